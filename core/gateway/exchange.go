@@ -370,6 +370,9 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		}
 	}
 	x.line.Broken = string(broken)
+	if len(r.ID) <= maxID {
+		x.line.ResponseID = string(x.clean([]byte(r.ID)))
+	}
 	if ok {
 		x.line.Usage = &u
 		if known {
@@ -392,6 +395,9 @@ func (x *exchange) believed(u dialect.Usage) bool {
 	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
 	return u.Input <= most && u.Output <= most
 }
+
+// maxID is the largest length of the id of an answer that is kept, in bytes.
+const maxID = 200
 
 // maxRaw is the largest size of the provider's own record of usage that is
 // kept, in bytes.

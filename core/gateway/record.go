@@ -51,10 +51,14 @@ type Exchange struct {
 	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not limited
 	Tries     int             `json:"tries,omitempty"`     // tries that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
-	Alike     bool            `json:"alike,omitempty"`     // replayed: the recorded request differs in values that change from run to run, such as ids and times
-	Unkept    bool            `json:"unkept,omitempty"`    // only the digests of its bodies are kept, because there was no room
-	FirstByte time.Duration   `json:"first_byte_ns,omitempty"`
-	Took      time.Duration   `json:"took_ns,omitempty"`
+	// ResponseID is the provider's id of the answer, which clients may report;
+	// empty: it has none.
+	ResponseID string `json:"response_id,omitempty"`
+
+	Alike     bool          `json:"alike,omitempty"`  // replayed: the recorded request differs in values that change from run to run, such as ids and times
+	Unkept    bool          `json:"unkept,omitempty"` // only the digests of its bodies are kept, because there was no room
+	FirstByte time.Duration `json:"first_byte_ns,omitempty"`
+	Took      time.Duration `json:"took_ns,omitempty"`
 }
 
 // digests computes the digests of the request, for the record and for a replay.

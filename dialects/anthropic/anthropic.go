@@ -209,8 +209,11 @@ func (m *meter) Event(e dialect.Event) {
 	var d struct {
 		Type    string
 		Usage   json.RawMessage
-		Message struct{ Usage json.RawMessage }
-		Delta   struct {
+		Message struct {
+			ID    any
+			Usage json.RawMessage
+		}
+		Delta struct {
 			Text, Thinking string
 			PartialJSON    string `json:"partial_json"`
 		}
@@ -222,6 +225,7 @@ func (m *meter) Event(e dialect.Event) {
 	}
 	switch d.Type {
 	case "message_start":
+		m.r.ID = dialect.Word(d.Message.ID)
 		m.take(d.Message.Usage)
 	case "content_block_delta":
 		m.r.Said += int64(len(d.Delta.Text) + len(d.Delta.Thinking) + len(d.Delta.PartialJSON))
@@ -236,8 +240,12 @@ func (m *meter) Event(e dialect.Event) {
 
 // Body implements dialect.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Content, Usage, Error json.RawMessage }
+	var d struct {
+		ID                    any
+		Content, Usage, Error json.RawMessage
+	}
 	if json.Unmarshal(b, &d) == nil {
+		m.r.ID = dialect.Word(d.ID)
 		m.take(d.Usage)
 		m.r.Complete, m.r.Ended = m.whole(), d.Content != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)

@@ -6,6 +6,7 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -169,6 +170,7 @@ type meter struct {
 
 // reply is a whole reply or a piece of a stream.
 type reply struct {
+	ID         any `json:"responseId"`
 	Candidates []struct {
 		Content struct {
 			Parts []struct {
@@ -186,6 +188,7 @@ type reply struct {
 }
 
 func (m *meter) take(d *reply) {
+	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.ID))
 	var u *struct {
 		Prompt  dialect.Tokens `json:"promptTokenCount"`
 		Tools   dialect.Tokens `json:"toolUsePromptTokenCount"`

@@ -5,6 +5,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -162,6 +163,7 @@ func (m *meter) Event(e dialect.Event) {
 		Type, Message string
 		Delta         json.RawMessage
 		Response      struct {
+			ID    any
 			Usage json.RawMessage
 			Error *struct{ Code, Message string }
 		}
@@ -170,6 +172,7 @@ func (m *meter) Event(e dialect.Event) {
 		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
+	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.Response.ID))
 	switch d.Type {
 	case "response.completed", "response.incomplete":
 		m.r.Complete, m.r.Ended = m.take(d.Response.Usage), true
@@ -190,8 +193,12 @@ func (m *meter) Event(e dialect.Event) {
 
 // Body implements dialect.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Output, Usage, Error json.RawMessage }
+	var d struct {
+		ID                   any
+		Output, Usage, Error json.RawMessage
+	}
 	if json.Unmarshal(b, &d) == nil {
+		m.r.ID = dialect.Word(d.ID)
 		m.r.Complete, m.r.Ended = m.take(d.Usage), d.Output != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)
 		m.r.Said = int64(len(d.Output))

@@ -7,6 +7,7 @@ package openaichat
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -163,6 +164,7 @@ func (m *meter) Event(e dialect.Event) {
 		return
 	}
 	var d struct {
+		ID      any
 		Choices []struct {
 			Finish *string `json:"finish_reason"`
 			Delta  struct {
@@ -181,6 +183,7 @@ func (m *meter) Event(e dialect.Event) {
 		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
 		return
 	}
+	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.ID))
 	m.take(d.Usage)
 	for _, c := range d.Choices {
 		m.r.Ended = m.r.Ended || c.Finish != nil // some servers send no other end marker
@@ -196,8 +199,12 @@ func (m *meter) Event(e dialect.Event) {
 
 // Body implements dialect.Meter.
 func (m *meter) Body(b []byte) {
-	var d struct{ Choices, Usage, Error json.RawMessage }
+	var d struct {
+		ID                    any
+		Choices, Usage, Error json.RawMessage
+	}
 	if json.Unmarshal(b, &d) == nil {
+		m.r.ID = dialect.Word(d.ID)
 		m.take(d.Usage)
 		m.r.Ended = d.Choices != nil || d.Usage != nil
 		m.r.Error = dialect.Problem(d.Error)

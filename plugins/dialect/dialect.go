@@ -78,6 +78,7 @@ type Meter interface {
 
 // Reading is the result of a meter.
 type Reading struct {
+	ID    string // the provider's own id of the reply; empty: it has none
 	Usage Usage
 	Raw   json.RawMessage // the provider's last record of usage; nil: there was none
 	// Complete says that the usage is final and was read completely.
@@ -169,6 +170,12 @@ type Dialect interface {
 	KeepAlive() []byte
 	// Listed answers a request for the list of models.
 	Listed(names []string) []byte
+}
+
+// Word returns a member of a reply that should be a text; empty if it is not.
+func Word(v any) string {
+	s, _ := v.(string)
+	return s
 }
 
 // JSON returns v as JSON. Encoding v must not be able to fail.

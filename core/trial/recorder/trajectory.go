@@ -1,12 +1,8 @@
 package recorder
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
@@ -25,15 +21,25 @@ type Whole struct {
 // of its sessions so far, as JSON. It reads them from the record, so that a
 // killed agent has a trajectory, too. Nil when there are no steps.
 func (s *Recorder) Trajectory(at record.Phase, dir string, who trajectory.Agent, w Whole) ([]byte, error) {
-	steps, err := readSteps(filepath.Join(dir, record.StepsFile))
-	if err != nil || len(steps) == 0 {
+	recorded, err := readSteps(filepath.Join(dir, record.StepsFile))
+	if err != nil || len(recorded) == 0 {
 		return nil, err
+	}
+	answered, err := replies(dir)
+	if err != nil {
+		return nil, err
+	}
+	meter(recorded, answered)
+	var steps []trajectory.Step
+	for i := range recorded {
+		steps = append(steps, recorded[i].Step)
 	}
 	t, violations, err := trajectory.New(who, w.Session, steps)
 	if err != nil {
 		return nil, err
 	}
 	w.total(t.FinalMetrics)
+	inNoStep(t)
 	for i, v := range violations {
 		if i == limits.ListedProcesses {
 			break
@@ -70,24 +76,12 @@ func (w Whole) total(f *trajectory.FinalMetrics) {
 }
 
 // readSteps reads the steps of the agent. A torn last line is not an error.
-func readSteps(file string) ([]trajectory.Step, error) {
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var steps []trajectory.Step
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 2*limits.StepBytes) // it grows as lines need it
-	for lines.Scan() {
+func readSteps(file string) (steps []record.Step, err error) {
+	err = eachLine(file, func(line []byte) {
 		var l record.Step
-		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Role == string(agent.RoleUser) {
-			continue
+		if json.Unmarshal(line, &l) == nil && l.Role != string(agent.RoleUser) {
+			steps = append(steps, l)
 		}
-		steps = append(steps, l.Step)
-	}
-	return steps, lines.Err()
+	})
+	return steps, err
 }

@@ -16,6 +16,7 @@ type Message struct {
 	Text     string      `json:"text"`
 	Thinking string      `json:"thinking"`
 	Calls    []Call      `json:"calls"`
+	Response string      `json:"-"`     // the provider's id of the response, for a CLI that reports it instead of the usage
 	Usage    agent.Claim `json:"usage"` // the zero value: unknown, or not of this message alone
 }
 
@@ -43,6 +44,7 @@ func (b *Transcript) Message(m Message) {
 	for _, c := range m.Calls {
 		b.Call(m.ID, c.ID, c.Name, c.Arguments)
 	}
+	b.respond(m.ID, m.Response)
 	b.Use(m.ID, m.Usage)
 	b.Used(m.Usage)
 }

@@ -18,6 +18,7 @@ const (
 	maxText   = 200 << 10
 	maxResult = 60 << 10
 	maxCalls  = 500 // of one step; further ones go into a new step
+	maxID     = 200 // of a response
 )
 
 // Transcript builds steps from the CLI's events: a message of the model with its
@@ -271,6 +272,17 @@ func (b *Transcript) Use(id string, c agent.Claim) {
 		return
 	}
 	b.step(id).Metrics = &trajectory.Metrics{PromptTokens: c.Input, CompletionTokens: c.Output, CachedTokens: c.Cached, CostUSD: c.Cost}
+}
+
+// respond sets the provider's id of the response in message id. The core
+// measures the usage of each response, and finds it by this id.
+func (b *Transcript) respond(id, response string) {
+	if response == "" || len(response) > maxID || b.open == nil || b.id != id {
+		return
+	}
+	if raw, err := json.Marshal(map[string]string{"response_id": response}); err == nil {
+		b.open.Extra = raw
+	}
 }
 
 // Note records a step of the user or the system.

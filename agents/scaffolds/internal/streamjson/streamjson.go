@@ -88,8 +88,8 @@ func (e *Reader) Line(line []byte) {
 			return // the CLI's own text about an error, which is also in the result
 		}
 		m := Message(v.Message.Content)
-		if m.ID = v.Message.ID; e.Whole {
-			m.ID = "answer"
+		if m.ID, m.Response = v.Message.ID, v.Message.ID; e.Whole {
+			m.ID, m.Response = "answer", ""
 			if u := v.Message.Usage; u.Input+u.Output > 0 {
 				e.Transcript.Used(cli.Tokens(u.Input, u.Cached, u.Output))
 			}

@@ -26,6 +26,7 @@ func claudeCode() cli.Scaffold {
 		Efforts:   []string{"low", "medium", "high", "xhigh", "max"},
 		Logs:      []string{"claude/projects"},
 		ModelName: "claude-opus-4-8",
+		Prior:     true,
 		Start:     startClaudeCode,
 		Events:    func(b *cli.Transcript) cli.Events { return &claudeEvents{streamjson.Reader{Transcript: b}} },
 	}
@@ -48,8 +49,12 @@ func startClaudeCode(r *cli.Run) (cli.Start, error) {
 			"API_TIMEOUT_MS":          "3600000", // the core enforces the deadline of the turn
 		},
 	}
+	session := r.Session
+	if r.Prior != nil {
+		session = claudePrior(r, &start)
+	}
 	start.Options(
-		"--model", r.Model.Name, "--resume", r.Session, "--effort", s.ReasoningEffort, "--max-turns", r.MaxTurns(),
+		"--model", r.Model.Name, "--resume", session, "--effort", s.ReasoningEffort, "--max-turns", r.MaxTurns(),
 		"--append-system-prompt-file", start.Text("claude/system.md", s.SystemPrompt), // an argument may have at most 128 KiB
 		"--tools", strings.Join(s.AllowedTools, ","), "--disallowedTools", strings.Join(s.DeniedTools, ","),
 	)

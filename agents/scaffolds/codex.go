@@ -28,6 +28,7 @@ func codex() cli.Scaffold {
 		Knobs:     []cli.Knob{cli.Effort, cli.SystemPrompt, cli.MCP, cli.Skills},
 		Logs:      []string{"codex/sessions"},
 		ModelName: "gpt-5.5",
+		Prior:     true,
 		Start:     startCodex,
 		Events:    func(b *cli.Transcript) cli.Events { return &codexEvents{book: b, end: cli.Ending{Open: midway}} },
 	}
@@ -41,7 +42,11 @@ func startCodex(r *cli.Run) (cli.Start, error) {
 		Env: map[string]string{"CODEX_HOME": cli.Home + "/codex", "BERTH_MODEL_TOKEN": r.Model.Token},
 	}
 	start.Text("codex/config.toml", config)
-	start.Options("resume", r.Session)
+	session := r.Session
+	if r.Prior != nil {
+		session = codexPrior(r, &start)
+	}
+	start.Options("resume", session)
 	start.Argv = append(start.Argv, "-") // the message is on standard input
 	if r.Shell == cli.Bash {
 		start.Env["SHELL"] = r.Shell

@@ -32,7 +32,7 @@ type Custom struct {
 	cli.Settings
 	declaration
 
-	Continue []string      `berth:"continue" doc:"Program and arguments for further messages of the same session; absent: every message starts a new session."`
+	Continue []string      `berth:"continue" doc:"Program and arguments for further messages of the same session; absent: every message starts a new session, and stages cannot share one."`
 	Message  string        `berth:"message" default:"stdin" enum:"stdin,argument" doc:"How it gets the message: on standard input, or as {message} in command, at most 128 KiB."`
 	Format   string        `berth:"format" default:"text" enum:"text,jsonl" doc:"What it prints: text, or one JSON event per line."`
 	Events   []customEvent `berth:"event" doc:"How to read an event, with format = \"jsonl\". Several blocks may read the same event."`
@@ -159,7 +159,7 @@ func custom() plugins.Plugin {
 
 func (c *Custom) scaffold() cli.Scaffold {
 	s := c.declaration.scaffold("cli", append(slices.Collect(maps.Values(c.Env)), c.Continue...)...)
-	s.Start = c.start
+	s.Start, s.Anew = c.start, len(c.Continue) == 0
 	s.Events = func(b *cli.Transcript) cli.Events {
 		e := &customEvents{c: c, book: b}
 		if slices.ContainsFunc(c.Events, func(v customEvent) bool { return v.Kind == "done" }) {
@@ -176,7 +176,8 @@ func (c *Custom) start(r *cli.Run) (cli.Start, error) {
 		message, stdin = r.Message, ""
 	}
 	command := c.Command
-	if r.Session != "" && len(c.Continue) > 0 {
+	known := r.Session != "" || !strings.Contains(strings.Join(c.Continue, " "), "{session}")
+	if r.Turn > 1 && known && len(c.Continue) > 0 {
 		command = c.Continue
 	}
 	start := c.declaration.start(r, command, c.Env, filler(r, message))

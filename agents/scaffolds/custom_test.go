@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/cli"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // declared is a CLI as an experiment declares it.
@@ -133,5 +136,67 @@ func TestDeclarationsThatMakeNoSense(t *testing.T) {
 	}).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) != 1 || !strings.Contains(needs.Refusals[0], "max_turns") {
 		t.Errorf("%+v, %v", needs, err)
+	}
+}
+
+// A later message is given to continue: if that names a session, only once the
+// session is known.
+func TestADeclaredCLIIsContinued(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		continues, session string
+		turn               int
+		want               string
+		keeps              bool
+	}{
+		{`["x", "--continue"]`, "", 1, "x", true},
+		{`["x", "--continue"]`, "", 2, "x --continue", true},
+		{`["x", "--resume", "{session}"]`, "", 2, "x", true},
+		{`["x", "--resume", "{session}"]`, "s", 2, "x --resume s", true},
+		{`null`, "s", 2, "x", false},
+	} {
+		c := declare(t, `{"command": ["x"], "continue": `+tt.continues+`}`)
+		start, err := c.start(&cli.Run{Settings: &cli.Settings{}, Turn: tt.turn, Session: tt.session})
+		if got := strings.Join(start.Argv, " "); err != nil || got != tt.want {
+			t.Errorf("%+v: %q, %v", tt, got, err)
+		}
+		needs, err := cli.New(c.scaffold()).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
+		if err != nil || needs.KeepsSession != tt.keeps {
+			t.Errorf("%+v: needs %+v, %v", tt, needs, err)
+		}
+	}
+}
+
+// A conversation to continue from has what every provider accepts, whatever is
+// in the trajectory.
+func TestAPriorConversation(t *testing.T) {
+	t.Parallel()
+	text := func(s string) *trajectory.Content { c := trajectory.Text(s); return &c }
+	ms := priorOf(&trajectory.Trajectory{Steps: []trajectory.Step{
+		{Source: trajectory.System, Message: trajectory.Text("left out")},
+		{Source: trajectory.User, Message: trajectory.Content{Parts: []trajectory.Part{{Type: trajectory.PartText, Text: "look"}, {Type: trajectory.PartImage}}}},
+		{
+			Source: trajectory.Model, ToolCalls: []trajectory.ToolCall{{ID: "a", Name: "my tool/" + strings.Repeat("x", 100)}, {ID: "b"}},
+			Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "a", Content: text("out")}, {Content: text("of no call")}}},
+		},
+		{Source: trajectory.Model, ToolCalls: []trajectory.ToolCall{{ID: "a", Name: "t", Arguments: json.RawMessage(`{"k":1}`)}}},
+		{Source: trajectory.Model},
+	}})
+	var got []string
+	for _, m := range ms {
+		line := fmt.Sprintf("%v %q", m.user, m.text)
+		for _, c := range m.calls {
+			line += fmt.Sprintf(" %s %s %s=%s", c.id, c.name, c.arguments, c.result)
+		}
+		got = append(got, line)
+	}
+	want := []string{
+		`true "look\n[image left out]"`,
+		`false "" prior_1 my_tool_` + strings.Repeat("x", 56) + ` {}=out prior_2 tool {}=[no result is recorded]`,
+		`true "of no call"`,
+		`false "" prior_3 t {"k":1}=[no result is recorded]`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }

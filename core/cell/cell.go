@@ -47,6 +47,9 @@ type Agent struct {
 	// InFlight is the largest number of concurrent requests to models in all
 	// attempts of the agent together; 0 means no limit of its own.
 	InFlight int `json:"in_flight,omitempty"`
+	// SameSession runs all stages of a task in one session. False leaves it to the
+	// task.
+	SameSession bool `json:"same_session,omitempty"`
 }
 
 // Environment is an environment block.

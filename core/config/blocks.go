@@ -138,6 +138,8 @@ type agentBlock struct {
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
 
 	InFlight int `berth:"in_flight" doc:"Number of requests to models at the same time, in all attempts of the agent together. 0: no limit of its own."`
+
+	SameSession bool `berth:"same_session" doc:"Runs all stages of a task in one session: the agent keeps its conversation. Otherwise each stage begins a new session."`
 }
 
 type verifierBlock struct {

@@ -79,7 +79,9 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 }
 
 func identityOfAgent(a *cell.Agent) any {
-	return omitempty{"plugin": a.Plugin, "oracle": a.Oracle, "config": settings(a.Config), "env": a.Env, "models": identityOfModels(a.Models)}
+	return omitempty{
+		"plugin": a.Plugin, "oracle": a.Oracle, "config": settings(a.Config), "env": a.Env, "models": identityOfModels(a.Models), "same_session": a.SameSession,
+	}
 }
 
 func identityOfEnvironment(e *cell.Environment) any {

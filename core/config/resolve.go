@@ -208,7 +208,7 @@ func (c *builder) agent(label string) *cell.Agent {
 		defer func() { c.keep(r) }()
 		out := &cell.Agent{
 			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
-			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight,
+			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight, SameSession: a.SameSession,
 		}
 		if a.InFlight < 0 {
 			r.Report([]pluginconfig.Problem{{Path: "in_flight", Summary: "Wrong value", Detail: fmt.Sprintf("Got %d. Write a number of requests, or 0 for no limit.", a.InFlight)}})

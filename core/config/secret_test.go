@@ -211,6 +211,7 @@ model "m" {
 		"mode":          strings.Replace(full, "agent       = agent.a", "agent = agent.a\n verify = \"separate\"", 1) + fmt.Sprintf(model, ""),
 		"limits":        strings.Replace(full, "agent       = agent.a", "agent = agent.a\n per_trial {\n max_steps = 3\n }", 1) + fmt.Sprintf(model, ""),
 		"oracle":        strings.Replace(full, `"loop"`, "\"loop\"\n  oracle = true", 1) + fmt.Sprintf(model, ""),
+		"session":       strings.Replace(full, `"loop"`, "\"loop\"\n  same_session = true", 1) + fmt.Sprintf(model, ""),
 		"rule":          strings.Replace(full, `path   = "."`, "path = \".\"\n success {\n key = \"k\"\n at_least = 1\n }", 1) + fmt.Sprintf(model, ""),
 		"network": strings.Replace(full, `"box"
 }`, "\"box\"\n network = \"none\"\n}", 1) + fmt.Sprintf(model, ""),

@@ -274,6 +274,9 @@ type StageResult struct {
 	// VerifierImage is the image of the sandbox in which the stage was verified,
 	// if that was not the agent's: a snapshot, or the verifier's own.
 	VerifierImage *environment.ImageFacts `json:"verifier_image,omitempty"`
+	// Session is the agent's session, by the name of its folder in agent/. Stages
+	// with the same one share a conversation. Absent for a task of one stage.
+	Session string `json:"session,omitempty"`
 	// System says which system files of a snapshot were replaced by those of the
 	// image. Absent: the snapshot's own were used, or there was no snapshot.
 	System *SystemFiles `json:"system,omitempty"`

@@ -182,7 +182,7 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
 	u.recorder.Said(s.task.Name, s.turns, m.Text)
-	f := u.turn(ctx, m, limit)
+	f := u.turn(ctx, m, s.turns, limit)
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, outcome.Model(record.ByUser, u.models, f.err))

@@ -53,7 +53,7 @@ func newAttempt(in Input) (*attempt, error) {
 		return nil, err
 	}
 	a := &attempt{
-		in: in, sandboxes: map[string]*sandbox.Sandbox{}, task: in.Task, now: in.Now, success: in.Task.Success,
+		in: in, sandboxes: map[string]*sandbox.Sandbox{}, task: feasible.Sessions(in.Task, in.Cell), now: in.Now, success: in.Task.Success,
 		recorder: recorder.New(in.Record, in.Now, in.Live),
 	}
 	a.recorder.Hide(append(recorder.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)
@@ -145,7 +145,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		s := &a.stages[i]
 		sr := record.StageResult{
 			Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn,
-			VerifierImage: s.VerifierImage, System: s.System,
+			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session,
 		}
 		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()

@@ -338,19 +338,19 @@ var (
 	errTurnTime = errors.New("the time of the turn is over")
 )
 
-// turn sends one message to the agent and returns after its access is cut. At a
+// turn sends one message, of turn n of the stage, to the agent and returns after its access is cut. At a
 // deadline, access is cut first and the call is cancelled afterwards, so that
 // the plugin's clean-up cannot touch anything that is graded. In between, the
 // plugin has limits.Farewell to answer, because the answer of a cancelled call
 // is lost.
-func (s *session) turn(ctx context.Context, m agent.Message, limit time.Duration) finished {
+func (s *session) turn(ctx context.Context, m agent.Message, n int, limit time.Duration) finished {
 	s.turns++
 	if err := s.access(ctx); err != nil {
 		return finished{err: errors.Join(err, s.revoke(ctx))}
 	}
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	s.recorder.Begin(m.Stage, m.Turn)
+	s.recorder.Begin(m.Stage, n)
 	begin, before := time.Now(), s.waited()
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, because that may end the call

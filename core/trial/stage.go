@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -194,10 +195,8 @@ func (s *stage) setup(ctx context.Context) error {
 // previous one.
 func (s *stage) openAgent(ctx context.Context) error {
 	a := s.a
-	if s.task.SameSession && a.session != nil {
-		return outcome.On(record.ByEnvironment, a.mark(ctx))
-	}
-	if a.session != nil {
+	goesOn := s.task.SameSession && a.session != nil
+	if a.session != nil && !goesOn {
 		if err := a.closeSession(ctx); err != nil {
 			a.recorder.Note(s.phase(record.PhaseSetup, record.ByAgent), "close_session", "%s", err)
 		}
@@ -220,6 +219,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if goesOn {
+		return outcome.On(record.ByCore, a.session.show(view))
+	}
 	a.session, err = a.open(ctx, opening{
 		role: a.role(), plugin: a.agent, cell: a.in.Cell.Agent, needs: a.needs, view: view, stage: s.task, number: s.i + 1,
 		limits: agent.Limits{Time: s.agentTime(), MaxSteps: a.in.Cell.Limits.MaxSteps},
@@ -228,6 +230,14 @@ func (s *stage) openAgent(ctx context.Context) error {
 		return cmp.Or(s.imageFault(ctx), err)
 	}
 	return err
+}
+
+// show puts the view of a further stage in place of the session's.
+func (s *session) show(view string) error {
+	if err := os.RemoveAll(s.view); err != nil {
+		return err
+	}
+	return os.Symlink(view, s.view)
 }
 
 // placeTurn puts the files for the agent's turns into the sandbox, except the
@@ -300,13 +310,16 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
 		Text: recorder.Cut(s.message.Text, limits.MessageBytes), Files: s.message.Files,
 	})
+	if len(a.task.Stages) > 1 {
+		s.out.Session = a.session.id
+	}
 	a.session.recorder.Said(s.task.Name, s.turns, recorder.Cut(s.message.Text, limits.MessageBytes))
 	s.out.Ran = true
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)
 	p.Round = round
 	err := a.phase(ctx, p, limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
-		f = a.session.turn(ctx, s.message, limit)
+		f = a.session.turn(ctx, s.message, s.turns, limit)
 		return f.err
 	})
 	a.res.AgentTime += f.took

@@ -72,6 +72,14 @@ type Needs struct {
 	Bundles  []Bundle        `json:"bundles,omitempty"`  // folders of the host to mount read-only
 	Logs     []string        `json:"logs,omitempty"`     // absolute paths in the sandbox, collected before Close
 	Refusals []string        `json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
+	// KeepsSession says that a session continues with its conversation in a later
+	// stage of the task. Between stages, the core may end every process in the
+	// sandbox; files stay. Without it, plan refuses to run several stages in one
+	// session.
+	KeepsSession bool `json:"keeps_session,omitempty"`
+	// TakesPrior says that a session can continue from Setup.Prior. Without it,
+	// plan refuses tasks with a prior trajectory, unless the agent uses no model.
+	TakesPrior bool `json:"takes_prior,omitempty"`
 }
 
 // OnlyShell implements Check for an agent that needs only a shell and accepts
@@ -106,7 +114,7 @@ const (
 type Setup struct {
 	Session   string                    `json:"session"` // opaque, unique in the run
 	Role      Role                      `json:"role"`
-	View      string                    `json:"view"`                // folder: task.json, instruction.md, the resources by their names
+	View      string                    `json:"view"`                // folder: task.json, instruction.md, the resources by their names; those of the new stage once the session continues in it
 	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
 	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without; experimental
 	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name

@@ -44,7 +44,7 @@ func needsToProto(n Needs) *agentpb.AgentNeeds {
 		Bundles: wire.Each(n.Bundles, func(b Bundle) *agentpb.AgentBundle {
 			return &agentpb.AgentBundle{Source: b.Source, Target: b.Target, Digest: b.Digest, Name: wire.Text(b.Name)}
 		}),
-		Logs: wire.Texts(n.Logs), Refusals: wire.Texts(n.Refusals),
+		Logs: wire.Texts(n.Logs), Refusals: wire.Texts(n.Refusals), KeepsSession: n.KeepsSession, TakesPrior: n.TakesPrior,
 	}
 }
 
@@ -55,7 +55,7 @@ func needsFromProto(p *agentpb.AgentNeeds) (Needs, error) {
 		Bundles: wire.Each(p.GetBundles(), func(b *agentpb.AgentBundle) Bundle {
 			return Bundle{Source: b.GetSource(), Target: b.GetTarget(), Digest: b.GetDigest(), Name: b.GetName()}
 		}),
-		Logs: p.GetLogs(), Refusals: p.GetRefusals(),
+		Logs: p.GetLogs(), Refusals: p.GetRefusals(), KeepsSession: p.GetKeepsSession(), TakesPrior: p.GetTakesPrior(),
 	}, nil
 }
 

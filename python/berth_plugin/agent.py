@@ -23,6 +23,8 @@ class Needs:
     dialects: list = dataclasses.field(default_factory=list)  # of models that it speaks; empty: it uses none
     logs: list = dataclasses.field(default_factory=list)  # absolute paths in the sandbox, collected before close
     refusals: list = dataclasses.field(default_factory=list)  # why it cannot run like this, and what to do
+    keeps_session: bool = False  # a session continues in a later stage; processes in the sandbox may have ended
+    takes_prior: bool = False  # it continues from session.setup.prior, a trajectory
 
 
 @dataclasses.dataclass
@@ -117,7 +119,15 @@ class Agent:
 
 
 def needs_message(n):
-    return _Needs(shell=n.shell or n.terminal, terminal=n.terminal, dialects=n.dialects, logs=n.logs, refusals=n.refusals)
+    return _Needs(
+        shell=n.shell or n.terminal,
+        terminal=n.terminal,
+        dialects=n.dialects,
+        logs=n.logs,
+        refusals=n.refusals,
+        keeps_session=n.keeps_session,
+        takes_prior=n.takes_prior,
+    )
 
 
 def yield_message(y):

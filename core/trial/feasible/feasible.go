@@ -56,7 +56,8 @@ func HostVars(t *task.Task, o task.Options) []Problem {
 // and what the cell must not do to the task. Plan calls it for every task and
 // cell, and a trial calls it again.
 func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
-	var ps []Problem
+	t = Sessions(t, c)
+	ps := sessionProblems(t, c, k)
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
 	}

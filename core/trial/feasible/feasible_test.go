@@ -165,9 +165,59 @@ func networkCases() []unsupportedCase {
 	}
 }
 
+// sessionCases are about stages that share a session, and prior trajectories.
+func sessionCases() []unsupportedCase {
+	shared := func(more func(*task.Task, *cell.Cell, *feasible.Known)) func(*task.Task, *cell.Cell, *feasible.Known) {
+		return func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			for _, name := range []string{"s2", "s3"} {
+				s := t.Stages[0]
+				s.Name = name
+				t.Stages = append(t.Stages, s)
+			}
+			c.Agent.SameSession, k.Agent.KeepsSession = true, true
+			more(t, c, k)
+		}
+	}
+	prior := func(more func(*feasible.Known)) func(*task.Task, *cell.Cell, *feasible.Known) {
+		return func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Stages[0].PriorTrajectory, k.Gateway = "prior/trajectory.json", true
+			c.Agent.Models = map[string]*cell.Model{"default": {Provider: "script"}}
+			k.Agent.Dialects = []model.Dialect{model.DialectOpenAI}
+			more(k)
+		}
+	}
+	return []unsupportedCase{
+		{"one session", shared(func(*task.Task, *cell.Cell, *feasible.Known) {}), ""},
+		{"an agent that begins anew", shared(func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.KeepsSession = false }), `In stage "s2". Remove same_session`},
+		{"an agent that begins anew, of which the task asks it", shared(func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			c.Agent.SameSession, k.Agent.KeepsSession, t.Stages[2].SameSession = false, false, true
+		}), `In stage "s3". The task asks for it`},
+		{"an agent that begins anew, and one stage", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Agent.SameSession = true }, ""},
+		{"an agent that is not known", shared(func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent = nil }), ""},
+		{"another user", shared(func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Stages[1].Agent.User = "nobody" }), "cannot change its user"},
+		{"other variables", shared(func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Stages[2].Agent.Env = task.Text(map[string]string{"A": "b"})
+		}), `others than in stage "s2"`},
+		{"the same variables", shared(func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			for i := range t.Stages {
+				t.Stages[i].Agent.Env = task.Text(map[string]string{"A": "b"})
+			}
+		}), ""},
+		{"an oracle", shared(func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Agent.Oracle = true
+			for i := range t.Stages {
+				t.Stages[i].Reference = &task.Reference{}
+			}
+		}), "a solution of its own"},
+		{"a prior trajectory", prior(func(k *feasible.Known) { k.Agent.TakesPrior = true }), ""},
+		{"a prior trajectory that the agent would ignore", prior(func(*feasible.Known) {}), "cannot continue from a prior trajectory"},
+		{"a prior trajectory, and no model", prior(func(k *feasible.Known) { k.Agent.Dialects = nil }), ""},
+	}
+}
+
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	for _, tt := range slices.Concat(unsupportedCases(), secondCases(), networkCases()) {
+	for _, tt := range slices.Concat(unsupportedCases(), secondCases(), networkCases(), sessionCases()) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}

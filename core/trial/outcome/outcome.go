@@ -21,6 +21,7 @@ type Stage struct {
 	Verified bool // all of its verifiers gave verdicts, or it has none
 	AgentEnd record.AgentEnd
 	LastTurn *record.LastTurn   // of an agent that did not yield
+	Session  string             // the agent's session, of a task with several stages
 	Verdicts []verifier.Verdict // reduced verdicts of rounds, then those after settle, in order
 	Failure  *record.Error      // why it did not reach its end
 	// Rounds are the verdicts of rounds that could not be reduced because of an

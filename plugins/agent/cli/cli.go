@@ -73,6 +73,12 @@ type Scaffold struct {
 	// Refuse returns further reasons why the CLI cannot work with these
 	// settings and request; nil refuses nothing.
 	Refuse func(s *Settings, r agent.CheckRequest) []string
+	// Anew says that every message begins a new conversation, because the CLI
+	// cannot continue one. Several stages of a task cannot share a session then,
+	// nor with Dialog, whose process ends with each stage.
+	Anew bool
+	// Prior says that Start uses Run.Prior.
+	Prior bool
 	// Start returns how to start the CLI for a message.
 	Start func(r *Run) (Start, error)
 	// Events returns a reader of the CLI's output for one message.
@@ -139,7 +145,7 @@ func (a *cliAgent) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, 
 	if err != nil {
 		return needs, err
 	}
-	needs.Dialects = s.Dialects
+	needs.Dialects, needs.KeepsSession, needs.TakesPrior = s.Dialects, s.Dialog == nil && !s.Anew, s.Prior
 	for _, l := range s.Logs {
 		needs.Logs = append(needs.Logs, Home+"/"+l)
 	}

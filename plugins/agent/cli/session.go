@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // session is one CLI in one sandbox.
@@ -115,6 +118,9 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	}
 	if s.turns == 1 {
 		r.Message = s.told(m.Text, r)
+		if err := s.prior(r); err != nil {
+			return agent.Yield{}, err
+		}
 	}
 	r.Message = plain(r.Message)
 	start, err := s.scaffold.Start(r)
@@ -142,6 +148,34 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 		return agent.Yield{}, s.book.err
 	}
 	return y, err
+}
+
+// maxPrior is the largest trajectory to continue from, in bytes.
+const maxPrior = 64 << 20
+
+// prior reads the trajectory that the session continues from.
+func (s *session) prior(r *Run) error {
+	if s.setup.Prior == "" || !s.scaffold.Prior {
+		return nil
+	}
+	f, err := os.Open(s.setup.Prior)
+	if err != nil {
+		return fmt.Errorf("trajectory to continue from: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxPrior+1))
+	if err != nil {
+		return fmt.Errorf("trajectory to continue from: %w", err)
+	}
+	if len(b) > maxPrior {
+		return fmt.Errorf("%w: the trajectory to continue from has more than %d MiB", agent.ErrBadConfig, maxPrior>>20)
+	}
+	t, problems := trajectory.Parse(b)
+	if len(problems) > 0 {
+		return fmt.Errorf("%w: the trajectory to continue from is not valid: %s: %s", agent.ErrBadConfig, problems[0].Path, problems[0].Message)
+	}
+	r.Prior = t
+	return nil
 }
 
 // work runs one turn of the CLI and returns how it ended. It records the open

@@ -9,21 +9,23 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // Run is the input of Scaffold.Start.
 type Run struct {
 	Settings *Settings
-	Model    model.Endpoint // the cell's model; its Name is never empty
-	URL      string         // of the model, inside the sandbox, without a path
-	Message  string         // of the user, never a command of the CLI; the first one includes settings that the CLI has no option for
-	Turn     int            // 1…
-	Session  string         // the CLI's id of the session from earlier turns; empty at first
-	Workdir  string         // where it starts
-	Shell    string         // path of bash in the image, or else in the bundle; empty: neither
-	Direct   string         // hosts reached without a proxy, as in NO_PROXY
-	Servers  []agent.Server // MCP servers of the task and of the settings
-	Skills   []string       // folders of skills in the sandbox, each with its SKILL.md
+	Model    model.Endpoint         // the cell's model; its Name is never empty
+	URL      string                 // of the model, inside the sandbox, without a path
+	Message  string                 // of the user, never a command of the CLI; the first one includes settings that the CLI has no option for
+	Turn     int                    // 1…
+	Session  string                 // the CLI's id of the session from earlier turns; empty at first
+	Workdir  string                 // where it starts
+	Shell    string                 // path of bash in the image, or else in the bundle; empty: neither
+	Direct   string                 // hosts reached without a proxy, as in NO_PROXY
+	Servers  []agent.Server         // MCP servers of the task and of the settings
+	Prior    *trajectory.Trajectory // what the first message continues from; nil: nothing, or Scaffold.Prior is not set
+	Skills   []string               // folders of skills in the sandbox, each with its SKILL.md
 }
 
 // BaseURL returns the model's address in the form that client libraries of its

@@ -31,6 +31,8 @@ const DefaultModel = "default"
 type Agent[C any] struct {
 	// Terminal says that the worker needs a terminal in addition to commands.
 	Terminal bool
+	// Prior says that the worker uses Setup.Prior; see the function Prior.
+	Prior bool
 	// Refuse returns why the agent cannot work with this configuration and
 	// request, in addition to what Validate of the configuration reports. Nil
 	// refuses nothing.
@@ -40,7 +42,9 @@ type Agent[C any] struct {
 	New func(ctx context.Context, s *Session[C]) (Worker, error)
 }
 
-// Worker does the work of a session. Calls come one after another.
+// Worker does the work of a session. Calls come one after another. A later turn
+// may belong to a further stage of the task: processes that the worker left in
+// the sandbox may have ended since then.
 type Worker interface {
 	// Turn works on one message until it yields. An error of the model or of
 	// the sandbox is returned as it is.
@@ -70,7 +74,7 @@ func decode[C any](raw json.RawMessage) (c C, err error) {
 
 // Check implements agent.Agent.
 func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	needs := agent.Needs{Shell: true, Terminal: a.Terminal, Dialects: chat.Dialects()}
+	needs := agent.Needs{Shell: true, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
 	c, err := decode[C](r.Config)
 	if err != nil {
 		return needs, err

@@ -265,10 +265,17 @@ type AgentNeeds struct {
 	Terminal bool                   `protobuf:"varint,3,opt,name=terminal,proto3" json:"terminal,omitempty"` // implies shell
 	// The dialects that the agent can speak, as in ModelEndpoint.dialect. Empty:
 	// the agent uses no model.
-	Dialects      []string       `protobuf:"bytes,4,rep,name=dialects,proto3" json:"dialects,omitempty"`
-	Bundles       []*AgentBundle `protobuf:"bytes,5,rep,name=bundles,proto3" json:"bundles,omitempty"`   // folders of the host to mount read-only
-	Logs          []string       `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`         // absolute paths in the sandbox, collected before Close
-	Refusals      []string       `protobuf:"bytes,7,rep,name=refusals,proto3" json:"refusals,omitempty"` // why it cannot run with this configuration: what, and what to do
+	Dialects []string       `protobuf:"bytes,4,rep,name=dialects,proto3" json:"dialects,omitempty"`
+	Bundles  []*AgentBundle `protobuf:"bytes,5,rep,name=bundles,proto3" json:"bundles,omitempty"`   // folders of the host to mount read-only
+	Logs     []string       `protobuf:"bytes,6,rep,name=logs,proto3" json:"logs,omitempty"`         // absolute paths in the sandbox, collected before Close
+	Refusals []string       `protobuf:"bytes,7,rep,name=refusals,proto3" json:"refusals,omitempty"` // why it cannot run with this configuration: what, and what to do
+	// A session continues with its conversation in a later stage of the task.
+	// Between stages, the core may end every process in the sandbox; files stay.
+	// False: plan refuses to run several stages in one session.
+	KeepsSession bool `protobuf:"varint,8,opt,name=keeps_session,json=keepsSession,proto3" json:"keeps_session,omitempty"`
+	// A session can continue from SessionSetup.prior. False: plan refuses tasks
+	// with a prior trajectory, unless the agent uses no model.
+	TakesPrior    bool `protobuf:"varint,9,opt,name=takes_prior,json=takesPrior,proto3" json:"takes_prior,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -350,6 +357,20 @@ func (x *AgentNeeds) GetRefusals() []string {
 		return x.Refusals
 	}
 	return nil
+}
+
+func (x *AgentNeeds) GetKeepsSession() bool {
+	if x != nil {
+		return x.KeepsSession
+	}
+	return false
+}
+
+func (x *AgentNeeds) GetTakesPrior() bool {
+	if x != nil {
+		return x.TakesPrior
+	}
+	return false
 }
 
 // AgentBundle is a read-only folder with the programs of an agent. After the
@@ -1365,7 +1386,7 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.berth.v1.ModelInfoR\x05value:\x028\x01\"=\n" +
 	"\x0fAgentCheckReply\x12*\n" +
-	"\x05needs\x18\x01 \x01(\v2\x14.berth.v1.AgentNeedsR\x05needs\"\xd5\x01\n" +
+	"\x05needs\x18\x01 \x01(\v2\x14.berth.v1.AgentNeedsR\x05needs\"\x9b\x02\n" +
 	"\n" +
 	"AgentNeeds\x12\x14\n" +
 	"\x05shell\x18\x01 \x01(\bR\x05shell\x12\x18\n" +
@@ -1374,7 +1395,10 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\bdialects\x18\x04 \x03(\tR\bdialects\x12/\n" +
 	"\abundles\x18\x05 \x03(\v2\x15.berth.v1.AgentBundleR\abundles\x12\x12\n" +
 	"\x04logs\x18\x06 \x03(\tR\x04logs\x12\x1a\n" +
-	"\brefusals\x18\a \x03(\tR\brefusals\"i\n" +
+	"\brefusals\x18\a \x03(\tR\brefusals\x12#\n" +
+	"\rkeeps_session\x18\b \x01(\bR\fkeepsSession\x12\x1f\n" +
+	"\vtakes_prior\x18\t \x01(\bR\n" +
+	"takesPrior\"i\n" +
 	"\vAgentBundle\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +

@@ -160,7 +160,11 @@ func (a *attempt) destroy(ctx context.Context) {
 func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 	w := a.sandboxes[name]
 	delete(a.sandboxes, name)
-	sidecars, kept := w.KeepSidecars(ctx, a.in.Record, a.recorder.Text)
+	logs := record.SidecarsDir
+	if name != agentSandbox {
+		logs += "/" + name
+	}
+	sidecars, kept := w.KeepSidecars(ctx, a.in.Record, logs, a.recorder.Text)
 	for _, s := range sidecars {
 		if s.Lost != "" && a.touched { // otherwise it is the error that ended the attempt
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,11 +35,22 @@ type second struct {
 
 	services []host.ServiceChange // that the agent could have changed
 
-	began   bool // the stage has got as far as creating it
-	grading bool // the verifiers have begun, and run what the agent made
+	began bool // the stage has got as far as creating it
+	holds bool // it has what the agent made, which may be why it fails
 
 	cancel context.CancelFunc // stops the preparation
 	ready  chan error         // its result
+}
+
+// wait waits for the preparation of the images.
+func (s *second) wait(ctx context.Context) error {
+	select {
+	case err := <-s.ready:
+		s.cancel()
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // stop ends the preparation of the images, and waits for its end.
@@ -127,13 +139,13 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
 			err = s.snapshot(ctx, p)
-		} else if err = <-w.ready; err == nil {
-			w.cancel()
+		} else {
+			err = w.wait(ctx)
 		}
-		if err != nil {
-			return outcome.On(record.ByEnvironment, err)
+		if err == nil {
+			err = s.newSecond(ctx, reach.Setup)
 		}
-		if err = s.newSecond(ctx, reach.Setup); err == nil && w.system != nil {
+		if err == nil && w.system != nil {
 			err = s.putSystemBack(ctx, p)
 		}
 		return outcome.On(record.ByEnvironment, err)
@@ -150,9 +162,9 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	}
 	if s.mode == task.ModeSeparate {
 		p := s.phase(record.PhaseSetup, record.ByEnvironment)
-		err = a.phase(ctx, p, limits.Collect, func(ctx context.Context) error { return outcome.On(record.ByEnvironment, s.placeArtifacts(ctx)) })
+		w.holds = true
+		err = a.phase(ctx, p, limits.Collect, s.placeArtifacts)
 	}
-	w.grading = err == nil
 	return err
 }
 
@@ -170,9 +182,20 @@ func (s *stage) newSecond(ctx context.Context, reach task.Hosts) error {
 	if made != nil {
 		s.graded = made
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = s.equip(ctx, made)
 	}
+	if err != nil && s.mode == task.ModeSnapshot {
+		err = s.unfit(ctx, err)
+	}
+	w.holds = s.mode == task.ModeSnapshot
+	return err
+}
+
+// equip makes the folders that the task expects in the second sandbox, and
+// records what it is.
+func (s *stage) equip(ctx context.Context, made *sandbox.Sandbox) error {
+	a := s.a
 	s.out.VerifierImage = &made.Made.Image
 	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
 		a.environmentSays(record.PhaseCreate, "protection", f)
@@ -184,6 +207,41 @@ func (s *stage) newSecond(ctx context.Context, reach task.Hosts) error {
 		return a.place(ctx, made, task.PlaceCreate, "")
 	}
 	return nil
+}
+
+// unfit attributes the error of a sandbox on a snapshot. The agent decides what is
+// in the snapshot: if a sandbox can be created on the original image, that is the
+// cause. A lack of room, or a plugin that ended, is not the agent's.
+func (s *stage) unfit(ctx context.Context, err error) error {
+	a := s.a
+	_, late := errors.AsType[limits.Deadline](context.Cause(ctx))
+	stopped := ctx.Err() != nil && !late
+	if stopped || outcome.Of(record.ByEnvironment, err).Outcome != record.EnvironmentError || errors.Is(err, environment.ErrNoCapacity) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.startTime()+limits.Connect)
+	defer cancel()
+	name := fmt.Sprintf("image-%d", s.i+1)
+	made, failed := s.originalSandbox(ctx, name)
+	if made != nil {
+		failed = errors.Join(failed, a.destroySandbox(ctx, name))
+	}
+	if failed != nil {
+		return err
+	}
+	return instead(err, record.Error{
+		Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("no sandbox can be created on the snapshot, and one on the original image can: %w", err),
+	})
+}
+
+// notCopied attributes an error of the environment while it looks at the files of
+// the agent's sandbox, or copies them. The agent decides what they are.
+func notCopied(ctx context.Context, what string, err error) error {
+	by := record.ByAgent
+	if errors.Is(err, environment.ErrNoCapacity) || errors.Is(err, environment.ErrUnsupported) || errors.Is(err, environment.ErrNoSandbox) {
+		by = record.ByEnvironment
+	}
+	return outcome.On(by, fmt.Errorf("%s: %w", what, limits.Caused(ctx, err)))
 }
 
 // snapshot makes an image of the file system of the agent's sandbox, for the
@@ -215,15 +273,12 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
 	if w.system != nil {
 		var err error
 		if w.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
-			return outcome.On(record.ByEnvironment, fmt.Errorf("look for changed files: %w", limits.Caused(ctx, err)))
+			return notCopied(ctx, "look for changed files", err)
 		}
 	}
 	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
-	if errors.Is(err, environment.ErrRefused) { // the agent decides how much it writes
-		return outcome.On(record.ByAgent, fmt.Errorf("snapshot: %w", err))
-	}
 	if err != nil {
-		return outcome.On(record.ByEnvironment, fmt.Errorf("snapshot: %w", limits.Caused(ctx, err)))
+		return notCopied(ctx, "snapshot", err)
 	}
 	a.snapshots = append(a.snapshots, image.Ref)
 	w.spec.Image = image
@@ -252,7 +307,11 @@ func (s *stage) placeArtifacts(ctx context.Context) error {
 			continue
 		}
 		host := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/")))
-		if err := s.graded.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source)); err != nil {
+		err := s.graded.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source))
+		if _, ours := errors.AsType[*fs.PathError](err); ours {
+			err = outcome.On(record.ByCore, err)
+		}
+		if err != nil { // the agent decides what they are
 			return fmt.Errorf("place artifact %s: %w", e.Source, err)
 		}
 	}
@@ -295,12 +354,12 @@ func (a *attempt) dropSnapshots(ctx context.Context) error {
 }
 
 // lostSecond attributes an error to the agent if the end of the second sandbox
-// explains it, and the verifiers had begun to run the agent's work there.
+// explains it, and the agent's work was there.
 func (s *stage) lostSecond(ctx context.Context, err error) error {
 	switch {
 	case s.graded == s.a.sandbox || !s.graded.Gone():
 		return err
-	case !s.second.grading:
+	case !s.second.holds:
 		return cmp.Or(s.a.orphaned(ctx, s.graded, err), instead(err, record.Error{
 			Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err,
 		}))

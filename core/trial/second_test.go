@@ -202,3 +202,36 @@ func TestASnapshotThatIsTooLargeIsNamed(t *testing.T) {
 		t.Errorf("%s: %+v", r.Outcome, r.Error)
 	}
 }
+
+// What an agent wrote can keep its snapshot from being made, or the sandbox of the
+// snapshot from being created. This ends its attempt as its own error: otherwise
+// an agent that failed could get another attempt.
+func TestAnAgentGetsNoOtherAttemptByItsSnapshot(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"a folder of the verifier is a file":  "rm -rf /logs; touch /logs",
+		"folders deeper than a path can name": `perl -e 'for (1..600) { mkdir "0123456789" or die; chdir "0123456789" or die }'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(script), tests("true"))
+			b.task.Mode, b.task.Environment.Limits.StorageMiB = task.ModeSnapshot, 64
+			r := b.run(t.Context(), t)
+			if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent {
+				t.Errorf("%s: %+v", r.Outcome, r.Error)
+			}
+		})
+	}
+}
+
+// The same holds for artifacts that do not fit into the verifier's sandbox.
+func TestAnAgentGetsNoOtherAttemptByItsArtifacts(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("mkdir -p /app/out && touch /app/out/run && rm /usr/bin/nproc && mkdir /usr/bin/nproc && touch /usr/bin/nproc/x"), tests("true"))
+	separate(b)
+	b.task.Stages[0].Artifacts = append(b.task.Stages[0].Artifacts, task.Artifact{Source: "/usr/bin/nproc"})
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent {
+		t.Errorf("%s: %+v", r.Outcome, r.Error)
+	}
+}

@@ -205,7 +205,9 @@ func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
 	}
 	defer in.Close()
 	r, out := io.Pipe()
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		t := tar.NewWriter(out)
 		packed := t.WriteHeader(&tar.Header{Name: path.Base(place), Mode: int64(info.Mode().Perm()), Size: info.Size(), Format: tar.FormatPAX})
 		if packed == nil {
@@ -215,6 +217,7 @@ func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
 	}()
 	err = w.core.Upload(ctx, path.Dir(place), r, o)
 	_ = r.CloseWithError(errors.New("the upload has ended"))
+	<-done
 	return err
 }
 

@@ -225,9 +225,9 @@ type SidecarRecord interface {
 }
 
 // KeepSidecars gets the state of all sidecars while they are still reachable,
-// and writes the output of each to a file of the attempt. text returns a text
-// without secrets, cut to a length.
-func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, text func(string, int) string) ([]record.Sidecar, error) {
+// and writes the output of each to a file in the folder dir of the attempt. text
+// returns a text without secrets, cut to a length.
+func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, dir string, text func(string, int) string) ([]record.Sidecar, error) {
 	var out []record.Sidecar
 	var errs []error
 	for _, c := range w.Sidecars {
@@ -243,8 +243,8 @@ func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, text func(
 			}
 		}
 		if said := c.output(ctx); len(said) > 0 {
-			r.Log = record.SidecarsDir + "/" + r.Name + ".log"
-			err := os.MkdirAll(filepath.Join(to.Dir(), record.SidecarsDir), 0o755)
+			r.Log = dir + "/" + r.Name + ".log"
+			err := os.MkdirAll(filepath.Join(to.Dir(), filepath.FromSlash(dir)), 0o755)
 			if err == nil {
 				err = to.WriteFile(r.Log, []byte(text(string(said), len(said))))
 			}

@@ -37,8 +37,14 @@ const (
 	ExportTooLarge = "too large: "
 )
 
-// ErrTooLarge means that files are larger than the limit of Export.
+// ErrTooLarge means that there is more in a sandbox than an archive of Export holds:
+// files are larger than its limit, or a path is longer than maxName.
 var ErrTooLarge = errors.New("too large")
+
+// maxName is the longest name of an entry, in bytes: a longer one is too long for
+// the kernel when it is unpacked below "/". It also bounds the archive, because
+// folders may lie in each other as deep as a sandbox likes.
+const maxName = unix.PathMax - 2
 
 // Export writes everything that was written in a sandbox to an archive, for the
 // Plan.Snapshot of another sandbox. Its processes must be stopped. It reads the
@@ -105,7 +111,7 @@ func (x *exporter) folder(r *os.Root, name, to string, skip []string) error {
 			continue
 		}
 		if err := x.entry(r, at, path.Join(to, n)); err != nil {
-			return fmt.Errorf("%s: %w", n, err)
+			return err
 		}
 	}
 	return nil
@@ -113,6 +119,9 @@ func (x *exporter) folder(r *os.Root, name, to string, skip []string) error {
 
 // entry writes one entry, and the content of a folder.
 func (x *exporter) entry(r *os.Root, name, as string) error {
+	if len(as) > maxName {
+		return fmt.Errorf("%w: the path %.100q… has more than %d bytes, which is the most that a snapshot holds", ErrTooLarge, as, maxName)
+	}
 	info, err := r.Lstat(name)
 	if err != nil {
 		return err

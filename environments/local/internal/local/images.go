@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -87,7 +85,7 @@ func (is *images) pack(im *image.Image) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = im.Pack(&limited{f, memory()}, isBaseFolder); err != nil {
+	if err = im.Pack(&limited{f, maker.Memory()}, isBaseFolder); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -122,15 +120,6 @@ func (l *limited) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("%w: the files of the image are more than this machine's memory", environment.ErrBuildFailed)
 	}
 	return l.f.Write(p)
-}
-
-// memory is that of this machine in bytes.
-func memory() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 1 << 40
-	}
-	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // of other widths on other machines
 }
 
 // isBaseFolder says whether a path inside is a folder before anything is

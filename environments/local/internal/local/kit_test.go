@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/image"
+	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
@@ -75,7 +76,7 @@ func TestAnImageIsNoLargerThanTheMemory(t *testing.T) {
 	if _, err := l.Write(make([]byte, 1)); !errors.Is(err, environment.ErrBuildFailed) {
 		t.Errorf("one byte more: %v", err)
 	}
-	if m := memory(); m < 64<<20 || m > 1<<50 {
+	if m := maker.Memory(); m < 64<<20 || m > 1<<50 {
 		t.Errorf("this machine has %d bytes", m)
 	}
 }

@@ -62,7 +62,7 @@ func (m *Maker) Export(ctx context.Context, id string, to *os.File) error {
 	}
 	limit := b.size
 	if limit == 0 {
-		limit = memory()
+		limit = Memory() / 2 // what a tmpfs without a size holds
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/4")
 	cmd.Args = []string{"local-init", inside.ExportWord, strings.Join(b.targets, ","), strconv.FormatInt(limit, 10)}
@@ -90,8 +90,8 @@ func (m *Maker) Export(ctx context.Context, id string, to *os.File) error {
 	return err
 }
 
-// memory is that of this machine in bytes.
-func memory() int64 {
+// Memory returns the memory of this machine in bytes.
+func Memory() int64 {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		return 1 << 40

@@ -129,6 +129,10 @@ func (l *lines) emit(raw []byte, now time.Time, out *output) {
 	}
 	var record map[string]any
 	if len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &record) == nil {
+		if plain, err := out.secrets.JSON(record); err == nil { // raw may have a secret with other escapes
+			clear(record)
+			_ = json.Unmarshal(plain, &record) // it is what Marshal returned
+		}
 		msg, okMsg := record["@message"].(string)
 		name, okLevel := record["@level"].(string)
 		if level, err := zerolog.ParseLevel(name); okMsg && okLevel && err == nil && level <= zerolog.ErrorLevel {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,7 @@ func TestOutputIsKeptWithoutSecretsAndByAttempt(t *testing.T) {
 	t.Parallel()
 	h, j := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
 	k := &kept{}
-	h.Keep(redact.New("sesame-sesame", `quoted"sesame`), k.keep)
+	h.Keep(redact.New("sesame-sesame", `quoted"sesame`, "sésame-😀-sesame"), k.keep)
 	s := open(t, h)
 	say(t, s, "one/1", "plain sesame-sesame")
 	if l := k.find(t, "plain"); l.Text != "plain [secret]" || l.Attempt != "one/1" || l.Plugin != "odd" || l.Stream != "stderr" || l.PID == 0 || l.Time.IsZero() {
@@ -62,6 +63,14 @@ func TestOutputIsKeptWithoutSecretsAndByAttempt(t *testing.T) {
 	say(t, s, "two/1", `{"@level":"error","@message":"record","@attempt":"one/1","key":"quoted\"sesame"}`)
 	if l := k.find(t, "record"); l.Level != "error" || l.Attempt != "one/1" || l.Fields["key"] != "[secret]" {
 		t.Errorf("a record is %+v", l)
+	}
+	say(t, s, "two/1", `{"@level":"error","@message":"escaped s\u00E9same-\ud83d\ude00-sesame","deep":[{"k":"\u0073esame-sesame"}]}`)
+	if l := k.find(t, "escaped"); l.Text != "escaped [secret]" || fmt.Sprint(l.Fields) != "map[deep:[map[k:[secret]]]]" {
+		t.Errorf("a record with escapes is %+v", l)
+	}
+	say(t, s, "two/1", `{"config": "s\u00e9same-\ud83d\ude00-sesame"} printed`)
+	if l := k.find(t, "printed"); l.Text != `{"config": "[secret]"} printed` {
+		t.Errorf("JSON of Python is %+v", l)
 	}
 	say(t, s, "two/1", `{"@level":"info","@message":"invented","@attempt":"three/1"}`)
 	if l := k.find(t, "invented"); l.Attempt != "" {

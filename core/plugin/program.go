@@ -152,7 +152,16 @@ func safeFolder(dir string) error {
 
 // safe returns an error if others can write to a file or folder of the program.
 func (p program) safe() error {
-	return p.walk(func(path, _ string, info fs.FileInfo) error { return onlyOurs(path, info) })
+	return p.walk(func(path, _ string, info fs.FileInfo) error {
+		if err := onlyOurs(path, info); err != nil || !info.IsDir() || p.folder == "" {
+			return err
+		}
+		cache := filepath.Join(path, cacheName) // from which the interpreter loads code
+		if info, err := os.Stat(cache); err == nil {
+			return onlyOurs(cache, info)
+		}
+		return nil
+	})
 }
 
 // The bounds of a plugin that is a folder.
@@ -162,9 +171,12 @@ const (
 	maxDepth     = 64      // folders
 )
 
+// cacheName is the folder into which Python writes compiled modules.
+const cacheName = "__pycache__"
+
 // skipped are names of files and folders that are no part of a plugin: caches
 // that an interpreter writes while the plugin runs, and what git keeps.
-var skipped = map[string]bool{"__pycache__": true, ".git": true}
+var skipped = map[string]bool{cacheName: true, ".git": true}
 
 // walk calls each for every file and folder of the program, sorted by name within
 // a folder. It follows links, so that each sees what the program would load. name

@@ -166,13 +166,14 @@ func TestPluginsThatOthersCanChangeAreNotStarted(t *testing.T) {
 		{"the folder of the plugin", "berth-plugin-odd", "chmod go-w"},
 		{"the program", "berth-plugin-odd/berth-plugin-odd", "chmod go-w"},
 		{"a module", "berth-plugin-odd/lib/judge.py", "chmod go-w"},
+		{"a folder of compiled modules", "berth-plugin-odd/lib/__pycache__", "chmod go-w"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "plugins")
 			writeTo(t, programOf(dir, "odd"), "odd")
 			lib := filepath.Join(dir, "berth-plugin-odd", "lib")
-			if err := errors.Join(os.Mkdir(lib, 0o700), os.WriteFile(filepath.Join(lib, "judge.py"), nil, 0o600)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Join(lib, "__pycache__"), 0o700), os.WriteFile(filepath.Join(lib, "judge.py"), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			refused(t, dir, "")

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Mark stands where a secret stood in a text.
@@ -44,11 +46,29 @@ func New(values ...string) *Redactor {
 			e := json.NewEncoder(&b)
 			e.SetEscapeHTML(html)
 			if e.Encode(v) == nil {
-				r.encoded = append(r.encoded, bytes.Trim(bytes.TrimSpace(b.Bytes()), `"`))
+				encoded := bytes.Trim(bytes.TrimSpace(b.Bytes()), `"`)
+				r.encoded = append(r.encoded, encoded, asciiOnly(encoded))
 			}
 		}
 	}
+	r.encoded = slices.CompactFunc(r.encoded, bytes.Equal) // most values are the same in all forms
 	return r
+}
+
+// asciiOnly returns JSON as Python writes it, which escapes all but ASCII.
+func asciiOnly(encoded []byte) []byte {
+	var out []byte
+	for _, c := range string(encoded) {
+		switch high, low := utf16.EncodeRune(c); {
+		case c < utf8.RuneSelf:
+			out = append(out, byte(c))
+		case low == utf8.RuneError: // it needs no pair
+			out = fmt.Appendf(out, "\\u%04x", c)
+		default:
+			out = fmt.Appendf(out, "\\u%04x\\u%04x", high, low)
+		}
+	}
+	return out
 }
 
 // Text returns s without secrets.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/redact"
@@ -31,7 +32,9 @@ type output struct {
 // keepOutput keeps the output of plugins from now on, without the secrets of the
 // run. The caller closes the result.
 func (s *Spec) keepOutput(h *here) (*output, error) {
-	file, err := os.OpenFile(filepath.Join(s.Store.Dir, store.PluginsFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	// A run that is resumed may have been made by somebody else, who can put a link there.
+	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	file, err := os.OpenFile(filepath.Join(s.Store.Dir, store.PluginsFile), flags, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("keep the output of plugins: %w", err)
 	}

@@ -166,10 +166,8 @@ func (c Cell) replaced(text func(Text) Text, values func(Values) Values) Cell {
 	}
 	keys := func(ms map[string]*Model) {
 		for _, m := range ms {
-			for _, one := range m.Chain() {
-				for _, key := range one.Keys() {
-					text(key)
-				}
+			for _, key := range m.ChainKeys() {
+				text(key)
 			}
 		}
 	}

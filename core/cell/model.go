@@ -69,6 +69,17 @@ func (m *Model) Keys() []Text {
 	return m.APIKeys
 }
 
+// ChainKeys returns the keys with which requests for m may be sent: its own, and
+// those of its fallbacks. A replayed model asks no provider, so it needs none.
+func (m *Model) ChainKeys() (keys []Text) {
+	for _, one := range m.Chain() {
+		if m.Replay == "" && one.Replay == "" {
+			keys = append(keys, one.Keys()...)
+		}
+	}
+	return keys
+}
+
 // Chain returns the models that may serve a request for m: m, then its
 // fallbacks, each followed by its own, without duplicates.
 func (m *Model) Chain() []*Model {

@@ -92,11 +92,9 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 	}
 	secrets := used.Uses()
 	if c.Model != nil {
-		for _, m := range c.Model.Chain() {
-			for _, key := range m.Keys() {
-				if s := key.Secret(); s != nil && !slices.Contains(secrets, s) {
-					secrets = append(secrets, s)
-				}
+		for _, key := range c.Model.ChainKeys() {
+			if s := key.Secret(); s != nil && !slices.Contains(secrets, s) {
+				secrets = append(secrets, s)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,30 @@ func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
 	}
 	if _, err := e.Cells[0].Agent.Config.Reveal(); !errors.Is(err, cell.ErrSecretMissing) {
 		t.Errorf("got %v; want ErrSecretMissing", err)
+	}
+}
+
+// A replayed model asks no provider, so neither it nor its fallbacks need a key. A
+// fallback that another model has, too, does.
+func TestAReplayedModelNeedsNoKey(t *testing.T) {
+	o := options()
+	o.LookupEnv = func(string) (string, bool) { return "", false }
+	e, ds := config.Load(t.Context(), "testdata/good/fallbacks.hcl", o)
+	if e == nil {
+		t.Fatal(ds)
+	}
+	c := e.Cells[0]
+	if ds := c.CheckSecrets(); len(ds) == 0 {
+		t.Fatal("no key is missing")
+	}
+	for _, m := range append(slices.Collect(maps.Values(c.Agent.Models)), c.Model) {
+		if m != nil {
+			m.Replay = "runs/x"
+		}
+	}
+	var text bytes.Buffer
+	if err := c.CheckSecrets().WriteText(&text, false); err != nil || text.Len() > 0 {
+		t.Errorf("%v, missing:\n%s", err, text.String())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 const (
@@ -389,5 +390,42 @@ func TestAnAgentHasSoManyRequestsInFlight(t *testing.T) {
 	}
 	if b.Waited() == 0 {
 		t.Error("the agent was charged for waiting")
+	}
+}
+
+// A key is given up only if another one serves the request, and not if the
+// provider then finds the request itself wrong.
+func TestABadRequestProvesNoKeyRefused(t *testing.T) {
+	t.Parallel()
+	p, m := twoKeys(t, func(key string, w http.ResponseWriter) {
+		if key == keyA {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+	})
+	b := start(t, m)
+	for range 2 {
+		b.ask(t.Context(), t, requests[2].path, requests[2].body)
+	}
+	if n := len(slices.DeleteFunc(p.keysAsked(), func(k string) bool { return k != keyA })); n != 2 || slices.ContainsFunc(b.Findings(), func(f verifier.Finding) bool { return f.Code == "key_refused" }) {
+		t.Errorf("key A was asked %d times, findings %+v; want it asked with each request", n, b.Findings())
+	}
+}
+
+// A model may be the fallback of a replayed model and of one that is asked.
+func TestTheFallbackOfAReplayedModelServesOthers(t *testing.T) {
+	t.Parallel()
+	first := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	second := provide(t, func(w http.ResponseWriter, _ *http.Request) { answerChat(w) })
+	dir := recordedRun(t, second.model("openai-chat"), func(b *bench) { b.ask(t.Context(), t, requests[2].path, requests[2].body) })
+	f := second.model("openai-chat")
+	f.Label, f.Name = "f", "m2"
+	replayed := &cell.Model{Label: "replayed", Provider: "openai-chat", Name: "m1", Replay: dir, Fallback: []*cell.Model{&f}}
+	b := start(t, first.model("openai-chat"), func(m *cell.Model, o *Options, _ *models.Spec) {
+		m.Fallback, o.Models = []*cell.Model{&f}, []*cell.Model{replayed}
+	})
+	if got := b.ask(t.Context(), t, requests[2].path, requests[2].body); got.status != http.StatusOK || len(second.keysAsked()) != 2 {
+		t.Errorf("%d %s, the fallback was asked %d times", got.status, got.body, len(second.keysAsked()))
 	}
 }

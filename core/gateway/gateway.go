@@ -126,14 +126,19 @@ func New(o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	for _, used := range o.Models {
-		for _, m := range used.Chain() {
-			as := *m
-			if used.Replay != "" { // the fallbacks are replayed with it, and need no key
-				as.Replay = used.Replay
+	for _, replayed := range []bool{false, true} { // a fallback of both kinds of models is asked for those that are
+		for _, used := range o.Models {
+			if (used.Replay != "") != replayed {
+				continue
 			}
-			if err := g.add(m, as); err != nil {
-				return nil, err
+			for _, m := range used.Chain() {
+				as := *m
+				if replayed { // it is replayed with the model, and needs no key
+					as.Replay = used.Replay
+				}
+				if err := g.add(m, as); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

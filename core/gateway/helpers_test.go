@@ -58,7 +58,7 @@ func start(t *testing.T, m cell.Model, more ...setting) *bench {
 	for _, set := range more {
 		set(&m, &o, &spec)
 	}
-	o.Models = []*cell.Model{&m}
+	o.Models = append(o.Models, &m)
 	if b.g, err = New(o); err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 			turn.Done(ratelimit.Nothing, 0, "")
 			refused[x.key] = true
 		case r == ratelimit.Served || r == ratelimit.Nothing:
-			if r == ratelimit.Served && !aboutKey(resp.StatusCode) {
+			if r == ratelimit.Served && resp.StatusCode < 300 {
 				x.accepted(refused)
 			}
 			var once sync.Once

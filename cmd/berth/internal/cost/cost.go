@@ -79,13 +79,15 @@ func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64
 			return
 		}
 		dearest := 0.0
-		for _, m := range models {
-			top, ok := gateway.PriceOf(dialects, m).Highest()
-			if !ok {
-				unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
-				return
+		for _, first := range models {
+			for _, m := range first.Chain() {
+				top, ok := gateway.PriceOf(dialects, m).Highest()
+				if !ok {
+					unknown = append(unknown, unbounded{fmt.Sprintf("the price of model %q is not known: add a price block", m.Label), true})
+					return
+				}
+				dearest = max(dearest, top)
 			}
-			dearest = max(dearest, top)
 		}
 		switch {
 		case dearest == 0:

@@ -67,6 +67,15 @@ agent "a" {
 	return p
 }
 
+// fallback is the block of model f; without a price if it is 0.
+func fallback(price int) string {
+	block := ""
+	if price > 0 {
+		block = fmt.Sprintf("  price {\n    input = %[1]d\n    output = %[1]d\n  }\n", price)
+	}
+	return "model \"f\" {\n  provider = \"x\"\n  name = \"f\"\n" + block + "}\n"
+}
+
 func TestCostIsTheWorstOrUnknown(t *testing.T) {
 	t.Parallel()
 	const models = "\nmodel \"m\" {\n  provider = \"x\"\n  name = \"m\"\n%s}\n"
@@ -83,6 +92,8 @@ func TestCostIsTheWorstOrUnknown(t *testing.T) {
 		"limit of the run": {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n  limits {\n    cost_usd = 3\n  }\n}\n", price, 3, ""},
 		"budget of a cell": {"  agent = agent.a\n  model = model.m\n  per_cell {\n    cost_usd = 3\n  }\n}\n", price, 3, ""},
 		"both budgets":     {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 1\n  }\n  per_cell {\n    cost_usd = 3\n  }\n}\n", price, 2, ""},
+		"dearer fallback":  {"  agent = agent.a\n  model = model.m\n  per_trial {\n    tokens = 1000000\n  }\n}\n" + fallback(100), price + "  fallback = [model.f]\n", 200, ""},
+		"no price of it":   {"  agent = agent.a\n  model = model.m\n  per_trial {\n    tokens = 1000000\n  }\n}\n" + fallback(0), price + "  fallback = [model.f]\n", -1, "price of model \"f\""},
 		"no budget":        {"  agent = agent.a\n  model = model.m\n}\n", price, -1, "has no budget"},
 		"no price, cell":   {"  agent = agent.a\n  model = model.m\n  per_cell {\n    cost_usd = 2\n  }\n}\n", "", -1, "price of model"},
 		"no price":         {"  agent = agent.a\n  model = model.m\n  per_trial {\n    cost_usd = 2\n  }\n}\n", "", -1, "price of model"},

@@ -117,7 +117,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	if f.Replay != "" {
 		for _, m := range run.Models(l.Experiment.Cells...) {
-			m.Replay, m.APIKey = f.Replay, nil // no provider is asked
+			m.Replay, m.APIKey, m.APIKeys = f.Replay, nil, nil // no provider is asked
 		}
 	}
 	if err = l.ask(ctx); err != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Index is the state of every trial of a run, read from its files.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // EntryKind is the kind of a journal entry.

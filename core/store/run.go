@@ -16,7 +16,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Run is a run folder that this process writes. It is safe for concurrent use.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Spend is the use of models, in all roles. The zero value means no use.

@@ -17,8 +17,8 @@ import (
 	"sync"
 
 	"github.com/berth-eval/berth/core/gateway/recording"
-	"github.com/berth-eval/berth/core/untrusted"
 	"github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // line is the part of a line of the record that a player uses.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/relay"
 )
 
 // pluginStart measures the time until a small plugin gives its first answer,

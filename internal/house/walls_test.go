@@ -29,9 +29,9 @@ func under(path, dir string) bool { return path == dir || strings.HasPrefix(path
 // layers are the packages of the core, lowest first. A package imports only
 // packages of lower layers, and its own subfolders.
 var layers = [][]string{
-	{"cell", "redact", "untrusted", "record"},
+	{"cell", "redact", "record"},
 	{"models"},
-	{"config", "gateway", "plugin", "relay", "store"},
+	{"config", "gateway", "plugin", "store"},
 	{"trial"},
 	{"plan"},
 	{"run"},
@@ -70,9 +70,9 @@ func trespass(from, to string) string {
 			return room + "/ imports only plugins/, its own folder and " + room + "/internal"
 		}
 	case "dialects":
-		replays := name == "replay" && (ours == "core/gateway/recording" || ours == "core/untrusted")
+		replays := name == "replay" && ours == "core/gateway/recording"
 		if !under(ours, "dialects") && !under(ours, "plugins") && !replays {
-			return "dialects/ imports plugins/; dialects/replay also imports core/gateway/recording and core/untrusted"
+			return "dialects/ imports plugins/; dialects/replay also imports core/gateway/recording"
 		}
 	case "core":
 		if !under(ours, "core") && !under(ours, "plugins") {

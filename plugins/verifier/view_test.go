@@ -31,10 +31,10 @@ func TestReadFileOpensNothingButFiles(t *testing.T) {
 	r := verifier.Request{View: view}
 	for _, tt := range []struct{ name, want, err string }{
 		{name: "plain", want: "42"},
-		{name: "large", err: "more than 10 bytes"},
+		{name: "large", err: "at most 10 are read"},
 		{name: "link", err: "not a regular file"},
 		{name: "out", err: "not a regular file"},
-		{name: "dir/passwd", err: "escapes"},
+		{name: "dir/passwd", err: "a link, which is not followed"},
 		{name: "pipe", err: "not a regular file"},
 		{name: ".", err: "not a regular file"},
 		{name: "../../../../../../etc/passwd", err: "escapes"},

@@ -20,7 +20,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Entry is the part of a line of the record that is about the bodies of an

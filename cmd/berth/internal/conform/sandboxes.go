@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/core/relay"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/relay"
 )
 
 // sandboxes creates sandboxes for tests of agents and verifiers.

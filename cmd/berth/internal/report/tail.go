@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // tail reads a file of lines in the folder of an attempt while it grows.

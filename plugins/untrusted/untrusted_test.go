@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/core/untrusted"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // strange makes a folder with a file of every kind, for readers that must cope

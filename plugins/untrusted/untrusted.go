@@ -1,5 +1,5 @@
 // Package untrusted reads folders that somebody else may have written, such as the
-// run folder of a stranger. It opens regular files of bounded size only, and follows
+// files of an agent or the run folder of a stranger. It opens regular files of bounded size only, and follows
 // no link. A pipe would block for ever, a device would fill the memory, and a link
 // would lead to another file.
 //

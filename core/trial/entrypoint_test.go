@@ -25,6 +25,7 @@ func (e entered) Create(ctx context.Context, s environment.Spec) (environment.Sa
 func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
 	t.Parallel()
 	const fork = "setsid sh -c 'sleep 600 & exit' & wait; " // a daemon of two forks, as of a desktop
+	const asks = "python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:8000\")'"
 	for _, tt := range []struct {
 		name, script, agent, tests string
 		mode                       task.Mode
@@ -40,7 +41,15 @@ func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
 		},
 		{
 			"one that is a server", "echo ready > /app/ready; exec python3 -m http.server --bind 127.0.0.1 8000",
-			"cat /app/ready && python3 -c 'import urllib.request as u; u.urlopen(\"http://127.0.0.1:8000\")'", "true", task.ModeLive, "",
+			"cat /app/ready && " + asks, "true", task.ModeLive, "",
+		},
+		{
+			"a daemon that listens a moment later", `(sleep 0.7; exec python3 -m http.server --bind 127.0.0.1 8000) & exec "$@"`,
+			asks + " && echo got > /app/got", "cat /app/got", task.ModeLive, "",
+		},
+		{
+			"and again before the tests", `(sleep 0.7; exec python3 -m http.server --bind 127.0.0.1 8000) & exec "$@"`,
+			"true", asks, task.ModeRestarted, "",
 		},
 		{"one that fails", "echo no such display; exit 3", "true", "true", task.ModeLive, "exit code 3"},
 	} {

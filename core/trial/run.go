@@ -101,13 +101,8 @@ func (a *attempt) allStages(ctx context.Context) error {
 		if i+1 == len(a.task.Stages) || a.stages[i].Failure != nil {
 			break
 		}
-		verified := s.phase(record.PhaseVerify, record.ByVerifier)
-		ok, why, err := a.stages[i].Enough(a.task.Stages[i].MinScores)
-		if err != nil {
-			return a.at(verified, err)
-		}
-		if !ok {
-			a.recorder.Note(verified, "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
+		if ok, why := a.stages[i].Enough(a.task.Stages[i].MinScores); !ok {
+			a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "stopped_early", "stage %s was the last: %s", a.stages[i].Name, why)
 			break
 		}
 		if err := s.clean(ctx); err != nil {

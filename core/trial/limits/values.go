@@ -37,6 +37,7 @@ const (
 	Watch      = 200 * time.Millisecond // between two checks of whether it can still come
 	Service    = 60 * time.Second
 	Entrypoint = 60 * time.Second // an entrypoint of an image, before the agent starts anyway
+	HeadStart  = 2 * time.Second  // for programs that were started to listen, where nothing tells when they are ready
 	Setup      = 10 * time.Minute // the task's own commands before a stage
 	Open       = 6 * time.Minute  // of an agent's session
 	Turn       = 24 * time.Hour   // an agent without a deadline still has one

@@ -46,14 +46,14 @@ func (s *Stage) Scores() map[string]float64 {
 
 // Enough reports whether the stage reached the scores that the task requires to
 // continue, and if not, why. A stage without verifiers did. If the verifiers
-// gave no score with that name, their decisions count instead; it is an error
-// if there are none either.
-func (s *Stage) Enough(least map[string]float64) (enough bool, why string, err error) {
+// gave no score with that name, their decisions count instead; without a
+// decision it was not reached.
+func (s *Stage) Enough(least map[string]float64) (enough bool, why string) {
 	if len(s.Verdicts) == 0 {
 		if s.Verified {
-			return true, "", nil
+			return true, ""
 		}
-		return false, "it was not verified", nil
+		return false, "it was not verified"
 	}
 	scores := s.Scores()
 	for _, name := range slices.Sorted(maps.Keys(least)) {
@@ -62,16 +62,18 @@ func (s *Stage) Enough(least map[string]float64) (enough bool, why string, err e
 			continue
 		}
 		if ok {
-			return false, fmt.Sprintf("score %q is %g, the next stage wants %g", name, got, least[name]), nil
+			return false, fmt.Sprintf("score %q is %g, the next stage wants %g", name, got, least[name])
 		}
-		if !s.decided() {
-			return false, "", s.missing(name)
+		if pass, _ := stageRule(s.Verdicts); pass {
+			continue
 		}
-		if pass, _ := stageRule(s.Verdicts); !pass {
-			return false, fmt.Sprintf("its verifiers gave no score %q, which the next stage wants, and did not pass it", name), nil
+		only := ""
+		if names := slices.Sorted(maps.Keys(scores)); len(names) > 0 {
+			only = " (only " + quoted(names) + ")"
 		}
+		return false, fmt.Sprintf("its verifiers gave no score %q%s, which the next stage wants, and did not pass it", name, only)
 	}
-	return true, "", nil
+	return true, ""
 }
 
 // missing returns the error of a rule that names a score that the stage does

@@ -59,8 +59,29 @@ const (
 	quietProgram = 10 * time.Second
 )
 
+// headStart gives programs that were just started the time to listen, where
+// nothing tells when they are ready. It ends as soon as one listens, or none
+// runs. Engines take about as long to start containers, and tasks rely on it.
+func (w *Sandbox) headStart(ctx context.Context) error {
+	begin := time.Now()
+	for pause := 5 * time.Millisecond; time.Since(begin) < limits.HeadStart; pause = min(2*pause, 100*time.Millisecond) {
+		ps, err := w.Processes(ctx)
+		if err != nil {
+			return err
+		}
+		if now := watched(ps); now.listens || !now.works {
+			return nil
+		}
+		if err := limits.Sleep(ctx, pause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // AwaitEntrypoint waits until the entrypoint of the image has done its work and
-// runs the idle command that it was given. It also stops when the entrypoint
+// runs the idle command that it was given, and what it started had a moment to
+// listen. It also stops when the entrypoint
 // has ended, when it is a program in the foreground, or after a minute (or the
 // start time of the task, if that is shorter). note then says which of these
 // happened.
@@ -82,7 +103,7 @@ func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (not
 		}
 		now := watched(ps)
 		if now.idle {
-			return "", nil
+			return "", w.headStart(ctx)
 		}
 		if !now.runs {
 			return w.entrypointEnded(ctx)
@@ -117,6 +138,7 @@ func (w *Sandbox) entrypointEnded(ctx context.Context) (note string, err error) 
 type entering struct {
 	runs    bool // it has not ended
 	idle    bool // it runs the idle command
+	works   bool // a process runs something else
 	listens bool
 	busy    bool // a process computes, or sleeps for a fixed time
 	keys    []host.Key
@@ -131,10 +153,19 @@ func watched(ps host.Processes) (e entering) {
 		e.runs = e.runs || p.Service == Entrypoint
 		e.listens = e.listens || len(p.Listening) > 0
 		e.busy = e.busy || p.State == "R" || p.State == "D" || p.Comm == "sleep"
-		if len(p.Argv) > 0 && p.Service == Entrypoint {
-			argv := append([]string{path.Base(p.Argv[0])}, p.Argv[1:]...)
-			e.idle = e.idle || slices.Equal(argv, idle) || slices.Equal(argv, []string{"sleep", "infinity"})
+		if isIdle(p.Argv) {
+			e.idle = e.idle || p.Service == Entrypoint
+		} else {
+			e.works = true
 		}
 	}
 	return e
+}
+
+func isIdle(argv []string) bool {
+	if len(argv) == 0 {
+		return false
+	}
+	argv = append([]string{path.Base(argv[0])}, argv[1:]...)
+	return slices.Equal(argv, idle) || slices.Equal(argv, []string{"sleep", "infinity"})
 }

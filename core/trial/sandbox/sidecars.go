@@ -47,7 +47,7 @@ type StartedSidecar struct {
 // StartSidecars starts the sidecars that do not wait for the main container or,
 // with later, those that do, and waits until all are in the state that the task
 // wants: healthy if there is a healthcheck, ended if another container waits
-// for that. It stops at the first failure, which it returns. now is the clock
+// for that, otherwise with a moment to listen. It stops at the first failure, which it returns. now is the clock
 // of the record.
 func (w *Sandbox) StartSidecars(ctx context.Context, now func() time.Time, later bool) ([]StartedSidecar, error) {
 	done := map[string]chan struct{}{}
@@ -121,7 +121,7 @@ func (w *Sandbox) run(ctx context.Context, c *Sidecar) error {
 	if h := c.task.Healthcheck; h != nil {
 		return c.healthy(ctx, *h)
 	}
-	return nil
+	return c.headStart(ctx)
 }
 
 // argv returns the command to run, by the rules of the compose specification:

@@ -50,6 +50,11 @@ type Agent struct {
 	// SameSession runs all stages of a task in one session. False leaves it to the
 	// task.
 	SameSession bool `json:"same_session,omitempty"`
+	// Prior is a file on the host with the trajectory that the agent continues
+	// from in the first stage of every task, and PriorDigest its SHA-256,
+	// "sha256:" and hex. Both are empty if it is left to the task.
+	Prior       string `json:"prior_trajectory,omitempty"`
+	PriorDigest string `json:"prior_digest,omitempty"`
 }
 
 // Environment is an environment block.

@@ -140,6 +140,8 @@ type agentBlock struct {
 	InFlight int `berth:"in_flight" doc:"Number of requests to models at the same time, in all attempts of the agent together. 0: no limit of its own."`
 
 	SameSession bool `berth:"same_session" doc:"Runs all stages of a task in one session: the agent keeps its conversation. Otherwise each stage begins a new session."`
+
+	PriorTrajectory string `berth:"prior_trajectory" doc:"File with a trajectory (ATIF) from which the agent continues in every task, instead of the task's own; relative to the folder of the experiment."`
 }
 
 type verifierBlock struct {

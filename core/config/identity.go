@@ -80,7 +80,7 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 
 func identityOfAgent(a *cell.Agent) any {
 	return omitempty{
-		"plugin": a.Plugin, "oracle": a.Oracle, "config": settings(a.Config), "env": a.Env, "models": identityOfModels(a.Models), "same_session": a.SameSession,
+		"plugin": a.Plugin, "oracle": a.Oracle, "config": settings(a.Config), "env": a.Env, "models": identityOfModels(a.Models), "same_session": a.SameSession, "prior": a.PriorDigest,
 	}
 }
 

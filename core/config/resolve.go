@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // secret is a secret of the block, with its place noted; nil: there is none at
@@ -213,11 +214,32 @@ func (c *builder) agent(label string) *cell.Agent {
 		if a.InFlight < 0 {
 			r.Report([]pluginconfig.Problem{{Path: "in_flight", Summary: "Wrong value", Detail: fmt.Sprintf("Got %d. Write a number of requests, or 0 for no limit.", a.InFlight)}})
 		}
+		if a.PriorTrajectory != "" {
+			c.prior(r, a.PriorTrajectory, out)
+		}
 		if r.Broken {
 			return nil
 		}
 		return out
 	})
+}
+
+// prior reads the trajectory from which an agent continues.
+func (c *builder) prior(r *source.Reading, file string, a *cell.Agent) {
+	content, err := c.l.env.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no such file: %q", file)
+	}
+	if err == nil {
+		if _, problems := trajectory.Parse(content); len(problems) > 0 {
+			err = fmt.Errorf("%s is not a valid trajectory: %s", file, problems[0])
+		}
+	}
+	if err != nil {
+		r.Report([]pluginconfig.Problem{{Path: "prior_trajectory", Summary: "Trajectory cannot be used", Detail: err.Error() + "."}})
+		return
+	}
+	a.Prior, a.PriorDigest = c.l.env.Place(file), digest(content)
 }
 
 // models resolves the models of a block; one is short for the default.

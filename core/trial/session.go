@@ -284,7 +284,9 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 			}
 		}
 	}
-	if p := o.stage.PriorTrajectory; p != "" {
+	if o.number == 1 && o.cell.Prior != "" {
+		setup.Prior = o.cell.Prior
+	} else if p := o.stage.PriorTrajectory; p != "" {
 		setup.Prior = filepath.Join(o.view, filepath.FromSlash(p))
 	}
 	if o.role == agent.RoleOracle {

@@ -211,6 +211,12 @@ func sessionCases() []unsupportedCase {
 		}), "a solution of its own"},
 		{"a prior trajectory", prior(func(k *feasible.Known) { k.Agent.TakesPrior = true }), ""},
 		{"a prior trajectory that the agent would ignore", prior(func(*feasible.Known) {}), "cannot continue from a prior trajectory"},
+		{"a prior trajectory of the experiment", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
+			c.Agent.Prior, k.Agent.TakesPrior = "/x/trajectory.json", true
+		}, ""},
+		{"a prior trajectory of the experiment that the agent would ignore", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Agent.Prior = "/x/trajectory.json"
+		}, "Remove prior_trajectory"},
 		{"a prior trajectory, and no model", prior(func(k *feasible.Known) { k.Agent.Dialects = nil }), ""},
 	}
 }

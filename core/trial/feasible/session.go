@@ -34,6 +34,11 @@ func sessionProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
 	if !c.Agent.SameSession {
 		advice = "The task asks for it. Choose another agent."
 	}
+	if c.Agent.Prior != "" && k.Agent != nil && !k.Agent.TakesPrior {
+		add("", fmt.Sprintf("agent %q cannot continue from a prior trajectory", c.Agent.Plugin),
+			"Remove prior_trajectory from the agent block, or choose another agent.")
+		k.Agent = nil // nothing more of it
+	}
 	for i := range t.Stages {
 		s := &t.Stages[i]
 		// An agent without a model has no conversation, and may ignore the file.

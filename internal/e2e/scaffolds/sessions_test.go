@@ -249,27 +249,41 @@ const prior = `{"schema_version": "ATIF-v1.7", "agent": {"name": "other", "versi
   {"step_id": 4, "source": "agent", "message": "I look again.", "tool_calls": [{"tool_call_id": "a b", "function_name": "look.for", "arguments": {}}]},
   {"step_id": 5, "source": "agent", "message": "I found it."}]}`
 
-// An agent continues from the trajectory of a task, and one that cannot is
-// refused.
-func TestATaskWithAPriorTrajectory(t *testing.T) {
+// An agent continues from the trajectory of a task, or from that of the
+// experiment in its place, and one that cannot is refused.
+func TestAPriorTrajectory(t *testing.T) {
 	t.Parallel()
 	for _, s := range slices.Concat(scaffolds, ours) {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			s.ready(t)
-			dir := t.TempDir()
-			var replies []string
-			for turn := range 5 { // whatever it makes of the trajectory
-				replies = append(replies, reply(turn, s.ends("finished")))
-			}
-			s.lay(t, dir, map[string]ending{"go-on": {replies: replies}})
-			e2etest.Write(t, filepath.Join(dir, "tasks", "go-on"), map[string]string{"trajectory.json": prior})
-			if slices.Contains([]string{"claude-code", "codex", "terminus", "minisweagent"}, s.name) {
-				s.continued(t, ran(t, dir))
-			} else {
-				refused(t, dir, "cannot continue from a prior trajectory")
-			}
-		})
+		for _, of := range []string{"task", "experiment"} {
+			t.Run(s.name+"/"+of, func(t *testing.T) {
+				t.Parallel()
+				s.ready(t)
+				s.continues(t, of)
+			})
+		}
+	}
+}
+
+// continues runs a task with a prior trajectory, of the task or the experiment.
+func (s scaffold) continues(t *testing.T, of string) {
+	t.Helper()
+	dir := t.TempDir()
+	var replies []string
+	for turn := range 5 { // whatever it makes of the trajectory
+		replies = append(replies, reply(turn, s.ends("finished")))
+	}
+	s.lay(t, dir, map[string]ending{"go-on": {replies: replies}})
+	shipped := filepath.Join(dir, "tasks", "go-on")
+	e2etest.Write(t, shipped, map[string]string{"trajectory.json": prior})
+	if of == "experiment" {
+		e2etest.Write(t, dir, map[string]string{"before.json": prior})
+		e2etest.Write(t, shipped, map[string]string{"trajectory.json": strings.ReplaceAll(prior, word, "MANGO-SALAD")})
+		edit(t, dir, "berth.hcl", "agent \"one\" {\n", "agent \"one\" {\n  prior_trajectory = \"before.json\"\n")
+	}
+	if slices.Contains([]string{"claude-code", "codex", "terminus", "minisweagent"}, s.name) {
+		s.continued(t, ran(t, dir))
+	} else {
+		refused(t, dir, "cannot continue from a prior trajectory")
 	}
 }
 
@@ -286,8 +300,21 @@ func (s scaffold) continued(t *testing.T, attempt string) {
 			t.Errorf("the first request lacks %q: %.6000s", want, first)
 		}
 	}
-	if strings.Contains(first, "You are another agent.") && s.plugin == "" {
-		t.Errorf("the other agent's system prompt is in the first request")
+	if strings.Contains(first, "MANGO-SALAD") || strings.Contains(first, "You are another agent.") && s.plugin == "" {
+		t.Errorf("the first request has another trajectory, or its system prompt: %.6000s", first)
 	}
 	checkTokens(t, s, attempt, r)
+}
+
+// A file that is no trajectory is an error of the experiment.
+func TestAPriorTrajectoryThatIsNone(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"none.json": `no such file: "none.json"`, "replies.yaml": "replies.yaml is not a valid trajectory: not JSON", "../x.json": "../x.json",
+	} {
+		dir := t.TempDir()
+		scaffold{name: "minisweagent"}.lay(t, dir, map[string]ending{"go-on": {}})
+		edit(t, dir, "berth.hcl", "agent \"one\" {\n", fmt.Sprintf("agent \"one\" {\n  prior_trajectory = %q\n", file))
+		refused(t, dir, "Trajectory cannot be used", want, "berth.hcl line")
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -83,6 +84,9 @@ func TestRecordedOutputsAreRead(t *testing.T) {
 			y, err := cli.Read(named(t, name), bytes.NewReader(b), x, r)
 			valid(t, r.steps)
 			judge(t, what, y, err, r)
+			if end := (map[string]agent.End{"codex": agent.Done, "gemini-cli": agent.Done, "qwen-code": agent.Crashed})[name]; what == "refuse" && y.End != cmp.Or(end, agent.Refused) {
+				t.Errorf("the end after a refusal is %s (%s), which is not what docs/scaffolds.md says", y.End, y.Reason)
+			}
 		})
 	}
 }
@@ -96,7 +100,7 @@ func judge(t *testing.T, what string, y agent.Yield, err error, r *record) {
 			t.Errorf("got %+v, %v; want that the model is down", y, err)
 		}
 		return
-	case what == "refuse": // what a CLI makes of it differs
+	case what == "refuse": // what a CLI makes of it differs, and the caller knows it
 		if !slices.ContainsFunc(r.steps, func(s trajectory.Step) bool { return s.Source == trajectory.Model }) {
 			t.Errorf("the refusal is no step: %+v", r.steps)
 		}

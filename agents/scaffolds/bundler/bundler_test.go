@@ -28,7 +28,7 @@ import (
 const fakeNPM = `#!/bin/sh
 case $1 in
 ping) exit ;;
-view) echo "$*" >>"$FAKE_NPM_COUNT.view"; echo "\"$FAKE_NPM_NEWEST\""; exit ;;
+view) [ -z "$FAKE_NPM_SILENT" ] || exec sleep "$FAKE_NPM_SILENT"; echo "$*" >>"$FAKE_NPM_COUNT.view"; echo "\"$FAKE_NPM_NEWEST\""; exit ;;
 esac
 echo x >>"$FAKE_NPM_COUNT"
 [ -z "$FAKE_NPM_FAIL" ] || { echo "npm error $FAKE_NPM_FAIL" >&2; exit 1; }

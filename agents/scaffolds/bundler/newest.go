@@ -6,24 +6,33 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/mod/semver"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
 // Latest is the version that stands for the newest one of the registry.
 const Latest = "latest"
 
-// asking is how long a registry has to say what its newest version is.
-const asking = 30 * time.Second
+// askingTime is how long a registry has to say what its newest version is.
+const askingTime = 30 * time.Second
 
 // newest returns the newest version that the registry has of the package whose
 // version is that of the bundle.
 func (o *Order) newest(ctx context.Context) (string, error) {
 	k := kitchen{order: *o, work: os.TempDir()}
-	ctx, cancel := context.WithTimeout(ctx, asking)
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
 	defer cancel()
 	for _, p := range o.Recipe.NPM {
 		if name, ok := versioned(p, "@"); ok {
@@ -85,4 +94,95 @@ func (k *kitchen) answers(ctx context.Context) error {
 
 func unansweredNPM(err error) error {
 	return unanswered(err, cmp.Or(os.Getenv("npm_config_registry"), "npm's registry"), "npm_config_registry")
+}
+
+// known is a file in the folder of bundles: the newest versions that registries
+// named when they were last asked, by the names of bundles.
+const known = ".newest.json"
+
+// Known returns the newest versions of bundles, by their names, as far as a
+// registry was asked in an earlier build or by Ask. It asks nobody.
+func Known(dir string) map[string]string {
+	versions := map[string]string{}
+	raw, err := os.ReadFile(filepath.Join(dir, known))
+	if err != nil || json.Unmarshal(raw, &versions) != nil {
+		return map[string]string{}
+	}
+	for name, version := range versions {
+		if _, _, err := bundle.Parse(name + "@" + version); err != nil {
+			delete(versions, name)
+		}
+	}
+	return versions
+}
+
+// Newer returns the version if it is newer than all of those.
+func Newer(version string, than ...string) string {
+	for _, t := range than {
+		if t == version || semver.Compare("v"+version, "v"+t) <= 0 {
+			return ""
+		}
+	}
+	return version
+}
+
+// Ask asks the registries for the newest versions, at the same time, and remembers
+// the answers for Known. It takes at most half a minute. Those that are not
+// answered are in the error.
+func Ask(ctx context.Context, dir string, recipes map[string]bundle.Recipe) error {
+	var mu sync.Mutex
+	var errs []error
+	found := map[string]string{}
+	var asking errgroup.Group
+	asking.SetLimit(4)
+	ctx, cancel := context.WithTimeout(ctx, askingTime)
+	defer cancel()
+	for name, r := range recipes {
+		asking.Go(func() error {
+			o := Order{Dir: dir, Name: name, Recipe: r, Log: func(string) {}}
+			version, err := o.newest(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				errs = append(errs, fmt.Errorf("the newest version of %s is not known: %w", name, err))
+			} else {
+				found[name] = version
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait() // errors are in errs
+	return errors.Join(append(errs, remember(dir, found))...)
+}
+
+// remember adds to what Known returns.
+func remember(dir string, found map[string]string) error {
+	if len(found) == 0 {
+		return nil
+	}
+	versions := Known(dir)
+	maps.Copy(versions, found)
+	raw, err := json.Marshal(versions)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755) //nolint:gosec // as the bundles in it
+	}
+	if err == nil {
+		err = renameio.WriteFile(filepath.Join(dir, known), raw, 0o644)
+	}
+	return err
+}
+
+// askMeanwhile asks for the newest version during a build. enough ends that, and
+// remembers the answer if it came: a build never waits for it, nor fails.
+func (o *Order) askMeanwhile(ctx context.Context) (enough func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = Ask(ctx, o.Dir, map[string]bundle.Recipe{o.Name: o.Recipe}) // there is only no hint then
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }

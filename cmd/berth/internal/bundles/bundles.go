@@ -134,6 +134,41 @@ bundle in FILE and fails if the digest differs.`,
 
 func (c *Commands) made(b bundle.Bundle) {
 	c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
+	if v := bundler.Newer(bundler.Known(c.dir())[b.Name], b.Version); v != "" {
+		c.Notef("a newer version exists: %s@%s\n", terminal.Clean(b.Name), terminal.Clean(v))
+	}
+}
+
+// newer returns the bundles of which a newer version exists than any that is
+// installed, as far as that is known.
+func (c *Commands) newer(there []bundle.Bundle) []string {
+	newer := []string{}
+	for name, version := range bundler.Known(c.dir()) {
+		var have []string
+		for _, b := range there {
+			if b.Name == name {
+				have = append(have, b.Version)
+			}
+		}
+		if len(have) > 0 && bundler.Newer(version, have...) != "" {
+			newer = append(newer, name+"@"+version)
+		}
+	}
+	slices.Sort(newer)
+	return newer
+}
+
+// ask asks the registries for the newest versions of the agents with a bundle.
+// Those that are not answered are only named.
+func (c *Commands) ask(cmd *cobra.Command, dir string) error {
+	recipes, err := c.recipes(cmd)
+	if err != nil {
+		return err
+	}
+	if err = bundler.Ask(cmd.Context(), dir, recipes); err != nil {
+		c.Notef("%s %s\n", terminal.Paint(c.ErrColor, terminal.Odd, "Note:"), terminal.Clean(err.Error()))
+	}
+	return cmd.Context().Err()
 }
 
 // makeAll builds the bundles of all agents, each in the version of its plugin.
@@ -143,7 +178,7 @@ func (c *Commands) makeAll(cmd *cobra.Command, o bundler.Order) error {
 	if err != nil {
 		return err
 	}
-	res := output.AgentList{Folder: o.Dir, Bundles: []output.AgentBundle{}, Missing: []string{}}
+	res := output.AgentList{Folder: o.Dir, Bundles: []output.AgentBundle{}, Missing: []string{}, Newer: []string{}}
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(recipes)) {
 		if cmd.Context().Err() != nil {
@@ -288,43 +323,28 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 }
 
 func (c *Commands) listCommand() *cobra.Command {
-	var verify bool
+	var verify, ask bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List installed bundles, and those that plugins could use",
-		Example: "  berth agent list\n  berth agent list --verify",
+		Use:   "list",
+		Short: "List installed bundles, and those that plugins could use",
+		Long: `Lists the installed bundles, those that plugins use by default and that are not
+installed, and newer versions. It asks no registry for these: it knows what the
+registries said during earlier builds, or to --newest.`,
+		Example: "  berth agent list\n  berth agent list --verify\n  berth agent list --newest",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := c.dir()
 			if dir == "" {
 				return fmt.Errorf("no folder for bundles: set HOME or %s", bundle.EnvDir)
 			}
-			there, err := bundle.List(dir)
-			if err != nil {
-				return err
-			}
-			res := output.AgentList{Folder: dir, Bundles: []output.AgentBundle{}}
-			for _, b := range there {
-				a := output.AgentBundle{Bundle: b}
-				if verify {
-					if wrong := b.Verify(); wrong != nil {
-						a.Problem = wrong.Error()
-					}
+			if ask {
+				if err := c.ask(cmd, dir); err != nil {
+					return err
 				}
-				res.Bundles = append(res.Bundles, a)
 			}
-			if res.Missing, err = c.missing(cmd, there); err != nil {
-				return err
-			}
-			broken, err := bundle.Broken(dir)
+			res, err := c.list(cmd, dir, verify)
 			if err != nil {
 				return err
-			}
-			for _, id := range slices.Sorted(maps.Keys(broken)) {
-				a := output.AgentBundle{Bundle: bundle.Bundle{Folder: filepath.Join(dir, id)}, Problem: broken[id].Error()}
-				a.Name, a.Version, _ = strings.Cut(id, "@")
-				a.Packages = []bundle.Package{}
-				res.Bundles = append(res.Bundles, a)
 			}
 			done, err := c.Answer(res)
 			if !done {
@@ -336,8 +356,38 @@ func (c *Commands) listCommand() *cobra.Command {
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&ask, "newest", false, "ask the registries which versions are the newest, for at most half a minute")
 	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle and compare it with its digest")
 	return cmd
+}
+
+// list finds the bundles in a folder. verify compares each with its digest.
+func (c *Commands) list(cmd *cobra.Command, dir string, verify bool) (res output.AgentList, err error) {
+	there, err := bundle.List(dir)
+	if err != nil {
+		return res, err
+	}
+	res = output.AgentList{Folder: dir, Bundles: []output.AgentBundle{}, Newer: c.newer(there)}
+	for _, b := range there {
+		a := output.AgentBundle{Bundle: b}
+		if verify {
+			if wrong := b.Verify(); wrong != nil {
+				a.Problem = wrong.Error()
+			}
+		}
+		res.Bundles = append(res.Bundles, a)
+	}
+	if res.Missing, err = c.missing(cmd, there); err != nil {
+		return res, err
+	}
+	broken, err := bundle.Broken(dir)
+	for _, id := range slices.Sorted(maps.Keys(broken)) {
+		a := output.AgentBundle{Bundle: bundle.Bundle{Folder: filepath.Join(dir, id)}, Problem: broken[id].Error()}
+		a.Name, a.Version, _ = strings.Cut(id, "@")
+		a.Packages = []bundle.Package{}
+		res.Bundles = append(res.Bundles, a)
+	}
+	return res, err
 }
 
 // missing returns the bundles that plugins use by default and that are not
@@ -371,6 +421,9 @@ func (c *Commands) say(res *output.AgentList) {
 	}
 	for _, m := range res.Missing {
 		c.Printf("not installed: %s (berth agent bundle %s)\n", terminal.Clean(m), terminal.Clean(m))
+	}
+	for _, n := range res.Newer {
+		c.Printf("newer: %s (berth agent bundle %s)\n", terminal.Clean(n), terminal.Clean(n))
 	}
 }
 

@@ -32,6 +32,7 @@ func specToProto(s Spec) *environmentpb.SandboxSpec {
 		Services: wire.Each(s.Services, serviceToProto), Sidecars: wire.Each(s.Sidecars, sidecarToProto),
 		Volumes: wire.Each(s.Volumes, volumeToProto),
 		Control: s.Control, Address: s.Address, LeaseMs: wire.Millis(s.Lease), Files: s.Files, SettingsJson: s.Settings, Scratch: s.Scratch,
+		Hostname: s.Hostname, Aliases: wire.Texts(s.Aliases),
 	}
 }
 
@@ -48,6 +49,7 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 		Services: wire.Each(p.GetServices(), serviceFromProto), Sidecars: wire.Each(p.GetSidecars(), sidecarFromProto),
 		Volumes: wire.Each(p.GetVolumes(), volumeFromProto),
 		Control: p.GetControl(), Address: p.GetAddress(), Lease: wire.Duration(p.GetLeaseMs()), Files: p.GetFiles(), Scratch: p.GetScratch(),
+		Hostname: p.GetHostname(), Aliases: p.GetAliases(),
 	}
 	if s.Network.Mode, err = networkModes.From(p.GetNetwork().GetMode()); err != nil {
 		return s, err
@@ -99,6 +101,7 @@ func sidecarToProto(s Sidecar) *environmentpb.SandboxSidecar {
 	return &environmentpb.SandboxSidecar{
 		Name: s.Name, Image: imageToProto(s.Image), Argv: wire.Texts(s.Argv), Env: wire.TextMap(s.Env), User: s.User, Workdir: s.Workdir,
 		Limits: limitsToProto(s.Limits), Volumes: wire.Each(s.Volumes, volumeToProto), Control: s.Control, Address: s.Address,
+		Hostname: s.Hostname, Aliases: wire.Texts(s.Aliases),
 	}
 }
 
@@ -107,6 +110,7 @@ func sidecarFromProto(p *environmentpb.SandboxSidecar) Sidecar {
 		Name: p.GetName(), Image: imageFromProto(p.GetImage()), Argv: p.GetArgv(), Env: p.GetEnv(), User: p.GetUser(),
 		Workdir: p.GetWorkdir(), Limits: limitsFromProto(p.GetLimits()),
 		Volumes: wire.Each(p.GetVolumes(), volumeFromProto), Control: p.GetControl(), Address: p.GetAddress(),
+		Hostname: p.GetHostname(), Aliases: p.GetAliases(),
 	}
 }
 

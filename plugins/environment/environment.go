@@ -91,8 +91,8 @@ const (
 	// nothing else. sandboxd adds a network device that leads to the other
 	// containers: for this, each container of a sandbox with sidecars starts with
 	// the capability NET_ADMIN, which sandboxd gives up before anything else runs,
-	// and with the device /dev/net/tun. In each, the names of all containers, main
-	// among them, resolve to their addresses. Without this capability, a Spec with
+	// and with the device /dev/net/tun. In each, the names, host names and aliases
+	// of all containers, main among them, resolve to their addresses. Without this capability, a Spec with
 	// sidecars is refused.
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot" // Snapshotter
@@ -124,6 +124,8 @@ type Spec struct {
 	Volumes  []Volume          `json:"volumes,omitempty"`  // of the main container
 	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
 	Address  string            `json:"address,omitempty"`  // IPv4 address of main, with sidecars
+	Hostname string            `json:"hostname,omitempty"` // of main; empty: the environment's own. With sidecars, all containers know Address by it, too
+	Aliases  []string          `json:"aliases,omitempty"`  // further names by which all containers know Address
 	Lease    time.Duration     `json:"lease"`              // a sandbox ends itself if the core is silent for this long
 	Files    string            `json:"files,omitempty"`    // folder on the host with the task's files for the environment
 	Settings json.RawMessage   `json:"settings,omitempty"` // the task's settings for the environment
@@ -212,7 +214,10 @@ type Sidecar struct {
 	Limits  Limits            `json:"limits"`
 	Volumes []Volume          `json:"volumes,omitempty"`
 	Control string            `json:"control"` // control folder of this container
-	Address string            `json:"address"` // its IPv4 address, which all containers know by Name
+	Address string            `json:"address"` // its IPv4 address, which all containers know by Name, Hostname and Aliases
+
+	Hostname string   `json:"hostname,omitempty"` // that it has itself; empty: the environment's own
+	Aliases  []string `json:"aliases,omitempty"`
 }
 
 // Volume is a named volume, shared by the containers of one sandbox that list

@@ -40,6 +40,9 @@ type Environment struct {
 	// DependsOn is as Sidecar.DependsOn, for the main container's own programs.
 	DependsOn map[string]string `json:"depends_on,omitempty"`
 	Volumes   []Volume          `json:"volumes,omitempty"`
+	// Hostname and Aliases are as those of Sidecar, for the main container.
+	Hostname string   `json:"hostname,omitempty"`
+	Aliases  []string `json:"aliases,omitempty"`
 	// Settings is a JSON object for the environment plugin (levels, pages,
 	// URL), or empty.
 	Settings json.RawMessage `json:"settings,omitempty"`
@@ -122,6 +125,11 @@ type Sidecar struct {
 	// be reached, too.
 	Expose  []int    `json:"expose,omitempty"`
 	Volumes []Volume `json:"volumes,omitempty"`
+	// Hostname is the host name that the container has; empty means the
+	// environment's own. The other containers reach it by this name, by Name,
+	// and by Aliases.
+	Hostname string   `json:"hostname,omitempty"`
+	Aliases  []string `json:"aliases,omitempty"`
 }
 
 // The states of a container that another can wait for.

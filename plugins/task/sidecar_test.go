@@ -35,6 +35,10 @@ func TestRulesOfContainers(t *testing.T) {
 	for want, spoil := range map[string]func(*Environment){
 		"sidecars[0].name is \"main\"":              func(e *Environment) { e.Sidecars[0].Name = MainContainer },
 		"sidecars[2].name is \"db\"":                func(e *Environment) { e.Sidecars[2].Name = "db" },
+		"sidecars[0].hostname is \"main\"":          func(e *Environment) { e.Sidecars[0].Hostname = MainContainer },
+		"sidecars[2].aliases[1] is \"db\"":          func(e *Environment) { e.Sidecars[2].Aliases = []string{"x", "db"} },
+		"sidecars[2].aliases[0] is \"a\\nb\"":       func(e *Environment) { e.Sidecars[2].Aliases = []string{"a\nb"} },
+		"environment.hostname is \"localhost\"":     func(e *Environment) { e.Hostname = "localhost" },
 		"sidecars[2].name is \"a b\"":               func(e *Environment) { e.Sidecars[2].Name = "a b" },
 		"must have either an image or a build":      func(e *Environment) { e.Sidecars[0].Image = "" },
 		"expose has 70000":                          func(e *Environment) { e.Sidecars[0].Expose = []int{70000} },

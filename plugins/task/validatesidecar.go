@@ -37,6 +37,11 @@ func (c *checker) containers(key string, e *Environment) {
 			}
 		}
 	}
+	c.aliases(key, MainContainer, e.Hostname, e.Aliases, names)
+	for i := range e.Sidecars {
+		s := &e.Sidecars[i]
+		c.aliases(fmt.Sprintf("%s.sidecars[%d]", key, i), s.Name, s.Hostname, s.Aliases, names)
+	}
 	c.dependsOn(key, MainContainer, e.DependsOn, e)
 	for i := range e.Sidecars {
 		c.dependsOn(fmt.Sprintf("%s.sidecars[%d]", key, i), e.Sidecars[i].Name, e.Sidecars[i].DependsOn, e)
@@ -44,6 +49,29 @@ func (c *checker) containers(key string, e *Environment) {
 	if _, loop := e.StartOrder(); len(loop) > 0 {
 		c.bad(key+".depends_on", "goes in a circle: %s", strings.Join(loop, ", "))
 	}
+}
+
+// aliases checks the further names of a container. taken has the names of all
+// containers.
+func (c *checker) aliases(key, own, hostname string, aliases []string, taken map[string]bool) {
+	if hostname != "" {
+		c.alias(key+".hostname", own, hostname, taken)
+	}
+	for i, a := range aliases {
+		if a != hostname {
+			c.alias(fmt.Sprintf("%s.aliases[%d]", key, i), own, a, taken)
+		}
+	}
+}
+
+func (c *checker) alias(key, own, name string, taken map[string]bool) {
+	if name == own {
+		return
+	}
+	if !hostForm.MatchString(name) || name == "localhost" || taken[name] {
+		c.bad(key, "is %q: it must be a host name that no other container has, and not localhost", name)
+	}
+	taken[name] = true
 }
 
 func (c *checker) dependsOn(key, name string, on map[string]string, e *Environment) {

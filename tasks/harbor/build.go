@@ -172,6 +172,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	}
 	e.Limits.ShmMiB = m.Limits.ShmMiB
 	e.Entrypoint, e.Command, e.User, e.DependsOn, e.Volumes = m.Entrypoint, m.Command, m.User, m.DependsOn, m.Volumes
+	e.Hostname, e.Aliases = m.Hostname, m.Aliases
 	if e.Workdir == "" {
 		e.Workdir = m.Workdir
 	}

@@ -255,7 +255,7 @@ func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) 
 	s := environment.Spec{
 		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
 		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
-		Settings: e.Settings, Image: imageOf(t, e),
+		Settings: e.Settings, Image: imageOf(t, e), Hostname: e.Hostname, Aliases: e.Aliases,
 	}
 	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
 	var changed []string

@@ -26,7 +26,7 @@ func SidecarSpecs(t *task.Task, e *task.Environment) ([]environment.Sidecar, []e
 				CPUMilli: l.CPUMilli, MemoryMiB: l.MemoryMiB, StorageMiB: l.StorageMiB, ShmMiB: l.ShmMiB, Pids: l.Pids,
 				GPUs: l.GPUs, GPUTypes: l.GPUTypes,
 			},
-			Volumes: volumes(s.Volumes),
+			Volumes: volumes(s.Volumes), Hostname: s.Hostname, Aliases: s.Aliases,
 		})
 	}
 	return out, volumes(e.Volumes)

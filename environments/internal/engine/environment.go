@@ -184,7 +184,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	}
 	facts := factsOf(im)
 	c := j.container
-	c.Name, c.Image = newName(), im.ID
+	c.Name, c.Image, c.Hostname = newName(), im.ID, spec.Hostname
 	c.Labels = labels(spec.Labels, spec.Lease, facts)
 	c.Workdir = spec.Workdir
 	if c.Workdir == "" {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,6 +64,7 @@ func (p parts) add(r *environment.Remains) {
 // judgeSidecars checks the sidecars and volumes.
 func (j *judgement) judgeSidecars(spec environment.Spec) {
 	j.judgeVolumes("main", spec.Volumes)
+	j.judgeNames("main", spec.Hostname, spec.Aliases)
 	if _, err := os.Stat(TUN); err != nil && len(spec.Sidecars) > 0 {
 		j.refuse("Containers cannot be connected", fmt.Sprintf("This machine has no %s (%v). Load the kernel's module tun: sudo modprobe tun.", TUN, err))
 	}
@@ -73,6 +75,7 @@ func (j *judgement) judgeSidecars(spec environment.Spec) {
 			side.refuse("The name of a container is taken", fmt.Sprintf("%q is empty, main, localhost or used twice.", s.Name))
 		}
 		names[s.Name] = true
+		side.judgeNames(s.Name, s.Hostname, s.Aliases)
 		side.judgeImage(environment.Spec{Image: s.Image})
 		side.judgeLimits(s.Limits)
 		side.judgePlaces(environment.Spec{Workdir: s.Workdir})
@@ -87,6 +90,18 @@ func (j *judgement) judgeSidecars(spec environment.Spec) {
 			j.degrade(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
 		}
 		j.sidecars = append(j.sidecars, side.container)
+	}
+}
+
+// hostName is the form of a name in a hosts file.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
+// judgeNames checks the further names of a container.
+func (j *judgement) judgeNames(container, hostname string, aliases []string) {
+	for _, name := range append(aliases[:len(aliases):len(aliases)], hostname) {
+		if name != "" && !hostName.MatchString(name) || name == "localhost" {
+			j.refuse("A host name is malformed", fmt.Sprintf("%q of container %q: letters, digits, -, _ and . are allowed, and localhost is taken.", name, container))
+		}
 	}
 }
 
@@ -121,11 +136,13 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			return made, fmt.Errorf("container %q: %w", s.Name, err)
 		}
 		hosts[s.Name] = s.Address
+		known(hosts, s.Address, s.Hostname, s.Aliases)
 		p.containers = append(p.containers, part{name: main.Name + "-" + s.Name})
 	}
 	var file string
 	if main.Linked = len(images) > 0; main.Linked {
 		hosts["main"] = spec.Address
+		known(hosts, spec.Address, spec.Hostname, spec.Aliases)
 		if file, err = hostsFile(spec.Scratch, hosts); err != nil {
 			return made, err
 		}
@@ -148,7 +165,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			c.Name, c.Image, c.Linked = p.containers[i].name, images[i].ID, true
 			c.Labels = labels(spec.Labels, spec.Lease, f)
 			c.Labels[labelPart] = main.Name
-			c.Public, c.Hosts = main.Public, hosts
+			c.Public, c.Hosts, c.Hostname = main.Public, hosts, s.Hostname
 			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
 			c.Entrypoint = main.Entrypoint
 			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: file, Target: "/etc/hosts"}}
@@ -167,6 +184,16 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	}
 	e.keep(made.ID, state.PID, p)
 	return made, nil
+}
+
+// known adds further names of a container to hosts.
+func known(hosts map[string]string, address, hostname string, aliases []string) {
+	if hostname != "" {
+		hosts[hostname] = address
+	}
+	for _, name := range aliases {
+		hosts[name] = address
+	}
 }
 
 // hostsFile writes the hosts file of the sidecars. The main container has the

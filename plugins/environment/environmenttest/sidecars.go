@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -51,8 +52,17 @@ var sidecarClauses = []conformance.Clause[Subject]{
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilitySidecars),
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			main, side := s.pair(ctx, t)
+			main, side := s.pairOf(ctx, t, func(p *environment.Spec) {
+				p.Hostname, p.Sidecars[0].Hostname, p.Sidecars[0].Aliases = "kit-main", "kit-side", []string{"kit-alias"}
+			})
 			m, c := main.shell(ctx, t), side.shell(ctx, t)
+			for want, where := range map[string]*sandbox.Client{"kit-main": m, "kit-side": c} {
+				if out := sh(ctx, t, where, "cat /proc/sys/kernel/hostname"); out != want {
+					t.Errorf("the host name %s is %q inside", want, out)
+				}
+			}
+			sh(ctx, t, m, "for n in kit-side kit-alias; do (getent hosts $n || grep -w $n /etc/hosts) | grep '^172.30.255.3\\>' || exit 1; done")
+			sh(ctx, t, c, "(getent hosts kit-main || grep -w kit-main /etc/hosts) | grep '^172.30.255.2\\>'")
 			if out, r := try(ctx, t, c, "command -v nc"); !r.OK() {
 				t.Logf("no nc inside: only name resolution is checked (%s)", out)
 				sh(ctx, t, m, "getent hosts side || grep -w side /etc/hosts")

@@ -56,6 +56,7 @@ type Order struct {
 	// files of the exported one.
 	Snapshot bool
 	Workdir  string // absolute, or empty
+	Host     string // name of the machine inside; empty: berth
 	SizeMiB  int64  // limit of everything that the sandbox writes, in MiB; 0: half of the memory
 	ShmMiB   int64  // of /dev/shm, in MiB; 0: a folder like any other
 	Nproc    int64  // limit of processes per user of the sandbox

@@ -509,7 +509,11 @@ type SandboxSpec struct {
 	Volumes []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// IPv4 address of main, by which the sidecars know the name "main"; empty
 	// without sidecars.
-	Address       string `protobuf:"bytes,18,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,18,opt,name=address,proto3" json:"address,omitempty"`
+	// Host name of main, which it has itself; empty: the environment's own. With
+	// sidecars, all containers resolve it to `address`, too.
+	Hostname      string   `protobuf:"bytes,19,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Aliases       []string `protobuf:"bytes,20,rep,name=aliases,proto3" json:"aliases,omitempty"` // further names that all containers resolve to `address`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,6 +672,20 @@ func (x *SandboxSpec) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *SandboxSpec) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *SandboxSpec) GetAliases() []string {
+	if x != nil {
+		return x.Aliases
+	}
+	return nil
 }
 
 // SandboxLabels mark everything that a plugin makes for an attempt.
@@ -1133,17 +1151,21 @@ func (x *SandboxService) GetTimeoutMs() int64 {
 // leads to the other containers, and gives the capability up before anything
 // else runs. All containers resolve the names of all to their addresses.
 type SandboxSidecar struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // its host name in the sandbox's network
-	Image         *SandboxImage          `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
-	Argv          []string               `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"` // empty: what the image says
-	Env           map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	User          string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
-	Workdir       string                 `protobuf:"bytes,6,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	Limits        *SandboxLimits         `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
-	Volumes       []*SandboxVolume       `protobuf:"bytes,8,rep,name=volumes,proto3" json:"volumes,omitempty"`
-	Control       string                 `protobuf:"bytes,9,opt,name=control,proto3" json:"control,omitempty"`  // control folder of this container
-	Address       string                 `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"` // its IPv4 address
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // its host name in the sandbox's network
+	Image   *SandboxImage          `protobuf:"bytes,2,opt,name=image,proto3" json:"image,omitempty"`
+	Argv    []string               `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"` // empty: what the image says
+	Env     map[string]string      `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	User    string                 `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	Workdir string                 `protobuf:"bytes,6,opt,name=workdir,proto3" json:"workdir,omitempty"`
+	Limits  *SandboxLimits         `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	Volumes []*SandboxVolume       `protobuf:"bytes,8,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Control string                 `protobuf:"bytes,9,opt,name=control,proto3" json:"control,omitempty"`  // control folder of this container
+	Address string                 `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"` // its IPv4 address
+	// Host name, which the container has itself; empty: the environment's own.
+	// All containers resolve it to the address, as they do `name`.
+	Hostname      string   `protobuf:"bytes,11,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Aliases       []string `protobuf:"bytes,12,rep,name=aliases,proto3" json:"aliases,omitempty"` // further names that all containers resolve to the address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1246,6 +1268,20 @@ func (x *SandboxSidecar) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *SandboxSidecar) GetHostname() string {
+	if x != nil {
+		return x.Hostname
+	}
+	return ""
+}
+
+func (x *SandboxSidecar) GetAliases() []string {
+	if x != nil {
+		return x.Aliases
+	}
+	return nil
 }
 
 // SandboxVolume is a named volume, shared by the containers of one sandbox that
@@ -3675,7 +3711,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\x12\x14\n" +
 	"\x05taken\x18\x03 \x01(\bR\x05taken\">\n" +
 	"\vCreateReply\x12/\n" +
-	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xff\x05\n" +
+	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xb5\x06\n" +
 	"\vSandboxSpec\x12/\n" +
 	"\x06labels\x18\x01 \x01(\v2\x17.berth.v1.SandboxLabelsR\x06labels\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\fR\n" +
@@ -3696,7 +3732,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\rsettings_json\x18\x0f \x01(\fR\fsettingsJson\x12\x18\n" +
 	"\ascratch\x18\x10 \x01(\tR\ascratch\x121\n" +
 	"\avolumes\x18\x11 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
-	"\aaddress\x18\x12 \x01(\tR\aaddress\x1a6\n" +
+	"\aaddress\x18\x12 \x01(\tR\aaddress\x12\x1a\n" +
+	"\bhostname\x18\x13 \x01(\tR\bhostname\x12\x18\n" +
+	"\aaliases\x18\x14 \x03(\tR\aaliases\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
@@ -3744,7 +3782,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"timeout_ms\x18\b \x01(\x03R\ttimeoutMs\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x99\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x03\n" +
 	"\x0eSandboxSidecar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05image\x18\x02 \x01(\v2\x16.berth.v1.SandboxImageR\x05image\x12\x12\n" +
@@ -3756,7 +3794,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\avolumes\x18\b \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
 	"\acontrol\x18\t \x01(\tR\acontrol\x12\x18\n" +
 	"\aaddress\x18\n" +
-	" \x01(\tR\aaddress\x1a6\n" +
+	" \x01(\tR\aaddress\x12\x1a\n" +
+	"\bhostname\x18\v \x01(\tR\bhostname\x12\x18\n" +
+	"\aaliases\x18\f \x03(\tR\aaliases\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"X\n" +

@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,8 @@ type Main struct {
 	Healthcheck *task.Healthcheck
 	Volumes     []task.Volume
 	Limits      task.Limits
+	Hostname    string
+	Aliases     []string
 }
 
 // HostLogs begins the sources of mounts that are left out: those of the folders
@@ -129,9 +132,11 @@ func (c *converter) file(p *types.Project) File {
 		f.Main = Main{
 			Image: side.Image, Build: side.Build, Entrypoint: side.Entrypoint, Command: side.Command, Env: side.Env, Workdir: side.Workdir,
 			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes, Limits: side.Limits,
+			Hostname: side.Hostname, Aliases: side.Aliases,
 		}
 	}
 	c.relations(&f)
+	c.hostNames(&f)
 	return f
 }
 
@@ -170,6 +175,40 @@ func (c *converter) relations(f *File) {
 	}
 }
 
+// hostNames checks the names by which services are reached in addition to those
+// of the file.
+func (c *converter) hostNames(f *File) {
+	taken := map[string]string{"localhost": "localhost", task.MainContainer: task.MainContainer}
+	for i := range f.Sidecars {
+		taken[strings.ToLower(f.Sidecars[i].Name)] = f.Sidecars[i].Name
+	}
+	one := func(service, hostname string, aliases []string) {
+		for i, name := range append([]string{hostname}, aliases...) {
+			at := "services." + service + ".networks"
+			if i == 0 {
+				at = "services." + service + ".hostname"
+			}
+			owner, is := taken[strings.ToLower(name)]
+			switch {
+			case name == "":
+			case !hostName.MatchString(name):
+				c.bad(at, "Malformed host name", "%q: write letters, digits, -, _ and ., at most 63.", name)
+			case is && owner != service:
+				c.bad(at, "Host name is taken", "%q is a name of %s already: a name leads to one container.", name, owner)
+			default:
+				taken[strings.ToLower(name)] = service
+			}
+		}
+	}
+	one(task.MainContainer, f.Main.Hostname, f.Main.Aliases)
+	for i := range f.Sidecars {
+		one(f.Sidecars[i].Name, f.Sidecars[i].Hostname, f.Sidecars[i].Aliases)
+	}
+}
+
+// hostName is the form of a name in a hosts file.
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
 func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 	at := "services." + name
 	out := task.Sidecar{
@@ -199,6 +238,16 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 			out.DependsOn = map[string]string{}
 		}
 		out.DependsOn[other] = conditions[d.Condition]
+	}
+	out.Hostname = s.Hostname
+	for _, network := range slices.Sorted(maps.Keys(s.Networks)) {
+		if n := s.Networks[network]; n != nil {
+			for _, a := range n.Aliases {
+				if !slices.Contains(out.Aliases, a) {
+					out.Aliases = append(out.Aliases, a)
+				}
+			}
+		}
 	}
 	out.Expose = c.ports(at, s)
 	out.Limits = c.limits(at, s)

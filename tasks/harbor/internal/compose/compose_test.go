@@ -116,7 +116,14 @@ func TestRefused(t *testing.T) {
 		{"command: ['${A:-${HOME}}']", "Variable of the host"},
 		{"command: ['${A:-b} ${HOME}']", "Variable of the host"},
 		{"build: {dockerfile: x}", "Build is not of the task's own folder"},
-		{"networks: {a: {aliases: [x]}}", "aliases is refused"},
+		{"networks: {a: {ipv4_address: 10.0.0.1}}", "ipv4_address is not supported"},
+		{"networks: {a: {aliases: [b]}}", "Host name is taken"},
+		{"networks: {a: {aliases: [MAIN]}}", "Host name is taken"},
+		{"networks: {a: {aliases: ['x\t127.0.0.1']}}", "Malformed host name"},
+		{"hostname: localhost", "Host name is taken"},
+		{"hostname: -x", "Malformed host name"},
+		{"domainname: example.com", "domainname is not supported"},
+		{"links: ['b:c']", "links is not supported"},
 		{"deploy: {replicas: 2}", "replicas is not supported"},
 		{"volumes: ['${HOST_VERIFIER_LOGS_PATH}:/x']", "Variable of the host"},
 		{"imge: x", "imge is not supported"},
@@ -324,6 +331,26 @@ volumes: {data: {}}
 	// The base file of the format gives main, and no other, a command.
 	if !reflect.DeepEqual(f.Main.Command, []string{"sh", "-c", "sleep infinity"}) || a.Command != nil {
 		t.Errorf("commands: %q, %q", f.Main.Command, a.Command)
+	}
+}
+
+func TestHostNames(t *testing.T) {
+	const file = `services:
+  main: {hostname: work}
+  a:
+    image: x
+    hostname: db.internal
+    networks: {one: {aliases: [cache, a]}, two: {aliases: [cache, store]}, three: }
+  b: {image: y, networks: [one]}
+networks: {one: , two: , three: }
+`
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+	if task.Broken(problems) || len(f.Sidecars) != 2 {
+		t.Fatal(problems)
+	}
+	a := f.Sidecars[0]
+	if f.Main.Hostname != "work" || a.Hostname != "db.internal" || strings.Join(a.Aliases, " ") != "cache a store" || f.Sidecars[1].Aliases != nil {
+		t.Errorf("main %q, a %q %q, b %q", f.Main.Hostname, a.Hostname, a.Aliases, f.Sidecars[1].Aliases)
 	}
 }
 

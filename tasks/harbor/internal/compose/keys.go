@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"services.*": {
 		"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user",
 		"ports", "deploy", "restart", "networks", "container_name", "stdin_open", "tty", "platform",
-		"init", "pull_policy", "labels", "logging", "stop_grace_period", "stop_signal", "cpus", "mem_limit", "shm_size",
+		"init", "pull_policy", "labels", "logging", "stop_grace_period", "stop_signal", "cpus", "mem_limit", "shm_size", "hostname",
 	},
 	"services.*.build":        {"context", "dockerfile", "target", "args"},
 	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"volumes.*":               {},
 
 	"services.*.ports[]":                 {"name", "target", "published", "protocol", "mode", "host_ip", "app_protocol"},
-	"services.*.networks.*":              {},
+	"services.*.networks.*":              {"aliases"},
 	"services.*.deploy":                  {"resources"},
 	"services.*.deploy.resources":        {"limits"},
 	"services.*.deploy.resources.limits": {"cpus", "memory"},
@@ -82,7 +82,7 @@ var dangerous = map[string]string{
 	"secrets":             "It would read files or variables of the host.",
 	"configs":             "It would read files or variables of the host. Copy files into the image.",
 	"external":            "It would join what others on this machine have.",
-	"extra_hosts":         "The names of the services are known in every container; no others can be.",
+	"extra_hosts":         "The names, host names and aliases of the services are known in every container; no others can be.",
 }
 
 // maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how

@@ -174,7 +174,7 @@ func (s *session) entry(name string, m *cell.Model, token string) (*entry, error
 	}
 	e := &entry{
 		name: name, up: u, token: token, failed: map[uint64]bool{}, priced: true,
-		usage: record.Usage{Role: s.spec.Role, Model: u.model.Name},
+		usage: record.Usage{Role: s.spec.Role, Verifier: s.spec.Verifier, Model: u.model.Name},
 	}
 	if u.script != nil {
 		e.play = u.script()

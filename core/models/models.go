@@ -34,7 +34,7 @@ type Spec struct {
 	Task       string // its name
 	Repetition int
 	Role       string // agent, user, judge
-	Verifier   string // of the role judge: its name
+	Verifier   string // of the role judge: its name, which is in the usage
 	Models     map[string]*cell.Model
 	Budget     cell.Budget // shared by all sessions of the role, and of the verifier, in the attempt
 	Hosted     bool        // tools that a provider runs itself, such as a search, may be used
@@ -66,6 +66,11 @@ type Refusal struct {
 // Session is the models of one session.
 type Session interface {
 	Endpoints() map[string]model.Endpoint
+	// Variables returns the environment variables by which libraries of the
+	// providers find the models in the sandbox: keys and base addresses, by
+	// name. If several models fit a name, it belongs to "default", or else to
+	// the first by name. Empty without Inside.
+	Variables() (keys, addresses map[string]string)
 	// Allow lets requests through, until Revoke.
 	Allow(ctx context.Context) error
 	Revoke(ctx context.Context) error

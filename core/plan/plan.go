@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -22,8 +23,9 @@ type Input struct {
 	Formats    []task.Format
 	// Plugins say what they need and refuse; nil asks no plugin.
 	Plugins trial.Plugins
-	// Gateway says that requests to models will be served.
-	Gateway bool
+	// Dialects are those in which requests to models will be served; none if it
+	// is the zero value.
+	Dialects dialect.Set
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/agent"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -165,7 +166,7 @@ func load(t testing.TB, dir, body string) *config.Experiment {
 
 func plans(t testing.TB, e *config.Experiment, p trial.Plugins) *plan.Plan {
 	t.Helper()
-	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Gateway: true})
+	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Dialects: dialects.All})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +304,7 @@ func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
 			e.Cells[i].Datasets[0].AllowEnv = tt.dataset
 		}
 		p, err := plan.Make(t.Context(), plan.Input{
-			Experiment: e, Formats: []task.Format{format{}}, Plugins: &plugins{}, Gateway: true,
+			Experiment: e, Formats: []task.Format{format{}}, Plugins: &plugins{}, Dialects: dialects.All,
 			Options: task.Options{AllowEnv: tt.flag, LookupEnv: lookup},
 		})
 		if err != nil {

@@ -232,6 +232,7 @@ type Finding struct {
 // Usage is the use of models by one role.
 type Usage struct {
 	Role            string   `json:"role"`
+	Verifier        string   `json:"verifier,omitempty"` // of the role judge: the verifier that the models were given to
 	Model           string   `json:"model"`
 	FallbackFor     string   `json:"fallback_for,omitempty"` // the model that should have served these requests; empty: it is Model
 	Requests        int64    `json:"requests"`

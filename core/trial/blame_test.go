@@ -325,18 +325,20 @@ type portOpen struct {
 	end func() error
 }
 
-func (p portOpen) Endpoints() map[string]model.Endpoint { return nil }
-func (p portOpen) Allow(context.Context) error          { return nil }
-func (p portOpen) Revoke(context.Context) error         { return nil }
-func (p portOpen) Close(context.Context) error          { return p.end() }
-func (p portOpen) Usage() []record.Usage                { return nil }
-func (p portOpen) Findings() []verifier.Finding         { return nil }
-func (p portOpen) Spent() <-chan struct{}               { return nil }
-func (p portOpen) Waited() time.Duration                { return 0 }
-func (p portOpen) Down() error                          { return nil }
-func (p portOpen) Refused() error                       { return nil }
-func (p portOpen) Refusal() *models.Refusal             { return nil }
-func (p portOpen) Silent(time.Time) bool                { return false }
+func (p portOpen) Endpoints() map[string]model.Endpoint           { return nil }
+func (p portOpen) Variables() (keys, addresses map[string]string) { return nil, nil }
+
+func (p portOpen) Allow(context.Context) error  { return nil }
+func (p portOpen) Revoke(context.Context) error { return nil }
+func (p portOpen) Close(context.Context) error  { return p.end() }
+func (p portOpen) Usage() []record.Usage        { return nil }
+func (p portOpen) Findings() []verifier.Finding { return nil }
+func (p portOpen) Spent() <-chan struct{}       { return nil }
+func (p portOpen) Waited() time.Duration        { return 0 }
+func (p portOpen) Down() error                  { return nil }
+func (p portOpen) Refused() error               { return nil }
+func (p portOpen) Refusal() *models.Refusal     { return nil }
+func (p portOpen) Silent(time.Time) bool        { return false }
 func (p portOpen) Cost(_ string, input, cached, output int64) (float64, bool) {
 	return float64(input-cached+output) / 1000, true
 }

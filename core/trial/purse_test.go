@@ -42,6 +42,8 @@ func (p *purse) Session(_ context.Context, s models.Spec) (models.Session, error
 func (p *purse) Endpoints() map[string]model.Endpoint {
 	return map[string]model.Endpoint{"default": {Name: "m", Token: "token-of-the-session"}}
 }
+func (p *purse) Variables() (keys, addresses map[string]string) { return nil, nil }
+
 func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -21,7 +19,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/plugins/model"
 	shell "github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
@@ -271,6 +268,9 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 			err = fmt.Errorf("%w; the verifier says: %w", r.Err, err)
 		}
 	}
+	if err == nil && len(plugin.Traits.Models) == 0 {
+		err = s.unjudged()
+	}
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
 	}
@@ -327,13 +327,8 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		}
 		return nil
 	})
-	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
+	models, err := s.judgeModels(ctx, j, own, plugin)
 	if err != nil {
-		return r, done, outcome.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
-	}
-	r.Env = merge(env, cell.Strings(own.Env))
-	var models models.Session
-	if r.Models, models, err = s.judgeModels(ctx, j.use.Name, own, plugin); err != nil {
 		return r, done, err
 	}
 	if s.models = models; models != nil {
@@ -342,6 +337,12 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 			a.modelled(models, j.use.Name)
 			return errors.Join(refused(models), closed)
 		})
+		if len(plugin.Traits.Models) > 0 {
+			r.Models = models.Endpoints()
+		}
+	}
+	if r.Env, err = s.judgeEnv(own, models); err != nil {
+		return r, done, err
 	}
 	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {
 		return r, done, nil
@@ -406,23 +407,6 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
 	}
 	return err
-}
-
-func (s *stage) judgeModels(ctx context.Context, name string, cell cell.Verifier, plugin VerifierPlugin) (map[string]model.Endpoint, models.Session, error) {
-	if len(plugin.Traits.Models) == 0 || s.a.in.Gateway == nil {
-		return nil, nil, nil
-	}
-	spec := s.a.modelSpec("judge", cell.Models)
-	spec.Verifier, spec.Budget = name, cell.Budget
-	m, err := s.a.in.Gateway.Session(ctx, spec)
-	if err != nil {
-		return nil, nil, outcome.On(record.ByModel, err)
-	}
-	endpoints := m.Endpoints()
-	for _, e := range endpoints {
-		s.a.recorder.Hide(e.Token)
-	}
-	return endpoints, m, outcome.On(record.ByModel, m.Allow(ctx))
 }
 
 // ask calls the verifier. At its deadline it cuts the verifier's access first.

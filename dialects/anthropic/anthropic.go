@@ -24,6 +24,14 @@ func (Dialect) Name() model.Dialect { return model.DialectAnthropic }
 // Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://api.anthropic.com" }
 
+// Variables implements dialect.Dialect.
+func (Dialect) Variables() dialect.Variables {
+	return dialect.Variables{
+		Keys:      []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"},
+		Addresses: []string{"ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"},
+	}
+}
+
 // Call implements dialect.Dialect.
 func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	path := r.URL.Path

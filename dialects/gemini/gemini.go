@@ -32,6 +32,14 @@ var methods = map[string]dialect.Call{
 	"countTokens":           {Kind: dialect.Count},
 }
 
+// Variables implements dialect.Dialect.
+func (Dialect) Variables() dialect.Variables {
+	return dialect.Variables{
+		Keys:      []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"},
+		Addresses: []string{"GOOGLE_GEMINI_BASE_URL"},
+	}
+}
+
 // Call implements dialect.Dialect.
 func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	path := r.URL.Path

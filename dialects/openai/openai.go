@@ -24,6 +24,14 @@ func (Dialect) Name() model.Dialect { return model.DialectOpenAI }
 // Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://api.openai.com/v1" }
 
+// Variables implements dialect.Dialect.
+func (Dialect) Variables() dialect.Variables {
+	return dialect.Variables{
+		Keys:      []string{"OPENAI_API_KEY"},
+		Addresses: []string{"OPENAI_BASE_URL", "OPENAI_API_BASE"},
+	}
+}
+
 // Call implements dialect.Dialect.
 func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	if r.Method != http.MethodPost {

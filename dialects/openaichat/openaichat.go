@@ -27,6 +27,9 @@ func (Dialect) Name() model.Dialect { return model.DialectOpenAIChat }
 // Base implements dialect.Dialect.
 func (Dialect) Base() string { return "https://api.openai.com/v1" }
 
+// Variables implements dialect.Dialect.
+func (Dialect) Variables() dialect.Variables { return openai.Dialect{}.Variables() }
+
 // Call implements dialect.Dialect.
 func (Dialect) Call(r *http.Request) (dialect.Call, bool) {
 	switch path := r.URL.Path; {

@@ -117,6 +117,13 @@ type Failure struct {
 	Retry   time.Duration // when to try again; 0: not given
 }
 
+// Variables are the names of the environment variables by which libraries of a
+// provider find it.
+type Variables struct {
+	Keys      []string
+	Addresses []string // have a base address in the form of Dialect.Base
+}
+
 // Response is a whole answer. Header contains only what the dialect needs.
 type Response struct {
 	Status int
@@ -131,6 +138,9 @@ type Dialect interface {
 	// Base returns the address of the provider that the dialect is named after,
 	// in the form that its libraries use.
 	Base() string
+	// Variables returns the environment variables that libraries of the provider
+	// read.
+	Variables() Variables
 	// Call returns the purpose of a request; false if it does not belong to
 	// this dialect.
 	Call(r *http.Request) (Call, bool)

@@ -113,6 +113,27 @@ func (s *Set) Providers() []string {
 	return append(names, string(model.DialectScript))
 }
 
+// Speaks returns the dialects in which a model of the provider answers. They
+// are all of them for a scripted model.
+func (s *Set) Speaks(provider string) []Dialect {
+	if provider == string(model.DialectScript) {
+		return s.Dialects
+	}
+	if d := s.Named(model.Dialect(provider)); d != nil {
+		return []Dialect{d}
+	}
+	return nil
+}
+
+// Keys returns the environment variables in which libraries look for the key of
+// a model of the provider.
+func (s *Set) Keys(provider string) (names []string) {
+	for _, d := range s.Speaks(provider) {
+		names = append(names, d.Variables().Keys...)
+	}
+	return names
+}
+
 // Of returns the dialect of a request, and its call.
 func (s *Set) Of(r *http.Request) (Dialect, Call, bool) {
 	for _, d := range s.Dialects {

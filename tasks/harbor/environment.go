@@ -151,8 +151,11 @@ func (d *decoder) value(path, text string) task.Value {
 		return task.Value{}
 	}
 	if def != nil && !d.options.EnvAllowed(name) {
-		d.warn(path, "Host variable is not let through", "The default of %s is used. Allow it with --allow-env %s.", name, name)
-		return task.Value{Text: *def}
+		unless := ""
+		if strings.HasPrefix(path, "verifier.") {
+			unless = ", unless the verifier's model supplies it"
+		}
+		d.warn(path, "Host variable is not let through", "The default of %s is used%s. Allow it with --allow-env %s.", name, unless, name)
 	}
 	return task.Value{Host: name, Default: def}
 }

@@ -35,23 +35,6 @@ type Known struct {
 	Environment environment.Environment
 }
 
-// HostVars refuses a task if a host variable that it needs is not let through or
-// not set.
-func HostVars(t *task.Task, o task.Options) []Problem {
-	var why []string
-	for _, name := range t.HostVars() {
-		if !o.EnvAllowed(name) {
-			why = append(why, fmt.Sprintf("%s is not let through: allow it with --allow-env %s, or with allow_env in the dataset.", name, name))
-		} else if _, ok := o.Lookup(name); !ok {
-			why = append(why, name+" is not set.")
-		}
-	}
-	if why == nil {
-		return nil
-	}
-	return []Problem{{Summary: "task needs host variables", Detail: strings.Join(why, " ")}}
-}
-
 // Unsupported returns what a task needs and this version cannot do in a cell,
 // and what the cell must not do to the task. Plan calls it for every task and
 // cell, and a trial calls it again.

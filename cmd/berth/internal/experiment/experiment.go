@@ -124,7 +124,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return err
 	}
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Gateway: true,
+		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err != nil {

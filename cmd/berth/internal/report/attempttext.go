@@ -166,7 +166,11 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 		if u.FallbackFor != "" {
 			name += " (fallback for " + u.FallbackFor + ")"
 		}
-		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", u.Role, name, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
+		role := u.Role
+		if u.Verifier != "" {
+			role = fmt.Sprintf("verifier %q", u.Verifier)
+		}
+		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", role, name, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
 	}
 	p.Printf("\n")
 }

@@ -133,6 +133,9 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add(fmt.Sprintf("environment %q makes no snapshots", c.Environment.Plugin),
 			"Mode %q verifies a snapshot of the agent's sandbox. Choose another environment, or verify = %q.", mode, task.ModeRestarted)
 	}
+	if mode == task.ModeSnapshot && needsSecond(s, k.Verifiers) {
+		ps = append(ps, snapshotProblems(t, s)...)
+	}
 	if mode == task.ModeSeparate {
 		ps = append(ps, separateProblems(t, s, c)...)
 	}

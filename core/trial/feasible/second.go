@@ -3,6 +3,7 @@ package feasible
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -54,10 +55,7 @@ func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Trai
 	for i := range t.Stages {
 		s := &t.Stages[i]
 		mode, err := Mode(t, s, c.Verify)
-		if err != nil || !InSecondSandbox(mode) || !slices.ContainsFunc(s.Verifiers, func(u task.VerifierUse) bool {
-			traits, known := verifiers[u.Name]
-			return !known || traits.Needs == verifier.NeedsSandbox
-		}) {
+		if err != nil || !InSecondSandbox(mode) || !needsSecond(s, verifiers) {
 			continue //nolint:nilerr // Unsupported reports it
 		}
 		spec, _, err := VerifierSpec(t, s, mode, c)
@@ -67,6 +65,37 @@ func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Trai
 		specs = append(specs, spec)
 	}
 	return specs, nil
+}
+
+// needsSecond reports whether a stage that is verified in a second sandbox needs
+// it. A verifier that is not known may.
+func needsSecond(s *task.Stage, verifiers map[string]verifier.Traits) bool {
+	return slices.ContainsFunc(s.Verifiers, func(u task.VerifierUse) bool {
+		traits, known := verifiers[u.Name]
+		return !known || traits.Needs == verifier.NeedsSandbox
+	})
+}
+
+// snapshotProblems returns why a snapshot is not all that the agent worked on. It
+// has the files of main alone, so the verdict on a task with more would be about
+// something else.
+func snapshotProblems(t *task.Task, s *task.Stage) []Problem {
+	var lost []string
+	e := &t.Environment
+	for i := range e.Sidecars {
+		lost = append(lost, fmt.Sprintf("container %q would start anew", e.Sidecars[i].Name))
+	}
+	for _, v := range e.Volumes {
+		lost = append(lost, fmt.Sprintf("volume %q would be empty", v.Name))
+	}
+	if lost == nil {
+		return nil
+	}
+	return []Problem{{
+		Summary: "a snapshot would lose work of the agent",
+		Detail: inStage(s.Name) + fmt.Sprintf("It has the files of the main container and nothing else: %s. Choose verify = %q.",
+			strings.Join(lost, ", "), task.ModeRestarted),
+	}}
 }
 
 // separateProblems returns why a stage cannot be verified in an environment of

@@ -241,6 +241,21 @@ func (e engine) leftNothing(t *testing.T, run string) {
 	}
 }
 
+// What a snapshot does not have is named before anything runs.
+func TestASnapshotOfSeveralContainersIsRefused(t *testing.T) {
+	t.Parallel()
+	e := find(t, "docker")
+	files := database(e, composeFile)
+	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  matrix {", "  verify = \"snapshot\"\n  matrix {", 1)
+	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
+	said := strings.Join(strings.Fields(string(out)), " ")
+	for _, want := range []string{`container "db" would start anew`, `container "fill" would start anew`, `volume "shared" would be empty`, `verify = "restarted"`} {
+		if err == nil || !strings.Contains(said, want) {
+			t.Errorf("plan: %v, want %q in\n%s", err, want, out)
+		}
+	}
+}
+
 func TestLocalNamesWhoRunsSeveralContainers(t *testing.T) {
 	t.Parallel()
 	e := find(t, "docker")

@@ -22,6 +22,11 @@ type Plain struct {
 	// Otherwise the environment shows the host's programs, and Check accepts
 	// what Facts accepts.
 	Images bool
+	// Copies says that Create calls Files, so Check and Facts accept COPY. Hidden
+	// are the folders of the sandbox in which placed files would not be seen:
+	// those of the host, and those that the environment makes itself.
+	Copies bool
+	Hidden []string
 }
 
 // Check refuses what such an environment does not have.
@@ -54,17 +59,35 @@ const mostDockerfile = 1 << 20
 
 // Facts reads the Dockerfile of a task for an environment that shows the host's
 // programs, for Create to return. It accepts FROM, absolute WORKDIR and
-// ENV NAME=VALUE, each on one line, without quotes and variables. Every other
-// instruction needs an environment with images, and is an error that names the
-// line. So is an image that is not built.
-func (Plain) Facts(i Image) (ImageFacts, error) {
-	f := ImageFacts{Base: "host", Digest: i.Digest}
-	if i.Ref != "" {
-		return f, fmt.Errorf("%q", i.Ref)
-	}
-	if i.Build == "" {
+// ENV NAME=VALUE, each on one line, without quotes and variables. With Copies, it
+// also accepts COPY of files and folders, without patterns, with --chown of root
+// and --chmod in octal digits, if they can be placed; Files places them. Every
+// other instruction needs an environment with images, and is an error that names
+// the line. So is an image that is not built.
+func (e Plain) Facts(i Image) (ImageFacts, error) {
+	if i.Ref != "" || i.Build == "" {
+		f := ImageFacts{Base: "host", Digest: i.Digest}
+		if i.Ref != "" {
+			return f, fmt.Errorf("%q", i.Ref)
+		}
 		return f, nil
 	}
+	f, err := e.read(i)
+	if err == nil {
+		err = e.place(i, f, nil)
+	}
+	return f.facts, err
+}
+
+// plainFile is what Plain knows of a Dockerfile.
+type plainFile struct {
+	facts  ImageFacts
+	copies []copied
+}
+
+// read reads the Dockerfile of a build.
+func (e Plain) read(i Image) (f plainFile, err error) {
+	f.facts = ImageFacts{Base: "host", Digest: i.Digest}
 	text, err := dockerfile(i)
 	if err != nil {
 		return f, fmt.Errorf("the Dockerfile: %w", err)
@@ -75,6 +98,7 @@ func (Plain) Facts(i Image) (ImageFacts, error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
+		at := fmt.Sprintf("line %d of the Dockerfile, %.80q", n+1, strings.TrimSpace(line))
 		ok := !strings.ContainsAny(line, "$\\\"'`")
 		switch strings.ToUpper(words[0]) {
 		case "FROM":
@@ -82,14 +106,19 @@ func (Plain) Facts(i Image) (ImageFacts, error) {
 			ok = ok && len(words) == 2 && stages == 1
 		case "WORKDIR":
 			ok = ok && stages == 1 && len(words) == 2 && path.IsAbs(words[1])
-			f.Workdir = path.Clean(words[len(words)-1])
+			f.facts.Workdir = path.Clean(words[len(words)-1])
 		case "ENV":
-			ok = ok && stages == 1 && f.set(words[1:])
+			ok = ok && stages == 1 && f.facts.set(words[1:])
+		case "COPY":
+			c, simple := readCopy(words[1:], f.facts.Workdir)
+			c.text = at
+			f.copies = append(f.copies, c)
+			ok = ok && e.Copies && stages == 1 && simple
 		default:
 			ok = false
 		}
 		if !ok {
-			return f, fmt.Errorf("line %d of the Dockerfile, %.80q", n+1, strings.TrimSpace(line))
+			return f, errors.New(at)
 		}
 	}
 	if stages == 0 {

@@ -234,7 +234,7 @@ class _Server:
         taken = False
         try:
             if context.is_active():
-                yield contract.message("CreateReply")(sandbox=environments.made_message(made))
+                yield contract.message("CreateReply")(sandbox=environments.made_message(made, first.spec))
                 taken = next(messages).taken
         except (StopIteration, grpc.RpcError):
             pass

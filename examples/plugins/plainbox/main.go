@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,10 @@ const view = `--unshare-all --die-with-parent --as-pid-1 --clearenv --uid 0 --gi
 	--ro-bind /usr /usr --symlink usr/bin /bin --symlink usr/sbin /sbin --symlink usr/lib /lib --symlink usr/lib64 /lib64
 	--ro-bind /etc/passwd /etc/passwd --ro-bind /etc/group /etc/group --ro-bind-try /etc/alternatives /etc/alternatives
 	--proc /proc --ro-bind /proc/sys /proc/sys --dev /dev --perms 1777 --tmpfs /tmp --perms 1777 --dir /var/tmp --dir /root`
+
+// hosts lists what of it is the host's or sandboxd's: a task can copy no files
+// there.
+var hosts = strings.Fields("/usr /bin /sbin /lib /lib64 /etc/passwd /etc/group /etc/alternatives /proc /dev /berth /copied")
 
 type plainboxEnvironment struct {
 	environment.Plain // refuses the features that this environment does not have
@@ -48,12 +53,20 @@ func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (m
 	if err != nil {
 		return made, err
 	}
+	copied := filepath.Join(s.Scratch, "copied")
+	if err = os.Mkdir(copied, 0o755); err == nil {
+		err = p.Files(s.Image, copied)
+	}
+	if err != nil {
+		return made, err
+	}
 	image.Workdir = cmp.Or(s.Workdir, image.Workdir, "/app")
-	args := append(strings.Fields(view), "--dir", image.Workdir, "--ro-bind", s.Control, "/berth")
+	args := append(strings.Fields(view), "--dir", image.Workdir, "--ro-bind", s.Control, "/berth", "--ro-bind", copied, "/copied")
 	for _, m := range s.Mounts {
 		args = append(args, "--ro-bind", m.Source, m.Target)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "bwrap", append(args, "/berth/sandboxd")...)
+	args = append(args, "/bin/sh", "-c", "cp -a /copied/. / && umount /copied && rmdir /copied && exec /berth/sandboxd")
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "bwrap", args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return made, err
@@ -95,5 +108,6 @@ func (p *plainboxEnvironment) List(_ context.Context, owner string) (ids []strin
 
 func main() {
 	info := plugins.Info{Name: "plainbox", Version: "1.0.0", Doc: "Bubblewrap around the host's own programs; no limits, no images."}
-	plugins.Serve(plugins.Environment(info, nil, &plainboxEnvironment{Plain: environment.Plain{Name: info.Name}, boxes: map[string]box{}}))
+	plain := environment.Plain{Name: info.Name, Copies: true, Hidden: hosts}
+	plugins.Serve(plugins.Environment(info, nil, &plainboxEnvironment{Plain: plain, boxes: map[string]box{}}))
 }

@@ -80,6 +80,8 @@ type kit struct {
 	counter atomic.Int64
 	// refusesTasks is why taskClause is skipped; empty: it is not.
 	refusesTasks string
+	// copiesFiles says that an environment without images carries out COPY.
+	copiesFiles bool
 
 	mu     sync.Mutex
 	shared *box

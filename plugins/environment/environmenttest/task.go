@@ -24,7 +24,8 @@ var taskClause = conformance.Clause[Subject]{
 	Run: func(ctx context.Context, t *conformance.T, s Subject) {
 		base := s.common(ctx, t).Image.Ref
 		whole := s.serves(environment.CapabilityImages)
-		build, err := s.task(base, whole)
+		copies := whole || s.kit.copiesFiles
+		build, err := s.task(base, copies)
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
@@ -48,7 +49,7 @@ var taskClause = conformance.Clause[Subject]{
 			env = append(env, k+"="+v)
 		}
 		script := `pwd; echo "$KIT_VALUE"; cat answer.txt`
-		if !whole {
+		if !copies {
 			script = "echo 42 > answer.txt; " + script
 		}
 		want := taskFolder + "\nof-the-task\n42"
@@ -60,14 +61,14 @@ var taskClause = conformance.Clause[Subject]{
 
 const taskFolder = "/kit-task"
 
-// task makes the build folder of a task. whole adds what only an environment of
-// images must do: to copy files.
-func (s *Subject) task(base string, whole bool) (string, error) {
+// task makes the build folder of a task, in which files are copied with copies.
+// Only an environment of images must do that.
+func (s *Subject) task(base string, copies bool) (string, error) {
 	text := "FROM " + base + "\nWORKDIR " + taskFolder + "\nENV KIT_VALUE=of-the-task\n"
 	if base == "" {
 		text = "FROM scratch\nWORKDIR " + taskFolder + "\nENV KIT_VALUE=of-the-task\n"
 	}
-	if whole {
+	if copies {
 		text += "COPY answer.txt ./\n"
 	}
 	dir := filepath.Join(s.kit.folder, fmt.Sprint("t", s.kit.counter.Add(1)))
@@ -76,12 +77,25 @@ func (s *Subject) task(base string, whole bool) (string, error) {
 }
 
 // taskRefusal says why an environment without images does not run a task with a
-// Dockerfile; empty if it does. One with images has no such excuse.
+// Dockerfile; empty if it does. One with images has no such excuse. It also finds
+// out whether such an environment copies files.
 func (s *Subject) taskRefusal(ctx context.Context) (string, error) {
 	if s.serves(environment.CapabilityImages) {
 		return "", nil
 	}
-	build, err := s.task("", false)
+	refusal, err := s.refusal(ctx, true)
+	if s.kit.copiesFiles = err == nil && refusal == ""; s.kit.copiesFiles || err != nil {
+		return "", err
+	}
+	if refusal, err = s.refusal(ctx, false); refusal != "" {
+		refusal = "it has no images and refuses the Dockerfile of a task: " + refusal
+	}
+	return refusal, err
+}
+
+// refusal is why the environment refuses a task, which may copy files.
+func (s *Subject) refusal(ctx context.Context, copies bool) (string, error) {
+	build, err := s.task("", copies)
 	if err != nil {
 		return "", fmt.Errorf("make a task for the kit: %w", err)
 	}
@@ -96,7 +110,7 @@ func (s *Subject) taskRefusal(ctx context.Context) (string, error) {
 	if err != nil || len(report.Refusals) == 0 {
 		return "", nil //nolint:nilerr // a clause reports it
 	}
-	return "it has no images and refuses the Dockerfile of a task: " + report.Refusals[0].String(), nil
+	return report.Refusals[0].String(), nil
 }
 
 // drop removes an image that the kit had built, where the environment keeps

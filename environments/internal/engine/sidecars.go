@@ -136,13 +136,13 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			return made, fmt.Errorf("container %q: %w", s.Name, err)
 		}
 		hosts[s.Name] = s.Address
-		known(hosts, s.Address, s.Hostname, s.Aliases)
+		alsoKnown(hosts, s.Address, s.Hostname, s.Aliases)
 		p.containers = append(p.containers, part{name: main.Name + "-" + s.Name})
 	}
 	var file string
 	if main.Linked = len(images) > 0; main.Linked {
 		hosts["main"] = spec.Address
-		known(hosts, spec.Address, spec.Hostname, spec.Aliases)
+		alsoKnown(hosts, spec.Address, spec.Hostname, spec.Aliases)
 		if file, err = hostsFile(spec.Scratch, hosts); err != nil {
 			return made, err
 		}
@@ -186,8 +186,8 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	return made, nil
 }
 
-// known adds further names of a container to hosts.
-func known(hosts map[string]string, address, hostname string, aliases []string) {
+// alsoKnown adds further names of a container to hosts.
+func alsoKnown(hosts map[string]string, address, hostname string, aliases []string) {
 	if hostname != "" {
 		hosts[hostname] = address
 	}

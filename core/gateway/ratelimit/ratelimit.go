@@ -105,15 +105,9 @@ type Turn struct {
 	once  sync.Once
 }
 
-// Acquire waits until a request may begin. The caller must call Done on the
-// result. Fails only with the cause of ctx.
-func (p *Limiter) Acquire(ctx context.Context) (*Turn, error) {
-	_, turn, err := Any(ctx, p)
-	return turn, err
-}
-
 // Any waits until a request may begin at one of several limiters, and returns
-// its index. The first in order is preferred. Otherwise as Acquire.
+// its index. The first in order is preferred. The caller must call Done on the
+// turn. Fails only with the cause of ctx.
 func Any(ctx context.Context, of ...*Limiter) (int, *Turn, error) {
 	for _, p := range of {
 		p.wait(1)

@@ -13,12 +13,17 @@ func quick(o Options) *Limiter {
 	return New(o)
 }
 
+func acquire(ctx context.Context, p *Limiter) (*Turn, error) {
+	_, turn, err := Any(ctx, p)
+	return turn, err
+}
+
 func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{})
 	var turns []*Turn
 	for range usualStart {
-		turn, err := p.Acquire(t.Context())
+		turn, err := acquire(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,13 +41,13 @@ func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
 func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{})
-	turn, err := p.Acquire(t.Context())
+	turn, err := acquire(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	turn.Done(Limited, 60*time.Millisecond, "no")
 	begin := time.Now()
-	if turn, err = p.Acquire(t.Context()); err != nil {
+	if turn, err = acquire(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if waited := time.Since(begin); waited < 50*time.Millisecond {
@@ -57,17 +62,17 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{Max: 1})
-	turn, err := p.Acquire(t.Context())
+	turn, err := acquire(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err = p.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err = acquire(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 	turn.Done(Nothing, 0, "")
-	if turn, err = p.Acquire(t.Context()); err != nil {
+	if turn, err = acquire(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	turn.Done(Served, 0, "")
@@ -88,7 +93,7 @@ func TestTheLimitFindsWhatTheProviderTakes(t *testing.T) {
 	capacity, under, refused, served := 4, 0, 0, 0
 	one := func() {
 		for {
-			turn, err := p.Acquire(context.Background())
+			turn, err := acquire(context.Background(), p)
 			if err != nil {
 				t.Error(err)
 				return
@@ -137,13 +142,13 @@ func TestAProviderThatFailsForTooLongIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{GiveUpAfter: 20 * time.Millisecond})
 	for deadline := time.Now().Add(time.Minute); !p.GivenUp(); {
-		turn, err := p.Acquire(t.Context())
+		turn, err := acquire(t.Context(), p)
 		if err != nil || time.Now().After(deadline) {
 			t.Fatal("it is not given up", err)
 		}
 		turn.Done(Failed, 0, "no")
 	}
-	turn, err := p.Acquire(t.Context())
+	turn, err := acquire(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,6 +107,12 @@ func TestKeysAndFallbacksServe(t *testing.T) {
 	again := berth(t, dir, "run", "--json", "--require", "passed = planned")
 	again.want(t, 0)
 	checkServed(t, dir, answer[types.Run](t, again, "cli-run"), false)
+
+	// The experiment as it is, too, is replayed without a key.
+	write(model("  api_keys = [secret(\"KEY_ONE\"), secret(\"KEY_TWO\")]\n"), "  api_key = secret(\"KEY_ONE\")\n")
+	again = berth(t, dir, "run", "--json", "--require", "passed = planned", "--replay", live.Dir)
+	again.want(t, 0)
+	checkServed(t, dir, answer[types.Run](t, again, "cli-run"), false)
 }
 
 // checkServed checks what the last run says about who served its two requests.

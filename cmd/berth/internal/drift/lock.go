@@ -64,13 +64,23 @@ func ReadLock(dir string) (list []LockedPlugin, locked bool, err error) {
 }
 
 // WriteLock writes the lock file in the folder of an experiment, and returns its
-// path.
+// path. Other plugins that the file names stay in it: other experiments in the
+// folder may use them.
 func WriteLock(dir string, list []LockedPlugin) (string, error) {
 	list = slices.Clone(list)
+	before, _, err := ReadLock(dir)
+	if err != nil {
+		before = nil // the file is written again
+	}
+	for _, p := range before {
+		if !slices.ContainsFunc(list, func(now LockedPlugin) bool { return now.who() == p.who() }) {
+			list = append(list, p)
+		}
+	}
 	slices.SortFunc(list, func(a, b LockedPlugin) int { return strings.Compare(a.who(), b.who()) })
 	file := hclwrite.NewEmptyFile()
 	gohcl.EncodeIntoBody(&lockFile{list}, file.Body())
-	text := append([]byte("# Written by berth plugin lock. Other plugins are refused.\n\n"), hclwrite.Format(file.Bytes())...)
+	text := append([]byte("# Written by berth plugin lock. Other plugins are refused.\n"), hclwrite.Format(file.Bytes())...)
 	path := filepath.Join(dir, config.LockFile)
 	return path, renameio.WriteFile(path, text, 0o644)
 }

@@ -37,6 +37,14 @@ func TestALockSaysWhichPluginsChanged(t *testing.T) {
 			t.Errorf("no %q in %s", want, changed)
 		}
 	}
+	another := []drift.LockedPlugin{{Kind: "agent", Name: "oracle", Digest: "sha256:4"}, {Kind: "agent", Name: "nop", Digest: "sha256:5"}}
+	if _, err = drift.WriteLock(dir, another); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err = drift.ReadLock(dir)
+	if want := []drift.LockedPlugin{another[1], another[0], {Kind: "verifier", Name: "exact", Version: `1.0 "${x}"`, Digest: "sha256:2"}}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("with another experiment in the folder: %+v, %v; want %+v", got, err, want)
+	}
 	for _, damaged := range []string{"plugin {", "plugin \"agent\" \"x\" {}\n", "other = 1\n"} {
 		if err = os.WriteFile(path, []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)

@@ -38,8 +38,8 @@ func TestTheGuidesExamplesLoad(t *testing.T) {
 	for _, m := range snippet.FindAllStringSubmatch(string(text), -1) {
 		parts = append(parts, m[1])
 	}
-	if len(parts) != 6 {
-		t.Fatalf("%d examples, want 6", len(parts))
+	if len(parts) != 7 {
+		t.Fatalf("%d examples, want 7", len(parts))
 	}
 	o := options()
 	o.Schemas = nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -244,5 +245,22 @@ model "m" {
 		if id(text) == want {
 			t.Errorf("%s does not change the identity", name)
 		}
+	}
+}
+
+// What a prior trajectory says is part of the identity, and not where it is.
+func TestIdentityHasTheContentOfAPriorTrajectory(t *testing.T) {
+	id := func(file, message string) string {
+		text := strings.Replace(fmt.Sprintf(base, ""), `"loop"`, fmt.Sprintf("\"loop\"\n  prior_trajectory = %q", file), 1)
+		dir := write(t, map[string]string{"x.hcl": text, file: fmt.Sprintf(
+			`{"agent": {"name": "a", "version": "1"}, "steps": [{"step_id": 1, "source": "user", "message": %q}]}`, message)})
+		e, ds := config.Load(t.Context(), filepath.Join(dir, "x.hcl"), options())
+		if e == nil {
+			t.Fatal(ds)
+		}
+		return string(e.Cells[0].Identity(&e.Cells[0].Datasets[0]))
+	}
+	if one := id("a.json", "one"); one != id("b.json", "one") || one == id("a.json", "two") {
+		t.Errorf("identity %s", one)
 	}
 }

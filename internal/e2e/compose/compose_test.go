@@ -1,6 +1,8 @@
 package compose
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -252,6 +254,28 @@ func TestASnapshotOfSeveralContainersIsRefused(t *testing.T) {
 	for _, want := range []string{`container "db" would start anew`, `container "fill" would start anew`, `volume "shared" would be empty`, `verify = "restarted"`} {
 		if err == nil || !strings.Contains(said, want) {
 			t.Errorf("plan: %v, want %q in\n%s", err, want, out)
+		}
+	}
+}
+
+// The second sandbox has sidecars of its own, whose output is kept beside that of
+// the agent's.
+func TestSidecarsOfASeparateVerifierAreKeptApart(t *testing.T) {
+	t.Parallel()
+	e := find(t, "docker")
+	files := database(e, "services:\n  main:\n    image: "+image+"\n  side:\n    image: "+image+
+		"\n    command: [sh, -c, 'echo began at $$(cat /proc/sys/kernel/random/uuid); sleep infinity']\n")
+	files["tasks/database/task.toml"] = "schema_version = \"1.4\"\nartifacts = [\"/answer\"]\n[task]\nname = \"e2e/apart\"\n[environment]\nnetwork_mode = \"no-network\"\n"
+	files["tasks/database/solution/solve.sh"] = "#!/bin/sh\necho 42 > /answer\n"
+	files["tasks/database/tests/test.sh"] = "#!/bin/sh\ngrep -c 42 /answer > /logs/verifier/reward.txt\n"
+	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  matrix {\n    agent = [agent.oracle, agent.nop]\n  }", "  verify = \"separate\"\n  agent  = agent.oracle", 1)
+	results, folders := e.run(t, e.folder(t, files), 0)
+	for key, r := range results {
+		own, err := os.ReadFile(filepath.Join(folders[key], "sidecars", "side.log"))
+		second, failed := os.ReadFile(filepath.Join(folders[key], "sidecars", "verifier-1", "side.log"))
+		if errors.Join(err, failed) != nil || r.Outcome != record.Passed || !strings.Contains(string(own), "began at ") || bytes.Equal(own, second) ||
+			len(r.Sidecars) != 1 || r.Sidecars[0].Log != "sidecars/side.log" {
+			t.Errorf("%s, %v, sidecars %+v: %q and %q", r.Outcome, errors.Join(err, failed), r.Sidecars, own, second)
 		}
 	}
 }

@@ -20,7 +20,8 @@ type given map[string]float64
 // is about, and what an agent gets: `oracle {"reward": 1}`, or `oracle none` if
 // there is no reward. Harbor 0.25.0 gave these to the same files on the same
 // kind of daemon. Where Berth differs on purpose, a line `berth oracle …` has
-// what Berth gives, and the text says why.
+// what Berth gives, and the text says why. In files, <CR> stands for a carriage
+// return.
 type parity struct {
 	name   string
 	files  []txtar.File

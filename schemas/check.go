@@ -14,7 +14,6 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -87,7 +86,7 @@ func ofFile(path string) (schema string, lines bool) {
 		return "journal-line", true
 	case parts[0] != store.TrialsDir:
 		return "", false
-	case len(parts) == 5 && strings.Join(parts[3:], "/") == gateway.ExchangesFile:
+	case len(parts) == 5 && strings.Join(parts[3:], "/") == record.ExchangesFile:
 		return "exchange", true
 	case len(parts) != 4:
 		return "", false

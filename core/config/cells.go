@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/config/internal/eval"
 	"github.com/berth-eval/berth/core/config/internal/matrix"
 	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -327,7 +328,7 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 
 // config resolves a body that a plugin describes. at is the attribute that
 // names the plugin.
-func (c *builder) config(r *source.Reading, name string, kind Kind, plugin, at string) cell.Values {
+func (c *builder) config(r *source.Reading, name string, kind plugins.Kind, plugin, at string) cell.Values {
 	inner := r.Bodies[name]
 	if plugin == "" && r.IsUnknown(pluginconfig.Path(at)) {
 		c.skip(inner)
@@ -380,7 +381,7 @@ func (c *builder) skip(b *hclsyntax.Block) {
 }
 
 // schema asks for the schema of a plugin once.
-func (l *loader) schema(kind Kind, plugin string) schemaAnswer {
+func (l *loader) schema(kind plugins.Kind, plugin string) schemaAnswer {
 	id := string(kind) + " " + plugin
 	a, ok := l.schemas[id]
 	if ok || l.opts.Schemas == nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
@@ -133,7 +134,7 @@ func TestBudgetsOfVerifiers(t *testing.T) {
 func TestEachPluginIsAskedOnce(t *testing.T) {
 	asked := map[string]int{}
 	o := options()
-	o.Schemas = func(kind config.Kind, plugin string) (pluginconfig.Schema, error) {
+	o.Schemas = func(kind plugins.Kind, plugin string) (pluginconfig.Schema, error) {
 		asked[string(kind)+" "+plugin]++
 		return schemas(kind, plugin)
 	}
@@ -149,7 +150,7 @@ func TestEachPluginIsAskedOnce(t *testing.T) {
 // A schema that is nonsense is the plugin's fault and is said so.
 func TestSchemasOfPluginsAreChecked(t *testing.T) {
 	o := options()
-	o.Schemas = func(config.Kind, string) (pluginconfig.Schema, error) {
+	o.Schemas = func(plugins.Kind, string) (pluginconfig.Schema, error) {
 		return pluginconfig.Schema{Fields: []pluginconfig.Field{{Name: "A B", Type: "strnig"}}}, nil
 	}
 	_, ds := load(t, o, fmt.Sprintf(base, ""))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
@@ -57,7 +58,7 @@ func (e *Experiment) Problems(block, label string, ps []pluginconfig.Problem) Di
 }
 
 // ConfigProblems places what a plugin says about the `config` body of a block.
-func (e *Experiment) ConfigProblems(kind Kind, label string, ps []pluginconfig.Problem) Diagnostics {
+func (e *Experiment) ConfigProblems(kind plugins.Kind, label string, ps []pluginconfig.Problem) Diagnostics {
 	inConfig := make([]pluginconfig.Problem, len(ps))
 	for i, p := range ps {
 		if p.Path == "" {

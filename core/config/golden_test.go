@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
@@ -83,10 +84,10 @@ func (c *boxConfig) Validate() (ps []pluginconfig.Problem) {
 	return ps
 }
 
-var plugins = map[string]any{"environment box": boxConfig{}, "agent loop": loopConfig{}, "agent needy": needyConfig{}, "verifier strict": needyConfig{}}
+var described = map[string]any{"environment box": boxConfig{}, "agent loop": loopConfig{}, "agent needy": needyConfig{}, "verifier strict": needyConfig{}}
 
-func schemas(kind config.Kind, plugin string) (pluginconfig.Schema, error) {
-	v, ok := plugins[string(kind)+" "+plugin]
+func schemas(kind plugins.Kind, plugin string) (pluginconfig.Schema, error) {
+	v, ok := described[string(kind)+" "+plugin]
 	if !ok {
 		return pluginconfig.Schema{}, fmt.Errorf("no such %s plugin", kind)
 	}
@@ -192,7 +193,7 @@ func pluginProblems(t *testing.T, e *config.Experiment) config.Diagnostics {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e.ConfigProblems(config.KindEnvironment, env.Label, pluginconfig.Validate(raw, &boxConfig{}))
+	return e.ConfigProblems(plugins.KindEnvironment, env.Label, pluginconfig.Validate(raw, &boxConfig{}))
 }
 
 func noCanary(t *testing.T, what string, texts ...string) {

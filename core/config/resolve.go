@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
@@ -104,13 +105,13 @@ func (c *builder) environment(label string) *cell.Environment {
 				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
 				ShmMiB: e.Limits.ShmMiB, Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
 			},
-			Config: c.config(r, "config", KindEnvironment, e.Plugin, "plugin"),
+			Config: c.config(r, "config", plugins.KindEnvironment, e.Plugin, "plugin"),
 		}
 		if e.Network != "" {
 			out.Network = &task.Network{Mode: task.NetworkMode(e.Network), Allow: e.AllowHosts}
 		}
 		if e.Surface != "" {
-			out.SurfaceConfig = c.config(r, "surface_config", KindEnvironment, e.Surface, "surface")
+			out.SurfaceConfig = c.config(r, "surface_config", plugins.KindEnvironment, e.Surface, "surface")
 		}
 		if r.Broken {
 			return nil
@@ -209,7 +210,7 @@ func (c *builder) agent(label string) *cell.Agent {
 		defer func() { c.keep(r) }()
 		out := &cell.Agent{
 			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
-			Config: c.config(r, "config", KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight, SameSession: a.SameSession,
+			Config: c.config(r, "config", plugins.KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight, SameSession: a.SameSession,
 		}
 		if a.InFlight < 0 {
 			r.Report([]pluginconfig.Problem{{Path: "in_flight", Summary: "Wrong value", Detail: fmt.Sprintf("Got %d. Write a number of requests, or 0 for no limit.", a.InFlight)}})
@@ -293,7 +294,7 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 	if out.Plugin == "" {
 		out.Plugin, at = out.Label, ""
 	}
-	out.Config = c.config(r, "config", KindVerifier, out.Plugin, at)
+	out.Config = c.config(r, "config", plugins.KindVerifier, out.Plugin, at)
 	if r.Broken {
 		return
 	}

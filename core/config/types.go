@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -41,20 +42,10 @@ type Options struct {
 	Formats []string
 }
 
-// Kind is the kind of a plugin, as in Describe.
-type Kind string
-
-// The kinds of plugins.
-const (
-	KindAgent       Kind = "agent"
-	KindEnvironment Kind = "environment"
-	KindVerifier    Kind = "verifier"
-)
-
 // Schemas returns the configuration schema of a plugin. Its error says why
 // there is none (no such plugin, it does not start) and is shown at the block
 // that names the plugin. Called once per plugin, from one goroutine.
-type Schemas func(kind Kind, plugin string) (pluginconfig.Schema, error)
+type Schemas func(kind plugins.Kind, plugin string) (pluginconfig.Schema, error)
 
 // RunLimits bound the whole run. Nil means no limit, or, for InFlight, that
 // the runner chooses.

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -107,7 +108,7 @@ func (b *bench) append(_ string, line any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.lines = append(b.lines, x)
-	f, err := os.OpenFile(filepath.Join(b.dir, ExchangesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(b.dir, record.ExchangesFile), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err == nil {
 		_, _ = f.Write(append(text, '\n'))
 		_ = f.Close()

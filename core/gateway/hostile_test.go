@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/record"
 )
 
 // rawProvider sends the same bytes on each connection and closes it.
@@ -233,7 +234,7 @@ func TestALongNameOfAModel(t *testing.T) {
 	b := start(t, scripted(t, oneReply))
 	got := b.ask(t.Context(), t, requests[0].path, `{"model":"a\nb`+strings.Repeat("x", 20<<20)+`","messages":[]}`)
 	b.last(t)
-	line, err := os.ReadFile(filepath.Join(b.dir, ExchangesFile))
+	line, err := os.ReadFile(filepath.Join(b.dir, record.ExchangesFile))
 	if err != nil || got.status != http.StatusOK || len(line) > 4096 || bytes.Count(line, []byte("\n")) != 1 {
 		t.Errorf("%d: a line of %d bytes, %v", got.status, len(line), err)
 	}

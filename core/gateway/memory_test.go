@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/record"
 )
 
 // A request with more bytes or parts than allowed is refused before it takes
@@ -168,7 +169,7 @@ func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var size int64
-	if err := filepath.WalkDir(filepath.Join(b.dir, RecordDir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
+	if err := filepath.WalkDir(filepath.Join(b.dir, record.ModelDir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -198,7 +199,7 @@ func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 	if room := b.g.roomOf(other.spec.Dir); room != b.g.roomOf(b.dir) {
 		t.Error("another session of the attempt has a room of its own")
 	}
-	if _, err := os.Stat(filepath.Join(b.dir, ExchangesFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(b.dir, record.ExchangesFile)); err != nil {
 		t.Error(err)
 	}
 }

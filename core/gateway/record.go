@@ -13,12 +13,6 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Names in the folder of an attempt.
-const (
-	RecordDir     = record.ModelDir
-	ExchangesFile = record.ExchangesFile
-)
-
 // Exchange is one line of exchanges.jsonl: a request and its result. The bodies
 // are stored separately.
 type Exchange struct {
@@ -110,7 +104,7 @@ func (x *exchange) finish(leave func()) {
 		if x.line.Unkept && x.line.Usage == nil {
 			return // a client may have thousands of them
 		}
-		x.s.spec.Append(ExchangesFile, &x.line)
+		x.s.spec.Append(record.ExchangesFile, &x.line)
 	}()
 }
 
@@ -134,7 +128,7 @@ const maxRecord = 256 << 20
 
 // store keeps the bodies while the attempt has room for them.
 func (x *exchange) store() error {
-	dir := filepath.Join(x.s.spec.Dir, RecordDir)
+	dir := filepath.Join(x.s.spec.Dir, record.ModelDir)
 	room := x.s.g.roomOf(x.s.spec.Dir)
 	digest, kept, err := recording.Store(dir, x.asked, room)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -55,7 +56,7 @@ func (s *session) player(e *entry, d dialect.Dialect) (dialect.Replayed, error) 
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	e.player, err = s.g.o.Dialects.Replay(filepath.Join(dir, filepath.FromSlash(ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
+	e.player, err = s.g.o.Dialects.Replay(filepath.Join(dir, filepath.FromSlash(record.ExchangesFile)), s.spec.Role, e.name, d.Fleeting())
 	return e.player, err
 }
 

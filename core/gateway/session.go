@@ -95,7 +95,7 @@ func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err e
 		}
 	}()
 	if spec.Dir != "" {
-		if err = os.MkdirAll(filepath.Join(spec.Dir, RecordDir), 0o755); err != nil {
+		if err = os.MkdirAll(filepath.Join(spec.Dir, record.ModelDir), 0o755); err != nil {
 			return s, err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -65,30 +66,30 @@ func (format) Load(_ context.Context, dir string, _ task.Options) (*task.Task, [
 	return t, nil, nil
 }
 
-// plugins answers like real plugins, and counts how often it is asked.
-type plugins struct {
+// fakePlugins answer like real plugins, and count how often they are asked.
+type fakePlugins struct {
 	agents, environments atomic.Int64
 	missing              string
 	refuse               func(environment.Spec) string
 	needs                agent.Needs
 }
 
-func (p *plugins) Agent(_ context.Context, name string) (agent.Agent, record.PluginUsed, error) {
+func (p *fakePlugins) Agent(_ context.Context, name string) (agent.Agent, record.PluginUsed, error) {
 	if name == p.missing {
 		return nil, record.PluginUsed{}, fmt.Errorf("%w: no agent %q", plugin.ErrUnknown, name)
 	}
 	return fakeAgent{p}, record.PluginUsed{Kind: "agent", Name: name}, nil
 }
 
-func (p *plugins) Environment(context.Context, string) (environment.Environment, record.PluginUsed, error) {
+func (p *fakePlugins) Environment(context.Context, string) (environment.Environment, record.PluginUsed, error) {
 	return fakeEnvironment{p: p}, record.PluginUsed{}, nil
 }
 
-func (p *plugins) Verifier(context.Context, string) (trial.VerifierPlugin, record.PluginUsed, error) {
+func (p *fakePlugins) Verifier(context.Context, string) (trial.VerifierPlugin, record.PluginUsed, error) {
 	return trial.VerifierPlugin{Traits: verifier.Traits{Needs: verifier.NeedsSandbox}}, record.PluginUsed{}, nil
 }
 
-type fakeAgent struct{ p *plugins }
+type fakeAgent struct{ p *fakePlugins }
 
 func (a fakeAgent) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
 	a.p.agents.Add(1)
@@ -102,7 +103,7 @@ func (fakeAgent) Open(context.Context, agent.Setup) (agent.Session, error) {
 type fakeEnvironment struct {
 	environment.Environment // a plan makes no sandbox, so any other call panics
 
-	p *plugins
+	p *fakePlugins
 }
 
 func (e fakeEnvironment) Check(_ context.Context, s environment.Spec) (environment.Report, error) {
@@ -156,7 +157,7 @@ func load(t testing.TB, dir, body string) *config.Experiment {
 	}
 	e, ds := config.Load(t.Context(), file, config.Options{
 		LookupEnv: func(string) (string, bool) { return "", false },
-		Schemas:   func(config.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
+		Schemas:   func(plugins.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
 	})
 	if ds.HasErrors() {
 		t.Fatal(ds)
@@ -178,7 +179,7 @@ const two = "  repeat = 3\n  matrix {\n    agent = [agent.a, agent.b]\n  }\n}\n"
 func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "", "two": "", "three": "bad has no instruction"})
-	p := plans(t, load(t, dir, two), &plugins{})
+	p := plans(t, load(t, dir, two), &fakePlugins{})
 	if len(p.Trials) != 2*3*3 || p.Blocked() {
 		t.Fatalf("%d trials, problems %v", len(p.Trials), p.Problems)
 	}
@@ -208,7 +209,7 @@ func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
 func TestTooManyTrialsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "ok", "two": "ok"})
-	p := &plugins{}
+	p := &fakePlugins{}
 	made := plans(t, load(t, dir, "  repeat = 100000\n  matrix {\n    agent = [agent.a, agent.b]\n    n = [1, 2, 3]\n  }\n  per_trial {\n    max_steps = matrix.n\n  }\n}\n"), p)
 	const want = "1200000 trials are too many: 6 cells on their tasks, 100000 times each"
 	if !made.Blocked() || len(made.Trials) > 0 || len(made.Problems) != 1 || !strings.Contains(made.Problems[0].Summary+": "+made.Problems[0].Detail, want) {
@@ -228,8 +229,8 @@ func TestTrialIDByHand(t *testing.T) {
 func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": ""})
-	base := plans(t, load(t, dir, "  agent = agent.a\n}\n"), &plugins{})
-	moved := plans(t, load(t, folder(t, map[string]string{"one": ""}), "  agent = agent.a\n  limits {\n    in_flight = 7\n  }\n}\n"), &plugins{})
+	base := plans(t, load(t, dir, "  agent = agent.a\n}\n"), &fakePlugins{})
+	moved := plans(t, load(t, folder(t, map[string]string{"one": ""}), "  agent = agent.a\n  limits {\n    in_flight = 7\n  }\n}\n"), &fakePlugins{})
 	if base.Trials[0].ID != moved.Trials[0].ID {
 		t.Error("a path or a limit of the run is in the id")
 	}
@@ -238,7 +239,7 @@ func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
 		"limits":           "  agent = agent.a\n  per_trial {\n    agent_time = \"7m\"\n  }\n}\n",
 		"how it is judged": "  agent = agent.a\n  verify = \"restarted\"\n}\n",
 	} {
-		other := plans(t, load(t, dir, body), &plugins{})
+		other := plans(t, load(t, dir, body), &fakePlugins{})
 		if other.Trials[0].ID == base.Trials[0].ID {
 			t.Errorf("%s is not in the id", name)
 		}
@@ -248,7 +249,7 @@ func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
 func TestRefusalsAreByNameAndOnce(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "", "big": "memory", "many": "compose compose.yaml"})
-	p := plans(t, load(t, dir, two), &plugins{refuse: func(s environment.Spec) string {
+	p := plans(t, load(t, dir, two), &fakePlugins{refuse: func(s environment.Spec) string {
 		if s.Limits.MemoryMiB == 99 {
 			return "no memory limit here"
 		}
@@ -278,7 +279,7 @@ func TestRefusalsAreByNameAndOnce(t *testing.T) {
 
 func TestMissingPluginsAreNamed(t *testing.T) {
 	t.Parallel()
-	p := plans(t, load(t, folder(t, map[string]string{"one": ""}), two), &plugins{missing: "second"})
+	p := plans(t, load(t, folder(t, map[string]string{"one": ""}), two), &fakePlugins{missing: "second"})
 	if len(p.Missing) != 1 || p.Missing[0].Name != `agent "second"` || !p.Blocked() {
 		t.Errorf("missing %+v", p.Missing)
 	}
@@ -304,7 +305,7 @@ func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
 			e.Cells[i].Datasets[0].AllowEnv = tt.dataset
 		}
 		p, err := plan.Make(t.Context(), plan.Input{
-			Experiment: e, Formats: []task.Format{format{}}, Plugins: &plugins{}, Dialects: dialects.All,
+			Experiment: e, Formats: []task.Format{format{}}, Plugins: &fakePlugins{}, Dialects: dialects.All,
 			Options: task.Options{AllowEnv: tt.flag, LookupEnv: lookup},
 		})
 		if err != nil {
@@ -343,7 +344,7 @@ func ten(t testing.TB) *config.Experiment {
 // A plan of 10,000 trials is fast because each question is asked once.
 func TestPluginsAreAskedEachQuestionOnce(t *testing.T) {
 	t.Parallel()
-	p := &plugins{}
+	p := &fakePlugins{}
 	made := plans(t, ten(t), p)
 	if len(made.Trials) != 10000 {
 		t.Fatalf("%d trials", len(made.Trials))
@@ -364,6 +365,6 @@ func BenchmarkPlanOfTenThousandTrials(b *testing.B) {
 	e := ten(b)
 	b.ResetTimer()
 	for b.Loop() {
-		plans(b, e, &plugins{})
+		plans(b, e, &fakePlugins{})
 	}
 }

@@ -178,17 +178,30 @@ const cacheName = "__pycache__"
 // that an interpreter writes while the plugin runs, and what git keeps.
 var skipped = map[string]bool{cacheName: true, ".git": true}
 
-// walk calls each for every file and folder of the program, sorted by name within
-// a folder. It follows links, so that each sees what the program would load. name
-// is the path relative to the folder. A link that leads nowhere, or back to a
-// folder that it is in, has the info of the link.
+// Walk calls each for the plugin at path, a file or folder with the name of a
+// plugin: for every file and folder that its digest covers, sorted by name within a
+// folder. It follows links, so that each sees what the program would load. name is
+// the path relative to the plugin, and empty for the plugin itself.
+func Walk(path string, each func(path, name string, info fs.FileInfo) error) error {
+	p, err := programIn(filepath.Dir(path), filepath.Base(path))
+	switch {
+	case errors.Is(err, errNotNamed), errors.Is(err, fs.ErrNotExist) && p.path == "":
+		return fmt.Errorf("%s: the name of a plugin, of a file or a folder, is berth-plugin-NAME, with lower case letters, digits, - and _: rename it", path)
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return p.walk(each)
+}
+
+// walk does the work of Walk. A link that leads nowhere, or back to a folder that
+// it is in, has the info of the link.
 func (p program) walk(each func(path, name string, info fs.FileInfo) error) error {
 	info, err := os.Stat(p.path)
 	if err != nil {
 		return fmt.Errorf("look at plugin binary: %w", err)
 	}
 	if p.folder == "" {
-		return each(p.path, filepath.Base(p.path), info)
+		return each(p.path, "", info)
 	}
 	if info, err = os.Stat(p.folder); err != nil {
 		return fmt.Errorf("look at plugin: %w", err)

@@ -124,19 +124,6 @@ type ManifestLine struct {
 	Trial *Trial  `json:"trial,omitempty"`
 }
 
-// SharedNames returns the names of tasks that several datasets have.
-func (m *Manifest) SharedNames() map[string]bool {
-	first, shared := map[string]string{}, map[string]bool{}
-	for i := range m.Trials {
-		t := &m.Trials[i]
-		if d, ok := first[t.Task]; ok && d != t.Dataset {
-			shared[t.Task] = true
-		}
-		first[t.Task] = t.Dataset
-	}
-	return shared
-}
-
 func (m *Manifest) write(file string) error {
 	f, err := renameio.NewPendingFile(file, renameio.WithStaticPermissions(0o644))
 	if err != nil {

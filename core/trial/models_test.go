@@ -66,7 +66,7 @@ func TestAModelIsReachedFromInside(t *testing.T) {
 		}
 		return err
 	})
-	if _, missing := os.Stat(filepath.Join(b.dir, gateway.ExchangesFile)); err != nil || missing != nil || token == "" {
+	if _, missing := os.Stat(filepath.Join(b.dir, record.ExchangesFile)); err != nil || missing != nil || token == "" {
 		t.Errorf("%v, %v, token %q", err, missing, token)
 	}
 	if err = g.Close(); err != nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/core/trial/egress"
+	"github.com/berth-eval/berth/plugins/sandbox/egress"
 	"github.com/berth-eval/berth/plugins/task"
 )
 

@@ -111,7 +111,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		c := &m.Cells[i]
 		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
 	}
-	tasks, several := map[place]*Row{}, m.SharedNames()
+	tasks, several := map[place]*Row{}, SharedNames(m)
 	facts := map[string]int{}
 	for _, t := range x.Trials {
 		at := place{task: t.Task, cell: t.Cell}
@@ -147,6 +147,19 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 	s.Cells = cells
 	s.mark(x, facts)
 	return s
+}
+
+// SharedNames returns the names of tasks that several datasets have.
+func SharedNames(m *store.Manifest) map[string]bool {
+	first, shared := map[string]string{}, map[string]bool{}
+	for i := range m.Trials {
+		t := &m.Trials[i]
+		if d, ok := first[t.Task]; ok && d != t.Dataset {
+			shared[t.Task] = true
+		}
+		first[t.Task] = t.Dataset
+	}
+	return shared
 }
 
 // use adds the usage of an attempt, whether or not it was accepted, and also

@@ -3,8 +3,8 @@ package sandbox
 import (
 	"context"
 
-	"github.com/berth-eval/berth/core/trial/egress"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/egress"
 	"github.com/berth-eval/berth/plugins/task"
 )
 

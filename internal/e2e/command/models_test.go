@@ -58,7 +58,7 @@ model "m" {
 // exchangesOf returns the requests of the only attempt of a trial.
 func exchangesOf(t *testing.T, tr *types.ShowTrial) []gateway.Exchange {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, filepath.FromSlash(gateway.ExchangesFile)))
+	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, filepath.FromSlash(record.ExchangesFile)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
@@ -61,7 +62,7 @@ func (b *bench) requests(t *testing.T) string {
 	defer b.mu.Unlock()
 	var all strings.Builder
 	for _, x := range b.sent {
-		body, err := recording.Fetch(filepath.Join(b.folder, gateway.RecordDir), x.Request)
+		body, err := recording.Fetch(filepath.Join(b.folder, record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		all.Write(body)
 	}

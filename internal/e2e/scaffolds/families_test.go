@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects/prices"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -117,7 +117,7 @@ func (f family) try(t *testing.T, s scaffold, d model.Dialect, effort bool) {
 		if x.Status != 200 || x.Asked != "" || x.Model != f.model || x.Dialect != string(d) {
 			t.Errorf("status %d, model %q (asked for %q) in %s", x.Status, x.Model, x.Asked, x.Dialect)
 		}
-		body, err := recording.Fetch(filepath.Join(b.folder, gateway.RecordDir), x.Request)
+		body, err := recording.Fetch(filepath.Join(b.folder, record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		asked = thinks(t, body)
 	}

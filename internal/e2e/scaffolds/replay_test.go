@@ -139,7 +139,7 @@ func lastAttempt(t *testing.T, dir string) string {
 func answers(t *testing.T, attempt string) string {
 	t.Helper()
 	var all strings.Builder
-	for line := range strings.Lines(e2etest.Read(t, attempt, gateway.ExchangesFile)) {
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
 		var x gateway.Exchange
 		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
 		fmt.Fprintln(&all, x.Kind, x.Status, x.Reply)

@@ -318,10 +318,10 @@ func ran(t *testing.T, dir string) string {
 // requests returns the bodies that the CLI sent, as the gateway keeps them.
 func requests(t *testing.T, attempt string) (all []string) {
 	t.Helper()
-	for line := range strings.Lines(e2etest.Read(t, attempt, gateway.ExchangesFile)) {
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
 		var x gateway.Exchange
 		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
-		b, err := recording.Fetch(filepath.Join(attempt, gateway.RecordDir), x.Request)
+		b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		all = append(all, string(b))
 	}

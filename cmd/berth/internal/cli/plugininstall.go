@@ -78,7 +78,7 @@ func (a *app) install(ctx context.Context, path string, replace bool) (res outpu
 	if err = os.Mkdir(staged, 0o700); err != nil {
 		return res, err
 	}
-	made, err := plugin.Copy(path, staged)
+	made, err := copyPlugin(path, staged)
 	if err != nil {
 		return res, err
 	}

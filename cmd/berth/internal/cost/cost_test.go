@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -55,7 +56,7 @@ agent "a" {
 	}
 	e, ds := config.Load(t.Context(), file, config.Options{
 		LookupEnv: func(string) (string, bool) { return "", false },
-		Schemas:   func(config.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
+		Schemas:   func(plugins.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
 	})
 	if ds.HasErrors() {
 		t.Fatal(ds)

@@ -105,7 +105,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
-		Schemas: func(kind config.Kind, name string) (pluginconfig.Schema, error) {
+		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
 			return l.Host.Schema(ctx, plugins.Kind(kind), name)
 		},
 	})
@@ -142,7 +142,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 
 // block is a block with a configuration for a plugin to validate.
 type block struct {
-	kind        config.Kind
+	kind        plugins.Kind
 	label, name string // name is the plugin's
 	values      cell.Values
 }
@@ -152,12 +152,12 @@ func (l *Loaded) ask(ctx context.Context) error {
 	asked := map[string]bool{}
 	for _, c := range l.Experiment.Cells {
 		blocks := []block{
-			{config.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
-			{config.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
+			{plugins.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
+			{plugins.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
 		}
 		for _, label := range slices.Sorted(maps.Keys(c.Verifiers)) {
 			v := c.Verifiers[label]
-			blocks = append(blocks, block{config.KindVerifier, label, v.Plugin, v.Config})
+			blocks = append(blocks, block{plugins.KindVerifier, label, v.Plugin, v.Config})
 		}
 		for _, b := range blocks {
 			key := fmt.Sprintf("%s %s %s %s", b.kind, b.label, b.name, b.values.JSON())

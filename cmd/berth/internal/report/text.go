@@ -210,7 +210,7 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 		t.Head, t.Right = append(t.Head, "USD", "tokens"), append(t.Right, true, true)
 	}
 	t.Head = append(t.Head, "note")
-	shared := m.SharedNames()
+	shared := summary.SharedNames(m)
 	for _, tr := range trials {
 		task := tr.Task
 		if shared[task] {

@@ -110,7 +110,7 @@ func (l *listing) folder(dir string) error {
 	if err != nil {
 		return err
 	}
-	if fault := safeFolder(dir); fault != nil && len(list) > 0 {
+	if fault := SafeFolder(dir); fault != nil && len(list) > 0 {
 		l.found = append(l.found, candidate{program{path: dir}, fault})
 		return nil
 	}

@@ -126,9 +126,9 @@ func ownerOfBerth() int {
 	return -1
 }
 
-// safeFolder returns an error if others can decide which files a plugin folder
+// SafeFolder returns an error if others can decide which files a plugin folder
 // contains.
-func safeFolder(dir string) error {
+func SafeFolder(dir string) error {
 	folder, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return err

@@ -198,6 +198,22 @@ func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
 	}
 }
 
+// A plugin that would never be started is not installed.
+func TestNothingIsInstalledWhereOthersCanWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	own := filepath.Join(dir, "data", "berth", "plugins")
+	e2etest.Write(t, dir, map[string]string{"berth-plugin-x": "not started"})
+	e2etest.Must(t, os.Chmod(filepath.Join(dir, "berth-plugin-x"), 0o755)) //nolint:gosec // a program
+	e2etest.Must(t, os.MkdirAll(own, 0o755))                               //nolint:gosec // it is made writable below
+	e2etest.Must(t, os.Chmod(own, 0o775))                                  //nolint:gosec // that is the point
+	cmd, out, stderr := tree.Command(t, dir, "plugin", "install", "berth-plugin-x")
+	cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+filepath.Join(dir, "data"))
+	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 2 || !strings.Contains(r.stderr, "chmod go-w "+own) {
+		t.Errorf("%+v", r)
+	}
+}
+
 // What a plugin writes to stderr is kept, with the type and the traceback of an
 // exception, but without the secrets of its configuration.
 func TestTheOutputOfPluginsIsKeptWithoutSecrets(t *testing.T) {

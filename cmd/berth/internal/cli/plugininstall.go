@@ -66,6 +66,9 @@ func (a *app) install(ctx context.Context, path string, replace bool) (res outpu
 	if err = os.MkdirAll(own, 0o755); err != nil {
 		return res, err
 	}
+	if err = plugin.SafeFolder(own); err != nil { // nothing in it would be started
+		return res, err
+	}
 	work, err := os.MkdirTemp(own, ".installing-")
 	if err != nil {
 		return res, err

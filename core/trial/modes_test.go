@@ -44,6 +44,8 @@ func TestModes(t *testing.T) {
 		{"restarted, a server is needed", listener, asks, task.ModeRestarted, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"restarted, fails without a server", "true", "false", task.ModeRestarted, record.Failed, record.Checked, "", "", "needs_live"},
 		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "", "left_running"},
+		{"snapshot, a server is needed", listener, asks, task.ModeSnapshot, record.Failed, record.Checked, "", "needs_live", "left_running"},
+		{"separate, a server is needed", "echo 1 > /app/x\n" + listener, asks, task.ModeSeparate, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "needs_live"},
 		{"live, nothing left", "echo 1 > /app/x", "test -s /app/x", task.ModeLive, record.Passed, record.Checked, "restarted", "", "left_running"},
 	} {
@@ -51,6 +53,9 @@ func TestModes(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode = tt.mode
+			if tt.mode == task.ModeSeparate {
+				b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/x"}}
+			}
 			r := b.run(t.Context(), t)
 			want(t, r, tt.outcome, record.Yielded, tt.integrity)
 			if r.SameAs != tt.sameAs || r.Mode != string(tt.mode) {

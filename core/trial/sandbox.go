@@ -143,6 +143,7 @@ func (a *attempt) destroy(ctx context.Context) {
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
 		errs := []error{a.closeSession(ctx)}
+		a.removeAhead(ctx)
 		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
 			errs = append(errs, a.destroySandbox(ctx, name))
 		}
@@ -170,7 +171,15 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}
-	remains, err := a.remove(ctx, w.Made.ID)
+	var remains environment.Remains
+	err := errors.ErrUnsupported
+	if w.Removal != nil {
+		done := <-w.Removal
+		remains, err = done.Remains, done.Err
+	}
+	if err != nil {
+		remains, err = a.remove(ctx, w.Made.ID)
+	}
 	if err == nil {
 		if remains.OOMKills > 0 {
 			a.environmentSays(record.PhaseDestroy, "oom_kills", fmt.Sprintf("out of memory: %d processes were killed", remains.OOMKills))
@@ -186,6 +195,23 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 		}
 	}
 	return errors.Join(kept, err, w.Shutdown())
+}
+
+// removeAhead removes further sandboxes, while the agent's is removed. What fails
+// is removed again afterwards, which is no error for what is gone.
+func (a *attempt) removeAhead(ctx context.Context) {
+	env := a.env
+	for name, w := range a.sandboxes {
+		if name != agentSandbox && len(w.Sidecars) == 0 {
+			w.Removal = make(chan sandbox.Removed, 1)
+			go func() {
+				remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
+					return env.Destroy(ctx, w.Made.ID)
+				})
+				w.Removal <- sandbox.Removed{Remains: remains, Err: err}
+			}()
+		}
+	}
 }
 
 // remove destroys a sandbox, with a new process of the plugin if the old one

@@ -35,7 +35,7 @@ type second struct {
 
 	services []host.ServiceChange // that the agent could have changed
 
-	began bool // the stage has got as far as creating it
+	began bool // the agent's sandbox is not needed any more: its end is not the agent's work
 	holds bool // it has what the agent made, which may be why it fails
 
 	cancel context.CancelFunc // stops the preparation
@@ -132,7 +132,6 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 // stage, a snapshot stops it.
 func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) error {
 	a, w := s.a, s.second
-	w.began = true
 	programs := start{task: w.env, stage: s.task.Name, pure: s.mode == task.ModeSeparate}
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
@@ -143,6 +142,7 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 			err = w.wait(ctx)
 		}
 		if err == nil {
+			w.began = true
 			err = s.newSecond(ctx, reach.Setup)
 		}
 		if err == nil && w.system != nil {
@@ -260,6 +260,10 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
 	if !ok {
 		return fmt.Errorf("snapshot: %w", environment.ErrUnsupported)
 	}
+	if a.sandbox.Gone() { // before anybody but the agent could have ended it
+		return fmt.Errorf("snapshot: %w", a.sandbox.Err())
+	}
+	w.began = true
 	if s.i+1 == len(a.task.Stages) {
 		_, err := call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)

@@ -42,10 +42,10 @@ func (s *stage) settle(ctx context.Context) error {
 		case task.ModeRestarted:
 			return s.restart(ctx)
 		case task.ModeCopies:
-			return w.Halt(ctx)
+			return s.still(ctx)
 		case task.ModeSnapshot, task.ModeSeparate:
 			s.listeningStopped(left)
-			return w.Halt(ctx)
+			return s.still(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
 				s.a.leftRunning = true
@@ -54,6 +54,17 @@ func (s *stage) settle(ctx context.Context) error {
 			return nil
 		}
 	})
+}
+
+// still ends every process of the agent's sandbox before anything is copied out of
+// it: a process that is only frozen can wake itself with a timer that sends
+// SIGCONT. If a later stage goes on in the sandbox, freezing has to do. A snapshot
+// stops the sandbox itself, after its running services were looked at.
+func (s *stage) still(ctx context.Context) error {
+	if s.mode == task.ModeSnapshot || s.i+1 < len(s.a.task.Stages) {
+		return s.a.sandbox.Halt(ctx)
+	}
+	return s.a.sandbox.Stop(ctx)
 }
 
 // notRestarted records that a service was not started again.

@@ -71,6 +71,7 @@ func run(ctx context.Context) error {
 		{"core", b.coreCost},
 		{"scale", b.scale},
 		{"gateway", b.gateway},
+		{"modes", b.modes},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

@@ -280,3 +280,45 @@ func TestSpec(t *testing.T) {
 		t.Errorf("modified %q", modified)
 	}
 }
+
+// A task's mode may be strengthened, and is never weakened.
+func TestADeclaredModeIsNeverWeakened(t *testing.T) {
+	t.Parallel()
+	const no = task.Mode("refused")
+	const live, restarted, snapshot, separate, copies = task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate, task.ModeCopies
+	asked := []task.Mode{"", live, restarted, snapshot, separate, copies}
+	for declared, row := range map[task.Mode][]task.Mode{
+		"":        {restarted, no, restarted, snapshot, separate, no},
+		live:      {live, live, restarted, snapshot, separate, no},
+		restarted: {restarted, no, restarted, snapshot, separate, no},
+		snapshot:  {snapshot, no, no, snapshot, separate, no},
+		separate:  {separate, no, no, no, separate, no},
+		copies:    {copies, no, no, no, no, copies},
+	} {
+		for i, ask := range asked {
+			tk := &task.Task{Mode: declared, Stages: []task.Stage{{Name: "main"}}}
+			got, err := feasible.Mode(tk, &tk.Stages[0], ask)
+			if err != nil {
+				got = no
+				if !strings.Contains(err.Error(), `"`+string(ask)+`"`) || !strings.Contains(err.Error(), "remove verify") {
+					t.Errorf("declared %q, asked %q: %v", declared, ask, err)
+				}
+			}
+			if got != row[i] {
+				t.Errorf("declared %q, asked %q: %q, want %q", declared, ask, got, row[i])
+			}
+		}
+	}
+}
+
+func TestSystemFilesOfTheImageNeedASnapshot(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate, task.ModeCopies} {
+		tk := &task.Task{Mode: mode, Stages: []task.Stage{{Name: "main", Artifacts: []task.Artifact{{Source: "/a"}}}}}
+		ps := feasible.Unsupported(tk, cell.Cell{System: cell.SystemImage}, feasible.Known{})
+		refused := slices.ContainsFunc(ps, func(p feasible.Problem) bool { return strings.Contains(p.Summary, "system files") })
+		if refused != (mode == task.ModeLive || mode == task.ModeRestarted) {
+			t.Errorf("%s: %v", mode, ps)
+		}
+	}
+}

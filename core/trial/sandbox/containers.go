@@ -40,6 +40,21 @@ func (w *Sandbox) haltSides(ctx context.Context) error {
 	return nil
 }
 
+// stopSides kills everything in the sidecars, except those that are gone.
+func (w *Sandbox) stopSides(ctx context.Context) error {
+	for _, side := range w.Sidecars {
+		if side.Gone() {
+			continue
+		}
+		_, over := side.exit(ctx)
+		side.stopped = !over
+		if _, err := side.Quiesce(ctx); err != nil {
+			return fmt.Errorf("container %q: %w", side.task.Name, err)
+		}
+	}
+	return nil
+}
+
 // resumeSides resumes the sidecars.
 func (w *Sandbox) resumeSides(ctx context.Context) error {
 	var errs []error

@@ -55,6 +55,8 @@ type Sandbox struct {
 	User     string            // user of commands that name no user; empty: root
 	Sidecars []*Sidecar        // in the order of the task; they end with it
 
+	Removal chan Removed // its result, if the removal has begun; else nil
+
 	used   bool // something other than the agent was started in it
 	served bool // including a service
 
@@ -66,6 +68,12 @@ type Sandbox struct {
 	net    *host.Network     // of its containers; nil: there is one, or it is a sidecar's
 	joined *host.Joining     // nil without net of the whole
 	frozen time.Time         // start of the freeze; zero: it runs
+}
+
+// Removed is the result of removing a sandbox.
+type Removed struct {
+	Remains environment.Remains
+	Err     error
 }
 
 // coreSession is the name of the core's own session in a sandbox.
@@ -351,6 +359,16 @@ func (w *Sandbox) Halt(ctx context.Context) error {
 	return w.haltSides(ctx)
 }
 
+// Stop kills everything in the sandbox but sandboxd, for good. Files can still be
+// read.
+func (w *Sandbox) Stop(ctx context.Context) error {
+	w.frozen = time.Now()
+	if _, err := w.Quiesce(ctx); err != nil {
+		return err
+	}
+	return w.stopSides(ctx)
+}
+
 // Resume resumes it. It continues after a cancel of ctx, but only for a limited
 // time.
 func (w *Sandbox) Resume(ctx context.Context) error {
@@ -363,7 +381,7 @@ func (w *Sandbox) Resume(ctx context.Context) error {
 	return errors.Join(w.resumeSides(ctx), w.Thaw(ctx))
 }
 
-// Frozen returns when the sandbox was frozen; zero: it runs.
+// Frozen returns when the sandbox was frozen or stopped; zero: it runs.
 func (w *Sandbox) Frozen() time.Time { return w.frozen }
 
 // ServiceOutput returns the end of the output of a service.

@@ -27,6 +27,7 @@ type Sidecar struct {
 
 	task    *task.Sidecar
 	missing bool // the environment did not make it
+	stopped bool // its program ran until Stop
 }
 
 // named adds the name of the sidecar to an error.
@@ -238,7 +239,7 @@ func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, dir string
 		case c.Gone():
 			r.Lost = text(c.Err().Error(), limits.ErrorText)
 		default:
-			if exit, over := c.exit(ctx); over {
+			if exit, over := c.exit(ctx); over && !c.stopped {
 				r.Exit = &exit
 			}
 		}

@@ -107,7 +107,7 @@ func attempts(runs string, do func(*record.Result)) error {
 			return err
 		}
 		if r.Outcome != record.Passed {
-			return fmt.Errorf("%s: %s: %+v", file, r.Outcome, r.Error)
+			return fmt.Errorf("%s: %s, want passed: berth show says why", file, r.Outcome)
 		}
 		do(&r)
 	}

@@ -66,6 +66,7 @@ const index = `# Reference
 
 - [The command line](cli.md)
 - [The experiment file](experiment.md), block by block
+- [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
 - [The plugins](plugins.md) that come with Berth, and their options
 - [The files that Berth writes](../../schemas/), as JSON Schema
 `

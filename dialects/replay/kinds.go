@@ -40,7 +40,7 @@ var kinds = []kind{
 	{"host", `\b[Hh]ost ?[Nn]ame: ?[0-9A-Za-z.-]+`, nil},
 	{"system", `\bLinux (?:[0-9A-Za-z.-]+ )?\d+\.\d+\.\d+[0-9A-Za-z.+~-]*`, nil},
 	{"port", `\b(?:127\.0\.0\.1|localhost):[3-6]\d{4}\b`, nil}, // that the system chose
-	{"process", `\b(?:[Pp][Ii][Dd]|[Pp]rocess|[Ss]ession)(?: [Ii][Dd])?[ :=#]{1,3}\d+\b`, nil},
+	{"process", `\b(?:[Pp][GPgp]?[Ii][Dd]s?|[Pp]rocess|[Ss]ession)(?: [Ii][Dd])?[ :=#]{1,3}\d+(?:, \d+)*\b`, nil},
 	{"process", `\[\d+\][+-]? +\d{2,}\b`, nil}, // a job of a shell
 	{"path", `/tmp/[0-9A-Za-z_.-]*[0-9A-Za-z_]{6,}`, random},
 	{"id", `\b(?:ID|Id|id)[:=] ?[0-9A-Za-z_-]{4,}\b`, random},

@@ -43,6 +43,7 @@ func TestKindsOfValues(t *testing.T) {
 		{"It is 12:30 now (12:30)", "It is 09:15 now (09:15)"},
 		{"[1] 1234", "[1] 99"},
 		{"Process running with session ID 12345", "Process running with session ID 777"},
+		{"Background PIDs: 71, 72\nProcess Group PGID: 69", "Background PIDs: 171, 8\nProcess Group PGID: 70"},
 	} {
 		if plain(tt[0]) != plain(tt[1]) {
 			t.Errorf("these differ:\n%s -> %s\n%s -> %s", tt[0], plain(tt[0]), tt[1], plain(tt[1]))

@@ -95,7 +95,7 @@ func (s scaffold) replayed(t *testing.T, ahead map[string]string) {
 	r := e2etest.Result(t, second)
 	after := strings.Join(requests(t, second), "\n")
 	if r.Outcome != record.Passed || r.AgentEnd != record.Yielded || !strings.Contains(after, tomorrow) {
-		t.Errorf("%s / %s, %s in the requests: %v; %+v %+v\n%s", r.Outcome, r.AgentEnd, tomorrow, strings.Contains(after, tomorrow), r.Error, r.Findings, stderr)
+		t.Errorf("%s / %s, %s in the requests: %v; %+v %+v %+v\n%s", r.Outcome, r.AgentEnd, tomorrow, strings.Contains(after, tomorrow), r.Error, r.Stages[0].LastTurn, r.Findings, stderr)
 	}
 	if a, b := answers(t, first), answers(t, second); a != b || a == "" {
 		t.Errorf("recorded answers\n%s\nreplayed\n%s", a, b)

@@ -76,6 +76,10 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	if err != nil {
 		return a.at(p, err)
 	}
+	if lost := a.sandbox.Made.Image.Volumes; s.mode == task.ModeSnapshot && len(lost) > 0 {
+		return a.at(p, fmt.Errorf("a snapshot would lose work of the agent: the image keeps %s in volumes, which a snapshot does not have: choose verify = %q",
+			strings.Join(lost, ", "), task.ModeRestarted))
+	}
 	for _, m := range modified {
 		if !slices.Contains(a.res.Modified, m) { // the agent's sandbox may have the same
 			a.res.Modified = append(a.res.Modified, m)

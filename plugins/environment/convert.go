@@ -203,13 +203,14 @@ func factsToProto(f ImageFacts) *environmentpb.ImageFacts {
 	return &environmentpb.ImageFacts{
 		Ref: f.Ref, Digest: f.Digest, Base: f.Base, Entrypoint: wire.Texts(f.Entrypoint), Cmd: wire.Texts(f.Cmd),
 		Env: wire.TextMap(f.Env), User: wire.Text(f.User), Workdir: wire.Text(f.Workdir), Shell: wire.Texts(f.Shell),
+		Volumes: wire.Texts(f.Volumes),
 	}
 }
 
 func factsFromProto(p *environmentpb.ImageFacts) ImageFacts {
 	return ImageFacts{
 		Ref: p.GetRef(), Digest: p.GetDigest(), Base: p.GetBase(), Entrypoint: p.GetEntrypoint(), Cmd: p.GetCmd(), Env: p.GetEnv(),
-		User: p.GetUser(), Workdir: p.GetWorkdir(), Shell: p.GetShell(),
+		User: p.GetUser(), Workdir: p.GetWorkdir(), Shell: p.GetShell(), Volumes: p.GetVolumes(),
 	}
 }
 

@@ -308,7 +308,8 @@ type ImageFacts struct {
 	Env        map[string]string `json:"env,omitempty"`
 	User       string            `json:"user,omitempty"`
 	Workdir    string            `json:"workdir,omitempty"`
-	Shell      []string          `json:"shell,omitempty"` // of the image's SHELL; empty: /bin/sh -c
+	Shell      []string          `json:"shell,omitempty"`   // of the image's SHELL; empty: /bin/sh -c
+	Volumes    []string          `json:"volumes,omitempty"` // of the image's VOLUME; a snapshot lacks the files there
 }
 
 // SidecarSandbox is one running sidecar.

@@ -103,3 +103,30 @@ func verifiedInSecond(t *testing.T, plugin, mode string) {
 		}
 	}
 }
+
+// An image that keeps files in volumes is refused before the agent works: its
+// snapshot would not have them.
+func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, plugin := range []string{"docker", "podman"} {
+		t.Run(plugin, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t, machineFor(t, plugin, debian).env())
+			p.tampered(tampering{
+				name: "volume", docker: "VOLUME /data", solve: "echo 42 > /data/answer",
+				test: "#!/bin/sh\n[ -e /data/answer ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
+			})
+			for mode, code := range map[string]int{"restarted": 0, "snapshot": 3} {
+				p.experiment(plugin, "", fmt.Sprintf("verify = %q", mode))
+				p.berth(code, "run", ".", "--no-live")
+				r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
+				if mode == "restarted" && r.Outcome != record.Passed {
+					t.Errorf("%s: %s, %+v", mode, r.Outcome, r.Error)
+				}
+				if mode == "snapshot" && (r.Outcome != record.NotRun || r.Error == nil || !strings.Contains(r.Error.Message, "/data in volumes") || r.AgentTime > 0) {
+					t.Errorf("%s: %s after %s, %+v", mode, r.Outcome, r.AgentTime, r.Error)
+				}
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,7 @@ func (d *docker) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 	}
 	if c := r.Config; c != nil {
 		im.Entrypoint, im.Cmd, im.User, im.Workdir, im.Shell, im.Labels = c.Entrypoint, c.Cmd, c.User, c.WorkingDir, c.Shell, c.Labels
+		im.Volumes = slices.Sorted(maps.Keys(c.Volumes))
 		for _, kv := range c.Env {
 			k, v, _ := strings.Cut(kv, "=")
 			im.Env[k] = v

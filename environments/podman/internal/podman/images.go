@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +49,7 @@ func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 	im.User = r.User
 	if c := r.Config; c != nil {
 		im.Entrypoint, im.Cmd, im.Workdir = c.Entrypoint, c.Cmd, c.WorkingDir
+		im.Volumes = slices.Sorted(maps.Keys(c.Volumes))
 		for _, kv := range c.Env {
 			k, v, _ := strings.Cut(kv, "=")
 			im.Env[k] = v

@@ -1553,7 +1553,8 @@ type ImageFacts struct {
 	Env           map[string]string      `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
 	Workdir       string                 `protobuf:"bytes,8,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	Shell         []string               `protobuf:"bytes,9,rep,name=shell,proto3" json:"shell,omitempty"` // of the image's SHELL; empty: /bin/sh -c
+	Shell         []string               `protobuf:"bytes,9,rep,name=shell,proto3" json:"shell,omitempty"`      // of the image's SHELL; empty: /bin/sh -c
+	Volumes       []string               `protobuf:"bytes,10,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the image's VOLUME; a snapshot lacks the files there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1647,6 +1648,13 @@ func (x *ImageFacts) GetWorkdir() string {
 func (x *ImageFacts) GetShell() []string {
 	if x != nil {
 		return x.Shell
+	}
+	return nil
+}
+
+func (x *ImageFacts) GetVolumes() []string {
+	if x != nil {
+		return x.Volumes
 	}
 	return nil
 }
@@ -3820,7 +3828,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\agranted\x18\x05 \x01(\v2\x18.berth.v1.SandboxGrantedR\agranted\x12*\n" +
 	"\x05image\x18\x06 \x01(\v2\x14.berth.v1.ImageFactsR\x05image\x121\n" +
 	"\bsidecars\x18\a \x03(\v2\x15.berth.v1.SidecarMadeR\bsidecars\x12\x1a\n" +
-	"\bfindings\x18\b \x03(\tR\bfindings\"\xa9\x02\n" +
+	"\bfindings\x18\b \x03(\tR\bfindings\"\xc3\x02\n" +
 	"\n" +
 	"ImageFacts\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
@@ -3833,7 +3841,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x03env\x18\x06 \x03(\v2\x1d.berth.v1.ImageFacts.EnvEntryR\x03env\x12\x12\n" +
 	"\x04user\x18\a \x01(\tR\x04user\x12\x18\n" +
 	"\aworkdir\x18\b \x01(\tR\aworkdir\x12\x14\n" +
-	"\x05shell\x18\t \x03(\tR\x05shell\x1a6\n" +
+	"\x05shell\x18\t \x03(\tR\x05shell\x12\x18\n" +
+	"\avolumes\x18\n" +
+	" \x03(\tR\avolumes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +

@@ -105,14 +105,15 @@ func (ds Diagnostics) MarshalJSON() ([]byte, error) {
 }
 
 func (d Diagnostic) hcl() *hcl.Diagnostic {
+	out := hcl.Diagnostic{Summary: d.Summary, Detail: d.Detail}
 	if d.diag != nil {
-		return d.diag
+		out = *d.diag
 	}
-	out := &hcl.Diagnostic{Severity: hcl.DiagError, Summary: d.Summary, Detail: d.Detail}
-	if d.Severity == Warning {
+	out.Severity = hcl.DiagError
+	if d.Severity == Warning { // which may have been set since
 		out.Severity = hcl.DiagWarning
 	}
-	return out
+	return &out
 }
 
 // fromHCL makes the diagnostics of this package of those of HCL.

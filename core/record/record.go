@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -337,6 +338,8 @@ type Result struct {
 	Modified   []string                   `json:"modified,omitempty"` // settings of the task that the experiment changed
 	Mode       string                     `json:"mode"`               // verification mode
 	SameAs     string                     `json:"same_as,omitempty"`  // the stronger mode that this result equals
+	Graders    map[string]string          `json:"graders,omitempty"`  // plugins of the verifiers, by the names that the task uses
+	Success    *task.Success              `json:"success,omitempty"`  // the rule of the attempt
 	Scores     map[string]float64         `json:"scores,omitempty"`
 	Score      *float64                   `json:"score,omitempty"` // the score that success and tables use
 	Verdicts   []verifier.Verdict         `json:"verdicts,omitempty"`

@@ -139,7 +139,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 	}
 	a.use(used)
 	a.agentUsed = used
-	a.verifiers = map[string]VerifierPlugin{}
+	a.verifiers, a.res.Graders = map[string]VerifierPlugin{}, map[string]string{}
 	for i := range a.task.Stages {
 		for _, u := range a.task.Stages[i].Verifiers {
 			if _, ok := a.verifiers[u.Name]; ok {
@@ -149,6 +149,7 @@ func (a *attempt) plugins(ctx context.Context) error {
 				return outcome.On(record.ByVerifier, err)
 			}
 			a.use(used)
+			a.res.Graders[u.Name] = used.Name
 		}
 	}
 	a.needs, err = a.ask(ctx, a.agent, a.agentUsed, c.Agent, a.role())

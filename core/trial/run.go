@@ -66,7 +66,7 @@ func newAttempt(in Input) (*attempt, error) {
 	a.res = record.Result{
 		Version: 1, Run: in.Run, Trial: in.Trial, Task: in.Task.Name, TaskDigest: in.Task.Digest, Cell: in.Cell.Choices,
 		Repetition: in.Repetition, Attempt: in.Attempt, Host: in.Host, Berth: in.Berth,
-		Oracle: in.Cell.Agent.Oracle, Start: in.Now(), Phases: []record.Phase{},
+		Oracle: in.Cell.Agent.Oracle, Success: &a.success, Start: in.Now(), Phases: []record.Phase{},
 	}
 	return a, nil
 }

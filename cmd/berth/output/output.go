@@ -101,6 +101,10 @@ type PlanTask struct {
 	Digest   string         `json:"digest,omitempty"`
 	Valid    bool           `json:"valid"`
 	Problems []task.Problem `json:"problems,omitempty"`
+	// Verifiers are the verifiers of the task with their plugins, and Success
+	// its rules, as texts. There are several if cells or stages differ.
+	Verifiers []string `json:"verifiers,omitempty"`
+	Success   []string `json:"success,omitempty"`
 }
 
 // Run is what `berth run`, `berth try` and `berth resume` say at the end.

@@ -66,7 +66,8 @@ type Row struct {
 	OfPlanned  *float64 `json:"pass_rate_of_planned"`
 	OfMeasured *float64 `json:"pass_rate_of_measured"`
 	// Score is the mean over the measured trials; a trial that ended in an
-	// error before it had a score counts as 0. Null when no trial has a score.
+	// error before it had a score counts as 0. Null when no trial has a score,
+	// unless all ended in such errors and others of the run have scores.
 	Score *float64 `json:"mean_score"`
 	// Scores are the means of the scores by name, over the trials that have no
 	// deciding score.
@@ -135,13 +136,14 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 			s.use(&t.Attempts[i], i == len(t.Attempts)-1 && x.UnderWay(t))
 		}
 	}
+	scores := slices.ContainsFunc(cells, func(r Row) bool { return r.scores > 0 })
 	for i := range cells {
-		cells[i].finish()
+		cells[i].finish(scores)
 	}
 	for _, at := range slices.SortedFunc(maps.Keys(tasks), func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.dataset, b.dataset), cmp.Compare(a.cell, b.cell))
 	}) {
-		tasks[at].finish()
+		tasks[at].finish(scores)
 		s.Tasks = append(s.Tasks, *tasks[at])
 	}
 	s.Cells = cells
@@ -209,7 +211,9 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 	}
 }
 
-func (r *Row) finish() {
+// finish computes the rates and means of a row. scores says that other trials of
+// the run have a score.
+func (r *Row) finish(scores bool) {
 	rate := func(n int) *float64 {
 		if n == 0 {
 			return nil
@@ -226,7 +230,7 @@ func (r *Row) finish() {
 			r.Scores[name] += v / float64(len(vs))
 		}
 	}
-	if r.scores > 0 {
+	if r.scores > 0 || scores && r.without > 0 && r.without == r.Measured {
 		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
 	}

@@ -59,6 +59,23 @@ func TestASummaryHasBothDenominators(t *testing.T) {
 	}
 }
 
+// A row whose only trials ended in errors of verification has the score that they
+// have in the row of their cell. Without any score in the run there is none.
+func TestARowOfErrorsHasTheScoreOfItsCell(t *testing.T) {
+	t.Parallel()
+	failed := worked(0, "t2", record.VerifierError)
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t1", record.Passed), failed, state(0, "t3")}})
+	if s.Cells[0].Score == nil || *s.Cells[0].Score != 0.25 {
+		t.Errorf("cell: %v", s.Cells[0].Score)
+	}
+	if one := s.Tasks[1].Score; one == nil || *one != 0 {
+		t.Errorf("task of the error: %v", one)
+	}
+	if s = summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{failed}}); s.Tasks[0].Score != nil {
+		t.Errorf("a run without scores: %v", *s.Tasks[0].Score)
+	}
+}
+
 func TestNothingToDivideByIsNoRate(t *testing.T) {
 	t.Parallel()
 	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{state(0, "t", record.RateLimited)}})

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,8 +11,10 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/dialects"
 )
@@ -72,6 +75,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 		pt := output.PlanTask{Dataset: t.Dataset, Name: t.Name, Path: t.Path, Valid: t.Task != nil, Problems: t.Problems}
 		if t.Task != nil {
 			pt.Digest = t.Task.Digest
+			pt.Verifiers, pt.Success = grading(l.Experiment, t)
 		}
 		p.Tasks = append(p.Tasks, pt)
 	}
@@ -91,6 +95,30 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	return p
 }
 
+// grading returns who grades a task and by which rules, in all cells.
+func grading(e *config.Experiment, t *plan.Task) (verifiers, rules []string) {
+	add := func(to *[]string, text string) {
+		if !slices.Contains(*to, text) {
+			*to = append(*to, text)
+		}
+	}
+	for _, c := range e.Cells {
+		for i := range c.Datasets {
+			d := &c.Datasets[i]
+			if d.Label != t.Dataset {
+				continue
+			}
+			add(&rules, report.Rule(cmp.Or(d.Success, &t.Task.Success), len(t.Task.Stages)))
+			for s := range t.Task.Stages {
+				for _, u := range t.Task.Stages[s].Verifiers {
+					add(&verifiers, report.Grader(u.Name, c.Verifiers[u.Name].Plugin))
+				}
+			}
+		}
+	}
+	return verifiers, rules
+}
+
 func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
 	p := planAnswer(l, trials)
 	if done, err := a.Answer(p); done {
@@ -106,15 +134,20 @@ func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
 const maxPlanned = 50
 
 func (a *app) planTables(p *output.Plan) {
-	a.Printf("%s: %s × %s × %s = %s\n\n", p.Experiment, terminal.Count(len(p.Cells), "cell", "cells"),
-		terminal.Count(len(p.Tasks), "task", "tasks"), terminal.Count(p.Repeat, "repetition", "repetitions"), terminal.Count(p.Trials, "trial", "trials"))
+	sign, result := " × ", " = "
+	if len(p.Cells)*len(p.Tasks)*p.Repeat != p.Trials { // cells have datasets of their own
+		sign, result = ", ", ": "
+	}
+	a.Printf("%s: %s\n\n", p.Experiment, strings.Join([]string{
+		terminal.Count(len(p.Cells), "cell", "cells"), terminal.Count(len(p.Tasks), "task", "tasks"), terminal.Count(p.Repeat, "repetition", "repetitions"),
+	}, sign)+result+terminal.Count(p.Trials, "trial", "trials"))
 	cells := terminal.Table{Head: []string{"cell", "agent", "model", "environment", "trials"}, Right: []bool{4: true}}
 	for _, c := range p.Cells {
 		cells.Row(terminal.Clean(cmp.Or(c.Key, c.Agent)), terminal.Clean(c.Agent), terminal.Clean(c.Model), terminal.Clean(c.Environment), strconv.Itoa(c.Trials))
 	}
 	cells.Write(a.Printer)
 	a.Printf("\n")
-	tasks := terminal.Table{Head: []string{"dataset", "task", "digest"}}
+	tasks := terminal.Table{Head: []string{"dataset", "task", "digest", "verifiers", "success"}}
 	for i, t := range p.Tasks {
 		if i == maxPlanned {
 			break
@@ -125,7 +158,8 @@ func (a *app) planTables(p *output.Plan) {
 		} else if len(digest) > 19 {
 			digest = digest[:19]
 		}
-		tasks.Row(terminal.Clean(t.Dataset), terminal.Clean(t.Name), digest)
+		tasks.Row(terminal.Clean(t.Dataset), terminal.Clean(t.Name), digest,
+			terminal.Clean(strings.Join(t.Verifiers, ", ")), terminal.Clean(strings.Join(t.Success, " or ")))
 	}
 	tasks.Write(a.Printer)
 	if n := len(p.Tasks) - maxPlanned; n > 0 {

@@ -150,6 +150,9 @@ func (a *app) showRun(name string, f *report.Filter) error {
 		return err
 	}
 	m, x, err := store.Read(dir)
+	if err == nil && f.Set() {
+		err = f.Nothing(m, x)
+	}
 	if err != nil {
 		return err
 	}

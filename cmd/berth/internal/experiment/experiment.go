@@ -130,6 +130,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	if err != nil {
 		return err
 	}
+	l.checkVerifiers()
 	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
 	if f.SkipRefused {
 		l.Plan.SkipRefused()

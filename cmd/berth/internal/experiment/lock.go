@@ -48,25 +48,6 @@ func (l *Loaded) Plugins(ctx context.Context) ([]drift.LockedPlugin, error) {
 	return used, nil
 }
 
-// verifiers returns the names of verifiers that tasks use.
-func (l *Loaded) verifiers() []string {
-	var names []string
-	for i := range l.Plan.Tasks {
-		t := l.Plan.Tasks[i].Task
-		if t == nil {
-			continue
-		}
-		for s := range t.Stages {
-			for _, u := range t.Stages[s].Verifiers {
-				if !slices.Contains(names, u.Name) {
-					names = append(names, u.Name)
-				}
-			}
-		}
-	}
-	return names
-}
-
 // checkLock adds an error for each plugin that differs from the lock file in the
 // folder of the experiment, or as Options.LockAbove says.
 func (l *Loaded) checkLock(ctx context.Context, above string) error {

@@ -125,6 +125,9 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	line("agent end", string(r.AgentEnd))
 	line("integrity", strings.TrimSuffix(fmt.Sprintf("%s: %s", r.Integrity, strings.Join(r.Reasons, "; ")), ": "))
 	line("verified", verifiedIn(r))
+	if r.Success != nil {
+		line("rule", Rule(r.Success, len(r.Stages)))
+	}
 	for _, name := range sortedScores(r.Scores) {
 		line("score", fmt.Sprintf("%s = %g", name, r.Scores[name]))
 	}
@@ -145,7 +148,7 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 		}
 	}
 	for _, v := range r.Verdicts {
-		text := fmt.Sprintf("%s: %s", v.Verifier, v.Decision)
+		text := fmt.Sprintf("%s: %s", Grader(v.Verifier, r.Graders[v.Verifier]), v.Decision)
 		if v.Stage != "" {
 			text += " (stage " + v.Stage + ")"
 		}

@@ -3,12 +3,14 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // Filter selects and sorts the trials of a run. Empty fields select all.
@@ -41,6 +43,53 @@ func (f *Filter) Check() error {
 		return fmt.Errorf("--sort: trials cannot be sorted by %q. Choose one of %s", f.Sort, strings.Join(Sorts, ", "))
 	}
 	return nil
+}
+
+// Nothing returns an error that says what there is, if no trial of the run
+// matches.
+func (f *Filter) Nothing(m *store.Manifest, x *store.Index) error {
+	if len(Select(m, x, f)) > 0 {
+		return nil
+	}
+	var cells, tasks []string
+	here := map[string]int{} // outcomes of the trials that the other filters select
+	add := func(to *[]string, name string) {
+		if !slices.Contains(*to, name) {
+			*to = append(*to, name)
+		}
+	}
+	for _, t := range x.Trials {
+		add(&cells, cmp.Or(m.Cells[t.Cell].Key, m.Cells[t.Cell].Agent))
+		add(&tasks, t.Task)
+	}
+	if f.Cell != "" && len(Select(m, x, &Filter{Cell: f.Cell})) == 0 {
+		for i := range m.Cells { // its other names are only suggested
+			add(&cells, m.Cells[i].Slug)
+		}
+		return unmatched("--cell", "cell", f.Cell, cells)
+	}
+	if f.Task != "" && len(Select(m, x, &Filter{Task: f.Task})) == 0 {
+		for _, t := range tasks {
+			add(&tasks, path.Base(t))
+		}
+		return unmatched("--task", "task", f.Task, tasks)
+	}
+	for _, t := range Select(m, x, &Filter{Cell: f.Cell, Task: f.Task}) {
+		here[outcomeOf(x, t)]++
+	}
+	if len(here) == 0 {
+		return fmt.Errorf("--cell %s --task %s: each matches trials, but none matches both", f.Cell, f.Task)
+	}
+	var counts []string
+	for _, o := range slices.Sorted(maps.Keys(here)) {
+		counts = append(counts, fmt.Sprintf("%d %s", here[o], o))
+	}
+	return fmt.Errorf("--outcome %s: no trial has this outcome. There are %s", strings.Join(f.Outcomes, ","), strings.Join(counts, ", "))
+}
+
+// unmatched is the error for a filter that no name matches.
+func unmatched(flag, what, wanted string, names []string) error {
+	return fmt.Errorf("%s: no %s of the run matches %q%s", flag, what, wanted, suggest.After(wanted, names))
 }
 
 func joined(outcomes []record.Outcome) string {

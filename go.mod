@@ -11,6 +11,7 @@ require (
 	github.com/moby/moby/client v0.6.2
 	github.com/moby/patternmatcher v0.6.1
 	github.com/tidwall/gjson v1.20.1
+	gonum.org/v1/gonum v0.17.0
 )
 
 require (

@@ -68,6 +68,7 @@ func All() []Schema {
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
+		{"cli-compare", "berth compare --json", output.Comparison{}},
 		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},
 		{"cli-task-check", "berth task check --json", output.TaskCheck{}},
 		{"cli-agent-bundle", "berth agent bundle, export and import --json", output.AgentBundle{}},

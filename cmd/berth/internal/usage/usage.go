@@ -121,11 +121,18 @@ func takes(cmd *cobra.Command, args []string) string {
 		got = strconv.Itoa(len(args))
 	}
 	words := strings.Fields(wants)
+	several := strings.Contains(wants, "...") // more of the same: "RUN [RUN ...]"
+	if several {
+		words = words[:1]
+	}
 	count := fmt.Sprintf("%d arguments", len(words))
 	if len(words) == 1 {
 		count = "1 argument"
 	}
-	if strings.HasPrefix(wants, "[") { // all are optional
+	switch {
+	case several:
+		count = "at least " + count
+	case strings.HasPrefix(wants, "["): // all are optional
 		count = "at most " + count
 		wants = strings.NewReplacer("[", "", "]", "").Replace(wants)
 	}

@@ -1,0 +1,268 @@
+// Package numbers makes the numbers that tables of results print from the trials
+// of runs.
+package numbers
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/stats"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// level of all intervals.
+const level = 0.95
+
+// How many resamples and permutations are drawn.
+const (
+	resamples    = 10_000
+	permutations = 10_000
+)
+
+// Run is a run as it was read.
+type Run struct {
+	Dir      string
+	Manifest *store.Manifest
+	Index    *store.Index
+}
+
+// Options say what is compared, and how.
+type Options struct {
+	Cells  []string // names or patterns of cells; none means all
+	ByName bool     // tasks of the same name are the same, whatever their content
+	Seed   uint64
+	// MaxInfrastructure is the largest share of a cell's planned trials that may
+	// lack a measurement, from 0 to 1.
+	MaxInfrastructure float64
+}
+
+// cell is a cell of a run with its measured trials.
+type cell struct {
+	output.ComparedCell
+
+	trials  []stats.Attempt
+	digests map[string]string // of tasks
+	sample  *stats.Sample
+}
+
+// Compare compares all pairs of cells of some runs. Fails if fewer than two cells
+// are left, or if a cell has no measured trial.
+func Compare(runs []Run, o *Options) (*output.Comparison, error) {
+	cells, err := collect(runs, o)
+	if err != nil {
+		return nil, err
+	}
+	res := &output.Comparison{Level: level, Seed: o.Seed, Resamples: resamples, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
+	for _, c := range cells {
+		if err = c.measure(o); err != nil {
+			return nil, fmt.Errorf("cell %s: %w", c.Name, err)
+		}
+		res.Cells = append(res.Cells, c.ComparedCell)
+	}
+	var ps []float64
+	for i, a := range cells {
+		for _, b := range cells[i+1:] {
+			pair, err := compared(a, b, o)
+			if err != nil {
+				return nil, fmt.Errorf("cells %s and %s: %w", a.Name, b.Name, err)
+			}
+			res.Pairs = append(res.Pairs, *pair)
+			ps = append(ps, pair.P)
+		}
+	}
+	for i, p := range stats.Holm(ps) {
+		res.Pairs[i].Holm = p
+		res.Pairs[i].Sentence = sentence(&res.Pairs[i])
+	}
+	return res, nil
+}
+
+// collect reads the cells of the runs that are wanted.
+func collect(runs []Run, o *Options) ([]*cell, error) {
+	var cells []*cell
+	var names []string
+	for _, r := range runs {
+		of := make([]*cell, len(r.Manifest.Cells))
+		for i := range r.Manifest.Cells {
+			name := cmp.Or(r.Manifest.Cells[i].Slug, r.Manifest.Cells[i].Agent)
+			if len(runs) > 1 {
+				name = filepath.Base(r.Dir) + "/" + name
+			}
+			of[i] = &cell{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}, digests: map[string]string{}}
+			names = append(names, name)
+			if len(o.Cells) == 0 || matches(o.Cells, name, r.Manifest.Cells[i].Slug) {
+				cells = append(cells, of[i])
+			}
+		}
+		shared := summary.SharedNames(r.Manifest)
+		for _, t := range r.Index.Trials {
+			of[t.Cell].add(t, shared[t.Task])
+		}
+	}
+	if len(cells) < 2 {
+		return nil, fmt.Errorf("fewer than two cells are left to compare; there are: %s", strings.Join(names, ", "))
+	}
+	return cells, nil
+}
+
+// matches reports whether a name matches one of the patterns.
+func matches(patterns []string, names ...string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			ok, err := filepath.Match(p, name)
+			return p == name || ok && err == nil
+		})
+	})
+}
+
+// add counts a trial. shared says that its task has the name of another one in
+// the run.
+func (c *cell) add(t *store.TrialState, shared bool) {
+	c.Planned++
+	if !t.Measured() {
+		return
+	}
+	c.Measured++
+	r := t.Accepted().Result
+	if r.Integrity == record.Exposed {
+		c.Exposed++
+	}
+	a := stats.Attempt{Task: t.Task, Repetition: t.Repetition, Full: r.Outcome == record.Passed}
+	if shared {
+		a.Task = t.Dataset + ": " + t.Task
+	}
+	switch {
+	case r.Score != nil:
+		a.Score = *r.Score
+		a.Full = a.Full || r.Outcome == record.Scored && a.Score >= 1
+	case a.Full:
+		a.Score = 1
+	}
+	c.digests[a.Task] = t.TaskDigest
+	c.trials = append(c.trials, a)
+}
+
+// measure computes the numbers of one cell.
+func (c *cell) measure(o *Options) (err error) {
+	if c.sample, err = stats.New(c.trials); err != nil {
+		return err
+	}
+	if left := c.Planned - c.Measured; float64(left) > o.MaxInfrastructure*float64(c.Planned) {
+		return fmt.Errorf("%d of %d planned trials were not measured, more than %g %%. Finish them with berth resume %s, or print the numbers all the same with --force",
+			left, c.Planned, 100*o.MaxInfrastructure, c.Run)
+	}
+	s := c.sample
+	c.Tasks = s.Tasks()
+	_, c.Repetitions = s.Repetitions()
+	c.Mean, c.PassAt1 = s.Mean(), s.PassAt1()
+	least, _ := s.Repetitions()
+	if least > 1 {
+		some, err := s.PassAtK(least)
+		if err != nil {
+			return err
+		}
+		all, err := s.AllK(least)
+		if err != nil {
+			return err
+		}
+		c.K, c.PassAtK, c.AllK = least, some.Value, all.Value
+	}
+	over := s.OverRepetitions()
+	c.SE, c.SD = number(over.SE), number(over.SD)
+	c.Interval = interval(s.Interval(level))
+	c.Bootstrap = interval(s.Bootstrap(level, resamples, o.Seed))
+	by := s.Solved()
+	c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
+	return nil
+}
+
+// number is nil for what cannot be computed.
+func number(x float64) *float64 {
+	if math.IsNaN(x) {
+		return nil
+	}
+	return &x
+}
+
+func interval(in stats.Interval) *output.Interval {
+	if math.IsNaN(in.Low) {
+		return nil
+	}
+	return &output.Interval{Low: in.Low, High: in.High, Method: string(in.Method)}
+}
+
+// compared compares two cells.
+func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
+	x, y, changed := a.sample, b.sample, 0
+	if !o.ByName {
+		same := map[string]bool{}
+		for task, digest := range a.digests {
+			if other, ok := b.digests[task]; ok && other != digest {
+				changed++
+			} else {
+				same[task] = true
+			}
+		}
+		if changed > 0 {
+			if x = a.sample.Only(same); x == nil {
+				return nil, fmt.Errorf("the content of all %d tasks that both ran differs. Compare them by name with --by-name", changed)
+			}
+		}
+	}
+	c, err := stats.Compare(x, y, level, permutations, o.Seed)
+	if err != nil {
+		return nil, err
+	}
+	least := func(s *stats.Sample) int { _, most := s.Repetitions(); return most }
+	return &output.ComparedPair{
+		A: a.Name, B: b.Name, Tasks: c.Tasks, Left: c.Left, Changed: changed, Repetitions: [2]int{least(x), least(y)}, Means: c.Means,
+		Difference: c.Difference, Interval: interval(c.Interval), P: c.P, Test: string(c.Test), Permutations: c.Permutations,
+		OnlyA: nonNil(c.Solved[0]), OnlyB: nonNil(c.Solved[1]),
+	}, nil
+}
+
+func nonNil(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+// sentence says the result of a comparison in words.
+func sentence(p *output.ComparedPair) string {
+	better, worse, sign := p.A, p.B, 1.0
+	if p.Difference < 0 {
+		better, worse, sign = p.B, p.A, -1
+	}
+	ran := fmt.Sprintf("%d tasks × %d", p.Tasks, p.Repetitions[0])
+	if p.Repetitions[0] != p.Repetitions[1] {
+		ran += fmt.Sprintf(" and %d", p.Repetitions[1])
+	}
+	if left := p.Left[0] + p.Left[1] + p.Changed; left > 0 {
+		ran += fmt.Sprintf(", %d others left out", left)
+	}
+	if p.Difference == 0 {
+		return fmt.Sprintf("%s and %s solve the same share (p = %s after Holm, %s)", p.A, p.B, P(p.Holm), ran)
+	}
+	within := ""
+	if in := p.Interval; in != nil {
+		low, high := in.Low*sign, in.High*sign
+		within = fmt.Sprintf("95 %%: %.1f to %.1f; ", 100*min(low, high), 100*max(low, high))
+	}
+	return fmt.Sprintf("%s solves %.1f points more than %s (%sp = %s after Holm, %s)", better, 100*sign*p.Difference, worse, within, P(p.Holm), ran)
+}
+
+// P prints a p-value.
+func P(p float64) string {
+	if p < 0.001 {
+		return "<0.001"
+	}
+	return fmt.Sprintf("%.2g", p)
+}

@@ -1,0 +1,71 @@
+package output
+
+// Comparison is what `berth compare` says. Rates, scores and differences are
+// fractions.
+type Comparison struct {
+	Level     float64        `json:"level"` // of all intervals
+	Seed      uint64         `json:"seed"`  // of bootstrap intervals and random permutations
+	Resamples int            `json:"resamples"`
+	Cells     []ComparedCell `json:"cells"`
+	Pairs     []ComparedPair `json:"pairs"` // all pairs of cells
+}
+
+// Interval is a confidence interval.
+type Interval struct {
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Method string  `json:"method"`
+}
+
+// ComparedCell has the numbers of one cell of a run, over its measured trials.
+type ComparedCell struct {
+	Name        string  `json:"name"`
+	Run         string  `json:"run"`  // folder
+	Cell        string  `json:"cell"` // key
+	Planned     int     `json:"planned"`
+	Measured    int     `json:"measured"`
+	Exposed     int     `json:"exposed"` // of the measured ones
+	Tasks       int     `json:"tasks"`
+	Repetitions int     `json:"repetitions"` // the most that a task has
+	Mean        float64 `json:"success_rate"`
+	PassAt1     float64 `json:"pass_at_1"`
+	// K is the number of repetitions that every task has; the two after it are
+	// for so many. Absent if there is one repetition.
+	K       int     `json:"k,omitempty"`
+	PassAtK float64 `json:"pass_at_k,omitempty"`
+	AllK    float64 `json:"all_k,omitempty"`
+	// SE is the standard error of the success rate over repetitions, and SD the
+	// population standard deviation. Null if there is one repetition.
+	SE *float64 `json:"se_over_repetitions"`
+	SD *float64 `json:"population_sd_over_repetitions"`
+	// Interval and Bootstrap take the tasks as a sample. Null if there is one
+	// task.
+	Interval  *Interval `json:"interval"`
+	Bootstrap *Interval `json:"bootstrap_interval"`
+	// Numbers of tasks that all, some and none of their trials solve.
+	Always    int `json:"tasks_always_solved"`
+	Sometimes int `json:"tasks_sometimes_solved"`
+	Never     int `json:"tasks_never_solved"`
+}
+
+// ComparedPair compares two cells on the tasks that both ran. Every task counts
+// once, by the mean of its trials.
+type ComparedPair struct {
+	A           string     `json:"a"`
+	B           string     `json:"b"`
+	Tasks       int        `json:"tasks"`
+	Left        [2]int     `json:"tasks_of_one_only"`
+	Changed     int        `json:"tasks_that_changed"` // same name, other content: left out
+	Repetitions [2]int     `json:"repetitions"`
+	Means       [2]float64 `json:"means"`
+	Difference  float64    `json:"difference"`
+	Interval    *Interval  `json:"interval"` // null if all tasks differ by the same
+	P           float64    `json:"p"`
+	Holm        float64    `json:"p_holm"` // corrected for all pairs
+	Test        string     `json:"test"`
+	// Permutations is how many the test tried; absent for McNemar's test.
+	Permutations int      `json:"permutations,omitempty"`
+	OnlyA        []string `json:"solved_by_a_only"`
+	OnlyB        []string `json:"solved_by_b_only"`
+	Sentence     string   `json:"sentence"`
+}

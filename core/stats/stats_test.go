@@ -1,0 +1,245 @@
+package stats
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tasks makes attempts of full and other rewards, by how many of five attempts
+// each task solves.
+func tasks(solved ...int) (all []Attempt) {
+	for i, n := range solved {
+		for r := range 5 {
+			a := Attempt{Task: fmt.Sprintf("t%03d", i), Repetition: r + 1}
+			if r < n {
+				a.Score, a.Full = 1, true
+			}
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// The worked example: 120 tasks × 5, 314 attempts and 77 tasks with a full reward,
+// 38 tasks with five of five, and partial rewards that bring the mean to 0.601.
+func TestWorkedExample(t *testing.T) {
+	t.Parallel()
+	solved := slices.Repeat([]int{5}, 38)
+	for i := range 39 { // 124 attempts over 39 tasks that are solved sometimes
+		n := 3
+		if i < 7 {
+			n = 4
+		}
+		solved = append(solved, n)
+	}
+	solved = append(solved, slices.Repeat([]int{0}, 43)...)
+	attempts := tasks(solved...)
+	full, left := 0, 0
+	for i := range attempts {
+		if attempts[i].Full {
+			full++
+		}
+	}
+	left = len(attempts) - full
+	for i := range attempts {
+		if !attempts[i].Full {
+			attempts[i].Score = (0.601*600 - 314) / float64(left)
+		}
+	}
+	if full != 314 || len(attempts) != 600 {
+		t.Fatalf("%d full rewards in %d attempts", full, len(attempts))
+	}
+	s := sample(t, attempts)
+	some, err := s.PassAtK(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.AllK(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%.1f %.1f %.1f %.1f", 100*s.Mean(), 100*s.PassAt1(), 100*some.Value, 100*all.Value)
+	if want := "60.1 52.3 64.2 31.7"; got != want {
+		t.Errorf("success rate, pass@1, pass@5, all-5: %s, want %s", got, want)
+	}
+	by := s.Solved()
+	if len(by.Always) != 38 || len(by.Sometimes) != 39 || len(by.Never) != 43 {
+		t.Errorf("always %d, sometimes %d, never %d", len(by.Always), len(by.Sometimes), len(by.Never))
+	}
+}
+
+func TestWhatIsNoSample(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		attempts []Attempt
+		want     string
+	}{
+		"empty":      {nil, "no measured attempts"},
+		"NaN":        {[]Attempt{{Task: "a", Score: math.NaN()}}, "no finite number"},
+		"infinite":   {[]Attempt{{Task: "a", Score: math.Inf(1)}}, "no finite number"},
+		"twice":      {[]Attempt{{Task: "a", Repetition: 1}, {Task: "a", Repetition: 1}}, "repetition 1 twice"},
+		"two groups": {[]Attempt{{Task: "a", Repetition: 1, Group: "x"}, {Task: "a", Repetition: 2}}, "two groups"},
+	} {
+		if _, err := New(c.attempts); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := sample(t, tasks(3, 5))
+	for _, k := range []int{0, 6} {
+		if _, err := s.PassAtK(k); err == nil {
+			t.Errorf("pass@%d of five attempts is no error", k)
+		}
+	}
+	if _, err := Compare(s, sample(t, []Attempt{{Task: "other"}}), 0.95, 10, 1); err == nil {
+		t.Error("samples without a common task are compared")
+	}
+}
+
+// What nothing varied in has an interval all the same, and no number is invalid.
+func TestIntervalsOfExtremes(t *testing.T) {
+	t.Parallel()
+	for name, attempts := range map[string][]Attempt{
+		"none": tasks(0, 0, 0), "all": tasks(5, 5, 5), "one task": tasks(2), "one attempt": {{Task: "a", Score: 1, Full: true}},
+		"equal partial scores": {{Task: "a", Score: 0.5}, {Task: "b", Score: 0.5}},
+	} {
+		in := sample(t, attempts).Interval(0.95)
+		if name == "one task" { // there is no telling how other tasks would be
+			if !math.IsNaN(in.Low) {
+				t.Errorf("%s: %+v", name, in)
+			}
+			continue
+		}
+		if !(in.Low >= 0 && in.High <= 1 && in.High-in.Low > 0.3) {
+			t.Errorf("%s: %+v", name, in)
+		}
+	}
+	wild := sample(t, []Attempt{{Task: "a", Score: -3}, {Task: "b", Score: 12}, {Task: "c", Score: 5}})
+	if in := wild.Interval(0.95); in.Method != MethodStudent || in.Low > -3 || in.High < 12 {
+		t.Errorf("scores beyond 0 and 1: %+v", in)
+	}
+}
+
+func TestBootstrapIsThatOfItsSeed(t *testing.T) {
+	t.Parallel()
+	s := sample(t, tasks(0, 1, 2, 3, 4, 5, 5, 5, 0, 0, 2, 3))
+	a, b, c := s.Bootstrap(0.95, 500, 7), s.Bootstrap(0.95, 500, 7), s.Bootstrap(0.95, 500, 8)
+	if a != b {
+		t.Errorf("one seed gives %+v and %+v", a, b)
+	}
+	if a.Low == c.Low && a.High == c.High {
+		t.Error("two seeds give one interval")
+	}
+	if in := s.Interval(0.95); math.Abs(a.Low-in.Low) > 0.06 || math.Abs(a.High-in.High) > 0.06 {
+		t.Errorf("bootstrap %+v, in closed form %+v", a, in)
+	}
+}
+
+func TestGroupsWeighEqually(t *testing.T) {
+	t.Parallel()
+	attempts := tasks(5, 5, 5, 5, 5, 5, 0, 0)
+	for i := range attempts {
+		attempts[i].Group = "easy"
+		if attempts[i].Task >= "t006" {
+			attempts[i].Group = "hard"
+		}
+	}
+	s := sample(t, attempts)
+	same(t, "mean of attempts", s.Mean(), 0.75)
+	same(t, "mean of groups", s.GroupsEqually(0.95).Mean, 0.5)
+	if names, _ := s.groups(); !slices.Equal(names, []string{"easy", "hard"}) {
+		t.Errorf("groups %q", names)
+	}
+}
+
+func TestComparisonOfWhatBothRan(t *testing.T) {
+	t.Parallel()
+	a, b := sample(t, tasks(5, 0, 2, 5)), sample(t, append(tasks(0, 4, 2), Attempt{Task: "else", Repetition: 1}))
+	c, err := Compare(a, b, 0.95, 100, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Tasks != 3 || c.Left != [2]int{1, 1} || !slices.Equal(c.Solved[0], []string{"t000"}) || !slices.Equal(c.Solved[1], []string{"t001"}) {
+		t.Errorf("%+v", c)
+	}
+	same(t, "difference", c.Difference, (1-0.8+0)/3)
+	none, err := Compare(a, a, 0.95, 100, 1)
+	if err != nil || none.P != 1 || none.Difference != 0 {
+		t.Errorf("a sample beside itself: %+v, %v", none, err)
+	}
+	same(t, "no difference at all", McNemar(0, 0), 1)
+	same(t, "five against none", McNemar(5, 0), 2.0/32)
+}
+
+// Random permutations agree with all of them.
+func TestSampledSigns(t *testing.T) {
+	t.Parallel()
+	var all, drawn Comparison
+	few := []float64{0.2, 0.4, -0.2, 0.6, 0.2, -0.4, 0.2, 0.8, 0.2, 0.4}
+	all.signs(few, 0, 0)
+	many := slices.Concat(few, few, few[:1]) // 21: too many to try all
+	drawn.signs(many, 20_000, 3)
+	if all.Test != TestSigns || all.Permutations != 1024 || drawn.Test != TestSignsSampled || drawn.Seed != 3 {
+		t.Errorf("%+v, %+v", all, drawn)
+	}
+	exact := countedSigns(many)
+	if math.Abs(drawn.P-exact) > 0.004 {
+		t.Errorf("sampled %g, exact %g", drawn.P, exact)
+	}
+}
+
+// countedSigns is the exact test by counting how many ways lead to each sum, for
+// differences that are multiples of 0.2.
+func countedSigns(differences []float64) float64 {
+	ways := map[int]float64{0: 1}
+	observed := 0
+	for _, d := range differences {
+		n := int(math.Round(d * 5))
+		observed += n
+		next := map[int]float64{}
+		for sum, p := range ways {
+			next[sum+n] += p / 2
+			next[sum-n] += p / 2
+		}
+		ways = next
+	}
+	p := 0.0
+	for sum, share := range ways {
+		if max(sum, -sum) >= max(observed, -observed) {
+			p += share
+		}
+	}
+	return p
+}
+
+func TestNeededRepetitions(t *testing.T) {
+	t.Parallel()
+	for _, tasks := range []int{30, 120, 500} {
+		for _, repetitions := range []int{1, 3, 10} {
+			d, err := Detectable(tasks, repetitions, Typical)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, err := Needed(tasks, d, Typical); err != nil || n != repetitions {
+				t.Errorf("%d tasks × %d detect %.3f, for which %d repetitions are needed (%v)", tasks, repetitions, d, n, err)
+			}
+		}
+	}
+	if _, err := Needed(30, 0.05, Typical); err == nil || !strings.Contains(err.Error(), "add tasks") {
+		t.Errorf("a difference that 30 tasks never detect: %v", err)
+	}
+}
+
+func TestParetoFront(t *testing.T) {
+	t.Parallel()
+	front := Pareto([]Point{{"dear", 0.9, 9}, {"bad", 0.4, 5}, {"cheap", 0.5, 1}, {"equal", 0.5, 1}, {"good", 0.8, 4}, {"beaten", 0.5, 2}})
+	var names []string
+	for _, p := range front {
+		names = append(names, p.Name)
+	}
+	if want := []string{"cheap", "equal", "good", "dear"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}

@@ -1,0 +1,70 @@
+package command
+
+import (
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// Two agents that differ on every task, and two that do not, in one run and over
+// two runs.
+func TestCellsAreCompared(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	for range 2 {
+		berth(t, dir, "run", filepath.Join(tree.Root, "examples", "quickstart")).want(t, 0)
+	}
+	r := berth(t, dir, "compare", "last", "--json")
+	r.want(t, 0)
+	c := answer[types.Comparison](t, r, "cli-compare")
+	if len(c.Cells) != 3 || len(c.Pairs) != 3 {
+		t.Fatalf("%d cells, %d pairs", len(c.Cells), len(c.Pairs))
+	}
+	rates := map[string]float64{}
+	for _, cell := range c.Cells {
+		rates[cell.Cell] = cell.Mean
+		if cell.Tasks != 3 || cell.Repetitions != 1 || cell.Measured != 3 || cell.Interval == nil || cell.Interval.Method != "wilson" || cell.SE != nil {
+			t.Errorf("cell %+v", cell)
+		}
+	}
+	if rates["agent=oracle"] != 1 || rates["agent=nop"] != 0 || rates["agent=terminus"] != 1 {
+		t.Errorf("rates %v", rates)
+	}
+	for _, p := range c.Pairs {
+		switch one := strings.Contains(p.A+p.B, "nop"); {
+		case one && (math.Abs(p.P-0.25) > 1e-9 || math.Abs(p.Holm-0.75) > 1e-9 || p.Interval != nil || p.Test != "mcnemar" || len(p.OnlyA)+len(p.OnlyB) != 3 || p.Difference*p.Difference != 1):
+			t.Errorf("three tasks that one solves: %+v", p)
+		case !one && (p.P != 1 || p.Difference != 0 || !strings.Contains(p.Sentence, "the same share")):
+			t.Errorf("the same results: %+v", p)
+		}
+	}
+	text := berth(t, dir, "compare", "last", "--cell", "*oracle", "--cell", "*nop")
+	text.want(t, 0)
+	if !strings.Contains(text.out, "solves 100.0 points more than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
+		t.Errorf("printed %q", text.out)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("runs %q, %v", runs, err)
+	}
+	both := berth(t, dir, "compare", runs[0], runs[1], "--cell", "*nop", "--json")
+	both.want(t, 0)
+	if c = answer[types.Comparison](t, both, "cli-compare"); len(c.Pairs) != 1 || c.Pairs[0].Tasks != 3 || c.Pairs[0].Changed != 0 {
+		t.Errorf("over two runs: %+v", c.Pairs)
+	}
+	for what, args := range map[string][]string{
+		"fewer than two cells are left to compare; there are": {"compare", "last", "--cell", "nobody"},
+		"no run":                       {"compare", "nowhere"},
+		"expected at least 1 argument": {"compare"},
+	} {
+		wrong := berth(t, dir, args...)
+		wrong.want(t, 2)
+		if !strings.Contains(wrong.stderr, what) {
+			t.Errorf("%q: %q", args, wrong.stderr)
+		}
+	}
+}

@@ -43,7 +43,9 @@ func TestModes(t *testing.T) {
 		{"restarted, honest", "echo 1 > /app/x", "test -s /app/x", task.ModeRestarted, record.Passed, record.Checked, "", "", "needs_live"},
 		{"restarted, a server is needed", listener, asks, task.ModeRestarted, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"restarted, fails without a server", "true", "false", task.ModeRestarted, record.Failed, record.Checked, "", "", "needs_live"},
-		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "", "left_running"},
+		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "processes_ended", "left_running"},
+		{"restarted, fails without a process", "(setsid sleep 1000 &)", "pgrep sleep", task.ModeRestarted, record.Failed, record.Checked, "", "processes_ended", "needs_live"},
+		{"restarted, nothing left", "true", "true", task.ModeRestarted, record.Passed, record.Checked, "", "", "processes_ended"},
 		{"snapshot, a server is needed", listener, asks, task.ModeSnapshot, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"separate, a server is needed", "echo 1 > /app/x\n" + listener, asks, task.ModeSeparate, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "needs_live"},
@@ -68,6 +70,21 @@ func TestModes(t *testing.T) {
 				t.Errorf("finding %s: %s", tt.not, pretty(r.Findings))
 			}
 		})
+	}
+}
+
+func TestWhatAModeEndsIsListed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeSnapshot} {
+		b := newBench(t, does("(setsid sleep 1234 &)"), tests("true"))
+		b.task.Mode = mode
+		r, listed := b.run(t.Context(), t), false
+		for _, f := range r.Findings {
+			listed = listed || f.Code == "processes_ended" && strings.Contains(f.Text, `sleep 1234" (`) && strings.Contains(f.Text, fmt.Sprintf("mode %q ends", mode))
+		}
+		if !listed {
+			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
+		}
 	}
 }
 
@@ -278,9 +295,12 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 		return err == nil && string(data) == "42\n" && r.Shell == ""
 	})
 	b := newBench(t, does("echo 42 > /logs/artifacts/answer"), j)
-	b.task.Mode = task.ModeCopies
+	b.task.Mode, b.cell.Verify = task.ModeLive, task.ModeCopies
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if r.Mode != string(task.ModeCopies) {
+		t.Errorf("mode %s", r.Mode)
+	}
 }
 
 // TestCheats runs agents that try to get the reward without doing the work. In

@@ -38,6 +38,10 @@ func (s *stage) settle(ctx context.Context) error {
 			return err
 		}
 		left := now.Since(w.Known)
+		if s.mode != task.ModeLive && len(left)+len(now.Unattributed) > 0 {
+			s.a.recorder.Note(p, "processes_ended", "the agent left %s running, which mode %q ends before the verification. A task that needs it is verified in %q",
+				sandbox.Describe(left, now.Unattributed), s.mode, task.ModeLive)
+		}
 		switch s.mode {
 		case task.ModeRestarted:
 			return s.restart(ctx)

@@ -1,9 +1,11 @@
 package verifier
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -15,10 +17,40 @@ import (
 func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 	data, err := untrusted.Read(r.View, name, limit)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", name, ErrArtifactMissing)
+		return nil, fmt.Errorf("%s: %w%s", name, ErrArtifactMissing, r.undeclared(name))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("view: %w", err)
 	}
 	return data, nil
+}
+
+// artifacts is the folder of the view with the artifacts of the task.
+const artifacts = "attempt/artifacts/"
+
+// undeclared is the end of an error about a missing artifact, if the task does
+// not declare it, so that no agent could have left it.
+func (r *Request) undeclared(name string) string {
+	if !strings.HasPrefix(name, artifacts) {
+		return ""
+	}
+	data, err := untrusted.Read(r.View, artifacts+"manifest.json", 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ": the task declares no artifacts"
+	}
+	var entries []struct {
+		Destination string `json:"destination"`
+	}
+	if err != nil || json.Unmarshal(data, &entries) != nil {
+		return ""
+	}
+	var declared []string
+	for _, e := range entries {
+		path := "attempt/" + e.Destination
+		if name == path || strings.HasPrefix(name, path+"/") {
+			return ""
+		}
+		declared = append(declared, strings.TrimPrefix(path, artifacts))
+	}
+	return fmt.Sprintf(": the task declares no artifact %q; there are %s", strings.TrimPrefix(name, artifacts), strings.Join(declared, ", "))
 }

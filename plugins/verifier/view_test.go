@@ -50,3 +50,28 @@ func TestReadFileOpensNothingButFiles(t *testing.T) {
 		t.Errorf("missing: %v; want ErrArtifactMissing", err)
 	}
 }
+
+func TestAMissingArtifactSaysWhetherItIsDeclared(t *testing.T) {
+	t.Parallel()
+	r := verifier.Request{View: t.TempDir()}
+	dir := filepath.Join(r.View, "attempt", "artifacts")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name, want string) {
+		t.Helper()
+		if _, err := r.ReadFile(name, 10); err == nil || err.Error() != want || !errors.Is(err, verifier.ErrArtifactMissing) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	missing := ": " + verifier.ErrArtifactMissing.Error()
+	check("attempt/artifacts/clean.csv", "attempt/artifacts/clean.csv"+missing+": the task declares no artifacts")
+	manifest := `[{"destination": "artifacts/answer.txt", "status": "failed"}, {"destination": "artifacts/out", "status": "ok"}]`
+	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("attempt/artifacts/clean.csv", "attempt/artifacts/clean.csv"+missing+`: the task declares no artifact "clean.csv"; there are answer.txt, out`)
+	check("attempt/artifacts/answer.txt", "attempt/artifacts/answer.txt"+missing)
+	check("attempt/artifacts/out/x", "attempt/artifacts/out/x"+missing)
+	check("task/x", "task/x"+missing)
+}

@@ -14,6 +14,7 @@ from .shell import Shell
 
 _DECISIONS = contract.enum("VerdictDecision", "VERDICT_DECISION_")
 _SEVERITIES = contract.enum("FindingSeverity", "FINDING_SEVERITY_")
+_ARTIFACTS = "attempt/artifacts/"  # of the view
 _Verdict, _VerifyEvent = contract.message("Verdict"), contract.message("VerifyEvent")
 
 
@@ -91,14 +92,28 @@ class Request:
                 raise MissingFile(name, "is not a regular file of up to %d bytes" % limit)
             return file.read(limit)
 
-    @staticmethod
-    def _open(part, flags, at, name):
+    def _undeclared(self, name):
+        """The end of an error about a missing artifact, if the task does not declare it."""
+        if not name.startswith(_ARTIFACTS) or name == _ARTIFACTS + "manifest.json":
+            return ""
+        try:
+            entries = json.loads(self.read(_ARTIFACTS + "manifest.json"))
+        except MissingFile:
+            return ": the task declares no artifacts"
+        paths = ["attempt/" + e["destination"] for e in entries]
+        if any(name == p or name.startswith(p + "/") for p in paths):
+            return ""
+        declared = ", ".join(p[len(_ARTIFACTS):] for p in paths)
+        return ': the task declares no artifact "%s"; there are %s' % (name[len(_ARTIFACTS):], declared)
+
+    def _open(self, part, flags, at, name):
         if part in ("", ".", ".."):
             raise ValueError("%r is not a path in the view" % name)
         try:
             return os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=at)
         except OSError as e:
-            raise MissingFile(name, "cannot be read: " + e.strerror) from None
+            why = self._undeclared(name) if isinstance(e, FileNotFoundError) else ""
+            raise MissingFile(name, "cannot be read: " + e.strerror + why) from None
 
     @functools.cached_property
     def shell(self):

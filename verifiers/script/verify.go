@@ -91,7 +91,10 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 		return failed(v, settings.Rewards, how+", which means that a shell could not start a program, and wrote no reward"), nil
 	}
 	if errors.Is(err, verifier.ErrBadReward) {
-		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
+		if end.String() != "" {
+			how += ", see " + outputFile
+		}
+		return v, fmt.Errorf("%w; %s", err, how)
 	}
 	if err != nil {
 		log(how) // otherwise the verdict would have contained it

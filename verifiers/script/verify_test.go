@@ -230,6 +230,21 @@ func TestAStaleRewardIsRemovedAndFound(t *testing.T) {
 	}
 }
 
+// A bad reward names the file with the output only if there is output.
+func TestABadRewardNamesTheOutputThatThereIs(t *testing.T) {
+	t.Parallel()
+	for printed, names := range map[string]bool{"": false, "1 passed\n": true} {
+		_, err := verify(t, &fake{run: func(f *fake, c sandbox.Command) (sandbox.Result, error) {
+			f.files[rewardText] = "ok"
+			_, err := fmt.Fprint(c.Stdout, printed)
+			return sandbox.Result{}, err
+		}}, request(t))
+		if err == nil || strings.Contains(err.Error(), "see "+outputFile) != names {
+			t.Errorf("printed %q: %v", printed, err)
+		}
+	}
+}
+
 func TestAStaleRewardAloneIsNoScore(t *testing.T) {
 	t.Parallel()
 	v, err := verify(t, &fake{files: map[string]string{rewardText: "1"}}, request(t))

@@ -63,6 +63,10 @@ func unsupportedCases() []unsupportedCase {
 		}, "not stricter"},
 		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *feasible.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
 		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
+		{"copies for a verifier that needs the sandbox", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeCopies }, "needs the sandbox"},
+		{"copies for a verifier that reads copies", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Mode, c.Verify, k.Verifiers["v"] = task.ModeLive, task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
+		}, ""},
 		{"copies without", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
 			t.Mode, k.Verifiers["v"] = task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
 		}, ""},

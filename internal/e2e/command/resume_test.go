@@ -184,5 +184,9 @@ func TestARunIsResumedWithTheFilesThatItKeeps(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "replies.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	keyed(t, dir, "resume", "last").want(t, 0)
+	r := keyed(t, dir, "resume", "last")
+	r.want(t, 0)
+	if strings.Count(r.stderr, "has changed since") != 1 || !strings.Contains(r.stderr, "note: note.txt has changed since the run was made. The run goes on with its stored copy\n") {
+		t.Errorf("stderr: %s", r.stderr)
+	}
 }

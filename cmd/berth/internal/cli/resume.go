@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -40,9 +41,10 @@ func (a *app) resumeCommand() *cobra.Command {
 		Short: "Run the unfinished trials of a run",
 		Long: `Runs the trials that have no final outcome: those that never started, were
 cancelled, or whose attempt was killed. Everything that could change results
-must be unchanged: if the experiment or its tasks differ, the command prints a
-diff and stops. Concurrency and other limits of the run may change: use
---in-flight, or edit a copy of the experiment and name it with --experiment.
+must be unchanged: if the tasks differ, or an experiment that --experiment
+names, the command prints a diff and stops. Concurrency and other limits of the
+run may change: use --in-flight, or edit a copy of the experiment and name it
+with --experiment.
 
 The command also stops if plugins, images or agents' bundles differ. It
 compares the digests of plugins at the start, and the others in each attempt.
@@ -50,7 +52,8 @@ The same holds for the address of a model and the source of its key. With
 --accept-drift the run continues with the present ones, and is marked.
 
 The experiment is read from the files that the run stored, including files that
-functions read and the replies of a model. They must be unchanged. A run folder
+functions read and the replies of a model. They must be unchanged. If the
+original was edited, the command says so and uses the stored copy. A run folder
 that other users own or can write to needs --trust, because whoever can change
 it decides where keys are sent and what is run. If somebody gave you the run,
 read its experiment before you resume it.`,
@@ -159,6 +162,9 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 	}
 	if m.Header.Try == nil { // the experiment of `berth try` has only absolute paths
 		ef.BaseDir = m.Header.Dir
+		for _, name := range drift.EditedFiles(m) {
+			a.Notef("note: %s has changed since the run was made. The run goes on with its stored copy\n", terminal.Clean(name))
+		}
 	}
 	ef.Kept = func(name string) string { return store.Kept(dir, name) }
 	return path, nil

@@ -54,6 +54,21 @@ func ChangedFiles(dir string, m *store.Manifest) ([]string, error) {
 	return changed, err
 }
 
+// EditedFiles lists the files of the experiment that differ, where they were read,
+// from the copies that the run stored, sorted. A file that is gone is not listed.
+func EditedFiles(m *store.Manifest) []string {
+	var edited []string
+	for name, stored := range m.Header.Files {
+		if local := filepath.FromSlash(name); m.Header.Dir != "" && filepath.IsLocal(local) {
+			if now, err := digestFile(filepath.Join(m.Header.Dir, local)); err == nil && now != stored {
+				edited = append(edited, name)
+			}
+		}
+	}
+	slices.Sort(edited)
+	return edited
+}
+
 func digestFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -147,7 +147,7 @@ func (c *Custom) Validate() (ps []config.Problem) {
 func custom() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "cli", Version: version, Env: []string{bundle.EnvDir},
-		Doc: "Any CLI that runs inside the sandbox, declared in the experiment: its command, its files, and how what it prints is read.",
+		Doc: "Any CLI that runs inside the sandbox, declared in the experiment: its command, its files, and how its output is parsed.",
 	}, Custom{}, cli.Of(func(raw json.RawMessage) (cli.Scaffold, cli.Settings, error) {
 		var c Custom
 		if ps := config.Validate(raw, &c); len(ps) > 0 {

@@ -69,7 +69,7 @@ type successBlock struct {
 
 type environmentBlock struct {
 	Plugin        string            `berth:"plugin" required:"true" doc:"Environment plugin."`
-	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. None also runs tasks that ask for more, and marks their results modified; public gives the environment's own network to tasks that ask for the public one, instead of the proxy, and that network leads to this machine and to private networks, too."`
+	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. The value none also runs tasks that ask for more, and marks their results modified; public gives the environment's own network to tasks that ask for the public one, instead of the proxy, and that network leads to this machine and to private networks, too."`
 	AllowHosts    []string          `berth:"allow_hosts" doc:"Hosts for network = \"allow\": names, \"*.name\", addresses, networks as address/bits."`
 	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
 	Limits        resourcesBlock    `berth:"limits" doc:"Resources of one sandbox, instead of what the task asks for."`

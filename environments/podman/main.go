@@ -14,7 +14,7 @@ import (
 func main() {
 	plugins.Serve(plugins.Environment(plugins.Info{
 		Name: "podman", Version: "0.1.0",
-		Doc:          "Sandboxes as containers of Podman, of which no part needs root.",
+		Doc:          "Sandboxes as containers of Podman. Nothing in it needs root.",
 		Env:          []string{"CONTAINER_HOST"},
 		Capabilities: []string{environment.CapabilitySidecars},
 	}, engine.Config{}, podman.New()))

@@ -31,7 +31,10 @@ class MissingFile(Exception):
 
 @dataclasses.dataclass
 class Score:
-    """A named number. Nothing is assumed about its range unless min and max say so."""
+    """A named number. Nothing is assumed about its range unless min and max say so.
+
+    A finite value outside of min and max, or one that is not finite, makes the judgment a verifier_error.
+    """
 
     value: float
     min: float | None = None
@@ -50,7 +53,13 @@ class Finding:
 
 @dataclasses.dataclass
 class Verdict:
-    """What a judgment comes to. Work that is bad is a verdict; an exception means that no judgment was possible."""
+    """What a judgment comes to. Work that is bad is a verdict; an exception means that no judgment was possible.
+
+    decision is pass, fail, scored (decides nothing), or continue (between turns only). scores are numbers or Scores by
+    name. The rule of the task says which score decides: in tasks of the format harbor it is reward, and decision then
+    does not count. rationale is for people, and never shown to the agent. handoff is the only part that a simulated
+    user sees. findings is a list of Finding.
+    """
 
     decision: str  # pass, fail, scored, or continue (between turns only)
     scores: dict = dataclasses.field(default_factory=dict)  # by name: a number or a Score
@@ -61,7 +70,11 @@ class Verdict:
 
 @dataclasses.dataclass
 class Request:
-    """One judgment that is asked for."""
+    """One judgment that is asked for.
+
+    read() returns files of the view, such as tests/… of the task and attempt/artifacts/… of the agent. shell is there
+    if the verifier has needs = "sandbox". /tests is not in that sandbox: send files on stdin, or write them there.
+    """
 
     view: str  # folder with what the verifier may see; never write to it
     stage: str  # empty where the task has one
@@ -124,7 +137,11 @@ class Request:
 
 
 class Verifier:
-    """A verifier plugin. The doc string of the class is what `berth plugin info` shows."""
+    """A verifier plugin. The doc string of the class is what `berth plugin info` shows.
+
+    needs is "none" if the files of the view are enough, or "sandbox" for a shell in the sandbox that is graded.
+    models are names of models that the block of the verifier must give. Config is a dataclass of option() fields.
+    """
 
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"

@@ -134,7 +134,7 @@ func failed(v verifier.Verdict, files []task.RewardFile, why string) verifier.Ve
 	v.Rationale = why + "\n" + v.Rationale
 	v.Findings = append(v.Findings, verifier.Finding{
 		Code: "tests_not_started", Severity: verifier.Note,
-		Text: "the tests could not be run, which counts as failed: " + why + ". If every agent fails so, the image lacks what they need: run the task with its reference solution to find out",
+		Text: "the tests could not be run, which counts as failed: " + why + ". If every agent fails this way, the image lacks what they need: run the task with its reference solution to find out",
 	})
 	return v
 }

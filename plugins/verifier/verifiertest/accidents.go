@@ -62,7 +62,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "settings that are no JSON are an error",
+		Name:   "settings that are not JSON are an error",
 		Guards: "a task with a typo that is judged by defaults, or ends the plugin",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.cases()[0]

@@ -16,7 +16,7 @@ import (
 // verdictClauses are about what a verifier returns.
 var verdictClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "a work that can be judged gets a verdict",
+		Name:   "a submission that can be judged gets a verdict",
 		Guards: "a verifier that fails on every work, and passes each clause that wants no pass",
 		Proof:  true,
 		Run:    judges,
@@ -41,7 +41,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "known works get the verdict they deserve",
+		Name:   "known submissions get the expected verdict",
 		Guards: "a verifier that is well-behaved and wrong",
 		Skip: func(s Subject) string {
 			if len(s.Cases) == 0 {

@@ -134,7 +134,7 @@ experiment %[1]s {
   # Every combination of the axes is a cell. Any further axis is free, and
   # readable as matrix.<axis> in every block.
   matrix {
-    agent = [agent.%[5]s] # add yours: what can be named says berth plugin list
+    agent = [agent.%[5]s] # add your own; berth plugin list names them
   }
 }
 

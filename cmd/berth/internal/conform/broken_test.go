@@ -33,7 +33,7 @@ var broken = []struct {
 	{plugin: "nameless", clause: "it says what it is, and for people"},
 	{plugin: "moody", clause: "it judges a configuration twice the same"},
 	{plugin: "lax-agent", clause: "an unknown key of a configuration is a problem that names it"},
-	{plugin: "lax-agent", clause: "a configuration that is no object is a problem, not the end"},
+	{plugin: "lax-agent", clause: "a configuration that is not an object is reported, and does not crash the plugin"},
 	{plugin: "littering", clause: "no process of the plugin is left when it has ended"},
 
 	{plugin: "wavering", clause: "check answers twice the same"},
@@ -54,11 +54,11 @@ var broken = []struct {
 	{plugin: "curious", clause: "logs of a killed program are read without harm"},
 	{plugin: "jealous", clause: "sessions at once do not mix"},
 
-	{plugin: "hopeless", clause: "a work that can be judged gets a verdict"},
+	{plugin: "hopeless", clause: "a submission that can be judged gets a verdict"},
 	{plugin: "nan", clause: "a verdict has a decision and finite scores"},
 	{plugin: "undecided", clause: "a verdict has a decision and finite scores"},
 	{plugin: "twice", clause: "a verdict has a decision and finite scores"},
-	{plugin: "strict", clause: "known works get the verdict they deserve", cases: true},
+	{plugin: "strict", clause: "known submissions get the expected verdict", cases: true},
 	{plugin: "generous", clause: "nothing to judge is never a pass"},
 	{plugin: "fickle", clause: "the same work gets the same verdict"},
 	{plugin: "crowded", clause: "many requests at once get each its own answer"},
@@ -68,7 +68,7 @@ var broken = []struct {
 	{plugin: "scribbler", clause: "the view is only read"},
 	{plugin: "blind", clause: "a view that is not there is an error"},
 	{plugin: "spinning", clause: "a cancel ends Verify soon"},
-	{plugin: "lax-verifier", clause: "settings that are no JSON are an error"},
+	{plugin: "lax-verifier", clause: "settings that are not JSON are an error"},
 	{plugin: "lax-verifier", clause: "a configuration with an unknown key is an error"},
 	{plugin: "trusting", clause: "links, pipes and huge files in the attempt do no harm"},
 	{plugin: "resentful", clause: "after a failure the next request works"},
@@ -171,7 +171,7 @@ func TestTheFirstHangIsTheLast(t *testing.T) {
 	t.Setenv(conformance.PatienceVariable, short)
 	results, err := try(t, "hanging", conform.Options{})
 	last := results[len(results)-1]
-	if err != nil || !last.Hung || last.Status != conformance.Fail || last.Clause != "a work that can be judged gets a verdict" {
+	if err != nil || !last.Hung || last.Status != conformance.Fail || last.Clause != "a submission that can be judged gets a verdict" {
 		t.Errorf("the last of %d results is %+v, error %v", len(results), last, err)
 	}
 }

@@ -65,7 +65,7 @@ var describedClauses = []conformance.Clause[described]{
 		},
 	},
 	{
-		Name:   "a configuration that is no object is a problem, not the end",
+		Name:   "a configuration that is not an object is reported, and does not crash the plugin",
 		Guards: "a plugin that ends, and with it every other attempt",
 		Run: func(ctx context.Context, t *conformance.T, d described) {
 			for _, raw := range []string{`[]`, `"text"`, `{"a": [`} {

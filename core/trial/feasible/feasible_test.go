@@ -42,16 +42,6 @@ func unsupportedCases() []unsupportedCase {
 		{"a sidecar", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Environment.Sidecars = []task.Sidecar{{Name: "db"}}
 		}, ""},
-		{"a sidecar and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
-			t.Environment.Sidecars, c.Verify = []task.Sidecar{{Name: "db"}}, task.ModeSnapshot
-		}, "lose work of the agent: In stage \"s\". It has the files of the main container and nothing else: container \"db\" would start anew."},
-		{"a volume and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
-			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
-		}, "volume \"data\" would be empty"},
-		{"a volume and a snapshot that nothing needs", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
-			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
-			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone}
-		}, ""},
 		{"windows", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Environment.OS = "windows" }, "Windows"},
 		{"surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
 		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
@@ -128,6 +118,16 @@ func unsupportedCases() []unsupportedCase {
 // secondCases are about a second sandbox.
 func secondCases() []unsupportedCase {
 	return []unsupportedCase{
+		{"a sidecar and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Sidecars, c.Verify = []task.Sidecar{{Name: "db"}}, task.ModeSnapshot
+		}, "lose work of the agent: In stage \"s\". It has the files of the main container and nothing else: container \"db\" would start anew."},
+		{"a volume and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
+		}, "volume \"data\" would be empty"},
+		{"a volume and a snapshot that nothing needs", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone}
+		}, ""},
 		{"separate, nothing to verify", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeSeparate }, "declares no artifacts"},
 		{"separate, with the folder of artifacts", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Mode, t.Paths.Artifacts = task.ModeSeparate, "/logs/artifacts"

@@ -52,7 +52,7 @@ func TestAModelOfTheVerifierSuppliesKeys(t *testing.T) {
 			ps := feasible.HostVars(tk, task.Options{}, c, k, &dialects.All)
 			var names []string
 			if len(ps) > 0 {
-				for _, why := range strings.Split(ps[0].Detail, ". ") {
+				for why := range strings.SplitSeq(ps[0].Detail, ". ") {
 					names = append(names, strings.Fields(why)[0])
 				}
 			}

@@ -98,7 +98,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 
 // judgeNames checks the further names of a container.
 func (j *judgement) judgeNames(container, hostname string, aliases []string) {
-	for _, name := range append(aliases[:len(aliases):len(aliases)], hostname) {
+	for _, name := range append(slices.Clip(aliases), hostname) {
 		if name != "" && !hostName.MatchString(name) || name == "localhost" {
 			j.refuse("A host name is malformed", fmt.Sprintf("%q of container %q: letters, digits, -, _ and . are allowed, and localhost is taken.", name, container))
 		}

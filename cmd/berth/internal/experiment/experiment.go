@@ -106,7 +106,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
-			return l.Host.Schema(ctx, plugins.Kind(kind), name)
+			return l.Host.Schema(ctx, kind, name)
 		},
 	})
 	if ctx.Err() != nil {
@@ -178,7 +178,7 @@ func (l *Loaded) ask(ctx context.Context) error {
 // judge adds the problems that the plugin of a block reports. A missing plugin
 // was already reported when its schema was read.
 func (l *Loaded) judge(ctx context.Context, b block) {
-	ps, err := l.Host.Validate(ctx, plugins.Kind(b.kind), b.name, b.values.JSON())
+	ps, err := l.Host.Validate(ctx, b.kind, b.name, b.values.JSON())
 	if err != nil && !errors.Is(err, plugin.ErrUnknown) {
 		l.Diagnostics = append(l.Diagnostics, config.Diagnostic{
 			Severity: config.Error, Summary: fmt.Sprintf("%s %q cannot validate its configuration", b.kind, b.name), Detail: err.Error() + ".",

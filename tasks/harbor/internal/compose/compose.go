@@ -240,15 +240,7 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		out.DependsOn[other] = conditions[d.Condition]
 	}
 	out.Hostname = s.Hostname
-	for _, network := range slices.Sorted(maps.Keys(s.Networks)) {
-		if n := s.Networks[network]; n != nil {
-			for _, a := range n.Aliases {
-				if !slices.Contains(out.Aliases, a) {
-					out.Aliases = append(out.Aliases, a)
-				}
-			}
-		}
-	}
+	out.Aliases = aliases(s)
 	out.Expose = c.ports(at, s)
 	out.Limits = c.limits(at, s)
 	for _, v := range s.Volumes {
@@ -257,6 +249,22 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		}
 	}
 	return out
+}
+
+// aliases are the names of a service in all its networks.
+func aliases(s *types.ServiceConfig) (all []string) {
+	for _, network := range slices.Sorted(maps.Keys(s.Networks)) {
+		n := s.Networks[network]
+		if n == nil {
+			continue
+		}
+		for _, a := range n.Aliases {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
 }
 
 // ports are those that the service listens on. Those under ports are among them,

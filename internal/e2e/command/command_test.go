@@ -405,7 +405,7 @@ func TestDoctorAndListNameABrokenPlugin(t *testing.T) {
 	}
 	r := with("doctor")
 	r.want(t, 0)
-	if !strings.Contains(r.out, "plugin plugins/berth-plugin-broken/berth-plugin-broken: ") || !strings.Contains(r.out, "This machine can run tasks") {
+	if !strings.Contains(r.out, "plugin plugins/berth-plugin-broken/berth-plugin-broken: ") || !strings.Contains(r.out, "This machine can run tasks") || !strings.Contains(r.out, "No sandbox was started to find out.") {
 		t.Errorf("doctor: %s", r.out)
 	}
 	r = with("plugin", "list")

@@ -199,7 +199,7 @@ func (a *app) sayDoctor(res *output.Doctor) {
 				can = append(can, e.Name)
 			}
 		}
-		a.Printf("\nThis machine can run tasks with environment %s. Try one: berth try DIR\n", strings.Join(can, " or "))
+		a.Printf("\nThis machine can run tasks with environment %s.\nNo sandbox was started to find out. Try one: berth try DIR\n", strings.Join(can, " or "))
 	} else {
 		a.Printf("\nThis machine cannot run tasks yet; see the lines above.\n")
 	}

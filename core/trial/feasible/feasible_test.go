@@ -47,19 +47,6 @@ func unsupportedCases() []unsupportedCase {
 		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Stages[0].Captures = []task.Capture{{Name: "c"}}
 		}, "captures"},
-		{"stricter", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeRestarted }, ""},
-		{"weaker", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
-			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
-		}, "not stricter"},
-		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *feasible.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
-		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
-		{"copies for a verifier that needs the sandbox", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeCopies }, "needs the sandbox"},
-		{"copies for a verifier that reads copies", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
-			t.Mode, c.Verify, k.Verifiers["v"] = task.ModeLive, task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
-		}, ""},
-		{"copies without", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
-			t.Mode, k.Verifiers["v"] = task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
-		}, ""},
 		{"a verifier with its own sandbox", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsOwn}
 		}, "sandbox of its own"},
@@ -111,6 +98,25 @@ func unsupportedCases() []unsupportedCase {
 		}, "experiment grants allow"},
 		{"more network than asked", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) {
 			c.Environment.Network = &task.Network{Mode: task.NetworkPublic}
+		}, ""},
+	}
+}
+
+// modeCases are about the verification mode.
+func modeCases() []unsupportedCase {
+	return []unsupportedCase{
+		{"stricter", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeRestarted }, ""},
+		{"weaker", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Mode, c.Verify = task.ModeRestarted, task.ModeLive
+		}, "not stricter"},
+		{"weaker than the default", func(t *task.Task, c *cell.Cell, _ *feasible.Known) { t.Mode, c.Verify = "", task.ModeLive }, "not stricter"},
+		{"copies with a sandbox", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeCopies }, "needs the sandbox"},
+		{"copies for a verifier that needs the sandbox", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Verify = task.ModeCopies }, "needs the sandbox"},
+		{"copies for a verifier that reads copies", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Mode, c.Verify, k.Verifiers["v"] = task.ModeLive, task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
+		}, ""},
+		{"copies without", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
+			t.Mode, k.Verifiers["v"] = task.ModeCopies, verifier.Traits{Needs: verifier.NeedsNone}
 		}, ""},
 	}
 }
@@ -237,7 +243,7 @@ func sessionCases() []unsupportedCase {
 
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	for _, tt := range slices.Concat(unsupportedCases(), secondCases(), networkCases(), sessionCases()) {
+	for _, tt := range slices.Concat(unsupportedCases(), modeCases(), secondCases(), networkCases(), sessionCases()) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}

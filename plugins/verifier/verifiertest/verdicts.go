@@ -177,9 +177,9 @@ func judges(ctx context.Context, t *conformance.T, s Subject) {
 		return
 	}
 	if len(s.Cases) == 0 {
-		t.Fatalf("no verdict on the work of the kit: %v: give works that it can judge, with the verdicts that they deserve: --case DIR of berth plugin test, Cases of the kit in Go", last)
+		t.Fatalf("no verdict on the submission of the kit: %v: give submissions that it can judge, with the expected verdicts: --case DIR of berth plugin test, Cases of the kit in Go", last)
 	}
-	t.Errorf("no verdict on any of %d works: %v", len(s.Cases), last)
+	t.Errorf("no verdict on any of %d submissions: %v", len(s.Cases), last)
 }
 
 // many sends 16 requests at once and compares each verdict with that of a

@@ -291,18 +291,20 @@ func TestSpec(t *testing.T) {
 	}
 }
 
-// A task's mode may be strengthened, and is never weakened.
+// A task's mode may be strengthened, and is never weakened. Copies may always be
+// asked for: verifiers that need the sandbox are refused there, and to the others
+// every mode shows the same files.
 func TestADeclaredModeIsNeverWeakened(t *testing.T) {
 	t.Parallel()
 	const no = task.Mode("refused")
 	const live, restarted, snapshot, separate, copies = task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate, task.ModeCopies
 	asked := []task.Mode{"", live, restarted, snapshot, separate, copies}
 	for declared, row := range map[task.Mode][]task.Mode{
-		"":        {restarted, no, restarted, snapshot, separate, no},
-		live:      {live, live, restarted, snapshot, separate, no},
-		restarted: {restarted, no, restarted, snapshot, separate, no},
-		snapshot:  {snapshot, no, no, snapshot, separate, no},
-		separate:  {separate, no, no, no, separate, no},
+		"":        {restarted, no, restarted, snapshot, separate, copies},
+		live:      {live, live, restarted, snapshot, separate, copies},
+		restarted: {restarted, no, restarted, snapshot, separate, copies},
+		snapshot:  {snapshot, no, no, snapshot, separate, copies},
+		separate:  {separate, no, no, no, separate, copies},
 		copies:    {copies, no, no, no, no, copies},
 	} {
 		for i, ask := range asked {

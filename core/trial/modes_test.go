@@ -76,7 +76,7 @@ func TestModes(t *testing.T) {
 func TestWhatAModeEndsIsListed(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeSnapshot} {
-		b := newBench(t, does("(setsid sleep 1234 &)"), tests("true"))
+		b := newBench(t, does("(setsid sleep 1234 &); until pgrep -f '^sleep 1234' >/dev/null; do :; done"), tests("true"))
 		b.task.Mode = mode
 		r, listed := b.run(t.Context(), t), false
 		for _, f := range r.Findings {

@@ -106,7 +106,9 @@ func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	switch {
 	case asked == "" || asked == declared:
 		return declared, nil
-	case asked == task.ModeCopies: // only for verifiers that see nothing but the collected files in any mode
+	case asked == task.ModeCopies && declared != task.ModeSeparate:
+		// Only for verifiers that see nothing but the collected files in any mode.
+		// A separate one relies on having all of them.
 		return asked, nil
 	case asked.Stronger(declared):
 		return asked, nil

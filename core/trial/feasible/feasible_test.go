@@ -304,7 +304,7 @@ func TestADeclaredModeIsNeverWeakened(t *testing.T) {
 		live:      {live, live, restarted, snapshot, separate, copies},
 		restarted: {restarted, no, restarted, snapshot, separate, copies},
 		snapshot:  {snapshot, no, no, snapshot, separate, copies},
-		separate:  {separate, no, no, no, separate, copies},
+		separate:  {separate, no, no, no, separate, no},
 		copies:    {copies, no, no, no, no, copies},
 	} {
 		for i, ask := range asked {

@@ -39,7 +39,7 @@ corrected for all pairs (Holm).
 
 A cell is refused if more than 2 % of its planned trials were not measured.
 Tasks of the same name whose content differs between runs are left out.`,
-		Example: "  berth compare last\n  berth compare last --cell 'a*' --cell b\n  berth compare runs/monday runs/tuesday",
+		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare RUN OTHER",
 		Args:    cobra.MinimumNArgs(1),
 
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {

@@ -198,6 +198,10 @@ const maxTrials = 40
 func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) {
 	trials := Select(m, x, f)
 	selected := len(trials)
+	if selected == 0 {
+		p.Printf("no trial has the outcome %s\n", strings.Join(f.Outcomes, " or "))
+		return
+	}
 	if !f.All && selected > maxTrials {
 		if f.Sort == "" {
 			slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(x, p) - interest(x, q) })

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ const (
 type tryFlags struct {
 	agent, model, environment, verify, system, network string
 	repeat                                             int
+	runs                                               string // folder that the folder of the run is created in
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -40,7 +42,6 @@ func (a *app) tryCommand() *cobra.Command {
 		ef experiment.Flags
 		rf runFlags
 		tf tryFlags
-		to string
 	)
 	cmd := &cobra.Command{
 		Use:   "try DIR",
@@ -60,48 +61,7 @@ plugin that it names is refused if it differs. Other plugins are not compared.`,
   berth try tasks/hello --agent terminus --model anthropic/claude-opus-4-8`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := rf.requirements(); err != nil {
-				return err
-			}
-			file, remove, err := a.tryFile(args[0], &tf)
-			if err != nil {
-				return err
-			}
-			defer remove()
-			if script, ok := strings.CutPrefix(tf.model, string(model.DialectScript)+"/"); ok {
-				ef.AllowRead = append(ef.AllowRead, filepath.Dir(script))
-			}
-			above, err := filepath.Abs(args[0])
-			if err != nil {
-				return err
-			}
-			l, err := a.loadWith(cmd.Context(), file, &ef, experiment.Options{LockAbove: above})
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
-				return err
-			}
-			if l.Plan != nil {
-				if l.Plan.Secrets, err = ofFlags(file, l.Plan.Secrets); err != nil {
-					return err
-				}
-			}
-			if err = a.startable(l); err != nil {
-				return err
-			}
-			h := a.header(l, &ef)
-			h.Try, _ = json.Marshal(args[0]) //nolint:errcheck // a string always marshals
-			m := l.Plan.Manifest(h)
-			if err = rf.possible(m); err != nil {
-				return err
-			}
-			s, err := store.Create(to, m, files(l.Experiment))
-			if err != nil {
-				return elsewhere(err)
-			}
-			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
+			return a.try(cmd.Context(), args[0], &tf, &ef, &rf)
 		},
 	}
 	ef.Register(cmd)
@@ -114,8 +74,54 @@ plugin that it names is refused if it differs. Other plugins are not compared.`,
 	fs.StringVar(&tf.system, "system", "", "with --verify snapshot: image takes the `SYSTEM` files (programs, libraries, start-up files) from the image")
 	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
-	fs.StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
+	fs.StringVar(&tf.runs, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd
+}
+
+// try runs the task in dir, or the tasks.
+func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.Flags, rf *runFlags) error {
+	if _, err := rf.requirements(); err != nil {
+		return err
+	}
+	file, remove, err := a.tryFile(dir, tf)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if script, ok := strings.CutPrefix(tf.model, string(model.DialectScript)+"/"); ok {
+		ef.AllowRead = append(ef.AllowRead, filepath.Dir(script))
+	}
+	above, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	l, err := a.loadWith(ctx, file, ef, experiment.Options{LockAbove: above})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+		return err
+	}
+	if l.Plan != nil {
+		if l.Plan.Secrets, err = ofFlags(file, l.Plan.Secrets); err != nil {
+			return err
+		}
+	}
+	if err = a.startable(l); err != nil {
+		return err
+	}
+	h := a.header(l, ef)
+	h.Try, _ = json.Marshal(dir) //nolint:errcheck // a string always marshals
+	m := l.Plan.Manifest(h)
+	if err = rf.possible(m); err != nil {
+		return err
+	}
+	s, err := store.Create(tf.runs, m, files(l.Experiment))
+	if err != nil {
+		return elsewhere(err)
+	}
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s})
 }
 
 // notAFolder returns the error about a path that should be the folder of a

@@ -137,6 +137,9 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) error {
 	a, w := s.a, s.second
 	programs := start{task: w.env, stage: s.task.Name, pure: s.mode == task.ModeSeparate}
+	if s.mode == task.ModeSeparate {
+		programs.health = s.task.VerifyHealthcheck
+	}
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
@@ -207,7 +210,7 @@ func (s *stage) equip(ctx context.Context, made *sandbox.Sandbox) error {
 	if err := made.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
-	if s.mode == task.ModeSeparate && s.task.VerifyIn == nil {
+	if s.mode == task.ModeSeparate && (s.task.VerifyIn == nil || s.task.VerifyIn.Upload) {
 		return a.place(ctx, made, task.PlaceCreate, "")
 	}
 	return nil

@@ -16,9 +16,13 @@ type Stage struct {
 	Verifiers []VerifierUse `json:"verifiers"`
 	// Mode overrides the mode of the task for this stage; empty keeps it.
 	Mode Mode `json:"mode,omitempty"`
-	// VerifyIn is the environment of a stage that is verified separately;
-	// nil means a fresh one like that of the task.
+	// VerifyIn is the environment of a stage that is verified separately, because
+	// the task declares it or the experiment asks for it; nil means a fresh one
+	// like that of the task.
 	VerifyIn *Environment `json:"verify_in,omitempty"`
+	// VerifyHealthcheck must pass in VerifyIn before the verifiers work there; nil
+	// means none.
+	VerifyHealthcheck *Healthcheck `json:"verify_healthcheck,omitempty"`
 	// VerifyFilesInImage says that the image of VerifyIn holds the files of the
 	// verifier, so that nothing is placed in it.
 	VerifyFilesInImage bool `json:"verify_files_in_image,omitempty"`

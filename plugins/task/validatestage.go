@@ -35,10 +35,8 @@ func (c *checker) stage(key string, i int, s *Stage) {
 	c.mode(key+".mode", s.Mode)
 	if s.VerifyIn != nil {
 		c.environment(key+".verify_in", s.VerifyIn)
-		if c.t.ModeOf(s) != ModeSeparate {
-			c.bad(key+".verify_in", "is set, but the mode is %q and not separate", c.t.ModeOf(s))
-		}
 	}
+	c.healthcheck(key+".verify_healthcheck", s.VerifyHealthcheck)
 	for j, cmd := range s.Setup {
 		c.command(fmt.Sprintf("%s.setup[%d]", key, j), cmd)
 	}

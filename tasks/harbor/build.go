@@ -89,10 +89,8 @@ func (b *builder) environment(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.Compose != "" {
-		if err = b.compose(ctx, &e); err != nil {
-			return err
-		}
+	if b.t.Healthcheck, err = b.compose(ctx, &e, b.t.Healthcheck); err != nil {
+		return err
 	}
 	b.t.Environment = e
 	if e.Image == "" && e.Compose == "" && (e.Build == nil || e.Build.File == "") && b.isDir(dirEnvironment) {
@@ -138,25 +136,30 @@ func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (t
 	return e, nil
 }
 
-// compose reads the containers from the environment's compose file. For the
-// main container, the compose file decides about the image, as in the format's
-// own tool, and task.toml about everything else.
-func (b *builder) compose(ctx context.Context, e *task.Environment) error {
+// compose reads the containers from the environment's compose file, if it has
+// one. For the main container, the compose file decides about the image, as in
+// the format's own tool, and task.toml about everything else. It returns the
+// healthcheck of the main container: given, which task.toml has, or that of the
+// file.
+func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.Healthcheck) (*task.Healthcheck, error) {
 	file := e.Compose
+	if file == "" {
+		return given, nil
+	}
 	data, err := b.read(file)
 	if err != nil {
 		b.bad(file, "File cannot be read", "%v.", err)
-		return nil
+		return given, nil
 	}
 	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed})
 	b.problems = append(b.problems, problems...)
 	if task.Broken(problems) {
-		return nil // keep Compose set, so that this does not look like a task with one container
+		return given, nil // keep Compose set, so that this does not look like a task with one container
 	}
 	e.Compose = ""
 	m := &f.Main
 	if m.Build, err = b.composed(ctx, file, "main", m.Build); err != nil {
-		return err
+		return given, err
 	}
 	switch {
 	case m.Build != nil:
@@ -182,10 +185,10 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 	}
 	switch {
 	case m.Healthcheck == nil:
-	case b.t.Healthcheck != nil:
+	case given != nil:
 		b.bad(file, "Said twice", "Service main has a healthcheck here and in %s: remove one of them.", fileConfig)
 	default:
-		b.t.Healthcheck = m.Healthcheck
+		given = m.Healthcheck
 	}
 	for i := range f.Sidecars {
 		s := &f.Sidecars[i]
@@ -196,11 +199,11 @@ func (b *builder) compose(ctx context.Context, e *task.Environment) error {
 			continue
 		}
 		if s.Build, err = b.composed(ctx, file, s.Name, s.Build); err != nil {
-			return err
+			return given, err
 		}
 	}
 	e.Sidecars = f.Sidecars
-	return nil
+	return given, nil
 }
 
 // ownImage stands for the image that the task's own Dockerfile makes.
@@ -245,16 +248,17 @@ func (b *builder) composed(ctx context.Context, file, service string, m *task.Bu
 // name none.
 func (b *builder) mainUser() {
 	user := b.t.Environment.User
-	if user == "" {
-		return
-	}
 	for i := range b.t.Stages {
 		s := &b.t.Stages[i]
 		if s.Agent.User == "" {
 			s.Agent.User = user
 		}
-		if s.Verify.User == "" && b.t.ModeOf(s) != task.ModeSeparate {
+		switch {
+		case s.Verify.User != "":
+		case b.t.ModeOf(s) != task.ModeSeparate:
 			s.Verify.User = user
+		case s.VerifyIn != nil:
+			s.Verify.User = s.VerifyIn.User
 		}
 	}
 }

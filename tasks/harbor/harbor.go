@@ -81,6 +81,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	}
 	problems := slices.Concat(r.problems, f.problems)
 	slices.SortStableFunc(problems, inOrder)
+	problems = slices.Compact(problems) // several stages may have read the same file
 	if !task.Broken(problems) {
 		problems = append(problems, t.Validate()...)
 	}

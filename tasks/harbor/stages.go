@@ -123,17 +123,20 @@ func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfi
 	st.Mode = task.ModeLive
 	os := c.env.os
 	bundled := false
-	if b.separate(s) {
+	switch {
+	case b.separate(s):
 		st.Mode = task.ModeSeparate
-		own, inImage, err := b.verifyIn(ctx, s, dir)
-		if err != nil {
+		if err := b.verifyIn(ctx, st, s, dir); err != nil {
 			return err
 		}
-		st.VerifyIn, st.VerifyFilesInImage = own, inImage
 		if st.Verify.Network == nil {
-			st.Verify.Network = &own.Network
+			st.Verify.Network = &st.VerifyIn.Network
 		}
-		os, bundled = own.OS, inImage
+		os, bundled = st.VerifyIn.OS, st.VerifyFilesInImage
+	case b.definesOwn(s, dir):
+		if err := b.verifyInIfAsked(ctx, st, s, dir); err != nil {
+			return err
+		}
 	}
 	st.Verifiers = []task.VerifierUse{b.script(os)}
 	if !bundled {
@@ -163,11 +166,68 @@ func (b *builder) separate(s *stepConfig) bool {
 	return false
 }
 
-// verifyIn finds the environment of a separate verification: the first image
+// definesOwn says whether a step, or else the task, has an image for its
+// verifier.
+func (b *builder) definesOwn(s *stepConfig, dir string) bool {
+	for _, v := range []*verifierConfig{&s.verifier, &b.config.verifier} {
+		if v.own != nil && v.own.image != "" {
+			return true
+		}
+	}
+	return b.defines(path.Join(dir, dirTests)) || b.defines(dirTests)
+}
+
+// verifyInIfAsked is verifyIn for a stage that the task verifies in the agent's
+// sandbox. Only an experiment that asks for a separate verification uses the
+// result, so that errors in the compose file do not break the task.
+func (b *builder) verifyInIfAsked(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
+	before := len(b.problems)
+	err := b.verifyIn(ctx, st, s, dir)
+	broken := task.Broken(b.problems[before:])
+	for i := range b.problems[before:] {
+		p := &b.problems[before+i]
+		if p.Severity == task.Error {
+			p.Severity = task.Warning
+			p.Detail += " It matters only if the experiment sets verify = \"separate\"."
+		}
+	}
+	if broken && st.VerifyIn.Compose == "" {
+		st.VerifyIn.Compose = path.Join(st.VerifyIn.Build.Context, fileCompose) // refused by name, if it is asked for
+	}
+	return err
+}
+
+// verifyIn fills in the environment of a separate verification. One that a
+// compose file describes has all of its containers.
+func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
+	e, bundled, err := b.verifierMade(ctx, s, dir)
+	if err != nil {
+		return err
+	}
+	var health *task.Healthcheck
+	for _, v := range []*environmentConfig{s.verifier.own, b.config.verifier.own} {
+		if v != nil {
+			health = v.healthcheck
+			break
+		}
+	}
+	file := e.Compose
+	st.VerifyIn, st.VerifyFilesInImage = &e, bundled
+	if st.VerifyHealthcheck, err = b.compose(ctx, &e, health); err != nil {
+		return err
+	}
+	if file != "" && e.Compose == "" && e.Image == "" && (e.Build == nil || e.Build.File == "") {
+		b.bad(file, "Nothing says what the sandbox is made of", "Give service main an image or a build, or add %s.",
+			path.Join(path.Dir(file), fileDocker))
+	}
+	return nil
+}
+
+// verifierMade finds the environment of a separate verification: the first image
 // or definition of the step's settings, the step's tests, the task's settings
 // and the task's tests; else the agent's environment afresh. An image of the
-// verifier's own has the tests in it, and nothing is placed.
-func (b *builder) verifyIn(ctx context.Context, s *stepConfig, dir string) (*task.Environment, bool, error) {
+// verifier's own has the tests in it (bundled), and nothing is placed.
+func (b *builder) verifierMade(ctx context.Context, s *stepConfig, dir string) (e task.Environment, bundled bool, err error) {
 	settings := &b.config.env
 	for _, v := range []*environmentConfig{s.verifier.own, b.config.verifier.own} {
 		if v != nil {
@@ -179,21 +239,20 @@ func (b *builder) verifyIn(ctx context.Context, s *stepConfig, dir string) (*tas
 	taskOwn := b.config.verifier.own
 	switch {
 	case s.verifier.own != nil && s.verifier.own.image != "":
-		e, err := b.made(ctx, s.verifier.own, "")
-		return &e, true, err
+		e, err = b.made(ctx, s.verifier.own, "")
+		return e, true, err
 	case dir != "." && b.defines(stepTests):
-		e, err := b.made(ctx, withoutImage(settings), stepTests)
-		return &e, true, err
+		e, err = b.made(ctx, withoutImage(settings), stepTests)
+		return e, true, err
 	case taskOwn != nil && taskOwn.image != "":
-		e, err := b.made(ctx, withImage(settings, taskOwn.image), "")
-		return &e, true, err
+		e, err = b.made(ctx, withImage(settings, taskOwn.image), "")
+		return e, true, err
 	case b.defines(dirTests):
-		e, err := b.made(ctx, withoutImage(settings), dirTests)
-		return &e, true, err
+		e, err = b.made(ctx, withoutImage(settings), dirTests)
+		return e, true, err
 	default:
-		e, err := b.made(ctx, withImage(settings, b.config.env.image), dirEnvironment)
-		e.Upload = false
-		return &e, false, err
+		e, err = b.made(ctx, withImage(settings, b.config.env.image), dirEnvironment)
+		return e, false, err
 	}
 }
 

@@ -125,6 +125,9 @@ func TestWhereVerificationRuns(t *testing.T) {
 		{"a step's image before all", stepped("[steps.verifier.environment]\ndocker_image = \"s\"\n[verifier.environment]\ndocker_image = \"x\""), "separate x  true separate s  true"},
 		{"a step's tests before the task's image", stepped("[verifier.environment]\ndocker_image = \"x\"").with("steps/two/tests/Dockerfile", "FROM x"), "separate x  true separate  steps/two/tests true"},
 		{"a step that shares after all", stepped("[steps.verifier]\nenvironment_mode = \"shared\"\n[verifier.environment]\ncpus = 1"), "separate  environment false live"},
+		{"shared, unless the experiment asks for more", minimal().with("tests/Dockerfile", "FROM x"), "live  tests true"},
+		{"containers of its own", configured(separate).with("tests/Dockerfile", "FROM x", "tests/docker-compose.yaml", "services: {main: {}, key: {image: k}}"), "separate  tests true"},
+		{"containers of its own, from an image", configured(separate).with("tests/docker-compose.yaml", "services: {main: {image: m}}"), "separate m tests true"},
 	} {
 		var got []string
 		tk := tt.f.must(t)
@@ -211,6 +214,52 @@ func TestWindowsIsParsedAndNamed(t *testing.T) {
 	tk := configured("[environment]\nos = \"windows\"").with("tests/test.sh", "", "tests/test.bat", "x").must(t)
 	if needs := tk.Needs(); len(needs) != 1 || needs[0].Feature != task.FeatureWindows {
 		t.Errorf("needs are %v", needs)
+	}
+}
+
+func TestComposeFileOfAVerifier(t *testing.T) {
+	t.Parallel()
+	const separate = "[verifier]\nenvironment_mode = \"separate\"\n"
+	own := minimal().with("tests/Dockerfile", "FROM x", "tests/docker-compose.yaml", strings.ReplaceAll(composed, "agent", "grader"), "tests/db/Dockerfile", "FROM y")
+	for name, f := range map[string]files{"declared": own.with("task.toml", separate), "if asked": own} {
+		tk := f.must(t)
+		s := tk.Stages[0]
+		e := s.VerifyIn
+		if e == nil || e.Compose != "" || len(e.Sidecars) != 1 || e.Sidecars[0].Build.Context != "tests/db" || e.User != "grader" || tk.Healthcheck != nil ||
+			s.VerifyHealthcheck == nil || s.VerifyHealthcheck.Argv[0] != "probe" || len(tk.Environment.Sidecars) > 0 {
+			t.Errorf("%s: %+v, health %+v", name, e, s.VerifyHealthcheck)
+		}
+		if want := map[bool]string{true: "grader"}[name == "declared"]; s.Verify.User != want {
+			t.Errorf("%s: the tests run as %q, want %q", name, s.Verify.User, want)
+		}
+	}
+	afresh := configured(separate).with("environment/docker-compose.yaml", composed, "environment/db/Dockerfile", "FROM y").must(t)
+	if e := afresh.Stages[0].VerifyIn; len(e.Sidecars) != 1 || e.Compose != "" || afresh.Stages[0].VerifyHealthcheck == nil || afresh.Healthcheck == nil {
+		t.Errorf("the agent's containers afresh: %+v", e)
+	}
+	health := configured("[verifier.environment.healthcheck]\ncommand = \"probe\"").must(t).Stages[0]
+	if health.VerifyHealthcheck == nil || health.Healthcheck != nil {
+		t.Errorf("a healthcheck in task.toml: %+v", health)
+	}
+}
+
+// An error in the compose file of a verifier breaks a task that asks for it, and
+// no other one.
+func TestComposeFileOfAVerifierWithProblems(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"services: {main: {privileged: true}}": "privileged is refused", "services: {key: {image: k}}": "Nothing says what the sandbox is made of",
+		"services: [": "tests/docker-compose.yaml",
+	} {
+		f := minimal().with("tests/docker-compose.yaml", text)
+		got, problems := f.with("task.toml", "[verifier]\nenvironment_mode = \"separate\"\n").load(t, task.Options{})
+		if got != nil || !slices.ContainsFunc(problems, func(p task.Problem) bool { return strings.Contains(p.String(), want) }) {
+			t.Errorf("%s: declared: %v; want %s", text, problems, want)
+		}
+		got, problems = f.load(t, task.Options{})
+		if got == nil || len(problems) != 1 || problems[0].Severity != task.Warning || got.Stages[0].VerifyIn.Compose == "" {
+			t.Errorf("%s: if asked: %v", text, problems)
+		}
 	}
 }
 

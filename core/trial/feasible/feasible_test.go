@@ -144,6 +144,13 @@ func secondCases() []unsupportedCase {
 		{"separate by the experiment", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
 			c.Verify, t.Stages[0].Artifacts = task.ModeSeparate, []task.Artifact{{Source: "/a"}}
 		}, ""},
+		{"separate by the experiment, with containers that were not read", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			c.Verify, t.Stages[0].Artifacts = task.ModeSeparate, []task.Artifact{{Source: "/a"}}
+			t.Stages[0].VerifyIn = &task.Environment{OS: "linux", Compose: "tests/docker-compose.yaml"}
+		}, "verifier asks for several containers, by tests/docker-compose.yaml"},
+		{"containers of a verifier that nobody asks for", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
+			t.Stages[0].VerifyIn = &task.Environment{OS: "linux", Compose: "tests/docker-compose.yaml"}
+		}, ""},
 		{"separate with less network than asked", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
 			t.Mode, t.Stages[0].Artifacts = task.ModeSeparate, []task.Artifact{{Source: "/a"}}
 			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"b.example"}}

@@ -108,6 +108,12 @@ func separateProblems(t *task.Task, s *task.Stage, c cell.Cell) (ps []Problem) {
 				task.ModeSeparate, task.ModeRestarted),
 		})
 	}
+	if s.VerifyIn != nil && s.VerifyIn.Compose != "" {
+		ps = append(ps, Problem{
+			Summary: "verifier asks for several containers, by " + s.VerifyIn.Compose,
+			Detail:  inStage(s.Name) + "The compose file has errors, which `berth task check` lists, or its format was not read.",
+		})
+	}
 	if _, _, err := VerifierSpec(t, s, task.ModeSeparate, c); err != nil {
 		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
 	}

@@ -21,7 +21,7 @@ type second struct {
 }
 
 // seconds are solutions of tasks that are verified in a second sandbox. In the
-// agent's own sandbox all but "nothing" get the reward.
+// agent's own sandbox all but "nothing" and "own-image" get the reward.
 var seconds = []second{
 	{tampering{name: "solved", solve: "echo 42 > /app/answer"}, record.Passed, record.Passed},
 	{tampering{name: "nothing", solve: "echo 41 > /app/answer"}, record.Failed, record.Failed},
@@ -42,6 +42,12 @@ var seconds = []second{
 			files: map[string]string{"serve": "#!/bin/sh\nwhile :; do /srv/tick; sleep 0.05; done &\nexec \"$@\"\n", "tick": "#!/bin/sh\n"},
 			solve: "echo 41 > /app/answer\n" + write("/srv/tick", "#!/bin/sh\n"+forged),
 		}, record.Failed, record.Failed,
+	},
+	{ // an image of the verifier's own counts, although the task does not ask for it
+		tampering{
+			name: "own-image", verifier: "FROM debian:bookworm-slim\nENV OWN=yes\nCOPY . /tests/\n", solve: "echo 42 > /app/answer",
+			test: "#!/bin/sh\n[ \"$OWN\" = yes ] && [ \"$(cat /app/answer)\" = 42 ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
+		}, record.Failed, record.Passed,
 	},
 }
 

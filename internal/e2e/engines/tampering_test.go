@@ -19,6 +19,7 @@ import (
 // programs that the tests run, or a service beside them.
 type tampering struct {
 	name, docker, solve, test string
+	verifier                  string            // Dockerfile of the tests; empty: none
 	files                     map[string]string // of the image
 	live, restarted           record.Outcome    // passed is the damage: nothing was solved
 	finding                   string            // what the result must say; empty: nothing
@@ -180,6 +181,12 @@ workdir = "/app"
 	p.write(filepath.Join(dir, "instruction.md"), "Write 42 to /app/answer.\n")
 	p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\nset -e\n"+a.solve+"\n")
 	p.write(filepath.Join(dir, "tests", "test.sh"), cmp.Or(a.test, asked))
+	if a.verifier != "" {
+		p.write(filepath.Join(dir, "tests", "Dockerfile"), a.verifier)
+		if err := os.Chmod(filepath.Join(p.dir, dir, "tests", "test.sh"), 0o755); err != nil {
+			p.test.Fatal(err)
+		}
+	}
 }
 
 // check compares the result of a trial with what is expected.

@@ -253,7 +253,7 @@ func TestWhatCouldChangeResultsIsRefusedWithADiff(t *testing.T) {
 	e2etest.Write(t, dir, map[string]string{"tasks/one/instruction.md": "Something else.\n"})
 	r = berth(t, dir, "resume", "last")
 	r.want(t, 2)
-	if !strings.Contains(r.stderr, "e2e/one: content: sha256:") {
+	if !strings.Contains(r.stderr, "e2e/one: content: sha256:") || !strings.Contains(r.stderr, "changed after the run was made: instruction.md\n") {
 		t.Errorf("no diff: %s", r.stderr)
 	}
 }

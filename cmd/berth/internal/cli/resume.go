@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -128,9 +130,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
+		a.tellChanges(changes, l.Plan, m.Header.Created)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
 	s, err := store.Open(dir, version, sf.takeOver)
@@ -142,6 +142,25 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return errors.Join(err, s.Close())
 	}
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
+}
+
+// tellChanges prints what changed since the run was made. The run keeps one digest of
+// each task, so which of a task's files changed is told by their times.
+func (a *app) tellChanges(changes []drift.Change, p *plan.Plan, made time.Time) {
+	folders := map[string]string{}
+	for i := range p.Tasks {
+		if t := &p.Tasks[i]; t.Task != nil {
+			folders[t.Dataset+"/"+t.Name] = t.Task.Dir
+		}
+	}
+	for _, c := range changes {
+		a.because(c.String())
+		if dir := folders[c.Task]; dir != "" {
+			if files := drift.NewerFiles(dir, made); len(files) > 0 {
+				a.because("  changed after the run was made: " + strings.Join(files, ", "))
+			}
+		}
+	}
 }
 
 // keptExperiment returns the experiment stored in the run, if it is unchanged.

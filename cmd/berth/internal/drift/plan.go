@@ -17,10 +17,11 @@ import (
 // Change is something that differs between a stored plan and one made now,
 // and that could change results.
 type Change struct {
-	Where  string `json:"where"`  // a cell, a task, or empty: the run
-	What   string `json:"what"`   // a path such as agent.config.max_turns
-	Before string `json:"before"` // JSON, or empty: it was not there
-	After  string `json:"after"`  // the same
+	Where  string `json:"where"`          // a cell, a task, or empty: the run
+	What   string `json:"what"`           // a path such as agent.config.max_turns
+	Before string `json:"before"`         // JSON, or empty: it was not there
+	After  string `json:"after"`          // the same
+	Task   string `json:"task,omitempty"` // the dataset and the task, DATASET/NAME, whose content changed, or empty
 }
 
 // String is the change on one line.
@@ -208,7 +209,7 @@ func diffTasks(before, after *store.Manifest) []Change {
 	var changes []Change
 	for _, t := range bothKeys(old, now) {
 		if a, b := old[t], now[t]; a != b {
-			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b})
+			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b, Task: t})
 		}
 	}
 	return changes

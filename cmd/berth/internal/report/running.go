@@ -16,7 +16,8 @@ const running = "running"
 
 // runningOf describes an attempt in progress, whose phases so far are given.
 func runningOf(at *store.AttemptState, phases []record.Phase) *output.ShowRunning {
-	r := &output.ShowRunning{Attempt: at.Number, Start: at.Began, Age: age(at.Began).Seconds()}
+	now := time.Now() // of both ages: the phase cannot be older than its attempt
+	r := &output.ShowRunning{Attempt: at.Number, Start: at.Began, Age: ageAt(at.Began, now).Seconds()}
 	if n := len(phases); n > 0 {
 		p := phases[n-1]
 		for i := n - 1; i >= 0; i-- { // one that is in progress comes before one that has ended
@@ -25,14 +26,18 @@ func runningOf(at *store.AttemptState, phases []record.Phase) *output.ShowRunnin
 				break
 			}
 		}
-		r.Phase, r.PhaseAge = &p, age(p.Start).Seconds()
+		r.Phase, r.PhaseAge = &p, ageAt(p.Start, now).Seconds()
 	}
 	return r
 }
 
-// age is the time since then, in milliseconds. Clocks of two machines may differ.
-func age(then time.Time) time.Duration {
-	return max(0, time.Since(then)).Round(time.Millisecond)
+// age is the time since then, in milliseconds.
+func age(then time.Time) time.Duration { return ageAt(then, time.Now()) }
+
+// ageAt is the time from then to now, in milliseconds. Clocks of two machines may
+// differ.
+func ageAt(then, now time.Time) time.Duration {
+	return max(0, now.Sub(then)).Round(time.Millisecond)
 }
 
 // runningText is the phase of an attempt in progress, and since when it takes.

@@ -8,7 +8,7 @@ SHELL := /bin/bash
 export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace
 
 # Tests of each scaffold with everything that may come to it.
-TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestARunOfEachIsReplayedTheNextDay
+TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestAProviderThatNeverAnswers|TestARunOfEachIsReplayedTheNextDay
 
 .PHONY: build run picture test test-quick test-scaffolds bench generate lint tools clean help
 

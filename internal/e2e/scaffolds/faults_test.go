@@ -1,12 +1,14 @@
 package scaffolds
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,14 +50,13 @@ func (s scaffold) faults() map[string]fault {
 		"html":      {"raw: " + html, record.ModelError, "no end|not valid"},
 		"kill":      {s.call("I go.", kill), record.Failed, cmp.Or(s.crash, "signal 9")},
 		"stall":     {"", record.ModelError, "silent for"},
+		"hang":      {"", record.ModelError, "sent nothing for 3s"},
 	}
 }
 
 // Whatever a provider does, the attempt is never one that the agent failed, and
 // the error says what the provider did. An agent whose program is killed has
-// failed by itself. A provider that accepts a request and sends nothing at all is
-// asked again for ten minutes, of which a CLI sees keep-alives: that is tried in
-// core/gateway.
+// failed by itself.
 func TestEveryFaultOfAProvider(t *testing.T) {
 	table(t)
 	for _, s := range scaffolds {
@@ -68,6 +69,9 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 			dialects, _ := s.abilities(t)
 			scripted, served := map[string]ending{}, map[string]ending{}
 			for name, f := range s.faults() {
+				if name == "hang" {
+					continue // TestAProviderThatNeverAnswersIsToBlame
+				}
 				e := ending{verify: "false"}
 				if name == "no_end" && dialects[0] == model.DialectOpenAIChat { // where no_end leaves out only [DONE], which nobody needs
 					f.reply = "raw: " + unended
@@ -90,19 +94,65 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 			defer provider.Close()
 			dir = t.TempDir()
 			s.lay(t, dir, served)
-			text := e2etest.Read(t, dir, "berth.hcl")
-			base := provider.URL
-			if strings.HasPrefix(string(dialects[0]), "openai") {
-				base += "/v1"
-			}
-			text = change(t, text, "  provider = \"script\"\n", fmt.Sprintf(
-				"  provider = %q\n  base_url = %q\n  first_byte_timeout = \"3s\"\n  idle_timeout = \"3s\"\n", dialects[0], base,
-			))
-			text = change(t, text, "  script   = \"replies.yaml\"\n", "")
-			e2etest.Write(t, dir, map[string]string{"berth.hcl": text})
+			at(t, dir, provider.URL, dialects[0])
 			s.blamed(t, dir, len(served))
 		})
 	}
+}
+
+// at has the model of the experiment in dir served by a provider at an address.
+func at(t *testing.T, dir, address string, d model.Dialect) {
+	t.Helper()
+	if strings.HasPrefix(string(d), "openai") {
+		address += "/v1"
+	}
+	text := change(t, e2etest.Read(t, dir, "berth.hcl"), "  provider = \"script\"\n", fmt.Sprintf(
+		"  provider = %q\n  base_url = %q\n  first_byte_timeout = \"3s\"\n  idle_timeout = \"3s\"\n", d, address,
+	))
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": change(t, text, "  script   = \"replies.yaml\"\n", "")})
+}
+
+// A provider that accepts requests and never answers is asked again for ten
+// minutes, of which a CLI sees nothing or keep-alives. The CLIs wait at the same
+// time.
+func TestAProviderThatNeverAnswersIsToBlame(t *testing.T) {
+	table(t)
+	provider := httptest.NewServer(http.HandlerFunc(hangs))
+	defer provider.Close()
+	type begun struct {
+		s      scaffold
+		dir    string
+		cmd    *exec.Cmd
+		stderr *bytes.Buffer
+	}
+	var all []begun
+	for _, s := range scaffolds {
+		dir := t.TempDir()
+		t.Run("begin "+s.name, func(own *testing.T) {
+			needs(own, s)
+			if s.plugin != "" {
+				own.Skip("its own plugin is tried")
+			}
+			dialects, _ := s.abilities(own)
+			s.lay(own, dir, map[string]ending{"hang": {verify: "false"}})
+			at(own, dir, provider.URL, dialects[0])
+			cmd, _, stderr := tree.Command(t, dir, "run", "--json") // it runs beyond this subtest
+			e2etest.Must(own, cmd.Start())
+			all = append(all, begun{s, dir, cmd, stderr})
+		})
+	}
+	for _, b := range all {
+		t.Run(b.s.name, func(t *testing.T) {
+			_ = b.cmd.Wait() // the result tells more than the exit code
+			b.s.judged(t, b.dir, 1, b.stderr.String())
+		})
+	}
+}
+
+// hangs accepts a request and never answers.
+func hangs(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
+	<-r.Context().Done()
 }
 
 // stalls begins an answer to each request and then sends nothing.
@@ -117,11 +167,17 @@ func stalls(w http.ResponseWriter, r *http.Request) {
 // blamed runs what was laid and looks at each trial.
 func (s scaffold) blamed(t *testing.T, dir string, trials int) {
 	t.Helper()
-	code, _, stderr := tree.Berth(t, dir, "run", "--json")
+	_, _, stderr := tree.Berth(t, dir, "run", "--json")
+	s.judged(t, dir, trials, stderr)
+}
+
+// judged looks at each trial of the run in dir, which printed something.
+func (s scaffold) judged(t *testing.T, dir string, trials int, printed string) {
+	t.Helper()
 	_, out, _ := tree.Berth(t, dir, "show", "last", "--json")
 	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil || len(show.Trials) != trials {
-		t.Fatalf("exit code %d, %d trials: %s", code, len(show.Trials), stderr)
+		t.Fatalf("%d trials: %s", len(show.Trials), printed)
 	}
 	for _, tr := range show.Trials {
 		name := strings.TrimPrefix(tr.Task, "e2e/")

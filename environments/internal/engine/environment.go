@@ -115,7 +115,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
+		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)
@@ -214,11 +214,14 @@ func (e *Environment) keep(id string, pid int, p parts) {
 	}
 }
 
+// ourNames is the beginning of the names of our containers.
+const ourNames = "berth-"
+
 // newName is one that nothing else has.
 func newName() string {
 	b := make([]byte, 8)
 	_, _ = rand.Read(b) // never fails
-	return "berth-" + hex.EncodeToString(b)
+	return ourNames + hex.EncodeToString(b)
 }
 
 // start creates and starts a container. When ctx ends, it returns at once. If
@@ -239,7 +242,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 		// container that nobody knows of.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
-		state, err := run(ctx, calm, r, c)
+		state, err := e.run(ctx, calm, r, c)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -274,7 +277,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 }
 
 // run is the engine's part of start; it stops when ctx ends.
-func run(ctx, calm context.Context, r *remote, c Container) (State, error) {
+func (e *Environment) run(ctx, calm context.Context, r *remote, c Container) (State, error) {
 	if err := r.Create(calm, c); err != nil {
 		if errors.Is(err, ErrAbsent) {
 			err = fmt.Errorf("%w: %w", environment.ErrBadImage, err)
@@ -285,16 +288,31 @@ func run(ctx, calm context.Context, r *remote, c Container) (State, error) {
 		return State{}, context.Cause(ctx)
 	}
 	if err := r.Start(calm, c.Name); err != nil {
-		return State{}, fmt.Errorf("%s start: %w", r.name, err)
+		return State{}, fmt.Errorf("%s start: %w%s", r.name, err, e.advice())
 	}
 	s, err := r.State(calm, c.Name)
 	if err != nil {
 		return State{}, fmt.Errorf("%s inspect: %w", r.name, err)
 	}
 	if !s.Running {
-		return s, fmt.Errorf("%s start: sandboxd ended at once with exit code %d %s", r.name, s.ExitCode, s.Error)
+		return s, fmt.Errorf("%s start: sandboxd ended at once with exit code %d %s%s", r.name, s.ExitCode, s.Error, e.advice())
 	}
 	return s, nil
+}
+
+// advice is the end of the error of a container that did not start: which checks of
+// the machine know a remedy for something.
+func (e *Environment) advice() string {
+	var names []string
+	for _, c := range e.checks() {
+		if c.Remedy != "" {
+			names = append(names, c.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ": berth doctor shows what containers need of this machine"
+	}
+	return ": berth doctor shows what containers need of this machine, and has advice on " + strings.Join(names, ", ")
 }
 
 // clean removes a container that may be there.
@@ -307,7 +325,7 @@ func (r *remote) clean(ctx context.Context, name string) error {
 
 // Destroy removes a sandbox, or an image that Snapshot made.
 func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remains, error) {
-	if !strings.HasPrefix(id, "berth-") && !strings.HasPrefix(id, snapshots) {
+	if !strings.HasPrefix(id, ourNames) && !strings.HasPrefix(id, snapshots) {
 		return environment.Remains{}, nil // nothing of ours has such a name
 	}
 	r, name, err := e.of(id)

@@ -1,7 +1,8 @@
-// Package orphan kills processes of a container that a crashed engine left.
+// Package orphan kills processes of a container that a crashed engine left, and
+// those for which an engine waits in vain.
 //
-// It must not be used for a container that still exists. It knows no engine's
-// API and looks only at this machine's processes.
+// End must not be used for a container that still exists. The package knows no
+// engine's API and looks only at this machine's processes.
 package orphan
 
 import (

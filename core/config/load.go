@@ -19,6 +19,8 @@ import (
 	"github.com/berth-eval/berth/core/config/internal/matrix"
 	"github.com/berth-eval/berth/core/config/internal/source"
 	"github.com/berth-eval/berth/core/config/internal/variable"
+	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/suggest"
 )
 
 // loader does the work of one Load.
@@ -195,7 +197,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 	}
 	var eb experimentBlock
 	if r := l.decode(sc, b, fs, &eb); r != nil {
-		r.Report(checkRun(&eb))
+		r.Report(append(checkRun(&eb), l.unknownLabels(&eb.Limits)...))
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
 		l.exp.Limits, l.exp.Retry = eb.Limits, eb.Retry
@@ -209,6 +211,23 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 			l.exp.Executor = x
 		}
 	}
+}
+
+// unknownLabels reports limits for blocks that the experiment does not have.
+func (l *loader) unknownLabels(limits *RunLimits) []pluginconfig.Problem {
+	r := &rules{}
+	for kind, of := range limits.Blocks() {
+		var labels []string
+		for _, b := range l.parts.byType[kind] {
+			labels = append(labels, b.Labels[0])
+		}
+		for label := range of {
+			if !slices.Contains(labels, label) {
+				r.add(pluginconfig.Path("limits."+kind).Key(label), "Unknown label", "There is no %s %q.%s", kind, label, suggest.Hint(label, labels))
+			}
+		}
+	}
+	return r.ps
 }
 
 // decode reads the fields of a block into the struct that into points to; what

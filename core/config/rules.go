@@ -58,7 +58,14 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	if b.Repeat < 1 || b.Repeat > 100_000 {
 		r.add("repeat", "Wrong value", "Got %d. Write a number from 1 to 100000.", b.Repeat)
 	}
-	positive(r, "limits.in_flight", b.Limits.InFlight)
+	places(r, "limits", b.Limits.Places)
+	for kind, of := range b.Limits.Blocks() {
+		for label, l := range of {
+			places(r, pluginconfig.Path("limits."+kind).Key(label), l)
+		}
+	}
+	positive(r, "limits.waiting", b.Limits.Waiting)
+	positive(r, "limits.memory_mib", b.Limits.MemoryMiB)
 	lasting(r, "limits.time", b.Limits.Time)
 	positive(r, "limits.cost_usd", b.Limits.CostUSD)
 	positive(r, "limits.tokens", b.Limits.Tokens)
@@ -73,6 +80,12 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 		r.add("retry.max_wait", "Wrong value", "Got %s, which is less than wait (%s).", b.Retry.MaxWait, b.Retry.Wait)
 	}
 	return r.ps
+}
+
+func places(r *rules, path pluginconfig.Path, p Places) {
+	positive(r, path.Attr("in_flight"), p.InFlight)
+	positive(r, path.Attr("building"), p.Building)
+	positive(r, path.Attr("verifying"), p.Verifying)
 }
 
 func checkExecutor(b *Executor) []pluginconfig.Problem {

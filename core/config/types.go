@@ -47,14 +47,33 @@ type Options struct {
 // that names the plugin. Called once per plugin, from one goroutine.
 type Schemas func(kind plugins.Kind, plugin string) (pluginconfig.Schema, error)
 
-// RunLimits bound the whole run. Nil means no limit, or, for InFlight, that
-// the runner chooses.
+// RunLimits bound the whole run. Nil means no limit; for InFlight, Waiting and
+// MemoryMiB that the runner chooses. They do not affect results.
 type RunLimits struct {
-	InFlight *int           `berth:"in_flight" doc:"Number of attempts at the same time. Absent: chosen by Berth."`
-	Time     *time.Duration `berth:"time" doc:"Time limit of the run. Attempts that have not started by then are not run."`
-	CostUSD  *float64       `berth:"cost_usd" doc:"What all models of the run may cost, in USD."`
-	Tokens   *int64         `berth:"tokens" doc:"Input and output tokens of the run."`
-	Requests *int64         `berth:"requests" doc:"Model requests of the run."`
+	Places
+	Waiting     *int              `berth:"waiting" doc:"With a limit verifying: number of attempts whose agent has finished, and whose verification has not begun. They keep their sandboxes. While it is reached, no attempt starts. Absent: four times in_flight."`
+	MemoryMiB   *int64            `berth:"memory_mib" doc:"What the tasks of all attempts together may ask for, in MiB. Absent: the memory of this machine that is free at the start of the run. A task that asks for more runs while no other task with such a limit does."`
+	Environment map[string]Places `berth:"environment" doc:"Limits for the attempts in one environment, by the label of its block."`
+	Agent       map[string]Places `berth:"agent" doc:"Limits for the attempts of one agent, by the label of its block."`
+	Model       map[string]Places `berth:"model" doc:"Limits for the attempts whose agent uses a model, by the label of its block. For requests with one key see in_flight of the model."`
+	Time        *time.Duration    `berth:"time" doc:"Time limit of the run. Attempts that have not started by then are not run."`
+	CostUSD     *float64          `berth:"cost_usd" doc:"What all models of the run may cost, in USD."`
+	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the run."`
+	Requests    *int64            `berth:"requests" doc:"Model requests of the run."`
+}
+
+// Places bound how many attempts do something at the same time. Nil means no
+// limit.
+type Places struct {
+	InFlight  *int `berth:"in_flight" doc:"Number of attempts at the same time. With a limit verifying, attempts that are being verified do not count. Absent: no limit, and for the whole run the number of processors."`
+	Building  *int `berth:"building" doc:"Number of attempts at the same time whose image is being prepared, or whose sandbox is being created."`
+	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified. They no longer count as in_flight, so that a slow verification keeps no attempt from starting."`
+}
+
+// Blocks returns the limits of single environments, agents and models, by the
+// type of the block and its label.
+func (l *RunLimits) Blocks() map[string]map[string]Places {
+	return map[string]map[string]Places{"environment": l.Environment, "agent": l.Agent, "model": l.Model}
 }
 
 // Retry says which attempts are run again, and how often.

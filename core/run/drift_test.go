@@ -127,7 +127,7 @@ func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
 	}
 	hundred := 100
 	f := &fake{attempt: always(record.Passed)}
-	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{InFlight: &hundred}}); err != nil {
+	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &hundred}}}); err != nil {
 		b.Fatal(err)
 	}
 	if err = r.Close(); err != nil {

@@ -105,6 +105,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 	}()
 	report, err = Schedule(ctx, Options{
 		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Watch: watch,
+		Demand: demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
 	})
 	// A plugin that died in Create may have made sandboxes that no attempt
 	// knows.

@@ -94,7 +94,7 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
-		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift,
+		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places,
 	})
 }
 

@@ -5,14 +5,15 @@ import (
 	"sync"
 
 	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
-// todo returns the trials that still have to run, in the order of the plan.
-func todo(o Options) []item {
+// todo returns the trials that still have to run, in the order of the plan, and
+// all trials that can run.
+func todo(o Options) (items []item, planned []*plan.Trial) {
 	index := o.Store.Index()
-	var items []item
 	for i := range o.Plan.Trials {
 		t := &o.Plan.Trials[i]
 		if t.Invalid != "" || t.Refused != "" {
@@ -22,11 +23,12 @@ func todo(o Options) []item {
 		if state == nil {
 			continue
 		}
+		planned = append(planned, t)
 		if retries, run := Open(state, o.Retry, o.Again); run {
 			items = append(items, item{trial: t, retries: retries})
 		}
 	}
-	return items
+	return items, planned
 }
 
 // Open reports whether a trial still has to run, and how many retries it has

@@ -3,7 +3,6 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
 )
 
 // Job is one attempt to make.
@@ -24,6 +24,9 @@ type Job struct {
 	Attempt *store.Attempt
 	// Live receives the events of the attempt; it does not block.
 	Live func(record.Event)
+	// Places says when the attempt may go on to its next part. It is in the part
+	// trial.Building when it begins.
+	Places trial.Places
 }
 
 // Executor runs attempts. It is safe for concurrent use.
@@ -42,6 +45,14 @@ type Options struct {
 	Executor Executor
 	Retry    config.Retry
 	Limits   config.RunLimits
+	// Demand returns what the attempts of a trial take up of Limits; nil: nothing
+	// but places of the whole run.
+	Demand func(*plan.Trial) Demand
+	// FreeMiB is the memory for all attempts if Limits do not say it; 0: no limit.
+	FreeMiB int64
+	// Pressure returns the share of the last ten seconds, in percent, in which
+	// processes of this machine waited for memory; nil: it is not known.
+	Pressure func() float64
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are not allowed.
 	Again []record.Outcome
@@ -61,6 +72,7 @@ const (
 	Lost                      // an attempt whose result could not be written
 	Waiting                   // a trial waits for its next attempt
 	Stopping                  // no more attempts begin in the run, or in the cell of Trial; Text says why
+	Held                      // no attempt begins for the moment; Text says why
 )
 
 // Event is something that happened in a run.
@@ -101,32 +113,27 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 			return Report{}, fmt.Errorf("outcome %s is a measurement: running it again would choose among results", a)
 		}
 	}
-	s := &scheduler{o: o, done: make(chan finished), limit: inFlight(o.Limits), cells: map[int]string{}}
+	s := &scheduler{o: o, done: make(chan finished), places: newPlaces(o.Limits, o.FreeMiB), cells: map[int]string{}}
 	if o.Limits.Time != nil {
 		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
 		defer cancel()
 		s.late = end.Done()
 	}
-	s.queue = todo(o)
-	s.to = len(s.queue)
+	s.queue = newLanes(todo(o))
+	s.to = s.queue.left
 	s.spend(nil)
 	s.events.to = s.o.Watch
 	cancelled := ctx.Done()
 	for {
-		for s.stopped == "" && ctx.Err() == nil && s.running < s.limit && s.promote(time.Now()) {
-			s.start(ctx)
-		}
-		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || len(s.queue)+len(s.delayed) == 0) {
+		held := s.fill(ctx)
+		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || s.left() == 0) {
 			break
-		}
-		var timer <-chan time.Time // never, when nothing waits
-		if len(s.delayed) > 0 {
-			timer = time.After(time.Until(s.delayed[0].ready))
 		}
 		select {
 		case f := <-s.done:
 			s.end(f)
-		case <-timer:
+		case <-s.places.freed:
+		case <-s.timer(held):
 		case <-cancelled:
 			cancelled = nil
 			s.stop(Interrupted)
@@ -135,7 +142,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 			s.stop(fmt.Sprintf("the time limit of the run, %s, is over", *s.o.Limits.Time))
 		}
 	}
-	if ctx.Err() != nil && len(s.queue)+len(s.delayed) > 0 {
+	if ctx.Err() != nil && s.left() > 0 {
 		s.stop(Interrupted)
 	}
 	s.report.Stopped = s.reasons()
@@ -167,6 +174,7 @@ type item struct {
 // finished is an attempt that ended.
 type finished struct {
 	item   item
+	place  *holder
 	number int
 	result record.Result
 	err    error
@@ -174,12 +182,13 @@ type finished struct {
 
 // scheduler is the state of Schedule; its methods run in one goroutine.
 type scheduler struct {
-	o     Options
-	limit int
-	late  <-chan struct{} // closed when the time limit of the run is reached
+	o      Options
+	places *places
+	late   <-chan struct{} // closed when the time limit of the run is reached
+	held   bool            // memory pressure holds back starts
 
 	to      int
-	queue   []item
+	queue   *lanes
 	delayed []item // trials that wait for their next attempt, earliest first
 	running int
 	done    chan finished
@@ -198,7 +207,7 @@ const Interrupted = "interrupted"
 // stop keeps further attempts from beginning, unless everything is done anyway.
 // The first reason is kept.
 func (s *scheduler) stop(why string) {
-	if len(s.queue)+len(s.delayed)+s.running > 0 {
+	if s.left()+s.running > 0 {
 		s.stopRun(why)
 	}
 }
@@ -220,9 +229,8 @@ func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	cell := &s.o.Store.Manifest.Cells[t.Cell]
 	why = fmt.Sprintf("cell %s: %s", cmp.Or(cell.Key, cell.Slug), why) // the only cell has no key
 	s.cells[t.Cell] = why
-	of := func(it item) bool { return it.trial.Cell == t.Cell }
-	s.queue = slices.DeleteFunc(s.queue, of)
-	s.delayed = slices.DeleteFunc(s.delayed, of)
+	s.queue.drop(t.Cell)
+	s.delayed = slices.DeleteFunc(s.delayed, func(it item) bool { return it.trial.Cell == t.Cell })
 	s.tell(Event{Kind: Stopping, Trial: t, Text: why})
 }
 
@@ -238,44 +246,15 @@ func (s *scheduler) reasons() string {
 	return strings.Join(whys, "; ")
 }
 
-// promote moves trials that have waited long enough into the queue, and reports
-// whether there is something to start.
-func (s *scheduler) promote(now time.Time) bool {
-	for len(s.delayed) > 0 && !s.delayed[0].ready.After(now) {
-		s.queue = append(s.queue, s.delayed[0])
-		s.delayed = s.delayed[1:]
-	}
-	return len(s.queue) > 0
-}
-
 // delay makes a trial wait for its next attempt.
 func (s *scheduler) delay(it item) {
 	i, _ := slices.BinarySearchFunc(s.delayed, it, func(a, b item) int { return a.ready.Compare(b.ready) })
 	s.delayed = slices.Insert(s.delayed, i, it)
 }
 
-func (s *scheduler) start(ctx context.Context) {
-	it := s.queue[0]
-	s.queue = s.queue[1:]
-	a, err := s.o.Store.Begin(it.trial.ID)
-	if err != nil {
-		s.unwritten(it, 0, err)
-		return
-	}
-	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
-	s.running++
-	go func() {
-		f := finished{item: it, number: a.Number()}
-		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Live: func(e record.Event) {
-			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
-		}})
-		f.err = errors.Join(f.err, a.Abandon())
-		s.done <- f
-	}()
-}
-
 func (s *scheduler) end(f finished) {
 	s.running--
+	f.place.end()
 	if f.err != nil {
 		s.unwritten(f.item, f.number, f.err)
 		return
@@ -344,7 +323,7 @@ func (s *scheduler) spend(r *record.Result) {
 }
 
 func (s *scheduler) tell(e Event) {
-	e.To, e.Running, e.Left = s.to, s.running, len(s.queue)+len(s.delayed)
+	e.To, e.Running, e.Left = s.to, s.running, s.left()
 	s.events.tell(e)
 }
 

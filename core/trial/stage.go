@@ -69,6 +69,9 @@ func (s *stage) run(outer context.Context) (err error) {
 	if s.mode, err = feasible.Mode(s.a.task, s.task, s.a.in.Cell.Verify); err != nil {
 		return s.a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
 	}
+	if err = s.a.at(s.phase(record.PhaseSetup, record.ByCore), s.a.enter(ctx, Working)); err != nil {
+		return err
+	}
 	reach := feasible.Reach(s.a.task, s.task)
 	for _, step := range []struct {
 		may task.Hosts
@@ -80,6 +83,9 @@ func (s *stage) run(outer context.Context) (err error) {
 		if err = step.run(ctx); err != nil {
 			break
 		}
+	}
+	if err == nil {
+		err = s.awaitVerification(ctx)
 	}
 	if err == nil {
 		err = s.grade(outer, reach)

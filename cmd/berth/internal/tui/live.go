@@ -106,6 +106,8 @@ func (s *state) take(e run.Event) []string {
 	case run.Waiting:
 		s.done--
 		return []string{fmt.Sprintf("%s  in %s", s.name(e), terminal.Seconds(e.Wait))}
+	case run.Held:
+		return []string{terminal.Paint(s.o.Color, terminal.Odd, "waiting: "+terminal.Clean(e.Text))}
 	case run.Stopping:
 		if e.Trial != nil { // a cell; the others go on
 			return []string{terminal.Paint(s.o.Color, terminal.Odd, "stopping "+terminal.Clean(e.Text))}

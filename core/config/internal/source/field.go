@@ -49,7 +49,7 @@ func withTags(t reflect.Type, base []pluginconfig.Field) []Field {
 		f.Many = f.Body != "" && f.Type != pluginconfig.Any
 		if f.Type.IsBlock() {
 			inner := sf.Type
-			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
+			for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
 				inner = inner.Elem()
 			}
 			f.Nested = withTags(inner, f.Fields)

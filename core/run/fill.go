@@ -1,0 +1,118 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+)
+
+// left counts the trials that have not begun, or wait for their next attempt.
+func (s *scheduler) left() int { return s.queue.left + len(s.delayed) }
+
+// promote moves trials that have waited long enough into the queue.
+func (s *scheduler) promote(now time.Time) {
+	for len(s.delayed) > 0 && !s.delayed[0].ready.After(now) {
+		s.queue.back(s.delayed[0])
+		s.delayed = s.delayed[1:]
+	}
+}
+
+// timer returns a channel that gets a value when it is time to look again for
+// something to start; nil, which never does, if nothing waits for a time.
+func (s *scheduler) timer(held bool) <-chan time.Time {
+	switch {
+	case s.stopped != "":
+		return nil
+	case held:
+		return time.After(pressurePause)
+	case len(s.delayed) > 0:
+		return time.After(time.Until(s.delayed[0].ready))
+	default:
+		return nil
+	}
+}
+
+// fill starts attempts until a limit is reached. The next one is always of the
+// cell of which the smallest part has begun and that can start one, so that a run
+// that is stopped has done about the same part of every cell. held reports
+// whether memory pressure keeps further ones from starting.
+//
+// While a trial waits for memory, no other one that asks for memory starts:
+// otherwise small ones could keep a large one waiting to the end.
+func (s *scheduler) fill(ctx context.Context) (held bool) {
+	s.promote(time.Now())
+	skip := map[*lane]bool{}
+	short := false // the first trial of a cell waits for memory
+	for s.stopped == "" && ctx.Err() == nil {
+		next := s.queue.next(skip)
+		if next == nil {
+			return false
+		}
+		if s.pressed() {
+			return true
+		}
+		h := s.places.holder(s.demand(next.items[0]))
+		if short && h.memory > 0 {
+			skip[next] = true
+			continue
+		}
+		switch h.start() {
+		case admitted:
+			s.start(ctx, s.queue.take(next), h)
+		case allFull:
+			return false
+		case noMemory:
+			short, skip[next] = true, true
+		default:
+			skip[next] = true
+		}
+	}
+	return false
+}
+
+func (s *scheduler) demand(it item) Demand {
+	if s.o.Demand == nil {
+		return Demand{}
+	}
+	return s.o.Demand(it.trial)
+}
+
+// pressed reports whether memory pressure keeps attempts from starting. One
+// attempt runs in any case: the pressure may come from other programs and never
+// end.
+func (s *scheduler) pressed() bool {
+	if s.o.Pressure == nil || s.running == 0 {
+		s.held = false
+		return false
+	}
+	percent := s.o.Pressure()
+	before := s.held
+	s.held = percent >= pressed
+	if s.held && !before {
+		s.tell(Event{Kind: Held, Text: fmt.Sprintf("processes of this machine waited for memory in %.0f %% of the last 10 seconds: no attempt starts while it is %d %% or more", percent, pressed)})
+	}
+	return s.held
+}
+
+// start starts an attempt, which has a place.
+func (s *scheduler) start(ctx context.Context, it item, h *holder) {
+	a, err := s.o.Store.Begin(it.trial.ID)
+	if err != nil {
+		h.end()
+		s.unwritten(it, 0, err)
+		return
+	}
+	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
+	s.running++
+	go func() {
+		f := finished{item: it, place: h, number: a.Number()}
+		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Live: func(e record.Event) {
+			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
+		}})
+		f.err = errors.Join(f.err, a.Abandon())
+		s.done <- f
+	}()
+}

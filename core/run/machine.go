@@ -1,0 +1,100 @@
+package run
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/trial/feasible"
+)
+
+// pressed is the share of the last ten seconds, in percent, in which some process
+// of this machine waited for memory, from which on no attempt starts. A machine
+// that swaps or reclaims all the time is above it, a busy one is not.
+const pressed = 20
+
+// pressurePause is how long a measured pressure counts.
+const pressurePause = time.Second
+
+// memoryPressure returns a function that returns the share of the last ten
+// seconds, in percent, in which some process waited for memory. It is 0 if the
+// kernel does not say (PSI).
+func memoryPressure() func() float64 {
+	var mu sync.Mutex
+	var last float64
+	var at time.Time
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(at) >= pressurePause {
+			last, at = pressureOf("/proc/pressure/memory"), time.Now()
+		}
+		return last
+	}
+}
+
+// pressureOf reads a file of the kernel's pressure stall information.
+func pressureOf(file string) float64 {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	var percent float64
+	if n, err := fmt.Sscanf(string(b), "some avg10=%f", &percent); err != nil || n != 1 {
+		return 0
+	}
+	return percent
+}
+
+// freeMemory returns how much memory of this machine no process uses, in MiB; 0 if
+// that is not known.
+func freeMemory() int64 { return availableIn("/proc/meminfo") }
+
+func availableIn(file string) int64 {
+	f, err := os.Open(file)
+	if err != nil {
+		return 0
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var kib int64
+		if rest, ok := strings.CutPrefix(lines.Text(), "MemAvailable:"); ok {
+			if _, err := fmt.Sscanf(rest, "%d kB", &kib); err == nil {
+				return kib >> 10
+			}
+		}
+	}
+	return 0
+}
+
+// demands returns a function that returns what the attempts of a trial take up.
+func demands(p *plan.Plan) func(*plan.Trial) Demand {
+	type key struct {
+		cell, place int
+		dataset     string
+	}
+	known := map[key]Demand{}
+	return func(t *plan.Trial) Demand {
+		k := key{t.Cell, t.Place, t.Dataset}
+		if d, ok := known[k]; ok {
+			return d
+		}
+		c := p.Experiment.Cells[t.Cell]
+		d := Demand{Environment: c.Environment.Label, Agent: c.Agent.Label}
+		for _, m := range c.Agent.Models {
+			d.Models = append(d.Models, m.Label)
+		}
+		for i := range c.Datasets {
+			if task := p.Tasks[t.Place].Task; task != nil && c.Datasets[i].Label == t.Dataset {
+				d.MemoryMiB = feasible.MemoryMiB(task, c.On(&c.Datasets[i]))
+			}
+		}
+		known[k] = d
+		return d
+	}
+}

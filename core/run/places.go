@@ -1,0 +1,239 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// Demand is what the attempts of a trial take up of the run's limits. The zero
+// value counts only for the limits of the whole run.
+type Demand struct {
+	Environment, Agent string   // labels of their blocks
+	Models             []string // labels of the agent's models
+	// MemoryMiB is what the sandboxes of an attempt may use; 0: the task has no
+	// limit.
+	MemoryMiB int64
+}
+
+// outside is the part of an attempt that takes up no place: it has not begun,
+// has ended, or waits for its next part.
+const outside trial.Part = 0
+
+// places counts the attempts that are in progress by what they are doing, and
+// says which may go on. It is safe for concurrent use.
+type places struct {
+	mu      sync.Mutex
+	run     *tally
+	blocks  map[string]*tally // by "agent NAME" and so on
+	waiting int               // attempts that wait for their verification, with a sandbox
+	backlog int               // the most of them, before nothing more starts
+	memory  int64             // MiB that the attempts may ask for; 0: no limit
+	asked   int64             // MiB that they ask for
+	queue   []*holder         // attempts that wait for their next part, first come first served
+	freed   chan struct{}     // gets a value when a place was given up
+}
+
+// tally counts the attempts that one set of limits is for.
+type tally struct {
+	limits config.Places
+	count  [3]int // in flight, building, verifying
+}
+
+// holder is one attempt.
+type holder struct {
+	p        *places
+	tallies  []*tally
+	memory   int64
+	separate bool // verifying has a limit: it does not count as in flight
+	part     trial.Part
+	next     trial.Part // what it waits for
+	ok       chan struct{}
+}
+
+func newPlaces(l config.RunLimits, freeMiB int64) *places {
+	whole := l.Places
+	n := inFlight(l)
+	whole.InFlight = &n
+	p := &places{run: &tally{limits: whole}, blocks: map[string]*tally{}, backlog: 4 * n, memory: freeMiB, freed: make(chan struct{}, 1)}
+	if l.Waiting != nil {
+		p.backlog = *l.Waiting
+	}
+	if l.MemoryMiB != nil {
+		p.memory = *l.MemoryMiB
+	}
+	for kind, of := range l.Blocks() {
+		for label, limits := range of {
+			p.blocks[kind+" "+label] = &tally{limits: limits}
+		}
+	}
+	return p
+}
+
+// holder returns an attempt that has not begun.
+func (p *places) holder(d Demand) *holder {
+	h := &holder{p: p, tallies: []*tally{p.run}, memory: d.MemoryMiB}
+	names := []string{"environment " + d.Environment, "agent " + d.Agent}
+	for _, m := range d.Models {
+		names = append(names, "model "+m)
+	}
+	for _, name := range names {
+		if t := p.blocks[name]; t != nil {
+			h.tallies = append(h.tallies, t)
+		}
+	}
+	h.separate = slices.ContainsFunc(h.tallies, func(t *tally) bool { return t.limits.Verifying != nil })
+	return h
+}
+
+// counts says for which limits an attempt counts in a part.
+func (h *holder) counts(part trial.Part) [3]bool {
+	return [3]bool{
+		part == trial.Building || part == trial.Working || part == trial.Verifying && !h.separate,
+		part == trial.Building,
+		part == trial.Verifying,
+	}
+}
+
+// room reports whether an attempt may go on to a part. An attempt that does so
+// must not raise a count above its limit.
+func (h *holder) room(to trial.Part) bool {
+	before, after := h.counts(h.part), h.counts(to)
+	for _, t := range h.tallies {
+		for i, limit := range []*int{t.limits.InFlight, t.limits.Building, t.limits.Verifying} {
+			if limit != nil && after[i] && !before[i] && t.count[i] >= *limit {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (h *holder) move(to trial.Part) {
+	before, after := h.counts(h.part), h.counts(to)
+	for _, t := range h.tallies {
+		for i := range t.count {
+			if before[i] {
+				t.count[i]--
+			}
+			if after[i] {
+				t.count[i]++
+			}
+		}
+	}
+	h.part = to
+}
+
+// refusal says why an attempt cannot start.
+type refusal int
+
+const (
+	admitted refusal = iota
+	full             // a limit of its environment, agent or model is reached
+	noMemory         // others have the memory that it asks for
+	allFull          // no attempt can start
+)
+
+// start begins an attempt if its limits allow that. An attempt that asks for
+// more memory than there is runs when no other one has any.
+func (h *holder) start() refusal {
+	p := h.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.waiting > 0 && p.waiting >= p.backlog, !(&holder{p: p, tallies: []*tally{p.run}}).room(trial.Building):
+		return allFull
+	case !h.room(trial.Building):
+		return full
+	case h.memory > 0 && p.memory > 0 && p.asked > 0 && p.asked+h.memory > p.memory:
+		return noMemory
+	}
+	p.asked += h.memory
+	h.move(trial.Building)
+	return admitted
+}
+
+// Try implements [trial.Places].
+func (h *holder) Try(part trial.Part) bool {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	if !h.room(part) {
+		return false
+	}
+	h.move(part)
+	h.p.grant()
+	return true
+}
+
+// Enter implements [trial.Places].
+func (h *holder) Enter(ctx context.Context, part trial.Part) error {
+	if h.Try(part) {
+		return nil
+	}
+	p := h.p
+	p.mu.Lock()
+	h.next, h.ok = part, make(chan struct{})
+	h.move(outside)
+	if part == trial.Verifying {
+		p.waiting++
+	}
+	p.queue = append(p.queue, h)
+	p.grant()
+	p.mu.Unlock()
+	select {
+	case <-h.ok:
+		return nil
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		h.giveUp()
+		return context.Cause(ctx)
+	}
+}
+
+// giveUp ends the wait of an attempt. The caller holds the lock.
+func (h *holder) giveUp() {
+	if i := slices.Index(h.p.queue, h); i >= 0 {
+		h.p.queue = slices.Delete(h.p.queue, i, i+1)
+		h.unwait()
+	}
+}
+
+func (h *holder) unwait() {
+	if h.next == trial.Verifying {
+		h.p.waiting--
+	}
+}
+
+// grant lets attempts go on for which there is a place now. The caller holds the
+// lock.
+func (p *places) grant() {
+	p.queue = slices.DeleteFunc(p.queue, func(h *holder) bool {
+		if !h.room(h.next) {
+			return false
+		}
+		h.move(h.next)
+		h.unwait()
+		close(h.ok)
+		return true
+	})
+	select {
+	case p.freed <- struct{}{}:
+	default: // the scheduler looks again anyway
+	}
+}
+
+// end gives up everything that an attempt has.
+func (h *holder) end() {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	h.giveUp()
+	h.move(outside)
+	h.p.asked -= h.memory
+	h.p.grant()
+}
+
+var _ trial.Places = (*holder)(nil)

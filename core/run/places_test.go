@@ -1,0 +1,375 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/trial"
+)
+
+// cellsOf makes a plan with n[i] trials of cell i, one cell after another, and its
+// store.
+func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
+	t.Helper()
+	p := &plan.Plan{Experiment: &config.Experiment{}}
+	m := &store.Manifest{Header: store.Header{Experiment: "exp"}}
+	for cell, n := range n {
+		slug := fmt.Sprintf("c%d", cell)
+		m.Cells = append(m.Cells, store.Cell{Index: cell, Key: "agent=" + slug, Slug: slug})
+		for i := range n {
+			id := fmt.Sprintf("%032d%032d", cell, i)
+			p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
+				ID: id, Dir: store.TrialDir("task", slug, i+1, id[56:]) + slug, Task: "task", TaskDigest: "d", Cell: cell, Repetition: i + 1,
+			}})
+		}
+	}
+	for i := range p.Trials {
+		m.Trials = append(m.Trials, p.Trials[i].Trial)
+	}
+	r, err := store.Create(t.TempDir(), m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p, r
+}
+
+// byCell counts the trials with an outcome by cell.
+func byCell(r *store.Run) map[int]int {
+	n := map[int]int{}
+	for _, t := range r.Index().Trials {
+		if t.Accepted() != nil && t.Outcome().Final() {
+			n[t.Cell]++
+		}
+	}
+	return n
+}
+
+func TestARunStoppedHalfWayHasHalfOfEveryCell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 40, 8, 80)
+		f := &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+			time.Sleep(time.Duration(1+j.Trial.Cell) * time.Second) // the cells differ in speed
+			return record.Result{Outcome: record.Passed}
+		}}
+		half := func(e run.Event) bool { return e.Kind == run.Ended && e.Left <= 64 }
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		_, err := run.Schedule(ctx, run.Options{
+			Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(4)}},
+			Watch: func(e run.Event) {
+				if half(e) {
+					stop()
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cell, want := range map[int]int{0: 20, 1: 4, 2: 40} {
+			if got := byCell(r)[cell]; got < want-3 || got > want+5 {
+				t.Errorf("cell %d has %d trials, want about %d; all: %v", cell, got, want, byCell(r))
+			}
+		}
+	})
+}
+
+// TestCellsThatWereAddedCatchUp continues a run of which one cell is half done.
+func TestCellsThatWereAddedCatchUp(t *testing.T) {
+	t.Parallel()
+	p, r := cellsOf(t, 10, 10)
+	first := *p
+	first.Trials = p.Trials[:5]
+	schedule(t, run.Options{Plan: &first, Store: r, Executor: &fake{attempt: always(record.Passed)}})
+	f := &fake{attempt: always(record.Passed)}
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(1)}}})
+	for i, id := range f.began[:5] {
+		if id != p.Trials[10+i].ID {
+			t.Errorf("attempt %d was of %s, want one of the cell without results", i, id)
+		}
+	}
+}
+
+// parts is an executor whose attempts go through their parts as real ones do,
+// and counts how many are in each at the same time.
+type parts struct {
+	build, work, verify func(*plan.Trial) time.Duration
+
+	mu   sync.Mutex
+	now  map[string]int
+	most map[string]int
+	done map[string]time.Duration // when its agent had finished, by trial
+	at   time.Time
+}
+
+func (e *parts) count(d run.Demand, part string, n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, key := range append([]string{part, part + " " + d.Environment, part + " " + d.Agent}, d.Models...) {
+		e.now[key] += n
+		e.most[key] = max(e.most[key], e.now[key])
+	}
+}
+
+func (e *parts) in(t *plan.Trial, part string, d time.Duration) {
+	e.count(demandOf(t), part, 1)
+	time.Sleep(d)
+	e.count(demandOf(t), part, -1)
+}
+
+func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
+	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}}
+	e.in(j.Trial, "building", e.build(j.Trial))
+	err := j.Places.Enter(ctx, trial.Working)
+	if err == nil {
+		e.in(j.Trial, "working", e.work(j.Trial))
+		e.mu.Lock()
+		e.done[j.Trial.ID] = time.Since(e.at)
+		e.mu.Unlock()
+		err = j.Places.Enter(ctx, trial.Verifying)
+	}
+	if err == nil {
+		e.in(j.Trial, "verifying", e.verify(j.Trial))
+	} else {
+		r.Outcome = record.Cancelled
+	}
+	return r, j.Attempt.Publish(r)
+}
+
+// demandOf gives odd cells to the environment "docker", and all to one agent.
+func demandOf(t *plan.Trial) run.Demand {
+	d := run.Demand{Environment: "local", Agent: "pi", Models: []string{"large"}}
+	if t.Cell%2 == 1 {
+		d.Environment, d.Agent = "docker", "terminus"
+	}
+	return d
+}
+
+func seconds(n float64) func(*plan.Trial) time.Duration {
+	return func(*plan.Trial) time.Duration { return time.Duration(n * float64(time.Second)) }
+}
+
+func newParts() *parts {
+	return &parts{
+		build: seconds(1), work: seconds(2), verify: seconds(1), at: time.Now(),
+		now: map[string]int{}, most: map[string]int{}, done: map[string]time.Duration{},
+	}
+}
+
+func TestEveryLimitHoldsAndIsReached(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		limits config.RunLimits
+		want   map[string]int
+	}{
+		{"building", config.RunLimits{Places: config.Places{InFlight: new(8), Building: new(3)}}, map[string]int{"building": 3}},
+		{"verifying", config.RunLimits{Places: config.Places{InFlight: new(8), Verifying: new(2)}}, map[string]int{"verifying": 2, "building": 8}},
+		{
+			"an environment",
+			config.RunLimits{Places: config.Places{InFlight: new(8)}, Environment: map[string]config.Places{"docker": {InFlight: new(2), Building: new(1)}}},
+			map[string]int{"building docker": 1, "working docker": 2, "building local": 7},
+		},
+		{
+			"an agent",
+			config.RunLimits{Places: config.Places{InFlight: new(8)}, Agent: map[string]config.Places{"pi": {InFlight: new(1)}}},
+			map[string]int{"working pi": 1},
+		},
+		{
+			"a model",
+			config.RunLimits{Places: config.Places{InFlight: new(8)}, Model: map[string]config.Places{"large": {InFlight: new(5)}}},
+			map[string]int{"large": 5},
+		},
+		{
+			"all of them",
+			config.RunLimits{
+				Places:      config.Places{InFlight: new(6), Building: new(2), Verifying: new(3)},
+				Environment: map[string]config.Places{"docker": {Verifying: new(1)}},
+			},
+			map[string]int{"building": 2, "verifying docker": 1},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				p, r := cellsOf(t, 20, 20)
+				e := newParts()
+				report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: tt.limits, Demand: demandOf})
+				if report.Ran != 40 || report.Stopped != "" {
+					t.Errorf("report %+v", report)
+				}
+				for part, want := range tt.want {
+					if got := e.most[part]; got != want {
+						t.Errorf("%s: at most %d at the same time, want %d; all: %v", part, got, want, e.most)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestASlowVerificationKeepsNothingFromStarting has one verification that takes a
+// thousand times as long as everything else.
+func TestASlowVerificationKeepsNothingFromStarting(t *testing.T) {
+	t.Parallel()
+	took := func(limits config.RunLimits) (last time.Duration) {
+		synctest.Test(t, func(t *testing.T) {
+			p, r := cellsOf(t, 40)
+			e := newParts()
+			e.verify = func(t *plan.Trial) time.Duration {
+				if t.Repetition <= 2 {
+					return time.Hour
+				}
+				return time.Second
+			}
+			schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits})
+			last = slices.Max(slices.Collect(maps.Values(e.done)))
+		})
+		return last
+	}
+	if got := took(config.RunLimits{Places: config.Places{InFlight: new(2)}}); got < time.Hour {
+		t.Errorf("without a limit of its own, the last agent had finished after %s: the damage is not shown", got)
+	}
+	if got := took(config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(3)}}); got > 3*time.Minute {
+		t.Errorf("the last agent had finished after %s, want at most 3m", got)
+	}
+}
+
+// TestSandboxesThatWaitAreBounded has verifications that are slower than agents.
+func TestSandboxesThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ waiting, want int }{{0, 2 + 8 + 1 + 1}, {3, 2 + 3 + 1 + 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			p, r := cellsOf(t, 60)
+			e := newParts()
+			e.verify = seconds(60)
+			limits := config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(1)}}
+			if tt.waiting > 0 {
+				limits.Waiting = new(tt.waiting)
+			}
+			most := 0
+			schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits, Watch: func(e run.Event) { most = max(most, e.Running+1) }})
+			if most > tt.want || most < tt.want-2 {
+				t.Errorf("waiting = %d: %d attempts at the same time, want about %d", tt.waiting, most, tt.want)
+			}
+		})
+	}
+}
+
+func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 20, 2, 3, 4)
+		asks := []int64{3 << 10, 8 << 10, 32 << 10, 0} // MiB
+		var mu sync.Mutex
+		var now, most int64
+		alone, running := true, 0
+		f := &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+			ask := asks[j.Trial.Cell]
+			mu.Lock()
+			now += ask
+			if ask > 0 {
+				running++
+			}
+			if ask <= 10<<10 {
+				most = max(most, now)
+			} else {
+				alone = alone && running == 1
+			}
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			mu.Lock()
+			now -= ask
+			if ask > 0 {
+				running--
+			}
+			mu.Unlock()
+			return record.Result{Outcome: record.Passed}
+		}}
+		o := run.Options{
+			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: config.RunLimits{Places: config.Places{InFlight: new(8)}},
+			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
+		}
+		report := schedule(t, o)
+		if most > 10<<10 || most < 9<<10 {
+			t.Errorf("attempts asked for %d MiB at the same time, of %d", most, 10<<10)
+		}
+		if !alone {
+			t.Error("a task that asks for more than there is did not run alone")
+		}
+		if report.Ran != 29 {
+			t.Errorf("ran %d of 29: a trial waited for ever", report.Ran)
+		}
+		large := slices.Index(f.began, p.Trials[20].ID)
+		if large > 8 {
+			t.Errorf("the first task that asks for 8 GiB was attempt %d: small ones passed it", large)
+		}
+	})
+}
+
+func TestMemoryPressureHoldsBackStarts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 30)
+		begin := time.Now()
+		under := func() bool { d := time.Since(begin); return d > 5*time.Second && d < 65*time.Second }
+		var most, held int
+		f := &fake{attempt: func(context.Context, run.Job) record.Result {
+			time.Sleep(2 * time.Second)
+			return record.Result{Outcome: record.Passed}
+		}}
+		schedule(t, run.Options{
+			Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(4)}},
+			Pressure: func() float64 {
+				if under() {
+					return 40
+				}
+				return 0
+			},
+			Watch: func(e run.Event) {
+				if e.Kind == run.Began && time.Since(begin) > 8*time.Second && under() {
+					most = max(most, e.Running+1)
+				}
+				if e.Kind == run.Held {
+					held++
+				}
+			},
+		})
+		if most != 1 || held == 0 {
+			t.Errorf("under pressure up to %d attempts ran, said %d times; want 1, and that it is said", most, held)
+		}
+	})
+}
+
+func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 6)
+		e := newParts()
+		e.verify = seconds(600)
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+		defer stop()
+		report, err := run.Schedule(ctx, run.Options{
+			Plan: p, Store: r, Executor: e, Limits: config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(1)}},
+		})
+		if err != nil || report.Stopped != run.Interrupted {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}

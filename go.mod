@@ -6,6 +6,7 @@ require (
 	github.com/containerd/errdefs v1.0.0
 	github.com/containers/podman/v5 v5.8.3
 	github.com/distribution/reference v0.6.0
+	github.com/expr-lang/expr v1.17.8
 	github.com/gofrs/flock v0.13.1
 	github.com/moby/moby/api v1.56.1
 	github.com/moby/moby/client v0.6.2

@@ -111,7 +111,7 @@ func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
 	out := Trial{Place: place, Trial: store.Trial{Task: t.Name, Dataset: d.Label, Cell: cell, Repetition: rep}}
 	identity := m.plan.identities[cell][d.Label]
 	if t.Task != nil {
-		out.TaskDigest = t.Task.Digest
+		out.TaskDigest, out.Labels = t.Task.Digest, t.Task.Labels
 		out.ID = TrialID(t.Name, t.Task.Digest, identity, rep)
 	} else {
 		// It never runs, so its id only has to be unique.

@@ -357,6 +357,7 @@ type Result struct {
 	Bundles    []BundleUsed               `json:"bundles,omitempty"` // of the agent
 	Start      time.Time                  `json:"start"`
 	End        time.Time                  `json:"end"`
-	AgentTime  time.Duration              `json:"agent_time_ns"` // charged to the agent: its turns without frozen and waited time
+	Steps      int64                      `json:"steps,omitempty"` // that the agent took, in all its sessions
+	AgentTime  time.Duration              `json:"agent_time_ns"`   // charged to the agent: its turns without frozen and waited time
 	Extra      map[string]json.RawMessage `json:"extra,omitempty"`
 }

@@ -53,12 +53,16 @@ type Brief struct {
 	Outcome   record.Outcome   `json:"outcome"`
 	AgentEnd  record.AgentEnd  `json:"agent_end,omitempty"`
 	Integrity record.Integrity `json:"integrity"`
+	Mode      string           `json:"mode,omitempty"` // verification mode; empty if nothing was verified
 	Score     *float64         `json:"score,omitempty"`
+	// Rewards are all scores of the verifiers, by name.
+	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// Scores are the scores of an attempt without a deciding score.
 	Scores    map[string]float64 `json:"scores,omitempty"`
 	Start     time.Time          `json:"start"`
 	End       time.Time          `json:"end"`
 	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
+	Steps     int64              `json:"steps,omitempty"` // of the agent
 	Spend
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
@@ -75,7 +79,7 @@ func (b *Brief) Measured() bool { return b.Outcome.MeasuredAfter(b.AgentEnd) }
 func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
-		AgentTime: r.AgentTime, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
+		Mode: r.Mode, Rewards: r.Scores, AgentTime: r.AgentTime, Steps: r.Steps, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
 	}
 	if r.Outcome == record.Scored && r.Score == nil {
 		b.Scores = r.Scores

@@ -14,6 +14,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -108,6 +109,8 @@ type Trial struct {
 	// Refused says why the cell cannot run the task, which the user chose to
 	// leave out; its outcome stays not_run.
 	Refused string `json:"refused,omitempty"`
+	// Labels are those of the task. They are no part of its identity.
+	task.Labels `json:"labels,omitzero"`
 }
 
 // Manifest is the stored plan of a run.

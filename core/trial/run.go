@@ -199,7 +199,7 @@ func (a *attempt) publish() (record.Result, error) {
 			By:      recorder.ByCore, Phase: p.Name,
 		})
 	}
-	a.res.End = a.now()
+	a.res.Steps, a.res.End = a.recorder.Steps(), a.now()
 	p.End = a.res.End
 	a.res.Phases = append(a.res.Phases, p)
 	r, err := redact.Value(a.recorder.Redactor(), a.res)

@@ -34,6 +34,8 @@ type Task struct {
 	Authors     []string `json:"authors,omitempty"`
 	// Metadata is the author's own data; Berth never interprets it.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	// Labels are what tables of results can be grouped by.
+	Labels `json:"labels,omitzero"`
 
 	// Dir is the absolute path of the task's folder on this host. It is not part of
 	// the task's identity and not in its JSON.
@@ -63,6 +65,14 @@ type Task struct {
 	Success Success `json:"success"`
 	// Paths are the folders in the sandbox that the task's files expect.
 	Paths Paths `json:"paths"`
+}
+
+// Labels sort a task among others in tables of results. They change nothing in
+// how it runs.
+type Labels struct {
+	Tags       []string `json:"tags,omitempty"`
+	Category   string   `json:"category,omitempty"`
+	Difficulty string   `json:"difficulty,omitempty"`
 }
 
 // HostPath returns the absolute path on this host of a file or folder that the
@@ -106,6 +116,9 @@ const (
 	ModeSeparate  Mode = "separate"  // its own image, only the declared artifacts
 	ModeCopies    Mode = "copies"    // the collected files; no sandbox
 )
+
+// Modes are all verification modes, in the order of their constants.
+var Modes = []Mode{ModeLive, ModeRestarted, ModeSnapshot, ModeSeparate, ModeCopies}
 
 // Interaction defines what a simulated user may do in a stage.
 type Interaction struct {

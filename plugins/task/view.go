@@ -23,7 +23,7 @@ func (t *Task) View(role Role, stage string) *Task {
 		}
 		return &v
 	}
-	v.Metadata = nil
+	v.Metadata, v.Labels = nil, Labels{}
 	v.Success = Success{}
 	v.Mode = ""
 	v.Interaction = nil

@@ -47,7 +47,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 	atLeast := passReward
 	b.t = &task.Task{
 		Name: c.name, Format: Name, FormatVersion: c.schema, Version: c.version, Description: c.description,
-		Keywords: c.keywords, Authors: c.authors, Metadata: c.metadata, Dir: b.dir,
+		Keywords: c.keywords, Authors: c.authors, Metadata: c.metadata, Labels: c.labels, Dir: b.dir,
 		Healthcheck: c.env.healthcheck, MCPServers: c.env.servers,
 		Success: task.Success{Score: rewardKey, Reduce: reducers[c.strategy], AtLeast: &atLeast},
 		Paths:   task.Paths{AgentLogs: placeAgentLogs, VerifierLogs: placeVerifier, Artifacts: placeArtifacts},

@@ -2,11 +2,13 @@ package harbor
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -22,6 +24,7 @@ type config struct {
 	authors     []string
 	keywords    []string
 	metadata    json.RawMessage
+	labels      task.Labels
 	agent       phaseConfig
 	verifier    verifierConfig
 	solutionEnv task.Env
@@ -93,6 +96,7 @@ func (d *decoder) config() *config {
 	c.artifacts = d.artifacts(t)
 	d.identity(t.table("task"), c)
 	c.metadata = d.metadata(t.table("metadata"))
+	c.labels = d.labels(t.table("metadata"), c.keywords)
 	agent := t.table("agent")
 	c.agent = d.phase(agent, 0)
 	agent.done()
@@ -186,6 +190,49 @@ func (d *decoder) metadata(t *table) json.RawMessage {
 		return nil
 	}
 	return raw
+}
+
+// Bounds of labels, which are stored with every trial.
+const (
+	maxTags  = 50
+	maxLabel = 200 // bytes
+)
+
+// labels reads what tables of results can be grouped by. Everything in metadata is
+// the author's own, so a value of another type is no mistake: it is no label.
+func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
+	label := func(key string, v any) string {
+		text := ""
+		switch v := v.(type) {
+		case string:
+			text = strings.TrimSpace(v)
+		case int64, float64:
+			text = fmt.Sprint(v)
+		}
+		if len(text) > maxLabel || strings.ContainsFunc(text, unicode.IsControl) {
+			d.warn(t.at(key), "Not used as a label", "Tables of results are not grouped by it: it has more than %d bytes, or control characters.", maxLabel)
+			return ""
+		}
+		return text
+	}
+	l.Category, l.Difficulty = label("category", t.m["category"]), label("difficulty", t.m["difficulty"])
+	tags := []any{}
+	if list, ok := t.m["tags"].([]any); ok {
+		tags = append(tags, list...)
+	}
+	for _, k := range keywords {
+		tags = append(tags, k)
+	}
+	for i, v := range tags {
+		if i == maxTags {
+			d.warn(t.at("tags"), "Too many tags", "Tables of results are grouped by the first %d.", maxTags)
+			break
+		}
+		if tag := label("tags", v); tag != "" && !slices.Contains(l.Tags, tag) {
+			l.Tags = append(l.Tags, tag)
+		}
+	}
+	return l
 }
 
 func (d *decoder) phase(t *table, def task.Duration) phaseConfig {

@@ -35,6 +35,7 @@ type Recorder struct {
 	more     int // findings beyond the limit
 	logged   int64
 	logMost  int64 // bytes
+	steps    int64 // of the agent
 	err      error // the first failure to write
 }
 
@@ -193,4 +194,18 @@ func Cut(s string, limit int) string {
 		at--
 	}
 	return fmt.Sprintf("%s… (%d bytes more)", s[:at], len(s)-at)
+}
+
+// Steps returns how many steps the agent took so far, in all its sessions.
+func (s *Recorder) Steps() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.steps
+}
+
+// stepped counts a step of the agent.
+func (s *Recorder) stepped() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps++
 }

@@ -142,6 +142,9 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 	if len(b) > limits.StepBytes {
 		line.Cut, line.Step = true, fit(s)
 	}
+	if p.role == agent.RoleAgent && s.Source == trajectory.Model {
+		p.s.stepped()
+	}
 	p.size += int64(min(len(b), limits.StepBytes))
 	p.s.Append(record.StepsFile, line)
 }

@@ -81,7 +81,7 @@ func planted(t *testing.T) *task.Task {
 	}
 	return &task.Task{
 		Name: "t", Dir: dir, Stages: []task.Stage{stage("one"), stage("two")},
-		Metadata: json.RawMessage(`{"k":"MARK-metadata"}`),
+		Metadata: json.RawMessage(`{"k":"MARK-metadata"}`), Labels: task.Labels{Tags: []string{"MARK-label-tag"}, Category: "MARK-label-category", Difficulty: "MARK-label-difficulty"},
 		Resources: []task.Resource{
 			resource("public", "", task.Public()...), resource("agent", "", task.RoleAgent), resource("verifier", "", task.RoleVerifier),
 			resource("user", "", task.RoleUser), resource("oracle", "", task.RoleOracle), resource("nobody", ""),
@@ -100,7 +100,7 @@ var sees = map[task.Role][]string{
 	task.RoleOracle: {"content-public", "content-agent", "content-oracle", "instruction-one", "solve-one"},
 	task.RoleUser:   {"content-public", "content-user", "instruction-one"},
 	task.RoleVerifier: {
-		"content-public", "content-verifier", "content-tests/inner", "instruction-one", "instruction-two", "metadata",
+		"content-public", "content-verifier", "content-tests/inner", "instruction-one", "instruction-two", "metadata", "label-tag", "label-category", "label-difficulty",
 		"agentenv-one", "agentenv-two", "verifyenv-one", "verifyenv-two", "settings-one", "settings-two", "hook-one", "hook-two",
 		"setup-one", "setup-two", "artifact-one", "artifact-two", "min-one", "min-two", "capture-one", "capture-two",
 		"envsettings", "taskenv", "service",
@@ -109,7 +109,7 @@ var sees = map[task.Role][]string{
 
 var allMarkers = []string{
 	"content-public", "content-agent\n", "content-agent2", "content-verifier", "content-user", "content-oracle", "content-nobody", "content-tests/inner",
-	"instruction-one", "instruction-two", "metadata", "envsettings", "taskenv", "service",
+	"instruction-one", "instruction-two", "metadata", "label-tag", "label-category", "label-difficulty", "envsettings", "taskenv", "service",
 	"agentenv-one", "agentenv-two", "verifyenv-one", "verifyenv-two", "settings-one", "settings-two", "solve-one", "solve-two",
 	"hook-one", "hook-two", "setup-one", "setup-two", "artifact-one", "artifact-two", "min-one", "min-two", "capture-one", "capture-two",
 }

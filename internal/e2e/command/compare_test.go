@@ -42,6 +42,7 @@ func TestCellsAreCompared(t *testing.T) {
 			t.Errorf("the same results: %+v", p)
 		}
 	}
+	selects(t, dir)
 	text := berth(t, dir, "compare", "last", "--cell", "*oracle", "--cell", "*nop")
 	text.want(t, 0)
 	if !strings.Contains(text.out, "solves 100.0 points more than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
@@ -66,5 +67,25 @@ func TestCellsAreCompared(t *testing.T) {
 		if !strings.Contains(wrong.stderr, what) {
 			t.Errorf("%q: %q", args, wrong.stderr)
 		}
+	}
+}
+
+// selects checks show --select on the last run in dir, one of the quickstart.
+func selects(t *testing.T, dir string) {
+	t.Helper()
+	r := berth(t, dir, "show", "last", "--select", `agent == "terminus" && steps > 0 && mode == "live" && rewards.reward == 1 && tokens > 0`, "--json")
+	r.want(t, 0)
+	if run := answer[types.ShowRun](t, r, "cli-show-run"); len(run.Trials) != 3 || run.Trials[0].CellKey != "agent=terminus" {
+		t.Errorf("%d trials of terminus were selected", len(run.Trials))
+	}
+	r = berth(t, dir, "show", "last", "--select", `score > 1`)
+	r.want(t, 0)
+	if !strings.Contains(r.out, "no trial is selected") {
+		t.Errorf("printed %q", r.out)
+	}
+	r = berth(t, dir, "show", "last", "--select", `cell.agent == "nope"`)
+	r.want(t, 2)
+	if !strings.Contains(r.stderr, `character 15: cell.agent is never "nope": did you mean "nop"?`) {
+		t.Errorf("a mistake: %q", r.stderr)
 	}
 }

@@ -30,6 +30,10 @@ of a task with a single trial. ATTEMPT is a number; the default is the accepted
 attempt. With filters, the tables above the list of trials still count the whole
 run. Costs and tokens are of all attempts of a trial.
 
+--select takes an expression over the accepted attempt of each trial, with names
+such as outcome, task, tags, score, cost, agent_time and cell.AXIS. All of them
+are in docs/reference/selection.md.
+
 An attempt is shown with its result, phases, trajectory, log and the output of
 plugins, of each list its end. The output that is not known to belong to one
 attempt is only in plugins.jsonl of the run.
@@ -37,7 +41,7 @@ attempt is only in plugins.jsonl of the run.
 --follow prints phases, steps and lines of the log as they come, until the trial
 ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
 With --json it prints a line of JSON for each.`,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.MaximumNArgs(3),
 
 		ValidArgsFunction: completeRun,
@@ -49,7 +53,7 @@ With --json it prints a line of JSON for each.`,
 			case follow && (len(args) != 2 || steps):
 				return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
 			case f.Set() && len(args) != 1:
-				return errors.New("--outcome, --cell, --task and --sort need a run and no trial. Example: berth show last --outcome failed")
+				return errors.New("--outcome, --cell, --task, --select and --sort need a run and no trial. Example: berth show last --outcome failed")
 			case steps && len(args) < 2:
 				return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 			case len(args) == 0:
@@ -70,6 +74,7 @@ With --json it prints a line of JSON for each.`,
 	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
 	cmd.Flags().StringVar(&f.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
 	cmd.Flags().StringVar(&f.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
+	cmd.Flags().StringVar(&f.Expression, "select", "", "list only the trials for which this expression is true")
 	cmd.Flags().StringVar(&f.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 	return cmd
 }
@@ -152,6 +157,9 @@ func (a *app) showRun(name string, f *report.Filter) error {
 	m, x, err := store.Read(dir)
 	if err == nil && f.Set() {
 		err = f.Nothing(m, x)
+	}
+	if err == nil {
+		err = f.Choose(m, x)
 	}
 	if err != nil {
 		return err

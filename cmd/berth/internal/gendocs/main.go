@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plugin"
@@ -53,7 +54,7 @@ func run(ctx context.Context, dir string) error {
 	}
 	for name, text := range map[string]string{
 		"README.md": index, "cli.md": cliReference(), //nolint:contextcheck // no command is executed
-		"experiment.md": experimentReference(), "plugins.md": plugins,
+		"experiment.md": experimentReference(), "plugins.md": plugins, "selection.md": selectionReference(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(head+strings.TrimRight(text, "\n")+"\n"), 0o644); err != nil {
 			return err
@@ -68,8 +69,29 @@ const index = `# Reference
 - [The experiment file](experiment.md), block by block
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
 - [The plugins](plugins.md) that come with Berth, and their options
+- [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
 - [The files that Berth writes](../../schemas/), as JSON Schema
 `
+
+// selectionReference lists what expressions may use.
+func selectionReference() string {
+	var b strings.Builder
+	b.WriteString("# Selecting attempts\n\n`--select` takes an expression that is true or false for one attempt. " +
+		"The language is that of [Expr](https://expr-lang.org/docs/language-definition).\n\n" +
+		"    berth show last --select 'outcome == \"failed\" && cell.agent == \"nop\"'\n" +
+		"    berth show last --select '\"git\" in tags && score < 0.5'\n" +
+		"    berth show last --select 'agent_time > 300 || cost > 1.5'\n" +
+		"    berth show last --select 'task startsWith \"org/\" && not measured'\n\n" +
+		"A command that is about trials looks at the accepted attempt of each. " +
+		"A text that a field never has in the run is an error, so that a typing mistake does not select nothing. " +
+		"The values on axes are text: write `float(cell.effort) > 2`.\n\n" +
+		"| name | type | meaning |\n|---|---|---|\n")
+	for i := range selection.Fields {
+		f := &selection.Fields[i]
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, f.Type, strings.ReplaceAll(f.Text, "](experiment.md", "](../experiment.md"))
+	}
+	return b.String()
+}
 
 // cliReference is every command with its help.
 func cliReference() string {

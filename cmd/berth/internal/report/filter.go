@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/suggest"
@@ -17,14 +18,17 @@ type Filter struct {
 	Outcomes   []string
 	Cell, Task string // names or patterns
 	Sort       string // one of Sorts
+	Expression string // see package selection
 	All        bool   // print all that are selected
+
+	chosen map[*store.TrialState]bool // by Expression
 }
 
 // Sorts are what trials can be sorted by; numbers begin with the largest.
 var Sorts = []string{"task", "cell", "outcome", "score", "time", "cost", "tokens"}
 
 // Set reports whether the filter selects or sorts anything.
-func (f *Filter) Set() bool { return len(f.Outcomes) > 0 || f.Cell+f.Task+f.Sort != "" }
+func (f *Filter) Set() bool { return len(f.Outcomes) > 0 || f.Cell+f.Task+f.Sort+f.Expression != "" }
 
 // Check returns an error for a value that cannot match any trial.
 func (f *Filter) Check() error {
@@ -42,6 +46,24 @@ func (f *Filter) Check() error {
 		return fmt.Errorf("--sort: trials cannot be sorted by %q. Choose one of %s", f.Sort, strings.Join(Sorts, ", "))
 	}
 	return nil
+}
+
+// Choose evaluates the expression for the trials of a run. Fails for a mistake in
+// it. Call it before Select.
+func (f *Filter) Choose(m *store.Manifest, x *store.Index) error {
+	if f.Expression == "" {
+		return nil
+	}
+	e, err := selection.Compile(f.Expression, m)
+	if err != nil {
+		return err
+	}
+	trials, err := e.Trials(m, x)
+	f.chosen = map[*store.TrialState]bool{}
+	for _, t := range trials {
+		f.chosen[t] = true
+	}
+	return err
 }
 
 // Nothing returns an error that says what there is, if the run has no such cell or
@@ -78,6 +100,14 @@ func (f *Filter) Nothing(m *store.Manifest, x *store.Index) error {
 	return nil // no trial has the outcome yet, which is an answer
 }
 
+// none says that no trial is selected, for a filter without a mistake.
+func (f *Filter) none() string {
+	if f.Expression != "" {
+		return "no trial is selected"
+	}
+	return "no trial has the outcome " + strings.Join(f.Outcomes, " or ")
+}
+
 // unmatched is the error for a filter that no name matches.
 func unmatched(flag, what, wanted string, names []string) error {
 	return fmt.Errorf("%s: no %s of the run matches %q%s", flag, what, wanted, suggest.After(wanted, names))
@@ -96,7 +126,7 @@ func Select(m *store.Manifest, x *store.Index, f *Filter) []*store.TrialState {
 	var trials []*store.TrialState
 	for _, t := range x.Trials {
 		cell := &m.Cells[t.Cell]
-		if (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, outcomeOf(x, t))) &&
+		if (f.chosen == nil || f.chosen[t]) && (len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, outcomeOf(x, t))) &&
 			matches(f.Task, t.Task, path.Base(t.Task)) && matches(f.Cell, cell.Key, cell.Slug, cell.Agent) {
 			trials = append(trials, t)
 		}

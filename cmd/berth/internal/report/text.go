@@ -199,7 +199,7 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 	trials := Select(m, x, f)
 	selected := len(trials)
 	if selected == 0 {
-		p.Printf("no trial has the outcome %s\n", strings.Join(f.Outcomes, " or "))
+		p.Printf("%s\n", f.none())
 		return
 	}
 	if !f.All && selected > maxTrials {

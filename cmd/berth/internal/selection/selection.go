@@ -1,0 +1,237 @@
+// Package selection selects attempts with an expression, for --select of several
+// commands: outcome == "failed" && cell.agent == "pi". The language is that of
+// github.com/expr-lang/expr; Fields are the names that it may use.
+//
+// It must not decide which attempts a command asks about.
+package selection
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/types"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/suggest"
+)
+
+// Flag is the usual name of the flag with an expression; errors begin with it.
+const Flag = "--select"
+
+// Expression is a compiled expression. It is not safe for concurrent use.
+type Expression struct {
+	text    string
+	program *vm.Program
+	machine vm.VM
+	used    []Field // that the expression reads
+	axes    []string
+}
+
+// Compile compiles an expression for the attempts of some runs. Fails for an
+// expression that is malformed, that is not yes or no, that uses a name which does
+// not exist, or that compares a field with a text which the field never has in
+// these runs. The error says where and suggests a name.
+func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, fmt.Errorf("%s: the expression is empty. Example: %s 'outcome == \"failed\"'", Flag, Flag)
+	}
+	e := &Expression{text: text, axes: axes(runs)}
+	env, cell := types.Map{}, types.Map{}
+	for _, axis := range e.axes {
+		cell[axis] = types.String
+	}
+	for i := range Fields {
+		env[Fields[i].Name] = Fields[i].kind
+	}
+	env["cell"] = cell
+	check := &checker{runs: runs, names: map[string]bool{}}
+	var err error
+	e.program, err = expr.Compile(text, expr.Env(env), expr.AsBool(), expr.Patch(check))
+	if err != nil {
+		return nil, e.explain(err)
+	}
+	if check.wrong != "" {
+		return nil, e.at(check.where, check.wrong)
+	}
+	for i := range Fields {
+		if check.names[Fields[i].Name] {
+			e.used = append(e.used, Fields[i])
+		}
+	}
+	return e, nil
+}
+
+// Matches reports whether an attempt is selected. Fails if the expression cannot
+// be computed for it.
+func (e *Expression) Matches(a *Attempt) (bool, error) {
+	env := make(map[string]any, len(e.used))
+	for i := range e.used {
+		f := &e.used[i]
+		if f.of != nil {
+			env[f.Name] = f.of(a)
+			continue
+		}
+		values := make(map[string]any, len(e.axes))
+		for _, axis := range e.axes {
+			values[axis] = a.cell().Choices[axis] // empty in a run without the axis
+		}
+		env[f.Name] = values
+	}
+	res, err := e.machine.Run(e.program, env)
+	if err != nil {
+		return false, fmt.Errorf("task %s: %w", a.Trial.Task, e.explain(err))
+	}
+	yes, ok := res.(bool)
+	if !ok {
+		return false, fmt.Errorf("%s: the expression is %v for task %s: expected true or false", Flag, res, a.Trial.Task)
+	}
+	return yes, nil
+}
+
+// Trials returns the trials of a run whose accepted attempt is selected, in the
+// order of the manifest. A trial without an attempt has the outcome not_run.
+func (e *Expression) Trials(m *store.Manifest, x *store.Index) ([]*store.TrialState, error) {
+	var selected []*store.TrialState
+	for _, t := range x.Trials {
+		yes, err := e.Matches(&Attempt{Manifest: m, Trial: t, State: t.Accepted()})
+		if err != nil {
+			return nil, err
+		}
+		if yes {
+			selected = append(selected, t)
+		}
+	}
+	return selected, nil
+}
+
+// What the library says of names that it does not know.
+var (
+	unknownName  = regexp.MustCompile(`^unknown name (\S+)$`)
+	unknownField = regexp.MustCompile(`^unknown field (\S+)$`)
+)
+
+// explain rewrites an error of the library.
+func (e *Expression) explain(err error) error {
+	var at *file.Error
+	if !errors.As(err, &at) {
+		return fmt.Errorf("%s: %w", Flag, err)
+	}
+	said := at.Message
+	if name := unknownName.FindStringSubmatch(said); name != nil {
+		var known []string
+		for i := range Fields {
+			known = append(known, Fields[i].Name)
+		}
+		said = fmt.Sprintf("there is no field %q%s", name[1], after(name[1], known, "docs/reference/selection.md lists them"))
+	}
+	if name := unknownField.FindStringSubmatch(said); name != nil {
+		said = fmt.Sprintf("the runs have no axis %q%s", name[1], after(name[1], e.axes, ""))
+	}
+	return e.at(at.From, said)
+}
+
+// after suggests a name, or says where the names are.
+func after(name string, known []string, otherwise string) string {
+	hint := suggest.After(name, known)
+	if hint == "" && otherwise != "" {
+		hint = ": " + otherwise
+	}
+	return hint
+}
+
+// at returns an error that shows its place in the expression. from counts
+// characters from 0.
+func (e *Expression) at(from int, said string) error {
+	runes := []rune(e.text)
+	from = max(0, min(from, len(runes)))
+	line := 1 + strings.Count(string(runes[:from]), "\n")
+	column := from
+	for column > 0 && runes[from-1-(from-column)] != '\n' {
+		column--
+	}
+	column = from - column
+	shown := strings.ReplaceAll(strings.Split(e.text, "\n")[line-1], "\t", " ")
+	place := fmt.Sprintf("character %d", column+1)
+	if strings.Contains(e.text, "\n") {
+		place = fmt.Sprintf("line %d, %s", line, place)
+	}
+	return fmt.Errorf("%s, %s: %s\n  %s\n  %s^", Flag, place, said, shown, strings.Repeat(" ", column))
+}
+
+// checker looks at an expression before it is compiled: it notes which names are
+// used, and finds texts that a field never has.
+type checker struct {
+	runs  []*store.Manifest
+	names map[string]bool
+	where int
+	wrong string // the first mistake
+}
+
+// Visit implements ast.Visitor.
+func (c *checker) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		c.names[n.Value] = true
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "==", "!=":
+			c.compared(n.Left, n.Right)
+			c.compared(n.Right, n.Left)
+		case "in", "not in":
+			c.compared(n.Right, n.Left) // "x" in tags
+			if list, ok := n.Right.(*ast.ArrayNode); ok {
+				for _, one := range list.Nodes {
+					c.compared(n.Left, one)
+				}
+			}
+		}
+	}
+}
+
+// compared checks a text that is compared with a field.
+func (c *checker) compared(field, value ast.Node) {
+	name, text := pathOf(field), ""
+	if s, ok := value.(*ast.StringNode); ok {
+		text = s.Value
+	}
+	if name == "" || text == "" || c.wrong != "" {
+		return
+	}
+	values, closed := names(name, c.runs)
+	if !closed || slices.Contains(values, text) {
+		return
+	}
+	if axis, ok := cutCell(name); ok && !slices.Contains(axes(c.runs), axis) {
+		return // the compiler says it better
+	}
+	c.where = value.Location().From
+	c.wrong = fmt.Sprintf("%s is never %q%s", name, text, meant(text, values))
+	if len(values) == 0 {
+		c.wrong = fmt.Sprintf("%s is never %q: no trial of the run has one", name, text)
+	}
+}
+
+// pathOf returns a field as it is written: outcome, or cell.agent. Empty for
+// anything else.
+func pathOf(n ast.Node) string {
+	switch n := n.(type) {
+	case *ast.IdentifierNode:
+		return n.Value
+	case *ast.MemberNode:
+		base, ok := n.Node.(*ast.IdentifierNode)
+		axis, text := n.Property.(*ast.StringNode)
+		if ok && text && base.Value == "cell" {
+			return "cell." + axis.Value
+		}
+	}
+	return ""
+}
+
+func cutCell(field string) (axis string, ok bool) { return strings.CutPrefix(field, "cell.") }

@@ -11,7 +11,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // maxUnmeasured is the share of a cell's trials without a measurement from which
@@ -60,17 +59,9 @@ Tasks of the same name whose content differs between runs are left out.`,
 }
 
 func (a *app) compare(names []string, o *numbers.Options) error {
-	var runs []numbers.Run
-	for _, name := range names {
-		dir, err := report.FindRun(name)
-		if err != nil {
-			return err
-		}
-		m, x, err := store.Read(dir)
-		if err != nil {
-			return err
-		}
-		runs = append(runs, numbers.Run{Dir: dir, Manifest: m, Index: x})
+	runs, err := readRuns(names)
+	if err != nil {
+		return err
 	}
 	res, err := numbers.Compare(runs, o)
 	if err != nil {
@@ -96,6 +87,18 @@ func (a *app) compare(names []string, o *numbers.Options) error {
 		}
 	}
 	return nil
+}
+
+// readRuns finds and reads runs.
+func readRuns(names []string) ([]numbers.Run, error) {
+	dirs := make([]string, len(names))
+	for i, name := range names {
+		var err error
+		if dirs[i], err = report.FindRun(name); err != nil {
+			return nil, err
+		}
+	}
+	return numbers.Read(dirs...)
 }
 
 func (a *app) comparedCells(res *output.Comparison) {

@@ -26,13 +26,6 @@ const (
 	permutations = 10_000
 )
 
-// Run is a run as it was read.
-type Run struct {
-	Dir      string
-	Manifest *store.Manifest
-	Index    *store.Index
-}
-
 // Options say what is compared, and how.
 type Options struct {
 	Cells  []string // names or patterns of cells; none means all
@@ -126,24 +119,17 @@ func matches(patterns []string, names ...string) bool {
 // the run.
 func (c *cell) add(t *store.TrialState, shared bool) {
 	c.Planned++
-	if !t.Measured() {
+	task := t.Task
+	if shared {
+		task = t.Dataset + ": " + t.Task
+	}
+	a, measured := Attempt(t, task)
+	if !measured {
 		return
 	}
 	c.Measured++
-	r := t.Accepted().Result
-	if r.Integrity == record.Exposed {
+	if t.Accepted().Result.Integrity == record.Exposed {
 		c.Exposed++
-	}
-	a := stats.Attempt{Task: t.Task, Repetition: t.Repetition, Full: r.Outcome == record.Passed}
-	if shared {
-		a.Task = t.Dataset + ": " + t.Task
-	}
-	switch {
-	case r.Score != nil:
-		a.Score = *r.Score
-		a.Full = a.Full || r.Outcome == record.Scored && a.Score >= 1
-	case a.Full:
-		a.Score = 1
 	}
 	c.digests[a.Task] = t.TaskDigest
 	c.trials = append(c.trials, a)

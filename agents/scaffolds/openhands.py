@@ -18,6 +18,7 @@ os.environ.update(OPENHANDS_PERSISTENCE_DIR=home, OPENHANDS_SUPPRESS_BANNER="1",
 os.environ.update(LLM_API_KEY=os.environ["BERTH_TOKEN"], LLM_BASE_URL=settings["url"], LLM_MODEL=settings["provider"] + "/" + settings["model"])
 os.environ.update({k: theirs[k] for k in settings["env"] or []})
 
+import litellm  # noqa: E402
 from openhands.sdk import LLM, Conversation, Workspace  # noqa: E402
 from openhands.sdk.conversation.exceptions import ConversationRunError  # noqa: E402
 from openhands.sdk.event import ActionEvent, AgentErrorEvent, ObservationEvent, UserRejectObservation  # noqa: E402
@@ -94,7 +95,11 @@ for t in tools:
     if t.name == "terminal":
         t.params.update(terminal_type="subprocess", shell_path=settings["shell"] or None)
 # The gateway retries, and knows when to. The core enforces the deadline of the turn.
-llm, effort, knows = {"num_retries": 0, "timeout": 3600}, settings["effort"], get_features(agent.llm.model).supports_reasoning_effort
+llm, effort = {"num_retries": 0, "timeout": 3600}, settings["effort"]
+# OpenHands asks every model for a high effort and has LiteLLM leave that out by the
+# name of the model, which LiteLLM does not do for the provider below.
+listed = litellm.model_cost.get(settings["model"], {"supports_reasoning": True})
+knows = get_features(agent.llm.model).supports_reasoning_effort and listed.get("supports_reasoning")
 if effort or not knows:
     llm["reasoning_effort"] = effort or None
 if settings["dialect"] == "openai-chat":

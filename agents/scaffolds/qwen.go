@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/berth-eval/berth/agents/scaffolds/internal/streamjson"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -24,9 +27,22 @@ func qwenCode() cli.Scaffold {
 		Knobs:     []cli.Knob{cli.Effort, cli.MaxTurns, cli.SystemPrompt, cli.AllowedTools, cli.DeniedTools, cli.MCP, cli.Skills},
 		Logs:      []string{"qwen/projects"},
 		ModelName: "model",
+		Refuse:    refuseQwen,
 		Start:     startQwen,
 		Events:    func(b *cli.Transcript) cli.Events { return &qwenEvents{streamjson.Reader{Transcript: b, Whole: true}} },
 	}
+}
+
+// refuseQwen refuses an effort where Qwen Code states it in a way that the model does
+// not accept: it has levels for every model of Google, and Gemini 2 takes a number of
+// tokens.
+func refuseQwen(s *cli.Settings, r agent.CheckRequest) (out []string) {
+	for _, name := range slices.Sorted(maps.Keys(r.Models)) {
+		if m := r.Models[name]; s.ReasoningEffort != "" && m.Dialect == model.DialectGemini && strings.HasPrefix(m.Name, "gemini-2") {
+			out = append(out, fmt.Sprintf("qwen-code cannot set an effort for %s: it would send a level, which only Gemini 3 and later accept: leave out reasoning_effort", m.Name))
+		}
+	}
+	return out
 }
 
 func startQwen(r *cli.Run) (cli.Start, error) {

@@ -76,10 +76,14 @@ func random(s string) bool {
 // text of JSON: the letter of one would belong to the value after it.
 var unescape = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`)
 
+// control matches the control sequences of a terminal. The last letter of one would
+// belong to the value after it, too.
+var control = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+
 // plain returns a text with the name of its kind in place of each value that
 // changes from run to run.
 func plain(s string) string {
-	s = unescape.Replace(s)
+	s = control.ReplaceAllStringFunc(unescape.Replace(s), func(c string) string { return c + " " })
 	found := anyKind.FindAllStringSubmatchIndex(s, -1)
 	if found == nil {
 		return s

@@ -19,6 +19,7 @@ func TestKindsOfValues(t *testing.T) {
 		{"Today is Sunday, November 22, 2026.", "Today is Monday, November 23, 2026."},
 		{"Current Time: 2026-11-22 23:59 (Sunday) (UTC, UTC+00:00)", "Current Time: 2026-11-23 00:01 (Monday) (UTC, UTC+00:00)"},
 		{"Mon Nov  2 02:15:53 UTC 2026", "Tue Nov 24 12:15:53 UTC 2026"},
+		{"\x1b[?2004lMon Nov 23 12:12:40 UTC 2026\x1b[0m", "\x1b[?2004lTue Nov 24 12:12:41 UTC 2026\x1b[0m"},
 		{"Sun, 22 Nov 2026 02:15:53 GMT", "Mon, 23 Nov 2026 12:15:53 GMT"},
 		{"-rw-r--r-- 1 root root 5 Nov 22 02:15 done", "-rw-r--r-- 1 root root 5 Dec  1 12:01 done"},
 		{"2026-11-22T02:15:53.123456Z", "2026-11-23T12:15:53.9Z"},
@@ -50,6 +51,7 @@ func TestKindsOfValues(t *testing.T) {
 		}
 	}
 	for _, tt := range [][2]string{
+		{"\x1b[31mMonitor", "\x1b[32mMonitor"},
 		{"Write the file done.", "Write the file gone."},
 		{"Today's date: 2026-11-22", "Today's date: tomorrow"},
 		{"root@host:/app# ls", "root@host:/tmp# ls"},

@@ -1,6 +1,7 @@
 package conform_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ var brokenBoxes = []struct {
 	plugin, clause string
 	says           string // in what failed
 	short          bool   // it is tried with -short, too
+	root           bool   // it is broken for root alone
 }{
 	{plugin: "hollow", clause: "create makes a sandbox in which sandboxd connects", says: "no /berth/sandboxd connected"},
 	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1", short: true},
@@ -50,7 +52,7 @@ var brokenBoxes = []struct {
 	{plugin: "cramped", clause: "fifty MiB go in and come out as a file", short: true},
 
 	{plugin: "careless", clause: "nothing under /berth can be changed", short: true},
-	{plugin: "tunable", clause: "the settings of the kernel cannot be changed"},
+	{plugin: "tunable", clause: "the settings of the kernel cannot be changed", root: true},
 	{plugin: "mighty", clause: "root inside gets the capabilities of a container's root and no others"},
 	{plugin: "transparent", clause: "the host's processes cannot be seen"},
 	{plugin: "open", clause: "the host's files cannot be seen"},
@@ -94,6 +96,9 @@ func TestTheKitFindsBrokenEnvironments(t *testing.T) {
 		}
 		t.Run(tt.plugin+": "+tt.clause, func(t *testing.T) {
 			t.Parallel()
+			if tt.root && os.Getuid() != 0 {
+				t.Skip("root in a sandbox of an ordinary user may not do it, whatever the plugin lets through")
+			}
 			results, err := try(t, tt.plugin, conform.Options{Only: tt.clause})
 			i := slices.IndexFunc(results, func(r conform.Result) bool { return r.Clause == tt.clause && r.Status == conformance.Fail })
 			if i < 0 || !strings.Contains(strings.Join(results[i].Detail, "\n"), tt.says) {

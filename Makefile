@@ -10,7 +10,7 @@ export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs grpcnot
 # Tests of each scaffold with everything that may come to it.
 TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestAProviderThatNeverAnswers|TestARunOfEachIsReplayedTheNextDay
 
-.PHONY: build run picture test test-quick test-scaffolds bench generate lint tools clean help
+.PHONY: build run picture test test-quick test-whole test-scaffolds bench generate lint tools clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -26,6 +26,9 @@ test: tools ## everything; the last line counts, the lines before it say what wa
 
 test-quick: ## each Go test once: no race detector, no engines, no loops of kills; a few minutes
 	@scripts/test --quick
+
+test-whole: export BERTH_TEST_WHOLE = 1
+test-whole: test ## make test with everything in every environment
 
 test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip 'TestEachOnEngines|$(TABLES)' ./internal/e2e/scaffolds

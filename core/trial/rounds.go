@@ -96,6 +96,9 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	if len(uses) == 0 {
 		return nil, nil
 	}
+	if err = s.createOwn(ctx, uses); err != nil {
+		return nil, err
+	}
 	a, w := s.a, s.a.sandbox
 	round := s.turns
 	phase := func(n record.PhaseName, who record.Boundary) record.Phase {
@@ -113,7 +116,8 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	copies := s.roundCopies(round)
 	copying := phase(record.PhaseCopy, record.ByEnvironment)
 	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error {
-		_, collected := s.artifactsInto(ctx, copying, copies)
+		var collected error
+		s.copied, collected = s.artifactsInto(ctx, copying, copies)
 		return collected
 	})
 	if err != nil {

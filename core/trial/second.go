@@ -80,11 +80,7 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 		return a.at(p, fmt.Errorf("a snapshot would lose work of the agent: the image keeps %s in volumes, which a snapshot does not have: choose verify = %q",
 			strings.Join(lost, ", "), task.ModeRestarted))
 	}
-	for _, m := range modified {
-		if !slices.Contains(a.res.Modified, m) { // the agent's sandbox may have the same
-			a.res.Modified = append(a.res.Modified, m)
-		}
-	}
+	s.modified(modified)
 	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
 	env, err := e.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
@@ -106,6 +102,15 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 		s.second.prepare(ctx, a, a.env)
 	}
 	return nil
+}
+
+// modified records what the experiment changed of the task's wishes.
+func (s *stage) modified(what []string) {
+	for _, m := range what {
+		if !slices.Contains(s.a.res.Modified, m) { // the agent's sandbox may have the same
+			s.a.res.Modified = append(s.a.res.Modified, m)
+		}
+	}
 }
 
 // prepare begins to pull or build the images.
@@ -170,7 +175,9 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	if s.mode == task.ModeSeparate {
 		p := s.phase(record.PhaseSetup, record.ByEnvironment)
 		w.holds = true
-		err = a.phase(ctx, p, limits.Collect, s.placeArtifacts)
+		err = a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
+			return s.placeArtifacts(ctx, s.graded, filepath.Join(a.in.Record.Dir(), filepath.FromSlash(s.artifacts())), s.collected)
+		})
 	}
 	return err
 }
@@ -309,16 +316,15 @@ func (s *stage) changedServices() map[string]bool {
 	return not
 }
 
-// placeArtifacts copies the artifacts of the stage to their paths in the second
-// sandbox.
-func (s *stage) placeArtifacts(ctx context.Context) error {
-	dir := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))
-	for _, e := range s.collected {
+// placeArtifacts copies the artifacts that were collected into dir to their paths
+// in a verifier's sandbox.
+func (s *stage) placeArtifacts(ctx context.Context, w *sandbox.Sandbox, dir string, entries []collect.Entry) error {
+	for _, e := range entries {
 		if e.Status != collect.OK {
 			continue
 		}
 		host := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/")))
-		err := s.graded.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source))
+		err := w.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source))
 		if _, ours := errors.AsType[*fs.PathError](err); ours {
 			err = outcome.On(record.ByCore, err)
 		}
@@ -326,7 +332,7 @@ func (s *stage) placeArtifacts(ctx context.Context) error {
 			return fmt.Errorf("place artifact %s: %w", e.Source, err)
 		}
 	}
-	return s.graded.Folders(ctx, s.a.task.Paths.Artifacts) // its mode may have changed
+	return w.Folders(ctx, s.a.task.Paths.Artifacts) // its mode may have changed
 }
 
 // missingArtifact returns an error if a declared artifact could not be collected:

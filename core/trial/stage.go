@@ -44,8 +44,11 @@ type stage struct {
 
 	collected []collect.Entry // artifacts of the stage
 
+	copied []collect.Entry // artifacts of the round in progress
+
 	graded *sandbox.Sandbox // where the verifiers work: the agent's sandbox, or a second one
 	second *second          // nil: the verifiers need none
+	own    map[string]*own  // the verifiers' own sandboxes, by the name that the task uses
 
 	suspects []string // services that the agent could have changed
 	message  agent.Message
@@ -91,6 +94,7 @@ func (s *stage) run(outer context.Context) (err error) {
 		err = s.grade(outer, reach)
 	}
 	s.second.stop()
+	s.stopOwn()
 	s.closeUser(ctx)
 	s.out.Rounds = s.reducedRounds()
 	if err != nil {
@@ -152,8 +156,12 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 	}
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
-	for _, w := range slices.Compact([]*sandbox.Sandbox{s.a.sandbox, s.graded}) {
-		if w.Gone() {
+	boxes := slices.Compact([]*sandbox.Sandbox{s.a.sandbox, s.graded})
+	for _, o := range s.own {
+		boxes = append(boxes, o.box)
+	}
+	for _, w := range boxes {
+		if w == nil || w.Gone() {
 			continue
 		}
 		if !errors.Is(err, host.ErrTampered) {
@@ -170,6 +178,9 @@ func (s *stage) tampered(ctx context.Context, err error) error {
 func (s *stage) setup(ctx context.Context) error {
 	a := s.a
 	if err := s.prepareSecond(ctx); err != nil {
+		return err
+	}
+	if err := s.prepareOwn(ctx); err != nil {
 		return err
 	}
 	err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
@@ -400,6 +411,9 @@ func (s *stage) clean(ctx context.Context) error {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
 	err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
+		if err := s.removeOwn(ctx); err != nil {
+			return err
+		}
 		if s.mode == task.ModeCopies {
 			return s.a.sandbox.Resume(ctx)
 		}

@@ -37,6 +37,9 @@ func (s *stage) verify(ctx context.Context) error {
 		s.out.Verified = true
 		return nil
 	}
+	if err := s.createOwn(ctx, uses); err != nil {
+		return err
+	}
 	limit := limits.Control
 	for range uses {
 		limit += 2*(s.verifyTime()+limits.Return) + limits.Control // it may be called twice
@@ -259,6 +262,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		return verifier.Verdict{}, err
 	}
 	v, err := callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
+	err = s.lostOwn(ctx, s.own[j.use.Name], err)
 	if err != nil && s.models != nil && s.models.Down() != nil {
 		// Nothing in the sandbox can keep a model from answering.
 		err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", s.models.Down(), err))
@@ -344,19 +348,28 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	if r.Env, err = s.judgeEnv(own, models); err != nil {
 		return r, done, err
 	}
-	if plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0 {
+	w := s.graded
+	switch o := s.own[j.use.Name]; {
+	case o != nil:
+		if err = s.refill(ctx, o, j); err != nil {
+			return r, done, s.lostOwn(ctx, o, outcome.On(a.owner(record.ByEnvironment), err))
+		}
+		w, r.User = o.box, s.ownUser(o)
+	case plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0:
 		return r, done, nil
+	default:
+		r.User = s.verifyUser()
 	}
-	r.User = s.verifyUser()
-	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d", s.i+1, j.number)), relay.Of(s.graded.Sandbox, host.Session{
-		ID: id, User: r.User, Dir: s.graded.Dir, Env: sandbox.List(merge(s.graded.Env, r.Env)), Grading: true,
+	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d-%d", s.i+1, j.round, j.number)), relay.Of(w.Sandbox, host.Session{
+		ID: id, User: r.User, Dir: w.Dir, Env: sandbox.List(merge(w.Env, r.Env)), Grading: true,
 	}))
 	if err == nil {
 		undo = append(undo, func() error {
 			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 			defer cancel()
 			shut := shell.Shut(end)
-			if s.graded.Gone() {
+			s.shell = nil
+			if w.Gone() {
 				return nil // it is reported elsewhere
 			}
 			return outcome.On(a.owner(record.ByEnvironment), shut)

@@ -51,7 +51,7 @@ type Needs string
 const (
 	NeedsNone    Needs = "none"    // a pure function of the view folder: can be run again later
 	NeedsSandbox Needs = "sandbox" // a shell in the sandbox that is graded
-	NeedsOwn     Needs = "own"     // a sandbox of its own; experimental: a run refuses it
+	NeedsOwn     Needs = "own"     // a shell in a sandbox of its own, which is kept over all rounds of a stage
 )
 
 // Traits are the properties of a verifier that Describe returns, besides name and
@@ -69,7 +69,7 @@ type Request struct {
 	Round      int                       `json:"round,omitempty"`    // 1… between turns; 0: after settle
 	RoundsLeft int                       `json:"rounds_left"`        // how many follow-ups may still come
 	Earlier    []Verdict                 `json:"earlier,omitempty"`  // of the verifiers before it, in the task's order
-	Shell      string                    `json:"shell,omitempty"`    // address of a shell in the sandbox; empty without NeedsSandbox or NeedsOwn
+	Shell      string                    `json:"shell,omitempty"`    // address of a shell in the sandbox; empty with NeedsNone, and in rounds with NeedsSandbox
 	Models     map[string]model.Endpoint `json:"models,omitempty"`   //
 	User       string                    `json:"user,omitempty"`     // that commands run as; empty: the session's default
 	Env        map[string]string         `json:"env,omitempty"`      // for commands of the verification; may hold secrets

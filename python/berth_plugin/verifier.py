@@ -73,7 +73,8 @@ class Request:
     """One judgment that is asked for.
 
     read() returns files of the view, such as tests/… of the task and attempt/artifacts/… of the agent. shell is there
-    if the verifier has needs = "sandbox". /tests is not in that sandbox: send files on stdin, or write them there.
+    if the verifier has needs = "sandbox" or "own". /tests is not in the agent's sandbox: send files on stdin, or write
+    them there.
     """
 
     view: str  # folder with what the verifier may see; never write to it
@@ -130,7 +131,7 @@ class Request:
 
     @functools.cached_property
     def shell(self):
-        """The shell of the sandbox that is graded, of a verifier that needs one."""
+        """The shell of the sandbox that is graded, or of the verifier's own."""
         if not self.message.shell:
             raise PluginError("this judgment has no sandbox: set needs = \"sandbox\" in the verifier")
         return Shell(self.message.shell)
@@ -139,13 +140,14 @@ class Request:
 class Verifier:
     """A verifier plugin. The doc string of the class is what `berth plugin info` shows.
 
-    needs is "none" if the files of the view are enough, or "sandbox" for a shell in the sandbox that is graded.
+    needs is "none" if the files of the view are enough, "sandbox" for a shell in the sandbox that is graded, or "own"
+    for one in a sandbox that only this verifier uses, with the agent's artifacts at their paths.
     models are names of models that the block of the verifier must give. Config is a dataclass of option() fields.
     """
 
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"
-    needs = "none"  # none: a pure function of the view; sandbox: a shell in the sandbox that is graded
+    needs = "none"  # none: a pure function of the view; sandbox: a shell in the sandbox that is graded; own: in another
     models = ()  # names of the models that it asks for
     rounds = False  # it can judge between turns
     Config = None  # a dataclass

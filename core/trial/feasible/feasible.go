@@ -148,7 +148,7 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		switch {
 		case !ok:
 		case traits.Needs == verifier.NeedsOwn:
-			add(fmt.Sprintf("verifier %q wants a sandbox of its own", u.Name), "That is not supported yet.")
+			ps = append(ps, ownProblems(t, s, c)...)
 		case traits.Needs == verifier.NeedsSandbox && mode == task.ModeCopies:
 			add(fmt.Sprintf("verifier %q needs the sandbox", u.Name), "Mode %q verifies collected files without one.", mode)
 		case traits.Needs == verifier.NeedsSandbox && traits.Rounds && t.Interaction != nil && t.Interaction.MaxFollowUps > 0:

@@ -49,7 +49,11 @@ func unsupportedCases() []unsupportedCase {
 		}, "captures"},
 		{"a verifier with its own sandbox", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsOwn}
-		}, "sandbox of its own"},
+		}, ""},
+		{"a verifier's own sandbox, of a compose file that was not read", func(t *task.Task, _ *cell.Cell, k *feasible.Known) {
+			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsOwn}
+			t.Stages[0].VerifyIn = &task.Environment{OS: "linux", Compose: "tests/docker-compose.yaml"}
+		}, "several containers, by tests/docker-compose.yaml"},
 		{"a verifier with a model", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) {
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}}
 		}, "There is no gateway"},

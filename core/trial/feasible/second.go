@@ -30,7 +30,27 @@ func VerifierEnvironment(t *task.Task, s *task.Stage, m task.Mode) *task.Environ
 // bundles of the agent. In mode snapshot, the image is only known when the
 // snapshot was made; until then it is the agent's.
 func VerifierSpec(t *task.Task, s *task.Stage, m task.Mode, c cell.Cell) (environment.Spec, []string, error) {
-	asks := []ask{{"the verifier of stage " + s.Name, t.NetworkOf(&s.Verify)}}
+	spec, modified, err := verifierSpec(t, s, VerifierEnvironment(t, s, m), t.NetworkOf(&s.Verify), c)
+	if err == nil && m == task.ModeSnapshot {
+		spec.Services = services(t)
+	}
+	return spec, modified, err
+}
+
+// OwnSpec returns what to request for a sandbox of a verifier's own, and what the
+// experiment changed of the task's wishes. It is made as that of a stage that is
+// verified separately, but has no network unless the task declares one for the
+// verifier.
+func OwnSpec(t *task.Task, s *task.Stage, c cell.Cell) (environment.Spec, []string, error) {
+	given := task.Network{Mode: task.NetworkNone}
+	if s.Verify.Network != nil {
+		given = *s.Verify.Network
+	}
+	return verifierSpec(t, s, VerifierEnvironment(t, s, task.ModeSeparate), given, c)
+}
+
+func verifierSpec(t *task.Task, s *task.Stage, e *task.Environment, n task.Network, c cell.Cell) (environment.Spec, []string, error) {
+	asks := []ask{{"the verifier of stage " + s.Name, n}}
 	if asks[0].Mode == "" {
 		asks[0].Mode = task.NetworkNone
 	}
@@ -38,22 +58,27 @@ func VerifierSpec(t *task.Task, s *task.Stage, m task.Mode, c cell.Cell) (enviro
 	if err != nil {
 		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
 	}
-	spec, changed := specOf(t, VerifierEnvironment(t, s, m), c, given)
+	spec, changed := specOf(t, e, c, given)
 	if user := s.Verify.User; user != "" && !slices.Contains(spec.Users, user) {
 		spec.Users = append(spec.Users, user)
-	}
-	if m == task.ModeSnapshot {
-		spec.Services = services(t)
 	}
 	return spec, append(modified, changed...), nil
 }
 
 // VerifierSpecs returns VerifierSpec of each stage of a task that is verified in
-// a second sandbox. A verifier that verifiers, by the name that tasks use, does
-// not name may need the sandbox.
+// a second sandbox, and OwnSpec of each verifier that wants a sandbox of its own.
+// A verifier that verifiers, by the name that tasks use, does not name may need
+// the sandbox, and wants none of its own.
 func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Traits) (specs []environment.Spec, err error) {
 	for i := range t.Stages {
 		s := &t.Stages[i]
+		for range slices.DeleteFunc(slices.Clone(s.Verifiers), func(u task.VerifierUse) bool { return verifiers[u.Name].Needs != verifier.NeedsOwn }) {
+			spec, _, err := OwnSpec(t, s, c)
+			if err != nil {
+				return nil, err
+			}
+			specs = append(specs, spec)
+		}
 		mode, err := Mode(t, s, c.Verify)
 		if err != nil || !InSecondSandbox(mode) || !needsSecond(s, verifiers) {
 			continue //nolint:nilerr // Unsupported reports it
@@ -108,13 +133,29 @@ func separateProblems(t *task.Task, s *task.Stage, c cell.Cell) (ps []Problem) {
 				task.ModeSeparate, task.ModeRestarted),
 		})
 	}
-	if s.VerifyIn != nil && s.VerifyIn.Compose != "" {
-		ps = append(ps, Problem{
-			Summary: "verifier asks for several containers, by " + s.VerifyIn.Compose,
-			Detail:  inStage(s.Name) + "The compose file has errors, which `berth task check` lists, or its format was not read.",
-		})
-	}
+	ps = append(ps, composeProblems(s)...)
 	if _, _, err := VerifierSpec(t, s, task.ModeSeparate, c); err != nil {
+		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
+	}
+	return ps
+}
+
+// composeProblems returns why the verifier's own environment cannot be made of its
+// compose file.
+func composeProblems(s *task.Stage) []Problem {
+	if s.VerifyIn == nil || s.VerifyIn.Compose == "" {
+		return nil
+	}
+	return []Problem{{
+		Summary: "verifier asks for several containers, by " + s.VerifyIn.Compose,
+		Detail:  inStage(s.Name) + "The compose file has errors, which `berth task check` lists, or its format was not read.",
+	}}
+}
+
+// ownProblems returns why a verifier cannot have a sandbox of its own.
+func ownProblems(t *task.Task, s *task.Stage, c cell.Cell) []Problem {
+	ps := composeProblems(s)
+	if _, _, err := OwnSpec(t, s, c); err != nil {
 		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
 	}
 	return ps

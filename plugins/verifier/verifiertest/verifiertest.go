@@ -93,7 +93,7 @@ func Clauses() []conformance.Clause[Subject] {
 		all[i].Skip = func(s Subject) string {
 			switch {
 			case s.Traits.Needs == verifier.NeedsOwn:
-				return "it needs a sandbox of its own, which is experimental"
+				return "it works in a sandbox of its own, which only a run makes"
 			case s.Traits.Needs == verifier.NeedsSandbox && s.Shell == nil:
 				return "it works in a sandbox, and none can be made here"
 			case own != nil:

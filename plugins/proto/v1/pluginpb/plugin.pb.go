@@ -185,7 +185,10 @@ const (
 	VerifierNeeds_VERIFIER_NEEDS_UNSPECIFIED VerifierNeeds = 0
 	VerifierNeeds_VERIFIER_NEEDS_NONE        VerifierNeeds = 1 // a pure function of the view folder: can be run again later
 	VerifierNeeds_VERIFIER_NEEDS_SANDBOX     VerifierNeeds = 2 // a shell in the sandbox that is graded
-	VerifierNeeds_VERIFIER_NEEDS_OWN         VerifierNeeds = 3 // EXPERIMENTAL: a sandbox of its own
+	// A shell in a sandbox of its own, which is kept over all rounds of a stage. It
+	// is made as that of a separate verification and has the collected artifacts at
+	// their paths, and no network unless the task declares one for the verifier.
+	VerifierNeeds_VERIFIER_NEEDS_OWN VerifierNeeds = 3
 )
 
 // Enum value maps for VerifierNeeds.

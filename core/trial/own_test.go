@@ -1,0 +1,113 @@
+package trial_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// owning is a verifier that runs a script in a sandbox of its own.
+func owning(script string) *judge {
+	j := tests(script)
+	j.traits.Needs = verifier.NeedsOwn
+	return j
+}
+
+// A verifier's own sandbox has the artifacts and its files, in every mode, and
+// nothing else of the agent's. The agent's sandbox has nothing of the verifier's.
+func TestAVerifierHasASandboxOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSeparate, task.ModeCopies} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			a := does("")
+			a.turn = func(ctx context.Context, x *actor, _ agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Done}, x.sh(ctx, forges+"\n! test -e /marked")
+			}
+			b := newBench(t, a, owning(`test "$(cat /app/out/answer)" = 42 && test -x /app/out/run && ! test -e /app/other && ! test -e /marked &&
+				! test -e /logs/verifier/forged && test -e /tests/own && ! test -e /tests/planted && ! test -e /usr/local/bin/judge &&
+				! ls /sys/class/net | grep -qv '^lo$' && touch /marked`))
+			b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+			b.task.Stages[1].Name = "second"
+			separate(b)
+			b.task.Mode = mode
+			withTests(t, b, map[string]string{"own": "1"})
+			b.task.Environment.Workdir, b.task.Environment.Network.Mode = "/app", task.NetworkPublic
+			made := &counting{}
+			b.env = made.wrap
+			r := b.run(t.Context(), t)
+			integrity := record.Checked
+			if mode == task.ModeLive {
+				integrity = record.Exposed
+			}
+			want(t, r, record.Passed, record.Yielded, integrity)
+			if made.created != 3 || r.Stages[0].VerifierImage == nil {
+				t.Errorf("%d sandboxes were created for two stages, stages %s", made.created, pretty(r.Stages))
+			}
+		})
+	}
+}
+
+// The sandbox is kept over the rounds, with the artifacts of the present one.
+func TestAVerifiersOwnSandboxIsKeptOverRounds(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	own := owning("")
+	own.traits.Rounds = true
+	script := `n=$(cat /logs/artifacts/n) && echo x >> /rounds && test $(cat /rounds | wc -l) = ${#n} && test $(ls /logs/artifacts | wc -l) = 2 && test $n = 11`
+	own.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		v, err := tests(script).verify(ctx, r)
+		if v.Decision == verifier.Fail {
+			v.Decision = verifier.Continue
+		}
+		return v, err
+	}
+	b.judges["supervisor"] = own
+	b.agents["agent"] = does("cd /logs/artifacts; printf 1 >> n; rm -f round-*; touch round-$(cat n)")
+	made := &counting{}
+	b.env = made.wrap
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	const wanted = "turn create services freeze copy judge thaw user turn freeze copy judge thaw settle"
+	if got := phases(r); !strings.Contains(got, wanted) {
+		t.Errorf("phases %s\nwant   %s", got, wanted)
+	}
+	if made.created != 2 || len(own.asked) != 2 || slices.ContainsFunc(own.asked, func(r verifier.Request) bool { return r.Shell == "" }) {
+		t.Errorf("%d sandboxes were created; asked %s", made.created, pretty(own.asked))
+	}
+}
+
+func TestAVerifiersOwnSandboxThatCannotBeCreatedIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), owning("true"))
+	b.env = (&counting{refuse: 2}).wrap
+	r := b.run(t.Context(), t)
+	want(t, r, record.EnvironmentError, record.Yielded, record.Unknown)
+	if r.Error == nil || !r.Error.Retry || !strings.Contains(r.Error.Message, "sandbox of verifier") {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// What cannot be placed is the agent's work.
+func TestAnArtifactThatDoesNotFitAVerifiersOwnSandbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("rm -rf /app/x; mkdir /app/x; touch /app/x/y"), owning("true"))
+	b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/x/y"}}
+	withTests(t, b, map[string]string{"own": "1"})
+	b.task.Resources[len(b.task.Resources)-1].Place = "/app/x"
+	b.task.Resources[len(b.task.Resources)-1].Folder = false
+	b.task.Resources[len(b.task.Resources)-1].Path = "tests/own"
+	b.task.Resources[len(b.task.Resources)-1].Name = "tests/own"
+	b.task.Resources[len(b.task.Resources)-1].Entries[0].Path = ""
+	r := b.run(t.Context(), t)
+	want(t, r, record.AgentError, record.Yielded, record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "place artifact /app/x/y") {
+		t.Errorf("error %+v", r.Error)
+	}
+}

@@ -41,6 +41,9 @@ type Spec struct {
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are refused.
 	Again []record.Outcome
+	// Selected are the ids of the trials that may run, nil: all. Those of them
+	// that have a final outcome without a measurement run once more.
+	Selected map[string]bool
 	// AcceptDrift continues, and records it, when a plugin, an image or a
 	// bundle differs from the one that earlier attempts of this run used.
 	// Otherwise such an attempt fails.
@@ -104,7 +107,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 		}
 	}()
 	report, err = Schedule(ctx, Options{
-		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Watch: watch,
+		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: watch,
 		Demand: demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
 	})
 	// A plugin that died in Create may have made sandboxes that no attempt

@@ -24,7 +24,11 @@ func todo(o Options) (items []item, planned []*plan.Trial) {
 			continue
 		}
 		planned = append(planned, t)
-		if retries, run := Open(state, o.Retry, o.Again); run {
+		retries, run := Open(state, o.Retry, o.Again)
+		if o.Selected != nil && !run && !state.Measured() {
+			retries, run = 0, true
+		}
+		if run && (o.Selected == nil || o.Selected[t.ID]) {
 			items = append(items, item{trial: t, retries: retries})
 		}
 	}

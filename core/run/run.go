@@ -56,6 +56,9 @@ type Options struct {
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are not allowed.
 	Again []record.Outcome
+	// Selected are the ids of the trials that may run, nil: all. Those of them
+	// that have a final outcome without a measurement run once more.
+	Selected map[string]bool
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)

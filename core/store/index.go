@@ -24,7 +24,8 @@ type Index struct {
 	Writers       []Writer
 	Notes         []Entry // of kind Noted, oldest first
 
-	byID map[string]*TrialState
+	byID    map[string]*TrialState
+	strange int // entries of journals about trials that are not in the plan
 }
 
 // Writer is a process that wrote the run.
@@ -188,12 +189,18 @@ func (x *Index) clone() *Index {
 // Read reads the plan and the state of the run in dir, without writing
 // anything. It may be called while the run is in progress.
 func Read(dir string) (*Manifest, *Index, error) {
-	m, err := ReadManifest(dir)
-	if err != nil {
-		return nil, nil, err
+	for tries := 0; ; tries++ {
+		m, err := ReadManifest(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		x, err := readIndex(dir, m)
+		if err != nil || x.strange == 0 || tries == 2 {
+			return m, x, err
+		}
+		// Attempts of trials that are not in the plan: the run may just have been
+		// extended.
 	}
-	x, err := readIndex(dir, m)
-	return m, x, err
 }
 
 func readIndex(dir string, m *Manifest) (*Index, error) {
@@ -230,6 +237,7 @@ func (x *Index) take(j *Journal) {
 			x.Notes = append(x.Notes, *e)
 		case t == nil || e.Attempt < 1 || e.Attempt > maxAttempts:
 			x.Damaged++
+			x.strange++
 		case e.Kind == AttemptEnded && e.Brief != nil:
 			t.ended(e.Attempt, e.Brief)
 		case e.Kind == AttemptBegan:

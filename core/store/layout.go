@@ -58,8 +58,8 @@ func TrialDir(task, cell string, repetition int, id string) string {
 	return fmt.Sprintf("%s--%s--%d-%s", Name(task, maxName), Name(cell, maxName), repetition, Name(id[:min(8, len(id))], 8))
 }
 
-// keptName returns the slash-separated name of a file of the experiment in
-// ExperimentDir.
+// keptName returns the slash-separated name of a file of the experiment in the
+// folder of the experiment.
 func keptName(name string) string {
 	local := filepath.FromSlash(name)
 	if !filepath.IsLocal(local) {
@@ -70,8 +70,8 @@ func keptName(name string) string {
 
 // Kept returns where the run in dir keeps a file of its experiment, by
 // [File.Name].
-func Kept(dir, name string) string {
-	return filepath.Join(dir, ExperimentDir, filepath.FromSlash(keptName(name)))
+func (h *Header) Kept(dir, name string) string {
+	return filepath.Join(dir, h.Folder(), filepath.FromSlash(keptName(name)))
 }
 
 // AttemptDir returns the name of the folder of an attempt, below that of its

@@ -51,10 +51,23 @@ type Header struct {
 	// otherwise.
 	Try json.RawMessage `json:"try,omitempty"`
 	// Files are the digests of the files of the experiment, "sha256:" and hex,
-	// by their path in ExperimentDir.
+	// by their path in the folder of the experiment.
 	Files map[string]string `json:"files,omitempty"`
+	// Extended counts how often trials were added to the run. The files of the
+	// first experiment are in ExperimentDir, those of the present one are in the
+	// folder that Folder returns.
+	Extended int `json:"extended,omitempty"`
 	// Trials is the number of lines of trials that follow.
 	Trials int `json:"trials"`
+}
+
+// Folder returns the name of the folder with the files of the experiment, below
+// that of the run.
+func (h *Header) Folder() string {
+	if h.Extended == 0 {
+		return ExperimentDir
+	}
+	return fmt.Sprintf("%s-%d", ExperimentDir, h.Extended+1)
 }
 
 // Retry says which trials get another attempt, as the experiment said when the run
@@ -159,6 +172,7 @@ const (
 	maxLine     = 32 << 20 // bytes of one line
 	maxCells    = 10_000
 	maxTrials   = 1_000_000
+	maxExtended = 10_000
 )
 
 // ReadManifest reads the plan of the run in dir. Fails with ErrNoRun.
@@ -217,6 +231,8 @@ func (m *Manifest) add(n int, l ManifestLine) error {
 		return errors.New("it describes a second run")
 	case l.Run != nil && l.Run.Version != FormVersion:
 		return fmt.Errorf("it has version %d, this berth reads %d: use the berth that made it", l.Run.Version, FormVersion)
+	case l.Run != nil && (l.Run.Extended < 0 || l.Run.Extended > maxExtended):
+		return fmt.Errorf("it was extended %d times: no berth does that", l.Run.Extended)
 	case l.Run != nil:
 		m.Header = *l.Run
 	case l.Cell != nil && l.Cell.Index != len(m.Cells):

@@ -67,12 +67,8 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 			return nil, fmt.Errorf("create run: %w", err)
 		}
 	}
-	m.Header.Files = map[string]string{}
-	for _, f := range files {
-		m.Header.Files[keptName(f.Name)] = digestOf(f.Bytes)
-		if err = keep(filepath.Join(dir, ExperimentDir), f); err != nil {
-			return nil, fmt.Errorf("create run: %w", err)
-		}
+	if err = m.keep(dir, files); err != nil {
+		return nil, fmt.Errorf("create run: %w", err)
 	}
 	r := &Run{Dir: dir, Manifest: m, berth: m.Header.Berth, index: newIndex(m)}
 	if err = r.begin(false); err != nil {
@@ -83,6 +79,18 @@ func Create(parent string, m *Manifest, files []File) (*Run, error) {
 		return nil, errors.Join(fmt.Errorf("create run: manifest: %w", err), r.Close())
 	}
 	return r, nil
+}
+
+// keep stores the files of the experiment, and their digests in the header.
+func (m *Manifest) keep(dir string, files []File) error {
+	m.Header.Files = map[string]string{}
+	for _, f := range files {
+		m.Header.Files[keptName(f.Name)] = digestOf(f.Bytes)
+		if err := keep(filepath.Join(dir, m.Header.Folder()), f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keep stores a file of the experiment in its original form.

@@ -48,6 +48,10 @@ names, the command prints a diff and stops. Concurrency and other limits of the
 run may change: use --in-flight, or edit a copy of the experiment and name it
 with --experiment.
 
+A run can be extended: more repetitions, cells and tasks of that experiment, or
+of new values for --var, are added to the run. It keeps all attempts, and the
+files of both experiments. Trials cannot be removed from a run.
+
 The command also stops if plugins, images or agents' bundles differ. It
 compares the digests of plugins at the start, and the others in each attempt.
 The same holds for the address of a model and the source of its key. With
@@ -137,11 +141,36 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
+	if err = a.extend(l, s, ef); err != nil {
+		return errors.Join(err, s.Close())
+	}
 	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
 	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
+}
+
+// extend adds the trials to a run that its plan does not have yet, and says which.
+func (a *app) extend(l *experiment.Loaded, s *store.Run, ef *experiment.Flags) error {
+	h := a.header(l, ef)
+	h.Try = s.Manifest.Header.Try
+	m := l.Plan.Manifest(h)
+	added := drift.Added(s.Manifest, m)
+	if len(added) == 0 {
+		return nil
+	}
+	before := len(s.Manifest.Trials)
+	if err := s.Extend(m, files(l.Experiment)); err != nil {
+		return &exit{exitUsage, err}
+	}
+	var what []string
+	for _, c := range added {
+		what = append(what, c.String())
+	}
+	text := fmt.Sprintf("extended from %d to %d trials: %s", before, len(m.Trials), strings.Join(what, "; "))
+	a.Notef("note: the run is %s\n", terminal.Clean(text))
+	return s.Note(text)
 }
 
 // tellChanges prints what changed since the run was made. The run keeps one digest of
@@ -165,7 +194,7 @@ func (a *app) tellChanges(changes []drift.Change, p *plan.Plan, made time.Time) 
 
 // keptExperiment returns the experiment stored in the run, if it is unchanged.
 func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags) (string, error) {
-	path := filepath.Join(dir, store.ExperimentDir)
+	path := filepath.Join(dir, m.Header.Folder())
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("the run has lost the files of its experiment: %w: name the experiment with --experiment", err)
 	}
@@ -174,7 +203,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 		return "", err
 	}
 	for _, c := range changed {
-		a.because(filepath.Join(store.ExperimentDir, c))
+		a.because(filepath.Join(m.Header.Folder(), c))
 	}
 	if len(changed) > 0 {
 		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above changed. Restore them, or name the experiment with --experiment", report.Display(dir))}
@@ -185,7 +214,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 			a.Notef("note: %s has changed since the run was made. The run goes on with its stored copy\n", terminal.Clean(name))
 		}
 	}
-	ef.Kept = func(name string) string { return store.Kept(dir, name) }
+	ef.Kept = func(name string) string { return m.Header.Kept(dir, name) }
 	return path, nil
 }
 

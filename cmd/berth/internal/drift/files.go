@@ -20,7 +20,7 @@ import (
 // ChangedFiles lists the files of the experiment that are not as they were when
 // the run in dir was made: one line for each, sorted.
 func ChangedFiles(dir string, m *store.Manifest) ([]string, error) {
-	top := filepath.Join(dir, store.ExperimentDir)
+	top := filepath.Join(dir, m.Header.Folder())
 	missing := maps.Clone(m.Header.Files)
 	var changed []string
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {

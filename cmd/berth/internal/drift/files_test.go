@@ -31,7 +31,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 		t.Errorf("nothing changed: %v, %v", changed, changedErr)
 	}
 	for name, text := range map[string]string{"../up.txt": "c", "/abs.txt": "d", "sub/s.sh": "b"} {
-		if b, readErr := os.ReadFile(store.Kept(r.Dir, name)); readErr != nil || string(b) != text {
+		if b, readErr := os.ReadFile(r.Manifest.Header.Kept(r.Dir, name)); readErr != nil || string(b) != text {
 			t.Errorf("%s is kept as %q, %v", name, b, readErr)
 		}
 	}
@@ -39,8 +39,8 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 		t.Errorf("a run of ours: %v", err)
 	}
 	err = errors.Join(
-		os.WriteFile(store.Kept(r.Dir, "x.hcl"), []byte("e"), 0o600), os.Remove(store.Kept(r.Dir, "/abs.txt")),
-		os.WriteFile(store.Kept(r.Dir, "more.hcl"), nil, 0o600), os.Remove(store.Kept(r.Dir, "sub/s.sh")), os.Symlink("/etc/passwd", store.Kept(r.Dir, "sub/s.sh")),
+		os.WriteFile(r.Manifest.Header.Kept(r.Dir, "x.hcl"), []byte("e"), 0o600), os.Remove(r.Manifest.Header.Kept(r.Dir, "/abs.txt")),
+		os.WriteFile(r.Manifest.Header.Kept(r.Dir, "more.hcl"), nil, 0o600), os.Remove(r.Manifest.Header.Kept(r.Dir, "sub/s.sh")), os.Symlink("/etc/passwd", r.Manifest.Header.Kept(r.Dir, "sub/s.sh")),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 	}
 	for _, open := range []string{"journal", "experiment/outside", "."} {
 		path := filepath.Join(r.Dir, open)
-		_ = os.Remove(store.Kept(r.Dir, "sub/s.sh"))
+		_ = os.Remove(r.Manifest.Header.Kept(r.Dir, "sub/s.sh"))
 		if err := os.Chmod(path, 0o775); err != nil { //nolint:gosec // what is to be found
 			t.Fatal(err)
 		}

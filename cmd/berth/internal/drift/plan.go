@@ -22,6 +22,8 @@ type Change struct {
 	Before string `json:"before"`         // JSON, or empty: it was not there
 	After  string `json:"after"`          // the same
 	Task   string `json:"task,omitempty"` // the dataset and the task, DATASET/NAME, whose content changed, or empty
+
+	adds bool // it adds trials, and changes none
 }
 
 // String is the change on one line.
@@ -44,32 +46,47 @@ func (c Change) String() string {
 const maxChanges = 50
 
 // ChangedPlan lists the differences between a stored plan and one made now that
-// could change results. It is empty if the trials are the same. Limits of the run,
-// names of blocks and prices cannot change results and are not compared.
+// could change results. It is empty if the plan made now has every trial of the
+// stored one; what it has besides is in [Added]. Limits of the run, names of blocks
+// and prices cannot change results and are not compared.
 func ChangedPlan(before, after *store.Manifest) []Change {
-	if sameTrials(before.Trials, after.Trials) {
+	if containsTrials(after.Trials, before.Trials) {
 		return nil
 	}
-	var changes []Change
-	changes = append(changes, diffCells(before, after)...)
-	changes = append(changes, diffTasks(before, after)...)
-	if r, now := repeats(before), repeats(after); r != now {
-		changes = append(changes, Change{What: "repeat", Before: strconv.Itoa(r), After: strconv.Itoa(now)})
-	}
+	changes := slices.DeleteFunc(differences(before, after), func(c Change) bool { return c.adds })
 	if len(changes) == 0 {
 		changes = append(changes, Change{What: "trials", Before: strconv.Itoa(len(before.Trials)), After: strconv.Itoa(len(after.Trials))})
 	}
+	return most(changes)
+}
+
+// Added lists what a plan made now has that a stored one does not have: cells,
+// tasks, datasets, repetitions. It is empty if both have the same trials.
+func Added(before, after *store.Manifest) []Change {
+	if containsTrials(before.Trials, after.Trials) {
+		return nil
+	}
+	return most(slices.DeleteFunc(differences(before, after), func(c Change) bool { return !c.adds }))
+}
+
+func differences(before, after *store.Manifest) []Change {
+	changes := append(diffCells(before, after), diffTasks(before, after)...)
+	if r, now := repeats(before), repeats(after); r != now {
+		changes = append(changes, Change{What: "repeat", Before: strconv.Itoa(r), After: strconv.Itoa(now), adds: now > r})
+	}
+	return changes
+}
+
+// most shortens a list of changes.
+func most(changes []Change) []Change {
 	if n := len(changes); n > maxChanges {
 		changes = append(changes[:maxChanges], Change{What: fmt.Sprintf("and %d more changes", n-maxChanges), Before: "…", After: "…"})
 	}
 	return changes
 }
 
-// sameTrials says whether both plans consist of the same trials, in any order.
-func sameTrials(a, b []store.Trial) bool {
-	if len(a) != len(b) {
-		return false
-	}
+// containsTrials reports whether all trials of b are in a.
+func containsTrials(a, b []store.Trial) bool {
 	ids := make(map[string]bool, len(a))
 	for i := range a {
 		ids[a[i].ID] = true
@@ -114,7 +131,7 @@ func diffCells(before, after *store.Manifest) []Change {
 		case !inNow:
 			changes = append(changes, Change{What: "cell", Before: cellName(key)})
 		case !inOld:
-			changes = append(changes, Change{What: "cell", After: cellName(key)})
+			changes = append(changes, Change{What: "cell", After: cellName(key), adds: true})
 		default:
 			changes = append(changes, diffIdentities(key, a.Identity, b.Identity)...)
 		}
@@ -130,7 +147,7 @@ func diffIdentities(key string, a, b map[string]json.RawMessage) []Change {
 	for _, d := range bothKeys(a, b) {
 		switch {
 		case a[d] == nil:
-			changes = append(changes, Change{Where: where, What: "dataset", After: strconv.Quote(d)})
+			changes = append(changes, Change{Where: where, What: "dataset", After: strconv.Quote(d), adds: true})
 		case b[d] == nil:
 			changes = append(changes, Change{Where: where, What: "dataset", Before: strconv.Quote(d)})
 		default:
@@ -208,7 +225,12 @@ func diffTasks(before, after *store.Manifest) []Change {
 	old, now := digests(before), digests(after)
 	var changes []Change
 	for _, t := range bothKeys(old, now) {
-		if a, b := old[t], now[t]; a != b {
+		a, b := old[t], now[t]
+		switch {
+		case a == b:
+		case a == "":
+			changes = append(changes, Change{What: "task", After: t, adds: true})
+		default:
 			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b, Task: t})
 		}
 	}
@@ -235,7 +257,7 @@ func digests(m *store.Manifest) map[string]string {
 func ChangedModels(before, after *store.Manifest) []Change {
 	old, now := cellsByKey(before), cellsByKey(after)
 	var changes []Change
-	for _, key := range bothKeys(old, now) {
+	for _, key := range slices.Sorted(maps.Keys(old)) { // those of an added cell are in the experiment that the user names
 		changes = append(changes, diffJSON("cell "+cellName(key), "models", modelTree(old[key]), modelTree(now[key]))...)
 	}
 	return changes

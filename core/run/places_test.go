@@ -373,3 +373,25 @@ func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
 		}
 	})
 }
+
+func TestOnlySelectedTrialsRunAgain(t *testing.T) {
+	t.Parallel()
+	p, r := cellsOf(t, 3, 3)
+	outcomes := map[string]record.Outcome{p.Trials[0].ID: record.EnvironmentError, p.Trials[1].ID: record.Failed, p.Trials[3].ID: record.EnvironmentError}
+	first := *p
+	first.Trials = []plan.Trial{p.Trials[0], p.Trials[1], p.Trials[3]}
+	schedule(t, run.Options{Plan: &first, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
+		return record.Result{Outcome: outcomes[j.Trial.ID]}
+	}}})
+	f := &fake{attempt: always(record.Passed)}
+	selected := map[string]bool{p.Trials[0].ID: true, p.Trials[1].ID: true, p.Trials[2].ID: true}
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Selected: selected})
+	slices.Sort(f.began)
+	if want := []string{p.Trials[0].ID, p.Trials[2].ID}; !slices.Equal(f.began, want) {
+		t.Errorf("ran %q; want the selected one with an error and the one that never ran: %q", f.began, want)
+	}
+	first0 := r.Index().Trial(p.Trials[0].ID)
+	if len(first0.Attempts) != 2 || first0.Attempts[0].Result.Outcome != record.EnvironmentError || first0.Accepted().Number != 2 {
+		t.Errorf("attempts %+v", first0.Attempts)
+	}
+}

@@ -277,6 +277,22 @@ func mixed(x *store.Index) (versions, byHand []string) {
 	return slices.Sorted(maps.Keys(more)), slices.Sorted(maps.Keys(hand))
 }
 
+// several counts the trials with more than one attempt that has ended.
+func several(x *store.Index) (n int) {
+	for _, t := range x.Trials {
+		ended := 0
+		for i := range t.Attempts {
+			if t.Attempts[i].Result != nil {
+				ended++
+			}
+		}
+		if ended > 1 {
+			n++
+		}
+	}
+	return n
+}
+
 // mark adds the reasons to read the numbers with care.
 func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	add := func(n int, one, many string) {
@@ -294,6 +310,8 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 		"results have scores of which none decides: say which one counts with success { key = …  at_least = … } in the dataset block")
 	add(facts["modified"], "result is of a modified task: the experiment grants less than the task asks",
 		"results are of modified tasks: the experiment grants less than the tasks ask")
+	add(several(x), "trial has more than one attempt: the last one that settled it counts, and the cost is that of all attempts",
+		"trials have more than one attempt: the last one that settled a trial counts, and the cost is that of all attempts")
 	more, byHand := mixed(x)
 	for _, what := range more {
 		s.Marks = append(s.Marks, "attempts were made with more than one version of "+what)

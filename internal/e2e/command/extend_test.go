@@ -99,3 +99,26 @@ func TestAnExtensionThatWasInterruptedChangesNothing(t *testing.T) {
 	}
 	berth(t, dir, "resume", "last").want(t, 0)
 }
+
+func TestResumeRunsTheTrialsThatAreSelected(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		task(t, filepath.Join(dir, "tasks"), name, "sleep 1.2; touch /app/done")
+	}
+	experiment(t, dir, "agent.oracle, agent.nop", "  limits {\n    in_flight = 1\n    time      = \"1s\"\n  }")
+	berth(t, dir, "run").want(t, 3) // stops after the first trial
+	for _, tt := range []struct{ expression, part string }{
+		{`agnt == "nop"`, "Did you mean"},
+		{`agent == "oracle" && outcome == "failed"`, "chooses no trial"},
+		{`outcome == "passed"`, "a trial with a measured outcome is not repeated"},
+	} {
+		refused(t, berth(t, dir, "resume", "last", "--select", tt.expression), tt.part)
+	}
+	experiment(t, dir, "agent.oracle, agent.nop", "")
+	r := berth(t, dir, "resume", "last", "--experiment", "experiment.hcl", "--select", `agent == "nop" || outcome == "passed"`)
+	if r.want(t, 3); !strings.Contains(r.out, "4 trials planned = 1 passed + 2 failed + 1 not_run") || !strings.Contains(r.stderr, "1 of the 3 selected trials") {
+		t.Errorf("selected:\n%s%s", r.out, r.stderr)
+	}
+}

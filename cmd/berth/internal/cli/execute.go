@@ -61,6 +61,8 @@ type job struct {
 	flags *runFlags
 	store *store.Run
 	again []record.Outcome
+	// selected are the ids of the trials that may run; nil: all.
+	selected map[string]bool
 	// acceptDrift continues although images or bundles have changed.
 	acceptDrift bool
 }
@@ -207,7 +209,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	defer a.logs.through(progress)()
 	return run.Execute(ctx, run.Spec{
 		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
-		Again: j.again, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+		Again: j.again, Selected: j.selected, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}, progress.Event)
 }
 

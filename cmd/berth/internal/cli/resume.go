@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -26,6 +27,7 @@ import (
 // resumeFlags are the user's choices for resuming.
 type resumeFlags struct {
 	again       []string
+	selected    string
 	acceptDrift bool
 	takeOver    bool
 	trust       bool
@@ -52,6 +54,9 @@ A run can be extended: more repetitions, cells and tasks of that experiment, or
 of new values for --var, are added to the run. It keeps all attempts, and the
 files of both experiments. Trials cannot be removed from a run.
 
+With --select, only those trials run for which the expression is true, as in
+berth show. Those that ended without a measurement get another attempt.
+
 The command also stops if plugins, images or agents' bundles differ. It
 compares the digests of plugins at the start, and the others in each attempt.
 The same holds for the address of a model and the source of its key. With
@@ -63,7 +68,7 @@ original was edited, the command says so and uses the stored copy. A run folder
 that other users own or can write to needs --trust, because whoever can change
 it decides where keys are sent and what is run. If somebody gave you the run,
 read its experiment before you resume it.`,
-		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error",
+		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error\n  berth resume last --select 'outcome == \"environment_error\" && agent == \"nop\"'",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
@@ -80,6 +85,7 @@ read its experiment before you resume it.`,
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (passed, failed, scored and agent_error are not allowed)")
+	fs.StringVar(&sf.selected, "select", "", "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement")
 	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
 	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")
@@ -137,6 +143,10 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		a.tellChanges(changes, l.Plan, m.Header.Created)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
+	choose, err := chooser(sf.selected, l.Plan.Manifest(m.Header))
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
 	s, err := store.Open(dir, version, sf.takeOver)
 	if err != nil {
 		return err
@@ -148,7 +158,49 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, acceptDrift: sf.acceptDrift})
+	selected, err := a.chosen(choose, s)
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift})
+}
+
+// chooser reads the expression of --select; nil if there is none.
+func chooser(text string, m *store.Manifest) (*selection.Expression, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return selection.Compile(text, m)
+}
+
+// chosen returns the ids of the trials that --select chooses; nil means all. A
+// trial that is measured is never run again: that would choose among results.
+func (a *app) chosen(e *selection.Expression, s *store.Run) (map[string]bool, error) {
+	if e == nil {
+		return nil, nil
+	}
+	trials, err := e.Trials(s.Manifest, s.Index())
+	if err != nil {
+		return nil, &exit{exitUsage, err}
+	}
+	ids, measured := map[string]bool{}, 0
+	for _, t := range trials {
+		if t.Measured() {
+			measured++
+		} else if t.Invalid == "" && t.Refused == "" {
+			ids[t.ID] = true
+		}
+	}
+	switch {
+	case len(trials) == 0:
+		return nil, &exit{exitUsage, errors.New("--select chooses no trial. Try the expression with berth show")}
+	case len(ids) == 0:
+		return nil, &exit{exitUsage, fmt.Errorf("--select chooses %s, and none that can run: a trial with a measured outcome is not repeated, because that would choose among results",
+			terminal.Count(len(trials), "trial", "trials"))}
+	case measured > 0:
+		a.Notef("note: %d of the %d selected trials are measured, and are not run again\n", measured, len(trials))
+	}
+	return ids, nil
 }
 
 // extend adds the trials to a run that its plan does not have yet, and says which.

@@ -69,6 +69,8 @@ func All() []Schema {
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
+		{"cli-export", "berth export --json", output.Export{}},
+		{"cli-import", "berth import --json", output.Import{}},
 		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},
 		{"cli-task-check", "berth task check --json", output.TaskCheck{}},
 		{"cli-agent-bundle", "berth agent bundle, export and import --json", output.AgentBundle{}},

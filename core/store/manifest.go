@@ -50,6 +50,9 @@ type Header struct {
 	// Try is the command that made the run without an experiment file; null
 	// otherwise.
 	Try json.RawMessage `json:"try,omitempty"`
+	// Imported is the format that the run was imported from; empty for a run of
+	// this program. Nothing of such a run can be run again.
+	Imported string `json:"imported,omitempty"`
 	// Files are the digests of the files of the experiment, "sha256:" and hex,
 	// by their path in the folder of the experiment.
 	Files map[string]string `json:"files,omitempty"`

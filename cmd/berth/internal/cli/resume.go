@@ -112,6 +112,9 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
+	if m.Header.Imported != "" {
+		return &exit{exitUsage, fmt.Errorf("%s was imported from %s, so there is no experiment to resume. Write one for its tasks, and compare both runs", report.Display(dir), m.Header.Imported)}
+	}
 	path := sf.experiment
 	if path == "" {
 		if path, err = a.keptExperiment(dir, m, ef); err != nil {

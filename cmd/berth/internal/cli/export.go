@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/export"
+	"github.com/berth-eval/berth/cmd/berth/internal/harborjob"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// exports are the formats that berth export writes.
+var exports = []string{string(export.CSV), string(export.JSONL), string(export.Parquet), "harbor", "atif"}
+
+func (a *app) exportCommand() *cobra.Command {
+	to, out, chosen := "", "", ""
+	cmd := &cobra.Command{
+		Use:   "export RUN",
+		Short: "Write the results of a run for other programs",
+		Long: `Writes the results of a run in another format.
+
+csv, jsonl and parquet are tables with a row for each attempt. A trial without
+an attempt has one row. Where the column counts is true, the row is the result
+of its trial, so filter by it unless you want every attempt.
+
+harbor is a job folder that Harbor's viewer opens, with the accepted attempt of
+each trial. atif is a folder with the trajectory of each accepted attempt in the
+Agent Trajectory Interchange Format, and an index.
+
+docs/exchange.md lists the columns and says which outcome becomes what, and
+docs/reference/selection.md the names that --select may use.`,
+		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories",
+		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeRun(cmd, args, begin)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			switch {
+			case !slices.Contains(exports, to):
+				return fmt.Errorf("--to: no format %q. Choose one of %s", to, strings.Join(exports, ", "))
+			case out == "":
+				return errors.New("-o is missing: name the file or folder to write. Example: berth export last --to csv -o attempts.csv")
+			}
+			return a.export(args[0], to, out, chosen)
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "format: "+strings.Join(exports, ", "))
+	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, or for harbor and atif a new folder")
+	cmd.Flags().StringVar(&chosen, "select", "", "export only the trials whose accepted attempt this `EXPRESSION` is true for")
+	return cmd
+}
+
+// export writes the results of a run in another format.
+func (a *app) export(name, to, out, chosen string) error {
+	dir, err := report.FindRun(name)
+	if err != nil {
+		return err
+	}
+	m, x, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	r := &export.Run{Dir: dir, Manifest: m, Index: x, Trials: x.Trials}
+	if chosen != "" {
+		e, compileErr := selection.Compile(chosen, m)
+		if compileErr != nil {
+			return compileErr
+		}
+		if r.Trials, err = e.Trials(m, x); err != nil {
+			return err
+		}
+	}
+	var done *export.Done
+	switch to {
+	case "harbor":
+		done, err = harborjob.Export(r, out)
+	case "atif":
+		done, err = export.Trajectories(r, out)
+	default:
+		done, err = export.Table(r, export.Format(to), out)
+	}
+	if err != nil {
+		return fmt.Errorf("export %s: %w", report.Display(dir), err)
+	}
+	if answered, err := a.Answer(output.Export{Run: dir, Format: to, Path: out, Rows: done.Rows, Columns: done.Columns, Notes: done.Notes}); answered {
+		return err
+	}
+	what := terminal.Count(done.Rows, "row", "rows")
+	switch to {
+	case "harbor":
+		what = terminal.Count(done.Rows, "trial", "trials")
+	case "atif":
+		what = terminal.Count(done.Rows, "trajectory", "trajectories")
+	}
+	a.Printf("%s written to %s\n", what, terminal.Clean(out))
+	for _, n := range done.Notes {
+		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(n))
+	}
+	return nil
+}

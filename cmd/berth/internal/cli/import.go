@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/harborjob"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+func (a *app) importCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "import",
+		Short: "Read results of other programs as a run",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.importHarborCommand())
+	return cmd
+}
+
+func (a *app) importHarborCommand() *cobra.Command {
+	runs := report.RunsDir
+	cmd := &cobra.Command{
+		Use:   "harbor JOBDIR",
+		Short: "Read a job of Harbor as a run",
+		Long: `Reads the folder of one job of Harbor and writes it as a run, which berth show,
+compare, report and export accept like any other. The job is not changed.
+
+The integrity of all results is unknown, because Berth did not watch them. Use of
+models is what the agents reported. A task whose digest the job recorded is the
+same task as in runs of Berth; other tasks are compared only with --by-name. An
+imported run cannot be resumed. docs/exchange.md says which result becomes what.`,
+		Example: "  berth import harbor jobs/from-berth --runs imported",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.importHarbor(args[0], runs) },
+	}
+	cmd.Flags().StringVar(&runs, "runs", runs, "folder to write the run to")
+	return cmd
+}
+
+// importHarbor writes a job of Harbor as a run.
+func (a *app) importHarbor(job, runs string) error {
+	done, err := harborjob.Import(job, runs, version)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", job, err)
+	}
+	if answered, err := a.Answer(output.Import{Dir: done.Dir, Trials: done.Trials, Notes: done.Notes}); answered {
+		return err
+	}
+	a.Printf("%s written to %s\n", terminal.Count(done.Trials, "trial", "trials"), terminal.Clean(report.Display(done.Dir)))
+	for _, n := range done.Notes {
+		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(n))
+	}
+	a.Printf("show it:     berth show %s\n", terminal.Clean(report.Display(done.Dir)))
+	return nil
+}

@@ -1,0 +1,149 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// Format is a format of tables.
+type Format string
+
+// The formats of tables.
+const (
+	CSV     Format = "csv"
+	JSONL   Format = "jsonl"
+	Parquet Format = "parquet"
+)
+
+// Done says what was exported.
+type Done struct {
+	Rows    int // of the table, or files
+	Columns int
+	// Notes say what is missing in the export, and why.
+	Notes []string
+}
+
+// Table writes a table with a row for each attempt of a run to a file. It replaces
+// the file only when the whole table was written.
+func Table(r *Run, format Format, file string) (*Done, error) {
+	var rows []row
+	damaged := 0
+	for _, t := range r.Trials {
+		of, bad := r.rows(t)
+		rows = append(rows, of...)
+		damaged += bad
+	}
+	extra, left := more(rows)
+	columns := append(Columns(), extra...)
+	done := &Done{Rows: len(rows), Columns: len(columns)}
+	if damaged > 0 {
+		done.Notes = append(done.Notes, fmt.Sprintf("the result.json of %d attempts cannot be read: only what the journal has of them is in the table", damaged))
+	}
+	if left > 0 {
+		done.Notes = append(done.Notes, fmt.Sprintf("%d scores have no column: there are more than %d names", left, maxScores))
+	}
+	out, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)), renameio.WithStaticPermissions(0o644))
+	if err != nil {
+		return nil, err
+	}
+	defer out.Cleanup() //nolint:errcheck // only a temporary file may remain
+	w := bufio.NewWriterSize(out, 1<<20)
+	switch format {
+	case CSV:
+		err = writeCSV(w, columns, rows)
+	case JSONL:
+		err = writeJSONL(w, columns, rows)
+	case Parquet:
+		err = writeParquet(w, columns, rows)
+	default:
+		err = fmt.Errorf("no format %q of tables", format)
+	}
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", file, err)
+	}
+	return done, out.CloseAtomicallyReplace()
+}
+
+// writeCSV writes a header and the rows, with an empty field for what is absent.
+func writeCSV(w io.Writer, columns []Column, rows []row) error {
+	out := csv.NewWriter(w)
+	line := make([]string, len(columns))
+	for i := range columns {
+		line[i] = columns[i].Name
+	}
+	if err := out.Write(line); err != nil {
+		return err
+	}
+	for i := range rows {
+		for c := range columns {
+			line[c] = plain(columns[c].get(&rows[i]))
+		}
+		if err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// plain returns a value as text.
+func plain(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return v.Format(time.RFC3339Nano)
+	default:
+		return ""
+	}
+}
+
+// writeJSONL writes an object on each line, with null for what is absent. Its keys
+// are in the order of the columns.
+func writeJSONL(w io.Writer, columns []Column, rows []row) error {
+	keys := make([][]byte, len(columns))
+	for i := range columns {
+		key, err := json.Marshal(columns[i].Name)
+		if err != nil {
+			return err
+		}
+		keys[i] = key
+	}
+	var line bytes.Buffer
+	for i := range rows {
+		line.Reset()
+		for c := range columns {
+			line.WriteByte("{,"[min(c, 1)])
+			line.Write(keys[c])
+			line.WriteByte(':')
+			b, err := json.Marshal(columns[c].get(&rows[i]))
+			if err != nil {
+				return fmt.Errorf("%s of attempt %s: %w", columns[c].Name, rows[i].dir(), err)
+			}
+			line.Write(b)
+		}
+		line.WriteString("}\n")
+		if _, err := w.Write(line.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

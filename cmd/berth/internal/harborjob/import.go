@@ -1,0 +1,493 @@
+package harborjob
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// Bounds of what is read of a job.
+const (
+	maxTrials = 1_000_000
+	maxJSON   = 64 << 20 // bytes of one file of JSON
+)
+
+// imported is a trial of a job as it was read.
+type imported struct {
+	dir    string // name of its folder
+	config rawConfig
+	result *trialResult // nil: the trial was not finished
+	digest string       // of the task; empty: not known
+	cell   int
+	trial  store.Trial
+}
+
+// rawConfig is the part of a trial's configuration that says what it is.
+type rawConfig struct {
+	Task struct {
+		Path   string `json:"path"`
+		Name   string `json:"name"`
+		Source string `json:"source"`
+	} `json:"task"`
+	Agent       map[string]json.RawMessage `json:"agent"`
+	Environment struct {
+		Type string `json:"type"`
+	} `json:"environment"`
+}
+
+// Imported says what was imported.
+type Imported struct {
+	Dir    string // of the run
+	Trials int
+	Notes  []string
+}
+
+// Import reads a job folder and writes it as a new run below runs. berth is the
+// version of this program. Trials without a result are planned trials that did not
+// run.
+func Import(job, runs, berth string) (*Imported, error) {
+	job, err := filepath.Abs(job)
+	if err != nil {
+		return nil, err
+	}
+	done := &Imported{}
+	trials, err := readJob(job, done)
+	if err != nil {
+		return nil, err
+	}
+	m := &store.Manifest{Header: store.Header{Experiment: filepath.Base(job), Berth: berth, Imported: "harbor"}}
+	m.Header.Created = created(job, trials)
+	arrange(m, trials)
+	var files []store.File
+	for _, name := range []string{configFile, resultFile, lockFile} {
+		if b, readErr := untrusted.Read(job, name, maxJSON); readErr == nil {
+			files = append(files, store.File{Name: "harbor-" + name, Bytes: b})
+		}
+	}
+	run, err := store.Create(runs, m, files)
+	if err != nil {
+		return nil, err
+	}
+	done.Dir, done.Trials = run.Dir, len(trials)
+	for i := range trials {
+		if trials[i].result == nil {
+			continue
+		}
+		if err = publish(run, job, &trials[i], done); err != nil {
+			return nil, errors.Join(err, run.Close())
+		}
+	}
+	return done, run.Close()
+}
+
+// readJob reads the trials of a job.
+func readJob(job string, done *Imported) ([]imported, error) {
+	entries, err := untrusted.Dir(filepath.Dir(job), filepath.Base(job), maxTrials)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s does not exist", job)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var trials []imported
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		t := imported{dir: e.Name()}
+		dir := filepath.Join(job, e.Name())
+		err := readJSON(dir, configFile, &t.config)
+		missing := errors.Is(err, fs.ErrNotExist)
+		if err != nil && !missing {
+			done.Notes = append(done.Notes, fmt.Sprintf("%s: left out: %v", e.Name(), err))
+			continue
+		}
+		r := &trialResult{}
+		switch err = readJSON(dir, resultFile, r); {
+		case errors.Is(err, fs.ErrNotExist) && missing:
+			continue // not a trial
+		case errors.Is(err, fs.ErrNotExist):
+			done.Notes = append(done.Notes, e.Name()+": it was not finished: not_run")
+		case err != nil:
+			done.Notes = append(done.Notes, fmt.Sprintf("%s: not_run: %v", e.Name(), err))
+		default:
+			t.result = r
+			if missing {
+				err = readJSON(dir, resultFile, &struct {
+					Config *rawConfig `json:"config"`
+				}{&t.config})
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if t.taskName() == "" {
+			done.Notes = append(done.Notes, e.Name()+": left out: it names no task")
+			continue
+		}
+		t.digest = taskDigest(dir)
+		trials = append(trials, t)
+	}
+	if len(trials) == 0 {
+		return nil, fmt.Errorf("%s has no trials: expected the folder of one job, with a folder for each trial that has config.json and result.json", job)
+	}
+	slices.SortFunc(trials, func(a, b imported) int {
+		return cmp.Or(a.started().Compare(b.started()), strings.Compare(a.dir, b.dir))
+	})
+	return trials, nil
+}
+
+func readJSON(dir, name string, v any) error {
+	b, err := untrusted.Read(dir, name, maxJSON)
+	if err != nil {
+		return err
+	}
+	if err = json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+	}
+	return nil
+}
+
+// taskDigest returns the digest of a trial's task from its lock file. It is
+// computed as Berth computes it, so that the same task has the same digest.
+func taskDigest(dir string) string {
+	var lock struct {
+		Task struct {
+			Digest string `json:"digest"`
+		} `json:"task"`
+	}
+	if readJSON(dir, lockFile, &lock) != nil {
+		return ""
+	}
+	d := lock.Task.Digest
+	if d != "" && !strings.Contains(d, ":") {
+		d = "sha256:" + d
+	}
+	return d
+}
+
+func (t *imported) started() time.Time {
+	if t.result == nil || t.result.Started == nil {
+		return time.Time{}
+	}
+	return t.result.Started.Time
+}
+
+// taskName returns the name of the trial's task.
+func (t *imported) taskName() string {
+	switch {
+	case t.result != nil && t.result.Task != "":
+		return t.result.Task
+	case t.config.Task.Name != "":
+		return t.config.Task.Name
+	case t.config.Task.Path != "":
+		return filepath.Base(t.config.Task.Path)
+	default:
+		return ""
+	}
+}
+
+// dataset returns the label of the dataset that the task is of.
+func (t *imported) dataset() string {
+	if t.result != nil && t.result.Source != nil && *t.result.Source != "" {
+		return *t.result.Source
+	}
+	return cmp.Or(t.config.Task.Source, "adhoc")
+}
+
+// agent returns the name of the trial's agent and of its model.
+func (t *imported) agent() (name, model string) {
+	text := func(key string) (s string) {
+		_ = json.Unmarshal(t.config.Agent[key], &s) // absent or of another type: empty
+		return s
+	}
+	name, model = cmp.Or(text("name"), text("import_path")), text("model_name")
+	if r := t.result; r != nil {
+		name = cmp.Or(name, r.AgentInfo.Name)
+		if m := r.AgentInfo.Model; model == "" && m != nil {
+			model = m.Name
+			if m.Provider != "" {
+				model = m.Provider + "/" + m.Name
+			}
+		}
+	}
+	return cmp.Or(name, "unknown"), model
+}
+
+// created returns when the job began.
+func created(job string, trials []imported) time.Time {
+	var r jobResult
+	if readJSON(job, resultFile, &r) == nil && !r.Started.IsZero() {
+		return r.Started.Time
+	}
+	for i := range trials {
+		if at := trials[i].started(); !at.IsZero() {
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// settings returns what makes the trial's cell: its agent with its options, and its
+// environment. Options that do not change what an agent does are left out.
+func (t *imported) settings() string {
+	agent := maps.Clone(t.config.Agent)
+	for _, key := range []string{"n_concurrent", "concurrency_group", "env"} {
+		delete(agent, key)
+	}
+	b, err := json.Marshal(map[string]any{"agent": agent, "environment": t.config.Environment.Type})
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// arrange makes the cells and the plan of the run.
+func arrange(m *store.Manifest, trials []imported) {
+	byName := map[[2]string][]string{} // agent and model: settings
+	for i := range trials {
+		name, model := trials[i].agent()
+		key := [2]string{name, model}
+		if s := trials[i].settings(); !slices.Contains(byName[key], s) {
+			byName[key] = append(byName[key], s)
+		}
+	}
+	cells, times := map[string]int{}, map[string]int{}
+	for i := range trials {
+		t := &trials[i]
+		name, model := t.agent()
+		settings, alike := t.settings(), byName[[2]string{name, model}]
+		n, known := cells[settings]
+		if !known {
+			n = len(m.Cells)
+			cells[settings] = n
+			m.Cells = append(m.Cells, newCell(t, n, slices.Index(alike, settings)+1, len(alike)))
+		}
+		t.cell = n
+		of := fmt.Sprint(n, "\x00", t.dataset(), "\x00", t.taskName(), "\x00", t.digest)
+		times[of]++
+		id := plan.TrialID(t.taskName(), t.digest, json.RawMessage(settings), times[of])
+		t.trial = store.Trial{
+			ID: id, Dir: store.TrialDir(t.taskName(), m.Cells[n].Slug, times[of], id), Task: t.taskName(), TaskDigest: t.digest,
+			Dataset: t.dataset(), Cell: n, Repetition: times[of],
+		}
+		m.Trials = append(m.Trials, t.trial)
+	}
+}
+
+// newCell returns a cell of the run. number is its place among the cells with the
+// same agent and model, of which there are so many.
+func newCell(t *imported, index, number, alike int) store.Cell {
+	name, model := t.agent()
+	c := store.Cell{
+		Index: index, Key: "agent=" + name, Slug: store.Name(name, 60), Choices: map[string]string{"agent": name}, Agent: name, Model: model,
+		Environment: cmp.Or(t.config.Environment.Type, "docker"), Identity: map[string]json.RawMessage{t.dataset(): json.RawMessage(t.settings())},
+	}
+	if model != "" {
+		c.Key += " model=" + model
+		c.Slug += "-" + store.Name(model, 60)
+		c.Choices["model"] = model
+	}
+	if alike > 1 {
+		c.Choices["options"] = fmt.Sprint(number)
+		c.Key += fmt.Sprintf(" options=%d", number)
+		c.Slug += fmt.Sprintf("-%d", number)
+	}
+	return c
+}
+
+// publish writes a trial's attempt.
+func publish(run *store.Run, job string, t *imported, done *Imported) error {
+	a, err := run.Begin(t.trial.ID)
+	if err != nil {
+		return err
+	}
+	from := filepath.Join(job, t.dir)
+	c := &copier{}
+	err = take(a, from, "", c)
+	for i := range t.result.Steps {
+		if name := t.result.Steps[i].Name; err == nil && name != "" && filepath.IsLocal(name) {
+			err = take(a, filepath.Join(from, "steps", name), name, c)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, a.Abandon())
+	}
+	for _, l := range c.lost {
+		done.Notes = append(done.Notes, t.dir+": "+l)
+	}
+	return a.Publish(t.attempt(run, a.Number()))
+}
+
+// take copies the files of a trial, or of one of its steps, to the places that they
+// have in an attempt.
+func take(a *store.Attempt, from, step string, c *copier) error {
+	for _, sub := range []string{agentDir, verifierDir, artifactsDir} {
+		if err := c.tree(filepath.Join(from, sub), filepath.Join(a.Dir(), sub, step), func(name string) string { return name }); err != nil {
+			return err
+		}
+	}
+	return trajectories(a, from, step, c)
+}
+
+// attempt returns the result of a trial of a job.
+func (t *imported) attempt(run *store.Run, number int) record.Result {
+	r, cell := t.result, &run.Manifest.Cells[t.cell]
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	res := record.Result{
+		Version: 1, Run: run.Manifest.Header.Run, Trial: t.trial.ID, Task: t.trial.Task, TaskDigest: t.trial.TaskDigest, Cell: cell.Choices,
+		Repetition: t.trial.Repetition, Attempt: number, Host: host, Berth: run.Manifest.Header.Berth,
+		Integrity: record.Unknown, Reasons: []string{"imported from a job of Harbor: Berth did not watch it"},
+		Oracle: cell.Agent == "oracle", Phases: r.phases(), Usage: r.usage(),
+	}
+	if r.Mode != nil {
+		res.Mode = map[string]string{"shared": "live", "separate": "separate"}[*r.Mode]
+	}
+	if r.Started != nil {
+		res.Start = r.Started.Time
+	}
+	if r.Finished != nil {
+		res.End = r.Finished.Time
+	}
+	for i := range res.Phases {
+		if p := &res.Phases[i]; p.Name == record.PhaseTurn {
+			res.AgentTime += max(0, p.End.Sub(p.Start))
+		}
+	}
+	res.Stages = r.stages()
+	res.Scores = r.rewards()
+	by := record.Boundary("")
+	res.Outcome, res.AgentEnd, by = r.outcome(res.Scores)
+	if v, ok := res.Scores[decisive]; ok && (res.Outcome == record.Passed || res.Outcome == record.Failed) {
+		res.Score = &v
+	}
+	if by != "" {
+		res.Error = &record.Error{Boundary: by, Phase: phase(by), Message: "result.json has neither rewards nor an exception"}
+		if e := r.thrown(); e != nil {
+			res.Error.Message = e.Type + ": " + e.Message
+		}
+	}
+	return res
+}
+
+func phase(by record.Boundary) record.PhaseName {
+	switch by {
+	case record.ByVerifier:
+		return record.PhaseVerify
+	case record.ByEnvironment:
+		return record.PhaseCreate
+	default:
+		return record.PhaseTurn
+	}
+}
+
+// rewards returns the rewards of a trial that are numbers. Those of a trial with
+// several steps are in the trial as well, as Harbor reduced them.
+func (t *trialResult) rewards() map[string]float64 {
+	if t.Verifier == nil {
+		return nil
+	}
+	got := map[string]float64{}
+	for name, v := range t.Verifier.Rewards {
+		if v != nil && !math.IsNaN(*v) && !math.IsInf(*v, 0) {
+			got[name] = *v
+		}
+	}
+	if len(got) == 0 {
+		return nil
+	}
+	return got
+}
+
+// phases returns the phases of a trial whose times are known.
+func (t *trialResult) phases() []record.Phase {
+	all := []record.Phase{}
+	add := func(name record.PhaseName, stage string, who record.Boundary, at *timing) {
+		if at != nil && at.Started != nil && at.Finished != nil {
+			all = append(all, record.Phase{Name: name, Stage: stage, Who: who, Start: at.Started.Time, End: at.Finished.Time})
+		}
+	}
+	add(record.PhaseCreate, "", record.ByEnvironment, t.Environment)
+	add(record.PhaseSetup, "", record.ByAgent, t.Setup)
+	if len(t.Steps) == 0 {
+		add(record.PhaseTurn, "", record.ByAgent, t.Execution)
+		add(record.PhaseVerify, "", record.ByVerifier, t.Verified)
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		add(record.PhaseTurn, s.Name, record.ByAgent, s.Execution)
+		add(record.PhaseVerify, s.Name, record.ByVerifier, s.Verified)
+	}
+	return all
+}
+
+// stages returns the results of the steps of a trial.
+func (t *trialResult) stages() (all []record.StageResult) {
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		alone := trialResult{Verifier: s.Verifier, Exception: s.Exception, Execution: s.Execution}
+		one := record.StageResult{Name: s.Name, Rewards: alone.rewards()}
+		one.Outcome, one.AgentEnd, _ = alone.outcome(one.Rewards)
+		all = append(all, one)
+	}
+	return all
+}
+
+// began reports whether the agent began to work.
+func (t *trialResult) began() bool {
+	return t.Execution != nil && t.Execution.Started != nil ||
+		slices.ContainsFunc(t.Steps, func(s stepResult) bool { return s.Execution != nil && s.Execution.Started != nil })
+}
+
+// usage returns the use of models that the agent reported. Harbor does not measure
+// it.
+func (t *trialResult) usage() (all []record.Usage) {
+	of := []*agentResult{t.Agent}
+	if t.Agent == nil {
+		of = nil
+		for i := range t.Steps {
+			of = append(of, t.Steps[i].Agent)
+		}
+	}
+	for _, a := range of {
+		switch {
+		case a == nil:
+		case len(a.Models) > 0:
+			for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+				m := a.Models[name]
+				all = append(all, record.Usage{Role: "agent", Model: name, InputTokens: m.Input, CachedTokens: m.Cached, OutputTokens: m.Output, CostUSD: m.Cost})
+			}
+		case a.Input != nil || a.Output != nil || a.Cost != nil:
+			u := record.Usage{Role: "agent", Model: "unknown", InputTokens: number(a.Input), CachedTokens: number(a.Cached), OutputTokens: number(a.Output), CostUSD: a.Cost}
+			if m := t.AgentInfo.Model; m != nil {
+				u.Model = m.Name
+			}
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+func number(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}

@@ -1,0 +1,233 @@
+package command
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/schemas"
+)
+
+// A run goes to every format, and through a job of Harbor back to a run with the
+// same outcomes, which is compared with the first one.
+func TestARunIsExportedAndImported(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	berth(t, dir, "run", filepath.Join(tree.Root, "examples", "quickstart")).want(t, 0)
+	for _, f := range []string{"csv", "jsonl", "parquet"} {
+		r := berth(t, dir, "export", "last", "--to", f, "-o", "table."+f, "--json")
+		r.want(t, 0)
+		if e := answer[types.Export](t, r, "cli-export"); e.Rows != 9 || len(e.Notes) != 0 {
+			t.Errorf("%s: %+v", f, e)
+		}
+	}
+	if rows, err := csv.NewReader(strings.NewReader(e2etest.Read(t, filepath.Join(dir, "table.csv")))).ReadAll(); err != nil || len(rows) != 10 {
+		t.Errorf("%d lines of CSV, %v", len(rows), err)
+	}
+	some := berth(t, dir, "export", "last", "--to", "csv", "-o", "some.csv", "--select", `cell.agent == "nop" && task matches "isolation"`, "--json")
+	some.want(t, 0)
+	if e := answer[types.Export](t, some, "cli-export"); e.Rows != 1 {
+		t.Errorf("--select: %+v", e)
+	}
+	berth(t, dir, "export", "last", "--to", "atif", "-o", "trajectories").want(t, 0)
+	berth(t, dir, "export", "last", "--to", "harbor", "-o", "jobs/quick").want(t, 0)
+	r := berth(t, dir, "import", "harbor", "jobs/quick", "--json")
+	r.want(t, 0)
+	in := answer[types.Import](t, r, "cli-import")
+	if in.Trials != 9 || len(in.Notes) != 0 {
+		t.Errorf("%+v", in)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("runs %q, %v", runs, err)
+	}
+	outcomes := func(run string) map[string]record.Outcome {
+		shown := berth(t, dir, "show", run, "--json")
+		shown.want(t, 0)
+		all := map[string]record.Outcome{}
+		for _, tr := range answer[types.ShowRun](t, shown, "cli-show-run").Trials {
+			all[tr.Task+" "+strings.TrimSuffix(tr.CellKey, " model=scripted")] = tr.Outcome
+			if run == in.Dir && tr.Attempts[0].Integrity != record.Unknown {
+				t.Errorf("%s: integrity %s", tr.Task, tr.Attempts[0].Integrity)
+			}
+		}
+		return all
+	}
+	if a, b := outcomes(runs[0]), outcomes(runs[1]); len(a) != 9 || !maps.Equal(a, b) {
+		t.Errorf("outcomes\n%v\n%v", a, b)
+	}
+	both := berth(t, dir, "compare", runs[0], runs[1], "--cell", "*oracle", "--json")
+	both.want(t, 0)
+	if c := answer[types.Comparison](t, both, "cli-compare"); len(c.Pairs) != 1 || c.Pairs[0].Tasks != 3 || c.Pairs[0].Changed != 0 || c.Pairs[0].Difference != 0 {
+		t.Errorf("old and new: %+v", c.Pairs)
+	}
+	if n, err := schemas.CheckRun(in.Dir); err != nil || n < 20 {
+		t.Errorf("the imported run: %d checked, %v", n, err)
+	}
+	for what, args := range map[string][]string{
+		"no format \"xls\"":                  {"export", "last", "--to", "xls", "-o", "x"},
+		"-o is missing":                      {"export", "last", "--to", "csv"},
+		"is not empty":                       {"export", "last", "--to", "harbor", "-o", "jobs/quick"},
+		"there is no experiment to resume":   {"resume", in.Dir},
+		"has no trials: expected the folder": {"import", "harbor", "jobs"},
+		"does not exist":                     {"import", "harbor", "nowhere"},
+		"argument (JOBDIR)":                  {"import", "harbor"},
+	} {
+		wrong := berth(t, dir, args...)
+		wrong.want(t, 2)
+		if !strings.Contains(wrong.stderr, what) {
+			t.Errorf("%q: %q", args, wrong.stderr)
+		}
+	}
+}
+
+// loads reads a job with the models of Harbor, in Python.
+const loads = `
+import json, sys
+from pathlib import Path
+from harbor.models.job.config import JobConfig
+from harbor.models.job.lock import TrialLock
+from harbor.models.job.result import JobResult, JobStats
+from harbor.models.trial.config import TrialConfig
+from harbor.models.trial.result import TrialResult
+from harbor.utils.trajectory_validator import TrajectoryValidator
+job = Path(sys.argv[1])
+JobConfig.model_validate_json((job / "config.json").read_text())
+whole = JobResult.model_validate_json((job / "result.json").read_text())
+trials, valid = [], 0
+for d in sorted(p for p in job.iterdir() if p.is_dir()):
+    trials.append(TrialResult.model_validate_json((d / "result.json").read_text()))
+    TrialConfig.model_validate_json((d / "config.json").read_text())
+    TrialLock.model_validate_json((d / "lock.json").read_text())
+    v = TrajectoryValidator()
+    assert v.validate(d / "agent" / "trajectory.json"), v.errors
+    valid += 1
+ours, theirs = whole.stats.model_dump(mode="json"), JobStats.from_trial_results(trials, n_total_trials=whole.n_total_trials).model_dump(mode="json")
+del ours["evals"], theirs["evals"]
+assert ours == theirs, (ours, theirs)
+print(json.dumps({"trials": len(trials), "valid": valid, "rewards": sum(t.verifier_result.rewards["reward"] for t in trials if t.reward_valid)}))
+`
+
+// The real Harbor loads an exported job: its models, its viewer, and its validator
+// of trajectories. It counts the same.
+func TestHarborLoadsTheExport(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	found, err := exec.CommandContext(t.Context(), filepath.Join(tree.Root, "scripts", "harbor-for-tests"), "--installed").Output()
+	if err != nil {
+		t.Skip("the real Harbor is not installed: run scripts/harbor-for-tests as root")
+	}
+	root := strings.TrimSpace(string(found))
+	inside, err := os.MkdirTemp(filepath.Join(root, "tmp"), "berth-export.")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		e2etest.Must(t, os.RemoveAll(inside))
+	})
+	dir := t.TempDir()
+	berth(t, dir, "run", filepath.Join(tree.Root, "examples", "quickstart")).want(t, 0)
+	berth(t, dir, "export", "last", "--to", "harbor", "-o", filepath.Join(inside, "jobs", "quick")).want(t, 0)
+	jobs, err := filepath.Rel(root, filepath.Join(inside, "jobs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	harbor := func(args ...string) *exec.Cmd {
+		return exec.CommandContext(t.Context(), "chroot", append([]string{
+			root, "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8", "HARBOR_TELEMETRY=0",
+		}, args...)...)
+	}
+	out, err := harbor("/opt/harbor/bin/python", "-c", loads, "/"+jobs+"/quick").CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != `{"trials": 9, "valid": 9, "rewards": 6}` {
+		t.Errorf("Harbor says %v\n%s", err, out)
+	}
+
+	view := harbor("/opt/harbor/bin/harbor", "view", "/"+jobs, "--port", free(t))
+	var log strings.Builder
+	view.Stdout, view.Stderr = &log, &log
+	e2etest.Must(t, view.Start())
+	defer func() {
+		_ = view.Process.Kill()
+		_ = view.Wait()
+	}()
+	at := "http://127.0.0.1:" + view.Args[len(view.Args)-1] + "/api/jobs"
+	var listed struct {
+		Items []struct {
+			Name      string   `json:"name"`
+			Completed int      `json:"n_completed_trials"`
+			Agents    []string `json:"agents"`
+		} `json:"items"`
+	}
+	get(t, at, &listed)
+	if len(listed.Items) != 1 || listed.Items[0].Name != "quick" || listed.Items[0].Completed != 9 || !slices.Equal(listed.Items[0].Agents, []string{"nop", "oracle", "terminus"}) {
+		t.Errorf("the viewer lists %+v\n%s", listed, log.String())
+	}
+	dirs, err := filepath.Glob(filepath.Join(inside, "jobs", "quick", "*terminus*"))
+	if err != nil || len(dirs) != 3 {
+		t.Fatalf("%q, %v", dirs, err)
+	}
+	var shown struct {
+		Steps []json.RawMessage `json:"steps"`
+	}
+	get(t, at+"/quick/trials/"+filepath.Base(dirs[0])+"/trajectory", &shown)
+	if len(shown.Steps) < 3 {
+		t.Errorf("the viewer shows %d steps", len(shown.Steps))
+	}
+}
+
+// free returns a port that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// get reads an answer of a server that is starting.
+func get(t *testing.T, url string, v any) {
+	t.Helper()
+	var last error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		e2etest.Must(t, err)
+		res, err := http.DefaultClient.Do(req)
+		if last = err; err != nil {
+			continue
+		}
+		b, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err == nil && res.StatusCode != http.StatusOK {
+			err = fmt.Errorf("%s: %s", res.Status, b)
+		}
+		if err == nil {
+			err = json.Unmarshal(b, v)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", url, err)
+		}
+		return
+	}
+	t.Fatalf("%s: %v", url, last)
+}

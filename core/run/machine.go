@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -86,8 +87,10 @@ func demands(p *plan.Plan) func(*plan.Trial) Demand {
 		}
 		c := p.Experiment.Cells[t.Cell]
 		d := Demand{Environment: c.Environment.Label, Agent: c.Agent.Label}
-		for _, m := range c.Agent.Models {
-			d.Models = append(d.Models, m.Label)
+		for _, m := range c.Agent.Models { // it may know one model by several names
+			if !slices.Contains(d.Models, m.Label) {
+				d.Models = append(d.Models, m.Label)
+			}
 		}
 		for i := range c.Datasets {
 			if task := p.Tasks[t.Place].Task; task != nil && c.Datasets[i].Label == t.Dataset {

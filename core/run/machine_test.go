@@ -3,7 +3,12 @@ package run
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
 )
 
 func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
@@ -35,5 +40,24 @@ func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
 	}
 	if got := freeMemory(); got <= 0 {
 		t.Errorf("this machine has %d MiB", got)
+	}
+}
+
+// An attempt counts once for a model that its agent knows by two names.
+func TestAModelWithTwoNamesCountsOnce(t *testing.T) {
+	t.Parallel()
+	m := &cell.Model{Label: "large"}
+	of := cell.Cell{
+		Agent: cell.Agent{Label: "one", Models: map[string]*cell.Model{"default": m, "small": m}}, Environment: cell.Environment{Label: "box"},
+	}
+	d := demands(&plan.Plan{Experiment: &config.Experiment{Cells: []*config.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
+	if !slices.Equal(d.Models, []string{"large"}) {
+		t.Fatalf("models: %q", d.Models)
+	}
+	p := newPlaces(config.RunLimits{Places: config.Places{InFlight: new(9)}, Model: map[string]config.Places{"large": {InFlight: new(2)}}}, 0)
+	for i, want := range []refusal{admitted, admitted, full} {
+		if got := p.holder(d).start(); got != want {
+			t.Errorf("attempt %d of at most 2 with the model: %d, want %d", i+1, got, want)
+		}
 	}
 }

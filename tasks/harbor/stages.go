@@ -182,8 +182,9 @@ func (b *builder) definesOwn(s *stepConfig, dir string) bool {
 // result, so that errors in the compose file do not break the task.
 func (b *builder) verifyInIfAsked(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
 	before := len(b.problems)
-	err := b.verifyIn(ctx, st, s, dir)
-	broken := task.Broken(b.problems[before:])
+	if err := b.verifyIn(ctx, st, s, dir); err != nil {
+		return err
+	}
 	for i := range b.problems[before:] {
 		p := &b.problems[before+i]
 		if p.Severity == task.Error {
@@ -191,16 +192,14 @@ func (b *builder) verifyInIfAsked(ctx context.Context, st *task.Stage, s *stepCo
 			p.Detail += " It matters only if the experiment sets verify = \"separate\"."
 		}
 	}
-	if broken && st.VerifyIn.Compose == "" {
-		st.VerifyIn.Compose = path.Join(st.VerifyIn.Build.Context, fileCompose) // refused by name, if it is asked for
-	}
-	return err
+	return nil
 }
 
 // verifyIn fills in the environment of a separate verification. One that a
-// compose file describes has all of its containers.
+// compose file describes has all of its containers. If the file has errors, the
+// environment only names it: then it does not look like one container.
 func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
-	e, bundled, err := b.verifierMade(ctx, s, dir)
+	made, bundled, err := b.verifierMade(ctx, s, dir)
 	if err != nil {
 		return err
 	}
@@ -211,7 +210,7 @@ func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, d
 			break
 		}
 	}
-	file := e.Compose
+	e, file, before := made, made.Compose, len(b.problems)
 	st.VerifyIn, st.VerifyFilesInImage = &e, bundled
 	if st.VerifyHealthcheck, err = b.compose(ctx, &e, health); err != nil {
 		return err
@@ -219,6 +218,9 @@ func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, d
 	if file != "" && e.Compose == "" && e.Image == "" && (e.Build == nil || e.Build.File == "") {
 		b.bad(file, "Nothing says what the sandbox is made of", "Give service main an image or a build, or add %s.",
 			path.Join(path.Dir(file), fileDocker))
+	}
+	if file != "" && task.Broken(b.problems[before:]) {
+		e = made
 	}
 	return nil
 }

@@ -151,6 +151,20 @@ func TestWhereVerificationRuns(t *testing.T) {
 	}
 }
 
+// A compose file with errors is named as the reason why a separate verification is
+// refused, also if its main container is built from another folder.
+func TestABrokenComposeFileOfTheVerifierIsNamed(t *testing.T) {
+	t.Parallel()
+	tk, problems := minimal().with(
+		"tests/docker-compose.yaml", "services: {main: {build: ./grader}, side: {build: ./missing}}", "tests/grader/Dockerfile", "FROM x").load(t, task.Options{})
+	if tk == nil {
+		t.Fatal(problems)
+	}
+	if got := tk.Stages[0].VerifyIn.Compose; got != "tests/docker-compose.yaml" {
+		t.Errorf("got %q, with %v", got, problems)
+	}
+}
+
 func TestTestsInAnImageNeedNoScript(t *testing.T) {
 	t.Parallel()
 	configured("[verifier.environment]\ndocker_image = \"x\"").with("tests/test.sh", "").must(t)

@@ -184,31 +184,41 @@ func interval(in stats.Interval) *output.Interval {
 	return &output.Interval{Low: in.Low, High: in.High, Method: string(in.Method)}
 }
 
+// without returns the sample of the cell without some tasks.
+func (c *cell) without(tasks map[string]bool) *stats.Sample {
+	left := map[string]bool{}
+	for task := range c.digests {
+		left[task] = !tasks[task]
+	}
+	return c.sample.Only(left)
+}
+
 // compared compares two cells.
 func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
-	x, y, changed := a.sample, b.sample, 0
-	if !o.ByName {
-		same := map[string]bool{}
-		for task, digest := range a.digests {
-			if other, ok := b.digests[task]; ok && other != digest {
-				changed++
-			} else {
-				same[task] = true
-			}
+	x, y := a.sample, b.sample
+	changed, common := map[string]bool{}, 0
+	for task, digest := range a.digests {
+		switch other, ok := b.digests[task]; {
+		case !ok:
+		case other == digest || o.ByName:
+			common++
+		default:
+			changed[task] = true
 		}
-		if changed > 0 {
-			if x = a.sample.Only(same); x == nil {
-				return nil, fmt.Errorf("the content of all %d tasks that both ran differs. Compare them by name with --by-name", changed)
-			}
+	}
+	if len(changed) > 0 {
+		if common == 0 {
+			return nil, fmt.Errorf("the content of all %d tasks that both ran differs. Compare them by name with --by-name", len(changed))
 		}
+		x, y = a.without(changed), b.without(changed)
 	}
 	c, err := stats.Compare(x, y, level, permutations, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	least := func(s *stats.Sample) int { _, most := s.Repetitions(); return most }
+	most := func(s *stats.Sample) int { _, n := s.Repetitions(); return n }
 	return &output.ComparedPair{
-		A: a.Name, B: b.Name, Tasks: c.Tasks, Left: c.Left, Changed: changed, Repetitions: [2]int{least(x), least(y)}, Means: c.Means,
+		A: a.Name, B: b.Name, Tasks: c.Tasks, Left: c.Left, Changed: len(changed), Repetitions: [2]int{most(x), most(y)}, Means: c.Means,
 		Difference: c.Difference, Interval: interval(c.Interval), P: c.P, Test: string(c.Test), Permutations: c.Permutations,
 		OnlyA: nonNil(c.Solved[0]), OnlyB: nonNil(c.Solved[1]),
 	}, nil
@@ -227,12 +237,12 @@ func sentence(p *output.ComparedPair) string {
 	if p.Difference < 0 {
 		better, worse, sign = p.B, p.A, -1
 	}
-	ran := fmt.Sprintf("%d tasks × %d", p.Tasks, p.Repetitions[0])
+	ran := fmt.Sprintf("%s × %d", plural(p.Tasks, "task", "tasks"), p.Repetitions[0])
 	if p.Repetitions[0] != p.Repetitions[1] {
 		ran += fmt.Sprintf(" and %d", p.Repetitions[1])
 	}
 	if left := p.Left[0] + p.Left[1] + p.Changed; left > 0 {
-		ran += fmt.Sprintf(", %d others left out", left)
+		ran += fmt.Sprintf(", %s left out", plural(left, "other", "others"))
 	}
 	if p.Difference == 0 {
 		return fmt.Sprintf("%s and %s solve the same share (p = %s after Holm, %s)", p.A, p.B, P(p.Holm), ran)

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // The kinds of files.
@@ -164,16 +166,16 @@ func same(a, b File) bool {
 
 // packer writes an archive that makes paths as they are in its own tree.
 type packer struct {
-	t    tree
-	tar  *tar.Writer
-	done map[string]bool      // paths that were removed or replaced, with all their content
-	seen map[[2]uint64]string // files with several names: the first one
+	t     tree
+	tar   *tar.Writer
+	done  map[string]bool // paths that were removed or replaced, with all their content
+	links archive.Links
 }
 
 // pack writes what differs from the files of another tree.
 func (t tree) pack(q Query, out io.Writer) error {
 	p := t.places(q)
-	x := &packer{t: t, tar: tar.NewWriter(out), done: map[string]bool{}, seen: map[[2]uint64]string{}}
+	x := &packer{t: t, tar: tar.NewWriter(out), done: map[string]bool{}, links: archive.Links{}}
 	for i := range q.Files {
 		f := &q.Files[i]
 		name := string(f.Path)
@@ -271,13 +273,9 @@ func (x *packer) entry(name string, replace bool) error {
 	if err != nil {
 		return err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("its owner is not known")
-	}
-	h := &tar.Header{
-		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime(), Format: tar.FormatPAX,
-		PAXRecords: map[string]string{},
+	h, st, err := archive.Entry(name, info)
+	if err != nil {
+		return err
 	}
 	if replace {
 		h.PAXRecords[Replaced] = "y"
@@ -299,13 +297,8 @@ func (x *packer) entry(name string, replace bool) error {
 }
 
 func (x *packer) file(at string, h *tar.Header, st *syscall.Stat_t) error {
-	key := [2]uint64{st.Dev, st.Ino}
-	if first, ok := x.seen[key]; ok {
-		h.Typeflag, h.Linkname = tar.TypeLink, first
+	if x.links.Again(h, st) {
 		return x.tar.WriteHeader(h)
-	}
-	if st.Nlink > 1 {
-		x.seen[key] = h.Name
 	}
 	var value [256]byte
 	if n, err := unix.Lgetxattr(at, capability, value[:]); err == nil && n > 0 {
@@ -326,31 +319,15 @@ func (x *packer) file(at string, h *tar.Header, st *syscall.Stat_t) error {
 
 // apply makes the paths of an archive as it says.
 func (t tree) apply(in io.Reader) error {
-	r := tar.NewReader(in)
-	var dirs []*tar.Header
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = t.make(h, r)
-		}
-		if err != nil {
-			if h != nil {
-				err = fmt.Errorf("put back %s: %w", h.Name, err)
-			}
-			return err
-		}
-		if h.Typeflag == tar.TypeDir {
-			dirs = append(dirs, h)
-		}
-	}
-	for _, h := range slices.Backward(dirs) { // what was put into a folder changed its time
+	err := archive.Unpack(tar.NewReader(in), t.make, func(h *tar.Header) error {
 		if at, done, err := t.parent(h.Name); err == nil {
 			setTime(at, h.ModTime)
 			done()
 		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("put back %w", err)
 	}
 	return nil
 }
@@ -427,6 +404,5 @@ func own(at string, h *tar.Header) error {
 
 // setTime sets the time of a file, which nothing depends on.
 func setTime(at string, when time.Time) {
-	ts := unix.NsecToTimespec(when.UnixNano())
-	_ = unix.UtimesNanoAt(unix.AT_FDCWD, at, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+	_ = archive.SetTime(at, when)
 }

@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // The descriptors of a process that exports, and the argument that makes
@@ -60,7 +62,7 @@ func Export(targets []string, limit int64) error {
 	}
 	defer staging.Close()
 	out := bufio.NewWriterSize(os.NewFile(ExportOut, "archive"), 256<<10)
-	x := &exporter{tar: tar.NewWriter(out), left: limit, limit: limit, seen: map[inode]string{}}
+	x := &exporter{tar: tar.NewWriter(out), left: limit, limit: limit, links: archive.Links{}}
 	if err := x.layer(staging, root, "", append(slices.Clone(targets), "dev", "proc", "berth", strings.TrimPrefix(mountHall, "/"))); err != nil {
 		return err
 	}
@@ -75,12 +77,10 @@ func Export(targets []string, limit int64) error {
 // upper returns the name of the upper folder of a layer.
 func upper(i int) string { return fmt.Sprintf("u%d", i) }
 
-type inode struct{ dev, ino uint64 }
-
 type exporter struct {
 	tar         *tar.Writer
 	left, limit int64
-	seen        map[inode]string // files with several names: the first one
+	links       archive.Links
 }
 
 // layer writes the content of the folder from as that of the folder to, without
@@ -126,13 +126,9 @@ func (x *exporter) entry(r *os.Root, name, as string) error {
 	if err != nil {
 		return err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return errors.New("its owner is not known")
-	}
-	h := &tar.Header{
-		Name: as, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime(), Format: tar.FormatPAX,
-		PAXRecords: map[string]string{},
+	h, st, err := archive.Entry(as, info)
+	if err != nil {
+		return err
 	}
 	switch mode := info.Mode(); {
 	case mode.IsDir():
@@ -163,13 +159,8 @@ func (x *exporter) entry(r *os.Root, name, as string) error {
 
 // file writes a regular file, or another name of one that was written.
 func (x *exporter) file(r *os.Root, name string, h *tar.Header, st *syscall.Stat_t) error {
-	key := inode{st.Dev, st.Ino}
-	if first, ok := x.seen[key]; ok {
-		h.Typeflag, h.Linkname = tar.TypeLink, first
+	if x.links.Again(h, st) {
 		return x.tar.WriteHeader(h)
-	}
-	if st.Nlink > 1 {
-		x.seen[key] = h.Name
 	}
 	if x.left -= st.Size; x.left < 0 {
 		return fmt.Errorf("%w: the files that were written in the sandbox are larger than %d MiB, which is the most that a snapshot holds", ErrTooLarge, x.limit>>20)

@@ -3,16 +3,14 @@ package inside
 import (
 	"archive/tar"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // snapshot unpacks an archive of Export, which has all files outside of the
@@ -29,31 +27,7 @@ func (b *builder) snapshot(r *tar.Reader) error {
 			}
 		}
 	}
-	var folders []*tar.Header
-	for {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = b.restore(h, r)
-		}
-		if err != nil {
-			if h != nil {
-				err = fmt.Errorf("%s: %w", h.Name, err)
-			}
-			return err
-		}
-		if h.Typeflag == tar.TypeDir {
-			folders = append(folders, h)
-		}
-	}
-	for _, h := range slices.Backward(folders) { // what was put into a folder changed its time
-		if err := setTime(path.Join("/", h.Name), h.ModTime); err != nil {
-			return err
-		}
-	}
-	return nil
+	return archive.Unpack(r, b.restore, func(h *tar.Header) error { return archive.SetTime(path.Join("/", h.Name), h.ModTime) })
 }
 
 // restore makes one entry of a snapshot.
@@ -79,10 +53,5 @@ func (b *builder) restore(h *tar.Header, r io.Reader) error {
 	if isFolder || h.Typeflag == tar.TypeLink {
 		return nil // the time of a folder is set at the end
 	}
-	return setTime(name, h.ModTime)
-}
-
-func setTime(name string, t time.Time) error {
-	ts := unix.NsecToTimespec(t.UnixNano())
-	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+	return archive.SetTime(name, h.ModTime)
 }

@@ -1,0 +1,78 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Entry returns a header with the mode, owner and time of a file, as they are, and
+// with room for records. The caller adds type, target and size.
+func Entry(name string, info fs.FileInfo) (*tar.Header, *syscall.Stat_t, error) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, nil, errors.New("its owner is not known")
+	}
+	return &tar.Header{
+		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime(), Format: tar.FormatPAX,
+		PAXRecords: map[string]string{},
+	}, st, nil
+}
+
+// Links are the first names of files that have several. Make one for each archive.
+type Links map[[2]uint64]string
+
+// Again reports whether the file of an entry is in the archive already. The header is
+// that of a link to its first name then.
+func (l Links) Again(head *tar.Header, st *syscall.Stat_t) bool {
+	key := [2]uint64{st.Dev, st.Ino}
+	if first, ok := l[key]; ok {
+		head.Typeflag, head.Linkname = tar.TypeLink, first
+		return true
+	}
+	if st.Nlink > 1 {
+		l[key] = head.Name
+	}
+	return false
+}
+
+// Unpack calls entry for each entry of an archive, and afterwards folder for each
+// folder, the last one first: what is put into a folder changes its time. An error
+// begins with the name of its entry.
+func Unpack(in *tar.Reader, entry func(*tar.Header, io.Reader) error, folder func(*tar.Header) error) error {
+	var folders []*tar.Header
+	for {
+		head, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err = entry(head, in); err != nil {
+			return fmt.Errorf("%s: %w", head.Name, err)
+		}
+		if head.Typeflag == tar.TypeDir {
+			folders = append(folders, head)
+		}
+	}
+	for _, head := range slices.Backward(folders) {
+		if err := folder(head); err != nil {
+			return fmt.Errorf("%s: %w", head.Name, err)
+		}
+	}
+	return nil
+}
+
+// SetTime sets the time of a file, folder or link.
+func SetTime(name string, t time.Time) error {
+	ts := unix.NsecToTimespec(t.UnixNano())
+	return unix.UtimesNanoAt(unix.AT_FDCWD, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}

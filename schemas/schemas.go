@@ -68,6 +68,7 @@ func All() []Schema {
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
+		{"cli-show-table", "berth show RUN --by NAMES --json", output.Table{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},

@@ -34,6 +34,7 @@ type experimentBlock struct {
 	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`
 	PerTrial perTrialBlock   `berth:"per_trial" doc:"Limits of each attempt."`
 	PerCell  perCellBlock    `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
+	Report   Report          `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
 	Retry    Retry           `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
 }
 

@@ -25,6 +25,7 @@ type Experiment struct {
 	Repeat   int // repetitions of every cell × task, at least 1
 	Limits   RunLimits
 	Retry    Retry
+	Report   Report
 	Executor Executor
 	// Cells are the points of the matrix, the last axis fastest, then those
 	// that were included. Never empty.

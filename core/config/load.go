@@ -200,7 +200,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		r.Report(append(checkRun(&eb), l.unknownLabels(&eb.Limits)...))
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
-		l.exp.Limits, l.exp.Retry = eb.Limits, eb.Retry
+		l.exp.Limits, l.exp.Retry, l.exp.Report = eb.Limits, eb.Retry, eb.Report
 	}
 	l.exp.Executor = Executor{Kind: "local"}
 	for _, b := range l.parts.byType["executor"] {

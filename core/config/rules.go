@@ -79,6 +79,9 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	if b.Retry.MaxWait < b.Retry.Wait {
 		r.add("retry.max_wait", "Wrong value", "Got %s, which is less than wait (%s).", b.Retry.MaxWait, b.Retry.Wait)
 	}
+	if s := b.Report.MaxInfrastructure; !(s >= 0 && s <= 1) {
+		r.add("report.max_infrastructure", "Wrong value", "Got %g. Write a share from 0 to 1, such as 0.02.", s)
+	}
 	return r.ps
 }
 

@@ -44,6 +44,8 @@ type Header struct {
 	// Retry says which trials get another attempt; null in a run whose trials get
 	// none.
 	Retry *Retry `json:"retry,omitempty"`
+	// Report says how tables of the run are made; null: as the defaults say.
+	Report *Report `json:"report,omitempty"`
 	// Replay is the folder of the run that all models are replayed from,
 	// whatever the experiment says; empty means none.
 	Replay string `json:"replay,omitempty"`
@@ -78,6 +80,19 @@ func (h *Header) Folder() string {
 type Retry struct {
 	Max int              `json:"max"` // further attempts of a trial
 	On  []record.Outcome `json:"on"`  // outcomes after which there is one
+}
+
+// Report says how tables of a run are made, as the experiment said when the run was
+// made.
+type Report struct {
+	// MaxInfrastructure is the largest share of a cell's planned trials, from 0 to
+	// 1, that may have an infrastructure outcome.
+	MaxInfrastructure float64 `json:"max_infrastructure"`
+	// RefuseExposed says that no result may be exposed.
+	RefuseExposed bool `json:"refuse_exposed,omitempty"`
+	// Weigh is "category" if all categories weigh the same in a mean, and empty if
+	// all trials do.
+	Weigh string `json:"weigh,omitempty"`
 }
 
 // Cell is a cell of the manifest.

@@ -8,6 +8,15 @@ type Comparison struct {
 	Resamples int            `json:"resamples"`
 	Cells     []ComparedCell `json:"cells"`
 	Pairs     []ComparedPair `json:"pairs"` // all pairs of cells
+	// Weigh, Policy and Accepted are as in a Table. The comparisons of pairs are
+	// never weighed.
+	Weigh    string `json:"weigh,omitempty"`
+	Policy   string `json:"policy"`
+	Accepted string `json:"accepted"`
+	// Marks are the reasons for which the numbers would have been refused without
+	// --force.
+	Marks []string `json:"marks,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Interval is a confidence interval.

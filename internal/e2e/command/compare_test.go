@@ -1,8 +1,10 @@
 package command
 
 import (
+	"encoding/csv"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +45,7 @@ func TestCellsAreCompared(t *testing.T) {
 		}
 	}
 	selects(t, dir)
+	groups(t, dir)
 	text := berth(t, dir, "compare", "last", "--cell", "*oracle", "--cell", "*nop")
 	text.want(t, 0)
 	if !strings.Contains(text.out, "solves 100.0 points more than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
@@ -87,5 +90,53 @@ func selects(t *testing.T, dir string) {
 	r.want(t, 2)
 	if !strings.Contains(r.stderr, `character 15: cell.agent is never "nope": did you mean "nop"?`) {
 		t.Errorf("a mistake: %q", r.stderr)
+	}
+}
+
+// groups checks the numbers of groups of trials, of the two runs of the quickstart
+// in dir.
+func groups(t *testing.T, dir string) {
+	t.Helper()
+	r := berth(t, dir, "show", "last", "--by", "agent,tag", "--json")
+	r.want(t, 0)
+	table := answer[types.Table](t, r, "cli-show-table")
+	if len(table.Rows) != 9 || !slices.Equal(table.By, []string{"agent", "tag"}) || len(table.Marks) != 0 {
+		t.Fatalf("%d rows by %q, marks %q", len(table.Rows), table.By, table.Marks)
+	}
+	row := table.Rows[8]
+	if !slices.Equal(row.Values, []string{"terminus", "quickstart"}) || *row.Mean != 1 || row.Tasks != 3 || *row.Tokens.Mean <= 0 || *row.Steps.Mean <= 1 ||
+		row.CostPerRun == nil || row.Bootstrap == nil || len(row.Always) != 3 {
+		t.Errorf("row %+v", row)
+	}
+	r = berth(t, dir, "show", "last", "--csv", "--select", `agent != "oracle"`)
+	r.want(t, 0)
+	lines, err := csv.NewReader(strings.NewReader(r.out)).ReadAll()
+	if err != nil || len(lines) != 3 || lines[2][0] != "terminus" || lines[2][5] != "1" || lines[0][5] != "success_rate" {
+		t.Errorf("%v: %q", err, lines)
+	}
+	for _, args := range [][]string{{"show", "last", "--by", "cell", "--latex"}, {"compare", "last", "--latex"}, {"compare", "last", "--markdown"}, {"compare", "last", "--csv"}} {
+		r = berth(t, dir, args...)
+		r.want(t, 0)
+		if !strings.Contains(r.out+r.stderr, "standard error over repetitions") || !strings.Contains(r.out, "oracle") {
+			t.Errorf("%q: %q", args, r.out)
+		}
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, args := range map[string][]string{
+		"both have the trial of task":                     append([]string{"show"}, runs...),
+		"are the same run":                                {"compare", "last", runs[1]},
+		`grouped by "agnt": did you mean "agent"?`:        {"show", "last", "--by", "agnt"},
+		"k is 2, and no task has more than 1 measured":    {"show", "last", "--k", "2"},
+		"--json and --csv: choose one":                    {"show", "last", "--csv", "--json"},
+		"there is no table \"cell\". Choose cells or pairs": {"compare", "last", "--table", "cell"},
+	} {
+		r = berth(t, dir, args...)
+		r.want(t, 2)
+		if !strings.Contains(r.stderr, what) {
+			t.Errorf("%q: %q", args, r.stderr)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,13 +14,10 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// maxUnmeasured is the share of a cell's trials without a measurement from which
-// on its numbers are not printed.
-const maxUnmeasured = 0.02
-
 func (a *app) compareCommand() *cobra.Command {
-	o := numbers.Options{MaxInfrastructure: maxUnmeasured}
-	force := false
+	var o numbers.Options
+	var f tableFlags
+	table := ""
 	cmd := &cobra.Command{
 		Use:   "compare RUN [RUN ...]",
 		Short: "Compare the cells of one run or of several",
@@ -36,57 +34,117 @@ Pairs are compared task by task: with McNemar's exact test if each task ran once
 else with a permutation test of the signs of the tasks' differences. p is
 corrected for all pairs (Holm).
 
-A cell is refused if more than 2 % of its planned trials were not measured.
+Numbers are refused if more than 2 % of a cell's planned trials ended for
+reasons that are not the agent's, if trials have no result, or if the report
+block of the experiment says so; --force prints them with the reasons.
 Tasks of the same name whose content differs between runs are left out.`,
-		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare RUN OTHER",
+		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER",
 		Args:    cobra.MinimumNArgs(1),
 
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 			return completeRun(cmd, nil, begin)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if force {
-				o.MaxInfrastructure = 1
-			}
-			return a.compare(args, &o)
+			return a.compare(args, &comparison{&o, &f, table})
 		},
 	}
 	cmd.Flags().StringArrayVar(&o.Cells, "cell", nil, "compare only this cell (a name or a pattern like 'a*'); may be repeated")
 	cmd.Flags().BoolVar(&o.ByName, "by-name", false, "take tasks of the same name for the same, whatever their content")
-	cmd.Flags().BoolVar(&force, "force", false, "print the numbers of cells that were not measured in full")
-	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of bootstrap intervals and random permutations")
+	cmd.Flags().StringVar(&table, "table", "", "print only this table: cells or pairs; CSV is always one table, by default that of pairs")
+	f.register(cmd)
 	return cmd
 }
 
-func (a *app) compare(names []string, o *numbers.Options) error {
+// comparison says what compare prints.
+type comparison struct {
+	options *numbers.Options
+	flags   *tableFlags
+	table   string // cells, pairs, or empty for both
+}
+
+func (a *app) compare(names []string, c *comparison) error {
+	format, err := c.flags.format(a.Printer)
+	if err != nil {
+		return err
+	}
+	switch c.table {
+	case "", "cells", "pairs":
+	default:
+		return fmt.Errorf("--table: there is no table %q. Choose cells or pairs", c.table)
+	}
 	runs, err := readRuns(names)
 	if err != nil {
 		return err
 	}
-	res, err := numbers.Compare(runs, o)
+	c.options.Seed, c.options.Force = c.flags.seed, c.flags.force
+	if c.options.Rules, err = c.flags.rules(runs); err != nil {
+		return err
+	}
+	res, err := numbers.Compare(runs, c.options)
 	if err != nil {
 		return err
 	}
 	if done, err := a.Answer(res); done {
 		return err
 	}
-	a.comparedCells(res)
-	a.Printf("\n")
-	a.comparedPairs(res)
-	a.Printf("\n")
-	for i := range res.Pairs {
-		a.Printf("%s\n", terminal.Clean(res.Pairs[i].Sentence))
+	return a.printComparison(res, format, c.table)
+}
+
+func (a *app) printComparison(res *output.Comparison, format terminal.Format, table string) error {
+	if format == terminal.CSV {
+		t := flatPairs(res)
+		if table == "cells" {
+			t = flatCells(res)
+		}
+		if err := t.WriteAs(a.Printer, format); err != nil {
+			return err
+		}
+		a.Remarks(format, comparedRemarks(res))
+		return nil
+	}
+	if table != "pairs" {
+		t := comparedCells(res)
+		if err := t.WriteAs(a.Printer, format); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Out)
+	}
+	if table != "cells" {
+		t := comparedPairs(res)
+		if err := t.WriteAs(a.Printer, format); err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Out)
+		for i := range res.Pairs {
+			a.Remarks(format, []string{res.Pairs[i].Sentence})
+		}
+	}
+	a.Remarks(format, comparedRemarks(res))
+	return nil
+}
+
+// comparedRemarks say how the numbers were made, and what to know about them.
+func comparedRemarks(res *output.Comparison) (lines []string) {
+	for _, m := range res.Marks {
+		lines = append(lines, "mark: "+m)
+	}
+	for _, n := range res.Notes {
+		lines = append(lines, "note: "+n)
 	}
 	for i := range res.Cells {
 		c := &res.Cells[i]
 		if left := c.Planned - c.Measured; left > 0 {
-			a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(fmt.Sprintf("%s: %d of %d planned trials were not measured", c.Name, left, c.Planned)))
+			lines = append(lines, fmt.Sprintf("note: %s: %d of %d planned trials were not measured", c.Name, left, c.Planned))
 		}
 		if c.Exposed > 0 {
-			a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(fmt.Sprintf("%s: %d of %d results are exposed", c.Name, c.Exposed, c.Measured)))
+			lines = append(lines, fmt.Sprintf("note: %s: %d of %d results are exposed", c.Name, c.Exposed, c.Measured))
 		}
 	}
-	return nil
+	if res.Weigh != "" {
+		lines = append(lines, "note: all categories weigh the same in success rates; in the comparison of pairs all tasks do")
+	}
+	return append(lines, "±: standard error over repetitions; sd: population standard deviation of the repetitions' means; 95 %: the tasks as a sample",
+		"counted: "+res.Accepted)
 }
 
 // readRuns finds and reads runs.
@@ -101,7 +159,7 @@ func readRuns(names []string) ([]numbers.Run, error) {
 	return numbers.Read(dirs...)
 }
 
-func (a *app) comparedCells(res *output.Comparison) {
+func comparedCells(res *output.Comparison) terminal.Table {
 	k := 0
 	for i := range res.Cells {
 		k = max(k, res.Cells[i].K)
@@ -122,10 +180,10 @@ func (a *app) comparedCells(res *output.Comparison) {
 		}
 		t.Row(row...)
 	}
-	t.Write(a.Printer)
+	return t
 }
 
-func (a *app) comparedPairs(res *output.Comparison) {
+func comparedPairs(res *output.Comparison) terminal.Table {
 	t := terminal.Table{
 		Head: []string{"pair", "tasks", "difference", "95 %", "p", "p (Holm)", "solved by one only"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, Above: 1,
 	}
@@ -134,7 +192,7 @@ func (a *app) comparedPairs(res *output.Comparison) {
 		t.Row(terminal.Clean(p.A+" – "+p.B), strconv.Itoa(p.Tasks), difference(p.Difference), between(p.Interval), numbers.P(p.P), numbers.P(p.Holm),
 			fmt.Sprintf("%d and %d", len(p.OnlyA), len(p.OnlyB)))
 	}
-	t.Write(a.Printer)
+	return t
 }
 
 // percent prints a fraction in percent.
@@ -165,4 +223,45 @@ func difference(x float64) string {
 		return s
 	}
 	return "+" + percent(x)
+}
+
+// flatCells is the table of cells with a number in each column, for CSV.
+func flatCells(res *output.Comparison) terminal.Table {
+	t := terminal.Table{Head: strings.Fields("cell run planned measured exposed tasks repetitions success_rate se_over_repetitions population_sd_over_repetitions " +
+		"low_95 high_95 interval_method pass_at_1 k pass_at_k all_k tasks_always_solved tasks_sometimes_solved tasks_never_solved")}
+	whole := strconv.Itoa
+	for i := range t.Head {
+		t.Right = append(t.Right, i > 1)
+	}
+	for i := range res.Cells {
+		c := &res.Cells[i]
+		low, high, method := bounds(c.Interval)
+		t.Row(terminal.Clean(c.Name), terminal.Clean(c.Run), whole(c.Planned), whole(c.Measured), whole(c.Exposed), whole(c.Tasks), whole(c.Repetitions),
+			full(&c.Mean), full(c.SE), full(c.SD), low, high, method, full(&c.PassAt1), whole(c.K), full(&c.PassAtK), full(&c.AllK),
+			whole(c.Always), whole(c.Sometimes), whole(c.Never))
+	}
+	return t
+}
+
+// flatPairs is the same for pairs.
+func flatPairs(res *output.Comparison) terminal.Table {
+	t := terminal.Table{Head: strings.Fields("a b tasks tasks_of_a_only tasks_of_b_only tasks_that_changed mean_a mean_b difference low_95 high_95 test permutations p p_holm solved_by_a_only solved_by_b_only")}
+	whole := strconv.Itoa
+	for i := range t.Head {
+		t.Right = append(t.Right, i > 1)
+	}
+	for i := range res.Pairs {
+		p := &res.Pairs[i]
+		low, high, _ := bounds(p.Interval)
+		t.Row(terminal.Clean(p.A), terminal.Clean(p.B), whole(p.Tasks), whole(p.Left[0]), whole(p.Left[1]), whole(p.Changed), full(&p.Means[0]), full(&p.Means[1]),
+			full(&p.Difference), low, high, p.Test, whole(p.Permutations), full(&p.P), full(&p.Holm), whole(len(p.OnlyA)), whole(len(p.OnlyB)))
+	}
+	return t
+}
+
+func bounds(in *output.Interval) (low, high, method string) {
+	if in == nil {
+		return "", "", ""
+	}
+	return full(&in.Low), full(&in.High), in.Method
 }

@@ -275,6 +275,8 @@ func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
 	if r := l.Experiment.Retry; r.Max > 0 {
 		h.Retry = &store.Retry{Max: r.Max, On: r.On}
 	}
+	r := l.Experiment.Report
+	h.Report = &store.Report{MaxInfrastructure: r.MaxInfrastructure, RefuseExposed: !r.Exposed, Weigh: r.Weigh}
 	return h
 }
 

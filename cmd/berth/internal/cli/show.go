@@ -21,9 +21,10 @@ import (
 func (a *app) showCommand() *cobra.Command {
 	all, steps, follow := false, false, false
 	var f report.Filter
+	o := tableOf{filter: &f}
 	cmd := &cobra.Command{
-		Use:   "show [RUN [TRIAL [ATTEMPT]]]",
-		Short: "Show runs, the trials of a run, or one attempt",
+		Use:   "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
+		Short: "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long: `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
@@ -34,6 +35,17 @@ run. Costs and tokens are of all attempts of a trial.
 such as outcome, task, tags, score, cost, agent_time and cell.AXIS. All of them
 are in docs/reference/selection.md.
 
+--by prints the numbers of groups of trials, over one run or over several that
+are taken as one: success rate with its spread, pass@k, all-k and best of k,
+tasks that are solved always, sometimes and never, timeouts, and what the trials
+used. Trials are grouped by the axes of the matrix, cell, run, dataset, task,
+tag, category, difficulty, reward (a verifier's score), integrity, mode,
+agent_end, outcome, agent, model or environment. Cells are not mixed with each
+other unless --by names an axis. Along an axis of numbers or durations the rows
+are in their order. Several runs without --by are shown by cell. How each number
+is made is in docs/statistics.md. Numbers are refused if too many trials of a
+cell were not measured; --force prints them.
+
 An attempt is shown with its result, phases, trajectory, log and the output of
 plugins, of each list its end. The output that is not known to belong to one
 attempt is only in plugins.jsonl of the run.
@@ -41,15 +53,24 @@ attempt is only in plugins.jsonl of the run.
 --follow prints phases, steps and lines of the log as they come, until the trial
 ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
 With --json it prints a line of JSON for each.`,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
-		Args:    cobra.MaximumNArgs(3),
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.Check(); err != nil {
 				return err
 			}
+			wanted, err := o.wanted(cmd, args)
 			switch {
+			case err != nil:
+				return err
+			case wanted && (all || steps || follow || f.Sort != ""):
+				return errors.New("--all, --trajectory, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
+			case wanted:
+				return a.showTable(args, &o)
+			case len(args) > 3:
+				return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is no run. Example: berth show last 3f9a2c 2", len(args), args[1])
 			case follow && (len(args) != 2 || steps):
 				return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
 			case f.Set() && len(args) != 1:
@@ -68,6 +89,7 @@ With --json it prints a line of JSON for each.`,
 			}
 		},
 	}
+	o.register(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
 	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
 	cmd.Flags().BoolVar(&follow, "follow", false, "follow a trial until it ends")

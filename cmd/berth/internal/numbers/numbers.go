@@ -31,15 +31,15 @@ type Options struct {
 	Cells  []string // names or patterns of cells; none means all
 	ByName bool     // tasks of the same name are the same, whatever their content
 	Seed   uint64
-	// MaxInfrastructure is the largest share of a cell's planned trials that may
-	// lack a measurement, from 0 to 1.
-	MaxInfrastructure float64
+	Rules  Rules
+	Force  bool // also what the rules refuse
 }
 
 // cell is a cell of a run with its measured trials.
 type cell struct {
 	output.ComparedCell
 
+	states  []*store.TrialState
 	trials  []stats.Attempt
 	digests map[string]string // of tasks
 	sample  *stats.Sample
@@ -52,8 +52,21 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &output.Comparison{Level: level, Seed: o.Seed, Resamples: resamples, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
+	var reasons, notes []string
+	for i := range runs {
+		notes = append(notes, damaged(&runs[i])...)
+	}
 	for _, c := range cells {
+		reasons = append(reasons, o.Rules.reasons(c.Name, c.Run, c.states)...)
+	}
+	if len(reasons) > 0 && !o.Force {
+		return nil, Refusal(reasons)
+	}
+	res := &output.Comparison{Marks: reasons, Notes: notes, Weigh: o.Rules.Weigh, Policy: summary.Policy, Accepted: accepted, Level: level, Seed: o.Seed, Resamples: resamples, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
+	for _, c := range cells {
+		if len(c.trials) == 0 {
+			return nil, fmt.Errorf("cell %s has no measured trial, so that there is nothing to compare. Leave it out with --cell, or finish it with berth resume %s", c.Name, c.Run)
+		}
 		if err = c.measure(o); err != nil {
 			return nil, fmt.Errorf("cell %s: %w", c.Name, err)
 		}
@@ -96,7 +109,7 @@ func collect(runs []Run, o *Options) ([]*cell, error) {
 		}
 		shared := summary.SharedNames(r.Manifest)
 		for _, t := range r.Index.Trials {
-			of[t.Cell].add(t, shared[t.Task])
+			of[t.Cell].add(t, shared[t.Task], o.Rules.Weigh)
 		}
 	}
 	if len(cells) < 2 {
@@ -116,9 +129,10 @@ func matches(patterns []string, names ...string) bool {
 }
 
 // add counts a trial. shared says that its task has the name of another one in
-// the run.
-func (c *cell) add(t *store.TrialState, shared bool) {
+// the run; weigh is that of Rules.
+func (c *cell) add(t *store.TrialState, shared bool, weigh string) {
 	c.Planned++
+	c.states = append(c.states, t)
 	task := t.Task
 	if shared {
 		task = t.Dataset + ": " + t.Task
@@ -131,6 +145,9 @@ func (c *cell) add(t *store.TrialState, shared bool) {
 	if t.Accepted().Result.Integrity == record.Exposed {
 		c.Exposed++
 	}
+	if a.Group = ""; weigh == WeighCategory {
+		a.Group = t.Category
+	}
 	c.digests[a.Task] = t.TaskDigest
 	c.trials = append(c.trials, a)
 }
@@ -139,10 +156,6 @@ func (c *cell) add(t *store.TrialState, shared bool) {
 func (c *cell) measure(o *Options) (err error) {
 	if c.sample, err = stats.New(c.trials); err != nil {
 		return err
-	}
-	if left := c.Planned - c.Measured; float64(left) > o.MaxInfrastructure*float64(c.Planned) {
-		return fmt.Errorf("%d of %d planned trials were not measured, more than %g %%. Finish them with berth resume %s, or print the numbers all the same with --force",
-			left, c.Planned, 100*o.MaxInfrastructure, c.Run)
 	}
 	s := c.sample
 	c.Tasks = s.Tasks()
@@ -164,6 +177,10 @@ func (c *cell) measure(o *Options) (err error) {
 	c.SE, c.SD = number(over.SE), number(over.SD)
 	c.Interval = interval(s.Interval(level))
 	c.Bootstrap = interval(s.Bootstrap(level, resamples, o.Seed))
+	if o.Rules.Weigh == WeighCategory {
+		g := s.GroupsEqually(level)
+		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = g.Mean, interval(g.Interval), nil, nil, nil
+	}
 	by := s.Solved()
 	c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
 	return nil

@@ -1,0 +1,169 @@
+package numbers
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/suggest"
+)
+
+// byReward groups by the names of verifiers' scores: a row is about one of them.
+const byReward = "reward"
+
+// none is the value of a trial that has none.
+const none = "–"
+
+// groupField is something that trials can be grouped by.
+type groupField struct {
+	name  string
+	of    func(*Trial) []string // the values of a trial, at least one
+	cells bool                  // it tells cells apart
+}
+
+// Groups are the names that trials can be grouped by, besides the axes of a run.
+var Groups = []string{
+	"cell", "run", "dataset", "task", "tag", "category", "difficulty", byReward, "integrity", "mode", "agent_end", "outcome", "agent", "model", "environment",
+}
+
+func one(of func(*Trial) string) func(*Trial) []string {
+	return func(t *Trial) []string { return []string{cmp.Or(of(t), none)} }
+}
+
+// brief is a part of the accepted attempt's result.
+func brief(of func(*store.Brief) string) func(*Trial) []string {
+	return one(func(t *Trial) string {
+		if acc := t.Accepted(); acc != nil {
+			return of(acc.Result)
+		}
+		return ""
+	})
+}
+
+func cellField(j *Joined) groupField {
+	return groupField{name: "cell", of: one(func(t *Trial) string { return j.Cells[t.Cell].Name }), cells: true}
+}
+
+// groupFields finds what to group by.
+func groupFields(j *Joined, by []string) ([]groupField, error) {
+	axes := map[string]bool{}
+	for i := range j.Runs {
+		for c := range j.Runs[i].Manifest.Cells {
+			for axis := range j.Runs[i].Manifest.Cells[c].Choices {
+				axes[axis] = true
+			}
+		}
+	}
+	var fields []groupField
+	for _, name := range by {
+		name = strings.TrimSpace(name)
+		f := groupField{name: name}
+		if axis := strings.TrimPrefix(name, "cell."); axes[axis] {
+			f.name, f.cells = axis, true
+			f.of = one(func(t *Trial) string { return t.Of().Choices[axis] })
+		} else if f.of, f.cells = groupOf(j, name); f.of == nil {
+			known := append(slices.Sorted(maps.Keys(axes)), Groups...)
+			if best := suggest.Word(name, known); best != "" {
+				return nil, fmt.Errorf("--by: trials cannot be grouped by %q: did you mean %q?", name, best)
+			}
+			return nil, fmt.Errorf("--by: trials cannot be grouped by %q. Choose from: %s", name, strings.Join(slices.Compact(known), ", "))
+		}
+		if slices.ContainsFunc(fields, func(o groupField) bool { return o.name == f.name }) {
+			return nil, fmt.Errorf("--by: %s is there twice", f.name)
+		}
+		fields = append(fields, f)
+	}
+	return fields, nil
+}
+
+// groupOf returns the values of a trial by one of Groups, and whether they tell
+// cells apart; nil for another name.
+func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
+	switch name {
+	case "cell":
+		return cellField(j).of, true
+	case "run":
+		return one(func(t *Trial) string { return t.Run.Name() }), false
+	case "dataset":
+		return one(func(t *Trial) string { return t.Dataset }), false
+	case "task":
+		return one(func(t *Trial) string { return t.TaskName }), false
+	case "tag":
+		return func(t *Trial) []string {
+			if len(t.Tags) == 0 {
+				return []string{none}
+			}
+			return t.Tags
+		}, false
+	case "category":
+		return one(func(t *Trial) string { return t.Category }), false
+	case "difficulty":
+		return one(func(t *Trial) string { return t.Difficulty }), false
+	case byReward:
+		return rewardsOf, false
+	case "integrity":
+		return brief(func(b *store.Brief) string { return string(b.Integrity) }), false
+	case "mode":
+		return brief(func(b *store.Brief) string { return b.Mode }), false
+	case "agent_end":
+		return brief(func(b *store.Brief) string { return string(b.AgentEnd) }), false
+	case "outcome":
+		return one(func(t *Trial) string { return string(t.Outcome()) }), false
+	case "agent":
+		return one(func(t *Trial) string { return t.Of().Agent }), true
+	case "model":
+		return one(func(t *Trial) string { return t.Of().Model }), true
+	case "environment":
+		return one(func(t *Trial) string { return t.Of().Environment }), true
+	}
+	return nil, false
+}
+
+// rewardsOf returns the names of a trial's scores.
+func rewardsOf(t *Trial) []string {
+	if acc := t.Accepted(); acc != nil && t.Measured() && len(acc.Result.Rewards) > 0 {
+		return slices.Sorted(maps.Keys(acc.Result.Rewards))
+	}
+	return []string{none}
+}
+
+// compare sorts the values of a field: numbers and durations by their size, so
+// that the rows of such an axis are a curve, and the rest as text.
+func (f *groupField) compare(a, b string) int {
+	x, isX := size(a)
+	y, isY := size(b)
+	switch {
+	case isX && isY:
+		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
+	case isX:
+		return -1
+	case isY:
+		return 1
+	case a == none || b == none: // last
+		return cmp.Compare(boolean(a == none), boolean(b == none))
+	}
+	return cmp.Compare(a, b)
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// size reads a number or a duration.
+func size(s string) (float64, bool) {
+	if x, err := strconv.ParseFloat(s, 64); err == nil && finite(x) {
+		return x, true
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return d.Seconds(), true
+	}
+	return 0, false
+}

@@ -1,0 +1,110 @@
+package numbers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// WeighCategory is the weigh of Rules that lets all categories weigh the same.
+const WeighCategory = "category"
+
+// DefaultMaxInfrastructure is the share of infrastructure outcomes above which a
+// table is refused, unless the experiment says another.
+const DefaultMaxInfrastructure = 0.02
+
+// Rules say how tables are made of a run, as its experiment says.
+type Rules struct {
+	MaxInfrastructure float64 // of a cell's planned trials, from 0 to 1
+	RefuseExposed     bool
+	Weigh             string // WeighCategory, or empty
+}
+
+// WeighError says that two runs weigh tasks differently.
+type WeighError struct{ a, b string }
+
+// Error implements error.
+func (e *WeighError) Error() string {
+	return fmt.Sprintf("%s and %s weigh tasks differently (weigh in the report block): say how with --weigh", e.a, e.b)
+}
+
+// RulesOf returns the rules of some runs: the strictest of each. Fails with a
+// WeighError, and all rules but that one, if they weigh differently.
+func RulesOf(runs []Run) (Rules, error) {
+	rules := Rules{MaxInfrastructure: 1}
+	var err error
+	for i := range runs {
+		h := runs[i].Manifest.Header.Report
+		if h == nil {
+			h = &store.Report{MaxInfrastructure: DefaultMaxInfrastructure}
+		}
+		rules.MaxInfrastructure = min(rules.MaxInfrastructure, h.MaxInfrastructure)
+		rules.RefuseExposed = rules.RefuseExposed || h.RefuseExposed
+		if i > 0 && h.Weigh != rules.Weigh {
+			err = &WeighError{runs[0].Name(), runs[i].Name()}
+		}
+		rules.Weigh = h.Weigh
+	}
+	return rules, err
+}
+
+// Refusal is the error for numbers that are not printed. It has the reasons.
+type Refusal []string
+
+// Error implements error.
+func (r Refusal) Error() string {
+	return "the numbers are not printed:\n  " + strings.Join(r, "\n  ") + "\nPrint them all the same, with these marks, with --force"
+}
+
+// refused returns the reasons not to print numbers of some runs.
+func (r Rules) refused(j *Joined) (reasons []string) {
+	of := make([][]*store.TrialState, len(j.Cells))
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		of[t.Cell] = append(of[t.Cell], t.TrialState)
+	}
+	for i := range of {
+		var dirs []string
+		for _, run := range j.Cells[i].Runs {
+			dirs = append(dirs, run.Dir)
+		}
+		reasons = append(reasons, r.reasons(j.Cells[i].Name, strings.Join(dirs, " and of "), of[i])...)
+	}
+	return reasons
+}
+
+// reasons are those not to print numbers of one cell of the run in dir. Trials that
+// were known before the run not to be possible do not count.
+func (r Rules) reasons(cell, dir string, trials []*store.TrialState) (reasons []string) {
+	planned, measured, infrastructure, missing, exposed := 0, 0, 0, 0, 0
+	for _, t := range trials {
+		if t.Refused != "" || t.Invalid != "" {
+			continue
+		}
+		planned++
+		switch {
+		case t.Measured():
+			measured++
+			if t.Accepted().Result.Integrity == record.Exposed {
+				exposed++
+			}
+		case t.Outcome().Infrastructure():
+			infrastructure++
+		default:
+			missing++
+		}
+	}
+	if share := float64(infrastructure) / max(1, float64(planned)); share > r.MaxInfrastructure {
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%. Run them again with berth resume --again OUTCOMES of %s",
+			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, dir))
+	}
+	if missing > 0 {
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials have no result. Finish them with berth resume of %s", cell, missing, planned, dir))
+	}
+	if r.RefuseExposed && exposed > 0 {
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d results are exposed, and the experiment says that none may be (report { exposed = false })", cell, exposed, measured))
+	}
+	return reasons
+}

@@ -1,0 +1,379 @@
+package numbers
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/stats"
+)
+
+// accepted says which attempt of a trial counts.
+const accepted = "the last attempt that settled the trial counts; all attempts count for cost and tokens"
+
+// Wanted says which table is made.
+type Wanted struct {
+	By []string
+	K  int // for pass@k, all-k and best-of-k; 0: what every task has
+	// Seed of bootstrap intervals, which are left out unless Bootstrap is set.
+	Seed      uint64
+	Bootstrap bool
+	Rules     Rules
+	Force     bool
+	// Selected says which trials count; nil: all.
+	Selected func(*Trial) (bool, error)
+}
+
+// group is the trials of one row.
+type group struct {
+	values []string
+	trials []member
+}
+
+// member is a trial in a row. reward is the score that the row is about; empty:
+// the deciding one.
+type member struct {
+	*Trial
+	reward string
+}
+
+// Table makes a table of several runs. Fails for names to group by that do not
+// exist, for a k that is larger than the repetitions, and, unless forced, for what
+// the rules refuse.
+func Table(j *Joined, w *Wanted) (*output.Table, error) {
+	fields, err := groupFields(j, w.By)
+	if err != nil {
+		return nil, err
+	}
+	if len(j.Cells) > 1 && !slices.ContainsFunc(fields, func(f groupField) bool { return f.cells }) {
+		fields = append([]groupField{cellField(j)}, fields...) // agents are not mixed with each other
+	}
+	res := &output.Table{
+		Level: level, Seed: w.Seed, Resamples: resamples, Weigh: w.Rules.Weigh, Policy: summary.Policy, Accepted: accepted,
+		Notes: slices.Clone(j.Notes), Rows: []output.TableRow{},
+	}
+	for i := range j.Runs {
+		res.Runs = append(res.Runs, j.Runs[i].Dir)
+	}
+	for i := range fields {
+		res.By = append(res.By, fields[i].name)
+	}
+	if res.Marks = w.Rules.refused(j); len(res.Marks) > 0 && !w.Force {
+		return nil, Refusal(res.Marks)
+	}
+	groups, err := grouped(j, fields, w.Selected)
+	if err != nil {
+		return nil, err
+	}
+	res.Rows = make([]output.TableRow, len(groups))
+	errs := make([]error, len(groups))
+	var work sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range groups {
+		work.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			res.Rows[i], errs[i] = groups[i].row(j, w)
+		})
+	}
+	work.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", strings.Join(groups[i].values, ", "), err)
+		}
+	}
+	front(res.Rows)
+	if slices.Contains(res.By, byReward) {
+		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more")
+	}
+	res.Notes = append(res.Notes, about(res.Rows)...)
+	return res, nil
+}
+
+// grouped sorts the trials into rows, in the order of their values.
+func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)) ([]*group, error) {
+	groups := map[string]*group{}
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		if selected != nil {
+			if yes, err := selected(t); err != nil {
+				return nil, err
+			} else if !yes {
+				continue
+			}
+		}
+		for _, values := range places(t, fields) {
+			key := strings.Join(values, "\x00")
+			if groups[key] == nil {
+				groups[key] = &group{values: values}
+			}
+			groups[key].trials = append(groups[key].trials, member{t, rewardIn(values, fields)})
+		}
+	}
+	sorted := slices.Collect(maps.Values(groups))
+	slices.SortFunc(sorted, func(a, b *group) int {
+		for i := range fields {
+			if c := fields[i].compare(a.values[i], b.values[i]); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+	return sorted, nil
+}
+
+// places returns the values of the rows that a trial is in: one of each field.
+func places(t *Trial, fields []groupField) [][]string {
+	rows := [][]string{{}}
+	for i := range fields {
+		var next [][]string
+		for _, row := range rows {
+			for _, v := range fields[i].of(t) {
+				next = append(next, append(slices.Clone(row), v))
+			}
+		}
+		rows = next
+	}
+	return rows
+}
+
+// rewardIn returns the score that a row with these values is about.
+func rewardIn(values []string, fields []groupField) string {
+	i := slices.IndexFunc(fields, func(f groupField) bool { return f.name == byReward })
+	if i < 0 || values[i] == none {
+		return ""
+	}
+	return values[i]
+}
+
+// row computes the numbers of a row.
+func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
+	r := output.TableRow{Values: g.values, Cells: []string{}, Outcomes: map[record.Outcome]int{}, Always: []string{}, Sometimes: []string{}, Never: []string{}}
+	cells := map[int]bool{}
+	for _, t := range g.trials {
+		cells[t.Cell] = true
+	}
+	for _, c := range slices.Sorted(maps.Keys(cells)) {
+		r.Cells = append(r.Cells, j.Cells[c].Name)
+	}
+	var attempts []stats.Attempt
+	var measured []*Trial
+	for _, t := range g.trials {
+		r.Planned++
+		r.Outcomes[t.Outcome()]++
+		a, ok := Attempt(t.TrialState, t.TaskName)
+		if !ok {
+			continue
+		}
+		b := t.Accepted().Result
+		if t.reward != "" {
+			a.Score = b.Rewards[t.reward]
+			a.Full = a.Score >= 1
+		}
+		if a.Group = ""; w.Rules.Weigh == WeighCategory {
+			a.Group = t.Category
+		}
+		if len(cells) > 1 { // repetitions of several cells are told apart
+			a.Repetition += t.Cell * maxRepetitions
+		}
+		attempts, measured = append(attempts, a), append(measured, t.Trial)
+		count(&r, b.AgentEnd, b.Integrity)
+	}
+	if r.Measured = len(attempts); r.Measured == 0 {
+		return r, nil
+	}
+	s, err := stats.New(attempts)
+	if err != nil {
+		return r, err
+	}
+	if err = rates(&r, s, w); err != nil {
+		return r, err
+	}
+	spent(&r, measured, attempts)
+	return r, nil
+}
+
+// maxRepetitions is more than the repetitions of a trial.
+const maxRepetitions = 10_000_000
+
+func count(r *output.TableRow, end record.AgentEnd, integrity record.Integrity) {
+	if end == record.Timeout {
+		r.Timeouts++
+	}
+	if end == record.Budget {
+		r.Budget++
+	}
+	if integrity == record.Exposed {
+		r.Exposed++
+	}
+}
+
+// rates computes the rates of a row and how sure they are.
+func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
+	r.Tasks = s.Tasks()
+	least, most := s.Repetitions()
+	r.Repetitions = most
+	rate, one := s.Mean(), s.PassAt1()
+	r.Mean, r.PassAt1, r.ClusterSE, r.Interval = &rate, &one, number(s.SE()), interval(s.Interval(level))
+	if len(r.Cells) == 1 {
+		over := s.OverRepetitions()
+		r.SE, r.SD = number(over.SE), number(over.SD)
+	}
+	switch {
+	case w.Rules.Weigh == WeighCategory:
+		g := s.GroupsEqually(level)
+		r.Mean, r.ClusterSE, r.Interval = &g.Mean, number(g.SE), interval(g.Interval)
+		r.SE, r.SD = nil, nil // they are about the mean over trials
+	case w.Bootstrap:
+		r.Bootstrap = interval(s.Bootstrap(level, resamples, w.Seed))
+	}
+	by := s.Solved()
+	r.Always, r.Sometimes, r.Never = nonNil(by.Always), nonNil(by.Sometimes), nonNil(by.Never)
+	if r.K = w.K; w.K == 0 {
+		r.K = least
+	}
+	if w.K == 0 && least == 1 {
+		r.K = 0
+		return nil
+	}
+	if w.K > most {
+		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions with berth resume", w.K, most, plural(most, "trial", "trials")[2:])
+	}
+	for k := 1; k <= r.K; k++ {
+		at, tasks, err := atK(s, k)
+		if err != nil {
+			return err
+		}
+		if r.K <= least {
+			r.Curve = append(r.Curve, at)
+		}
+		r.PassAtK, r.AllK, r.BestOfK, r.TasksOfK = &at.PassAtK, &at.AllK, &at.BestOfK, tasks
+	}
+	return nil
+}
+
+func atK(s *stats.Sample, k int) (at output.AtK, tasks int, err error) {
+	some, err := s.PassAtK(k)
+	if err != nil {
+		return at, 0, err
+	}
+	all, err := s.AllK(k)
+	if err != nil {
+		return at, 0, err
+	}
+	best, err := s.BestOf(k)
+	return output.AtK{K: k, PassAtK: some.Value, AllK: all.Value, BestOfK: best.Value}, some.Tasks, err
+}
+
+// spent computes what the trials of a row used.
+func spent(r *output.TableRow, trials []*Trial, attempts []stats.Attempt) {
+	full := 0
+	var tokens, cost, steps, seconds []float64
+	perTask := map[string][]float64{}
+	for i, t := range trials {
+		if attempts[i].Full {
+			full++
+		}
+		sum := t.Attempts[0].Spend()
+		for k := 1; k < len(t.Attempts); k++ {
+			sum.Add(t.Attempts[k].Spend())
+		}
+		tokens = append(tokens, float64(sum.Tokens))
+		if sum.CostUSD == nil && !sum.Unpriced && sum.Requests == 0 && sum.Tokens == 0 {
+			sum.CostUSD = new(float64) // no model was used
+		}
+		if sum.CostUSD != nil && !sum.Unpriced {
+			cost = append(cost, *sum.CostUSD)
+			perTask[t.TaskName] = append(perTask[t.TaskName], *sum.CostUSD)
+		}
+		b := t.Accepted().Result
+		steps, seconds = append(steps, float64(b.Steps)), append(seconds, b.AgentTime.Seconds())
+	}
+	n := len(trials)
+	r.Tokens, r.CostUSD, r.Steps, r.AgentTime = measure(tokens, n, full), measure(cost, n, full), measure(steps, n, full), measure(seconds, n, full)
+	if len(perTask) == r.Tasks {
+		sum := 0.0
+		for _, task := range slices.Sorted(maps.Keys(perTask)) {
+			sum += mean(perTask[task])
+		}
+		r.CostPerRun = &sum
+	}
+}
+
+func mean(values []float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return sum / float64(len(values))
+}
+
+// measure sums up a number of each trial, of which it is known for values.
+func measure(values []float64, trials, full int) output.Measure {
+	m := output.Measure{N: len(values)}
+	if m.N == 0 {
+		return m
+	}
+	average := mean(values)
+	slices.Sort(values)
+	median := (values[(m.N-1)/2] + values[m.N/2]) / 2
+	m.Mean, m.Median = &average, &median
+	if m.N == trials && full > 0 {
+		per := average * float64(trials) / float64(full)
+		m.PerSuccess = &per
+	}
+	return m
+}
+
+// front marks the rows that no other one beats in success and cost.
+func front(rows []output.TableRow) {
+	var points []stats.Point
+	for i := range rows {
+		if r := &rows[i]; r.Mean != nil && r.CostUSD.Mean != nil && r.CostUSD.N == r.Measured {
+			points = append(points, stats.Point{Name: strings.Join(r.Values, "\x00"), Rate: *r.Mean, Cost: *r.CostUSD.Mean})
+		}
+	}
+	best := stats.Pareto(points)
+	for _, p := range points {
+		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return strings.Join(r.Values, "\x00") == p.Name })
+		on := slices.ContainsFunc(best, func(b stats.Point) bool { return b.Name == p.Name })
+		rows[i].Pareto = &on
+	}
+}
+
+// about says what a reader of the rows has to know.
+func about(rows []output.TableRow) (notes []string) {
+	empty, several, fewer := 0, 0, 0
+	for i := range rows {
+		r := &rows[i]
+		switch {
+		case r.Measured == 0:
+			empty++
+		case r.K > 0 && r.TasksOfK < r.Tasks:
+			fewer++
+		}
+		if len(r.Cells) > 1 {
+			several++
+		}
+	}
+	if empty > 0 {
+		notes = append(notes, plural(empty, "row has", "rows have")+" no measured trial, and so no numbers")
+	}
+	if fewer > 0 {
+		notes = append(notes, plural(fewer, "row has", "rows have")+" tasks with fewer than k measured trials, which are not in pass@k, all-k and best-of-k")
+	}
+	if several > 0 {
+		notes = append(notes, plural(several, "row has", "rows have")+" trials of several cells, which count like repetitions; there is no ± over repetitions for them")
+	}
+	return notes
+}
+
+// finite reports whether x can be sorted.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -1,0 +1,191 @@
+package numbers_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// swept is a run of cells along an axis of durations, with 3 tasks × 2. Repetition
+// 1 of a task passes if the task's number is below the cell's, repetition 2 never.
+func swept() numbers.Run {
+	m := &store.Manifest{Header: store.Header{Run: "swept"}}
+	x := &store.Index{}
+	for c, budget := range []string{"40m", "5m", "1h"} {
+		m.Cells = append(m.Cells, store.Cell{Index: c, Key: "time=" + budget, Slug: budget, Agent: "a", Choices: map[string]string{"time": budget}})
+	}
+	for c := range m.Cells {
+		for n := range 3 {
+			for rep := 1; rep <= 2; rep++ {
+				category := "easy"
+				if n == 2 {
+					category = "hard"
+				}
+				m.Trials = append(m.Trials, store.Trial{
+					ID: fmt.Sprint(c, n, rep), Task: fmt.Sprint("task", n), TaskDigest: "sha256:0", Cell: c, Repetition: rep, Labels: task.Labels{Category: category, Tags: []string{"all", category}},
+				})
+			}
+		}
+	}
+	for i := range m.Trials {
+		t := &m.Trials[i]
+		n := int(t.Task[len(t.Task)-1] - '0')
+		score, cost, outcome := 0.0, float64(t.Cell+1), record.Failed
+		if n < []int{2, 1, 3}[t.Cell] && t.Repetition == 1 {
+			score, outcome = 1, record.Passed
+		}
+		b := &store.Brief{
+			Outcome: outcome, Integrity: record.Checked, AgentEnd: record.Yielded, Score: &score, Rewards: map[string]float64{"reward": score, "style": 0.5},
+			Spend: store.Spend{CostUSD: &cost, Tokens: 100, Requests: 1}, AgentTime: time.Duration(n+1) * time.Second, Steps: 4,
+		}
+		if n == 2 && t.Repetition == 2 {
+			b.AgentEnd = record.Timeout
+		}
+		x.Trials = append(x.Trials, &store.TrialState{Trial: t, Attempts: []store.AttemptState{{Number: 1, Result: b}}})
+	}
+	return numbers.Run{Dir: "/runs/swept", Manifest: m, Index: x}
+}
+
+func rules() numbers.Rules { return numbers.Rules{MaxInfrastructure: 0.02} }
+
+func near(x *float64, want float64) bool { return x != nil && math.Abs(*x-want) < 1e-9 }
+
+func TestARowHasTheNumbersOfItsTrials(t *testing.T) {
+	t.Parallel()
+	j, err := numbers.Join([]numbers.Run{swept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, r := range table.Rows {
+		order = append(order, r.Values[0])
+	}
+	if !slices.Equal(order, []string{"5m", "40m", "1h"}) {
+		t.Errorf("rows in the order %q", order)
+	}
+	r := table.Rows[1] // 40m: two of three tasks pass in one of two repetitions
+	if !near(r.Mean, 2.0/6) || !near(r.PassAt1, 2.0/6) || r.K != 2 || !near(r.PassAtK, 2.0/3) || !near(r.AllK, 0) || !near(r.BestOfK, 2.0/3) || len(r.Curve) != 2 {
+		t.Errorf("rates %+v", r)
+	}
+	// The repetitions' means are 2/3 and 0.
+	if !near(r.SD, 1.0/3) || !near(r.SE, 1.0/3) || r.Interval.Method != "cluster" {
+		t.Errorf("spread %v %v %v", *r.SE, *r.SD, r.Interval)
+	}
+	if r.Timeouts != 1 || len(r.Sometimes) != 2 || len(r.Never) != 1 || len(r.Always) != 0 {
+		t.Errorf("counts %+v", r)
+	}
+	if !near(r.CostUSD.Mean, 1) || !near(r.CostUSD.PerSuccess, 3) || !near(r.CostPerRun, 3) || !near(r.AgentTime.Median, 2) || !near(r.Steps.Mean, 4) || !near(r.Tokens.PerSuccess, 300) {
+		t.Errorf("used %+v", r)
+	}
+	// 5m costs 2 and is worse than 40m, which costs 1.
+	if *table.Rows[0].Pareto || !*table.Rows[1].Pareto || !*table.Rows[2].Pareto {
+		t.Errorf("fronts %v %v %v", *table.Rows[0].Pareto, *table.Rows[1].Pareto, *table.Rows[2].Pareto)
+	}
+}
+
+func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
+	t.Parallel()
+	j, err := numbers.Join([]numbers.Run{swept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for by, want := range map[string]string{
+		"category":                   "40m easy 0.5, 40m hard 0, 5m easy 0.25, 5m hard 0, 1h easy 0.5, 1h hard 0.5",
+		"agent":                      "a 0.333",
+		"tag,agent":                  "all a 0.333, easy a 0.417, hard a 0.167",
+		"agent_end":                  "40m timeout 0, 40m yielded 0.4, 5m timeout 0, 5m yielded 0.2, 1h timeout 0, 1h yielded 0.6",
+		"reward,agent":               "reward a 0.333, style a 0.5",
+		"difficulty,integrity,agent": "– checked a 0.333",
+	} {
+		table, wrong := numbers.Table(j, &numbers.Wanted{By: strings.Split(by, ","), Rules: rules()})
+		if wrong != nil {
+			t.Errorf("%s: %v", by, wrong)
+			continue
+		}
+		var got []string
+		for _, r := range table.Rows {
+			got = append(got, fmt.Sprintf("%s %.3g", strings.Join(r.Values, " "), *r.Mean))
+		}
+		slices.Sort(got)
+		wanted := strings.Split(want, ", ")
+		slices.Sort(wanted)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("%s: %q, want %q", by, got, wanted)
+		}
+	}
+	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"tme"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), `did you mean "time"?`) {
+		t.Errorf("a mistake: %v", err)
+	}
+	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"time"}, K: 3, Rules: rules()}); err == nil || !strings.Contains(err.Error(), "k is 3, and no task has more than 2 measured trials") {
+		t.Errorf("k: %v", err)
+	}
+	weighed := rules()
+	weighed.Weigh = numbers.WeighCategory
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: weighed})
+	if err != nil || !near(table.Rows[1].Mean, 0.25) || table.Weigh != "category" { // (2/4 + 0)/2
+		t.Errorf("weighed: %v, %+v", err, table)
+	}
+}
+
+func TestNumbersAreRefusedUntilForced(t *testing.T) {
+	t.Parallel()
+	for what, tt := range map[string]struct {
+		spoil func(*store.TrialState)
+		rules numbers.Rules
+		want  string
+	}{
+		"infrastructure": {func(s *store.TrialState) {
+			s.Attempts[0].Result = &store.Brief{Outcome: record.EnvironmentError}
+		}, rules(), "1 of 6 planned trials (16.7 %) ended for reasons that are not the agent's, more than 2 %"},
+		"no result": {func(s *store.TrialState) { s.Attempts = nil }, rules(), "1 of 6 planned trials have no result"},
+		"exposed": {
+			func(s *store.TrialState) { s.Attempts[0].Result.Integrity = record.Exposed },
+			numbers.Rules{MaxInfrastructure: 0.02, RefuseExposed: true},
+			"1 of 6 results are exposed, and the experiment says that none may be",
+		},
+	} {
+		run := swept()
+		tt.spoil(run.Index.Trials[0])
+		j, err := numbers.Join([]numbers.Run{run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := numbers.Wanted{By: []string{"time"}, Rules: tt.rules}
+		if _, err = numbers.Table(j, &w); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("%s: %v", what, err)
+		}
+		w.Force = true
+		table, err := numbers.Table(j, &w)
+		if err != nil || len(table.Marks) != 1 || !strings.Contains(table.Marks[0], tt.want) {
+			t.Errorf("%s, forced: %v, %+v", what, err, table)
+		}
+		o := numbers.Options{Rules: tt.rules}
+		if _, err = numbers.Compare([]numbers.Run{run}, &o); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s, compared: %v", what, err)
+		}
+		o.Cells = []string{"5m", "1h"} // the spoilt cell is left out
+		if _, err = numbers.Compare([]numbers.Run{run}, &o); err != nil {
+			t.Errorf("%s, the other cells: %v", what, err)
+		}
+	}
+	run := swept()
+	for _, s := range run.Index.Trials[:6] {
+		s.Attempts = nil
+	}
+	o := numbers.Options{Rules: rules(), Force: true}
+	if _, err := numbers.Compare([]numbers.Run{run}, &o); err == nil || !strings.Contains(err.Error(), "cell 40m has no measured trial") {
+		t.Errorf("an empty cell: %v", err)
+	}
+}

@@ -58,7 +58,7 @@ docs/reference/selection.md the names that --select may use.`,
 	}
 	cmd.Flags().StringVar(&to, "to", "", "format: "+strings.Join(exports, ", "))
 	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, or for harbor and atif a new folder")
-	cmd.Flags().StringVar(&chosen, "select", "", "export only the trials whose accepted attempt this `EXPRESSION` is true for")
+	cmd.Flags().Var((*selection.Text)(&chosen), "select", "export only the trials whose accepted attempt this `EXPRESSION` is true for")
 	return cmd
 }
 

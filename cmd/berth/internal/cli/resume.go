@@ -85,7 +85,7 @@ read its experiment before you resume it.`,
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (passed, failed, scored and agent_error are not allowed)")
-	fs.StringVar(&sf.selected, "select", "", "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement")
+	fs.Var((*selection.Text)(&sf.selected), "select", "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement")
 	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
 	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
 	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")

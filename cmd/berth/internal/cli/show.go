@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -96,7 +97,7 @@ With --json it prints a line of JSON for each.`,
 	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
 	cmd.Flags().StringVar(&f.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
 	cmd.Flags().StringVar(&f.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
-	cmd.Flags().StringVar(&f.Expression, "select", "", "list only the trials for which this expression is true")
+	cmd.Flags().Var((*selection.Text)(&f.Expression), "select", "list only the trials for which this expression is true")
 	cmd.Flags().StringVar(&f.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 	return cmd
 }

@@ -58,7 +58,7 @@ func ReadLock(dir string) (list []LockedPlugin, locked bool, err error) {
 		diags = append(diags, gohcl.DecodeBody(file.Body, nil, &lock)...)
 	}
 	if diags.HasErrors() {
-		return nil, true, fmt.Errorf("%w: write the file again with berth plugin lock", diags)
+		return nil, true, fmt.Errorf("%s. Write the file again with berth plugin lock", strings.TrimSuffix(diags.Error(), "."))
 	}
 	return lock.Plugins, true, nil
 }

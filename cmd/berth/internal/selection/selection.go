@@ -6,6 +6,7 @@
 package selection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -25,6 +26,28 @@ import (
 // Flag is the usual name of the flag with an expression; errors begin with it.
 const Flag = "--select"
 
+// errEmpty is about an expression that says nothing.
+var errEmpty = errors.New("the expression is empty: leave out the flag to select everything. Example: " + Flag + " 'outcome == \"failed\"'")
+
+// Text is an expression as the value of a flag. An empty one is a mistake, such as
+// a variable of a shell that is not set: it would select everything.
+type Text string
+
+// Set implements pflag.Value.
+func (t *Text) Set(s string) error {
+	if strings.TrimSpace(s) == "" {
+		return errEmpty
+	}
+	*t = Text(s)
+	return nil
+}
+
+// String implements pflag.Value.
+func (t *Text) String() string { return string(*t) }
+
+// Type implements pflag.Value.
+func (*Text) Type() string { return "string" }
+
 // Expression is a compiled expression. It is not safe for concurrent use.
 type Expression struct {
 	text    string
@@ -40,7 +63,7 @@ type Expression struct {
 // these runs. The error says where and suggests a name.
 func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, fmt.Errorf("%s: the expression is empty. Example: %s 'outcome == \"failed\"'", Flag, Flag)
+		return nil, fmt.Errorf("%s: %w", Flag, errEmpty)
 	}
 	e := &Expression{text: text, axes: axes(runs)}
 	env, cell := types.Map{}, types.Map{}
@@ -111,16 +134,21 @@ func (e *Expression) Trials(m *store.Manifest, x *store.Index) ([]*store.TrialSt
 	return selected, nil
 }
 
-// What the library says of names that it does not know.
+// What the library says of names that it does not know, and of other results.
 var (
 	unknownName  = regexp.MustCompile(`^unknown name (\S+)$`)
 	unknownField = regexp.MustCompile(`^unknown field (\S+)$`)
+	noTruth      = regexp.MustCompile(`^expected bool, but got (.+)$`)
 )
 
 // explain rewrites an error of the library.
 func (e *Expression) explain(err error) error {
 	var at *file.Error
 	if !errors.As(err, &at) {
+		if is := noTruth.FindStringSubmatch(err.Error()); is != nil {
+			kind := map[string]string{"string": "a text", "float64": "a number", "int": "a number", "int64": "a number"}
+			err = fmt.Errorf("the expression is %s, not true or false: compare it with something, as in score > 0.5", cmp.Or(kind[is[1]], "a value"))
+		}
 		return fmt.Errorf("%s: %w", Flag, err)
 	}
 	said := at.Message

@@ -43,6 +43,7 @@ var kinds = []kind{
 	{"process", `\b(?:[Pp][GPgp]?[Ii][Dd]s?|[Pp]rocess|[Ss]ession)(?: [Ii][Dd])?[ :=#]{1,3}\d+(?:, \d+)*\b`, nil},
 	{"process", `\[\d+\][+-]? +\d{2,}\b`, nil}, // a job of a shell
 	{"path", `/tmp/[0-9A-Za-z_.-]*[0-9A-Za-z_]{6,}`, random},
+	{"id", `\bChunk ID: [0-9a-f]{6}\b`, nil}, // of Codex, may have digits only
 	{"id", `\b(?:ID|Id|id)[:=] ?[0-9A-Za-z_-]{4,}\b`, random},
 	{"id", `\b[a-z]{2,12}[_-][0-9A-Za-z_-]{6,64}\b`, random},
 	{"id", `\b[0-9a-f]{7,128}\b`, random},

@@ -80,7 +80,10 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 					served[name] = e
 					continue
 				}
-				e.replies = []string{fmt.Sprintf("  - {when: {last: MARK-%s}, %s, %s, times: 1000}\n", name, f.reply, usage)}
+				if name == "html" { // after which OpenCode asks again without end
+					e.toml = "[agent]\ntimeout_sec = 200\n"
+				}
+				e.replies = []string{fmt.Sprintf("  - {when: {last: MARK-%s}, %s, %s, times: 1000000}\n", name, f.reply, usage)}
 				for turn := 1; name == "cut" && turn < 20; turn++ { // Qwen Code asks for the rest of what it got
 					e.replies = append(e.replies, fmt.Sprintf("  - {when: {turn: %d}, %s, times: 1000}\n", turn, f.reply))
 				}

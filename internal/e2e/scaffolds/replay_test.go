@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,8 @@ const talkative = `[ ! -e /var/clock ] || . /var/clock; date; date +%F; date +%s
 // A run of each CLI is replayed a day later and by a host of another name. The
 // clock that the CLI and its commands see is a day ahead, which their requests
 // show, and each of them gets the recorded answer. Codex is a static program,
-// which libfaketime cannot reach, and OpenHands has a Python whose sleep fails
-// under it: there only the commands load it, from a file.
+// which libfaketime cannot reach, and OpenHands and mini-SWE-agent have a Python
+// whose sleep fails under it: there only the commands load it, from a file.
 func TestARunOfEachIsReplayedTheNextDay(t *testing.T) {
 	table(t)
 	ahead := map[string]string{"LD_PRELOAD": faketime(t), "FAKETIME": "+1d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -113,7 +114,7 @@ func (s scaffold) later(t *testing.T, dir string, ahead map[string]string) {
 	t.Helper()
 	folder := filepath.Join(dir, "tasks", "solve", "environment")
 	text, clock := e2etest.Read(t, folder, "Dockerfile"), ""
-	commands := s.name == "codex" || s.name == "openhands"
+	commands := slices.Contains([]string{"codex", "openhands", "mini-swe-agent"}, s.name)
 	for k, v := range ahead {
 		clock += fmt.Sprintf("export %s=%q\n", k, v)
 		if !commands {

@@ -67,28 +67,7 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 				t.Skip("its own plugin is tried")
 			}
 			dialects, _ := s.abilities(t)
-			scripted, served := map[string]ending{}, map[string]ending{}
-			for name, f := range s.faults() {
-				if name == "hang" {
-					continue // TestAProviderThatNeverAnswersIsToBlame
-				}
-				e := ending{verify: "false"}
-				if name == "no_end" && dialects[0] == model.DialectOpenAIChat { // where no_end leaves out only [DONE], which nobody needs
-					f.reply = "raw: " + unended
-				}
-				if f.reply == "" {
-					served[name] = e
-					continue
-				}
-				if name == "html" { // after which OpenCode asks again without end
-					e.toml = "[agent]\ntimeout_sec = 200\n"
-				}
-				e.replies = []string{fmt.Sprintf("  - {when: {last: MARK-%s}, %s, %s, times: 1000000}\n", name, f.reply, usage)}
-				for turn := 1; name == "cut" && turn < 20; turn++ { // Qwen Code asks for the rest of what it got
-					e.replies = append(e.replies, fmt.Sprintf("  - {when: {turn: %d}, %s, times: 1000}\n", turn, f.reply))
-				}
-				scripted[name] = e
-			}
+			scripted, served := s.endings(dialects[0])
 			dir := t.TempDir()
 			s.lay(t, dir, scripted)
 			s.blamed(t, dir, len(scripted))
@@ -101,6 +80,34 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 			s.blamed(t, dir, len(served))
 		})
 	}
+}
+
+// endings are the tasks of the faults: those that the script has, and those of a real
+// server.
+func (s scaffold) endings(d model.Dialect) (scripted, served map[string]ending) {
+	scripted, served = map[string]ending{}, map[string]ending{}
+	for name, f := range s.faults() {
+		if name == "hang" {
+			continue // TestAProviderThatNeverAnswersIsToBlame
+		}
+		e := ending{verify: "false"}
+		if name == "no_end" && d == model.DialectOpenAIChat { // where no_end leaves out only [DONE], which nobody needs
+			f.reply = "raw: " + unended
+		}
+		if f.reply == "" {
+			served[name] = e
+			continue
+		}
+		if name == "html" { // after which OpenCode asks again without end
+			e.toml = "[agent]\ntimeout_sec = 200\n"
+		}
+		e.replies = []string{fmt.Sprintf("  - {when: {last: MARK-%s}, %s, %s, times: 1000000}\n", name, f.reply, usage)}
+		for turn := 1; name == "cut" && turn < 20; turn++ { // Qwen Code asks for the rest of what it got
+			e.replies = append(e.replies, fmt.Sprintf("  - {when: {turn: %d}, %s, times: 1000}\n", turn, f.reply))
+		}
+		scripted[name] = e
+	}
+	return scripted, served
 }
 
 // at has the model of the experiment in dir served by a provider at an address.

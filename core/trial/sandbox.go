@@ -200,18 +200,27 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 // removeAhead removes further sandboxes, while the agent's is removed. What fails
 // is removed again afterwards, which is no error for what is gone.
 func (a *attempt) removeAhead(ctx context.Context) {
-	env := a.env
 	for name, w := range a.sandboxes {
 		if name != agentSandbox && len(w.Sidecars) == 0 {
-			w.Removal = make(chan sandbox.Removed, 1)
-			go func() {
-				remains, err := call(ctx, record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
-					return env.Destroy(ctx, w.Made.ID)
-				})
-				w.Removal <- sandbox.Removed{Remains: remains, Err: err}
-			}()
+			a.beginRemoval(ctx, w)
 		}
 	}
+}
+
+// beginRemoval begins to remove a sandbox without sidecars that nothing needs any
+// more. destroySandbox waits for the end.
+func (a *attempt) beginRemoval(ctx context.Context, w *sandbox.Sandbox) {
+	if w.Removal != nil {
+		return
+	}
+	env := a.env
+	w.Removal = make(chan sandbox.Removed, 1)
+	go func() {
+		remains, err := call(context.WithoutCancel(ctx), record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
+			return env.Destroy(ctx, w.Made.ID)
+		})
+		w.Removal <- sandbox.Removed{Remains: remains, Err: err}
+	}()
 }
 
 // remove destroys a sandbox, with a new process of the plugin if the old one

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -149,7 +150,9 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
-			err = s.snapshot(ctx, p)
+			if err = s.snapshot(ctx, p); err == nil && s.i+1 == len(a.task.Stages) {
+				a.beginRemoval(ctx, a.sandbox) // it is stopped, and the snapshot has its files
+			}
 		} else {
 			err = w.wait(ctx)
 		}
@@ -249,13 +252,46 @@ func (s *stage) unfit(ctx context.Context, err error) error {
 }
 
 // notCopied attributes an error of the environment while it looks at the files of
-// the agent's sandbox, or copies them. The agent decides what they are.
-func notCopied(ctx context.Context, what string, err error) error {
+// the agent's sandbox, or copies them. The agent decides what they are: an
+// environment that refuses them, or that can do the same with a sandbox in which
+// nobody worked, fails because of them. What fails there, too, fails because of the
+// image or the environment.
+func (s *stage) notCopied(ctx context.Context, what string, err error, do func(context.Context, string) error) error {
 	by := record.ByAgent
-	if errors.Is(err, environment.ErrNoCapacity) || errors.Is(err, environment.ErrUnsupported) || errors.Is(err, environment.ErrNoSandbox) {
+	err = fmt.Errorf("%s: %w", what, limits.Caused(ctx, err))
+	switch {
+	case errors.Is(err, environment.ErrNoCapacity) || errors.Is(err, environment.ErrUnsupported) || errors.Is(err, environment.ErrNoSandbox):
 		by = record.ByEnvironment
+	case errors.Is(err, environment.ErrRefused) || errors.Is(err, plugin.ErrPluginGone) || ctx.Err() != nil:
+	default:
+		if failed := s.unused(ctx, do); failed != nil {
+			by = record.ByEnvironment
+			err = fmt.Errorf("%w; with a sandbox of the image in which nobody worked: %w", err, failed)
+		}
 	}
-	return outcome.On(by, fmt.Errorf("%s: %w", what, limits.Caused(ctx, err)))
+	return outcome.On(by, err)
+}
+
+// unused does something with a new sandbox on the original image, whose processes
+// are stopped.
+func (s *stage) unused(ctx context.Context, do func(context.Context, string) error) error {
+	a := s.a
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.startTime()+limits.Connect+limits.Prepare)
+	defer cancel()
+	name := fmt.Sprintf("image-%d", s.i+1)
+	made, err := s.originalSandbox(ctx, name)
+	if made == nil {
+		return err
+	}
+	if env, ok := a.env.(environment.Snapshotter); ok && err == nil {
+		if err = env.Stop(ctx, made.Made.ID); err == nil {
+			err = do(ctx, made.Made.ID)
+		}
+	}
+	if gone := a.destroySandbox(ctx, name); gone != nil {
+		a.recorder.Note(s.phase(record.PhaseCreate, record.ByEnvironment), "cleanup", "%s", gone)
+	}
+	return err
 }
 
 // snapshot makes an image of the file system of the agent's sandbox, for the
@@ -291,12 +327,21 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
 	if w.system != nil {
 		var err error
 		if w.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
-			return notCopied(ctx, "look for changed files", err)
+			return s.notCopied(ctx, "look for changed files", err, func(ctx context.Context, id string) error {
+				_, err := env.Changed(ctx, id)
+				return err
+			})
 		}
 	}
 	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
 	if err != nil {
-		return notCopied(ctx, "snapshot", err)
+		return s.notCopied(ctx, "snapshot", err, func(ctx context.Context, id string) error {
+			made, err := env.Snapshot(ctx, id)
+			if err == nil {
+				a.snapshots = append(a.snapshots, made.Ref) // to be removed
+			}
+			return err
+		})
 	}
 	a.snapshots = append(a.snapshots, image.Ref)
 	w.spec.Image = image

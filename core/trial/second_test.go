@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -233,5 +234,63 @@ func TestAnAgentGetsNoOtherAttemptByItsArtifacts(t *testing.T) {
 	r := b.run(t.Context(), t)
 	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent {
 		t.Errorf("%s: %+v", r.Outcome, r.Error)
+	}
+}
+
+// uncopied is an environment whose first snapshots fail.
+type uncopied struct {
+	environment.Environment
+
+	with  error
+	fails int // so many snapshots
+}
+
+func (u *uncopied) wrap(e environment.Environment) environment.Environment {
+	u.Environment = e
+	return u
+}
+
+func (u *uncopied) Stop(ctx context.Context, id string) error {
+	return u.Environment.(environment.Snapshotter).Stop(ctx, id) //nolint:forcetypeassert // it is the one of the tests
+}
+
+func (u *uncopied) Changed(ctx context.Context, id string) ([]string, error) {
+	return u.Environment.(environment.Snapshotter).Changed(ctx, id) //nolint:forcetypeassert // as above
+}
+
+func (u *uncopied) Snapshot(ctx context.Context, id string) (environment.Image, error) {
+	if u.fails--; u.fails >= 0 {
+		return environment.Image{}, u.with
+	}
+	return u.Environment.(environment.Snapshotter).Snapshot(ctx, id) //nolint:forcetypeassert // as above
+}
+
+func (u *uncopied) Capabilities() []string { return []string{environment.CapabilitySnapshot} }
+
+// If a sandbox in which nobody worked cannot be copied, either, it is not for what
+// the agent did.
+func TestAnImageThatCannotBeCopiedIsNotTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("max depth exceeded")
+	for name, tt := range map[string]struct {
+		env  uncopied
+		want record.Outcome
+		says string
+	}{
+		"the image":             {uncopied{with: broken, fails: 2}, record.EnvironmentError, "in which nobody worked: max depth exceeded"},
+		"what the agent did":    {uncopied{with: broken, fails: 1}, record.AgentError, "max depth exceeded"},
+		"more than is accepted": {uncopied{with: environment.ErrRefused, fails: 2}, record.AgentError, "refused"},
+		"no room":               {uncopied{with: environment.ErrNoCapacity, fails: 1}, record.EnvironmentError, "no capacity"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does("touch /app/done"), tests("true"))
+			b.task.Mode, b.env = task.ModeSnapshot, tt.env.wrap
+			r := b.run(t.Context(), t)
+			want(t, r, tt.want, record.Yielded, record.Unknown)
+			if r.Error == nil || !strings.Contains(r.Error.Message, tt.says) {
+				t.Errorf("error %+v", r.Error)
+			}
+		})
 	}
 }

@@ -56,7 +56,7 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 	}
 	ref := snapshots + strings.TrimPrefix(newName(), "berth-")
 	if err = r.Commit(ctx, box, ref); err != nil {
-		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, gone(err))
+		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, noRoom(written, gone(err)))
 	}
 	im, err := r.Inspect(ctx, ref)
 	if err != nil {
@@ -84,6 +84,23 @@ func (r *remote) dropSnapshot(ctx context.Context, ref string) error {
 		return fmt.Errorf("%s remove image: %w", r.name, err)
 	}
 	return nil
+}
+
+// fills is how many bytes of files may be the cause of a full disk: one without
+// room for so little was full before.
+const fills = 16 << 20
+
+// noRoom is err as the contract says it, if the disk of the engine was full while
+// a sandbox was copied in which so many bytes were written.
+func noRoom(written int64, err error) error {
+	switch {
+	case !strings.Contains(err.Error(), "no space left on device"):
+		return err
+	case written >= fills:
+		return fmt.Errorf("%w: the files that were written in the sandbox have %d MiB: %w", environment.ErrRefused, written>>20, err)
+	default:
+		return fmt.Errorf("%w: %w", environment.ErrNoCapacity, err)
+	}
 }
 
 // gone is err as the contract says it.

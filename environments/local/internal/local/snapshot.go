@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -109,7 +111,7 @@ func (e *Environment) export(ctx context.Context, id string) (*os.File, error) {
 		return nil, err
 	}
 	if err = e.maker.Export(ctx, id, f); err != nil {
-		return nil, errors.Join(contract(err), f.Close())
+		return nil, errors.Join(noRoom(f, contract(err)), f.Close())
 	}
 	return f, nil
 }
@@ -173,6 +175,22 @@ func sums(f *os.File) (map[string]string, error) {
 		}
 		out[path.Join("/", h.Name)] = fmt.Sprintf("%c %s %x %o", h.Typeflag, h.Linkname, sum.Sum(nil), h.Mode)
 	}
+}
+
+// fills is how many bytes of files may be the cause of a full disk: one without
+// room for so little was full before.
+const fills = 16 << 20
+
+// noRoom returns an error of an export to f as the contract names it, if the disk
+// of f was full.
+func noRoom(f *os.File, err error) error {
+	if !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return err
+	}
+	if info, failed := f.Stat(); failed == nil && info.Size() >= fills {
+		return fmt.Errorf("%w: the disk of this machine is full after %d MiB of the files of the sandbox: %w", environment.ErrRefused, info.Size()>>20, err)
+	}
+	return fmt.Errorf("%w: %w", environment.ErrNoCapacity, err)
 }
 
 // contract returns an error of the maker as the contract names it.

@@ -21,11 +21,11 @@ type Assumptions struct {
 // task that is hard for one cell is often hard for the other.
 var Typical = Assumptions{Rate: 0.5, ICC: 0.5, Correlation: 0.5}
 
-// Level and power of Detectable and Needed: a difference is called detectable if
-// a two-sided test at 5 % finds it with a probability of 80 %.
+// TestLevel and TestPower are those of Detectable and Needed: a difference is called
+// detectable if a two-sided test at 5 % finds it with a probability of 80 %.
 const (
-	testLevel = 0.05
-	testPower = 0.8
+	TestLevel = 0.05
+	TestPower = 0.8
 )
 
 // spread returns the variance of a task's difference between two cells: what
@@ -37,7 +37,7 @@ func (a Assumptions) spread() (between, within float64) {
 
 // quantiles is the sum of the normal quantiles of level and power.
 func quantiles() float64 {
-	return distuv.UnitNormal.Quantile(1-testLevel/2) + distuv.UnitNormal.Quantile(testPower)
+	return distuv.UnitNormal.Quantile(1-TestLevel/2) + distuv.UnitNormal.Quantile(TestPower)
 }
 
 // Detectable returns the smallest difference of two cells' success rates that a

@@ -22,22 +22,28 @@ import (
 func (a *app) planCommand() *cobra.Command {
 	var f experiment.Flags
 	var trials bool
+	var detect float64
 	cmd := &cobra.Command{
 		Use:   "plan [PATH]",
 		Short: "Show the trials of an experiment, their cost, and what is missing",
 		Long: `Expands an experiment into cells and trials, and asks its agents and
 environments what they need and refuse. No sandbox is created. If a price is
-unknown, the cost is unknown, not zero. The exit code is 2 if ` + "`berth run`" + `
+unknown, the cost is unknown, not zero. If there are several cells, it says what
+difference of their success rates the run can detect, and --detect how many
+repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if ` + "`berth run`" + `
 would not start.`,
-		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials",
+		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials\n  berth plan experiment.hcl --detect 0.05",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("detect") && !(detect > 0 && detect < 1) {
+				return fmt.Errorf("--detect: %g is not a difference of success rates. Write a fraction between 0 and 1, such as 0.05 for 5 points", detect)
+			}
 			l, err := a.load(cmd.Context(), experimentPath(args), &f)
 			if err != nil {
 				return err
 			}
 			l.Close()
-			if err = a.sayPlan(l, trials); err != nil {
+			if err = a.sayPlan(l, trials, detect); err != nil {
 				return err
 			}
 			if !l.Ready() {
@@ -51,6 +57,7 @@ would not start.`,
 	}
 	f.Register(cmd)
 	cmd.Flags().BoolVar(&trials, "trials", false, "also list every trial with its id")
+	cmd.Flags().Float64Var(&detect, "detect", 0, "say what repetitions it takes to detect this difference of success rates, a fraction such as 0.05")
 	return cmd
 }
 
@@ -119,8 +126,9 @@ func grading(e *config.Experiment, t *plan.Task) (verifiers, rules []string) {
 	return verifiers, rules
 }
 
-func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
+func (a *app) sayPlan(l *experiment.Loaded, trials bool, detect float64) error {
 	p := planAnswer(l, trials)
+	p.Power = powerOf(&p, detect)
 	if done, err := a.Answer(p); done {
 		return err
 	}
@@ -174,6 +182,7 @@ func (a *app) planTables(p *output.Plan) {
 		list.Write(a.Printer)
 		a.Printf("\n")
 	}
+	a.power(p.Power)
 	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))
 	a.Printf("worst-case cost: %s\n", costText(p.Cost))
 	if p.Invalid+p.Refused > 0 {

@@ -106,7 +106,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 	for name := range exprs {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEvaluationIsBounded$")
-			cmd.Env = append(os.Environ(), "BERTH_TEST_HOSTILE="+name)
+			cmd.Env = append(os.Environ(), "BERTH_TEST_HOSTILE="+name, "TMPDIR="+t.TempDir())
 			start := time.Now()
 			out, err := cmd.CombinedOutput()
 			took := time.Since(start)

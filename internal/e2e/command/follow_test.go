@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,14 +18,21 @@ import (
 )
 
 // slowRun starts a run of two trials, one after the other, in which an oracle
-// works for a few seconds.
+// works for a few seconds: for longer than a test needs to start a few commands.
 func slowRun(t *testing.T) (dir string, cmd *exec.Cmd) {
 	t.Helper()
 	dir = t.TempDir()
-	for _, name := range []string{"one", "two"} {
-		task(t, filepath.Join(dir, "tasks"), name, "echo hello from "+name+"; for i in $(seq 30); do sleep 0.1; done; touch /app/done")
+	write := func(works time.Duration) {
+		for _, name := range []string{"one", "two"} {
+			solve := fmt.Sprintf("echo hello from %s; sleep %.1f; touch /app/done", name, works.Seconds())
+			task(t, filepath.Join(dir, "tasks"), name, solve)
+		}
 	}
+	write(0)
 	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 1\n  }")
+	begin := time.Now()
+	berth(t, dir, "plan").want(t, 0)
+	write(3*time.Second + 20*time.Since(begin)) // as slow as this machine is now
 	cmd, _, _ = tree.Command(t, dir, "run")
 	e2etest.Must(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) })

@@ -2,6 +2,10 @@ package trial
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -82,4 +86,14 @@ type VerifierPlugin struct {
 	// OwnProcess starts the verifier in a process of its own, for one caller,
 	// who stops it. Nil: this is not possible.
 	OwnProcess func(ctx context.Context) (v verifier.Verifier, stop func(), err error)
+}
+
+// unchanged fails if a file of the experiment is not as it was when the run was
+// planned: its content is part of the ids of trials.
+func unchanged(file, digest string) error {
+	b, err := os.ReadFile(file)
+	if sum := sha256.Sum256(b); err == nil && "sha256:"+hex.EncodeToString(sum[:]) != digest {
+		err = fmt.Errorf("%s has changed since the run was planned: restore it, or start a new run", file)
+	}
+	return err
 }

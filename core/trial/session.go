@@ -285,6 +285,9 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 		}
 	}
 	if o.number == 1 && o.cell.Prior != "" {
+		if edited := unchanged(o.cell.Prior, o.cell.PriorDigest); edited != nil {
+			return outcome.On(record.ByConfig, fmt.Errorf("trajectory to continue from: %w", edited))
+		}
 		setup.Prior = o.cell.Prior
 	} else if p := o.stage.PriorTrajectory; p != "" {
 		setup.Prior = filepath.Join(o.view, filepath.FromSlash(p))

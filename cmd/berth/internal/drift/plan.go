@@ -226,9 +226,9 @@ func diffTasks(before, after *store.Manifest) []Change {
 	var changes []Change
 	for _, t := range bothKeys(old, now) {
 		a, b := old[t], now[t]
-		switch {
-		case a == b:
-		case a == "":
+		switch a {
+		case b:
+		case "":
 			changes = append(changes, Change{What: "task", After: t, adds: true})
 		default:
 			changes = append(changes, Change{Where: "task " + t, What: "content", Before: a, After: b, Task: t})

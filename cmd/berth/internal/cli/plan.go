@@ -30,8 +30,8 @@ func (a *app) planCommand() *cobra.Command {
 environments what they need and refuse. No sandbox is created. If a price is
 unknown, the cost is unknown, not zero. If there are several cells, it says what
 difference of their success rates the run can detect, and --detect how many
-repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if ` + "`berth run`" + `
-would not start.`,
+repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if
+` + "`berth run`" + ` would not start.`,
 		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials\n  berth plan experiment.hcl --detect 0.05",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -70,6 +70,7 @@ func All() []Schema {
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
 		{"cli-show-table", "berth show RUN --by NAMES --json", output.Table{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
+		{"cli-report", "berth report --json", output.Report{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},
 		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},

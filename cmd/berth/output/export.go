@@ -18,3 +18,9 @@ type Import struct {
 	Trials int      `json:"trials"`
 	Notes  []string `json:"notes,omitempty"` // what is missing, and why
 }
+
+// Report is what `berth report` says.
+type Report struct {
+	Path  string `json:"path"` // of the page
+	Bytes int    `json:"bytes"`
+}

@@ -44,6 +44,11 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if e := answer[types.Export](t, some, "cli-export"); e.Rows != 1 {
 		t.Errorf("--select: %+v", e)
 	}
+	page := berth(t, dir, "report", "last", "-o", "report.html", "--json")
+	page.want(t, 0)
+	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus solves 100.0 points more than nop") {
+		t.Errorf("report: %+v", r)
+	}
 	berth(t, dir, "export", "last", "--to", "atif", "-o", "trajectories").want(t, 0)
 	berth(t, dir, "export", "last", "--to", "harbor", "-o", "jobs/quick").want(t, 0)
 	r := berth(t, dir, "import", "harbor", "jobs/quick", "--json")

@@ -229,16 +229,12 @@ func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
 		}
 		x, y = a.without(changed), b.without(changed)
 	}
-	c, err := stats.Compare(x, y, level, permutations, o.Seed)
+	pair, err := Pair(Side{a.Name, x}, Side{b.Name, y}, o.Seed)
 	if err != nil {
 		return nil, err
 	}
-	most := func(s *stats.Sample) int { _, n := s.Repetitions(); return n }
-	return &output.ComparedPair{
-		A: a.Name, B: b.Name, Tasks: c.Tasks, Left: c.Left, Changed: len(changed), Repetitions: [2]int{most(x), most(y)}, Means: c.Means,
-		Difference: c.Difference, Interval: interval(c.Interval), P: c.P, Test: string(c.Test), Permutations: c.Permutations,
-		OnlyA: nonNil(c.Solved[0]), OnlyB: nonNil(c.Solved[1]),
-	}, nil
+	pair.Changed = len(changed)
+	return pair, nil
 }
 
 func nonNil(s []string) []string {

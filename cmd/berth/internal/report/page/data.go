@@ -1,0 +1,338 @@
+package page
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/stats"
+)
+
+// chart is a chart of the page.
+type chart struct {
+	ID   string      `json:"id"`
+	Spec charts.Spec `json:"spec"`
+	Data string      `json:"data"` // name of its rows
+}
+
+type rowOf = map[string]any
+
+// payload is what the script of the page gets.
+type payload struct {
+	Charts []chart            `json:"charts"`
+	Tables map[string][]rowOf `json:"tables"`
+	Cells  []string           `json:"cells"`
+	Tasks  []string           `json:"tasks"`
+	Runs   []string           `json:"runs"`
+	Trials *columns           `json:"trials"` // null: left out, because the file would be too large
+}
+
+// columns are the trials, a value of each list for each one. Texts are places in
+// other lists.
+type columns struct {
+	Outcomes    []string   `json:"outcomes"`
+	Ends        []string   `json:"ends"`
+	Integrities []string   `json:"integrities"`
+	Cell        []int      `json:"cell"`
+	Task        []int      `json:"task"`
+	Run         []int      `json:"run"`
+	Repetition  []int      `json:"repetition"`
+	Attempt     []int      `json:"attempt"` // the accepted one; 0: none
+	Attempts    []int      `json:"attempts"`
+	Outcome     []int      `json:"outcome"`
+	End         []int      `json:"end"`
+	Integrity   []int      `json:"integrity"`
+	Score       []*float64 `json:"score"`
+	Cost        []*float64 `json:"cost"`
+	Tokens      []int64    `json:"tokens"`
+	Seconds     []float64  `json:"seconds"`
+	ID          []string   `json:"id"`
+}
+
+// place returns the place of a text in a list, adding it if needed.
+func place(list *[]string, s string) int {
+	i := slices.Index(*list, s)
+	if i < 0 {
+		i = len(*list)
+		*list = append(*list, s)
+	}
+	return i
+}
+
+// finite is nil for what is not a number, which JSON does not have.
+func finite(x float64) any {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return math.Round(x*1e6) / 1e6
+}
+
+// payload returns the data of the page.
+func (m *model) payload() *payload {
+	p := &payload{Tables: map[string][]rowOf{}, Tasks: m.tasks}
+	for _, c := range m.Cells {
+		p.Cells = append(p.Cells, c.Name)
+	}
+	for i := range m.Runs {
+		p.Runs = append(p.Runs, m.Runs[i].Name)
+	}
+	p.add("leaderboard", charts.Leaderboard(len(m.Cells)), m.leaderboard())
+	heat := m.heat()
+	p.add("heat", charts.Heat(len(m.tasks), len(m.Cells)), heat)
+	p.add("time", charts.Time(), m.time())
+	for i, axis := range m.axes() {
+		name := "axis" + strconv.Itoa(i)
+		p.add(name, charts.Axis(name, axis.name), axis.rows)
+	}
+	p.add("pareto", charts.Pareto(), m.pareto())
+	var outcomes []rowOf
+	var names, colors []string
+	for _, o := range m.Outcomes {
+		names, colors = append(names, string(o)), append(colors, colorOf(o))
+	}
+	for _, c := range m.Cells {
+		for _, o := range m.Outcomes {
+			if n := c.Outcomes[o]; n > 0 {
+				outcomes = append(outcomes, rowOf{"cell": c.Name, "outcome": o, "trials": n})
+			}
+		}
+	}
+	p.add("outcomes", charts.Outcomes(len(m.Cells), names, colors), outcomes)
+	p.Trials = m.columns(p)
+	return p
+}
+
+// colorOf returns the color of an outcome: results of the agent in green, yellow
+// and red, the others in blue, violet and gray.
+func colorOf(o record.Outcome) string {
+	known := map[record.Outcome]string{
+		record.Passed: "#3d9a50", record.Failed: "#c9504b", record.Scored: "#c9a227", record.AgentError: "#e08a3c", record.EnvironmentError: "#4c78a8",
+		record.VerifierError: "#9467bd", record.ModelError: "#72b7b2", record.UserError: "#b279a2", record.RateLimited: "#6fa8dc", record.PluginCrashed: "#2f4b7c",
+		record.ArtifactMissing: "#b5838d", record.IntegrityViolation: "#7f1d1d", record.TaskInvalid: "#8c6d31", record.Preempted: "#a0b8c8",
+		record.Cancelled: "#8a94a6", record.NotRun: "#c2c8d0",
+	}
+	if c, ok := known[o]; ok {
+		return c
+	}
+	return "#8a94a6"
+}
+
+// add adds a chart, unless it has nothing to show.
+func (p *payload) add(id string, s charts.Spec, rows []rowOf) {
+	if len(rows) == 0 {
+		return
+	}
+	p.Charts = append(p.Charts, chart{id, s, id})
+	p.Tables[id] = rows
+}
+
+func (p *payload) has(id string) bool { return p.Tables[id] != nil }
+
+func (m *model) leaderboard() (rows []rowOf) {
+	for _, c := range m.Cells {
+		if c.sample != nil {
+			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Rate), "low": finite(c.Low), "high": finite(c.High), "tasks": c.Tasks})
+		}
+	}
+	return rows
+}
+
+// maxHeat is how many fields the heat map has at most.
+const maxHeat = 40_000
+
+func (m *model) heat() (rows []rowOf) {
+	type at struct {
+		task string
+		cell int
+	}
+	sum, n, planned := map[at]float64{}, map[at]int{}, map[at]int{}
+	for i := range m.joined.Trials {
+		t := &m.joined.Trials[i]
+		k := at{t.TaskName, t.Cell}
+		planned[k]++
+		if a, ok := numbers.Attempt(t.TrialState, t.TaskName); ok {
+			sum[k] += a.Score
+			n[k]++
+		}
+	}
+	tasks := m.tasks
+	if most := maxHeat / max(len(m.Cells), 1); len(tasks) > most {
+		m.Notes = append(m.Notes, fmt.Sprintf("the heat map has %d of %d tasks; the selection below it has all of them", most, len(tasks)))
+		tasks = tasks[:most]
+	}
+	for _, task := range tasks {
+		for c, cell := range m.Cells {
+			k := at{task, c}
+			if planned[k] > 0 {
+				rows = append(rows, rowOf{"task": task, "cell": cell.Name, "score": finite(sum[k] / float64(n[k])), "measured": n[k], "planned": planned[k]})
+			}
+		}
+	}
+	return rows
+}
+
+// time returns, for each cell, the share of its measured trials that had passed
+// after a time. At most 60 steps of a cell are kept.
+func (m *model) time() (rows []rowOf) {
+	last := 0.0
+	for _, c := range m.Cells {
+		for _, t := range c.times {
+			last = max(last, t)
+		}
+	}
+	for _, c := range m.Cells {
+		sort.Float64s(c.times)
+		step := max(1, len(c.times)/60)
+		for i, t := range c.times {
+			if i%step == 0 || i == len(c.times)-1 {
+				rows = append(rows, rowOf{"cell": c.Name, "time": finite(t), "rate": finite(float64(i+1) / float64(c.Measured))})
+			}
+		}
+		if n := len(c.times); n > 0 && c.times[n-1] < last {
+			rows = append(rows, rowOf{"cell": c.Name, "time": finite(last), "rate": finite(float64(n) / float64(c.Measured))})
+		}
+	}
+	return rows
+}
+
+// axis is an axis of the matrix whose values are numbers or durations.
+type axis struct {
+	name string
+	rows []rowOf
+}
+
+// axes returns the axes that have at least two values, all of them numbers or
+// durations.
+func (m *model) axes() (all []axis) {
+	names := map[string]bool{}
+	for _, c := range m.Cells {
+		for name := range c.Choices {
+			names[name] = true
+		}
+	}
+	sorted := make([]string, 0, len(names))
+	for name := range names {
+		sorted = append(sorted, name)
+	}
+	sort.Strings(sorted)
+	for _, name := range sorted {
+		if a, ok := m.along(name); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (m *model) along(name string) (a axis, ok bool) {
+	a.name = name
+	values := map[float64]bool{}
+	for _, c := range m.Cells {
+		text, has := c.Choices[name]
+		if !has || c.sample == nil {
+			continue
+		}
+		v, isTime, err := amount(text)
+		if err != nil {
+			return a, false
+		}
+		if isTime {
+			a.name = name + ", in seconds"
+		}
+		var rest []string
+		for other, value := range c.Choices {
+			if other != name {
+				rest = append(rest, value)
+			}
+		}
+		sort.Strings(rest)
+		values[v] = true
+		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.Rate), "low": finite(c.Low), "high": finite(c.High)})
+	}
+	return a, len(values) > 1
+}
+
+// amount reads a number or a duration, the latter in seconds.
+func amount(text string) (v float64, isTime bool, err error) {
+	if v, err = strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
+		return v, false, nil
+	}
+	d, err := time.ParseDuration(text)
+	return d.Seconds(), true, err
+}
+
+// CostOfTrial is the mean cost of a planned trial in USD, with all its attempts; NaN
+// if it is not known.
+func (c *cell) CostOfTrial() float64 {
+	if c.Cost == nil || c.Unpriced || c.Planned == 0 {
+		return math.NaN()
+	}
+	return *c.Cost / float64(c.Planned)
+}
+
+// pareto returns the cells whose cost is known, if there are two.
+func (m *model) pareto() (rows []rowOf) {
+	var points []stats.Point
+	for _, c := range m.Cells {
+		if cost := c.CostOfTrial(); c.sample != nil && !math.IsNaN(cost) {
+			points = append(points, stats.Point{Name: c.Name, Rate: c.Rate, Cost: cost})
+		}
+	}
+	if len(points) < 2 {
+		return nil
+	}
+	front := stats.Pareto(points)
+	for _, pt := range points {
+		on := slices.ContainsFunc(front, func(f stats.Point) bool { return f.Name == pt.Name })
+		rows = append(rows, rowOf{"cell": pt.Name, "rate": finite(pt.Rate), "cost": finite(pt.Cost), "front": on})
+	}
+	return rows
+}
+
+// columns returns the trials for the lists of attempts.
+func (m *model) columns(p *payload) *columns {
+	c := &columns{}
+	tasks, runs := map[string]int{}, map[*numbers.Run]int{}
+	for i, t := range p.Tasks {
+		tasks[t] = i
+	}
+	for i := range m.joined.Runs {
+		runs[&m.joined.Runs[i]] = i
+	}
+	for i := range m.joined.Trials {
+		t := &m.joined.Trials[i]
+		end, integrity, number := "", "", 0
+		var score, cost *float64
+		seconds := 0.0
+		if a := t.Accepted(); a != nil {
+			r := a.Result
+			end, integrity, number, score, seconds = string(r.AgentEnd), string(r.Integrity), a.Number, r.Score, r.AgentTime.Seconds()
+		}
+		tokens := int64(0)
+		for k := range t.Attempts {
+			s := t.Attempts[k].Spend()
+			tokens += s.Tokens
+			if s.CostUSD != nil {
+				sum := *s.CostUSD
+				if cost != nil {
+					sum += *cost
+				}
+				cost = &sum
+			}
+		}
+		c.Cell, c.Task, c.Run = append(c.Cell, t.Cell), append(c.Task, tasks[t.TaskName]), append(c.Run, runs[t.Run])
+		c.Repetition, c.Attempt, c.Attempts = append(c.Repetition, t.Repetition), append(c.Attempt, number), append(c.Attempts, len(t.Attempts))
+		c.Outcome = append(c.Outcome, place(&c.Outcomes, string(t.Outcome())))
+		c.End, c.Integrity = append(c.End, place(&c.Ends, end)), append(c.Integrity, place(&c.Integrities, integrity))
+		c.Score, c.Cost, c.Tokens = append(c.Score, score), append(c.Cost, cost), append(c.Tokens, tokens)
+		c.Seconds, c.ID = append(c.Seconds, math.Round(seconds*10)/10), append(c.ID, report.Short(t.ID, 12))
+	}
+	return c
+}

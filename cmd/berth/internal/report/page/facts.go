@@ -1,0 +1,145 @@
+package page
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// maxUsed is how many plugins, bundles and images of a run are listed.
+const maxUsed = 200
+
+// factsOf says what a run was.
+func factsOf(r *numbers.Run) runFacts {
+	h := &r.Manifest.Header
+	f := runFacts{
+		Name: r.Name(), ID: h.Run, Experiment: h.Experiment, Berth: h.Berth, Imported: h.Imported,
+		Created: h.Created.UTC().Format(time.RFC3339), Planned: len(r.Manifest.Trials),
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Files)) {
+		f.Files = append(f.Files, [2]string{name, h.Files[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Variables)) {
+		f.Variables = append(f.Variables, [2]string{name, string(h.Variables[name])})
+	}
+	used := map[[2]string]bool{}
+	for _, t := range r.Index.Trials {
+		if a := t.Accepted(); a != nil {
+			for what, digest := range a.Result.Digests {
+				used[[2]string{what, digest}] = true
+			}
+		}
+	}
+	all := slices.SortedFunc(maps.Keys(used), func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	f.Used = all[:min(len(all), maxUsed)]
+	if more := len(all) - len(f.Used); more > 0 {
+		f.Used = append(f.Used, [2]string{strconv.Itoa(more) + " more", ""})
+	}
+	return f
+}
+
+// maxFindings is how many kinds of findings are listed.
+const maxFindings = 100
+
+// partial is the part of a result.json that the page needs in addition to the
+// journal.
+type partial struct {
+	Reasons  []string `json:"integrity_reasons"`
+	Findings []struct {
+		Code     string `json:"code"`
+		Severity string `json:"severity"`
+		Text     string `json:"text"`
+	} `json:"findings"`
+}
+
+// found counts the findings of the accepted attempts, and the reasons for their
+// integrity. It reads their result.json on all processors.
+func (m *model) found() {
+	work := make(chan string, 64)
+	c := &counter{findings: map[[2]string]*finding{}, reasons: map[string]*finding{}}
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for dir := range work {
+				var p partial
+				b, err := untrusted.Read(dir, record.ResultFile, 256<<20)
+				if err == nil && json.Unmarshal(b, &p) == nil && len(p.Findings)+len(p.Reasons) > 0 {
+					c.take(&p)
+				}
+			}
+		})
+	}
+	for i := range m.joined.Trials {
+		t := &m.joined.Trials[i]
+		if a := t.Accepted(); a != nil {
+			work <- report.Folder(t.Run.Dir, t.TrialState, a.Number)
+		}
+	}
+	close(work)
+	all.Wait()
+	m.Findings = most(slices.Collect(maps.Values(c.findings)))
+	m.Reasons = most(slices.Collect(maps.Values(c.reasons)))
+}
+
+// counter counts findings. It is safe for concurrent use.
+type counter struct {
+	mu       sync.Mutex
+	findings map[[2]string]*finding // by code and severity
+	reasons  map[string]*finding
+}
+
+func (c *counter) take(p *partial) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	seen := map[[2]string]bool{}
+	for i := range p.Findings {
+		f := &p.Findings[i]
+		k := [2]string{f.Code, f.Severity}
+		if c.findings[k] == nil {
+			c.findings[k] = &finding{Code: f.Code, Severity: f.Severity}
+		}
+		if text := c.findings[k].Text; text == "" || cut(f.Text) < text { // the same one whatever the order of reading
+			c.findings[k].Text = cut(f.Text)
+		}
+		if !seen[k] {
+			seen[k] = true
+			c.findings[k].Trials++
+		}
+	}
+	for _, r := range p.Reasons {
+		if r = cut(r); c.reasons[r] == nil {
+			c.reasons[r] = &finding{Text: r}
+		}
+		c.reasons[r].Trials++
+	}
+}
+
+// most sorts findings by how many trials have them.
+func most(all []*finding) (sorted []finding) {
+	slices.SortFunc(all, func(a, b *finding) int {
+		return cmp.Or(b.Trials-a.Trials, cmp.Compare(a.Code, b.Code), cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Text, b.Text))
+	})
+	for _, f := range all[:min(len(all), maxFindings)] {
+		sorted = append(sorted, *f)
+	}
+	return sorted
+}
+
+// cut shortens a text that somebody else wrote.
+func cut(s string) string {
+	const limit = 300
+	if r := []rune(s); len(r) > limit {
+		return string(r[:limit]) + "…"
+	}
+	return s
+}

@@ -126,7 +126,7 @@ func New(o Options) (*Gateway, error) {
 			return nil, err
 		}
 	}
-	for _, replayed := range []bool{false, true} { // a fallback of both kinds of models is asked for those that are
+	for _, replayed := range []bool{false, true} { // the first pass wins: a fallback of models of both kinds is not replayed
 		for _, used := range o.Models {
 			if (used.Replay != "") != replayed {
 				continue

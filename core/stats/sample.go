@@ -7,6 +7,7 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -51,10 +52,7 @@ func New(attempts []Attempt) (*Sample, error) {
 	}
 	attempts = slices.Clone(attempts)
 	slices.SortFunc(attempts, func(a, b Attempt) int {
-		if c := strings.Compare(a.Task, b.Task); c != 0 {
-			return c
-		}
-		return a.Repetition - b.Repetition
+		return cmp.Or(strings.Compare(a.Task, b.Task), cmp.Compare(a.Repetition, b.Repetition))
 	})
 	s := &Sample{n: len(attempts)}
 	for i := range attempts {
@@ -69,7 +67,7 @@ func New(attempts []Attempt) (*Sample, error) {
 		switch {
 		case t.group != a.Group:
 			return nil, fmt.Errorf("task %q is in two groups, %q and %q", a.Task, t.group, a.Group)
-		case slices.Contains(t.repetitions, a.Repetition):
+		case len(t.repetitions) > 0 && t.repetitions[len(t.repetitions)-1] == a.Repetition: // they are sorted
 			return nil, fmt.Errorf("task %q has repetition %d twice", a.Task, a.Repetition)
 		}
 		t.repetitions = append(t.repetitions, a.Repetition)

@@ -121,6 +121,7 @@ type Account struct {
 // ledger.
 type Attempt struct {
 	begun bool // a request of it has been paid for
+	ended bool // it sends no more requests for now: see End
 }
 
 // Open makes an account; part of its budget may already be spent.
@@ -151,6 +152,7 @@ func (a *Account) keeps() (sum Amount) {
 func (l *Ledger) End(who *Attempt, accounts ...*Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	who.ended = true // a request may still be settled
 	for _, a := range accounts {
 		delete(a.kept, who)
 	}
@@ -194,7 +196,7 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, who *Attempt, account
 			wait = wait || a.limit.exceeded(taken) != ""
 		}
 		if !wait {
-			who.begun = true
+			who.begun, who.ended = true, false
 			for _, a := range accounts {
 				delete(a.kept, who)
 				a.reserved = a.reserved.Plus(need)
@@ -225,7 +227,7 @@ func (h *Hold) Settle(actual Amount) {
 		for _, a := range h.accounts {
 			a.reserved = a.reserved.minus(h.amount)
 			a.settled = a.settled.Plus(actual)
-			if !a.limit.None() {
+			if !a.limit.None() && !h.who.ended {
 				a.kept[h.who] = h.amount
 			}
 		}

@@ -144,3 +144,23 @@ func TestWhatHasBegunGoesFirst(t *testing.T) {
 		t.Errorf("after the others have ended: %v", err)
 	}
 }
+
+// A request that is settled after its attempt has ended keeps nothing: no further
+// request would come for it, and other attempts would wait for ever.
+func TestARequestThatIsSettledLateKeepsNothing(t *testing.T) {
+	t.Parallel()
+	l := New()
+	a := l.Open("run", limit(10), Amount{})
+	who := &Attempt{}
+	late, err := l.Reserve(t.Context(), Amount{USD: 6}, who, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End(who, a)
+	late.Settle(Amount{USD: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err = l.Reserve(ctx, Amount{USD: 6}, &Attempt{}, a); err != nil {
+		t.Errorf("another attempt: %v", err)
+	}
+}

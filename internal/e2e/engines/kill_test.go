@@ -21,19 +21,25 @@ func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	p.task("slow", "", "sleep 5; "+solveTiny, testTiny)
 	p.experiment(m.plugin, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
 	s := p.start("run", ".", "--no-live")
-	poll(t, "a trial is in its turn", func() bool {
-		select {
-		case <-s.ended:
-			t.Fatalf("berth ended before a trial was in its turn:\n%s\n%s", s.out.String(), s.err.String())
-		default:
-		}
-		return p.inTurn()
-	})
+	p.until(s, record.PhaseTurn)
 	return p, s
 }
 
-// inTurn reports whether an attempt is in the agent's turn now.
-func (p *place) inTurn() bool {
+// until waits until an attempt of the run s is in a phase.
+func (p *place) until(s *session, phase record.PhaseName) {
+	p.test.Helper()
+	poll(p.test, "an attempt is in phase "+string(phase), func() bool {
+		select {
+		case <-s.ended:
+			p.test.Fatalf("berth ended before an attempt was in phase %s:\n%s\n%s", phase, s.out.String(), s.err.String())
+		default:
+		}
+		return p.in(phase)
+	})
+}
+
+// in reports whether an attempt is in a phase now.
+func (p *place) in(phase record.PhaseName) bool {
 	p.test.Helper()
 	files, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-*", record.EventsFile))
 	if err != nil {
@@ -47,7 +53,7 @@ func (p *place) inTurn() bool {
 		}
 		for l := range strings.Lines(string(text)) {
 			var e record.Event
-			if json.Unmarshal([]byte(l), &e) != nil || e.Phase != record.PhaseTurn {
+			if json.Unmarshal([]byte(l), &e) != nil || e.Phase != phase {
 				continue
 			}
 			switch e.Type {
@@ -150,6 +156,28 @@ func TestABerthThatIsKilledLeavesNothingAndIsResumed(t *testing.T) {
 			t.Errorf("after resume: complete %v, %v", got.Complete, got.Outcomes)
 		}
 		p.clean(m)
+	})
+}
+
+// The image of a snapshot is removed by gc, as the containers are.
+func TestASnapshotOfABerthThatIsKilledIsRemoved(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p := newPlace(t, m.env())
+		p.task("slow", "", solveTiny, "sleep 30; "+testTiny)
+		p.experiment(m.plugin, "", "verify = \"snapshot\"")
+		s := p.start("run", ".", "--no-live")
+		p.until(s, record.PhaseVerify)
+		run := p.run()
+		kill(t, "berth", s.Process.Pid)
+		p.end(s)
+		if got := m.snapshots(t, run); len(got) != 1 {
+			t.Errorf("before gc: %+v; want one snapshot", got)
+		}
+		p.clean(m)
+		if got := m.snapshots(t, run); len(got) != 0 {
+			t.Errorf("after gc: %+v", got)
+		}
 	})
 }
 

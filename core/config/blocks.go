@@ -30,6 +30,9 @@ type experimentBlock struct {
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 	System      string   `berth:"system" enum:"image" doc:"With verify = \"snapshot\": image takes the system files of the verification (programs, libraries, interpreters, start-up files) from the image, and the other files from the snapshot. Absent: all files are the snapshot's."`
 
+	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps the files of attempts that differ from the image when the agent has finished, so that berth regrade can verify them again: of those that did not pass, or of all. Absent: of none."`
+	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: the files of an attempt are not kept if they are more than this, in MiB."`
+
 	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`
 	PerTrial perTrialBlock   `berth:"per_trial" doc:"Limits of each attempt."`

@@ -24,6 +24,7 @@ type Experiment struct {
 	Dir      string
 	Repeat   int // repetitions of every cell × task, at least 1
 	Limits   RunLimits
+	Keep     Keep
 	Retry    Retry
 	Report   Report
 	Executor Executor

@@ -201,6 +201,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
 		l.exp.Limits, l.exp.Retry, l.exp.Report = eb.Limits, eb.Retry, eb.Report
+		l.exp.Keep = Keep{Which: eb.Keep, MiB: eb.KeepMiB}
 	}
 	l.exp.Executor = Executor{Kind: "local"}
 	for _, b := range l.parts.byType["executor"] {

@@ -58,6 +58,9 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	if b.Repeat < 1 || b.Repeat > 100_000 {
 		r.add("repeat", "Wrong value", "Got %d. Write a number from 1 to 100000.", b.Repeat)
 	}
+	if b.KeepMiB < 1 {
+		r.add("keep_mib", "Wrong value", "Got %d. Write a number of MiB, 1 or more.", b.KeepMiB)
+	}
 	places(r, "limits", b.Limits.Places)
 	for kind, of := range b.Limits.Blocks() {
 		for label, l := range of {

@@ -76,6 +76,12 @@ func (l *RunLimits) Blocks() map[string]map[string]Places {
 	return map[string]map[string]Places{"environment": l.Environment, "agent": l.Agent, "model": l.Model}
 }
 
+// Keep says which attempts keep the files that differ from the image.
+type Keep struct {
+	Which string // "failed", "all", or empty: none
+	MiB   int64  // the most that an attempt keeps
+}
+
 // Retry says which attempts are run again, and how often.
 type Retry struct {
 	Max     int              `berth:"max" default:"0" doc:"Number of further attempts of a trial."`

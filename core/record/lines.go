@@ -14,6 +14,7 @@ const (
 	EventsFile     = "events.jsonl"
 	TurnsFile      = "turns.jsonl"
 	StepsFile      = "steps.jsonl"
+	FilesFile      = "files.tar.zst" // what differed from the image when the agent had finished
 	SurfaceFile    = "surface.jsonl"
 	VerdictsFile   = "verdicts.jsonl"
 	TrajectoryFile = "trajectory.json"

@@ -318,9 +318,24 @@ type Exchange struct {
 	Broken   string `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
 }
 
+// Regraded names the origin of an attempt that was only verified.
+type Regraded struct {
+	Attempt    int    `json:"attempt"`            // number of the origin
+	Files      bool   `json:"files,omitempty"`    // its kept files were used; otherwise only its record
+	TaskDigest string `json:"origin_task_digest"` // of the task on which the agent worked
+}
+
 // Result is result.json: one attempt.
 type Result struct {
-	Version    int                        `json:"version"` // version of the format of this file: 1
+	Version int `json:"version"` // version of the format of this file: 1
+	// Regraded says that only the verification is of this attempt. Its agent, what
+	// it used and how it ended are those of the origin. Absent: all is of this
+	// attempt.
+	Regraded *Regraded `json:"regraded,omitempty"`
+	// Files is the archive with the files of the sandbox that differed from the
+	// image when the agent had finished, below the folder of the attempt. Absent:
+	// they were not kept.
+	Files      string                     `json:"files,omitempty"`
 	Run        string                     `json:"run"`
 	Trial      string                     `json:"trial"` // full trial id
 	Task       string                     `json:"task"`

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -44,6 +45,9 @@ type Spec struct {
 	// Selected are the ids of the trials that may run, nil: all. Those of them
 	// that have a final outcome without a measurement run once more.
 	Selected map[string]bool
+	// Origins are attempts that are verified again, by the ids of their trials:
+	// only these trials run. Nil: whole attempts are made. See Regrade.
+	Origins map[string]*trial.Origin
 	// AcceptDrift continues, and records it, when a plugin, an image or a
 	// bundle differs from the one that earlier attempts of this run used.
 	// Otherwise such an attempt fails.
@@ -107,7 +111,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 		}
 	}()
 	report, err = Schedule(ctx, Options{
-		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: watch,
+		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch,
 		Demand: demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
 	})
 	// A plugin that died in Create may have made sandboxes that no attempt

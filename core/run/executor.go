@@ -94,8 +94,17 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
-		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places,
+		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin,
 	})
+}
+
+// keep says which attempts keep the files of their sandbox.
+func (h *here) keep() trial.Keep {
+	k := h.Plan.Experiment.Keep
+	if k.Which == "" {
+		return trial.Keep{}
+	}
+	return trial.Keep{Passed: k.Which == "all", MaxBytes: k.MiB << 20}
 }
 
 // notTheTask returns the result of an attempt whose task differs from the

@@ -109,7 +109,7 @@ func (s *scheduler) start(ctx context.Context, it item, h *holder) {
 	s.running++
 	go func() {
 		f := finished{item: it, place: h, number: a.Number()}
-		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Live: func(e record.Event) {
+		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Origin: s.o.Origins[it.trial.ID], Live: func(e record.Event) {
 			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
 		}})
 		f.err = errors.Join(f.err, a.Abandon())

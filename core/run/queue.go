@@ -28,6 +28,11 @@ func todo(o Options) (items []item, planned []*plan.Trial) {
 		if o.Selected != nil && !run && !state.Measured() {
 			retries, run = 0, true
 		}
+		if o.Origins[t.ID] != nil {
+			retries, run = 0, true
+		} else if o.Origins != nil {
+			continue
+		}
 		if run && (o.Selected == nil || o.Selected[t.ID]) {
 			items = append(items, item{trial: t, retries: retries})
 		}

@@ -27,6 +27,8 @@ type Job struct {
 	// Places says when the attempt may go on to its next part. It is in the part
 	// trial.Building when it begins.
 	Places trial.Places
+	// Origin is the attempt to verify again; nil: a whole attempt is made.
+	Origin *trial.Origin
 }
 
 // Executor runs attempts. It is safe for concurrent use.
@@ -59,6 +61,9 @@ type Options struct {
 	// Selected are the ids of the trials that may run, nil: all. Those of them
 	// that have a final outcome without a measurement run once more.
 	Selected map[string]bool
+	// Origins are attempts that are verified again, by the ids of their trials:
+	// only these trials run. Nil: whole attempts are made.
+	Origins map[string]*trial.Origin
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)

@@ -83,11 +83,15 @@ func (a *AttemptState) Spend() Spend {
 }
 
 // Accepted returns the attempt that counts for the trial: the last one that
-// settled it, or else the last one that was published; nil when there is none.
+// settled it, or else the last one that was published; nil when there is none. An
+// attempt that verified an earlier one again counts if it is measured.
 func (t *TrialState) Accepted() *AttemptState {
 	var last *AttemptState
 	for i := range t.Attempts {
 		a := &t.Attempts[i]
+		if a.Result != nil && last != nil && a.Result.Origin > 0 && !a.Result.Measured() {
+			continue
+		}
 		if a.Result != nil && (last == nil || a.Result.Outcome.Final() || !last.Result.Outcome.Final()) {
 			last = a
 		}

@@ -64,6 +64,7 @@ type Brief struct {
 	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
 	Steps     int64              `json:"steps,omitempty"` // of the agent
 	Spend
+	Origin    int               `json:"regraded,omitempty"` // the attempt whose work was verified again; 0: its own
 	Oracle    bool              `json:"oracle,omitempty"`
 	Modified  bool              `json:"modified,omitempty"`
 	Error     string            `json:"error,omitempty"` // boundary and message
@@ -80,6 +81,9 @@ func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
 		Mode: r.Mode, Rewards: r.Scores, AgentTime: r.AgentTime, Steps: r.Steps, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
+	}
+	if r.Regraded != nil {
+		b.Origin = r.Regraded.Attempt
 	}
 	if r.Outcome == record.Scored && r.Score == nil {
 		b.Scores = r.Scores

@@ -302,6 +302,9 @@ func (a *attempt) create(ctx context.Context) error {
 	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
 		return err
 	}
+	if a.in.Origin != nil { // the origin's files have them, unless its agent removed them
+		return nil
+	}
 	return a.place(ctx, w, task.PlaceCreate, "")
 }
 

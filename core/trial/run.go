@@ -31,8 +31,14 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 	if err != nil {
 		return record.Result{}, fmt.Errorf("attempt: %w", err)
 	}
-	err = a.begin(ctx)
+	switch err = nil; {
+	case in.Origin != nil:
+		err = a.regrade(ctx)
+	default:
+		err = a.begin(ctx)
+	}
 	switch {
+	case in.Origin != nil:
 	case err == nil:
 		err = a.allStages(ctx)
 	case a.sandbox != nil:
@@ -152,6 +158,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		a.res.Verdicts = append(append(a.res.Verdicts, s.Rounds...), s.Verdicts...)
 	}
 	a.modes()
+	a.dropFiles()
 }
 
 // scoreName returns the score that tables show: the task's own, or the only

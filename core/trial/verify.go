@@ -412,6 +412,9 @@ func plainName(name string, number int) string {
 // stage or the copies of a round.
 func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	dir := s.a.in.Record.Dir()
+	if o := s.a.in.Origin; o != nil {
+		dir = o.Dir // what the agent did and left
+	}
 	if copies == "" {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}

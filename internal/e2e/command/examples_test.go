@@ -64,7 +64,7 @@ func reader(t *testing.T) func(line string) (string, error) {
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "hello", "touch /app/done")
 	task(t, filepath.Join(dir, "tasks"), "sum", "touch /app/done")
-	experiment(t, dir, "agent.oracle, agent.nop", "")
+	experiment(t, dir, "agent.oracle, agent.nop", "  keep = \"all\"") // for `regrade`
 	file := filepath.Join(dir, "experiment.hcl")
 	e2etest.Write(t, dir, map[string]string{"experiment.hcl": e2etest.Read(t, file) + "variable \"model\" {\n  type    = string\n  default = \"large\"\n}\n"})
 	e2etest.Must(t, os.Symlink(filepath.Join(tree.Root, "examples"), filepath.Join(dir, "examples")))

@@ -334,20 +334,24 @@ func (t tree) apply(in io.Reader) error {
 
 func (t tree) make(h *tar.Header, r io.Reader) error {
 	at, done, err := t.parent(h.Name)
+	if errors.Is(err, fs.ErrNotExist) && h.PAXRecords[Removed] != "" {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer done()
 	if h.PAXRecords[Removed] != "" || h.PAXRecords[Replaced] != "" {
-		if err = os.RemoveAll(at); err != nil || h.PAXRecords[Removed] != "" {
+		if err = os.RemoveAll(at); errors.Is(err, unix.EBUSY) {
+			return nil // a file that the environment mounted, such as /etc/hosts
+		}
+		if err != nil || h.PAXRecords[Removed] != "" {
 			return err
 		}
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if err = os.Mkdir(at, 0o700); errors.Is(err, fs.ErrExist) {
-			err = nil
-		}
+		err = folder(at)
 	case tar.TypeSymlink:
 		err = os.Symlink(h.Linkname, at)
 	case tar.TypeLink:
@@ -366,6 +370,21 @@ func (t tree) make(h *tar.Header, r io.Reader) error {
 		return err
 	}
 	return own(at, h)
+}
+
+// folder makes a folder, in place of anything else that is there.
+func folder(at string) error {
+	err := os.Mkdir(at, 0o700)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if info, failed := os.Lstat(at); failed != nil || info.IsDir() {
+		return failed
+	}
+	if err = os.Remove(at); err == nil {
+		err = os.Mkdir(at, 0o700)
+	}
+	return err
 }
 
 func write(at string, r io.Reader) error {

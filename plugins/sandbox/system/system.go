@@ -22,7 +22,8 @@ const (
 	Find  = "find"  // a Query on stdin, a Found on stdout
 	Look  = "look"  // Files on stdin and on stdout
 	Pack  = "pack"  // a Query with Files on stdin, an archive on stdout
-	Apply = "apply" // an archive of Pack on stdin
+	Apply = "apply" // an archive of Pack or Keep on stdin
+	Keep  = "keep"  // a Query on stdin, an archive of all of its Changed on stdout
 )
 
 // The records of an archive entry that say what to do with its path.
@@ -108,6 +109,8 @@ func (t tree) do(args []string, in io.Reader, out io.Writer) error {
 		return json.NewEncoder(out).Encode(q.Files)
 	case Pack:
 		return t.pack(q, out)
+	case Keep:
+		return t.keep(q.Changed, out)
 	default:
 		return fmt.Errorf("unknown argument %q", args[0])
 	}

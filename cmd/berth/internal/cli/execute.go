@@ -26,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
 )
 
@@ -63,6 +64,8 @@ type job struct {
 	again []record.Outcome
 	// selected are the ids of the trials that may run; nil: all.
 	selected map[string]bool
+	// origins are the attempts to verify again; nil: whole attempts are made.
+	origins map[string]*trial.Origin
 	// acceptDrift continues although images or bundles have changed.
 	acceptDrift bool
 }
@@ -209,7 +212,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	defer a.logs.through(progress)()
 	return run.Execute(ctx, run.Spec{
 		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
-		Again: j.again, Selected: j.selected, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}, progress.Event)
 }
 

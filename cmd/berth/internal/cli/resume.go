@@ -101,40 +101,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
-	dir, err := report.FindRun(name)
-	if err != nil {
-		return err
-	}
-	if why := drift.Untrusted(dir); why != nil && !sf.trust {
-		return &exit{exitUsage, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then resume with --trust", why)}
-	}
-	m, err := store.ReadManifest(dir)
-	if err != nil {
-		return err
-	}
-	if m.Header.Imported != "" {
-		return &exit{exitUsage, fmt.Errorf("%s was imported from %s, so there is no experiment to resume. Write one for its tasks, and compare both runs", report.Display(dir), m.Header.Imported)}
-	}
-	path := sf.experiment
-	if path == "" {
-		if path, err = a.keptExperiment(dir, m, ef); err != nil {
-			return err
-		}
-	}
-	varFile, remove, err := keptVariables(m)
-	if err != nil {
-		return err
-	}
-	defer remove()
-	if varFile != "" {
-		ef.VarFiles = append([]string{varFile}, ef.VarFiles...)
-	}
-	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
-	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
-	ef.Lenient = ef.Lenient || m.Header.Lenient
-	ef.Replay = m.Header.Replay
-	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
-	l, err := a.load(ctx, path, ef)
+	dir, m, l, err := a.loadRun(ctx, name, ef, sf)
 	if err != nil {
 		return err
 	}
@@ -158,7 +125,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return errors.Join(err, s.Close())
 	}
 	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
-	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift); err != nil {
+	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift, ""); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	selected, err := a.chosen(choose, s)
@@ -166,6 +133,44 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return errors.Join(err, s.Close())
 	}
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift})
+}
+
+// loadRun reads a run and its experiment, and makes the plan anew. The caller closes
+// what is loaded.
+func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf *resumeFlags) (dir string, m *store.Manifest, l *experiment.Loaded, err error) {
+	if dir, err = report.FindRun(name); err != nil {
+		return dir, nil, nil, err
+	}
+	if why := drift.Untrusted(dir); why != nil && !sf.trust {
+		return dir, nil, nil, &exit{exitUsage, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then continue with --trust", why)}
+	}
+	if m, err = store.ReadManifest(dir); err != nil {
+		return dir, nil, nil, err
+	}
+	if m.Header.Imported != "" {
+		return dir, nil, nil, &exit{exitUsage, fmt.Errorf("%s was imported from %s, so there is no experiment to resume. Write one for its tasks, and compare both runs", report.Display(dir), m.Header.Imported)}
+	}
+	path := sf.experiment
+	if path == "" {
+		if path, err = a.keptExperiment(dir, m, ef); err != nil {
+			return dir, nil, nil, err
+		}
+	}
+	varFile, remove, err := keptVariables(m)
+	if err != nil {
+		return dir, nil, nil, err
+	}
+	defer remove()
+	if varFile != "" {
+		ef.VarFiles = append([]string{varFile}, ef.VarFiles...)
+	}
+	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
+	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
+	ef.Lenient = ef.Lenient || m.Header.Lenient
+	ef.Replay = m.Header.Replay
+	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
+	l, err = a.load(ctx, path, ef)
+	return dir, m, l, err
 }
 
 // chooser reads the expression of --select; nil if there is none.
@@ -196,12 +201,9 @@ func (a *app) chosen(e *selection.Expression, s *store.Run) (map[string]bool, er
 	}
 	switch {
 	case len(trials) == 0:
-		return nil, &exit{exitUsage, errors.New("--select chooses no trial. Try the expression with berth show")}
-	case len(ids) == 0:
-		return nil, &exit{exitUsage, fmt.Errorf("--select chooses %s, and none that can run: a trial with a measured outcome is not repeated, because that would choose among results",
-			terminal.Count(len(trials), "trial", "trials"))}
+		a.Notef("note: --select chooses no trial. Try the expression with berth show\n")
 	case measured > 0:
-		a.Notef("note: %d of the %d selected trials are measured, and are not run again\n", measured, len(trials))
+		a.Notef("note: %d of the %d selected trials are measured, and are not run again: that would choose among results\n", measured, len(trials))
 	}
 	return ids, nil
 }
@@ -274,8 +276,9 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 }
 
 // drift compares the plugins of earlier attempts with those of now. diverted
-// are the models whose address has changed.
-func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []drift.Change, accept bool) error {
+// are the models whose address has changed. What begins with except may
+// differ.
+func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []drift.Change, accept bool, except string) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err
@@ -296,6 +299,9 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, div
 		drifts = append(drifts, c.String())
 	}
 	for _, d := range run.Drifts(s.Index(), now) {
+		if except != "" && strings.HasPrefix(d.What, except) {
+			continue
+		}
 		drifts = append(drifts, d.String())
 	}
 	if len(drifts) == 0 {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/berth-eval/berth/core/store"
 )
@@ -273,4 +274,16 @@ func modelTree(c store.Cell) any {
 		return nil // strings always marshal
 	}
 	return tree(b)
+}
+
+// ChangedWork lists the differences between a stored plan and one made now that
+// concern what agents did: everything but verifiers, the rule of success and the
+// content of tasks, of which only the instruction and the image are compared, when
+// an attempt is verified again.
+func ChangedWork(before, after *store.Manifest) []Change {
+	return most(slices.DeleteFunc(differences(before, after), func(c Change) bool {
+		verification := strings.HasPrefix(c.What, "verifiers") || strings.HasPrefix(c.What, "per_trial.verifier_time") ||
+			strings.HasPrefix(c.What, "datasets[0].success") || strings.HasPrefix(c.What, "datasets[0].verify") || strings.HasPrefix(c.What, "datasets[0].system")
+		return c.adds || c.Task != "" || verification || c.What == "repeat" || c.What == "cell"
+	}))
 }

@@ -147,28 +147,34 @@ func (e *Environment) Changed(ctx context.Context, id string) ([]string, error) 
 			names = append(names, name)
 		}
 	}
+	for name := range before { // the agent removed them
+		if _, there := now[name]; !there {
+			names = append(names, name)
+		}
+	}
 	slices.Sort(names)
 	return names, errors.Join(err, f.Close())
 }
 
-// sums returns what an archive has besides folders: kind, content or target of
-// each entry, by absolute path.
+// sums returns what an archive has besides folders with content: kind, content or
+// target of each entry, by absolute path.
 func sums(f *os.File) (map[string]string, error) {
-	out := map[string]string{}
+	out, filled := map[string]string{}, map[string]bool{"/": true}
 	if f == nil {
 		return out, nil
 	}
 	for r := tar.NewReader(io.NewSectionReader(f, 0, 1<<62)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
+			for name := range filled {
+				delete(out, name)
+			}
 			return out, nil
 		}
 		if err != nil {
 			return out, err
 		}
-		if h.Typeflag == tar.TypeDir {
-			continue
-		}
+		filled[path.Dir(path.Join("/", h.Name))] = true
 		sum := sha256.New()
 		if _, err := io.Copy(sum, r); err != nil {
 			return out, err

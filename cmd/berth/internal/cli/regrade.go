@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+func (a *app) regradeCommand() *cobra.Command {
+	var (
+		ef experiment.Flags
+		rf runFlags
+		sf resumeFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "regrade RUN",
+		Short: "Verify the attempts of a run again, with repaired tests",
+		Long: `Verifies attempts again without running their agents. Each verdict is a new
+attempt, which names its origin and counts for its trial. The origin stays as it
+is. Use it after a test was repaired, or name an experiment with another
+verifier by --experiment.
+
+A verifier that needs the sandbox gets a new one with the files that the attempt
+left, which are stored if the experiment says keep = "failed" or keep = "all".
+Attempts without them are refused, unless no verifier needs a sandbox. The image
+and the instruction of a task must be those that the agent had.`,
+		Example: "  berth regrade last\n  berth regrade last --select 'outcome == \"failed\"'",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.regrade(cmd.Context(), args[0], &ef, &rf, &sf)
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return completeRun(cmd, args, begin)
+		},
+	}
+	ef.Register(cmd)
+	rf.register(cmd)
+	fs := cmd.Flags()
+	fs.StringVar(&sf.selected, "select", "", "verify only the trials for which this `EXPRESSION` is true")
+	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
+	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
+	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")
+	fs.StringVar(&sf.experiment, "experiment", "", "take verifiers, limits and labels from the experiment at `PATH` instead of the stored one")
+	return cmd
+}
+
+func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf *runFlags, sf *resumeFlags) error {
+	if _, err := rf.requirements(); err != nil {
+		return err
+	}
+	dir, m, l, err := a.loadRun(ctx, name, ef, sf)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err = a.startable(l); err != nil {
+		return err
+	}
+	now := l.Plan.Manifest(m.Header)
+	if changes := drift.ChangedWork(m, now); len(changes) > 0 {
+		for _, c := range changes {
+			a.because(c.String())
+		}
+		return &exit{exitUsage, fmt.Errorf("%s cannot be verified again: the differences above concern what its agents did. Undo them, or start a new run", report.Display(dir))}
+	}
+	choose, err := chooser(sf.selected, m)
+	if err != nil {
+		return &exit{exitUsage, err}
+	}
+	s, err := store.Open(dir, version, sf.takeOver)
+	if err != nil {
+		return err
+	}
+	var selected map[string]bool
+	if choose != nil {
+		trials, failed := choose.Trials(s.Manifest, s.Index())
+		if failed != nil {
+			return errors.Join(&exit{exitUsage, failed}, s.Close())
+		}
+		selected = map[string]bool{}
+		for _, t := range trials {
+			selected[t.ID] = true
+		}
+	}
+	if err = a.drift(ctx, l, s, drift.ChangedModels(m, now), sf.acceptDrift, "verifier "); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	g, err := run.NewRegrade(ctx, l.Plan, s, l.Host, selected)
+	if err == nil {
+		err = a.regradable(g)
+	}
+	if err != nil {
+		return errors.Join(err, s.Close())
+	}
+	l.Plan = g.Plan
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift})
+}
+
+// mostRefused is how many reasons are printed.
+const mostRefused = 20
+
+// regradable says which trials are not verified again, and returns an error if
+// that is so for all.
+func (a *app) regradable(g *run.Regrade) error {
+	reasons := map[string][]string{}
+	for _, r := range g.Refused {
+		reasons[r.Why] = append(reasons[r.Why], fmt.Sprintf("%s (%s)", r.Trial.Task, r.Trial.ID[:6]))
+	}
+	for i, why := range slices.Sorted(maps.Keys(reasons)) {
+		if i == mostRefused {
+			a.Notef("and %d more reasons\n", len(reasons)-i)
+			break
+		}
+		of := reasons[why]
+		a.Notef("note: %s cannot be verified again, such as %s: %s\n", terminal.Count(len(of), "trial", "trials"), terminal.Clean(of[0]), terminal.Clean(why))
+	}
+	if g.Unmeasured > 0 {
+		a.Notef("note: %s without a measured attempt, and nothing to verify\n", terminal.Count(g.Unmeasured, "trial is", "trials are"))
+	}
+	if len(g.Origins) == 0 {
+		return &exit{exitUsage, errors.New("no trial can be verified again")}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package trial_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// work leaves files of every kind, and removes one that the task placed.
+const work = `mkdir -p /app/sub/empty && echo 1 > /app/sub/x && ln -s sub/x /app/link && ln /app/sub/x /app/hard && chmod 750 /app/sub &&
+  rm /app/given && echo tool > /usr/local/bin/tool && chmod +x /usr/local/bin/tool && mkfifo /app/pipe && echo secret-4711-value > /app/leak`
+
+// sound is true for what work leaves.
+const sound = `test "$(cat /app/link)" = 1 && test -d /app/sub/empty && test "$(stat -c %a /app/sub)" = 750 && test "$(stat -c %h /app/sub/x)" = 2 &&
+  ! test -e /app/given && test -x /usr/local/bin/tool && test -e /app/kept`
+
+// again verifies the attempt of b again, with another verifier.
+func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Result) {
+	t.Helper()
+	c := newBench(t, does("false"), j)
+	c.task = b.task
+	in := c.input()
+	in.Trial, in.Attempt = "t1", 2
+	in.Origin = &trial.Origin{Number: 1, Dir: b.dir, Result: &r}
+	out, err := trial.Run(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Failed() || out.Outcome == record.Failed {
+		text, _ := os.ReadFile(filepath.Join(c.dir, "log")) //nolint:errcheck // for a person
+		t.Logf("log: %s", text)
+	}
+	return c, out
+}
+
+// given is a task with files that the agent gets.
+func given(t *testing.T, b *bench) {
+	t.Helper()
+	for _, name := range []string{"given", "kept"} {
+		if err := os.WriteFile(filepath.Join(b.task.Dir, name), []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.task.Resources = append(b.task.Resources, task.Resource{
+			Name: name, Path: name, Phase: task.PlaceSetup, Place: "/app/" + name, Audience: []task.Role{task.RoleAgent},
+		})
+	}
+}
+
+func TestAnAttemptIsVerifiedAgainOnItsFiles(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(work), tests("false"))
+			b.task.Mode = mode
+			b.cell.Secrets = []string{"secret-4711-value"}
+			test := sound + ` && test "$(cat /app/leak)" = '*****************'`
+			if mode == task.ModeSeparate {
+				b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/sub"}}
+				test = "test -d /app/sub/empty && grep 1 /app/sub/x"
+			}
+			given(t, b)
+			in := b.input()
+			in.Keep = trial.Keep{MaxBytes: 64 << 20}
+			r, err := trial.Run(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Outcome != record.Failed || r.Files == "" {
+				t.Fatalf("origin: %s, files %q: %s", r.Outcome, r.Files, pretty(r.Findings))
+			}
+			_, got := again(t, b, r, tests(test))
+			if got.Outcome != record.Passed || got.AgentEnd != record.Yielded || got.AgentTime != r.AgentTime || got.Integrity != r.Integrity {
+				t.Errorf("regraded: %s", pretty(got))
+			}
+			if o := got.Regraded; o == nil || o.Attempt != 1 || !o.Files || len(got.Usage) > 0 {
+				t.Errorf("origin %+v, usage %v", o, got.Usage)
+			}
+		})
+	}
+}
+
+func TestWhatIsKept(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, does, test string
+		keep             trial.Keep
+		files            bool
+		note             string
+	}{
+		{"failed", "true", "false", trial.Keep{MaxBytes: 1 << 20}, true, ""},
+		{"passed, of failed ones", "true", "true", trial.Keep{MaxBytes: 1 << 20}, false, ""},
+		{"passed, of all", "true", "true", trial.Keep{MaxBytes: 1 << 20, Passed: true}, true, ""},
+		{"too much", "head -c 3000000 /dev/urandom > /app/x", "false", trial.Keep{MaxBytes: 1 << 20}, false, "more than 1 MiB (keep_mib)"},
+		{"nothing", "true", "false", trial.Keep{}, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), tests(tt.test))
+			in := b.input()
+			in.Keep = tt.keep
+			r, err := trial.Run(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, stat := os.Stat(filepath.Join(b.dir, record.FilesFile))
+			left, _ := filepath.Glob(filepath.Join(b.dir, "*.part")) //nolint:errcheck // a valid pattern
+			if (r.Files != "") != tt.files || (stat == nil) != tt.files || len(left) > 0 {
+				t.Errorf("files %q (%v), left %q", r.Files, stat, left)
+			}
+			if said := pretty(r.Findings); tt.note != "" && !strings.Contains(said, tt.note) {
+				t.Errorf("no %q in %s", tt.note, said)
+			}
+		})
+	}
+}
+
+func TestWithoutFilesOnlyVerifiersWithoutASandboxJudgeAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("echo 1 > /logs/artifacts/x"), looks(func(verifier.Request) bool { return false }))
+	r := b.run(t.Context(), t)
+	want(t, r, record.Failed, record.Yielded, record.Checked)
+	_, got := again(t, b, r, looks(func(v verifier.Request) bool {
+		text, err := os.ReadFile(filepath.Join(v.View, "attempt", "artifacts", "logs", "artifacts", "x"))
+		return err == nil && string(text) == "1\n"
+	}))
+	want(t, got, record.Passed, record.Yielded, record.Checked)
+	if got.Regraded == nil || got.Regraded.Files {
+		t.Errorf("origin %+v", got.Regraded)
+	}
+	_, got = again(t, b, r, tests("true"))
+	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, `"judge" needs the sandbox`) {
+		t.Errorf("a verifier with a sandbox: %s", pretty(got))
+	}
+	b.task.Stages[0].Instruction[0].Text = "Do something else."
+	_, got = again(t, b, r, looks(func(verifier.Request) bool { return true }))
+	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, "instruction of its task has changed") {
+		t.Errorf("another instruction: %s", pretty(got))
+	}
+}
+
+func TestProcessesThatWereGradedCannotBeGradedAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does(listener), tests("false"))
+	b.task.Mode = task.ModeLive
+	in := b.input()
+	in.Keep = trial.Keep{MaxBytes: 64 << 20}
+	r, err := trial.Run(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got := again(t, b, r, tests(asks))
+	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, "processes that its agent left running are gone") {
+		t.Errorf("%s", pretty(got))
+	}
+}

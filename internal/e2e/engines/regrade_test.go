@@ -1,0 +1,101 @@
+package engines
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// Of twelve tasks, the tests of three have a mistake. They are repaired, and the
+// attempts verified again: three verdicts change, and nothing else.
+func TestARepairedTestChangesOnlyItsVerdicts(t *testing.T) {
+	t.Parallel()
+	for _, plugin := range []string{"local", "docker", "podman"} {
+		t.Run(plugin, func(t *testing.T) {
+			t.Parallel()
+			var env []string
+			if plugin != "local" {
+				env = append(env, machineFor(t, plugin, debian).env())
+			}
+			p := newPlace(t, env...)
+			for i := range 12 {
+				p.tampered(numbered(i, i%4 == 0))
+			}
+			p.experiment(plugin, "", "keep = \"all\"")
+			p.berth(0, "run", ".", "--no-live")
+			before := p.verdicts(1)
+			for i := range 12 {
+				p.tampered(numbered(i, false))
+			}
+			out := p.berth(0, "regrade", "last", "--no-live")
+			changed := 0
+			for name, is := range p.verdicts(2) {
+				was := before[name]
+				if was.text != e2etest.Read(t, filepath.Join(was.dir, record.ResultFile)) {
+					t.Errorf("%s: the first attempt was changed", name)
+				}
+				if is.result.Regraded == nil || is.result.Regraded.Attempt != 1 || !is.result.Regraded.Files || is.result.AgentTime != was.result.AgentTime {
+					t.Errorf("%s: %+v after %s; want the first attempt as its origin, and its time", name, is.result.Regraded, is.result.AgentTime)
+				}
+				if is.result.Outcome != was.result.Outcome {
+					changed++
+				}
+				if is.result.Integrity != was.result.Integrity {
+					t.Errorf("%s: %s, was %s: %+v", name, is.result.Integrity, was.result.Integrity, is.result.Findings)
+				}
+			}
+			if changed != 3 || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") || !strings.Contains(out, "12 trials have more than one attempt") {
+				t.Errorf("%d verdicts changed, want 3:\n%s", changed, out)
+			}
+		})
+	}
+}
+
+// numbered is a task whose agent writes its number, and removes and adds files. One
+// in four solutions is wrong. A mistaken test wants another number.
+func numbered(i int, mistaken bool) tampering {
+	want, wrote := i, i
+	if i%4 == 1 {
+		wrote = -1
+	}
+	if mistaken {
+		want = 1000
+	}
+	return tampering{
+		name: fmt.Sprintf("n%02d", i), files: map[string]string{"given": "x"},
+		solve: fmt.Sprintf("rm /srv/given; mkdir -p /app/sub/empty /opt/new; echo %d > /app/answer; ln -s /app/answer /opt/new/link", wrote),
+		test: fmt.Sprintf("#!/bin/sh\n[ \"$(cat /opt/new/link)\" = %d ] && [ ! -e /srv/given ] && [ -d /app/sub/empty ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
+			want),
+	}
+}
+
+// verdict is the result of an attempt, with the text of its file.
+type verdict struct {
+	dir    string
+	text   string
+	result *record.Result
+}
+
+// verdicts returns the attempts with a number, by task.
+func (p *place) verdicts(number int) map[string]verdict {
+	p.test.Helper()
+	all := map[string]verdict{}
+	for _, tr := range p.show().Trials {
+		if len(tr.Attempts) != number {
+			p.test.Fatalf("%s has %d attempts, want %d", tr.Task, len(tr.Attempts), number)
+		}
+		dir := tr.Attempts[number-1].Dir
+		text, err := os.ReadFile(filepath.Join(dir, record.ResultFile))
+		if err != nil {
+			p.test.Fatal(err)
+		}
+		r := e2etest.Result(p.test, dir)
+		all[tr.Task] = verdict{dir, string(text), r}
+	}
+	return all
+}

@@ -31,7 +31,7 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 	if err != nil {
 		return record.Result{}, fmt.Errorf("attempt: %w", err)
 	}
-	switch err = nil; {
+	switch {
 	case in.Origin != nil:
 		err = a.regrade(ctx)
 	default:

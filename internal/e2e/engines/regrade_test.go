@@ -33,27 +33,34 @@ func TestARepairedTestChangesOnlyItsVerdicts(t *testing.T) {
 				p.tampered(numbered(i, false))
 			}
 			out := p.berth(0, "regrade", "last", "--no-live")
-			changed := 0
-			for name, is := range p.verdicts(2) {
-				was := before[name]
-				if was.text != e2etest.Read(t, filepath.Join(was.dir, record.ResultFile)) {
-					t.Errorf("%s: the first attempt was changed", name)
-				}
-				if is.result.Regraded == nil || is.result.Regraded.Attempt != 1 || !is.result.Regraded.Files || is.result.AgentTime != was.result.AgentTime {
-					t.Errorf("%s: %+v after %s; want the first attempt as its origin, and its time", name, is.result.Regraded, is.result.AgentTime)
-				}
-				if is.result.Outcome != was.result.Outcome {
-					changed++
-				}
-				if is.result.Integrity != was.result.Integrity {
-					t.Errorf("%s: %s, was %s: %+v", name, is.result.Integrity, was.result.Integrity, is.result.Findings)
-				}
-			}
-			if changed != 3 || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") || !strings.Contains(out, "12 trials have more than one attempt") {
+			if changed := regraded(t, before, p.verdicts(2)); changed != 3 || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") ||
+				!strings.Contains(out, "12 trials have more than one attempt") {
 				t.Errorf("%d verdicts changed, want 3:\n%s", changed, out)
 			}
 		})
 	}
+}
+
+// regraded checks that only verdicts differ between attempts and those that verified
+// them again, and counts the ones that do.
+func regraded(t *testing.T, before, after map[string]verdict) (changed int) {
+	t.Helper()
+	for name, is := range after {
+		was := before[name]
+		if was.text != e2etest.Read(t, filepath.Join(was.dir, record.ResultFile)) {
+			t.Errorf("%s: the first attempt was changed", name)
+		}
+		if o := is.result.Regraded; o == nil || o.Attempt != 1 || !o.Files || is.result.AgentTime != was.result.AgentTime {
+			t.Errorf("%s: %+v after %s; want the first attempt as its origin, and its time", name, o, is.result.AgentTime)
+		}
+		if is.result.Integrity != was.result.Integrity {
+			t.Errorf("%s: %s, was %s: %+v", name, is.result.Integrity, was.result.Integrity, is.result.Findings)
+		}
+		if is.result.Outcome != was.result.Outcome {
+			changed++
+		}
+	}
+	return changed
 }
 
 // numbered is a task whose agent writes its number, and removes and adds files. One

@@ -96,7 +96,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 			selected[t.ID] = true
 		}
 	}
-	if err = a.drift(ctx, l, s, drift.ChangedModels(m, now), sf.acceptDrift, "verifier "); err != nil {
+	if err = a.drift(ctx, l, s, drifting{diverted: drift.ChangedModels(m, now), accept: sf.acceptDrift, except: "verifier "}); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	g, err := run.NewRegrade(ctx, l.Plan, s, l.Host, selected)

@@ -125,7 +125,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return errors.Join(err, s.Close())
 	}
 	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
-	if err = a.drift(ctx, l, s, diverted, sf.acceptDrift, ""); err != nil {
+	if err = a.drift(ctx, l, s, drifting{diverted: diverted, accept: sf.acceptDrift}); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	selected, err := a.chosen(choose, s)
@@ -275,10 +275,15 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 	return path, nil
 }
 
-// drift compares the plugins of earlier attempts with those of now. diverted
-// are the models whose address has changed. What begins with except may
-// differ.
-func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, diverted []drift.Change, accept bool, except string) error {
+// drifting says which differences a drift consists of.
+type drifting struct {
+	diverted []drift.Change // models whose address has changed
+	except   string         // plugins of which the names begin like this may differ; empty: none
+	accept   bool           // continue, and record it
+}
+
+// drift compares the plugins of earlier attempts with those of now.
+func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, of drifting) error {
 	entries, err := l.Host.List(ctx)
 	if err != nil {
 		return err
@@ -295,11 +300,11 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, div
 	}
 	maps.Copy(now, bundles)
 	var drifts []string
-	for _, c := range diverted {
+	for _, c := range of.diverted {
 		drifts = append(drifts, c.String())
 	}
 	for _, d := range run.Drifts(s.Index(), now) {
-		if except != "" && strings.HasPrefix(d.What, except) {
+		if of.except != "" && strings.HasPrefix(d.What, of.except) {
 			continue
 		}
 		drifts = append(drifts, d.String())
@@ -310,7 +315,7 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, div
 	for _, d := range drifts {
 		a.because(d)
 	}
-	if !accept {
+	if !of.accept {
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the plugins or models above changed. Undo that, or continue with --accept-drift, which marks the run", report.Display(s.Dir))}
 	}
 	for _, d := range drifts {

@@ -159,11 +159,11 @@ func groups(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for what, args := range map[string][]string{
-		"both have the trial of task":                     append([]string{"show"}, runs...),
-		"are the same run":                                {"compare", "last", runs[1]},
-		`grouped by "agnt": did you mean "agent"?`:        {"show", "last", "--by", "agnt"},
-		"k is 2, and no task has more than 1 measured":    {"show", "last", "--k", "2"},
-		"--json and --csv: choose one":                    {"show", "last", "--csv", "--json"},
+		"both have the trial of task":                       append([]string{"show"}, runs...),
+		"are the same run":                                  {"compare", "last", runs[1]},
+		`grouped by "agnt": did you mean "agent"?`:          {"show", "last", "--by", "agnt"},
+		"k is 2, and no task has more than 1 measured":      {"show", "last", "--k", "2"},
+		"--json and --csv: choose one":                      {"show", "last", "--csv", "--json"},
 		"there is no table \"cell\". Choose cells or pairs": {"compare", "last", "--table", "cell"},
 	} {
 		r = berth(t, dir, args...)

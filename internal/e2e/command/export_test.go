@@ -84,11 +84,17 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if n, err := schemas.CheckRun(in.Dir); err != nil || n < 20 {
 		t.Errorf("the imported run: %d checked, %v", n, err)
 	}
+	wrongExports(t, dir, in.Dir)
+}
+
+// wrongExports asks for what cannot be exported or imported.
+func wrongExports(t *testing.T, dir, imported string) {
+	t.Helper()
 	for what, args := range map[string][]string{
 		"no format \"xls\"":                  {"export", "last", "--to", "xls", "-o", "x"},
 		"-o is missing":                      {"export", "last", "--to", "csv"},
 		"is not empty":                       {"export", "last", "--to", "harbor", "-o", "jobs/quick"},
-		"there is no experiment to resume":   {"resume", in.Dir},
+		"there is no experiment to resume":   {"resume", imported},
 		"has no trials: expected the folder": {"import", "harbor", "jobs"},
 		"does not exist":                     {"import", "harbor", "nowhere"},
 		"argument (JOBDIR)":                  {"import", "harbor"},

@@ -2,7 +2,6 @@ package command
 
 import (
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,29 +71,5 @@ func TestThePythonOfTheDocumentsRuns(t *testing.T) {
 				t.Errorf("%s", r.out)
 			}
 		})
-	}
-}
-
-// The commands that make a CSV file print a line for each trial.
-func TestTheTableOfTheDocumentsIsMade(t *testing.T) {
-	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("jq"); err != nil {
-		t.Skip("jq is not installed")
-	}
-	t.Parallel()
-	_, section, _ := strings.Cut(e2etest.Read(t, tree.Root, "docs", "experiment.md"), "\n## Take results out\n")
-	script := shBlock.FindStringSubmatch(section)
-	if script == nil {
-		t.Fatal("the page has no commands")
-	}
-	sh := reader(t)
-	out, err := sh("berth run && " + script[1] + "cat trials.csv")
-	for _, want := range []string{
-		`"task","cell","repetition","outcome","score","integrity"`,
-		`,1,"passed",1,"checked"`, `,1,"failed",0,"checked"`,
-	} {
-		if err != nil || !strings.Contains(out, want) {
-			t.Fatalf("%v, want %q in\n%s", err, want, out)
-		}
 	}
 }

@@ -66,11 +66,27 @@ func (s *scheduler) fill(ctx context.Context) (held bool) {
 			return false
 		case noMemory:
 			short, skip[next] = true, true
+			s.sayShort(h)
 		default:
 			skip[next] = true
 		}
 	}
 	return false
+}
+
+// sayShort says once in a run that a trial with a free place waits for memory:
+// without that, nobody knows why fewer attempts run than the limits allow.
+func (s *scheduler) sayShort(h *holder) {
+	if s.short {
+		return
+	}
+	s.short = true
+	all, left := s.places.memoryLeft()
+	why := fmt.Sprintf("asks for %d MiB of memory, and %d of %d MiB are left", h.memory, left, all)
+	if h.memory > all {
+		why = fmt.Sprintf("asks for %d MiB of memory, more than all %d MiB: it runs without other tasks that ask for memory", h.memory, all)
+	}
+	s.tell(Event{Kind: Held, Text: "the task of a trial with a free place " + why + ". memory_mib in limits sets another number. Later waits for memory are not reported"})
 }
 
 func (s *scheduler) demand(it item) Demand {

@@ -156,6 +156,14 @@ func (h *holder) start() refusal {
 	return admitted
 }
 
+// memoryLeft returns the MiB that all attempts may ask for, and those that none
+// asks for now.
+func (p *places) memoryLeft() (all, left int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.memory, max(0, p.memory-p.asked)
+}
+
 // Try implements [trial.Places].
 func (h *holder) Try(part trial.Part) bool {
 	h.p.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -277,6 +278,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := cellsOf(t, 20, 2, 3, 4)
 		asks := []int64{3 << 10, 8 << 10, 32 << 10, 0} // MiB
+		var told []string
 		var mu sync.Mutex
 		var now, most int64
 		alone, running := true, 0
@@ -305,8 +307,16 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 		o := run.Options{
 			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: config.RunLimits{Places: config.Places{InFlight: new(8)}},
 			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
+			Watch: func(e run.Event) {
+				if e.Kind == run.Held {
+					told = append(told, e.Text)
+				}
+			},
 		}
 		report := schedule(t, o)
+		if len(told) != 1 || !strings.Contains(told[0], "asks for 8192 MiB of memory, and 7168 of 10240 MiB are left") {
+			t.Errorf("the wait for memory is to be told once, with the numbers; told %q", told)
+		}
 		if most > 10<<10 || most < 9<<10 {
 			t.Errorf("attempts asked for %d MiB at the same time, of %d", most, 10<<10)
 		}

@@ -80,7 +80,7 @@ const (
 	Lost                      // an attempt whose result could not be written
 	Waiting                   // a trial waits for its next attempt
 	Stopping                  // no more attempts begin in the run, or in the cell of Trial; Text says why
-	Held                      // no attempt begins for the moment; Text says why
+	Held                      // attempts that have a free place do not begin for the moment; Text says why
 )
 
 // Event is something that happened in a run.
@@ -194,6 +194,7 @@ type scheduler struct {
 	places *places
 	late   <-chan struct{} // closed when the time limit of the run is reached
 	held   bool            // memory pressure holds back starts
+	short  bool            // the user was told that a trial waits for memory
 
 	to      int
 	queue   *lanes

@@ -128,14 +128,16 @@ func (t *TrialState) next() int {
 // counts until it has recorded its end.
 func (x *Index) Writing() *Entry {
 	for i := range x.Writers {
-		if w := &x.Writers[i]; w.writes() {
+		if w := &x.Writers[i]; w.Writes() {
 			return &w.Began
 		}
 	}
 	return nil
 }
 
-func (w *Writer) writes() bool {
+// Writes reports whether the process writes the run at the moment, as far as it
+// can be seen from this machine.
+func (w *Writer) Writes() bool {
 	return !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead
 }
 
@@ -146,7 +148,7 @@ func (x *Index) UnderWay(t *TrialState) bool {
 		return false
 	}
 	a := &t.Attempts[len(t.Attempts)-1]
-	return a.Result == nil && slices.ContainsFunc(x.Writers, func(w Writer) bool { return w.Name == a.By && w.writes() })
+	return a.Result == nil && slices.ContainsFunc(x.Writers, func(w Writer) bool { return w.Name == a.By && w.Writes() })
 }
 
 // ended records the end of an attempt, with its result if known.

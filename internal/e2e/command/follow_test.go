@@ -72,12 +72,14 @@ func follow(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer,
 }
 
 // A running trial is shown with its phase and age, and followed until it ends,
-// also one that has not begun. Ctrl-C ends the following alone.
+// also one that has not begun. Ctrl-C ends the following alone. The run is
+// watched meanwhile by several processes.
 func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir, run := slowRun(t)
 	now := waitRunning(t, dir)
+	watching := watchAll(t, dir)
 	first, other := filepath.Base(now.Task), "two"
 	if first == other {
 		other = "one"
@@ -100,6 +102,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	left, leftOut, leftErr := follow(t, dir, other)
 	time.Sleep(time.Second)
 	e2etest.Must(t, left.Process.Signal(syscall.SIGINT))
+	watching.leave(t)
 	stopped := finish(t, left, leftOut, leftErr)
 	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run goes on") {
 		t.Errorf("Ctrl-C: %q", stopped.stderr)
@@ -119,6 +122,8 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	if err := run.Wait(); err != nil {
 		t.Errorf("the run that was followed: %v", err)
 	}
+	watching.check(t)
+	watchEnded(t, dir)
 	r := berth(t, dir, "show", "last", first, "--follow")
 	if r.want(t, 0); !strings.Contains(r.out, "outcome passed") || r.stderr != "" {
 		t.Errorf("following a trial that has ended:\n%s\n%s", r.out, r.stderr)
@@ -159,12 +164,18 @@ func TestATrialThatNobodyRunsIsNotFollowed(t *testing.T) {
 	dir, run := slowRun(t)
 	now := waitRunning(t, dir)
 	cmd, out, stderr := follow(t, dir, now.ID)
+	watching := watch(t, dir)
 	time.Sleep(time.Second)
 	e2etest.Must(t, run.Process.Kill())
 	_ = run.Wait()
 	r := finish(t, cmd, out, stderr)
 	if r.want(t, 3); !strings.Contains(r.stderr, "the process of the run is gone") || !strings.Contains(r.stderr, "berth resume") || !strings.Contains(r.out, " turn\n") {
 		t.Errorf("%s\n%s", r.out, r.stderr)
+	}
+	for _, w := range []result{watching.end(t), berth(t, dir, "show", "last", "--watch")} {
+		if w.want(t, 3); !strings.Contains(w.stderr, "no process writes it") || !strings.Contains(w.stderr, "berth resume") || !strings.Contains(w.out, "the run is not complete") {
+			t.Errorf("watching a run that nobody runs:\n%s\n%s", w.out, w.stderr)
+		}
 	}
 	for _, task := range []string{"one", "two"} {
 		r = berth(t, dir, "show", "last", task, "--follow")

@@ -15,18 +15,53 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
-func (a *app) showCommand() *cobra.Command {
-	all, steps, follow := false, false, false
-	var f report.Filter
-	o := tableOf{filter: &f}
-	cmd := &cobra.Command{
-		Use:   "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
-		Short: "Show runs, the trials of a run, numbers of runs, or one attempt",
-		Long: `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
+// showFlags are the flags of show that are not about numbers of groups.
+type showFlags struct {
+	all, steps, follow, watch bool
+	filter                    report.Filter
+}
+
+func (f *showFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.BoolVar(&f.all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
+	fs.BoolVar(&f.steps, "trajectory", false, "print only the trajectory: what the agent did")
+	fs.BoolVar(&f.follow, "follow", false, "follow a trial until it ends")
+	fs.BoolVar(&f.watch, "watch", false, "print the run again when it changes, until it ends")
+	fs.StringSliceVar(&f.filter.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
+	fs.StringVar(&f.filter.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
+	fs.StringVar(&f.filter.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
+	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this expression is true")
+	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
+}
+
+// check returns an error for flags that do not fit the arguments. table says that
+// numbers of groups are wanted.
+func (f *showFlags) check(args []string, table bool) error {
+	switch {
+	case table && (f.all || f.steps || f.follow || f.watch || f.filter.Sort != ""):
+		return errors.New("--all, --trajectory, --follow, --watch and --sort are about trials, and not about numbers of groups. Leave them out")
+	case table:
+		return nil
+	case len(args) > 3:
+		return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is no run. Example: berth show last 3f9a2c 2", len(args), args[1])
+	case f.watch && len(args) == 0:
+		return errors.New("--watch needs a run. Example: berth show last --watch")
+	case f.watch && (len(args) > 1 || f.follow):
+		return errors.New("--watch is for a whole run. A trial is followed with --follow. Example: berth show last 3f9a2c --follow")
+	case f.follow && (len(args) != 2 || f.steps):
+		return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
+	case f.filter.Set() && len(args) != 1:
+		return errors.New("--outcome, --cell, --task, --select and --sort need a run and no trial. Example: berth show last --outcome failed")
+	case f.steps && len(args) < 2:
+		return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
+	}
+	return nil
+}
+
+const showHelp = `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
 attempt. With filters, the tables above the list of trials still count the whole
@@ -51,54 +86,55 @@ An attempt is shown with its result, phases, trajectory, log and the output of
 plugins, of each list its end. The output that is not known to belong to one
 attempt is only in plugins.jsonl of the run.
 
+--watch prints a run again whenever an attempt of it begins or ends, until no
+process writes it; on a terminal it redraws the tables each second. Ctrl-C ends
+only the watching, not the run. The exit code is 3 if nobody runs a run that is
+not complete. With --json it prints a document on one line for each change.
+
 --follow prints phases, steps and lines of the log as they come, until the trial
 ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
-With --json it prints a line of JSON for each.`,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+With --json it prints a line of JSON for each.`
+
+func (a *app) showCommand() *cobra.Command {
+	f := showFlags{}
+	o := tableOf{filter: &f.filter}
+	cmd := &cobra.Command{
+		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
+		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
+		Long:    showHelp,
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.Check(); err != nil {
+			if err := f.filter.Check(); err != nil {
 				return err
 			}
-			wanted, err := o.wanted(cmd, args)
+			table, err := o.wanted(cmd, args)
+			if err == nil {
+				err = f.check(args, table)
+			}
+			f.filter.All = f.all
 			switch {
 			case err != nil:
 				return err
-			case wanted && (all || steps || follow || f.Sort != ""):
-				return errors.New("--all, --trajectory, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
-			case wanted:
+			case table:
 				return a.showTable(args, &o)
-			case len(args) > 3:
-				return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is no run. Example: berth show last 3f9a2c 2", len(args), args[1])
-			case follow && (len(args) != 2 || steps):
-				return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
-			case f.Set() && len(args) != 1:
-				return errors.New("--outcome, --cell, --task, --select and --sort need a run and no trial. Example: berth show last --outcome failed")
-			case steps && len(args) < 2:
-				return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 			case len(args) == 0:
 				return a.showRuns()
+			case f.watch:
+				return a.watchRun(cmd.Context(), args[0], &f.filter)
 			case len(args) == 1:
-				f.All = all
-				return a.showRun(args[0], &f)
-			case follow:
-				return a.followTrial(cmd.Context(), args, all)
+				return a.showRun(args[0], &f.filter)
+			case f.follow:
+				return a.followTrial(cmd.Context(), args, f.all)
 			default:
-				return a.showTrial(args, all, steps)
+				return a.showTrial(args, f.all, f.steps)
 			}
 		},
 	}
 	o.register(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
-	cmd.Flags().BoolVar(&steps, "trajectory", false, "print only the trajectory: what the agent did")
-	cmd.Flags().BoolVar(&follow, "follow", false, "follow a trial until it ends")
-	cmd.Flags().StringSliceVar(&f.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
-	cmd.Flags().StringVar(&f.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
-	cmd.Flags().StringVar(&f.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
-	cmd.Flags().Var((*selection.Text)(&f.Expression), "select", "list only the trials for which this expression is true")
-	cmd.Flags().StringVar(&f.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
+	f.register(cmd)
 	return cmd
 }
 
@@ -177,38 +213,34 @@ func (a *app) showRun(name string, f *report.Filter) error {
 	if err != nil {
 		return err
 	}
-	m, x, err := store.Read(dir)
-	if err == nil && f.Set() {
-		err = f.Nothing(m, x)
-	}
-	if err == nil {
-		err = f.Choose(m, x)
-	}
+	s, err := report.ReadState(dir, f)
 	if err != nil {
 		return err
 	}
 	if a.JSON {
-		res := report.Run(dir, m, x)
-		if f.Set() {
-			res.Trials = []output.ShowTrial{}
-			for _, t := range report.Select(m, x, f) {
-				res.Trials = append(res.Trials, report.Trial(dir, m, x, t))
-			}
-		}
-		_, err = a.Answer(res)
+		_, err = a.Answer(s.Document())
 		return err
 	}
-	s := summary.Of(m, x)
-	a.Printf("%s  %s  planned %s\n\n", terminal.Paint(a.Color, terminal.Bold, terminal.Clean(m.Header.Experiment)), report.Display(dir),
-		m.Header.Created.Local().Format("2006-01-02 15:04:05"))
-	report.Summary(a.Printer, s)
-	if w := x.Writing(); w != nil {
-		a.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
-	}
-	a.Printf("\n")
-	report.Trials(a.Printer, dir, m, x, f)
-	a.Printf("\nshow a trial: berth show %s TRIAL\n", report.Display(dir))
+	s.Text(a.Printer)
 	return nil
+}
+
+// watchRun prints a run whenever it changes, until it ends.
+func (a *app) watchRun(ctx context.Context, name string, f *report.Filter) error {
+	dir, err := report.FindRun(name)
+	if err != nil {
+		return err
+	}
+	w := report.Watcher{P: a.Printer, Dir: dir, Filter: f}
+	err = w.Watch(ctx)
+	switch {
+	case errors.Is(err, report.ErrNotComplete):
+		return &exit{exitIncomplete, fmt.Errorf("%w. Resume it with: berth resume %s", err, report.Display(dir))}
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		a.Notef("no longer watching. The run goes on\n")
+		return &exit{exitInterrupted, nil}
+	}
+	return err
 }
 
 // chosen is the trial of a run that arguments name.

@@ -33,6 +33,8 @@ type Printer struct {
 	// Live says that Err is a terminal on which lines can be written again, and
 	// that says how many it has.
 	Live bool
+	// Again says the same of Out.
+	Again bool
 	// Width is how many columns Out has; 0: it is no terminal, and lines are not
 	// wrapped.
 	Width int
@@ -49,7 +51,7 @@ func New(stdout, stderr io.Writer, env func(string) (string, bool)) *Printer {
 	color = color && smart
 	return &Printer{
 		Out: &keeper{to: stdout}, Err: stderr, Color: color && Terminal(stdout), ErrColor: color && Terminal(stderr),
-		Live: smart && columns(stderr) > 0, Width: columns(stdout),
+		Live: smart && columns(stderr) > 0, Again: smart && columns(stdout) > 0, Width: columns(stdout),
 	}
 }
 
@@ -121,6 +123,13 @@ func (p *Printer) Lost() error {
 		return k.lost
 	}
 	return nil
+}
+
+// Closed reports whether nothing more can be written to Out, such as when its
+// reader went away.
+func (p *Printer) Closed() bool {
+	k, ok := p.Out.(*keeper)
+	return ok && k.lost != nil
 }
 
 // keeper keeps the first error of writing, so that a command need not look

@@ -1,0 +1,162 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+// ErrNotComplete means that trials of a run have no final outcome, and that no
+// process writes the run.
+var ErrNotComplete = errors.New("the run is not complete, and no process writes it")
+
+// State is a run as it was read at one moment.
+type State struct {
+	Dir      string
+	Manifest *store.Manifest
+	Index    *store.Index
+	filter   *Filter
+}
+
+// ReadState reads the run in dir. Fails for a filter with a mistake.
+func ReadState(dir string, f *Filter) (*State, error) {
+	m, x, err := store.Read(dir)
+	if err == nil && f.Set() {
+		err = f.Nothing(m, x)
+	}
+	if err == nil {
+		err = f.Choose(m, x)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &State{Dir: dir, Manifest: m, Index: x, filter: f}, nil
+}
+
+// Document returns the run with the trials that the filter selects.
+func (s *State) Document() output.ShowRun {
+	res := Run(s.Dir, s.Manifest, s.Index)
+	if s.filter.Set() {
+		res.Trials = []output.ShowTrial{}
+		for _, t := range Select(s.Manifest, s.Index, s.filter) {
+			res.Trials = append(res.Trials, Trial(s.Dir, s.Manifest, s.Index, t))
+		}
+	}
+	return res
+}
+
+// Text prints the tables of the run, and the trials that the filter selects.
+func (s *State) Text(p *terminal.Printer) {
+	h := &s.Manifest.Header
+	p.Printf("%s  %s  planned %s\n\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(h.Experiment)), Display(s.Dir),
+		h.Created.Local().Format("2006-01-02 15:04:05"))
+	Summary(p, summary.Of(s.Manifest, s.Index))
+	if w := s.Index.Writing(); w != nil {
+		p.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
+	}
+	p.Printf("\n")
+	Trials(p, s.Dir, s.Manifest, s.Index, s.filter)
+	p.Printf("\nshow a trial: berth show %s TRIAL\n", Display(s.Dir))
+}
+
+// progress says how far the run is. It changes when an attempt begins or ends,
+// when the run is extended, and when a process begins or ends to write the run,
+// but not with the time or with the phases of attempts.
+func (s *State) progress() string {
+	var b []byte
+	for _, t := range s.Index.Trials {
+		results := 0
+		for i := range t.Attempts {
+			if t.Attempts[i].Result != nil {
+				results++
+			}
+		}
+		b = fmt.Appendf(b, "%d/%d ", results, len(t.Attempts))
+	}
+	for i := range s.Index.Writers {
+		w := &s.Index.Writers[i]
+		b = fmt.Appendf(b, "%q %t ", w.Name, w.Writes())
+	}
+	return string(fmt.Appendf(b, "%d", len(s.Index.Notes)))
+}
+
+// Watcher prints a run again and again until no process writes it: on a terminal
+// in place, elsewhere when something has changed. It only reads, so that any
+// number of processes may watch a run.
+type Watcher struct {
+	P      *terminal.Printer
+	Dir    string // of the run
+	Filter *Filter
+
+	shown   string // the progress that was printed last; empty: none
+	faraway bool   // the user was told that the process is on another machine
+}
+
+// Watch returns nil when the run is complete and no process writes it, or when
+// the output was closed; ErrNotComplete if no process writes a run with open
+// trials; and the error of ctx.
+func (w *Watcher) Watch(ctx context.Context) error {
+	var screen *terminal.Screen
+	if !w.P.JSON {
+		screen = w.P.Screen()
+	}
+	for {
+		began := time.Now()
+		s, err := ReadState(w.Dir, w.Filter)
+		if err != nil {
+			return err
+		}
+		writer := s.Index.Writing()
+		switch {
+		case writer == nil && screen != nil:
+			screen.Clear()
+			s.Text(w.P) // all of it, also what a window has no room for
+		case screen != nil:
+			screen.Show(s.Text)
+		default:
+			err = w.changed(s)
+		}
+		switch {
+		case err != nil || w.P.Closed():
+			return err
+		case writer == nil && !summary.Of(s.Manifest, s.Index).Complete:
+			return ErrNotComplete
+		case writer == nil:
+			return nil
+		}
+		if !w.faraway && writer.Process.State() == node.Unknown {
+			w.faraway = true
+			w.P.Notef("the run is written by %s, of which nothing can be seen from here: if that process is gone, end this command\n", writer.Process)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(max(readEvery, 10*time.Since(began))): // a large run takes long to read
+		}
+	}
+}
+
+// changed prints the run if it is not as it was when it was printed last.
+func (w *Watcher) changed(s *State) error {
+	now := s.progress()
+	if now == w.shown {
+		return nil
+	}
+	first := w.shown == ""
+	w.shown = now
+	if w.P.JSON {
+		return w.P.Line(s.Document())
+	}
+	if !first {
+		w.P.Printf("\n")
+	}
+	s.Text(w.P)
+	return nil
+}

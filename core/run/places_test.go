@@ -273,6 +273,15 @@ func TestSandboxesThatWaitAreBounded(t *testing.T) {
 	}
 }
 
+// tells is a watcher that collects why attempts wait.
+func tells(told *[]string) func(run.Event) {
+	return func(e run.Event) {
+		if e.Kind == run.Held {
+			*told = append(*told, e.Text)
+		}
+	}
+}
+
 func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -307,11 +316,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 		o := run.Options{
 			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: config.RunLimits{Places: config.Places{InFlight: new(8)}},
 			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
-			Watch: func(e run.Event) {
-				if e.Kind == run.Held {
-					told = append(told, e.Text)
-				}
-			},
+			Watch: tells(&told),
 		}
 		report := schedule(t, o)
 		if len(told) != 1 || !strings.Contains(told[0], "asks for 8192 MiB of memory, and 7168 of 10240 MiB are left") {

@@ -316,7 +316,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 		o := run.Options{
 			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: config.RunLimits{Places: config.Places{InFlight: new(8)}},
 			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
-			Watch: tells(&told),
+			Watch:  tells(&told),
 		}
 		report := schedule(t, o)
 		if len(told) != 1 || !strings.Contains(told[0], "asks for 8192 MiB of memory, and 7168 of 10240 MiB are left") {

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
 	"github.com/berth-eval/berth/core/record"
@@ -71,7 +72,12 @@ func (c *copier) file(from, name, to string) error {
 		return nil
 	}
 	defer in.Close()
-	if err = os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+	err = os.MkdirAll(filepath.Dir(to), 0o755)
+	if errors.Is(err, syscall.ENOTDIR) {
+		c.note("%s was not copied: there is a file where its folder would be", name)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)

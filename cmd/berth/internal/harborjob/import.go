@@ -316,32 +316,14 @@ func publish(run *store.Run, job string, t *imported, done *Imported) error {
 	if err != nil {
 		return err
 	}
-	from := filepath.Join(job, t.dir)
 	c := &copier{}
-	err = take(a, from, "", c)
-	for i := range t.result.Steps {
-		if name := t.result.Steps[i].Name; err == nil && name != "" && filepath.IsLocal(name) {
-			err = take(a, filepath.Join(from, "steps", name), name, c)
-		}
-	}
-	if err != nil {
+	if err = take(a, filepath.Join(job, t.dir), t.steps(), c); err != nil {
 		return errors.Join(err, a.Abandon())
 	}
 	for _, l := range c.lost {
 		done.Notes = append(done.Notes, t.dir+": "+l)
 	}
 	return a.Publish(t.attempt(run, a.Number()))
-}
-
-// take copies the files of a trial, or of one of its steps, to the places that they
-// have in an attempt.
-func take(a *store.Attempt, from, step string, c *copier) error {
-	for _, sub := range []string{agentDir, verifierDir, artifactsDir} {
-		if err := c.tree(filepath.Join(from, sub), filepath.Join(a.Dir(), sub, step), func(name string) string { return name }); err != nil {
-			return err
-		}
-	}
-	return trajectories(a, from, step, c)
 }
 
 // attempt returns the result of a trial of a job.

@@ -18,7 +18,8 @@ import (
 // trajectories takes the trajectory of a trial, or of one of its steps, over, so
 // that it can be shown. One that is not valid stays in agent/ as it is.
 func trajectories(a *store.Attempt, trial, step string, c *copier) error {
-	name := path.Join(agentDir, record.TrajectoryFile)
+	from := path.Join(stepDir(step), agentDir)
+	name := path.Join(from, record.TrajectoryFile)
 	b, err := untrusted.Read(trial, name, 256<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -39,7 +40,7 @@ func trajectories(a *store.Attempt, trial, step string, c *copier) error {
 		return err
 	}
 	for _, p := range pictures(t) { // they are beside the trajectory there, and here too
-		if err = c.file(filepath.Join(trial, agentDir), p, filepath.Join(a.Dir(), filepath.FromSlash(p))); err != nil {
+		if err = c.file(trial, path.Join(from, p), filepath.Join(a.Dir(), filepath.FromSlash(p))); err != nil {
 			return err
 		}
 	}

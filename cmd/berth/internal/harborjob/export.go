@@ -209,23 +209,23 @@ func usage(r *record.Result) *agentResult {
 		if a.Models == nil {
 			a.Models, a.Input, a.Cached, a.Output, a.Cost = map[string]modelUsage{}, new(int64), new(int64), new(int64), new(float64)
 		}
-		one := a.Models[u.Model]
+		one, known := a.Models[u.Model]
+		if !known {
+			one.Cost = new(float64)
+		}
 		one.Input, one.Cached, one.Output = one.Input+u.InputTokens, one.Cached+u.CachedTokens, one.Output+u.OutputTokens
 		*a.Input, *a.Cached, *a.Output = *a.Input+u.InputTokens, *a.Cached+u.CachedTokens, *a.Output+u.OutputTokens
-		one.Cost = plus(one.Cost, u.CostUSD)
-		if u.CostUSD == nil {
-			a.Cost = nil
-		} else if a.Cost != nil {
-			*a.Cost += *u.CostUSD
-		}
+		one.Cost, a.Cost = plus(one.Cost, u.CostUSD), plus(a.Cost, u.CostUSD)
 		a.Models[u.Model] = one
 	}
 	return a
 }
 
+// plus returns the sum of two costs; nil, which means not known, if one of them is
+// not known.
 func plus(a, b *float64) *float64 {
 	if a == nil || b == nil {
-		return b
+		return nil
 	}
 	sum := *a + *b
 	return &sum

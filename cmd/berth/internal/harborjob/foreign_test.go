@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/core/record"
 )
 
 // trialOf returns the folder of the job's trial of a task.
@@ -19,6 +21,24 @@ func trialOf(t *testing.T, job, task string) string {
 	return dirs[0]
 }
 
+// lacks fails the test for each file below dir that contains a text.
+func lacks(t *testing.T, dir, text string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(file)
+		if strings.Contains(string(b), text) {
+			t.Errorf("%s was copied from outside of the job", file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // A link on the way to a step's files, at any place, leads to nothing.
 func TestLinksToFilesOfStepsAreNotFollowed(t *testing.T) {
 	t.Parallel()
@@ -27,9 +47,9 @@ func TestLinksToFilesOfStepsAreNotFollowed(t *testing.T) {
 		link string // in the folder of the trial
 		step string // renamed to this; empty: as it is
 	}{
-		"all steps":              {link: "steps"},
-		"one step":               {link: "steps/one"},
-		"its agent":              {link: "steps/one/agent"},
+		"all steps":               {link: "steps"},
+		"one step":                {link: "steps/one"},
+		"its agent":               {link: "steps/one/agent"},
 		"a part of a step's name": {link: "steps/a", step: "a/one"},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -55,19 +75,7 @@ func TestLinksToFilesOfStepsAreNotFollowed(t *testing.T) {
 			if notes := strings.Join(done.Notes, "\n"); !strings.Contains(notes, tt.link+" was not copied: it is a link") {
 				t.Errorf("notes: %s", notes)
 			}
-			err := filepath.WalkDir(r.Dir, func(file string, e fs.DirEntry, err error) error {
-				if err != nil || e.IsDir() {
-					return err
-				}
-				b, err := os.ReadFile(file)
-				if strings.Contains(string(b), secret) {
-					t.Errorf("%s was copied from outside of the job", file)
-				}
-				return err
-			})
-			if err != nil {
-				t.Error(err)
-			}
+			lacks(t, r.Dir, secret)
 		})
 	}
 }
@@ -83,5 +91,49 @@ func TestFilesOfSteps(t *testing.T) {
 		if files, err := filepath.Glob(filepath.Join(r.Dir, "trials", "*", "*", filepath.FromSlash(name))); err != nil || len(files) != 1 {
 			t.Errorf("%s: %q, %v", name, files, err)
 		}
+	}
+}
+
+// Trials that have only a result are told apart by the agent and the model in it.
+func TestAgentsWithoutConfig(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "job")
+	for name, agent := range map[string]string{
+		"a": `{"name": "one"}`, "b": `{"name": "two"}`, "c": `{"name": "two", "model_info": {"name": "m", "provider": "p"}}`,
+	} {
+		write(t, filepath.Join(dir, name, resultFile), `{"task_name": "t", "agent_info": `+agent+`}`)
+	}
+	_, r := read(t, dir)
+	var keys []string
+	ids := map[string]bool{}
+	for i := range r.Manifest.Cells {
+		keys = append(keys, r.Manifest.Cells[i].Key)
+	}
+	for _, tr := range r.Index.Trials {
+		ids[tr.ID] = true
+	}
+	if got := strings.Join(keys, ", "); got != "agent=one, agent=two, agent=two model=p/m" || len(ids) != 3 {
+		t.Errorf("cells %s, %d trials", got, len(ids))
+	}
+}
+
+// A cost is known only if that of every part is.
+func TestUnknownCostsStayUnknown(t *testing.T) {
+	t.Parallel()
+	half := 0.5
+	use := func(model string, cost *float64) record.Usage {
+		return record.Usage{Role: "agent", Model: model, CostUSD: cost}
+	}
+	for what, all := range map[string][]record.Usage{
+		"the first is unknown": {use("m", nil), use("m", &half)},
+		"the last is unknown":  {use("m", &half), use("m", nil)},
+	} {
+		if a := usage(&record.Result{Usage: all}); a.Cost != nil || a.Models["m"].Cost != nil {
+			t.Errorf("%s: %v, %v", what, a.Cost, a.Models["m"].Cost)
+		}
+	}
+	a := usage(&record.Result{Usage: []record.Usage{use("m", &half), use("n", nil), use("m", &half)}})
+	if m := a.Models["m"].Cost; a.Cost != nil || m == nil || *m != 1 || a.Models["n"].Cost != nil || half != 0.5 {
+		t.Errorf("two models: %v, %v", a.Cost, a.Models)
 	}
 }

@@ -242,14 +242,17 @@ func created(job string, trials []imported) time.Time {
 	return time.Time{}
 }
 
-// settings returns what makes the trial's cell: its agent with its options, and its
-// environment. Options that do not change what an agent does are left out.
+// settings returns what makes the trial's cell: its agent with its model and options,
+// and its environment. Options that do not change what an agent does are left out.
+// The names are there on their own because a trial without config.json has them only
+// in its result.
 func (t *imported) settings() string {
 	agent := maps.Clone(t.config.Agent)
 	for _, key := range []string{"n_concurrent", "concurrency_group", "env"} {
 		delete(agent, key)
 	}
-	b, err := json.Marshal(map[string]any{"agent": agent, "environment": t.config.Environment.Type})
+	name, model := t.agent()
+	b, err := json.Marshal(map[string]any{"name": name, "model": model, "agent": agent, "environment": t.config.Environment.Type})
 	if err != nil {
 		return ""
 	}

@@ -142,6 +142,7 @@ func (a *app) showTable(names []string, o *tableOf) error {
 	if w.Selected, err = chosenTrials(runs, o.filter); err != nil {
 		return err
 	}
+	w.Choice = o.filter.Flags()
 	res, err := numbers.Table(j, &w)
 	if err != nil {
 		return err

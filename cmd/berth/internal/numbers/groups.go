@@ -16,6 +16,9 @@ import (
 // byReward groups by the names of verifiers' scores: a row is about one of them.
 const byReward = "reward"
 
+// byResult are the groups that a trial is in because of its result.
+var byResult = []string{"outcome", "agent_end", "integrity"}
+
 // none is the value of a trial that has none.
 const none = "–"
 

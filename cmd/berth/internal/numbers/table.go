@@ -27,8 +27,10 @@ type Wanted struct {
 	Bootstrap bool
 	Rules     Rules
 	Force     bool
-	// Selected says which trials count; nil: all.
+	// Selected says which trials count; nil: all. Choice names what it is made from,
+	// such as "--select", for the note that says so.
 	Selected func(*Trial) (bool, error)
+	Choice   string
 }
 
 // group is the trials of one row.
@@ -68,9 +70,12 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if res.Marks = w.Rules.refused(j); len(res.Marks) > 0 && !w.Force {
 		return nil, Refusal(res.Marks)
 	}
-	groups, err := grouped(j, fields, w.Selected)
+	groups, chosen, err := grouped(j, fields, w.Selected)
 	if err != nil {
 		return nil, err
+	}
+	if w.Selected != nil {
+		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
 	}
 	res.Rows = make([]output.TableRow, len(groups))
 	errs := make([]error, len(groups))
@@ -93,22 +98,35 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if slices.Contains(res.By, byReward) {
 		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more")
 	}
+	for _, name := range res.By {
+		if slices.Contains(byResult, name) {
+			res.Notes = append(res.Notes, "the rows are of trials with the same "+name+", which is a part of their result: success rates of such rows say nothing about agents")
+		}
+	}
 	res.Notes = append(res.Notes, about(res.Rows)...)
 	return res, nil
 }
 
-// grouped sorts the trials into rows, in the order of their values.
-func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)) ([]*group, error) {
+// Chosen is the note for numbers of a part of the trials only: a success rate over
+// trials that were chosen by their result says nothing about an agent.
+func Chosen(n, of int, choice string) string {
+	return fmt.Sprintf("the numbers are those of the %d of %s that %s chooses", n, plural(of, "trial", "trials"), choice)
+}
+
+// grouped sorts the trials into rows, in the order of their values. n is how many
+// trials are selected.
+func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)) (sorted []*group, n int, err error) {
 	groups := map[string]*group{}
 	for i := range j.Trials {
 		t := &j.Trials[i]
 		if selected != nil {
 			if yes, err := selected(t); err != nil {
-				return nil, err
+				return nil, 0, err
 			} else if !yes {
 				continue
 			}
 		}
+		n++
 		for _, values := range places(t, fields) {
 			key := strings.Join(values, "\x00")
 			if groups[key] == nil {
@@ -117,7 +135,7 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 			groups[key].trials = append(groups[key].trials, member{t, rewardIn(values, fields)})
 		}
 	}
-	sorted := slices.Collect(maps.Values(groups))
+	sorted = slices.Collect(maps.Values(groups))
 	slices.SortFunc(sorted, func(a, b *group) int {
 		for i := range fields {
 			if c := fields[i].compare(a.values[i], b.values[i]); c != 0 {
@@ -126,7 +144,7 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 		}
 		return 0
 	})
-	return sorted, nil
+	return sorted, n, nil
 }
 
 // places returns the values of the rows that a trial is in: one of each field.

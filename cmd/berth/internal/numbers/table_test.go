@@ -139,6 +139,35 @@ func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 	}
 }
 
+// Numbers over a part of the trials look like others: a note tells them apart.
+func TestNumbersOfAChoiceSaySo(t *testing.T) {
+	t.Parallel()
+	j, err := numbers.Join([]numbers.Run{swept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, tt := range map[string]struct {
+		wanted numbers.Wanted
+		note   string
+	}{
+		"a choice": {numbers.Wanted{
+			By: []string{"time"}, Choice: "--select",
+			Selected: func(t *numbers.Trial) (bool, error) { return *t.Accepted().Result.Score > 0, nil },
+		}, "the numbers are those of the 6 of 18 trials that --select chooses"},
+		"results": {numbers.Wanted{By: []string{"time", "outcome"}}, "trials with the same outcome"},
+		"all":     {numbers.Wanted{By: []string{"time"}}, ""},
+	} {
+		tt.wanted.Rules = rules()
+		table, err := numbers.Table(j, &tt.wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, tt.note) || tt.note == "" && notes != "" {
+			t.Errorf("%s: notes %q", what, notes)
+		}
+	}
+}
+
 func TestNumbersAreRefusedUntilForced(t *testing.T) {
 	t.Parallel()
 	for what, tt := range map[string]struct {

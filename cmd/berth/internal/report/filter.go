@@ -30,6 +30,22 @@ var Sorts = []string{"task", "cell", "outcome", "score", "time", "cost", "tokens
 // Set reports whether the filter selects or sorts anything.
 func (f *Filter) Set() bool { return len(f.Outcomes) > 0 || f.Cell+f.Task+f.Sort+f.Expression != "" }
 
+// Flags names the flags that select trials, such as "--outcome with --cell"; empty if
+// all are selected.
+func (f *Filter) Flags() string {
+	var names []string
+	add := func(set bool, name string) {
+		if set {
+			names = append(names, name)
+		}
+	}
+	add(f.Expression != "", "--select")
+	add(len(f.Outcomes) > 0, "--outcome")
+	add(f.Cell != "", "--cell")
+	add(f.Task != "", "--task")
+	return strings.Join(names, " with ")
+}
+
 // Check returns an error for a value that cannot match any trial.
 func (f *Filter) Check() error {
 	for _, o := range f.Outcomes {

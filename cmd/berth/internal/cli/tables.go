@@ -299,15 +299,19 @@ func rateTable(res *output.Table) terminal.Table {
 	add(exposed, "exposed")
 	for i := range res.Rows {
 		r := &res.Rows[i]
-		rate := share(r.Mean)
+		rate, in, solved := share(r.Mean), between(r.Interval), fmt.Sprintf("%d/%d/%d", len(r.Always), len(r.Sometimes), len(r.Never))
 		if r.SE != nil {
 			rate += fmt.Sprintf(" ± %s (sd %s)", percent(*r.SE), percent(*r.SD))
 		}
-		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, between(r.Interval), share(r.PassAt1))
+		if r.Raw {
+			rate, in = asItIs(r)
+			solved = "–"
+		}
+		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, in, share(r.PassAt1))
 		if k > 0 {
 			row = append(row, ofK(r.PassAtK, r.K), ofK(r.AllK, r.K), ofK(r.BestOfK, r.K))
 		}
-		row = append(row, fmt.Sprintf("%d/%d/%d", len(r.Always), len(r.Sometimes), len(r.Never)), fmt.Sprintf("%d of %d", r.Timeouts, r.Measured))
+		row = append(row, solved, fmt.Sprintf("%d of %d", r.Timeouts, r.Measured))
 		if budget {
 			row = append(row, fmt.Sprintf("%d of %d", r.Budget, r.Measured))
 		}
@@ -317,6 +321,22 @@ func rateTable(res *output.Table) terminal.Table {
 		t.Row(row...)
 	}
 	return t
+}
+
+// asItIs prints the mean of a score with values outside 0 to 1, and its interval.
+func asItIs(r *output.TableRow) (rate, in string) {
+	text := func(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
+	rate, in = "–", "–"
+	if r.Mean != nil {
+		rate = text(*r.Mean)
+	}
+	if r.SE != nil {
+		rate += fmt.Sprintf(" ± %s (sd %s)", text(*r.SE), text(*r.SD))
+	}
+	if r.Interval != nil {
+		in = text(r.Interval.Low) + " to " + text(r.Interval.High)
+	}
+	return rate, in
 }
 
 // spendTable is the table of what trials used; nil if nothing was used.
@@ -414,9 +434,13 @@ func flat(res *output.Table) terminal.Table {
 			in = *r.Interval
 			low, high = full(&in.Low), full(&in.High)
 		}
+		always, sometimes, never := whole(len(r.Always)), whole(len(r.Sometimes)), whole(len(r.Never))
+		if r.Raw {
+			always, sometimes, never = "", "", ""
+		}
 		row := values(r, whole(r.Planned), whole(r.Measured), whole(r.Tasks), whole(r.Repetitions), full(r.Mean), full(r.SE), full(r.SD),
 			full(r.ClusterSE), low, high, in.Method, full(r.PassAt1), whole(r.K), full(r.PassAtK), full(r.AllK), full(r.BestOfK),
-			whole(len(r.Always)), whole(len(r.Sometimes)), whole(len(r.Never)), whole(r.Timeouts), whole(r.Budget), whole(r.Exposed))
+			always, sometimes, never, whole(r.Timeouts), whole(r.Budget), whole(r.Exposed))
 		row = append(row, three(&r.Tokens)...)
 		row = append(append(row, whole(r.CostUSD.N)), three(&r.CostUSD)...)
 		row = append(append(row, full(r.CostPerRun)), three(&r.Steps)...)

@@ -37,6 +37,7 @@ type Wanted struct {
 type group struct {
 	values []string
 	trials []member
+	raw    bool // it is about a score with values outside 0 to 1
 }
 
 // member is a trial in a row. reward is the score that the row is about; empty:
@@ -77,6 +78,10 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if w.Selected != nil {
 		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
 	}
+	raw := rawRewards(j)
+	for _, g := range groups {
+		g.raw = raw[rewardIn(g.values, fields)]
+	}
 	res.Rows = make([]output.TableRow, len(groups))
 	errs := make([]error, len(groups))
 	var work sync.WaitGroup
@@ -97,6 +102,9 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	front(res.Rows)
 	if slices.Contains(res.By, byReward) {
 		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more")
+		if slices.ContainsFunc(res.Rows, func(r output.TableRow) bool { return r.Raw }) {
+			res.Notes = append(res.Notes, "for scores with values below 0 or above 1 the success rate is the mean as it is; they have no full reward")
+		}
 	}
 	for _, name := range res.By {
 		if slices.Contains(byResult, name) {
@@ -171,9 +179,26 @@ func rewardIn(values []string, fields []groupField) string {
 	return values[i]
 }
 
+// rawRewards returns the names of the scores that have values outside 0 to 1 in any
+// measured trial, also in one that is not selected: a score is of one kind in all
+// tables.
+func rawRewards(j *Joined) map[string]bool {
+	raw := map[string]bool{}
+	for i := range j.Trials {
+		if t := &j.Trials[i]; t.Measured() {
+			for name, v := range t.Accepted().Result.Rewards {
+				if v < 0 || v > 1 {
+					raw[name] = true
+				}
+			}
+		}
+	}
+	return raw
+}
+
 // row computes the numbers of a row.
 func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
-	r := output.TableRow{Values: g.values, Cells: []string{}, Outcomes: map[record.Outcome]int{}, Always: []string{}, Sometimes: []string{}, Never: []string{}}
+	r := output.TableRow{Values: g.values, Raw: g.raw, Cells: []string{}, Outcomes: map[record.Outcome]int{}, Always: []string{}, Sometimes: []string{}, Never: []string{}}
 	cells := map[int]bool{}
 	for _, t := range g.trials {
 		cells[t.Cell] = true
@@ -193,7 +218,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 		b := t.Accepted().Result
 		if t.reward != "" {
 			a.Score = b.Rewards[t.reward]
-			a.Full = a.Score >= 1
+			a.Full = a.Score >= 1 && !g.raw
 		}
 		if a.Group = ""; w.Rules.Weigh == WeighCategory {
 			a.Group = t.Category
@@ -239,7 +264,7 @@ func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	least, most := s.Repetitions()
 	r.Repetitions = most
 	rate, one := s.Mean(), s.PassAt1()
-	r.Mean, r.PassAt1, r.ClusterSE, r.Interval = &rate, &one, number(s.SE()), interval(s.Interval(level))
+	r.Mean, r.ClusterSE, r.Interval = &rate, number(s.SE()), interval(s.Interval(level))
 	if len(r.Cells) == 1 {
 		over := s.OverRepetitions()
 		r.SE, r.SD = number(over.SE), number(over.SD)
@@ -252,6 +277,10 @@ func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	case w.Bootstrap:
 		r.Bootstrap = interval(s.Bootstrap(level, resamples, w.Seed))
 	}
+	if r.Raw {
+		return nil
+	}
+	r.PassAt1 = &one
 	by := s.Solved()
 	r.Always, r.Sometimes, r.Never = nonNil(by.Always), nonNil(by.Sometimes), nonNil(by.Never)
 	if r.K = w.K; w.K == 0 {

@@ -139,6 +139,36 @@ func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 	}
 }
 
+// A score that counts or measures something has no full reward, in no row.
+func TestScoresOutsideOneAreNotRates(t *testing.T) {
+	t.Parallel()
+	run := swept()
+	for _, tr := range run.Index.Trials {
+		b := tr.Attempts[0].Result
+		b.Rewards = map[string]float64{"reward": *b.Score, "cases": float64(tr.Cell)} // only those of cell 2 are above 1
+	}
+	j, err := numbers.Join([]numbers.Run{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
+	if err != nil || len(table.Rows) != 6 {
+		t.Fatalf("%v, %+v", err, table)
+	}
+	means := map[string]float64{"40m": 0, "5m": 1, "1h": 2}
+	for i := range table.Rows {
+		r := &table.Rows[i]
+		name, limit := r.Values[0], r.Values[1]
+		if name == "reward" && (r.Raw || r.PassAt1 == nil || r.K != 2 || len(r.Never) == 3 && limit == "1h") {
+			t.Errorf("%s: %+v", r.Values, r)
+		}
+		if name == "cases" && (!r.Raw || !near(r.Mean, means[limit]) || r.PassAt1 != nil || r.K != 0 || r.PassAtK != nil || r.BestOfK != nil ||
+			len(r.Always)+len(r.Sometimes)+len(r.Never) > 0 || r.CostUSD.PerSuccess != nil) {
+			t.Errorf("%s: %+v", r.Values, r)
+		}
+	}
+}
+
 // Numbers over a part of the trials look like others: a note tells them apart.
 func TestNumbersOfAChoiceSaySo(t *testing.T) {
 	t.Parallel()

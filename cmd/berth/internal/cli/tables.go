@@ -202,7 +202,7 @@ func onFront(res *output.Table) {
 	})
 	slices.SortStableFunc(res.Rows, func(x, y output.TableRow) int { return cmp.Compare(*x.CostUSD.Mean, *y.CostUSD.Mean) })
 	if unknown > 0 {
-		res.Notes = append(res.Notes, fmt.Sprintf("%d rows are not compared, because the cost of a trial is not known", unknown))
+		res.Notes = append(res.Notes, terminal.Count(unknown, "row is", "rows are")+" not compared, because the cost of a trial is not known")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -85,7 +86,7 @@ func Trajectories(r *Run, folder string) (*Done, error) {
 		done.Rows++
 	}
 	if without > 0 {
-		done.Notes = append(done.Notes, fmt.Sprintf("%d trials have no trajectory", without))
+		done.Notes = append(done.Notes, terminal.Count(without, "trial has", "trials have")+" no trajectory")
 	}
 	return done, index.Close()
 }

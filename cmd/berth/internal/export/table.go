@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 )
 
 // Format is a format of tables.
@@ -46,10 +48,10 @@ func Table(r *Run, format Format, file string) (*Done, error) {
 	columns := append(Columns(), extra...)
 	done := &Done{Rows: len(rows), Columns: len(columns)}
 	if damaged > 0 {
-		done.Notes = append(done.Notes, fmt.Sprintf("the result.json of %d attempts cannot be read: only what the journal has of them is in the table", damaged))
+		done.Notes = append(done.Notes, "the result.json of "+terminal.Count(damaged, "attempt", "attempts")+" cannot be read: only what the journal has is in the table")
 	}
 	if left > 0 {
-		done.Notes = append(done.Notes, fmt.Sprintf("%d scores have no column: there are more than %d names", left, maxScores))
+		done.Notes = append(done.Notes, fmt.Sprintf("%s no column: there are more than %d names", terminal.Count(left, "score has", "scores have"), maxScores))
 	}
 	out, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)), renameio.WithStaticPermissions(0o644))
 	if err != nil {

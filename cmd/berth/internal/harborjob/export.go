@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -55,7 +56,7 @@ func Export(r *export.Run, folder string) (*export.Done, error) {
 		}
 	}
 	if without > 0 {
-		e.note("%d trials have no attempt: left out", without)
+		e.note("%s no attempt: left out", terminal.Count(without, "trial has", "trials have"))
 	}
 	return &e.done, e.finish(trials)
 }

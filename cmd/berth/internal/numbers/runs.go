@@ -100,7 +100,7 @@ func Join(runs []Run) (*Joined, error) {
 // damaged says which records of a run could not be read.
 func damaged(r *Run) []string {
 	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
-		return []string{fmt.Sprintf("%s: %d records could not be read, so that trials may be missing or have another attempt. Run berth resume %s", r.Name(), n, r.Dir)}
+		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt. Run berth resume %s", r.Name(), plural(n, "record", "records"), r.Dir)}
 	}
 	return nil
 }

@@ -49,6 +49,10 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus solves 100.0 points more than nop") {
 		t.Errorf("report: %+v", r)
 	}
+	berth(t, dir, "report", "last", "-o", "some.html", "--select", `cell.agent == "nop"`).want(t, 0)
+	if !strings.Contains(e2etest.Read(t, filepath.Join(dir, "some.html")), "the 3 of 9 trials that --select chooses") {
+		t.Error("a report of a choice does not say so")
+	}
 	berth(t, dir, "export", "last", "--to", "atif", "-o", "trajectories").want(t, 0)
 	berth(t, dir, "export", "last", "--to", "harbor", "-o", "jobs/quick").want(t, 0)
 	r := berth(t, dir, "import", "harbor", "jobs/quick", "--json")

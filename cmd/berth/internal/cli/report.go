@@ -7,16 +7,24 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
+// reportOf says what report writes.
+type reportOf struct {
+	page.Options
+
+	out    string
+	flags  tableFlags
+	filter report.Filter
+}
+
 func (a *app) reportCommand() *cobra.Command {
-	out := ""
-	o := page.Options{Berth: version, Largest: numbers.DefaultMaxInfrastructure}
+	o := reportOf{Options: page.Options{Berth: version}}
 	cmd := &cobra.Command{
 		Use:   "report RUN [RUN ...]",
 		Short: "Write the results of runs as one HTML file",
@@ -25,50 +33,54 @@ cells with their attempts, curves, success against cost, outcomes, costs,
 findings and integrity, all pairs with their tests, and how each number is
 defined. It is one file of at most 2 MiB that needs no network.
 
-Several runs are taken as one. Cells of which more than 2 % of the planned trials
-were not measured are marked.`,
-		Example: "  berth report last -o report.html",
+Several runs are taken as one. Numbers are refused as in show: by the report
+block of the experiment, or if more than 2 % of a cell's planned trials ended for
+reasons that are not the agent's. --force writes them, with the reasons.`,
+		Example: "  berth report last -o report.html\n  berth report last --select 'agent != \"nop\"' -o agents.html",
 		Args:    cobra.MinimumNArgs(1),
 
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
 			return completeRun(cmd, nil, begin)
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if out == "" {
+			if o.out == "" {
 				return errors.New("-o is missing: name the file to write. Example: berth report last -o report.html")
 			}
-			return a.report(args, out, &o)
+			return a.report(args, &o)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write")
-	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "seed of random permutations")
+	fs := cmd.Flags()
+	fs.StringVarP(&o.out, "output", "o", "", "file to write")
+	fs.Uint64Var(&o.Seed, "seed", 1, "seed of random permutations")
+	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
+	fs.StringVar(&o.flags.weigh, "weigh", "", weighUsage)
+	fs.Var((*selection.Text)(&o.filter.Expression), "select", "report only the trials for which this expression is true")
 	return cmd
 }
 
 // report writes the results of runs as a page.
-func (a *app) report(names []string, out string, o *page.Options) error {
-	var dirs []string
-	for _, name := range names {
-		dir, err := report.FindRun(name)
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, dir)
-	}
-	runs, err := numbers.Read(dirs...)
+func (a *app) report(names []string, o *reportOf) error {
+	runs, err := readRuns(names)
 	if err != nil {
 		return err
 	}
-	b, err := page.Make(runs, o)
+	if o.Rules, err = o.flags.rules(runs); err != nil {
+		return err
+	}
+	if o.Selected, err = chosenTrials(runs, &o.filter); err != nil {
+		return err
+	}
+	o.Choice = o.filter.Flags()
+	b, err := page.Make(runs, &o.Options)
 	if err != nil {
 		return err
 	}
-	if err = renameio.WriteFile(out, b, 0o644, renameio.WithTempDir(filepath.Dir(out))); err != nil {
+	if err = renameio.WriteFile(o.out, b, 0o644, renameio.WithTempDir(filepath.Dir(o.out))); err != nil {
 		return err
 	}
-	if done, err := a.Answer(output.Report{Path: out, Bytes: len(b)}); done {
+	if done, err := a.Answer(output.Report{Path: o.out, Bytes: len(b)}); done {
 		return err
 	}
-	a.Printf("report written to %s (%d KiB)\n", terminal.Clean(out), len(b)>>10)
+	a.Printf("report written to %s (%d KiB)\n", terminal.Clean(o.out), len(b)>>10)
 	return nil
 }

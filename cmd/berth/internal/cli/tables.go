@@ -26,13 +26,15 @@ type tableFlags struct {
 	seed                 uint64
 }
 
+const weighUsage = "category: all categories weigh the same in success rates; trials: all trials do; default: as the experiment says"
+
 func (f *tableFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.csv, "csv", false, "print the table as CSV, with fractions in full")
 	fs.BoolVar(&f.markdown, "markdown", false, "print tables as Markdown")
 	fs.BoolVar(&f.latex, "latex", false, "print tables as LaTeX")
 	fs.BoolVar(&f.force, "force", false, "print numbers that are refused, with the reasons as marks")
-	fs.StringVar(&f.weigh, "weigh", "", "category: all categories weigh the same in success rates; trials: all trials do; default: as the experiment says")
+	fs.StringVar(&f.weigh, "weigh", "", weighUsage)
 	fs.Uint64Var(&f.seed, "seed", 1, "seed of bootstrap intervals and random permutations")
 	cmd.MarkFlagsMutuallyExclusive("csv", "markdown", "latex")
 }

@@ -58,8 +58,9 @@ func (r Refusal) Error() string {
 	return "the numbers are not printed:\n  " + strings.Join(r, "\n  ") + "\nPrint them all the same, with these marks, with --force"
 }
 
-// refused returns the reasons not to print numbers of some runs.
-func (r Rules) refused(j *Joined) (reasons []string) {
+// Refused returns the reasons not to print numbers of each cell of some runs.
+func (r Rules) Refused(j *Joined) [][]string {
+	reasons := make([][]string, len(j.Cells))
 	of := make([][]*store.TrialState, len(j.Cells))
 	for i := range j.Trials {
 		t := &j.Trials[i]
@@ -70,7 +71,7 @@ func (r Rules) refused(j *Joined) (reasons []string) {
 		for _, run := range j.Cells[i].Runs {
 			dirs = append(dirs, run.Dir)
 		}
-		reasons = append(reasons, r.reasons(j.Cells[i].Name, strings.Join(dirs, " and of "), of[i])...)
+		reasons[i] = r.reasons(j.Cells[i].Name, strings.Join(dirs, " and of "), of[i])
 	}
 	return reasons
 }

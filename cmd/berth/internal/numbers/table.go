@@ -68,7 +68,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	for i := range fields {
 		res.By = append(res.By, fields[i].name)
 	}
-	if res.Marks = w.Rules.refused(j); len(res.Marks) > 0 && !w.Force {
+	if res.Marks = slices.Concat(w.Rules.Refused(j)...); len(res.Marks) > 0 && !w.Force {
 		return nil, Refusal(res.Marks)
 	}
 	groups, chosen, err := grouped(j, fields, w.Selected)

@@ -23,9 +23,14 @@ import (
 
 // Options say how the numbers are computed.
 type Options struct {
-	Seed    uint64  // of random permutations
-	Berth   string  // version of this program
-	Largest float64 // share of a cell's planned trials without a measurement from which on it is marked
+	Seed  uint64 // of random permutations
+	Berth string // version of this program
+	Rules numbers.Rules
+	Force bool // also what the rules refuse, with marks
+	// Selected says which trials count; nil: all. Choice names what it is made from,
+	// such as "--select".
+	Selected func(*numbers.Trial) (bool, error)
+	Choice   string
 }
 
 // Level of all intervals, and how many permutations are drawn.
@@ -57,7 +62,7 @@ type cell struct {
 	Ends              map[record.AgentEnd]int
 	Integrity         map[record.Integrity]int
 	Choices           map[string]string
-	Marked            bool // too few of its trials were measured for a headline
+	Reasons           []string // not to print its numbers
 
 	sample *stats.Sample
 	trials []stats.Attempt
@@ -71,8 +76,9 @@ type model struct {
 	Runs     []runFacts
 	Notes    []string
 	Cells    []*cell
-	Ranked   []*cell            // by success rate
-	Marked   int                // how many cells are marked
+	Ranked   []*cell // by success rate
+	Marked   int     // how many cells have numbers that the rules refuse
+	Rules    numbers.Rules
 	Outcomes []record.Outcome   // that occur
 	Ends     []record.AgentEnd  // that occur
 	Grades   []record.Integrity // that occur
@@ -116,14 +122,21 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &model{Berth: o.Berth, Notes: j.Notes, Seed: o.Seed, joined: j}
+	refused := o.Rules.Refused(j)
+	if all := slices.Concat(refused...); len(all) > 0 && !o.Force {
+		return nil, numbers.Refusal(all)
+	}
+	m := &model{Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
+	if err = m.choose(o); err != nil {
+		return nil, err
+	}
 	for i := range j.Cells {
 		m.Cells = append(m.Cells, &cell{
-			Name: j.Cells[i].Name, Key: j.Cells[i].Key, Outcomes: map[record.Outcome]int{}, Ends: map[record.AgentEnd]int{}, Integrity: map[record.Integrity]int{},
+			Name: j.Cells[i].Name, Key: j.Cells[i].Key, Reasons: refused[i], Outcomes: map[record.Outcome]int{}, Ends: map[record.AgentEnd]int{}, Integrity: map[record.Integrity]int{},
 		})
 	}
 	for i := range j.Trials {
-		m.Cells[j.Trials[i].Cell].add(&j.Trials[i])
+		m.Cells[j.Trials[i].Cell].add(&j.Trials[i], o.Rules.Weigh)
 	}
 	for _, c := range m.Cells {
 		if err = c.measure(o); err != nil {
@@ -133,7 +146,7 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	m.Ranked = slices.Clone(m.Cells)
 	slices.SortStableFunc(m.Ranked, func(a, b *cell) int { return cmp.Compare(b.Rate, a.Rate) })
 	for _, c := range m.Cells {
-		if c.Marked {
+		if len(c.Reasons) > 0 {
 			m.Marked++
 		}
 	}
@@ -151,8 +164,31 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	return m, nil
 }
 
-// add counts a trial.
-func (c *cell) add(t *numbers.Trial) {
+// choose leaves the trials that are selected.
+func (m *model) choose(o *Options) error {
+	if o.Selected == nil {
+		return nil
+	}
+	var kept []numbers.Trial
+	for i := range m.joined.Trials {
+		yes, err := o.Selected(&m.joined.Trials[i])
+		if err != nil {
+			return err
+		}
+		if yes {
+			kept = append(kept, m.joined.Trials[i])
+		}
+	}
+	if len(kept) == 0 {
+		return fmt.Errorf("%s chooses no trial, so that there is nothing to report", o.Choice)
+	}
+	m.Notes = append(m.Notes, numbers.Chosen(len(kept), len(m.joined.Trials), o.Choice))
+	m.joined.Trials = kept
+	return nil
+}
+
+// add counts a trial. weigh is that of numbers.Rules.
+func (c *cell) add(t *numbers.Trial, weigh string) {
 	c.Planned++
 	c.Choices = t.Of().Choices
 	o := t.Outcome()
@@ -189,6 +225,9 @@ func (c *cell) add(t *numbers.Trial) {
 			c.times = append(c.times, max(r.AgentTime.Seconds(), 0.001))
 		}
 	}
+	if one.Group = ""; weigh == numbers.WeighCategory {
+		one.Group = t.Category
+	}
 	c.trials = append(c.trials, one)
 }
 
@@ -196,9 +235,6 @@ func (c *cell) add(t *numbers.Trial) {
 func (c *cell) measure(o *Options) (err error) {
 	nan := math.NaN()
 	c.Rate, c.Low, c.High, c.SE, c.SD, c.PassAt1 = nan, nan, nan, nan, nan, nan
-	if left := c.Planned - c.Measured; float64(left) > o.Largest*float64(c.Planned) {
-		c.Marked = true
-	}
 	if len(c.trials) == 0 {
 		return nil
 	}
@@ -210,11 +246,16 @@ func (c *cell) measure(o *Options) (err error) {
 	least, most := s.Repetitions()
 	c.Reps = most
 	c.Rate, c.PassAt1 = s.Mean(), s.PassAt1()
-	if in := s.Interval(level); !math.IsNaN(in.Low) {
+	in, over := s.Interval(level), s.OverRepetitions()
+	c.SE, c.SD = over.SE, over.SD
+	if o.Rules.Weigh == numbers.WeighCategory {
+		g := s.GroupsEqually(level)
+		c.Rate, in = g.Mean, g.Interval
+		c.SE, c.SD = nan, nan // they are about the mean over trials
+	}
+	if !math.IsNaN(in.Low) {
 		c.Low, c.High = in.Low, in.High
 	}
-	over := s.OverRepetitions()
-	c.SE, c.SD = over.SE, over.SD
 	if least > 1 {
 		some, err := s.PassAtK(least)
 		if err != nil {

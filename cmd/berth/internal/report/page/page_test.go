@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,7 +104,7 @@ func result(m *store.Manifest, i, tasks, cells int, random *rand.Rand) record.Re
 // made returns the report of a run.
 func made(t testing.TB, runs ...numbers.Run) []byte {
 	t.Helper()
-	b, err := Make(runs, &Options{Seed: 1, Berth: "test", Largest: 0.02})
+	b, err := Make(runs, &Options{Seed: 1, Berth: "test", Rules: numbers.Rules{MaxInfrastructure: 0.02}, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +127,7 @@ func TestPageIsSafe(t *testing.T) {
 			t.Errorf("the page contains %q", bad)
 		}
 	}
-	for _, want := range []string{"default-src &#39;none&#39;", "script-src &#39;sha256-", "&lt;/script&gt;&lt;script&gt;", "Leaderboard", "p (Holm)", "cells have too few measured trials", "Copyright"} {
+	for _, want := range []string{"default-src &#39;none&#39;", "script-src &#39;sha256-", "&lt;/script&gt;&lt;script&gt;", "Leaderboard", "p (Holm)", "cells (* in the leaderboard) are refused without --force", "Copyright"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -153,11 +155,75 @@ func TestPageOfLittle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(made(t, runs...)); !strings.Contains(text, "No two cells have results") || !strings.Contains(text, "1 of 1 cells have too few measured trials") {
+	if text := string(made(t, runs...)); !strings.Contains(text, "No two cells have results") || !strings.Contains(text, "The numbers of 1 of 1 cell (* in the leaderboard) are refused") {
 		t.Error("the page does not say that nothing ran")
 	}
 	if _, err = Make(nil, &Options{}); err == nil {
 		t.Error("a report of nothing")
+	}
+}
+
+// A report follows the rules of the experiment, as tables do.
+func TestPageFollowsTheRules(t *testing.T) {
+	t.Parallel()
+	r := makeRun(t, 12, 4, 2) // all trials were run
+	failed := 0
+	for _, tr := range r.Index.Trials {
+		if !tr.Measured() {
+			failed++
+		}
+	}
+	if failed == 0 {
+		t.Fatal("no trial failed for a reason that is not the agent's")
+	}
+	o := Options{Seed: 1, Rules: numbers.Rules{MaxInfrastructure: 0.02}}
+	if _, err := Make([]numbers.Run{r}, &o); !errors.As(err, new(numbers.Refusal)) || !strings.Contains(err.Error(), "--force") {
+		t.Errorf("more trials failed than the rules allow: %v", err)
+	}
+	o.Rules.MaxInfrastructure = 0.5
+	b, err := Make([]numbers.Run{r}, &o)
+	if err != nil || strings.Contains(string(b), "in the leaderboard) are refused") || !strings.Contains(string(b), "if more than 50.0 % of its planned trials") {
+		t.Errorf("as many as the rules allow: %v", err)
+	}
+	o.Rules.RefuseExposed = true
+	if _, err = Make([]numbers.Run{r}, &o); err == nil || !strings.Contains(err.Error(), "results are exposed") {
+		t.Errorf("exposed results: %v", err)
+	}
+	o.Rules.RefuseExposed = false
+	o.Choice, o.Selected = "--select", func(t *numbers.Trial) (bool, error) { return t.Measured() && *t.Accepted().Result.Score > 0, nil }
+	m, err := newModel([]numbers.Run{r}, &o)
+	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].Rate != 1 || m.Cells[0].Planned >= 24 {
+		t.Errorf("a choice: %v, %+v", err, m)
+	}
+	o.Selected = func(*numbers.Trial) (bool, error) { return false, nil }
+	if _, err = Make([]numbers.Run{r}, &o); err == nil || !strings.Contains(err.Error(), "--select chooses no trial") {
+		t.Errorf("a choice of nothing: %v", err)
+	}
+}
+
+// A report weighs categories as the table of the same run does.
+func TestPageWeighsCategories(t *testing.T) {
+	t.Parallel()
+	r := makeRun(t, 12, 4, 2)
+	o := Options{Seed: 1, Force: true, Rules: numbers.Rules{Weigh: numbers.WeighCategory}}
+	m, err := newModel([]numbers.Run{r}, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := numbers.Join([]numbers.Run{r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"cell"}, Rules: o.Rules, Force: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range table.Rows {
+		row := &table.Rows[i]
+		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
+		if c.Rate != *row.Mean || c.Low != row.Interval.Low || !math.IsNaN(c.SE) {
+			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Rate, c.Low, *row.Mean, row.Interval)
+		}
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+
+	"github.com/berth-eval/berth/plugins"
 )
 
 // row is one figure.
@@ -34,6 +36,9 @@ func (f *figures) add(what, got, with, holds, wanted string) {
 }
 
 func main() {
+	if filepath.Base(os.Args[0]) == plugins.ProgramPrefix+sleeperName {
+		serveSleeper()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := run
@@ -70,6 +75,7 @@ func run(ctx context.Context) error {
 		{"local", b.localTrials},
 		{"core", b.coreCost},
 		{"scale", b.scale},
+		{"sleepers", b.sleepers},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
 		{"docker", func(ctx context.Context, f *figures) error {

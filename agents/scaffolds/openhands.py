@@ -128,6 +128,7 @@ except ConversationRunError as e:
         e = e.__cause__ or e.__context__
 end["reason"] = talk.state.execution_status.value
 if end["reason"] == "error" and not end["wrong"]:
-    end["limit"] = True
+    # It asks a model that refuses without a word again, until the limit is reached.
+    end["limit"] = not end["refused"]
 say("end", **end)
 talk.close()

@@ -67,8 +67,10 @@ type Engine interface {
 	Start(ctx context.Context, name string) error
 	// State returns the state of a container.
 	State(ctx context.Context, name string) (State, error)
-	// Kill ends a container's processes by SIGKILL and waits until they are gone.
+	// Kill sends SIGKILL to a container's PID 1. One that does not run is no error.
 	Kill(ctx context.Context, name string) error
+	// Wait waits until a container's processes are gone.
+	Wait(ctx context.Context, name string) error
 	// Remove kills and removes a container with its anonymous volumes.
 	Remove(ctx context.Context, name string) error
 	// Containers lists containers, running or not, by labels.
@@ -156,6 +158,7 @@ type State struct {
 	ExitCode int
 	OOM      bool
 	Error    string
+	Files    string // folder on this machine with the files that were written in it; empty: not known
 }
 
 // Listed is one thing of a list.

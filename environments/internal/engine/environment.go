@@ -48,8 +48,7 @@ type Environment struct {
 
 	mu      sync.Mutex
 	engines map[string]*remote // by address
-	pids    map[string]int     // of sandboxes that we made, by id
-	parts   map[string]parts   // of sandboxes that we made and that have any, by id
+	boxes   map[string]box     // sandboxes that we made, by id
 	uses    uses
 	work    sync.WaitGroup // what outlives a canceled call
 }
@@ -63,7 +62,7 @@ var (
 // New returns the environment. It starts nothing.
 func New(o Options) *Environment {
 	checks := sync.OnceValue(func() []environment.MachineCheck { return hostcheck.Here(os.Getuid()).Checks(hostcheck.All...) })
-	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, pids: map[string]int{}, parts: map[string]parts{}}
+	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, boxes: map[string]box{}}
 }
 
 // Close waits for the cleanup after canceled calls.
@@ -85,9 +84,10 @@ type remote struct {
 	mu     sync.Mutex
 	facts  Facts
 	asked  time.Time
-	known  map[string]Image // by ID, which never changes
-	done   map[string]bool  // pulled, built or loaded by this process
-	failed map[string]error // builds that this process tried
+	known  map[string]Image  // by ID, which never changes
+	done   map[string]bool   // pulled, built or loaded by this process
+	taken  map[string]string // IDs of the images that Snapshot made, by name
+	failed map[string]error  // builds that this process tried
 }
 
 // at returns the engine of a configuration.
@@ -115,7 +115,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
+		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, failed: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)
@@ -200,18 +200,15 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		return environment.Sandbox{}, err
 	}
 	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.granted, Image: facts}
-	e.keep(made.ID, state.PID, parts{})
+	e.keep(made.ID, state, parts{})
 	return made, nil
 }
 
-// keep records the parts of a sandbox that this process made.
-func (e *Environment) keep(id string, pid int, p parts) {
+// keep records a sandbox that this process made.
+func (e *Environment) keep(id string, s State, p parts) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pids[id] = pid
-	if !p.empty() {
-		e.parts[id] = p
-	}
+	e.boxes[id] = box{pid: s.PID, files: s.Files, parts: p}
 }
 
 // ourNames is the beginning of the names of our containers.
@@ -341,17 +338,20 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	}
 	defer free()
 	e.mu.Lock()
-	pid, ours := e.pids[id]
-	p := e.parts[id]
+	b, ours := e.boxes[id]
 	e.mu.Unlock()
+	p := b.parts
 	if !ours { // another process made it, which may have died
 		if p, err = r.partsOf(ctx, name); err != nil {
 			return environment.Remains{}, err
 		}
 	}
-	remains, alive := usage(pid)
+	remains, alive := usage(b.pid)
 	var dead []string
-	if !alive {
+	switch {
+	case b.used != nil: // we ended it
+		remains = *b.used
+	case !alive:
 		s, err := r.State(ctx, name)
 		if err == nil && s.OOM {
 			remains.OOMKills = 1 // at least
@@ -366,8 +366,7 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 		orphan.End(id)
 	}
 	e.mu.Lock()
-	delete(e.pids, id)
-	delete(e.parts, id)
+	delete(e.boxes, id)
 	e.mu.Unlock()
 	return remains, nil
 }

@@ -40,8 +40,6 @@ type part struct {
 	pid  int    // of PID 1 in our pid namespace; 0: not known
 }
 
-func (p parts) empty() bool { return len(p.containers)+len(p.volumes) == 0 }
-
 // ids are the engine's ids of the containers, as far as they are known.
 func (p parts) ids() (all []string) {
 	for _, c := range p.containers {
@@ -182,7 +180,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	if err = all.Wait(); err != nil {
 		return environment.Sandbox{}, err
 	}
-	e.keep(made.ID, state.PID, p)
+	e.keep(made.ID, state, p)
 	return made, nil
 }
 

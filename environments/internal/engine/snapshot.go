@@ -18,23 +18,6 @@ const snapshots = "localhost/berth/snapshot:"
 // a second copy.
 const snapshotBytes = 4 << 30
 
-// Stop ends the processes of a sandbox and keeps its files.
-func (e *Environment) Stop(ctx context.Context, id string) error {
-	r, name, err := e.of(id)
-	if err != nil {
-		return err
-	}
-	free, err := r.slot(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
-	if err := r.Kill(ctx, name); err != nil {
-		return fmt.Errorf("%s kill: %w", r.name, gone(err))
-	}
-	return nil
-}
-
 // Snapshot makes an image of a stopped sandbox.
 func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Image, error) {
 	r, box, err := e.of(id)
@@ -46,7 +29,10 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 		return environment.Image{}, err
 	}
 	defer free()
-	written, err := r.Written(ctx, box)
+	e.mu.Lock()
+	folder := e.boxes[id].files
+	e.mu.Unlock()
+	written, err := r.written(ctx, box, folder)
 	if err != nil {
 		return environment.Image{}, fmt.Errorf("%s inspect: %w", r.name, gone(err))
 	}
@@ -58,10 +44,13 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 	if err = r.Commit(ctx, box, ref); err != nil {
 		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, noRoom(written, gone(err)))
 	}
-	im, err := r.Inspect(ctx, ref)
+	im, err := r.image(ctx, ref) // the sandbox that is made of it finds it in the cache
 	if err != nil {
-		return environment.Image{}, fmt.Errorf("%s inspect snapshot: %w", r.name, err)
+		return environment.Image{}, fmt.Errorf("snapshot: %w", err)
 	}
+	r.mu.Lock()
+	r.taken[ref] = im.ID
+	r.mu.Unlock()
 	return environment.Image{Ref: r.id(ref), Digest: im.ID}, nil
 }
 
@@ -80,6 +69,10 @@ func (e *Environment) Changed(ctx context.Context, id string) ([]string, error) 
 }
 
 func (r *remote) dropSnapshot(ctx context.Context, ref string) error {
+	r.mu.Lock()
+	delete(r.known, r.taken[ref])
+	delete(r.taken, ref)
+	r.mu.Unlock()
 	if err := r.RemoveImage(ctx, ref); err != nil && !errors.Is(err, ErrAbsent) {
 		return fmt.Errorf("%s remove image: %w", r.name, err)
 	}

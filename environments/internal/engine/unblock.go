@@ -53,6 +53,10 @@ func (u unblocked) Kill(ctx context.Context, name string) error {
 	return guard(func() error { return u.Engine.Kill(ctx, name) })
 }
 
+func (u unblocked) Wait(ctx context.Context, name string) error {
+	return guard(func() error { return u.Engine.Wait(ctx, name) })
+}
+
 func (u unblocked) Remove(ctx context.Context, name string) error {
 	return guard(func() error { return u.Engine.Remove(ctx, name) })
 }

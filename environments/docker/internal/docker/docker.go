@@ -220,15 +220,25 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("docker returned no state for %s", name)
 	}
-	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
+	files := ""
+	if d := r.Container.GraphDriver; d != nil {
+		files = d.Data["UpperDir"] // of overlay2
+	}
+	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error, Files: files}, nil
 }
 
-// Kill ends a container's processes.
+// Kill kills PID 1 of a container.
 func (d *docker) Kill(ctx context.Context, name string) error {
-	wait := d.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	if _, err := d.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"}); err != nil && !cerrdefs.IsConflict(err) {
-		return told(err) // a conflict: it is not running
+	_, err := d.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"})
+	if cerrdefs.IsConflict(err) { // it is not running
+		return nil
 	}
+	return told(err)
+}
+
+// Wait waits for the end of a container.
+func (d *docker) Wait(ctx context.Context, name string) error {
+	wait := d.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	select {
 	case <-wait.Result:
 		return nil

@@ -21,8 +21,7 @@ import (
 // The descriptors of a process that exports, and the argument that makes
 // local-init one.
 const (
-	ExportOut     = Channel     // the archive is written here
-	ExportStaging = Channel + 2 // the staging folder of the sandbox
+	ExportStaging = Channel + 2 // the staging folder of the sandbox; Channel is where the archive comes from
 	ExportWord    = "export"
 )
 
@@ -61,7 +60,11 @@ func Export(targets []string, limit int64) error {
 		return err
 	}
 	defer staging.Close()
-	out := bufio.NewWriterSize(os.NewFile(ExportOut, "archive"), 256<<10)
+	to, err := receive()
+	if err != nil {
+		return fmt.Errorf("wait for the archive: %w", err)
+	}
+	out := bufio.NewWriterSize(to, 256<<10)
 	x := &exporter{tar: tar.NewWriter(out), left: limit, limit: limit, links: archive.Links{}}
 	if err := x.layer(staging, root, "", append(slices.Clone(targets), "dev", "proc", "berth", strings.TrimPrefix(mountHall, "/"))); err != nil {
 		return err
@@ -72,6 +75,33 @@ func Export(targets []string, limit int64) error {
 		}
 	}
 	return errors.Join(x.tar.Close(), out.Flush())
+}
+
+// receive waits for the descriptor of the archive, which is sent when the processes
+// of the sandbox are stopped.
+func receive() (*os.File, error) {
+	data, oob := make([]byte, 1), make([]byte, unix.CmsgSpace(4))
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(Channel, data, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, err
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+		if err != nil || len(messages) != 1 {
+			return nil, errors.Join(errors.New("no descriptor was sent"), err)
+		}
+		fds, err := unix.ParseUnixRights(&messages[0])
+		if err != nil || len(fds) != 1 {
+			return nil, errors.Join(errors.New("no descriptor was sent"), err)
+		}
+		return os.NewFile(uintptr(fds[0]), "archive"), nil
+	}
 }
 
 // upper returns the name of the upper folder of a layer.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -42,14 +43,99 @@ func (m *Maker) box(id string) (*box, error) {
 	return b, nil
 }
 
-// Stop ends all processes of a sandbox. Its files stay until Destroy.
+// Stop ends all processes of a sandbox. Its files stay until Destroy. Meanwhile it
+// starts the process that Export needs, because starting that takes as long as
+// ending the sandbox.
 func (m *Maker) Stop(id string) error {
 	b, err := m.box(id)
 	if err != nil {
 		return fmt.Errorf("stop sandbox: %w", err)
 	}
+	begun := make(chan *exporter, 1)
+	go func() {
+		x, _ := m.exporter(b) // Export tries again, and reports the error
+		begun <- x
+	}()
 	b.end()
+	x := <-begun
+	m.mu.Lock()
+	if b.exporter == nil && !b.closed {
+		b.exporter, x = x, nil
+	}
+	m.mu.Unlock()
+	x.end()
 	return nil
+}
+
+// exporter is a process with the ids of a sandbox that writes its files to the
+// archive that it is sent.
+type exporter struct {
+	cmd  *exec.Cmd
+	ours *net.UnixConn
+	said *bytes.Buffer
+}
+
+// exporter starts one. It reads nothing yet.
+func (m *Maker) exporter(b *box) (*exporter, error) {
+	limit := b.size
+	if limit == 0 {
+		limit = Memory() / 2 // what a tmpfs without a size holds
+	}
+	ours, theirs, err := channel()
+	if err != nil {
+		return nil, err
+	}
+	x := &exporter{cmd: exec.Command("/proc/self/fd/4"), ours: ours, said: &bytes.Buffer{}} //nolint:noctx // end or write ends it
+	x.cmd.Args = []string{"local-init", inside.ExportWord, strings.Join(b.targets, ","), strconv.FormatInt(limit, 10)}
+	x.cmd.Env, x.cmd.Dir = []string{"GOMAXPROCS=1"}, "/"
+	x.cmd.Stderr = x.said
+	x.cmd.ExtraFiles = []*os.File{theirs, m.init, b.staging}
+	x.cmd.SysProcAttr = &syscall.SysProcAttr{
+		// It opens no connection: a network namespace would take longer to make and
+		// to end than the export itself.
+		Cloneflags: unix.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL, Setsid: true,
+		UidMappings: b.maps.UID, GidMappings: b.maps.GID, GidMappingsEnableSetgroups: b.maps.Setgroups, Credential: b.maps.Become,
+	}
+	err = m.spawner.start(x.cmd)
+	_ = theirs.Close()
+	if err != nil {
+		_ = ours.Close()
+		return nil, explainClone(err)
+	}
+	return x, nil
+}
+
+// end ends an exporter that is not needed; nil is none.
+func (x *exporter) end() {
+	if x == nil {
+		return
+	}
+	_ = x.ours.Close()
+	_ = x.cmd.Process.Kill() // it may have ended by itself
+	_ = x.cmd.Wait()         // "signal: killed" is expected
+}
+
+// write sends the archive to write to, and waits until it is written. It ends the
+// exporter.
+func (x *exporter) write(ctx context.Context, to *os.File) error {
+	defer x.ours.Close()
+	stop := context.AfterFunc(ctx, func() { _ = x.cmd.Process.Kill() })
+	defer stop()
+	_, _, unsent := x.ours.WriteMsgUnix([]byte{'\n'}, unix.UnixRights(int(to.Fd())), nil)
+	if unsent != nil {
+		_ = x.cmd.Process.Kill() // it may have ended by itself, which is the reason
+	}
+	err := x.cmd.Wait()
+	if err == nil && unsent == nil {
+		return nil
+	}
+	if text, ok := strings.CutPrefix(x.said.String(), inside.ExportTooLarge); ok {
+		return fmt.Errorf("%w: %s", ErrTooLarge, text)
+	}
+	if text, ok := strings.CutPrefix(x.said.String(), inside.ExportError); ok {
+		err = errors.New(text)
+	}
+	return errors.Join(context.Cause(ctx), unsent, err)
 }
 
 // Export writes the files of a sandbox whose processes are stopped to an archive
@@ -60,36 +146,29 @@ func (m *Maker) Export(ctx context.Context, id string, to *os.File) error {
 	if err != nil {
 		return fmt.Errorf("export sandbox: %w", err)
 	}
-	limit := b.size
-	if limit == 0 {
-		limit = Memory() / 2 // what a tmpfs without a size holds
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/fd/4")
-	cmd.Args = []string{"local-init", inside.ExportWord, strings.Join(b.targets, ","), strconv.FormatInt(limit, 10)}
-	cmd.Env, cmd.Dir = []string{"GOMAXPROCS=1"}, "/"
-	said := &bytes.Buffer{}
-	cmd.Stderr = said
-	cmd.ExtraFiles = []*os.File{to, m.init, b.staging}
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		// It opens no connection: a network namespace would take longer to make and
-		// to end than the export itself.
-		Cloneflags: unix.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL, Setsid: true,
-		UidMappings: b.maps.UID, GidMappings: b.maps.GID, GidMappingsEnableSetgroups: b.maps.Setgroups, Credential: b.maps.Become,
-	}
-	if err = m.spawner.start(cmd); err != nil {
-		return explainClone(err)
-	}
-	if err = cmd.Wait(); err != nil {
-		if text, ok := strings.CutPrefix(said.String(), inside.ExportTooLarge); ok {
-			return fmt.Errorf("export sandbox: %w: %s", ErrTooLarge, text)
+	m.mu.Lock()
+	x := b.exporter
+	b.exporter = nil
+	m.mu.Unlock()
+	if x == nil { // not stopped, or the second export
+		if x, err = m.exporter(b); err != nil {
+			return err
 		}
-		if text, ok := strings.CutPrefix(said.String(), inside.ExportError); ok {
-			err = errors.New(text)
-		}
-		return fmt.Errorf("export sandbox: %w", errors.Join(context.Cause(ctx), err))
+	}
+	if err = x.write(ctx, to); err != nil {
+		return fmt.Errorf("export sandbox: %w", err)
 	}
 	_, err = to.Seek(0, io.SeekStart)
 	return err
+}
+
+// close ends what waits for an export of the sandbox.
+func (m *Maker) close(b *box) {
+	m.mu.Lock()
+	x := b.exporter
+	b.exporter, b.closed = nil, true
+	m.mu.Unlock()
+	x.end()
 }
 
 // Memory returns the memory of this machine in bytes.

@@ -82,18 +82,20 @@ type Usage = cgroup.Usage
 
 // box is a sandbox of this process.
 type box struct {
-	cmd     *exec.Cmd
-	ended   sync.Once
-	maps    ids.Maps
-	staging *os.File // for Export
-	targets []string // of its layers
-	size    int64    // limit of its files, in bytes
-	release func()   // of its ids
-	group   *cgroup.Group
-	link    *uplink.Link
-	once    sync.Once
-	usage   Usage
-	err     error
+	cmd      *exec.Cmd
+	ended    sync.Once
+	maps     ids.Maps
+	staging  *os.File  // for Export
+	exporter *exporter // waits for an Export; nil: none does. Guarded by Maker.mu, as closed
+	closed   bool      // Destroy has begun
+	targets  []string  // of its layers
+	size     int64     // limit of its files, in bytes
+	release  func()    // of its ids
+	group    *cgroup.Group
+	link     *uplink.Link
+	once     sync.Once
+	usage    Usage
+	err      error
 }
 
 // New prepares to make sandboxes with the ids of process. initPath is the path
@@ -291,6 +293,7 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	}
 	b.once.Do(func() {
 		b.end()
+		m.close(b)
 		closeLink(b.link)
 		if b.staging != nil {
 			_ = b.staging.Close()

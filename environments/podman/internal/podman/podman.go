@@ -230,19 +230,31 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("podman returned no state for %s", name)
 	}
-	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
+	files := ""
+	if r.GraphDriver != nil {
+		files = r.GraphDriver.Data["UpperDir"] // of overlay
+	}
+	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error, Files: files}, nil
 }
 
-// Kill ends a container's processes.
+// Kill kills PID 1 of a container.
 func (p *podman) Kill(ctx context.Context, name string) error {
 	on, err := p.on(ctx)
 	if err != nil {
 		return err
 	}
-	if err = containers.Kill(on, name, new(containers.KillOptions).WithSignal("KILL")); err != nil {
-		if code, _ := bindings.CheckResponseCode(err); code != http.StatusConflict { // it is not running
-			return told(err)
-		}
+	err = containers.Kill(on, name, new(containers.KillOptions).WithSignal("KILL"))
+	if code, _ := bindings.CheckResponseCode(err); err != nil && code == http.StatusConflict { // it is not running
+		return nil
+	}
+	return told(err)
+}
+
+// Wait waits for the end of a container.
+func (p *podman) Wait(ctx context.Context, name string) error {
+	on, err := p.on(ctx)
+	if err != nil {
+		return err
 	}
 	_, err = containers.Wait(on, name, new(containers.WaitOptions).WithConditions([]string{"exited", "stopped"}))
 	return told(err)

@@ -44,15 +44,7 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if e := answer[types.Export](t, some, "cli-export"); e.Rows != 1 {
 		t.Errorf("--select: %+v", e)
 	}
-	page := berth(t, dir, "report", "last", "-o", "report.html", "--json")
-	page.want(t, 0)
-	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus solves 100.0 points more than nop") {
-		t.Errorf("report: %+v", r)
-	}
-	berth(t, dir, "report", "last", "-o", "some.html", "--select", `cell.agent == "nop"`).want(t, 0)
-	if !strings.Contains(e2etest.Read(t, filepath.Join(dir, "some.html")), "the 3 of 9 trials that --select chooses") {
-		t.Error("a report of a choice does not say so")
-	}
+	reports(t, dir)
 	berth(t, dir, "export", "last", "--to", "atif", "-o", "trajectories").want(t, 0)
 	berth(t, dir, "export", "last", "--to", "harbor", "-o", "jobs/quick").want(t, 0)
 	r := berth(t, dir, "import", "harbor", "jobs/quick", "--json")
@@ -89,6 +81,20 @@ func TestARunIsExportedAndImported(t *testing.T) {
 		t.Errorf("the imported run: %d checked, %v", n, err)
 	}
 	wrongExports(t, dir, in.Dir)
+}
+
+// reports makes a report of the last run, which was the quickstart.
+func reports(t *testing.T, dir string) {
+	t.Helper()
+	page := berth(t, dir, "report", "last", "-o", "report.html", "--json")
+	page.want(t, 0)
+	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus solves 100.0 points more than nop") {
+		t.Errorf("report: %+v", r)
+	}
+	berth(t, dir, "report", "last", "-o", "some.html", "--select", `cell.agent == "nop"`).want(t, 0)
+	if !strings.Contains(e2etest.Read(t, filepath.Join(dir, "some.html")), "the 3 of 9 trials that --select chooses") {
+		t.Error("a report of a choice does not say so")
+	}
 }
 
 // wrongExports asks for what cannot be exported or imported.

@@ -136,7 +136,7 @@ func (s scaffold) trials() map[string]ending {
 		"refuse": {
 			replies: []string{
 				always("refuse", "text: I will not do that., stop: refused"),
-				"  - {when: {last: safety classifier}, text: I still will not., stop: refused, " + usage + "}\n", // asked once more
+				"  - {when: {last: safety classifier}, text: I still will not., stop: refused, " + usage + "}\n",               // asked once more
 				"  - {when: {last: did not include a function call}, text: I still will not., stop: refused, " + usage + "}\n", // again and again
 			},
 			outcome: record.Passed, end: s.refuse,

@@ -84,8 +84,9 @@ func (c conn) explain(ctx context.Context, p *process, method string, err error)
 	}
 	op := c.who + ": " + strings.ToLower(method[strings.LastIndexByte(method, '/')+1:])
 	code := status.Code(err)
-	// Closing the connection of an ended process cancels its remaining calls.
-	closed := code == codes.Canceled && ctx.Err() == nil && p.ended()
+	// Closing the connection of an ended process cancels its remaining calls, a
+	// moment before the process counts as ended.
+	closed := code == codes.Canceled && ctx.Err() == nil && (p.ended() || p.conn.GetState() == connectivity.Shutdown)
 	if code != codes.Unavailable && !closed {
 		err = fault.Plugin.DecodeCall(ctx, err)
 		if errors.Is(err, agent.ErrNoSession) {

@@ -360,24 +360,32 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	default:
 		r.User = s.verifyUser()
 	}
+	shut, err := s.openShell(ctx, j, w, &r, id)
+	undo = append(undo, shut)
+	return r, done, outcome.On(record.ByCore, err)
+}
+
+// openShell gives a verifier access to a sandbox. shut ends the access; it is
+// never nil.
+func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, r *verifier.Request, id string) (shut func() error, err error) {
+	a := s.a
 	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d-%d", s.i+1, j.round, j.number)), relay.Of(w.Sandbox, host.Session{
 		ID: id, User: r.User, Dir: w.Dir, Env: sandbox.List(merge(w.Env, r.Env)), Grading: true,
 	}))
-	if err == nil {
-		undo = append(undo, func() error {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
-			defer cancel()
-			shut := shell.Shut(end)
-			s.shell = nil
-			if w.Gone() {
-				return nil // it is reported elsewhere
-			}
-			return outcome.On(a.owner(record.ByEnvironment), shut)
-		})
-		r.Shell, s.shell = shell.Address(), shell
-		err = shell.Open(ctx)
+	if err != nil {
+		return func() error { return nil }, err
 	}
-	return r, done, outcome.On(record.ByCore, err)
+	r.Shell, s.shell = shell.Address(), shell
+	return func() error {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+		defer cancel()
+		shut := shell.Shut(end)
+		s.shell = nil
+		if w.Gone() {
+			return nil // it is reported elsewhere
+		}
+		return outcome.On(a.owner(record.ByEnvironment), shut)
+	}, shell.Open(ctx)
 }
 
 // verifierDir returns the folder where the attempt keeps the files that a

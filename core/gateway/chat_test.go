@@ -18,6 +18,8 @@ const chatScript = `replies:
     text: Two.
     stop: length
     usage: {input: 1100, output: 9}
+  - {when: {last: "^3"}, text: The sum is 3., usage: {input: 20, output: 5}}
+  - {when: {last: could not be read}, text: '{"sum": 3}', usage: {input: 20, output: 5}}
 `
 
 // The client of our own agents works in every dialect: its requests are
@@ -56,9 +58,20 @@ func TestOurOwnClientInEveryDialect(t *testing.T) {
 			if got, err = c.Ask(t.Context(), r); err != nil || got.Text != "Two." || got.Stop != chat.Length || got.Tries != 1 {
 				t.Errorf("got %+v, %v", got, err)
 			}
-			if s := b.Usage()[0]; s.Requests != 2 || s.InputTokens != 2100 || s.OutputTokens != 59 {
+			byForm(t, c, r)
+			if s := b.Usage()[0]; s.Requests != 4 || s.InputTokens != 2140 || s.OutputTokens != 69 {
 				t.Errorf("metered %+v", s)
 			}
 		})
+	}
+}
+
+// byForm asks for a reply in a form, after a result with a picture.
+func byForm(t *testing.T, c *chat.Client, r chat.Request) {
+	t.Helper()
+	r.Schema = json.RawMessage(`{"type": "object", "required": ["sum"], "properties": {"sum": {"type": "integer"}}}`)
+	r.Messages[2].Results[0] = chat.Result{CallID: r.Messages[2].Results[0].CallID, Text: "3", Images: []chat.Image{{MediaType: "image/png", Data: []byte("png")}}}
+	if got, err := c.Ask(t.Context(), r); err != nil || string(got.JSON) != `{"sum": 3}` || got.Tries != 2 {
+		t.Errorf("with a schema: %+v, %v", got, err)
 	}
 }

@@ -356,7 +356,8 @@ type Result struct {
 	Graders    map[string]string          `json:"graders,omitempty"`  // plugins of the verifiers, by the names that the task uses
 	Success    *task.Success              `json:"success,omitempty"`  // the rule of the attempt
 	Scores     map[string]float64         `json:"scores,omitempty"`
-	Score      *float64                   `json:"score,omitempty"` // the score that success and tables use
+	Score      *float64                   `json:"score,omitempty"`  // the score that success and tables use
+	Labels     map[string]string          `json:"labels,omitempty"` // of the verdicts that count; of a name, the last one
 	Verdicts   []verifier.Verdict         `json:"verdicts,omitempty"`
 	Stages     []StageResult              `json:"stages,omitempty"`
 	Phases     []Phase                    `json:"phases"`

@@ -59,6 +59,7 @@ type Brief struct {
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// Scores are the scores of an attempt without a deciding score.
 	Scores    map[string]float64 `json:"scores,omitempty"`
+	Labels    map[string]string  `json:"labels,omitempty"`
 	Start     time.Time          `json:"start"`
 	End       time.Time          `json:"end"`
 	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
@@ -80,7 +81,7 @@ func (b *Brief) Measured() bool { return b.Outcome.MeasuredAfter(b.AgentEnd) }
 func BriefOf(r *record.Result) *Brief {
 	b := &Brief{
 		Outcome: r.Outcome, AgentEnd: r.AgentEnd, Integrity: r.Integrity, Score: r.Score, Start: r.Start, End: r.End,
-		Mode: r.Mode, Rewards: r.Scores, AgentTime: r.AgentTime, Steps: r.Steps, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
+		Mode: r.Mode, Rewards: r.Scores, Labels: r.Labels, AgentTime: r.AgentTime, Steps: r.Steps, Oracle: r.Oracle, Modified: len(r.Modified) > 0, Digests: map[string]string{},
 	}
 	if r.Regraded != nil {
 		b.Origin = r.Regraded.Attempt

@@ -137,7 +137,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		})
 	}
 	if a.res.Outcome.Measured() && a.res.Integrity != record.Violated {
-		a.res.Scores = scores
+		a.res.Scores, a.res.Labels = scores, outcome.Labels(a.stages)
 		if v, ok := scores[a.scoreName(scores)]; ok {
 			a.res.Score = &v
 		}

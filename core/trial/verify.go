@@ -283,6 +283,11 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
 	v.Handoff, v.Rationale = a.recorder.Text(v.Handoff, limits.MessageBytes), a.recorder.Text(v.Rationale, limits.MessageBytes)
+	labels := v.Labels
+	v.Labels = make(map[string]string, len(labels))
+	for name, text := range labels {
+		v.Labels[a.recorder.Text(name, verifier.MaxLabelBytes)] = a.recorder.Text(text, verifier.MaxLabelBytes)
+	}
 	at := s.phase(record.PhaseVerify, record.ByVerifier)
 	if j.round > 0 {
 		at.Name = record.PhaseJudge

@@ -77,7 +77,7 @@ func verdictToProto(v Verdict) *verifierpb.Verdict {
 		Checkpoints: wire.Each(v.Checkpoints, func(c Checkpoint) *verifierpb.Checkpoint {
 			return &verifierpb.Checkpoint{Name: wire.Text(c.Name), Passed: c.Passed, Weight: c.Weight, Note: wire.Text(c.Note)}
 		}),
-		Handoff: wire.Text(v.Handoff), Rationale: wire.Text(v.Rationale),
+		Handoff: wire.Text(v.Handoff), Rationale: wire.Text(v.Rationale), Labels: wire.Values(v.Labels, wire.Text),
 		Findings: wire.Each(v.Findings, func(f Finding) *verifierpb.VerdictFinding {
 			return &verifierpb.VerdictFinding{Code: wire.Text(f.Code), Severity: severities.To(f.Severity), Text: wire.Text(f.Text)}
 		}),
@@ -90,7 +90,7 @@ func verdictFromProto(p *verifierpb.Verdict) (v Verdict, err error) {
 		Checkpoints: wire.Each(p.GetCheckpoints(), func(c *verifierpb.Checkpoint) Checkpoint {
 			return Checkpoint{Name: c.GetName(), Passed: c.GetPassed(), Weight: c.GetWeight(), Note: c.GetNote()}
 		}),
-		Handoff: p.GetHandoff(), Rationale: p.GetRationale(),
+		Handoff: p.GetHandoff(), Rationale: p.GetRationale(), Labels: wire.Values(p.GetLabels(), func(s string) string { return s }),
 	}
 	if v.Decision, err = decisions.From(p.GetDecision()); err != nil {
 		return v, err

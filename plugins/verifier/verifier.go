@@ -101,6 +101,34 @@ type Verdict struct {
 	Handoff     string           `json:"handoff,omitempty"`   // the only part that a simulated user sees
 	Rationale   string           `json:"rationale,omitempty"` // private: never shown to agent or user
 	Findings    []Finding        `json:"findings,omitempty"`
+	// Labels are texts by name that are counted over the trials of a run, such as
+	// status = "budget_exhausted". They decide nothing.
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// The bounds of the labels of a verdict.
+const (
+	MaxLabels     = 50
+	MaxLabelBytes = 200 // of a name, and of a text
+)
+
+// ValidLabels returns an error if the labels are too many or too long, or if one
+// has no name.
+func (v *Verdict) ValidLabels() error {
+	if len(v.Labels) > MaxLabels {
+		return fmt.Errorf("%d labels, at most %d are allowed", len(v.Labels), MaxLabels)
+	}
+	for name, text := range v.Labels {
+		switch {
+		case name == "":
+			return fmt.Errorf("the label %q has no name", text[:min(len(text), MaxLabelBytes)])
+		case len(name) > MaxLabelBytes:
+			return fmt.Errorf("the name of label %q… has %d bytes, at most %d are allowed", name[:MaxLabelBytes], len(name), MaxLabelBytes)
+		case len(text) > MaxLabelBytes:
+			return fmt.Errorf("label %q has %d bytes, at most %d are allowed", name, len(text), MaxLabelBytes)
+		}
+	}
+	return nil
 }
 
 // Judge returns the verdict of a verifier that only passes or fails.

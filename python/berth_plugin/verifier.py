@@ -58,7 +58,8 @@ class Verdict:
     decision is pass, fail, scored (decides nothing), or continue (between turns only). scores are numbers or Scores by
     name. The rule of the task says which score decides: in tasks of the format harbor it is reward, and decision then
     does not count. rationale is for people, and never shown to the agent. handoff is the only part that a simulated
-    user sees. findings is a list of Finding.
+    user sees. findings is a list of Finding. labels are texts by name that berth show counts over the trials of a run:
+    at most 50, of at most 200 bytes each.
     """
 
     decision: str  # pass, fail, scored, or continue (between turns only)
@@ -66,6 +67,7 @@ class Verdict:
     rationale: str = ""  # never shown to the agent or the user
     handoff: str = ""  # the only part that a simulated user sees
     findings: list = dataclasses.field(default_factory=list)
+    labels: dict = dataclasses.field(default_factory=dict)  # texts by name, such as {"status": "budget_exhausted"}
 
 
 @dataclasses.dataclass
@@ -176,6 +178,10 @@ def verdict_message(v):
         if s.max is not None:
             m.scores[name].max = s.max
         m.scores[name].lower_is_better = s.lower_is_better
+    for name, text in v.labels.items():
+        if not isinstance(text, str):
+            raise TypeError("label %r is %r: a text is needed" % (name, text))
+        m.labels[name] = text
     for f in v.findings:
         m.findings.add(code=f.code, severity=_SEVERITIES[f.severity], text=f.text)
     return m

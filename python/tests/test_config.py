@@ -147,6 +147,11 @@ class VerdictTest(unittest.TestCase):
         self.assertRaises(TypeError, verifier.verdict_message, None)
         self.assertRaises(ValueError, verifier.verdict_message, Verdict("maybe"))
 
+    def test_labels(self):
+        m = verifier.verdict_message(Verdict("pass", labels={"status": "done"}))
+        self.assertEqual(dict(m.labels), {"status": "done"})
+        self.assertRaises(TypeError, verifier.verdict_message, Verdict("pass", labels={"status": 1}))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -72,7 +72,11 @@ type Row struct {
 	// Scores are the means of the scores by name, over the trials that have no
 	// deciding score.
 	Scores map[string]float64 `json:"mean_scores,omitempty"`
-	Oracle bool               `json:"oracle,omitempty"`
+	// Labels count the measured trials by the labels that verifiers gave: by name,
+	// then by text. Texts of a name that are not among its 50 most frequent ones are
+	// counted together, as "(others)".
+	Labels map[string]map[string]int `json:"labels,omitempty"`
+	Oracle bool                      `json:"oracle,omitempty"`
 	// Exposed counts the measured trials whose result may have been influenced
 	// by processes that the agent left running, or by its changes.
 	Exposed int `json:"exposed"`
@@ -202,6 +206,15 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 		}
 		r.others[name] = append(r.others[name], v)
 	}
+	for name, text := range a.Result.Labels {
+		if r.Labels == nil {
+			r.Labels = map[string]map[string]int{}
+		}
+		if r.Labels[name] == nil {
+			r.Labels[name] = map[string]int{}
+		}
+		r.Labels[name][text]++
+	}
 	switch {
 	case a.Result.Score != nil:
 		r.scores++
@@ -230,9 +243,34 @@ func (r *Row) finish(scores bool) {
 			r.Scores[name] += v / float64(len(vs))
 		}
 	}
+	for _, counts := range r.Labels {
+		fewLabels(counts)
+	}
 	if r.scores > 0 || scores && r.without > 0 && r.without == r.Measured {
 		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
+	}
+}
+
+// OtherLabels stands for the texts of a label that are not counted one by one.
+const OtherLabels = "(others)"
+
+// maxLabels is how many texts of a label are counted one by one.
+const maxLabels = 50
+
+// ByCount returns the texts of a label, the most frequent first.
+func ByCount(counts map[string]int) []string {
+	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+}
+
+func fewLabels(counts map[string]int) {
+	texts := ByCount(counts)
+	for _, text := range texts[min(len(texts), maxLabels):] {
+		n := counts[text]
+		delete(counts, text)
+		counts[OtherLabels] += n
 	}
 }
 

@@ -228,3 +228,32 @@ func TestInvalidAndRefusedTrialsArePlanned(t *testing.T) {
 		t.Errorf("planned %d, complete %t", s.Planned, s.Complete)
 	}
 }
+
+func TestLabelsAreCounted(t *testing.T) {
+	t.Parallel()
+	x := &store.Index{}
+	add := func(o record.Outcome, text string) {
+		s := state(0, fmt.Sprintf("t%d", len(x.Trials)), o)
+		s.Attempts[0].Result.Labels = map[string]string{"status": text}
+		x.Trials = append(x.Trials, s)
+	}
+	for range 3 {
+		add(record.Passed, "pass")
+	}
+	add(record.Failed, "budget_exhausted")
+	add(record.EnvironmentError, "fail") // not measured
+	got := summary.Of(cells(1), x).Cells[0].Labels["status"]
+	if len(got) != 2 || got["pass"] != 3 || got["budget_exhausted"] != 1 {
+		t.Errorf("counted %v", got)
+	}
+	if texts := summary.ByCount(got); texts[0] != "pass" {
+		t.Errorf("in the order %v", texts)
+	}
+	for i := range 100 {
+		add(record.Failed, fmt.Sprint(i))
+	}
+	got = summary.Of(cells(1), x).Cells[0].Labels["status"]
+	if len(got) != 51 || got["pass"] != 3 || got[summary.OtherLabels] != 52 {
+		t.Errorf("%d texts, %d others", len(got), got[summary.OtherLabels])
+	}
+}

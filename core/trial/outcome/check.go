@@ -25,6 +25,9 @@ func Check(v verifier.Verdict) error {
 			return fmt.Errorf("score %q: %w", name, err)
 		}
 	}
+	if err := v.ValidLabels(); err != nil {
+		return err
+	}
 	size := len(v.Handoff) + len(v.Rationale)
 	for _, c := range v.Checkpoints {
 		size += len(c.Name) + len(c.Note)

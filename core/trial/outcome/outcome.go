@@ -44,6 +44,20 @@ func (s *Stage) Scores() map[string]float64 {
 	return out
 }
 
+// Labels returns the labels of all stages. Of the same name, the last one counts.
+func Labels(stages []Stage) map[string]string {
+	var out map[string]string
+	for i := range stages {
+		for _, v := range stages[i].Verdicts {
+			if out == nil && len(v.Labels) > 0 {
+				out = map[string]string{}
+			}
+			maps.Copy(out, v.Labels)
+		}
+	}
+	return out
+}
+
 // Enough reports whether the stage reached the scores that the task requires to
 // continue, and if not, why. A stage without verifiers did. If the verifiers
 // gave no score with that name, their decisions count instead; without a

@@ -404,12 +404,25 @@ func TestAVerdictMustSaySomethingThatCanBe(t *testing.T) {
 	weighted.Checkpoints = []verifier.Checkpoint{{Name: "c", Weight: math.NaN()}}
 	long := verdict("x", verifier.Pass)
 	long.Checkpoints = []verifier.Checkpoint{{Note: strings.Repeat("x", limits.VerdictBytes+1)}}
+	labelled := func(n int, name, text string) verifier.Verdict {
+		v := verdict("x", verifier.Pass)
+		v.Labels = map[string]string{}
+		for i := range n {
+			v.Labels[name+strings.Repeat("x", i)] = text
+		}
+		return v
+	}
 	for _, tt := range []struct {
 		name string
 		v    verifier.Verdict
 		is   error
 		ok   bool
 	}{
+		{"labels", labelled(verifier.MaxLabels, "status", "\x1b[2Jodd\n"), nil, true},
+		{"too many labels", labelled(verifier.MaxLabels+1, "status", "pass"), nil, false},
+		{"a label without a name", labelled(1, "", "pass"), nil, false},
+		{"a long name", labelled(1, strings.Repeat("n", verifier.MaxLabelBytes+1), "pass"), nil, false},
+		{"a long label", labelled(1, "status", strings.Repeat("n", verifier.MaxLabelBytes+1)), nil, false},
 		{"pass", verdict("x", verifier.Pass, 1, -5, 1e300), nil, true},
 		{"no decision", verdict("x", ""), nil, false},
 		{"another decision", verdict("x", "maybe"), nil, false},

@@ -51,20 +51,29 @@ func (anthropic) request(name string, r Request) map[string]any {
 	return q
 }
 
+// format implements dialect.
+func (anthropic) format(request object, s *schema) {
+	member(request, "output_config")["format"] = object{"type": "json_schema", "schema": s.sent}
+}
+
 func anthropicMessage(m *Message, recent bool) object {
 	var blocks []object
 	for _, r := range m.Results {
-		b := object{"type": "tool_result", "tool_use_id": r.CallID, "content": r.Text}
+		var content any = r.Text
+		if len(r.Images) > 0 {
+			parts := anthropicImages(r.Images)
+			if r.Text != "" { // the API refuses an empty block
+				parts = append([]object{{"type": "text", "text": r.Text}}, parts...)
+			}
+			content = parts
+		}
+		b := object{"type": "tool_result", "tool_use_id": r.CallID, "content": content}
 		if r.Failed {
 			b["is_error"] = true
 		}
 		blocks = append(blocks, b)
 	}
-	for _, p := range m.Images {
-		blocks = append(blocks, object{"type": "image", "source": object{
-			"type": "base64", "media_type": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data),
-		}})
-	}
+	blocks = append(blocks, anthropicImages(m.Images)...)
 	if m.Text != "" || len(blocks) == 0 && len(m.Calls) == 0 {
 		text := m.Text
 		if text == "" {
@@ -83,6 +92,15 @@ func anthropicMessage(m *Message, recent bool) object {
 		blocks[len(blocks)-1]["cache_control"] = object{"type": "ephemeral"}
 	}
 	return object{"role": string(m.Role), "content": blocks}
+}
+
+func anthropicImages(images []Image) (blocks []object) {
+	for _, p := range images {
+		blocks = append(blocks, object{"type": "image", "source": object{
+			"type": "base64", "media_type": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data),
+		}})
+	}
+	return blocks
 }
 
 func (anthropic) reply(body []byte) (Reply, error) {

@@ -11,6 +11,7 @@ package chat
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 
@@ -22,7 +23,8 @@ import (
 type Model interface {
 	// Ask sends a conversation and returns the reply to it. It retries
 	// temporary errors until ctx ends or the tries are used up. Fails with
-	// ErrTooLong, ErrUnavailable or ErrRefused.
+	// ErrTooLong, ErrUnavailable, ErrRefused or, if the request has a schema,
+	// ErrBadReply, beside which it returns the last reply.
 	Ask(ctx context.Context, r Request) (Reply, error)
 }
 
@@ -67,6 +69,15 @@ type Request struct {
 	// DefaultMaxTokens in dialects that need a number.
 	MaxTokens   int64
 	Temperature *float64 // nil leaves it to the provider
+	// Schema is a JSON Schema (2020-12, without references to other documents)
+	// that the reply has to match. It is passed to the provider as its API has it,
+	// or told to the model in words where it has no way, and the reply is always
+	// checked here. A model that replies otherwise is told what is wrong and asked
+	// again, at most twice. A reply that calls tools is not checked. Empty means
+	// free text.
+	Schema json.RawMessage
+
+	schema *schema // for the provider; nil: none
 }
 
 // DefaultMaxTokens is the limit of a reply in dialects that need one.
@@ -86,6 +97,11 @@ type Message struct {
 type Image struct {
 	MediaType string // image/png, image/jpeg, image/gif, image/webp
 	Data      []byte
+}
+
+// url returns the picture as an address that contains it.
+func (p *Image) url() string {
+	return "data:" + p.MediaType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
 }
 
 // Tool is a tool that the model may call.
@@ -110,6 +126,9 @@ type Result struct {
 	CallID string
 	Text   string
 	Failed bool
+	// Images belong to the result. Where the API takes only text in a result, they
+	// follow in the user's message.
+	Images []Image
 }
 
 // Stop is why a reply ended.
@@ -126,11 +145,16 @@ const (
 type Reply struct {
 	Text     string
 	Thinking string // as far as the provider shows it
-	Calls    []Call
-	Stop     Stop
-	Model    string // the provider's name for it
-	Usage    Usage
-	Tries    int // requests that were sent for it, at least 1
+	// JSON is the reply to a request with a schema: it matches. Nil if the reply
+	// calls tools.
+	JSON  json.RawMessage
+	Calls []Call
+	Stop  Stop
+	Model string // the provider's name for it
+	Usage Usage  // of all replies, if the model was asked again because of a schema
+	Tries int    // requests that were sent for it, at least 1
+
+	last string // text of its last message
 }
 
 // Usage is the number of tokens that a reply used, as reported by the provider.

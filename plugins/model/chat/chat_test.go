@@ -149,6 +149,7 @@ func TestRepliesAreRead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := tt.d.reply([]byte(tt.in))
+			got.last = "" // see TestWhatCountsAsAReplyOfASchema
 			if (err != nil) != tt.err || !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got %+v, %v; want %+v", got, err, tt.want)
 			}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model"
@@ -37,6 +38,7 @@ type Client struct {
 	extra   map[string]json.RawMessage
 	dialect dialect
 	pause   time.Duration // before the second try
+	plain   atomic.Bool   // the endpoint takes no schema
 }
 
 var _ Model = (*Client)(nil)
@@ -46,6 +48,7 @@ type dialect interface {
 	path(name string) string
 	authorize(h http.Header, token string)
 	request(name string, r Request) map[string]any
+	format(request object, s *schema) // asks for a reply that matches
 	reply(body []byte) (Reply, error)
 }
 
@@ -91,9 +94,19 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Ask implements Model.
 func (c *Client) Ask(ctx context.Context, r Request) (Reply, error) {
+	if len(r.Schema) > 0 {
+		return c.matching(ctx, r)
+	}
+	return c.ask(ctx, r)
+}
+
+func (c *Client) ask(ctx context.Context, r Request) (Reply, error) {
 	question := c.dialect.request(c.end.Name, r)
 	for k, v := range c.extra {
 		question[k] = v
+	}
+	if r.schema != nil {
+		c.dialect.format(question, r.schema)
 	}
 	body, err := json.Marshal(question)
 	if err != nil {
@@ -160,6 +173,9 @@ func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
 	if err != nil {
 		return Reply{}, &failure{err: fmt.Errorf("the reply cannot be read: %w", err), again: true}
 	}
+	if reply.last == "" {
+		reply.last = reply.Text
+	}
 	return reply, nil
 }
 
@@ -174,6 +190,8 @@ func refusal(resp *http.Response, body []byte) *failure {
 	switch status := resp.StatusCode; {
 	case (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) && tooLong.MatchString(string(body)):
 		return &failure{err: fmt.Errorf("%w: %w", ErrTooLong, err)}
+	case (status == http.StatusBadRequest || status == http.StatusUnprocessableEntity) && noFormat.MatchString(said):
+		return &failure{err: fmt.Errorf("%w: %w: %w", ErrRefused, errFormat, err)}
 	case resp.Header.Get("X-Should-Retry") == "false":
 		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500:
@@ -220,6 +238,9 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return context.Cause(ctx)
 	}
 }
+
+// errFormat means that an endpoint takes no schema for replies.
+var errFormat = errors.New("it takes no schema")
 
 // errNothing means that an answer contains no reply.
 var errNothing = errors.New("it holds no message")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -23,7 +24,7 @@ func (gemini) authorize(h http.Header, token string) { h.Set("X-Goog-Api-Key", t
 // sent.
 const ownID = "berth-call-"
 
-func (gemini) request(_ string, r Request) map[string]any {
+func (gemini) request(name string, r Request) map[string]any {
 	contents := []object{}
 	names := map[string]string{} // of functions, by the id of the call
 	for i := range r.Messages {
@@ -32,7 +33,7 @@ func (gemini) request(_ string, r Request) map[string]any {
 			names[c.ID] = c.Name
 		}
 		contents = append(contents, object{
-			"role": map[Role]string{User: "user", Assistant: "model"}[m.Role], "parts": geminiParts(m, names),
+			"role": map[Role]string{User: "user", Assistant: "model"}[m.Role], "parts": geminiParts(m, names, gemini3(name)),
 		})
 	}
 	q := object{"contents": contents}
@@ -62,7 +63,25 @@ func (gemini) request(_ string, r Request) map[string]any {
 	return q
 }
 
-func geminiParts(m *Message, names map[string]string) (out []object) {
+// format implements dialect.
+func (gemini) format(request object, s *schema) {
+	c := member(request, "generationConfig")
+	c["responseMimeType"], c["responseJsonSchema"] = "application/json", s.sent
+}
+
+// gemini3 reports whether a model is not older than Gemini 3. Since then results
+// of functions have pictures, and a schema goes together with functions. Names
+// that are not Google's count as new.
+func gemini3(name string) bool {
+	return !olderGemini.MatchString(strings.TrimPrefix(name, "models/"))
+}
+
+var olderGemini = regexp.MustCompile(`^gemini-[12](\.|-|$)`)
+
+// geminiParts converts one message. Older models take pictures only beside the
+// results of functions.
+func geminiParts(m *Message, names map[string]string, within bool) (out []object) {
+	var beside []Image
 	for _, r := range m.Results {
 		key := "output"
 		if r.Failed {
@@ -72,11 +91,14 @@ func geminiParts(m *Message, names map[string]string) (out []object) {
 		if !strings.HasPrefix(r.CallID, ownID) {
 			f["id"] = r.CallID
 		}
+		if within && len(r.Images) > 0 {
+			f["parts"] = geminiImages(r.Images)
+		} else {
+			beside = append(beside, r.Images...)
+		}
 		out = append(out, object{"functionResponse": f})
 	}
-	for _, p := range m.Images {
-		out = append(out, object{"inlineData": object{"mimeType": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data)}})
-	}
+	out = append(out, geminiImages(append(beside, m.Images...))...)
 	if m.Text != "" || len(out)+len(m.Calls) == 0 {
 		out = append(out, object{"text": m.Text})
 	}
@@ -96,6 +118,13 @@ func geminiParts(m *Message, names map[string]string) (out []object) {
 		out = append(out, part)
 	}
 	return out
+}
+
+func geminiImages(images []Image) (parts []object) {
+	for _, p := range images {
+		parts = append(parts, object{"inlineData": object{"mimeType": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data)}})
+	}
+	return parts
 }
 
 // geminiAnswer is a reply in the provider's format.

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -44,20 +43,26 @@ func (openai) request(name string, r Request) map[string]any {
 	return q
 }
 
+// format implements dialect. The provider holds a model to a schema in which some
+// member is not required only as well as it can.
+func (openai) format(request object, s *schema) {
+	member(request, "text")["format"] = object{"type": "json_schema", "name": "reply", "schema": s.sent, "strict": s.strict}
+}
+
 // openaiItems converts one message to items of the input. Results and calls are
 // separate items.
 func openaiItems(m *Message) (out []object) {
 	for _, r := range m.Results {
-		out = append(out, object{"type": "function_call_output", "call_id": r.CallID, "output": r.Text})
+		var output any = r.Text
+		if len(r.Images) > 0 {
+			output = openaiParts("input_text", r.Text, r.Images)
+		}
+		out = append(out, object{"type": "function_call_output", "call_id": r.CallID, "output": output})
 	}
 	kind := map[Role]string{User: "input_text", Assistant: "output_text"}[m.Role]
-	var parts []object
-	if m.Text != "" || len(m.Results)+len(m.Calls)+len(m.Images) == 0 {
-		parts = append(parts, object{"type": kind, "text": m.Text})
-	}
-	for _, p := range m.Images {
-		url := "data:" + p.MediaType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
-		parts = append(parts, object{"type": "input_image", "image_url": url})
+	parts := openaiParts(kind, m.Text, m.Images)
+	if parts == nil && len(m.Results)+len(m.Calls) == 0 {
+		parts = []object{{"type": kind, "text": ""}}
 	}
 	if parts != nil {
 		out = append(out, object{"type": "message", "role": string(m.Role), "content": parts})
@@ -66,6 +71,18 @@ func openaiItems(m *Message) (out []object) {
 		out = append(out, object{"type": "function_call", "call_id": c.ID, "name": c.Name, "arguments": string(c.Arguments)})
 	}
 	return out
+}
+
+// openaiParts returns a text, which has that type, and pictures; nil if there is
+// neither.
+func openaiParts(kind, text string, images []Image) (parts []object) {
+	if text != "" {
+		parts = append(parts, object{"type": kind, "text": text})
+	}
+	for i := range images {
+		parts = append(parts, object{"type": "input_image", "image_url": images[i].url()})
+	}
+	return parts
 }
 
 // openaiAnswer is a reply in the provider's format.
@@ -130,8 +147,10 @@ func (o *openaiOutput) into(r *Reply) {
 	case "function_call":
 		r.Calls = append(r.Calls, Call{ID: o.CallID, Name: o.Name, Arguments: json.RawMessage(o.Arguments)})
 	case "message":
+		r.last = ""
 		for _, c := range o.Content {
 			r.Text += c.Text
+			r.last += c.Text
 			if c.Type == "refusal" {
 				r.Stop = Refused
 				r.Text += c.Refusal

@@ -1,8 +1,8 @@
 package chat
 
 import (
-	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 )
@@ -44,11 +44,22 @@ func (openaiChat) request(name string, r Request) map[string]any {
 	return q
 }
 
+// format implements dialect.
+func (openaiChat) format(request object, s *schema) {
+	request["response_format"] = object{"type": "json_schema", "json_schema": object{"name": "reply", "schema": s.sent, "strict": s.strict}}
+}
+
 // openaiMessages converts one message. Results become separate messages, before
-// the rest of the user's message.
+// the rest of the user's message. They are text, so their pictures follow in the
+// user's message.
 func openaiMessages(m *Message) (out []object) {
+	var parts []object
 	for _, r := range m.Results {
 		out = append(out, object{"role": "tool", "tool_call_id": r.CallID, "content": r.Text})
+		if len(r.Images) > 0 {
+			parts = append(parts, object{"type": "text", "text": fmt.Sprintf("Pictures in the result of the tool call %s:", r.CallID)})
+		}
+		parts = append(parts, chatImages(r.Images)...)
 	}
 	switch {
 	case m.Role == Assistant:
@@ -61,17 +72,22 @@ func openaiMessages(m *Message) (out []object) {
 			said["tool_calls"] = calls
 		}
 		return append(out, said)
-	case len(m.Images) > 0:
-		parts := []object{{"type": "text", "text": m.Text}}
-		for _, p := range m.Images {
-			url := "data:" + p.MediaType + ";base64," + base64.StdEncoding.EncodeToString(p.Data)
-			parts = append(parts, object{"type": "image_url", "image_url": object{"url": url}})
+	case len(m.Images)+len(parts) > 0:
+		if m.Text != "" || len(parts) == 0 {
+			parts = append(parts, object{"type": "text", "text": m.Text})
 		}
-		return append(out, object{"role": "user", "content": parts})
+		return append(out, object{"role": "user", "content": append(parts, chatImages(m.Images)...)})
 	case m.Text != "" || len(m.Results) == 0:
 		return append(out, object{"role": "user", "content": m.Text})
 	}
 	return out
+}
+
+func chatImages(images []Image) (parts []object) {
+	for i := range images {
+		parts = append(parts, object{"type": "image_url", "image_url": object{"url": images[i].url()}})
+	}
+	return parts
 }
 
 func (openaiChat) reply(body []byte) (Reply, error) {

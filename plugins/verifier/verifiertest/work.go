@@ -110,6 +110,9 @@ func shape(r *verifier.Request, v *verifier.Verdict) error {
 			errs = append(errs, fmt.Errorf("finding %q has no code", f.Text))
 		}
 	}
+	if err := v.ValidLabels(); err != nil {
+		errs = append(errs, err)
+	}
 	for i := range v.Checkpoints {
 		if v.Checkpoints[i].Name == "" {
 			errs = append(errs, fmt.Errorf("checkpoint %d has no name", i+1))

@@ -202,14 +202,14 @@ func columnsOfOrigin() []Column {
 	}
 }
 
-// maxScores is how many columns scores have at most, because a verifier may name a
-// score after anything.
+// maxScores is how many columns scores have at most, and labels, because a verifier
+// may name either after anything.
 const maxScores = 200
 
-// more returns the columns for the axes and the scores of these rows, and the
-// number of scores that have none.
+// more returns the columns for the axes, the scores and the labels of these rows,
+// and the number of scores and labels that have none.
 func more(rows []row) (columns []Column, left int) {
-	axes, scores := map[string]bool{}, map[string]bool{}
+	axes, scores, labels := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range rows {
 		for name := range rows[i].cell.Choices {
 			axes[name] = true
@@ -217,6 +217,9 @@ func more(rows []row) (columns []Column, left int) {
 		if r := rows[i].result; r != nil {
 			for name := range r.Scores {
 				scores[name] = true
+			}
+			for name := range r.Labels {
+				labels[name] = true
 			}
 		}
 	}
@@ -234,7 +237,12 @@ func more(rows []row) (columns []Column, left int) {
 			return v
 		})})
 	}
-	return distinct(columns), left
+	names = slices.Sorted(maps.Keys(labels))
+	without := max(0, len(names)-maxScores)
+	for _, name := range names[:len(names)-without] {
+		columns = append(columns, Column{"label_" + named(name), Text, "", of(func(r *record.Result) any { return text(r.Labels[name]) })})
+	}
+	return distinct(columns), left + without
 }
 
 func named(name string) string {

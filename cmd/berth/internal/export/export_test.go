@@ -69,6 +69,7 @@ func testRun(t *testing.T) *Run {
 			{Role: "agent", Model: "m", Requests: 2, InputTokens: 100, OutputTokens: 10, CostUSD: &cost},
 			{Role: "judge", Model: "j", Requests: 1, InputTokens: 7, OutputTokens: 1, CostUSD: &cost},
 		}
+		r.Labels = map[string]string{"status": "=odd\x1b[2J"}
 		r.Findings = []record.Finding{{Finding: verifier.Finding{Code: "z"}}, {Finding: verifier.Finding{Code: "a"}}, {Finding: verifier.Finding{Code: "z"}}}
 	})
 	publish(1, func(*record.Result) {})
@@ -127,7 +128,8 @@ func TestTableHasARowForEachAttempt(t *testing.T) {
 		},
 		{
 			"task": "retried", "attempt": "2", "counts": "true", "outcome": "failed", "measured": "true", "score": "0.5", "score_reward": "0.5", "score_s\uFFFDtyle": "2",
-			"requests": "3", "input_tokens": "100", "agent_cost_usd": "0.25", "cost_usd": "0.5", "agent_s": "0.5", "wall_s": "1.5",
+			"label_status": "=odd\uFFFD[2J",
+			"requests":     "3", "input_tokens": "100", "agent_cost_usd": "0.25", "cost_usd": "0.5", "agent_s": "0.5", "wall_s": "1.5",
 			"start": "2026-01-02T03:04:06.123456789Z", "findings": "3", "finding_codes": "a z", "axis_agent": "a", "axis_effort": "high", "state": "published",
 		},
 		{"task": "=cmd|' /C calc'!A0", "attempt": "1", "counts": "true", "axis_effort": "", "score_reward": "", "cost_usd": ""},

@@ -51,7 +51,7 @@ func Table(r *Run, format Format, file string) (*Done, error) {
 		done.Notes = append(done.Notes, "the result.json of "+terminal.Count(damaged, "attempt", "attempts")+" cannot be read: only what the journal has is in the table")
 	}
 	if left > 0 {
-		done.Notes = append(done.Notes, fmt.Sprintf("%s no column: there are more than %d names", terminal.Count(left, "score has", "scores have"), maxScores))
+		done.Notes = append(done.Notes, fmt.Sprintf("%s no column: there are more than %d names", terminal.Count(left, "score or label has", "scores and labels have"), maxScores))
 	}
 	out, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)), renameio.WithStaticPermissions(0o644))
 	if err != nil {

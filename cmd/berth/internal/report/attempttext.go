@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,9 +129,7 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	if r.Success != nil {
 		line("rule", Rule(r.Success, len(r.Stages)))
 	}
-	for _, name := range sortedScores(r.Scores) {
-		line("score", fmt.Sprintf("%s = %g", name, r.Scores[name]))
-	}
+	given(r, line)
 	if r.Error != nil {
 		line("error", fmt.Sprintf("%s, in %s: %s", r.Error.Boundary, r.Error.Phase, r.Error.Message))
 	}
@@ -176,6 +175,16 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", role, name, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
 	}
 	p.Printf("\n")
+}
+
+// given prints the scores and the labels of an attempt.
+func given(r *record.Result, line func(key, value string)) {
+	for _, name := range slices.Sorted(maps.Keys(r.Scores)) {
+		line("score", fmt.Sprintf("%s = %g", name, r.Scores[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+		line("label", fmt.Sprintf("%s = %s", name, r.Labels[name]))
+	}
 }
 
 // lastTurn says how the last turn of an agent ended that did not yield: why, its
@@ -240,15 +249,6 @@ func where(f *record.Finding) (text string) {
 		text += ", stage " + f.Stage
 	}
 	return text
-}
-
-func sortedScores(m map[string]float64) []string {
-	names := make([]string, 0, len(m))
-	for n := range m {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // stepsText prints the trajectory, one line a step.

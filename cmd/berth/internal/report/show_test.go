@@ -3,6 +3,7 @@ package report_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,7 +79,7 @@ func runOf(t *testing.T) string {
 		a.Append(record.LogFile, map[string]any{"time": at, "from": "a", "text": "first\nsecond"}),
 		a.Publish(record.Result{
 			Version: 1, Trial: m.Trials[0].ID, Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Exposed, Reasons: []string{"a server was left"},
-			Mode: "live", Score: &score, Scores: map[string]float64{"reward": 1}, Start: at, End: at.Add(2 * time.Second),
+			Mode: "live", Score: &score, Scores: map[string]float64{"reward": 1}, Labels: map[string]string{"status": "all\x1b[2J well"}, Start: at, End: at.Add(2 * time.Second),
 			Phases:   []record.Phase{{Name: record.PhaseTurn, Who: record.ByAgent, Start: at, End: at.Add(1500 * time.Microsecond)}},
 			Verdicts: []verifier.Verdict{{Verifier: "script", Decision: verifier.Scored, Rationale: "fine"}},
 			Stages: []record.StageResult{{Name: "main", AgentEnd: record.Crashed, LastTurn: &record.LastTurn{
@@ -160,7 +161,7 @@ func TestAnAttemptAsText(t *testing.T) {
 	var b bytes.Buffer
 	report.AttemptText(&terminal.Printer{Out: &b}, full, false)
 	for _, want := range []string{
-		"outcome    passed", "integrity  exposed: a server was left", "score      reward = 1", "verdict    script: scored: fine",
+		"outcome    passed", "label      status = all�[2J well", "integrity  exposed: a server was left", "score      reward = 1", "verdict    script: scored: fine",
 		"reason     exit code 7: oh no", "last words let me see", "last call  m1: status 400: no such field",
 		"turn", "1.5 ms", "1 agent  �[2Jhello", "a: first", "    second", record.ResultFile,
 	} {
@@ -299,6 +300,27 @@ func TestRunsAreListedOldestFirst(t *testing.T) {
 	}
 	if runs, err = report.Runs(filepath.Join(dir, "none")); err != nil || runs != nil {
 		t.Errorf("runs of no folder: %q, %v", runs, err)
+	}
+}
+
+func TestLabelsAreCountedInEachCell(t *testing.T) {
+	t.Parallel()
+	many := map[string]int{}
+	for i := range 20 {
+		many[fmt.Sprintf("v%02d", i)] = 1
+	}
+	rate := 1.0
+	row := func(name string, labels map[string]map[string]int) summary.Row {
+		return summary.Row{Name: name, Planned: 4, Measured: 4, OfMeasured: &rate, OfPlanned: &rate, Labels: labels}
+	}
+	var b bytes.Buffer
+	report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{
+		row("agent=a", map[string]map[string]int{"status": {"pass": 3, "\x1b[2Jfail": 1}}), row("agent=b", map[string]map[string]int{"kind": many}),
+	}})
+	for _, line := range []string{"label   cell     trials", "status  agent=a  3 pass, 1 �[2Jfail", "kind    agent=b  1 v00, 1 v01", "1 v09, and 10 more"} {
+		if !strings.Contains(b.String(), line) {
+			t.Errorf("no %q in:\n%s", line, b.String())
+		}
 	}
 }
 

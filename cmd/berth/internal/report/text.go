@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,7 @@ func Summary(p *terminal.Printer, s *summary.Summary) {
 		rows(p, "task", s.Tasks)
 		p.Printf("\n")
 	}
+	labels(p, s.Cells)
 	p.Printf("%s\n", sum(s, p.Color))
 	if s.Tokens > 0 {
 		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated, Fallback: s.Fallback}))
@@ -30,6 +32,32 @@ func Summary(p *terminal.Printer, s *summary.Summary) {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(m))
 	}
 }
+
+// labels prints how often verifiers gave each label, in each cell.
+func labels(p *terminal.Printer, cells []summary.Row) {
+	t := terminal.Table{Head: []string{"label", "cell", "trials"}}
+	for i := range cells {
+		c := &cells[i]
+		for _, name := range slices.Sorted(maps.Keys(c.Labels)) {
+			var parts []string
+			for _, text := range summary.ByCount(c.Labels[name]) {
+				parts = append(parts, fmt.Sprintf("%d %s", c.Labels[name][text], terminal.Clean(text)))
+			}
+			if n := len(parts) - maxLabels; n > 0 {
+				parts = append(parts[:maxLabels], fmt.Sprintf("and %d more", n))
+			}
+			t.Row(terminal.Clean(name), terminal.Clean(cmp.Or(c.Name, c.Agent)), strings.Join(parts, ", "))
+		}
+	}
+	if t.Len() > 0 {
+		t.Write(p)
+		p.Printf("\n")
+	}
+}
+
+// maxLabels is how many texts of a label the table has at most; summary.json has
+// more.
+const maxLabels = 10
 
 // maxTasks is how many rows the table of tasks has at most; all of them are in
 // summary.json.

@@ -166,6 +166,10 @@ var Fields = []Field{
 		of: func(a *Attempt) any { return nonNilMap(a.brief().Rewards) },
 	},
 	{
+		Name: "labels", Type: "texts by name", Text: "labels of the verdicts: `labels.status == \"pass\"`; empty if there is none of the name", kind: types.TypeOf(map[string]string{}),
+		of: func(a *Attempt) any { return nonNilMap(a.brief().Labels) },
+	},
+	{
 		Name: "cost", Type: "number", Text: "USD for all models of the attempt, also those of judges; a missing one as with `score`", kind: types.Float64,
 		of: func(a *Attempt) any { s := a.spend(); return orNaN(s.CostUSD) },
 	},
@@ -201,9 +205,9 @@ func nonNil(s []string) []string {
 	return s
 }
 
-func nonNilMap(m map[string]float64) map[string]float64 {
+func nonNilMap[V any](m map[string]V) map[string]V {
 	if m == nil {
-		return map[string]float64{}
+		return map[string]V{}
 	}
 	return m
 }

@@ -32,7 +32,7 @@ func run() (*store.Manifest, *store.Index) {
 	x.Trials[0].Attempts = []store.AttemptState{
 		{Number: 1, Result: &store.Brief{Outcome: record.EnvironmentError, Integrity: record.Unknown, Error: "environment: no space left"}},
 		{Number: 2, Result: &store.Brief{
-			Outcome: record.Passed, Integrity: record.Checked, AgentEnd: record.Yielded, Mode: "live", Score: new(1.0), Rewards: map[string]float64{"reward": 1, "style": 0.5},
+			Outcome: record.Passed, Integrity: record.Checked, AgentEnd: record.Yielded, Mode: "live", Score: new(1.0), Rewards: map[string]float64{"reward": 1, "style": 0.5}, Labels: map[string]string{"status": "pass"},
 			AgentTime: 90 * time.Second, Steps: 12, Spend: store.Spend{CostUSD: new(0.25), Tokens: 1000, Requests: 3},
 		}},
 	}
@@ -57,6 +57,8 @@ func TestAnExpressionSelectsTrials(t *testing.T) {
 		`score < 0.5`:                                            "b", // a missing score is not small
 		`rewards.style == 0.5`:                                   "a",
 		`rewards.none == 0`:                                      "abcd",
+		`labels.status == "pass"`:                                "a",
+		`labels.none == ""`:                                      "abcd",
 		`cost > 0.2`:                                             "a",
 		`cost <= 0.2`:                                            "", // an unknown cost is not small
 		`tokens > 10 && requests == 3`:                           "a",

@@ -415,16 +415,20 @@ func (*VerifyEvent_Log) isVerifyEvent_Event() {}
 func (*VerifyEvent_Verdict) isVerifyEvent_Event() {}
 
 type Verdict struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verifier      string                 `protobuf:"bytes,1,opt,name=verifier,proto3" json:"verifier,omitempty"` // set by the core; a value from the plugin is ignored
-	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`       // likewise
-	Round         int64                  `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`      // likewise
-	Decision      VerdictDecision        `protobuf:"varint,4,opt,name=decision,proto3,enum=berth.v1.VerdictDecision" json:"decision,omitempty"`
-	Scores        map[string]*Score      `protobuf:"bytes,5,rep,name=scores,proto3" json:"scores,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Checkpoints   []*Checkpoint          `protobuf:"bytes,6,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
-	Handoff       string                 `protobuf:"bytes,7,opt,name=handoff,proto3" json:"handoff,omitempty"`     // the only part that a simulated user sees
-	Rationale     string                 `protobuf:"bytes,8,opt,name=rationale,proto3" json:"rationale,omitempty"` // private: never shown to agent or user
-	Findings      []*VerdictFinding      `protobuf:"bytes,9,rep,name=findings,proto3" json:"findings,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Verifier    string                 `protobuf:"bytes,1,opt,name=verifier,proto3" json:"verifier,omitempty"` // set by the core; a value from the plugin is ignored
+	Stage       string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`       // likewise
+	Round       int64                  `protobuf:"varint,3,opt,name=round,proto3" json:"round,omitempty"`      // likewise
+	Decision    VerdictDecision        `protobuf:"varint,4,opt,name=decision,proto3,enum=berth.v1.VerdictDecision" json:"decision,omitempty"`
+	Scores      map[string]*Score      `protobuf:"bytes,5,rep,name=scores,proto3" json:"scores,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Checkpoints []*Checkpoint          `protobuf:"bytes,6,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	Handoff     string                 `protobuf:"bytes,7,opt,name=handoff,proto3" json:"handoff,omitempty"`     // the only part that a simulated user sees
+	Rationale   string                 `protobuf:"bytes,8,opt,name=rationale,proto3" json:"rationale,omitempty"` // private: never shown to agent or user
+	Findings    []*VerdictFinding      `protobuf:"bytes,9,rep,name=findings,proto3" json:"findings,omitempty"`
+	// Texts by name that are counted over the trials of a run, such as status =
+	// "budget_exhausted". At most 50; a name, which is not empty, and a text have at
+	// most 200 bytes each. More than that ends the attempt as verifier_error.
+	Labels        map[string]string `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -518,6 +522,13 @@ func (x *Verdict) GetRationale() string {
 func (x *Verdict) GetFindings() []*VerdictFinding {
 	if x != nil {
 		return x.Findings
+	}
+	return nil
+}
+
+func (x *Verdict) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
 	}
 	return nil
 }
@@ -869,7 +880,7 @@ const file_v1_verifier_proto_rawDesc = "" +
 	"\vVerifyEvent\x12\x12\n" +
 	"\x03log\x18\x01 \x01(\tH\x00R\x03log\x12-\n" +
 	"\averdict\x18\x02 \x01(\v2\x11.berth.v1.VerdictH\x00R\averdictB\a\n" +
-	"\x05event\"\xb1\x03\n" +
+	"\x05event\"\xa3\x04\n" +
 	"\aVerdict\x12\x1a\n" +
 	"\bverifier\x18\x01 \x01(\tR\bverifier\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x14\n" +
@@ -879,10 +890,15 @@ const file_v1_verifier_proto_rawDesc = "" +
 	"\vcheckpoints\x18\x06 \x03(\v2\x14.berth.v1.CheckpointR\vcheckpoints\x12\x18\n" +
 	"\ahandoff\x18\a \x01(\tR\ahandoff\x12\x1c\n" +
 	"\trationale\x18\b \x01(\tR\trationale\x124\n" +
-	"\bfindings\x18\t \x03(\v2\x18.berth.v1.VerdictFindingR\bfindings\x1aJ\n" +
+	"\bfindings\x18\t \x03(\v2\x18.berth.v1.VerdictFindingR\bfindings\x125\n" +
+	"\x06labels\x18\n" +
+	" \x03(\v2\x1d.berth.v1.Verdict.LabelsEntryR\x06labels\x1aJ\n" +
 	"\vScoresEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12%\n" +
-	"\x05value\x18\x02 \x01(\v2\x0f.berth.v1.ScoreR\x05value:\x028\x01\"\x83\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x0f.berth.v1.ScoreR\x05value:\x028\x01\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x83\x01\n" +
 	"\x05Score\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\x01R\x05value\x12\x15\n" +
 	"\x03min\x18\x02 \x01(\x01H\x00R\x03min\x88\x01\x01\x12\x15\n" +
@@ -935,7 +951,7 @@ func file_v1_verifier_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_verifier_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_verifier_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_v1_verifier_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_v1_verifier_proto_goTypes = []any{
 	(VerdictDecision)(0),          // 0: berth.v1.VerdictDecision
 	(FindingSeverity)(0),          // 1: berth.v1.FindingSeverity
@@ -951,7 +967,8 @@ var file_v1_verifier_proto_goTypes = []any{
 	nil,                           // 11: berth.v1.VerifierRequest.ModelsEntry
 	nil,                           // 12: berth.v1.VerifierRequest.EnvEntry
 	nil,                           // 13: berth.v1.Verdict.ScoresEntry
-	(*modelpb.ModelEndpoint)(nil), // 14: berth.v1.ModelEndpoint
+	nil,                           // 14: berth.v1.Verdict.LabelsEntry
+	(*modelpb.ModelEndpoint)(nil), // 15: berth.v1.ModelEndpoint
 }
 var file_v1_verifier_proto_depIdxs = []int32{
 	3,  // 0: berth.v1.VerifyRequest.request:type_name -> berth.v1.VerifierRequest
@@ -963,20 +980,21 @@ var file_v1_verifier_proto_depIdxs = []int32{
 	13, // 6: berth.v1.Verdict.scores:type_name -> berth.v1.Verdict.ScoresEntry
 	7,  // 7: berth.v1.Verdict.checkpoints:type_name -> berth.v1.Checkpoint
 	8,  // 8: berth.v1.Verdict.findings:type_name -> berth.v1.VerdictFinding
-	1,  // 9: berth.v1.VerdictFinding.severity:type_name -> berth.v1.FindingSeverity
-	3,  // 10: berth.v1.RewriteRequest.request:type_name -> berth.v1.VerifierRequest
-	5,  // 11: berth.v1.RewriteRequest.verdict:type_name -> berth.v1.Verdict
-	14, // 12: berth.v1.VerifierRequest.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
-	6,  // 13: berth.v1.Verdict.ScoresEntry.value:type_name -> berth.v1.Score
-	2,  // 14: berth.v1.Verifier.Verify:input_type -> berth.v1.VerifyRequest
-	9,  // 15: berth.v1.Verifier.Rewrite:input_type -> berth.v1.RewriteRequest
-	4,  // 16: berth.v1.Verifier.Verify:output_type -> berth.v1.VerifyEvent
-	10, // 17: berth.v1.Verifier.Rewrite:output_type -> berth.v1.RewriteReply
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	14, // 9: berth.v1.Verdict.labels:type_name -> berth.v1.Verdict.LabelsEntry
+	1,  // 10: berth.v1.VerdictFinding.severity:type_name -> berth.v1.FindingSeverity
+	3,  // 11: berth.v1.RewriteRequest.request:type_name -> berth.v1.VerifierRequest
+	5,  // 12: berth.v1.RewriteRequest.verdict:type_name -> berth.v1.Verdict
+	15, // 13: berth.v1.VerifierRequest.ModelsEntry.value:type_name -> berth.v1.ModelEndpoint
+	6,  // 14: berth.v1.Verdict.ScoresEntry.value:type_name -> berth.v1.Score
+	2,  // 15: berth.v1.Verifier.Verify:input_type -> berth.v1.VerifyRequest
+	9,  // 16: berth.v1.Verifier.Rewrite:input_type -> berth.v1.RewriteRequest
+	4,  // 17: berth.v1.Verifier.Verify:output_type -> berth.v1.VerifyEvent
+	10, // 18: berth.v1.Verifier.Rewrite:output_type -> berth.v1.RewriteReply
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_v1_verifier_proto_init() }
@@ -995,7 +1013,7 @@ func file_v1_verifier_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_verifier_proto_rawDesc), len(file_v1_verifier_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

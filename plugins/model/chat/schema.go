@@ -1,0 +1,306 @@
+package chat
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	ordered "github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// ErrBadReply means that the model answered, but not with JSON that matches the
+// schema of the request, also when it was asked again. It is not agent.ErrModel:
+// the model was there.
+var ErrBadReply = errors.New("the model's reply does not match the schema")
+
+const (
+	asksAgain = 2         // after a reply that does not match
+	maxQuoted = 32 << 10  // bytes of such a reply that the model sees again
+	maxSaid   = 1000      // bytes of what is wrong with it
+	maxJSON   = 4 << 20   // bytes of a reply that is read as JSON
+	maxSchema = 256 << 10 // bytes of a schema
+)
+
+// schema is the schema of a request.
+type schema struct {
+	check *jsonschema.Schema
+	raw   json.RawMessage
+	// sent is the schema as providers take it, and strict reports whether every
+	// object in it requires all of its members. Sent is nil if the schema cannot be
+	// written with what all providers know.
+	sent   json.RawMessage
+	strict bool
+}
+
+// compile reads a schema. It loads nothing that the schema refers to.
+func compile(raw json.RawMessage) (*schema, error) {
+	const name = "file:///reply.json"
+	if len(raw) > maxSchema {
+		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(raw), maxSchema)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(nothing{})
+	if err = c.AddResource(name, doc); err != nil {
+		return nil, err
+	}
+	s := &schema{raw: raw}
+	if s.check, err = c.Compile(name); err != nil {
+		return nil, err
+	}
+	p := portable{strict: true}
+	if sent := p.schema(raw, 0); !p.failed && isObject(sent) {
+		s.sent, s.strict = sent, p.strict
+	}
+	return s, nil
+}
+
+// nothing is a loader that refuses every address.
+type nothing struct{}
+
+func (nothing) Load(url string) (any, error) {
+	return nil, fmt.Errorf("it refers to %q: write that schema into it, under $defs", url)
+}
+
+// isObject reports whether a schema describes an object, as providers want it of
+// the whole reply.
+func isObject(raw json.RawMessage) bool {
+	var s struct{ Type any }
+	return json.Unmarshal(raw, &s) == nil && s.Type == "object"
+}
+
+// portable rewrites a schema so that every provider accepts it: they know types,
+// members, elements, alternatives and enumerations, and want objects closed. Other
+// rules, such as the length of a string, become part of the description. They are
+// still checked when the reply comes.
+type portable struct {
+	failed bool // something that cannot be said in this way
+	strict bool
+}
+
+const maxDepth = 32 // of schemas in schemas
+
+func (p *portable) schema(raw json.RawMessage, depth int) json.RawMessage {
+	in, err := ordered.ParseObject(raw)
+	if err != nil || depth > maxDepth {
+		p.failed = true // also the schemas true and false
+		return raw
+	}
+	out, err := ordered.ParseObject([]byte("{}"))
+	if err != nil {
+		p.failed = true
+		return raw
+	}
+	var rules []string
+	var about string
+	in.Into("description", &about)
+	for _, name := range in.Names() {
+		v := in.Get(name)
+		switch name {
+		case "type", "required", "enum", "$ref":
+			out.Set(name, v)
+		case "const":
+			out.Set("enum", slices.Concat(json.RawMessage("["), v, json.RawMessage("]")))
+		case "properties", "$defs":
+			out.Set(name, p.members(v, depth))
+		case "items":
+			out.Set(name, p.schema(v, depth+1))
+		case "anyOf", "oneOf":
+			out.Set("anyOf", p.list(v, depth))
+		case "description", "additionalProperties", "$schema", "$id", "$comment", "title", "default", "examples":
+		case "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+			"minItems", "maxItems", "uniqueItems":
+			rules = append(rules, name+": "+string(v))
+		default:
+			p.failed = true
+		}
+	}
+	if isObject(raw) {
+		p.closed(in, out)
+	}
+	if len(rules) > 0 {
+		about = strings.TrimSpace(about + " (" + strings.Join(rules, ", ") + ")")
+	}
+	if about != "" {
+		out.SetString("description", about)
+	}
+	return out.Bytes()
+}
+
+// closed makes an object one without further members.
+func (p *portable) closed(in, out *ordered.Object) {
+	var all map[string]json.RawMessage
+	var required []string
+	in.Into("properties", &all)
+	in.Into("required", &required)
+	if len(all) == 0 {
+		p.failed = true // any members
+	}
+	for name := range all {
+		p.strict = p.strict && slices.Contains(required, name)
+	}
+	out.Set("additionalProperties", json.RawMessage("false"))
+}
+
+func (p *portable) members(raw json.RawMessage, depth int) json.RawMessage {
+	o, err := ordered.ParseObject(raw)
+	if err != nil {
+		p.failed = true
+		return raw
+	}
+	for _, name := range o.Names() {
+		o.Set(name, p.schema(o.Get(name), depth+1))
+	}
+	return o.Bytes()
+}
+
+func (p *portable) list(raw json.RawMessage, depth int) json.RawMessage {
+	var all []json.RawMessage
+	if json.Unmarshal(raw, &all) != nil {
+		p.failed = true
+	}
+	for i := range all {
+		all[i] = p.schema(all[i], depth+1)
+	}
+	return ordered.JSON(all)
+}
+
+// read takes the JSON out of a reply: the whole text of its last message, or the
+// one code block that it consists of. JSON inside other text is not looked for,
+// since a model may quote what others wrote.
+func (s *schema) read(r *Reply) (json.RawMessage, error) {
+	text := strings.TrimSpace(r.last)
+	switch {
+	case r.Stop == Length:
+		return nil, errors.New("it was cut off at the limit of a reply")
+	case r.Stop == Refused:
+		return nil, errors.New("the model refused to answer")
+	case text == "":
+		return nil, errors.New("it is empty")
+	case len(text) > maxJSON:
+		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), maxJSON)
+	}
+	if m := fenced.FindStringSubmatch(text); m != nil && !strings.Contains(m[1], "```") {
+		text = strings.TrimSpace(m[1])
+	}
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("it is not one JSON value: %w", err)
+	}
+	if err := s.check.Validate(v); err != nil {
+		_, what, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
+		return nil, errors.New(what)
+	}
+	return json.RawMessage(text), nil
+}
+
+// fenced matches a text that is one code block.
+var fenced = regexp.MustCompile("^(?s:```(?:json)?[ \\t]*\\n(.*)\\n[ \\t]*```)$")
+
+// tell is what a model is told that gets no schema from its provider.
+func (s *schema) tell(system string) string {
+	return strings.TrimSpace(system + "\n\nReply with one JSON value and nothing else: no text before or after it. It has to match this JSON Schema:\n" + string(s.raw))
+}
+
+// noFormat matches the messages with which endpoints say that they cannot force
+// a reply into a schema.
+var noFormat = regexp.MustCompile(`(?i)schema|response_?format|output_(config|format)|text\.format|response_?mime_?type|structured[_ ]output|guided`)
+
+// native reports whether the endpoint takes a schema beside the tools of a
+// request.
+func (c *Client) native(r *Request) bool {
+	// Of Google's models those before Gemini 3 refuse a schema beside tools.
+	return !c.plain.Load() && (c.end.Dialect != model.DialectGemini || len(r.Tools) == 0 || gemini3(c.end.Name))
+}
+
+// matching asks until the reply matches the schema of the request or calls tools.
+func (c *Client) matching(ctx context.Context, r Request) (Reply, error) {
+	s, err := compile(r.Schema)
+	if err != nil {
+		return Reply{}, fmt.Errorf("ask model %q: the schema of its reply: %w", c.end.Name, err)
+	}
+	system := r.System
+	var before Reply
+	for asked := 0; ; asked++ {
+		r.System, r.schema = system, s
+		if s.sent == nil || !c.native(&r) {
+			r.System, r.schema = s.tell(system), nil
+		}
+		reply, err := c.ask(ctx, r)
+		if errors.Is(err, errFormat) && r.schema != nil && !c.plain.Swap(true) {
+			asked-- // the same again, in words
+			continue
+		}
+		if err != nil {
+			return Reply{}, err
+		}
+		reply.add(&before)
+		if len(reply.Calls) > 0 {
+			return reply, nil
+		}
+		var wrong error
+		if reply.JSON, wrong = s.read(&reply); wrong == nil {
+			return reply, nil
+		}
+		said := cut(wrong.Error(), maxSaid)
+		if asked == asksAgain {
+			return reply, fmt.Errorf("ask model %q: %w, after %d replies: %s", c.end.Name, ErrBadReply, asked+1, said)
+		}
+		before = reply
+		r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: cut(reply.Text, maxQuoted)}, Message{
+			Role: User,
+			Text: "Your reply could not be read: " + said + "\nReply again with one JSON value that matches the schema, and nothing else.",
+		})
+	}
+}
+
+// member returns a member of a request that is an object, to add to it. It may
+// be one of the experiment's parameters.
+func member(request object, name string) object {
+	var o object
+	switch v := request[name].(type) {
+	case object:
+		o = v
+	case json.RawMessage:
+		_ = json.Unmarshal(v, &o) // what is no object is replaced
+	}
+	if o == nil {
+		o = object{}
+	}
+	request[name] = o
+	return o
+}
+
+// cut shortens a text to at most n bytes and a mark.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
+
+// add counts what the replies before it used.
+func (r *Reply) add(before *Reply) {
+	r.Tries += before.Tries
+	for _, u := range []struct{ to, more **int64 }{
+		{&r.Usage.Input, &before.Usage.Input},
+		{&r.Usage.Cached, &before.Usage.Cached},
+		{&r.Usage.Output, &before.Usage.Output},
+		{&r.Usage.Reasoning, &before.Usage.Reasoning},
+	} {
+		if *u.more != nil {
+			*u.to = sum(*u.more, *u.to)
+		}
+	}
+}

@@ -51,8 +51,9 @@ type Relay struct {
 	listener *net.UnixListener
 
 	mu      sync.Mutex
-	refusal *grpc.Server // while closed, after the first connection
-	open    *opening     // nil: closed
+	refusal *refusal // while closed, after the first connection
+	open    *opening // nil: closed
+	last    *opening // the one before; nil: there was none
 	shut    bool
 	conns   map[net.Conn]struct{}
 	serving sync.WaitGroup // of the listener, and of refusals
@@ -60,11 +61,21 @@ type Relay struct {
 
 // opening is the state from Open to Close.
 type opening struct {
-	forward   func(net.Conn)
+	forward   func(*net.UnixConn)
 	refuse    context.CancelFunc // ends what is still being attached
 	end       context.CancelFunc
 	attaching sync.WaitGroup
 	copying   sync.WaitGroup
+	leaving   sync.WaitGroup // of clients, which close their ends last
+}
+
+// refusal is a server that answers every call of a closed session with an error,
+// so that a client in any language learns the reason, and does not start its
+// reconnect backoff.
+type refusal struct {
+	*grpc.Server
+
+	coming sync.WaitGroup // of connections that the server does not know yet
 }
 
 // New listens at path, at most 100 bytes and in a folder of ours (0700).
@@ -84,10 +95,29 @@ func New(path string, s Sandbox) (*Relay, error) {
 	return r, nil
 }
 
-// newRefusal makes a server that answers every call of a closed session with an
-// error, so that a client in any language learns the reason, and does not start
-// its reconnect backoff.
-func newRefusal() *grpc.Server { return grpc.NewServer(grpc.UnknownServiceHandler(refuse)) }
+func newRefusal() *refusal {
+	return &refusal{Server: grpc.NewServer(grpc.UnknownServiceHandler(refuse), grpc.ConnectionTimeout(drainTime))}
+}
+
+// serve returns when c has ended.
+func (r *refusal) serve(c net.Conn, known func()) {
+	defer known()
+	stream.ServeOn(r.Server, taken{c, known})
+}
+
+// taken calls known when the server has taken a connection: its first act is to
+// set a deadline for the greeting. A server that stops gracefully tells those
+// clients to reconnect, and breaks off all others.
+type taken struct {
+	net.Conn
+
+	known func()
+}
+
+func (t taken) SetDeadline(at time.Time) error {
+	t.known()
+	return t.Conn.SetDeadline(at)
+}
 
 func refuse(any, grpc.ServerStream) error {
 	return fault.Sandbox.Encode(fmt.Errorf("%w: the session is not open (between turns, or after its end)", fault.ErrRevoked))
@@ -96,11 +126,13 @@ func refuse(any, grpc.ServerStream) error {
 // Address is passed to a plugin; it is valid as long as the session.
 func (r *Relay) Address() string { return "unix:" + r.path }
 
-// drainTime is how long refused clients have to confirm that they will
-// reconnect.
-const drainTime = time.Second
+// drainTime is how long clients have to leave their connections of the last turn,
+// or those on which they were refused. Usually they need less than a millisecond.
+const drainTime = 5 * time.Second
 
-// Open lets connections through from now on. Opening twice is not an error.
+// Open lets connections through from now on. It returns when calls reach the
+// sandbox: clients have left the connections that they had before, so that none
+// makes its next call on one of them. Opening twice is not an error.
 func (r *Relay) Open(ctx context.Context) error {
 	r.mu.Lock()
 	switch {
@@ -114,17 +146,20 @@ func (r *Relay) Open(ctx context.Context) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	coming, refuse := context.WithCancel(life)
 	now := &opening{refuse: refuse, end: end}
-	now.forward = func(c net.Conn) { r.forward(life, coming, now, c) }
-	r.open = now
-	refusal := r.refusal
-	r.refusal = nil
+	now.forward = func(c *net.UnixConn) { r.forward(life, coming, now, c) }
+	last, refusal := r.last, r.refusal
+	r.open, r.last, r.refusal = now, now, nil
 	r.mu.Unlock()
+	if last != nil {
+		last.leaving.Wait()
+	}
 	if refusal == nil {
 		return nil
 	}
 	// Refused clients are told to reconnect; requests that they make meanwhile
 	// use the new connection. Closing their connections would fail their next
 	// call.
+	refusal.coming.Wait()
 	late := time.AfterFunc(drainTime, refusal.Stop)
 	defer late.Stop()
 	refusal.GracefulStop()
@@ -144,18 +179,16 @@ func (r *Relay) Close(ctx context.Context) error {
 	}
 	was := r.open
 	r.open = nil
-	carried := r.conns
-	r.conns = map[net.Conn]struct{}{}
 	was.refuse()
 	r.mu.Unlock()
 	was.attaching.Wait()
-	late := time.AfterFunc(lastWords, func() { was.close(carried) })
+	late := time.AfterFunc(lastWords, was.end)
 	err := r.sandbox.Detach(ctx)
 	if err == nil {
 		was.copying.Wait() // what was written is on its way
 	}
 	late.Stop()
-	was.close(carried)
+	was.end()
 	was.copying.Wait()
 	if err != nil {
 		return fmt.Errorf("revoke access: %w", err)
@@ -167,14 +200,6 @@ func (r *Relay) Close(ctx context.Context) error {
 // may take to reach their client.
 const lastWords = 1500 * time.Millisecond
 
-// close closes the connections.
-func (o *opening) close(conns map[net.Conn]struct{}) {
-	o.end()
-	for c := range conns {
-		_ = c.Close()
-	}
-}
-
 // Shut closes the relay permanently and removes its address. Idempotent.
 func (r *Relay) Shut(ctx context.Context) error {
 	err := r.Close(ctx)
@@ -182,8 +207,12 @@ func (r *Relay) Shut(ctx context.Context) error {
 	r.shut = true
 	_ = r.listener.Close() // this also removes the socket
 	r.closeConns()
+	last := r.last
 	r.mu.Unlock()
 	r.serving.Wait()
+	if last != nil {
+		last.leaving.Wait()
+	}
 	return err
 }
 
@@ -201,50 +230,81 @@ func (r *Relay) accept() {
 		if err != nil {
 			return
 		}
-		r.mu.Lock()
-		switch {
-		case r.shut:
-			_ = c.Close()
-		case r.open == nil:
-			r.conns[c] = struct{}{}
-			if r.refusal == nil {
-				r.refusal = newRefusal()
-			}
-			refusal := r.refusal
-			r.serving.Go(func() {
-				stream.ServeOn(refusal, c)
-				r.forget(c)
-			})
-		default:
-			r.conns[c] = struct{}{}
-			forward := r.open.forward
-			r.open.attaching.Add(1)
-			r.open.copying.Go(func() { forward(c) })
-		}
-		r.mu.Unlock()
+		r.take(c)
 	}
+}
+
+// take lets a new connection through, or refuses its calls.
+func (r *Relay) take(c *net.UnixConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		_ = c.Close()
+		return
+	}
+	r.conns[c] = struct{}{}
+	if now := r.open; now != nil {
+		now.attaching.Add(1)
+		now.copying.Add(1)
+		now.leaving.Go(func() { now.forward(c) })
+		return
+	}
+	if r.refusal == nil {
+		r.refusal = newRefusal()
+	}
+	refusal := r.refusal
+	refusal.coming.Add(1)
+	r.serving.Go(func() {
+		refusal.serve(c, sync.OnceFunc(refusal.coming.Done))
+		r.forget(c)
+	})
 }
 
 // forward attaches once per connection, not once per session, because gRPC
 // clients reconnect, and a plugin may open two channels to one address.
-func (r *Relay) forward(ctx, coming context.Context, o *opening, c net.Conn) {
-	defer r.forget(c)
+func (r *Relay) forward(ctx, coming context.Context, o *opening, c *net.UnixConn) {
 	inside, err := r.sandbox.Attach(coming)
-	late := err == nil && coming.Err() != nil
-	if late {
+	cut := coming.Err() != nil
+	if err == nil && cut {
 		_ = inside.Close()
 	}
 	o.attaching.Done()
-	if err != nil || late {
-		return
+	if cut || err != nil {
+		o.copying.Done()
 	}
-	// Both ends are closed when access is revoked, including one that was
-	// attached at that moment.
-	stop := context.AfterFunc(ctx, func() { _, _ = c.Close(), inside.Close() })
+	switch {
+	case cut: // nothing was read from it, so its calls can be refused like those of later ones
+		r.take(c)
+	case err != nil:
+		r.forget(c)
+	default:
+		carry(ctx, c, inside)
+		o.copying.Done()
+		// The client reads the end and closes. Until then its calls fail. If the
+		// relay did not wait, that could be the first call of the next turn.
+		_ = c.SetReadDeadline(time.Now().Add(drainTime))
+		_, _ = io.Copy(io.Discard, c)
+		r.forget(c)
+	}
+}
+
+// carry copies between a client and the sandbox until one of them ends or ctx
+// does. Then it closes the connection into the sandbox, because gRPC never
+// half-closes, and sends the client no more.
+func carry(ctx context.Context, c *net.UnixConn, inside net.Conn) {
+	part := sync.OnceFunc(func() {
+		_, _ = inside.Close(), c.CloseWrite()
+		_ = c.SetDeadline(time.Unix(1, 0)) // ends the copies
+	})
+	stop := context.AfterFunc(ctx, part)
 	defer stop()
 	var back sync.WaitGroup
-	back.Go(func() { pipe(c, inside) })
-	pipe(inside, c)
+	back.Go(func() {
+		_, _ = io.Copy(c, inside)
+		part()
+	})
+	_, _ = io.Copy(inside, c)
+	part()
 	back.Wait()
 }
 
@@ -253,11 +313,4 @@ func (r *Relay) forget(c net.Conn) {
 	r.mu.Lock()
 	delete(r.conns, c)
 	r.mu.Unlock()
-}
-
-// pipe copies until one side ends and then closes both, because gRPC never
-// half-closes.
-func pipe(dst, src net.Conn) {
-	_, _ = io.Copy(dst, src)
-	_, _ = dst.Close(), src.Close()
 }

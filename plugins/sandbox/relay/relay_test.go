@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
@@ -282,8 +284,8 @@ func (f *fake) Detach(context.Context) error {
 	return f.detach
 }
 
-// Access is revoked while a connection is being attached, and nothing is left
-// running.
+// Access is revoked while a connection is being attached: its call is refused, and
+// nothing is left running.
 func TestCloseDuringAttach(t *testing.T) {
 	t.Parallel()
 	f := &fake{attach: make(chan net.Conn, 10), hold: make(chan struct{})}
@@ -294,19 +296,92 @@ func TestCloseDuringAttach(t *testing.T) {
 	if err = r.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(r.Address(), "unix:"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := slowToSeeTheEnd(t, r, 0)
+	call := make(chan error, 1)
+	go func() {
+		_, err := sandbox.Over(conn).Stat(t.Context(), "/")
+		call <- err
+	}()
 	time.Sleep(20 * time.Millisecond)
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the client reads %v, want the end", err)
+	if err := <-call; !errors.Is(err, sandbox.ErrRevoked) {
+		t.Errorf("the call ended with %v, want ErrRevoked", err)
 	}
 	if err := r.Shut(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// slowToSeeTheEnd returns a client that learns late that a connection has ended,
+// such as one on a busy machine.
+func slowToSeeTheEnd(t *testing.T, r *relay.Relay, late time.Duration) *grpc.ClientConn {
+	t.Helper()
+	path := strings.TrimPrefix(r.Address(), "unix:")
+	conn, err := stream.ClientOn(path, func(ctx context.Context, _ string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+		return slow{c, late}, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+type slow struct {
+	net.Conn
+
+	late time.Duration
+}
+
+func (s slow) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if err != nil {
+		time.Sleep(s.late)
+	}
+	return n, err
+}
+
+// A turn that begins as soon as the last one has ended finds no client on a
+// connection of the last one.
+func TestTheFirstCallOfTheNextTurnReachesTheSandbox(t *testing.T) {
+	t.Parallel()
+	_, r, _ := session(t)
+	c := sandbox.Over(slowToSeeTheEnd(t, r, 100*time.Millisecond))
+	for turn := range 5 {
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := works(t, c); err != nil {
+			t.Errorf("turn %d: %v", turn, err)
+		}
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Calls between two turns are refused, however close they are to the next one, and
+// do not disturb it.
+func TestCallsBetweenTurnsDoNotDisturbTheNextOne(t *testing.T) {
+	t.Parallel()
+	_, r, c := session(t)
+	for turn := range 300 {
+		var between sync.WaitGroup
+		between.Go(func() { _ = works(t, c) })
+		time.Sleep(time.Duration(turn%30) * 100 * time.Microsecond)
+		if err := r.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := works(t, c); err != nil {
+			t.Errorf("turn %d: %v", turn, err)
+		}
+		between.Wait()
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -372,7 +372,8 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 }
 
 // List returns the ids of sandboxes, and of images that Snapshot made. Without
-// an engine there are none.
+// an engine there are none. It waits for what an engine may still be creating for
+// processes that have ended.
 func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
 	want := mine()
 	if owner != "" {
@@ -381,9 +382,17 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 	ids := []string{}
 	err := e.everywhere(ctx, func(r *remote) error {
 		found, err := r.list(ctx, want)
-		if err == nil {
-			ids = append(ids, found...)
+		if err != nil {
+			return err
 		}
+		waited, err := r.answered(ctx)
+		if err != nil {
+			return err
+		}
+		if waited {
+			found, err = r.list(ctx, want)
+		}
+		ids = append(ids, found...)
 		return err
 	})
 	slices.Sort(ids)

@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -38,13 +40,9 @@ func (s *stage) left() (time.Duration, bool) {
 	return max(0, in.Total.Std()-s.charged), true
 }
 
-// charge counts time against the total, if the task charges that phase.
-func (s *stage) charge(phase string, d time.Duration) {
-	in := s.a.task.Interaction
-	if in == nil {
-		return
-	}
-	if slices.Contains(in.Charged, phase) || (len(in.Charged) == 0 && phase == "turn") {
+// charge counts time against the total, if the task charges that part.
+func (s *stage) charge(part string, d time.Duration) {
+	if s.a.task.Interaction.Charges(part) {
 		s.charged += d
 	}
 }
@@ -68,8 +66,18 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 			uses = append(uses, u)
 		}
 	}
-	if s.a.task.Interaction == nil || (len(uses) == 0 && s.followUps() <= 0) {
+	in := s.a.task.Interaction
+	if in == nil || (len(uses) == 0 && s.followUps() <= 0) {
 		return false, nil
+	}
+	if s.out.AgentEnd != record.Yielded {
+		err = s.a.phase(ctx, s.phase(record.PhaseSettle, record.ByEnvironment), limits.Control, func(ctx context.Context) error {
+			_, failed := s.a.endAgent(ctx)
+			return failed
+		})
+		if err != nil {
+			return false, err
+		}
 	}
 	verdicts, err := s.judgeRound(ctx, uses)
 	s.out.Rounds = append(s.out.Rounds, verdicts...) // including those before an error
@@ -77,23 +85,27 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	left, bounded := s.left()
+	at := s.phase(record.PhaseJudge, record.ByVerifier)
 	switch {
 	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
 		return false, nil
-	case s.out.Failure != nil || s.out.AgentEnd != record.Yielded:
-		return false, nil //nolint:nilerr // the stage keeps the failure; an agent that was cut off gets no further message
+	case s.out.Failure != nil || !in.Follows(string(s.out.AgentEnd)):
+		return false, nil //nolint:nilerr // the stage keeps the failure
+	case s.out.AgentEnd != record.Yielded && !s.a.needs.KeepsSession:
+		s.a.recorder.Note(at, "session_over", "turn %d ended by %s, and agent %s cannot continue its session after that", s.turns, s.out.AgentEnd, s.a.in.Cell.Agent.Plugin)
+		return false, nil
 	case bounded && left <= 0:
-		at := s.phase(record.PhaseJudge, record.ByVerifier)
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
 		return false, nil
 	}
 	return s.nextMessage(ctx, uses, verdicts)
 }
 
-// judgeRound lets the verifiers of rounds judge copies. Also with an error it
-// returns the verdicts so far.
+// judgeRound copies the artifacts and lets the verifiers of rounds judge them.
+// Also with an error it returns the verdicts so far.
 func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdicts []verifier.Verdict, err error) {
-	if len(uses) == 0 {
+	forUser := slices.ContainsFunc(s.task.Artifacts, func(a task.Artifact) bool { return slices.Contains(a.Audience, task.RoleUser) })
+	if len(uses) == 0 && !forUser {
 		return nil, nil
 	}
 	if err = s.createOwn(ctx, uses); err != nil {
@@ -109,21 +121,26 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	if err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), limits.Control, w.Halt); err != nil {
 		return nil, err
 	}
-	defer func() {
-		thaw := a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
-		err = cmp.Or(err, thaw)
-	}()
+	thaw := sync.OnceValue(func() error {
+		return a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
+	})
+	defer func() { err = cmp.Or(err, thaw()) }()
 	copies := s.roundCopies(round)
 	copying := phase(record.PhaseCopy, record.ByEnvironment)
+	begin := a.now()
 	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error {
 		var collected error
 		s.copied, collected = s.artifactsInto(ctx, copying, copies)
 		return collected
 	})
-	if err != nil {
+	s.charge("copy", a.now().Sub(begin))
+	if a.task.Interaction.Hold == task.HoldCopy {
+		err = cmp.Or(err, thaw())
+	}
+	if err != nil || len(uses) == 0 {
 		return nil, err
 	}
-	begin := a.now()
+	begin = a.now()
 	limit := time.Duration(len(uses)) * (min(s.verifyTime(), limits.Judge) + limits.Return)
 	err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
 		for n, u := range uses {
@@ -186,7 +203,7 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
 	u.recorder.Said(s.task.Name, s.turns, m.Text)
-	f := u.turn(ctx, m, s.turns, limit)
+	f := u.turn(ctx, m, s.turns, bounds{limit: limit})
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, outcome.Model(record.ByUser, u.models, f.err))
@@ -237,7 +254,31 @@ func (s *stage) userView(view string) error {
 	if err := os.RemoveAll(filepath.Join(view, views.AttemptFolder)); err != nil {
 		return err
 	}
-	return views.Attempt(view, s.a.in.Record.Dir(), "", task.RoleUser, nil)
+	copies := views.Copies{Dir: s.roundCopies(s.turns), Shown: s.shownToUser()}
+	return views.Attempt(view, s.a.in.Record.Dir(), copies, task.RoleUser, nil)
+}
+
+// shownToUser returns the copies of the round that the user may see. A copy that
+// lies within one that the user may not see, or has one in it, is left out: it
+// could hold files of both.
+func (s *stage) shownToUser() (shown []string) {
+	forUser := func(e collect.Entry) bool { return slices.Contains(e.Audience, task.RoleUser) }
+	within := func(a, b string) bool { return strings.HasPrefix(a+"/", b+"/") }
+	for _, e := range s.copied {
+		to := e.Destination
+		hidden := slices.IndexFunc(s.copied, func(o collect.Entry) bool {
+			return !forUser(o) && (within(to, o.Destination) || within(o.Destination, to))
+		})
+		switch {
+		case !forUser(e) || e.Status == collect.Skipped:
+		case hidden >= 0:
+			s.a.recorder.Note(s.phase(record.PhaseUser, record.ByUser), "artifact_hidden",
+				"%s is not shown to the user: its copy overlaps with that of %s, which is not for the user", e.Source, s.copied[hidden].Source)
+		default:
+			shown = append(shown, strings.TrimPrefix(to, "artifacts/"))
+		}
+	}
+	return shown
 }
 
 // briefing returns the text for the simulated user: its persona, the task, the
@@ -255,6 +296,9 @@ func (s *stage) briefing(verdicts []verifier.Verdict) string {
 		part("What you asked for", views.Instruction(s.task))
 	}
 	part("What the assistant answered", s.lastWords)
+	if s.out.AgentEnd != record.Yielded {
+		part("Note", "The assistant was stopped before it had finished ("+string(s.out.AgentEnd)+").")
+	}
 	var notes []string
 	for _, v := range verdicts {
 		notes = append(notes, v.Handoff)

@@ -102,57 +102,6 @@ func (s *session) shut(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// modelled records what a session that has ended used of its models.
-func (a *attempt) modelled(m models.Session, who string) {
-	a.res.Usage = append(a.res.Usage, m.Usage()...)
-	for _, f := range m.Findings() {
-		a.recorder.Finding(record.Phase{Name: record.PhaseTurn, Who: record.ByModel}, who, f)
-	}
-}
-
-// claim adds the usage that the agent reports for a turn.
-func (s *session) claim(c *agent.Claim) {
-	if c == nil || c.Input == nil || c.Output == nil {
-		s.silent = true
-		return
-	}
-	if s.claimed == nil {
-		s.claimed = &agent.Claim{}
-	}
-	plus(&s.claimed.Input, c.Input)
-	plus(&s.claimed.Cached, c.Cached)
-	plus(&s.claimed.Output, c.Output)
-	plus(&s.claimed.Cost, c.Cost)
-}
-
-func plus[N int64 | float64](sum **N, n *N) {
-	if n == nil {
-		return
-	}
-	if *sum == nil {
-		*sum = new(N)
-	}
-	**sum += *n
-}
-
-// compare stores the usage that the agent reported next to the gateway's, and
-// reports a difference. An agent that was stopped in a turn cannot have
-// reported everything.
-func (s *session) compare(used []record.Usage) {
-	if s.claimed == nil || s.role != agent.RoleAgent {
-		return
-	}
-	s.a.res.Claimed = append(s.a.res.Claimed, *s.claimed)
-	var in, out int64
-	for _, u := range used {
-		in, out = in+u.InputTokens, out+u.OutputTokens
-	}
-	if !s.silent && (in != *s.claimed.Input || out != *s.claimed.Output) {
-		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Who: record.ByAgent}, "usage_differs",
-			"the agent says that it used %d input and %d output tokens, and the gateway counted %d and %d", *s.claimed.Input, *s.claimed.Output, in, out)
-	}
-}
-
 // modelSpec returns the part of a request for models that all sessions have in
 // common.
 func (a *attempt) modelSpec(role string, named map[string]*cell.Model) models.Spec {
@@ -334,13 +283,16 @@ type finished struct {
 	yield agent.Yield
 	end   record.AgentEnd
 	took  time.Duration // charged to the agent
+	wait  time.Duration // that the turn waited for a provider, not in took
 	err   error         // the plugin itself failed
 }
 
-// errBudget and errTurnTime are causes with which the core ends a turn.
+// The causes with which the core ends a turn.
 var (
 	errBudget   = errors.New("a budget is spent")
 	errTurnTime = errors.New("the time of the turn is over")
+	errTotal    = fmt.Errorf("%w: it is the total time of the interaction", errTurnTime)
+	errStalled  = fmt.Errorf("%w: nothing was recorded or logged", errTurnTime)
 )
 
 // turn sends one message, of turn n of the stage, to the agent and returns after its access is cut. At a
@@ -348,21 +300,24 @@ var (
 // the plugin's clean-up cannot touch anything that is graded. In between, the
 // plugin has limits.Farewell to answer, because the answer of a cancelled call
 // is lost.
-func (s *session) turn(ctx context.Context, m agent.Message, n int, limit time.Duration) finished {
+func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) finished {
 	s.turns++
 	if err := s.access(ctx); err != nil {
 		return finished{err: errors.Join(err, s.revoke(ctx))}
 	}
 	call, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	s.recorder.Begin(m.Stage, n)
 	begin, before := time.Now(), s.waited()
+	waited := func() time.Duration { return s.waited() - before }
+	clock := func() time.Duration { return time.Since(begin) - waited() }
+	s.recorder.Begin(m.Stage, n, clock)
 	var watching sync.WaitGroup
 	var why atomic.Pointer[error] // set before access is cut, because that may end the call
 	var cut atomic.Int64          // nanoseconds since begin; 0: not cut
 	over := make(chan struct{})
 	watching.Go(func() {
-		if cause := s.watch(ctx, call, begin, limit-before); cause != nil {
+		left := func() (time.Duration, error) { return b.left(begin, clock(), s.recorder) }
+		if cause := s.watch(ctx, call, left); cause != nil {
 			why.Store(&cause)
 			cut.Store(int64(time.Since(begin)))
 			if err := s.revoke(ctx); err != nil {
@@ -385,13 +340,17 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, limit time.D
 	if c := cut.Load(); c > 0 {
 		took = time.Duration(c)
 	}
-	took = max(0, took-(s.waited()-before))
+	wait := waited()
+	took = max(0, took-wait)
 	cancel(nil)
 	watching.Wait()
 	revoked := s.revoke(ctx)
 	s.recorder.End()
 	s.claim(y.Claim)
-	f := finished{yield: y, took: took, err: outcome.On(boundary(s.role), err)}
+	f := finished{yield: y, took: took, wait: wait, err: outcome.On(boundary(s.role), err)}
+	if errors.Is(cause, errStalled) {
+		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "stalled", "%s", cause)
+	}
 	switch {
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil

@@ -28,16 +28,11 @@ import (
 func (s *stage) settle(ctx context.Context) error {
 	p := s.phase(record.PhaseSettle, record.ByEnvironment)
 	return s.a.phase(ctx, p, limits.Control+limits.Create, func(ctx context.Context) error {
-		w := s.a.sandbox
-		var bundles []string
-		for _, b := range s.a.needs.Bundles {
-			bundles = append(bundles, b.Target)
-		}
-		now, err := w.End(ctx, bundles)
+		now, err := s.a.endAgent(ctx)
 		if err != nil {
 			return err
 		}
-		left := now.Since(w.Known)
+		left := now.Since(s.a.sandbox.Known)
 		if s.mode != task.ModeLive && len(left)+len(now.Unattributed) > 0 {
 			s.a.recorder.Note(p, "processes_ended", "the agent left %s running, which mode %q ends before the verification. A task that needs it is verified in %q",
 				sandbox.Describe(left, now.Unattributed), s.mode, task.ModeLive)
@@ -58,6 +53,15 @@ func (s *stage) settle(ctx context.Context) error {
 			return nil
 		}
 	})
+}
+
+// endAgent ends what the agent ran, and returns what is left in the sandbox.
+func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
+	var bundles []string
+	for _, b := range a.needs.Bundles {
+		bundles = append(bundles, b.Target)
+	}
+	return a.sandbox.End(ctx, bundles)
 }
 
 // still ends every process of the agent's sandbox before anything is copied out of
@@ -187,7 +191,7 @@ func (s *stage) artifacts() string {
 
 func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) ([]collect.Entry, error) {
 	var as []collect.Artifact
-	if dir := s.a.task.Paths.Artifacts; dir != "" {
+	if dir := s.a.task.Paths.Artifacts; dir != "" && !slices.ContainsFunc(s.task.Artifacts, func(a task.Artifact) bool { return a.Source == dir && a.To == "" }) {
 		as = append(as, collect.Artifact{Artifact: task.Artifact{Source: dir}, Implied: true})
 	}
 	for _, a := range s.task.Artifacts {

@@ -319,10 +319,7 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 	a := s.a
 	s.turns++
 	s.message.Turn = a.session.turns + 1
-	limit := cmp.Or(s.agentTime(), limits.Turn)
-	if left, bounded := s.left(); bounded {
-		limit = min(limit, left)
-	}
+	b := s.bounds()
 	a.recorder.Append(record.TurnsFile, record.Turn{
 		Time: a.now(), Kind: record.TurnMessage, Stage: s.task.Name, Turn: s.turns, Round: round, From: from,
 		Text: recorder.Cut(s.message.Text, limits.MessageBytes), Files: s.message.Files,
@@ -335,12 +332,13 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 	var f finished
 	p := s.phase(record.PhaseTurn, record.ByAgent)
 	p.Round = round
-	err := a.phase(ctx, p, limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
-		f = a.session.turn(ctx, s.message, s.turns, limit)
+	err := a.phase(ctx, p, b.limit+limits.Return+limits.Control+limits.Turn, func(ctx context.Context) error {
+		f = a.session.turn(ctx, s.message, s.turns, b)
 		return f.err
 	})
 	a.res.AgentTime += f.took
 	s.charge("turn", f.took)
+	s.charge("wait", f.wait)
 	if f.end != "" {
 		s.out.AgentEnd = f.end
 		s.lastWords = f.yield.Message
@@ -352,6 +350,20 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 		})
 	}
 	return a.at(p, s.turnFailed(ctx, p, err))
+}
+
+// bounds returns the limits of the next turn.
+func (s *stage) bounds() bounds {
+	t := &s.task.Agent
+	b := bounds{limit: cmp.Or(s.agentTime(), limits.Turn), startup: t.Startup.Std(), stall: t.Stall.Std()}
+	in := s.a.task.Interaction
+	if left, bounded := s.left(); bounded && in.Charges("turn") {
+		b.limit = min(b.limit, left)
+		if in.Charges("wait") {
+			b.total = left
+		}
+	}
+	return b
 }
 
 // lastTurn describes a turn whose agent did not yield; nil if it did.

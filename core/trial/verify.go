@@ -88,7 +88,7 @@ func (s *stage) reducedRounds() []verifier.Verdict {
 	if s.a.task.Interaction == nil {
 		return nil
 	}
-	return outcome.Rounds(s.a.task.Interaction.Reduce, s.out.Rounds)
+	return outcome.Rounds(s.a.task.Interaction, s.out.Rounds)
 }
 
 // verifyTime returns how long one verifier may take.
@@ -431,7 +431,7 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 	if copies == "" {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
-	err := views.Attempt(view, dir, copies, task.RoleVerifier, room)
+	err := views.Attempt(view, dir, views.Copies{Dir: copies}, task.RoleVerifier, room)
 	if collect.RefusesName(err) || s.bulky && collect.NoSpace(err) {
 		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
 	}

@@ -3,12 +3,14 @@ package trial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
 )
@@ -30,12 +32,38 @@ func (s *session) unheard(since time.Time) bool {
 // silencePoll is the interval of the checks for an answer of the provider.
 const silencePoll = 50 * time.Millisecond
 
-// watch returns why a turn must end, or nil when it has ended by itself. limit
-// bounds the time since begin, without the time that the session has waited for
-// a provider. When the time is used up while a provider is silent, the turn
-// ends with the provider's first byte; if none comes, that silence does not
-// count as the agent's time either.
-func (s *session) watch(outside, turn context.Context, begin time.Time, limit time.Duration) error {
+// bounds are the limits of the time of a turn; zero means none. All but total
+// leave out the time that the session waits for a provider.
+type bounds struct {
+	limit   time.Duration
+	total   time.Duration
+	startup time.Duration // until the first step or line of the log
+	stall   time.Duration // between two of them; also at the start without startup
+}
+
+// left returns how long a turn may go on, and the cause with which it ends then.
+// used is its time so far, without the time that it waited for a provider.
+func (b *bounds) left(begin time.Time, used time.Duration, r *recorder.SessionRecorder) (left time.Duration, cause error) {
+	left, cause = b.limit-used, errTurnTime
+	if rest := b.total - time.Since(begin); b.total > 0 && rest < left {
+		left, cause = rest, errTotal
+	}
+	heard, spoke := r.Heard()
+	quiet := b.stall
+	if !spoke && b.startup > 0 {
+		quiet = b.startup
+	}
+	if rest := heard + quiet - used; quiet > 0 && rest < left {
+		left, cause = rest, fmt.Errorf("%w for %s", errStalled, quiet)
+	}
+	return left, cause
+}
+
+// watch returns why a turn must end, or nil when it has ended by itself. left
+// returns how long the turn may go on. When that time is used up while a provider
+// is silent, the turn ends with the provider's first byte; if none comes, that
+// silence does not count as the agent's time either. The total time does not wait.
+func (s *session) watch(outside, turn context.Context, left func() (time.Duration, error)) error {
 	var spent <-chan struct{}
 	if s.models != nil {
 		spent = s.models.Spent()
@@ -46,19 +74,19 @@ func (s *session) watch(outside, turn context.Context, begin time.Time, limit ti
 	}
 	var over time.Time // when the time was used up
 	for {
-		left := limit + s.waited() - time.Since(begin)
+		rest, why := left()
 		switch {
-		case left > 0:
+		case rest > 0:
 			over = time.Time{}
-		case over.IsZero():
+		case over.IsZero() && !errors.Is(why, errTotal):
 			over = time.Now()
-			left = 0
-		case !s.unheard(over):
-			return errTurnTime
+			rest = 0
+		case errors.Is(why, errTotal) || !s.unheard(over):
+			return why
 		default: // it is not known yet whether that time is the agent's
-			left = silencePoll
+			rest = silencePoll
 		}
-		t := time.NewTimer(left)
+		t := time.NewTimer(rest)
 		select {
 		case <-t.C:
 		case <-spent:

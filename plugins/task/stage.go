@@ -66,6 +66,12 @@ type Part struct {
 type Phase struct {
 	// Time is the deadline; 0 means none.
 	Time Duration `json:"time,omitempty"`
+	// Startup and Stall end a turn of the agent in which nothing is recorded or
+	// logged for so long, from its start on and later; 0 means no bound. Time in
+	// which the agent waits for a model's provider does not count. For the agent
+	// only.
+	Startup Duration `json:"startup,omitempty"`
+	Stall   Duration `json:"stall,omitempty"`
 	// User is a user name or a number in decimal; empty means the image's.
 	User string `json:"user,omitempty"`
 	Env  Env    `json:"env,omitempty"`
@@ -162,6 +168,9 @@ type Artifact struct {
 	Exclude []string `json:"exclude,omitempty"`
 	// Service is the name of a sidecar; empty means the main sandbox.
 	Service string `json:"service,omitempty"`
+	// Audience are the roles that see the copies, of RoleVerifier and RoleUser.
+	// Empty means the verifier only. A verifier sees every artifact.
+	Audience []Role `json:"audience,omitempty"`
 }
 
 // Capture is taken from a surface by the host.

@@ -11,6 +11,7 @@ package task
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 )
 
 // Task is one problem: its instruction, its environment, and its verification.
@@ -130,12 +131,52 @@ type Interaction struct {
 	// Total bounds the time of all turns of a stage together; 0 means that
 	// only the limit of each turn holds.
 	Total Duration `json:"total,omitempty"`
-	// Charged names the phases whose time counts against Total: "turn",
-	// "judge", "user". Empty means "turn" only.
+	// Charged names what counts against Total, of ChargedParts. Empty means
+	// "turn" only.
 	Charged []string `json:"charged,omitempty"`
+	// After lists the ends of a turn, of AfterEnds, after which the user may still
+	// speak. Empty means "yielded" only. What a turn that was cut off left of the
+	// agent's programs is ended before the round is judged.
+	After []string `json:"after,omitempty"`
+	// Hold says until when the sandbox is frozen in a round: HoldJudge (also if
+	// empty) or HoldCopy.
+	Hold string `json:"hold,omitempty"`
 	// Reduce combines the scores of all rounds, name by name; empty means last.
-	// The decision of a verifier is always that of its last round.
 	Reduce Reducer `json:"reduce,omitempty"`
+	// Decide makes one of a verifier's decisions in all rounds: last (also if
+	// empty), max (the best) or min (the worst). Pass is better than continue, and
+	// continue is better than fail.
+	Decide Reducer `json:"decide,omitempty"`
+}
+
+// ChargedParts are the words of Interaction.Charged: the agent's turns, the copies
+// of a round, its judgement, the simulated user, and the time that the agent
+// waited for a model's provider.
+var ChargedParts = []string{"turn", "copy", "judge", "user", "wait"}
+
+// AfterEnds are the words of Interaction.After.
+var AfterEnds = []string{"yielded", "timeout", "max_steps", "crashed"}
+
+// The words of Interaction.Hold.
+const (
+	HoldJudge = "judge" // until the copies are judged
+	HoldCopy  = "copy"  // until the copies are made: for programs that do not survive a longer stop, such as a browser on a live site
+)
+
+// Charges reports whether the time of a part counts against Total.
+func (in *Interaction) Charges(part string) bool {
+	if in == nil || len(in.Charged) == 0 {
+		return in != nil && part == "turn"
+	}
+	return slices.Contains(in.Charged, part)
+}
+
+// Follows reports whether the user may speak after a turn that ended so.
+func (in *Interaction) Follows(end string) bool {
+	if in == nil || len(in.After) == 0 {
+		return in != nil && end == "yielded"
+	}
+	return slices.Contains(in.After, end)
 }
 
 // Success defines how the scores of the stages become one, and what counts as a

@@ -177,9 +177,20 @@ func (c *checker) interaction() {
 	}
 	c.times("interaction.total", in.Total)
 	c.reducer("interaction.reduce", in.Reduce)
-	for _, p := range in.Charged {
-		if !slices.Contains([]string{"turn", "judge", "user"}, p) {
-			c.bad("interaction.charged", "has %q: it must be turn, judge or user", p)
+	if !slices.Contains([]Reducer{"", ReduceLast, ReduceMax, ReduceMin}, in.Decide) {
+		c.bad("interaction.decide", "is %q: it must be last, max or min", in.Decide)
+	}
+	if !slices.Contains([]string{"", HoldJudge, HoldCopy}, in.Hold) {
+		c.bad("interaction.hold", "is %q: it must be %s or %s", in.Hold, HoldJudge, HoldCopy)
+	}
+	c.words("interaction.charged", in.Charged, ChargedParts)
+	c.words("interaction.after", in.After, AfterEnds)
+}
+
+func (c *checker) words(key string, got, known []string) {
+	for _, w := range got {
+		if !slices.Contains(known, w) {
+			c.bad(key, "has %q: it must be one of %s", w, strings.Join(known, ", "))
 		}
 	}
 }

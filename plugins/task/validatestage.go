@@ -23,6 +23,9 @@ func (c *checker) stage(key string, i int, s *Stage) {
 	c.instruction(key+".instruction", s)
 	c.phase(key+".agent", s.Agent)
 	c.phase(key+".verify", s.Verify)
+	if s.Verify.Startup != 0 || s.Verify.Stall != 0 {
+		c.bad(key+".verify", "has startup or stall, which are for the agent only")
+	}
 	if len(s.Verifiers) == 0 {
 		c.bad(key+".verifiers", "is empty: nothing would judge the stage")
 	}
@@ -109,7 +112,7 @@ func (c *checker) surface(key string, s *Stage) {
 }
 
 func (c *checker) phase(key string, p Phase) {
-	c.times(key+".time", p.Time)
+	c.times(key+".time", p.Time, p.Startup, p.Stall)
 	c.env(key+".env", p.Env)
 	if p.Network != nil {
 		c.network(key+".network", *p.Network)
@@ -163,6 +166,11 @@ func (c *checker) artifact(key string, a Artifact) {
 	}
 	if a.To != "" && !inside(a.To) {
 		c.bad(key+".to", "is %q: it must be a relative, clean path", a.To)
+	}
+	for _, role := range a.Audience {
+		if role != RoleVerifier && role != RoleUser {
+			c.bad(key+".audience", "has %q: it must be verifier or user", role)
+		}
 	}
 	c.sidecar(key+".service", a.Service)
 }

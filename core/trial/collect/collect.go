@@ -56,6 +56,8 @@ type Entry struct {
 	DroppedMore int64    `json:"dropped_more,omitempty"` // number of further ones
 	Secrets     int      `json:"secrets_cut,omitempty"`  // secret values that were masked in it
 
+	Audience []task.Role `json:"-"` // as of the artifact
+
 	missing bool // the path does not exist
 }
 
@@ -200,7 +202,7 @@ func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 	to = path.Clean(to)
 	e := Entry{
 		Source: a.Source, Destination: path.Join("artifacts", to), Service: a.Service,
-		Exclude: slices.Clone(a.Exclude), Status: OK,
+		Exclude: slices.Clone(a.Exclude), Status: OK, Audience: a.Audience,
 	}
 	if e.Service == "" {
 		e.Service = "main"

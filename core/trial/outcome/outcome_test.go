@@ -66,18 +66,21 @@ func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 		verdict("x", verifier.Pass, 0.9), verdict("x", verifier.Continue, 0.4, 7),
 	}
 	for _, tt := range []struct {
-		r      task.Reducer
-		want   verifier.Decision
-		score  float64
-		second bool // score b is there
+		r, decide task.Reducer
+		want      verifier.Decision
+		score     float64
+		second    bool // score b is there
 	}{
-		{"", verifier.Continue, 0.4, true},
-		{task.ReduceLast, verifier.Continue, 0.4, true},
-		{task.ReduceMax, verifier.Continue, 0.9, true},
-		{task.ReduceMin, verifier.Continue, 0.4, true},
-		{task.ReduceMean, verifier.Continue, 0.6, true},
+		{"", "", verifier.Continue, 0.4, true},
+		{task.ReduceLast, task.ReduceLast, verifier.Continue, 0.4, true},
+		{task.ReduceMax, "", verifier.Continue, 0.9, true},
+		{task.ReduceMin, "", verifier.Continue, 0.4, true},
+		{task.ReduceMean, "", verifier.Continue, 0.6, true},
+		{"", task.ReduceMax, verifier.Pass, 0.4, true},
+		{task.ReduceMin, task.ReduceMax, verifier.Pass, 0.4, true},
+		{task.ReduceMax, task.ReduceMin, verifier.Continue, 0.9, true},
 	} {
-		got := outcome.Rounds(tt.r, vs)
+		got := outcome.Rounds(&task.Interaction{Reduce: tt.r, Decide: tt.decide}, vs)
 		if len(got) != 2 || got[0].Verifier != "x" || got[1].Verifier != "y" {
 			t.Fatalf("Rounds(%q) = %+v; want one of x and one of y", tt.r, got)
 		}
@@ -90,12 +93,40 @@ func TestRoundsKeepOneVerdictAVerifier(t *testing.T) {
 		t.Error("Rounds changed what it was given")
 	}
 	failedLater := []verifier.Verdict{verdict("x", verifier.Pass, 0.9), verdict("x", verifier.Fail, 0.1)}
-	if got := outcome.Rounds(task.ReduceMax, failedLater)[0]; got.Decision != verifier.Fail || got.Scores["a"].Value != 0.9 {
+	if got := outcome.Rounds(&task.Interaction{Reduce: task.ReduceMax}, failedLater)[0]; got.Decision != verifier.Fail || got.Scores["a"].Value != 0.9 {
 		t.Errorf("got %s and %v; want the last decision, fail, and the best score, 0.9", got.Decision, got.Scores)
 	}
 	passedLater := []verifier.Verdict{verdict("x", verifier.Continue, 0.1), verdict("x", verifier.Pass, 0.9)}
-	if got := outcome.Rounds(task.ReduceMin, passedLater)[0]; got.Decision != verifier.Pass || got.Scores["a"].Value != 0.1 {
+	if got := outcome.Rounds(&task.Interaction{Reduce: task.ReduceMin}, passedLater)[0]; got.Decision != verifier.Pass || got.Scores["a"].Value != 0.1 {
 		t.Errorf("got %s and %v; want the last decision, pass, and the worst score, 0.1", got.Decision, got.Scores)
+	}
+}
+
+// The decision that counts brings the rest of its verdict. One that decides nothing
+// counts only where there is no other.
+func TestWhichDecisionOfTheRoundsCounts(t *testing.T) {
+	t.Parallel()
+	round := func(n int, d verifier.Decision) verifier.Verdict {
+		return verifier.Verdict{Verifier: "x", Round: n, Decision: d}
+	}
+	for _, tt := range []struct {
+		vs              []verifier.Decision
+		last, best, bad int // rounds
+	}{
+		{[]verifier.Decision{verifier.Pass, verifier.Fail, verifier.Continue}, 3, 1, 2},
+		{[]verifier.Decision{verifier.Continue, verifier.Pass, verifier.Pass}, 3, 3, 1},
+		{[]verifier.Decision{verifier.Fail, verifier.Scored}, 2, 1, 1},
+		{[]verifier.Decision{verifier.Scored, verifier.Scored}, 2, 2, 2},
+	} {
+		var vs []verifier.Verdict
+		for i, d := range tt.vs {
+			vs = append(vs, round(i+1, d))
+		}
+		for r, want := range map[task.Reducer]int{"": tt.last, task.ReduceLast: tt.last, task.ReduceMax: tt.best, task.ReduceMin: tt.bad} {
+			if got := outcome.Rounds(&task.Interaction{Decide: r}, vs)[0]; got.Round != want || got.Decision != tt.vs[want-1] {
+				t.Errorf("%s of %v is that of round %d; want %d", r, tt.vs, got.Round, want)
+			}
+		}
 	}
 }
 

@@ -35,10 +35,9 @@ func Reduce(r, usual task.Reducer, values []float64) (v float64, ok bool) {
 
 // Rounds merges the verdicts of all rounds of a stage into one verdict per
 // verifier, in the order of their first verdicts. Scores are reduced name by
-// name over the rounds that gave them. Everything else, including the decision,
-// comes from the last round: a later fail is never hidden by an earlier, better
-// score. An empty reducer means last.
-func Rounds(r task.Reducer, vs []verifier.Verdict) []verifier.Verdict {
+// name over the rounds that gave them. Everything else comes from the round
+// whose decision counts, usually the last one.
+func Rounds(in *task.Interaction, vs []verifier.Verdict) []verifier.Verdict {
 	var names []string
 	by := map[string][]verifier.Verdict{}
 	for _, v := range vs {
@@ -49,31 +48,49 @@ func Rounds(r task.Reducer, vs []verifier.Verdict) []verifier.Verdict {
 	}
 	out := make([]verifier.Verdict, 0, len(names))
 	for _, n := range names {
-		out = append(out, reduceVerdicts(r, by[n]))
+		merged := decided(in.Decide, by[n])
+		merged.Scores = reduceScores(in.Reduce, by[n])
+		out = append(out, merged)
 	}
 	return out
 }
 
-func reduceVerdicts(r task.Reducer, vs []verifier.Verdict) verifier.Verdict {
-	last := vs[len(vs)-1]
-	last.Scores = maps.Clone(last.Scores)
+// decided returns the verdict whose decision counts: the best or the worst, or
+// else the last one. Of equal decisions the later one counts. A verdict that
+// decides nothing counts only if none does.
+func decided(r task.Reducer, vs []verifier.Verdict) verifier.Verdict {
+	rank := map[verifier.Decision]int{verifier.Fail: 1, verifier.Continue: 2, verifier.Pass: 3}
+	counts := vs[len(vs)-1]
+	for _, v := range slices.Backward(vs) {
+		now, best := rank[v.Decision], rank[counts.Decision]
+		if now > 0 && (r == task.ReduceMax && now > best || r == task.ReduceMin && (now < best || best == 0)) {
+			counts = v
+		}
+	}
+	return counts
+}
+
+// reduceScores returns the scores of the last round, reduced over all rounds.
+// With another reducer than last, those that only earlier rounds gave count, too.
+func reduceScores(r task.Reducer, vs []verifier.Verdict) map[string]verifier.Score {
+	scores := maps.Clone(vs[len(vs)-1].Scores)
 	values := map[string][]float64{}
 	for _, v := range vs {
 		for name, s := range v.Scores {
 			values[name] = append(values[name], s.Value)
-			if _, ok := last.Scores[name]; !ok && r != "" && r != task.ReduceLast {
-				if last.Scores == nil {
-					last.Scores = map[string]verifier.Score{}
+			if _, ok := scores[name]; !ok && r != "" && r != task.ReduceLast {
+				if scores == nil {
+					scores = map[string]verifier.Score{}
 				}
-				last.Scores[name] = s
+				scores[name] = s
 			}
 		}
 	}
-	for name, s := range last.Scores {
+	for name, s := range scores {
 		s.Value, _ = Reduce(r, task.ReduceLast, values[name])
-		last.Scores[name] = s
+		scores[name] = s
 	}
-	return last
+	return scores
 }
 
 // GoOn reports whether the simulated user may answer after a round: a verdict

@@ -129,7 +129,7 @@ func TestAPenWritesOnlyDuringATurn(t *testing.T) {
 		t.Error("it wrote before the first turn")
 	}
 	p.Said("s", 1, "Do it.")
-	p.Begin("s", 1)
+	p.Begin("s", 1, nil)
 	user := trajectory.Step{Source: trajectory.User, Message: trajectory.Text("Do it.")}
 	if err := errors.Join(p.Step(user), p.Step(step), p.Step(user), p.Artifact("a.cast")); err != nil {
 		t.Error(err)
@@ -157,7 +157,7 @@ func TestAStepHasItsCost(t *testing.T) {
 	p.Price(func(model string, input, cached, output int64) (float64, bool) {
 		return float64(input-cached) + 10*float64(output), model == "m"
 	})
-	p.Begin("s", 1)
+	p.Begin("s", 1, nil)
 	in, cached, out, own := int64(100), int64(60), int64(5), 7.0
 	tokens := trajectory.Metrics{PromptTokens: &in, CachedTokens: &cached, CompletionTokens: &out}
 	said := tokens
@@ -196,7 +196,7 @@ func TestAPenStopsAtItsBounds(t *testing.T) {
 	s := newScribe(j, nil)
 	p := recorder.ForSession(s, agent.RoleAgent)
 	p.AtMost(100)
-	p.Begin("s", 1)
+	p.Begin("s", 1, nil)
 	for range 105 {
 		if err := p.Step(trajectory.Step{Source: trajectory.Model}); err != nil {
 			t.Fatal(err)
@@ -211,7 +211,7 @@ func TestAStepOfAnySizeFits(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	p := recorder.ForSession(newScribe(j, nil), agent.RoleAgent)
-	p.Begin("s", 1)
+	p.Begin("s", 1, nil)
 	long := strings.Repeat("y", limits.StepBytes/3)
 	args, err := json.Marshal(map[string]string{"a": long})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -29,6 +30,10 @@ type SessionRecorder struct {
 	most    int64 // steps
 	stopped bool
 	price   Price
+
+	clock func() time.Duration // the time of the turn
+	heard time.Duration        // when it last recorded or logged something, by clock
+	spoke bool                 // it did so in this turn
 }
 
 // Price returns the cost in USD of one request to a model with this usage in
@@ -69,11 +74,28 @@ func ForSession(s *Recorder, role agent.Role) *SessionRecorder {
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
 
-// Begin lets the session record a turn, until End.
-func (p *SessionRecorder) Begin(stage string, turn int) {
+// Begin lets the session record a turn, until End. clock returns the time of the
+// turn so far; see Heard.
+func (p *SessionRecorder) Begin(stage string, turn int, clock func() time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing, p.stage, p.turn, p.first = true, stage, turn, true
+	p.clock, p.heard, p.spoke = clock, 0, false
+}
+
+// Heard returns when, by the clock of the turn, the session last recorded or
+// logged something, and whether it has done so in this turn.
+func (p *SessionRecorder) Heard() (at time.Duration, spoke bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard, p.spoke
+}
+
+// hear notes that the session is alive. The caller holds the lock.
+func (p *SessionRecorder) hear() {
+	if p.clock != nil {
+		p.heard, p.spoke = p.clock(), true
+	}
 }
 
 // Resume lets the session write again, about the last turn.
@@ -105,6 +127,7 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	if !p.writing {
 		return errNotWriting
 	}
+	p.hear()
 	first := p.first
 	p.first = false
 	if first && s.Source == trajectory.User && s.Message.Parts == nil && s.Message.Text == p.message {
@@ -112,7 +135,11 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	}
 	s.Metrics = p.cost(s)
 	p.write(s)
-	p.s.Tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: record.ByAgent})
+	who := record.ByAgent
+	if p.role == agent.RoleUser {
+		who = record.ByUser
+	}
+	p.s.Tell(record.Event{Type: record.EventStep, Stage: p.stage, Turn: p.turn, Who: who})
 	return nil
 }
 
@@ -213,6 +240,7 @@ func shortContent(c trajectory.Content, limit int) trajectory.Content {
 func (p *SessionRecorder) Log(line string) error {
 	p.mu.Lock()
 	stage, writing := p.stage, p.writing
+	p.hear()
 	p.mu.Unlock()
 	if !writing {
 		return errNotWriting

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-eval/berth/core/record"
@@ -92,11 +94,24 @@ func ofAgent(f filter) filter {
 	}
 }
 
+// Copies are the artifacts of one stage or one round. A verifier sees all of
+// them, another role only those in Shown: slash-separated paths below Dir.
+type Copies struct {
+	Dir   string
+	Shown []string
+}
+
+// has reports whether a role sees what is at a path, or something below it.
+func (c *Copies) has(role task.Role, path string) bool {
+	return role == task.RoleVerifier || slices.ContainsFunc(c.Shown, func(s string) bool {
+		return path == "." || path == s || strings.HasPrefix(path, s+"/") || strings.HasPrefix(s, path+"/")
+	})
+}
+
 // Attempt copies the parts of the attempt so far that role may see from the
-// attempt's folder to the view in dir. Missing records are left out. artifacts
-// is the folder of the artifacts for a verifier, of one stage or one round.
-// Fails with ErrNoRoom when the view does not fit into room.
-func Attempt(dir, attempt, artifacts string, role task.Role, room *Room) error {
+// attempt's folder to the view in dir. Missing records are left out. Fails with
+// ErrNoRoom when the view does not fit into room.
+func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) error {
 	to := filepath.Join(dir, AttemptFolder)
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
@@ -106,22 +121,22 @@ func Attempt(dir, attempt, artifacts string, role task.Role, room *Room) error {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}
-	if role == task.RoleVerifier {
-		if err := addFolder(dir, artifacts, "artifacts", room); err != nil {
-			return fmt.Errorf("view of %s: %w", role, err)
-		}
+	seen := func(path string) bool { return artifacts.Dir != "" && artifacts.has(role, path) }
+	if err := addFolder(artifacts.Dir, filepath.Join(to, "artifacts"), seen, room); err != nil {
+		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for _, name := range folders[role] {
-		if err := addFolder(dir, filepath.Join(attempt, name), name, room); err != nil {
+		if err := addFolder(filepath.Join(attempt, name), filepath.Join(to, name), func(string) bool { return true }, room); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
 	return nil
 }
 
-// addFolder copies a folder of the attempt into the view, as attempt/name. It
-// copies only regular files and folders; a missing folder is left out.
-func addFolder(dir, from, name string, room *Room) error {
+// addFolder copies the parts of a folder of the attempt that are seen to a folder
+// of the view. It copies only regular files and folders; a missing folder is left
+// out.
+func addFolder(from, to string, seen func(path string) bool, room *Room) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -130,7 +145,6 @@ func addFolder(dir, from, name string, room *Room) error {
 		return err
 	}
 	defer root.Close()
-	to := filepath.Join(dir, AttemptFolder, name)
 	// root.FS would refuse names that are not UTF-8, which an agent may have
 	// made.
 	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
@@ -143,6 +157,10 @@ func addFolder(dir, from, name string, room *Room) error {
 		}
 		target := filepath.Join(to, p)
 		switch {
+		case !seen(filepath.ToSlash(p)) && d.IsDir():
+			return filepath.SkipDir
+		case !seen(filepath.ToSlash(p)):
+			return nil
 		case d.IsDir():
 			return folder(target)
 		case !d.Type().IsRegular():

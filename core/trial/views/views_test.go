@@ -147,6 +147,9 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 		"verdicts.jsonl":       `{"round":1,"decision":"continue","rationale":"MARK-rationale","handoff":"MARK-handoff"}` + "\n",
 		"events.jsonl":         `{"type":"MARK-event"}` + "\n",
 		"artifacts/a\xff/a":    "MARK-artifact",
+		"artifacts/out/deep/o": "MARK-shown",
+		"artifacts/output":     "MARK-beside",
+		"artifacts/f":          "MARK-single",
 		"captures/c":           "MARK-capture",
 		"frames/f":             "MARK-frame",
 		"agent/debug":          "MARK-debug",
@@ -157,18 +160,19 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 	}
 	want := map[task.Role][]string{
 		task.RoleAgent:    {},
-		task.RoleUser:     {"words", "said", "seen", "handoff", "frame"},
-		task.RoleVerifier: {"words", "reason", "said", "thought", "usersaid", "seen", "reward", "info", "rationale", "handoff", "artifact", "capture", "frame"},
+		task.RoleUser:     {"words", "said", "seen", "handoff", "frame", "shown", "single"},
+		task.RoleVerifier: {"shown", "beside", "single", "words", "reason", "said", "thought", "usersaid", "seen", "reward", "info", "rationale", "handoff", "artifact", "capture", "frame"},
 	}
+	shown := map[task.Role][]string{task.RoleUser: {"out", "f"}}
 	for role, may := range want {
 		view := t.TempDir()
-		if err := views.Attempt(view, attempt, filepath.Join(attempt, "artifacts"), role, nil); err != nil {
+		if err := views.Attempt(view, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts"), Shown: shown[role]}, role, nil); err != nil {
 			t.Fatal(err)
 		}
 		text := everything(t, view)
 		for _, m := range []string{
 			"words", "reason", "said", "thought", "usersaid", "torn", "seen", "reward", "info", "rationale", "handoff", "event",
-			"artifact", "capture", "frame", "debug", "output",
+			"artifact", "capture", "frame", "debug", "output", "shown", "beside", "single",
 		} {
 			if got := strings.Contains(text, "MARK-"+m); got != slices.Contains(may, m) {
 				t.Errorf("%s sees %q: %v; want %v", role, m, got, !got)
@@ -292,7 +296,7 @@ func TestAViewEndsWhereItsRoomEnds(t *testing.T) {
 	write(t, attempt, map[string]string{"turns.jsonl": "{}\n", "artifacts/a": strings.Repeat("x", 100)})
 	for left, want := range map[int64]error{103: nil, 102: views.ErrNoRoom, 2: views.ErrNoRoom} {
 		dir := t.TempDir()
-		if err := views.Attempt(dir, attempt, filepath.Join(attempt, "artifacts"), task.RoleVerifier, &views.Room{Left: left}); !errors.Is(err, want) {
+		if err := views.Attempt(dir, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts")}, task.RoleVerifier, &views.Room{Left: left}); !errors.Is(err, want) {
 			t.Errorf("an attempt of 103 bytes in %d: %v, want %v", left, err, want)
 		}
 	}

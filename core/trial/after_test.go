@@ -1,0 +1,306 @@
+package trial_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// endsFirst is an agent whose first turn ends so, and which adds one in every
+// turn.
+func endsFirst(first func(ctx context.Context, a *actor) (agent.Yield, error)) *scripted {
+	return &scripted{
+		needs: agent.Needs{Shell: true, KeepsSession: true},
+		turn: func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
+			if err := a.sh(ctx, "printf 1 >> /logs/artifacts/n"); err != nil {
+				return agent.Yield{}, err
+			}
+			if m.Turn == 1 {
+				return first(ctx, a)
+			}
+			return agent.Yield{End: agent.Done, Message: "did it"}, nil
+		},
+	}
+}
+
+// hangs leaves a command running that survives the end of its connection. Its
+// argument is unique to the attempt.
+func hangs(ctx context.Context, a *actor) (agent.Yield, error) {
+	_, err := a.shell.Exec(ctx, sandbox.Command{ID: "left", Argv: []string{"sh", "-c", "sleep 7391; true", unique(a.setup.Scratch)}})
+	return agent.Yield{}, err
+}
+
+// unique returns the name of an attempt's runtime folder, as part of a path in it.
+func unique(path string) string {
+	return "left-" + regexp.MustCompile(`/br[0-9]+`).FindString(path)
+}
+
+func yields(end agent.End) func(context.Context, *actor) (agent.Yield, error) {
+	return func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: end}, nil }
+}
+
+// alive reports whether a process of this machine has an argument.
+func alive(t *testing.T, argument string) bool {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(all, func(file string) bool {
+		b, err := os.ReadFile(file) // it may have ended
+		return err == nil && slices.Contains(strings.Split(string(b), "\x00"), argument)
+	})
+}
+
+// After a turn that was cut off, the work is judged once more, and nothing that the
+// agent ran is alive then. The user speaks only if the task allows it, and the
+// session takes the message.
+func TestTheUserMaySpeakAfterACut(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		first func(context.Context, *actor) (agent.Yield, error)
+		after []string
+		turns int
+	}{
+		{"timeout, by default", hangs, nil, 1},
+		{"timeout", hangs, []string{"yielded", "timeout"}, 2},
+		{"max_steps, by default", yields(agent.MaxSteps), nil, 1},
+		{"max_steps", yields(agent.MaxSteps), []string{"max_steps", "yielded"}, 2},
+		{"crashed", yields(agent.Crashed), []string{"crashed"}, 2},
+		{"refused is never in the list", yields(agent.Refused), task.AfterEnds, 1},
+		{"yielded is not in the list", yields(agent.Done), []string{"timeout"}, 1},
+		{"timeout of an agent that keeps no session", nil, task.AfterEnds, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := withRounds(t)
+			first := tt.first
+			if first == nil {
+				first = hangs
+			}
+			a := endsFirst(first)
+			a.needs.KeepsSession = tt.first != nil
+			b.agents["agent"] = a
+			b.cell.Limits.AgentTime = time.Second
+			b.task.Interaction.After = tt.after
+			judged, left := 0, false
+			supervisor := b.judges["supervisor"].verify
+			b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+				judged, left = judged+1, left || alive(t, unique(b.runtime))
+				return supervisor(ctx, r)
+			}
+			r := b.run(t.Context(), t)
+			turns := strings.Count(" "+phases(r)+" ", " turn ")
+			if turns != tt.turns || judged != turns || r.Outcome != record.Passed || len(a.setups) != 1 || left {
+				t.Errorf("%s after %d turns of %d sessions, judged %d times, alive while judged: %v; want passed after %d\n%s",
+					r.Outcome, turns, len(a.setups), judged, left, tt.turns, pretty(r))
+			}
+			if found(r, "session_over") != (tt.first == nil) {
+				t.Errorf("findings %s", pretty(r.Findings))
+			}
+		})
+	}
+}
+
+// The total time cuts the second turn, whose work is judged once more.
+func TestTheTotalTimeEndsInTheSecondTurn(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	a := endsFirst(yields(agent.Done))
+	second := a.turn
+	a.turn = func(ctx context.Context, x *actor, m agent.Message) (agent.Yield, error) {
+		y, err := second(ctx, x, m)
+		if m.Turn == 2 && err == nil {
+			<-ctx.Done()
+		}
+		return y, err
+	}
+	b.agents["agent"] = a
+	b.task.Interaction.After = task.AfterEnds
+	b.task.Interaction.Total = task.Duration(1500 * time.Millisecond)
+	pass := b.judges["supervisor"].verify
+	b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		v, err := pass(ctx, r)
+		v.Decision = verifier.Continue
+		return v, err
+	}
+	r := b.run(t.Context(), t)
+	const wanted = "prepare create services setup setup turn freeze copy judge thaw user turn settle freeze copy judge thaw settle collect verify destroy publish"
+	if got := phases(r); got != wanted || r.AgentEnd != record.Timeout || !found(r, "interaction_time") {
+		t.Errorf("phases %s\nwant   %s\n%s", got, wanted, pretty(r))
+	}
+}
+
+// A turn in which nothing is recorded or logged ends, and one that is alive does
+// not.
+func TestATurnThatStallsEnds(t *testing.T) {
+	t.Parallel()
+	speaks := func(times int, log bool) *scripted {
+		return turn(func(ctx context.Context, a *actor) (agent.Yield, error) {
+			for range times {
+				select {
+				case <-ctx.Done():
+					return agent.Yield{}, ctx.Err()
+				case <-time.After(400 * time.Millisecond):
+				}
+				if log {
+					_ = a.Log("alive")
+				} else {
+					_ = a.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("alive")})
+				}
+			}
+			if times < 5 {
+				<-ctx.Done()
+			}
+			return agent.Yield{End: agent.Done}, nil
+		})
+	}
+	for _, tt := range []struct {
+		name           string
+		a              *scripted
+		startup, stall time.Duration
+		end            record.AgentEnd
+		after          time.Duration // at least
+	}{
+		{"it never speaks", speaks(0, false), 500 * time.Millisecond, time.Hour, record.Timeout, 500 * time.Millisecond},
+		{"it never speaks, and has no time for a start", speaks(0, false), 0, time.Second, record.Timeout, time.Second},
+		{"it falls silent", speaks(1, false), 5 * time.Second, time.Second, record.Timeout, 1400 * time.Millisecond},
+		{"it goes on with steps", speaks(5, false), 5 * time.Second, time.Second, record.Yielded, 2 * time.Second},
+		{"it goes on with lines", speaks(5, true), 5 * time.Second, time.Second, record.Yielded, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, tt.a, tests("true"))
+			b.task.Stages[0].Agent.Startup, b.task.Stages[0].Agent.Stall = task.Duration(tt.startup), task.Duration(tt.stall)
+			r := b.run(t.Context(), t)
+			want(t, r, record.Passed, tt.end, record.Checked)
+			if found(r, "stalled") != (tt.end == record.Timeout) || r.AgentTime < tt.after {
+				t.Errorf("after %s: %s", r.AgentTime, pretty(r.Findings))
+			}
+		})
+	}
+}
+
+// An agent that waits for its provider has not stalled. The wait counts against
+// the total time only if the task says so.
+func TestWaitingForAProviderIsNoStall(t *testing.T) {
+	t.Parallel()
+	for _, charged := range [][]string{nil, {"turn", "wait"}} {
+		p := &purse{spent: make(chan struct{})}
+		a := turn(func(ctx context.Context, _ *actor) (agent.Yield, error) {
+			for range 10 {
+				p.waited.Add(int64(100 * time.Millisecond))
+				select {
+				case <-ctx.Done():
+					return agent.Yield{}, ctx.Err()
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+			return agent.Yield{End: agent.Done}, nil
+		})
+		b := withModel(t, a, tests("true"), p)
+		b.task.Stages[0].Agent.Stall = task.Duration(400 * time.Millisecond)
+		b.task.Interaction = &task.Interaction{Total: task.Duration(500 * time.Millisecond), Charged: charged}
+		end := record.Yielded
+		if charged != nil {
+			end = record.Timeout
+		}
+		want(t, b.run(t.Context(), t), record.Passed, end, record.Checked)
+	}
+}
+
+// With hold = "copy" the sandbox goes on while its copies are judged.
+func TestTheSandboxIsHeldUntilTheCopiesAreMade(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	b.task.Interaction.Hold = task.HoldCopy
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	const wanted = "prepare create services setup setup turn freeze copy thaw judge user turn freeze copy thaw judge settle collect verify destroy publish"
+	if got := phases(r); got != wanted {
+		t.Errorf("phases %s\nwant   %s", got, wanted)
+	}
+}
+
+// Copies, judgements and messages count against the total time if the task says
+// so.
+func TestWhatIsChargedToTheTotalTime(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"turn", "copy", "judge", "user"} {
+		t.Run(part, func(t *testing.T) {
+			t.Parallel()
+			b := withRounds(t)
+			b.task.Interaction.Charged = []string{part}
+			b.task.Interaction.Total = 1 // a nanosecond, which everything takes
+			if part == "turn" {
+				b.task.Interaction.Total = task.Duration(time.Minute)
+			}
+			b.agents["agent"] = does("printf 2 >> /logs/artifacts/n")
+			turns := map[string]int{"turn": 4, "copy": 1, "judge": 1, "user": 2}[part]
+			r := b.run(t.Context(), t)
+			if got := strings.Count(" "+phases(r)+" ", " turn "); got != turns || found(r, "interaction_time") != (part != "turn") {
+				t.Errorf("%d turns; want %d: %s", got, turns, pretty(r))
+			}
+		})
+	}
+}
+
+// The user sees this round's copies of the artifacts that are for it, and no
+// others, also where an artifact for others has files in the same place.
+func TestTheUserSeesTheArtifactsThatAreForIt(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	b.agents["agent"] = does("printf 1 >> /logs/artifacts/n; mkdir -p /app/out /app/own/inner /app/hidden; " +
+		"printf 1 >> /app/out/n; echo MARK-hidden > /app/hidden/h; echo MARK-within > /app/own/inner/w; echo x > /app/own/x; echo one > /app/one.txt")
+	user := []task.Role{task.RoleVerifier, task.RoleUser}
+	b.task.Stages[0].Artifacts = []task.Artifact{
+		{Source: "/app/out", To: "results", Audience: user},
+		{Source: "/app/one.txt", Audience: user},
+		{Source: "/app/hidden"},
+		{Source: "/app/own", Audience: user, Exclude: []string{"inner"}},
+		{Source: "/app/own/inner"},
+		{Source: "/app/out", To: "logs/artifacts/out", Audience: user},
+		{Source: "/none", Audience: user},
+	}
+	b.judges["supervisor"].verify = func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+		if r.Round == 3 {
+			return reward(verifier.Pass, 1), nil
+		}
+		return reward(verifier.Continue, 0), nil
+	}
+	var seen []string
+	b.agents["user"] = &scripted{turn: func(_ context.Context, u *actor, _ agent.Message) (agent.Yield, error) {
+		dir := filepath.Join(u.setup.View, views.AttemptFolder, "artifacts")
+		err := filepath.WalkDir(dir, func(p string, d os.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				text, _ := os.ReadFile(p)
+				rel, _ := filepath.Rel(dir, p)
+				seen = append(seen, rel+"="+strings.TrimSpace(string(text)))
+			}
+			return err
+		})
+		return agent.Yield{End: agent.Done, Message: "go on"}, err
+	}}
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if wanted := []string{"app/one.txt=one", "results/n=1", "app/one.txt=one", "results/n=11"}; !slices.Equal(seen, wanted) {
+		t.Errorf("the user sees %q; want %q", seen, wanted)
+	}
+	if !found(r, "artifact_hidden") {
+		t.Errorf("findings %s", pretty(r.Findings))
+	}
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -33,6 +35,8 @@ type Writer struct {
 	Name  string
 	Began Entry
 	Ended bool // it recorded its end; otherwise it is alive or was killed
+
+	alive bool // when the journal was read, as far as it can be seen from this machine
 }
 
 // TrialState is one trial and its attempts.
@@ -123,9 +127,9 @@ func (t *TrialState) next() int {
 	return t.Attempts[len(t.Attempts)-1].Number + 1
 }
 
-// Writing returns the process that writes the run at the moment, as far as it can
-// be seen from this machine; nil if there is none. A process on another machine
-// counts until it has recorded its end.
+// Writing returns the process that wrote the run when the index was read, as far as
+// it can be seen from this machine; nil if there is none. A process on another
+// machine counts until it has recorded its end.
 func (x *Index) Writing() *Entry {
 	for i := range x.Writers {
 		if w := &x.Writers[i]; w.Writes() {
@@ -135,20 +139,18 @@ func (x *Index) Writing() *Entry {
 	return nil
 }
 
-// Writes reports whether the process writes the run at the moment, as far as it
-// can be seen from this machine.
-func (w *Writer) Writes() bool {
-	return !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead
-}
+// Writes reports whether the process wrote the run when the index was read, as far
+// as it can be seen from this machine.
+func (w *Writer) Writes() bool { return w.alive }
 
-// UnderWay reports whether the last attempt of a trial is in progress: it has no
-// result, and the process that began it still writes the run.
+// UnderWay reports whether the last attempt of a trial was in progress when the
+// index was read: it has no result, and the process that began it writes the run.
 func (x *Index) UnderWay(t *TrialState) bool {
 	if len(t.Attempts) == 0 {
 		return false
 	}
 	a := &t.Attempts[len(t.Attempts)-1]
-	return a.Result == nil && slices.ContainsFunc(x.Writers, func(w Writer) bool { return w.Name == a.By && w.Writes() })
+	return a.Result == nil && slices.ContainsFunc(x.Writers, func(w Writer) bool { return w.alive && w.Name == a.By })
 }
 
 // ended records the end of an attempt, with its result if known.
@@ -196,11 +198,16 @@ func (x *Index) clone() *Index {
 // anything. It may be called while the run is in progress.
 func Read(dir string) (*Manifest, *Index, error) {
 	for tries := 0; ; tries++ {
+		var js []Journal
+		var wrong error
+		var reading sync.WaitGroup
+		reading.Go(func() { js, wrong = readJournals(dir) }) // as much work as the plan
 		m, err := ReadManifest(dir)
-		if err != nil {
+		reading.Wait()
+		if err = cmp.Or(err, wrong); err != nil {
 			return nil, nil, err
 		}
-		x, err := readIndex(dir, m)
+		x, err := indexOf(dir, m, js)
 		if err != nil || x.strange == 0 || tries == 2 {
 			return m, x, err
 		}
@@ -210,15 +217,19 @@ func Read(dir string) (*Manifest, *Index, error) {
 }
 
 func readIndex(dir string, m *Manifest) (*Index, error) {
-	x := newIndex(m)
 	js, err := readJournals(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s: journals: %w", dir, err)
+		return nil, err
 	}
+	return indexOf(dir, m, js)
+}
+
+func indexOf(dir string, m *Manifest, js []Journal) (*Index, error) {
+	x := newIndex(m)
 	for i := range js {
 		x.take(&js[i])
 	}
-	if err = x.walk(dir); err != nil {
+	if err := x.walk(dir); err != nil {
 		return nil, fmt.Errorf("%s: attempts: %w", dir, err)
 	}
 	return x, nil
@@ -253,6 +264,7 @@ func (x *Index) take(j *Journal) {
 			t.attempt(e.Attempt)
 		}
 	}
+	w.alive = !w.Ended && w.Began.Process != nil && w.Began.Process.State() != node.Dead
 	x.Writers = append(x.Writers, w)
 }
 

@@ -1,7 +1,7 @@
 package stats
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -49,14 +49,17 @@ type Comparison struct {
 	Solved [2][]string
 }
 
+// ErrNoCommonTask means that two samples have no task in common.
+var ErrNoCommonTask = errors.New("there is no task that both ran")
+
 // Compare compares two samples. permutations is how many random ones to take if
-// there are too many to try all. Fails if they have no task in common.
+// there are too many to try all. Fails with ErrNoCommonTask.
 func Compare(a, b *Sample, level float64, permutations int, seed uint64) (*Comparison, error) {
 	c := &Comparison{}
 	var of [2][]*taskScores
 	c.common(a, b, &of)
 	if c.Tasks = len(of[0]); c.Tasks == 0 {
-		return nil, fmt.Errorf("there is no task that both ran")
+		return nil, ErrNoCommonTask
 	}
 	differences := make([]float64, c.Tasks)
 	once := true
@@ -80,7 +83,7 @@ func Compare(a, b *Sample, level float64, permutations int, seed uint64) (*Compa
 		c.Interval.Low, c.Interval.High = c.Difference-d, c.Difference+d
 	}
 	if once {
-		c.P, c.Test = McNemar(count(differences, 1), count(differences, -1)), TestMcNemar
+		c.P, c.Test = mcnemar(count(differences, 1), count(differences, -1)), TestMcNemar
 		return c, nil
 	}
 	c.signs(differences, permutations, seed)
@@ -120,10 +123,10 @@ func (c *Comparison) common(a, b *Sample, of *[2][]*taskScores) {
 	c.Left[1] += len(b.tasks) - j
 }
 
-// McNemar returns the two-sided p-value of McNemar's exact test: first and second
+// mcnemar returns the two-sided p-value of McNemar's exact test: first and second
 // are how many tasks only the first and only the second solves. It is the
 // binomial test of first among both with probability ½.
-func McNemar(first, second int) float64 {
+func mcnemar(first, second int) float64 {
 	n := first + second
 	if n == 0 {
 		return 1

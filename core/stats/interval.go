@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -149,20 +150,9 @@ func (s *Sample) Bootstrap(level float64, resamples int, seed uint64) Interval {
 	}
 	slices.Sort(means)
 	further := math.Sqrt(float64(g)/float64(g-1)) * s.student(level)
-	in.Low = percentile(means, distuv.UnitNormal.CDF(-further))
-	in.High = percentile(means, distuv.UnitNormal.CDF(further))
+	in.Low = stat.Quantile(distuv.UnitNormal.CDF(-further), stat.LinInterp, means, nil)
+	in.High = stat.Quantile(distuv.UnitNormal.CDF(further), stat.LinInterp, means, nil)
 	return in
-}
-
-// percentile returns a quantile of sorted values, between two of them where it
-// falls between.
-func percentile(sorted []float64, p float64) float64 {
-	at := p * float64(len(sorted)-1)
-	i := min(int(at), len(sorted)-2)
-	if i < 0 {
-		return sorted[0]
-	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
 // Weighed is a mean in which all groups weigh the same, however many tasks each
@@ -171,24 +161,15 @@ type Weighed struct {
 	Mean     float64
 	SE       float64 // NaN if a group has one task
 	Interval Interval
-	Groups   []Group // sorted by name
-}
-
-// Group is the part of a sample with one group.
-type Group struct {
-	Name   string
-	Sample *Sample
 }
 
 // GroupsEqually returns the mean of the means of the groups. Its interval is
 // Student's, with the degrees of freedom of all tasks less the groups.
 func (s *Sample) GroupsEqually(level float64) Weighed {
-	names, samples := s.groups()
+	groups := s.groups()
 	w := Weighed{}
-	variance, h := 0.0, float64(len(names))
-	for i, name := range names {
-		g := samples[i]
-		w.Groups = append(w.Groups, Group{Name: name, Sample: g})
+	variance, h := 0.0, float64(len(groups))
+	for _, g := range groups {
 		w.Mean += g.Mean() / h
 		variance += g.SE() * g.SE() / h / h
 	}

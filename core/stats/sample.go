@@ -130,8 +130,8 @@ func (s *Sample) Only(tasks map[string]bool) *Sample {
 	return only
 }
 
-// groups returns the sample of each group, by the name of the group.
-func (s *Sample) groups() (names []string, of []*Sample) {
+// groups returns the sample of each group, sorted by the name of the group.
+func (s *Sample) groups() (of []*Sample) {
 	by := map[string]*Sample{}
 	for i := range s.tasks {
 		g := by[s.tasks[i].group]
@@ -142,9 +142,8 @@ func (s *Sample) groups() (names []string, of []*Sample) {
 		g.tasks = append(g.tasks, s.tasks[i])
 		g.n += len(s.tasks[i].scores)
 	}
-	names = slices.Sorted(maps.Keys(by))
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(by)) {
 		of = append(of, by[name])
 	}
-	return names, of
+	return of
 }

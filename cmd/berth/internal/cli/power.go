@@ -3,9 +3,9 @@ package cli
 import (
 	"fmt"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/stats"
 )
 
 // powerOf says what the planned tasks and repetitions can detect, and what it takes
@@ -19,19 +19,19 @@ func powerOf(p *output.Plan, detect float64) *output.Power {
 	for i := range p.Cells {
 		tasks = min(tasks, p.Cells[i].Trials/p.Repeat)
 	}
-	assumed := stats.Typical
-	detectable, err := stats.Detectable(tasks, p.Repeat, assumed)
+	assumed := numbers.Typical
+	detectable, err := numbers.Detectable(tasks, p.Repeat, assumed)
 	if err != nil { // a cell has no tasks
 		return nil
 	}
 	res := &output.Power{
-		Tasks: tasks, Repetitions: p.Repeat, Power: stats.TestPower, Level: stats.TestLevel, Rate: assumed.Rate, ICC: assumed.ICC,
+		Tasks: tasks, Repetitions: p.Repeat, Power: numbers.TestPower, Level: numbers.TestLevel, Rate: assumed.Rate, ICC: assumed.ICC,
 		Correlation: assumed.Correlation, Detectable: detectable, Detect: detect,
 	}
 	if detect == 0 {
 		return res
 	}
-	if res.Needed, err = stats.Needed(tasks, detect, assumed); err != nil {
+	if res.Needed, err = numbers.Needed(tasks, detect, assumed); err != nil {
 		res.Needed, res.Impossible = 0, err.Error()
 	}
 	return res

@@ -51,7 +51,7 @@ reasons that are not the agent's. --force writes them, with the reasons.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.out, "output", "o", "", "file to write")
-	fs.Uint64Var(&o.Seed, "seed", 1, "seed of random permutations")
+	fs.Uint64Var(&o.Seed, "seed", 1, "seed of bootstrap intervals and random permutations")
 	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
 	fs.StringVar(&o.flags.weigh, "weigh", "", weighUsage)
 	fs.Var((*selection.Text)(&o.filter.Expression), "select", "report only the trials for which this expression is true")

@@ -19,8 +19,8 @@ const byReward = "reward"
 // byResult are the groups that a trial is in because of its result.
 var byResult = []string{"outcome", "agent_end", "integrity"}
 
-// none is the value of a trial that has none.
-const none = "–"
+// None is the value of a trial that has none.
+const None = "–"
 
 // groupField is something that trials can be grouped by.
 type groupField struct {
@@ -35,7 +35,7 @@ var Groups = []string{
 }
 
 func one(of func(*Trial) string) func(*Trial) []string {
-	return func(t *Trial) []string { return []string{cmp.Or(of(t), none)} }
+	return func(t *Trial) []string { return []string{cmp.Or(of(t), None)} }
 }
 
 // brief is a part of the accepted attempt's result.
@@ -84,6 +84,12 @@ func groupFields(j *Joined, by []string) ([]groupField, error) {
 	return fields, nil
 }
 
+// Values returns the values of a trial by one of Groups; nil for another name.
+func (j *Joined) Values(name string) func(*Trial) []string {
+	of, _ := groupOf(j, name)
+	return of
+}
+
 // groupOf returns the values of a trial by one of Groups, and whether they tell
 // cells apart; nil for another name.
 func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
@@ -99,7 +105,7 @@ func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
 	case "tag":
 		return func(t *Trial) []string {
 			if len(t.Tags) == 0 {
-				return []string{none}
+				return []string{None}
 			}
 			return t.Tags
 		}, false
@@ -132,7 +138,7 @@ func rewardsOf(t *Trial) []string {
 	if acc := t.Accepted(); acc != nil && t.Measured() && len(acc.Result.Rewards) > 0 {
 		return slices.Sorted(maps.Keys(acc.Result.Rewards))
 	}
-	return []string{none}
+	return []string{None}
 }
 
 // compare sorts the values of a field: numbers and durations by their size, so
@@ -147,8 +153,8 @@ func (f *groupField) compare(a, b string) int {
 		return -1
 	case isY:
 		return 1
-	case a == none || b == none: // last
-		return cmp.Compare(boolean(a == none), boolean(b == none))
+	case a == None || b == None: // last
+		return cmp.Compare(boolean(a == None), boolean(b == None))
 	}
 	return cmp.Compare(a, b)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -37,12 +36,10 @@ type Options struct {
 
 // cell is a cell of a run with its measured trials.
 type cell struct {
-	output.ComparedCell
+	Tally
 
 	states  []*store.TrialState
-	trials  []stats.Attempt
 	digests map[string]string // of tasks
-	sample  *stats.Sample
 }
 
 // Compare compares all pairs of cells of some runs. Fails if fewer than two cells
@@ -63,16 +60,19 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 		return nil, Refusal(reasons)
 	}
 	res := &output.Comparison{Marks: reasons, Notes: notes, Weigh: o.Rules.Weigh, Policy: summary.Policy, Accepted: accepted, Level: level, Seed: o.Seed, Resamples: resamples, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
+	var tallies []*Tally
 	for _, c := range cells {
-		if len(c.trials) == 0 {
+		if c.Measured == 0 {
 			return nil, fmt.Errorf("cell %s has no measured trial, so that there is nothing to compare. Leave it out with --cell, or finish it with berth resume %s", c.Name, c.Run)
 		}
-		if err = c.measure(o); err != nil {
-			return nil, fmt.Errorf("cell %s: %w", c.Name, err)
-		}
+		tallies = append(tallies, &c.Tally)
+	}
+	if err = ComputeAll(tallies, o.Rules, o.Seed); err != nil {
+		return nil, err
+	}
+	for _, c := range cells {
 		res.Cells = append(res.Cells, c.ComparedCell)
 	}
-	var ps []float64
 	for i, a := range cells {
 		for _, b := range cells[i+1:] {
 			pair, err := compared(a, b, o)
@@ -80,13 +80,9 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 				return nil, fmt.Errorf("cells %s and %s: %w", a.Name, b.Name, err)
 			}
 			res.Pairs = append(res.Pairs, *pair)
-			ps = append(ps, pair.P)
 		}
 	}
-	for i, p := range stats.Holm(ps) {
-		res.Pairs[i].Holm = p
-		res.Pairs[i].Sentence = sentence(&res.Pairs[i])
-	}
+	Correct(res.Pairs)
 	return res, nil
 }
 
@@ -101,7 +97,7 @@ func collect(runs []Run, o *Options) ([]*cell, error) {
 			if len(runs) > 1 {
 				name = filepath.Base(r.Dir) + "/" + name
 			}
-			of[i] = &cell{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}, digests: map[string]string{}}
+			of[i] = &cell{Tally: Tally{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}}, digests: map[string]string{}}
 			names = append(names, name)
 			if len(o.Cells) == 0 || matches(o.Cells, name, r.Manifest.Cells[i].Slug) {
 				cells = append(cells, of[i])
@@ -131,59 +127,14 @@ func matches(patterns []string, names ...string) bool {
 // add counts a trial. shared says that its task has the name of another one in
 // the run; weigh is that of Rules.
 func (c *cell) add(t *store.TrialState, shared bool, weigh string) {
-	c.Planned++
 	c.states = append(c.states, t)
 	task := t.Task
 	if shared {
 		task = t.Dataset + ": " + t.Task
 	}
-	a, measured := Attempt(t, task)
-	if !measured {
-		return
+	if _, measured := c.Add(t, task, weigh); measured {
+		c.digests[task] = t.TaskDigest
 	}
-	c.Measured++
-	if t.Accepted().Result.Integrity == record.Exposed {
-		c.Exposed++
-	}
-	if a.Group = ""; weigh == WeighCategory {
-		a.Group = t.Category
-	}
-	c.digests[a.Task] = t.TaskDigest
-	c.trials = append(c.trials, a)
-}
-
-// measure computes the numbers of one cell.
-func (c *cell) measure(o *Options) (err error) {
-	if c.sample, err = stats.New(c.trials); err != nil {
-		return err
-	}
-	s := c.sample
-	c.Tasks = s.Tasks()
-	_, c.Repetitions = s.Repetitions()
-	c.Mean, c.PassAt1 = s.Mean(), s.PassAt1()
-	least, _ := s.Repetitions()
-	if least > 1 {
-		some, err := s.PassAtK(least)
-		if err != nil {
-			return err
-		}
-		all, err := s.AllK(least)
-		if err != nil {
-			return err
-		}
-		c.K, c.PassAtK, c.AllK = least, some.Value, all.Value
-	}
-	over := s.OverRepetitions()
-	c.SE, c.SD = number(over.SE), number(over.SD)
-	c.Interval = interval(s.Interval(level))
-	c.Bootstrap = interval(s.Bootstrap(level, resamples, o.Seed))
-	if o.Rules.Weigh == WeighCategory {
-		g := s.GroupsEqually(level)
-		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = g.Mean, interval(g.Interval), nil, nil, nil
-	}
-	by := s.Solved()
-	c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
-	return nil
 }
 
 // number is nil for what cannot be computed.
@@ -207,12 +158,12 @@ func (c *cell) without(tasks map[string]bool) *stats.Sample {
 	for task := range c.digests {
 		left[task] = !tasks[task]
 	}
-	return c.sample.Only(left)
+	return c.Sample.Only(left)
 }
 
 // compared compares two cells.
 func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
-	x, y := a.sample, b.sample
+	x, y := a.Sample, b.Sample
 	changed, common := map[string]bool{}, 0
 	for task, digest := range a.digests {
 		switch other, ok := b.digests[task]; {

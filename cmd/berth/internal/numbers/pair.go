@@ -26,5 +26,15 @@ func Pair(a, b Side, seed uint64) (*output.ComparedPair, error) {
 	}, nil
 }
 
-// Sentence says the result of a comparison in words.
-func Sentence(p *output.ComparedPair) string { return sentence(p) }
+// Correct corrects the p-values of pairs for their number, and says the result of
+// each in words.
+func Correct(pairs []output.ComparedPair) {
+	ps := make([]float64, len(pairs))
+	for i := range pairs {
+		ps[i] = pairs[i].P
+	}
+	for i, p := range stats.Holm(ps) {
+		pairs[i].Holm = p
+		pairs[i].Sentence = sentence(&pairs[i])
+	}
+}

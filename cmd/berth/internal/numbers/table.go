@@ -78,7 +78,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if w.Selected != nil {
 		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
 	}
-	raw := rawRewards(j)
+	raw := RawRewards(j)
 	for _, g := range groups {
 		g.raw = raw[rewardIn(g.values, fields)]
 	}
@@ -173,16 +173,16 @@ func places(t *Trial, fields []groupField) [][]string {
 // rewardIn returns the score that a row with these values is about.
 func rewardIn(values []string, fields []groupField) string {
 	i := slices.IndexFunc(fields, func(f groupField) bool { return f.name == byReward })
-	if i < 0 || values[i] == none {
+	if i < 0 || values[i] == None {
 		return ""
 	}
 	return values[i]
 }
 
-// rawRewards returns the names of the scores that have values outside 0 to 1 in any
+// RawRewards returns the names of the scores that have values outside 0 to 1 in any
 // measured trial, also in one that is not selected: a score is of one kind in all
 // tables.
-func rawRewards(j *Joined) map[string]bool {
+func RawRewards(j *Joined) map[string]bool {
 	raw := map[string]bool{}
 	for i := range j.Trials {
 		if t := &j.Trials[i]; t.Measured() {
@@ -220,7 +220,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 			a.Score = b.Rewards[t.reward]
 			a.Full = a.Score >= 1 && !g.raw
 		}
-		if a.Group = ""; w.Rules.Weigh == WeighCategory {
+		if w.Rules.Weigh == WeighCategory {
 			a.Group = t.Category
 		}
 		if len(cells) > 1 { // repetitions of several cells are told apart
@@ -381,17 +381,15 @@ func measure(values []float64, trials, full int) output.Measure {
 
 // front marks the rows that no other one beats in success and cost.
 func front(rows []output.TableRow) {
-	var points []stats.Point
+	var known []*output.TableRow
+	var rates, costs []float64
 	for i := range rows {
 		if r := &rows[i]; r.Mean != nil && r.CostUSD.Mean != nil && r.CostUSD.N == r.Measured {
-			points = append(points, stats.Point{Name: strings.Join(r.Values, "\x00"), Rate: *r.Mean, Cost: *r.CostUSD.Mean})
+			known, rates, costs = append(known, r), append(rates, *r.Mean), append(costs, *r.CostUSD.Mean)
 		}
 	}
-	best := stats.Pareto(points)
-	for _, p := range points {
-		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return strings.Join(r.Values, "\x00") == p.Name })
-		on := slices.ContainsFunc(best, func(b stats.Point) bool { return b.Name == p.Name })
-		rows[i].Pareto = &on
+	for i, on := range Front(rates, costs) {
+		known[i].Pareto = &on
 	}
 }
 

@@ -20,7 +20,7 @@ func swept() numbers.Run {
 	m := &store.Manifest{Header: store.Header{Run: "swept"}}
 	x := &store.Index{}
 	for c, budget := range []string{"40m", "5m", "1h"} {
-		m.Cells = append(m.Cells, store.Cell{Index: c, Key: "time=" + budget, Slug: budget, Agent: "a", Choices: map[string]string{"time": budget}})
+		m.Cells = append(m.Cells, store.Cell{Index: c, Key: "time=" + budget, Slug: budget, Agent: "a", Model: "gpt", Environment: "local", Choices: map[string]string{"time": budget}})
 	}
 	for c := range m.Cells {
 		for n := range 3 {
@@ -30,7 +30,7 @@ func swept() numbers.Run {
 					category = "hard"
 				}
 				m.Trials = append(m.Trials, store.Trial{
-					ID: fmt.Sprint(c, n, rep), Task: fmt.Sprint("task", n), TaskDigest: "sha256:0", Cell: c, Repetition: rep, Labels: task.Labels{Category: category, Tags: []string{"all", category}},
+					ID: fmt.Sprint(c, n, rep), Task: fmt.Sprint("task", n), TaskDigest: "sha256:0", Dataset: "d", Cell: c, Repetition: rep, Labels: task.Labels{Category: category, Tags: []string{"all", category}},
 				})
 			}
 		}
@@ -43,7 +43,7 @@ func swept() numbers.Run {
 			score, outcome = 1, record.Passed
 		}
 		b := &store.Brief{
-			Outcome: outcome, Integrity: record.Checked, AgentEnd: record.Yielded, Score: &score, Rewards: map[string]float64{"reward": score, "style": 0.5},
+			Outcome: outcome, Integrity: record.Checked, AgentEnd: record.Yielded, Mode: []string{"live", "live", "snapshot"}[t.Cell], Score: &score, Rewards: map[string]float64{"reward": score, "style": 0.5},
 			Spend: store.Spend{CostUSD: &cost, Tokens: 100, Requests: 1}, AgentTime: time.Duration(n+1) * time.Second, Steps: 4,
 		}
 		if n == 2 && t.Repetition == 2 {
@@ -108,6 +108,13 @@ func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 		"agent_end":                  "40m timeout 0, 40m yielded 0.4, 5m timeout 0, 5m yielded 0.2, 1h timeout 0, 1h yielded 0.6",
 		"reward,agent":               "reward a 0.333, style a 0.5",
 		"difficulty,integrity,agent": "– checked a 0.333",
+		"cell":                       "40m 0.333, 5m 0.167, 1h 0.5",
+		"dataset,run,agent":          "d swept a 0.333",
+		"task,agent":                 "task0 a 0.5, task1 a 0.333, task2 a 0.167",
+		"mode,agent":                 "live a 0.25, snapshot a 0.5",
+		"difficulty,agent":           "– a 0.333",
+		"outcome,agent":              "failed a 0, passed a 1",
+		"model,environment":          "gpt local 0.333",
 	} {
 		table, wrong := numbers.Table(j, &numbers.Wanted{By: strings.Split(by, ","), Rules: rules()})
 		if wrong != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/stats"
 )
 
 // chart is a chart of the page.
@@ -138,11 +138,20 @@ func (p *payload) has(id string) bool { return p.Tables[id] != nil }
 
 func (m *model) leaderboard() (rows []rowOf) {
 	for _, c := range m.Cells {
-		if c.sample != nil {
-			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Rate), "low": finite(c.Low), "high": finite(c.High), "tasks": c.Tasks})
+		if c.Sample != nil {
+			low, high := bounds(c.Interval)
+			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Mean), "low": low, "high": high, "tasks": c.Tasks})
 		}
 	}
 	return rows
+}
+
+// bounds are those of an interval; nil if there is none.
+func bounds(in *output.Interval) (low, high any) {
+	if in == nil {
+		return nil, nil
+	}
+	return finite(in.Low), finite(in.High)
 }
 
 // maxHeat is how many fields the heat map has at most.
@@ -212,18 +221,7 @@ type axis struct {
 // axes returns the axes that have at least two values, all of them numbers or
 // durations.
 func (m *model) axes() (all []axis) {
-	names := map[string]bool{}
-	for _, c := range m.Cells {
-		for name := range c.Choices {
-			names[name] = true
-		}
-	}
-	sorted := make([]string, 0, len(names))
-	for name := range names {
-		sorted = append(sorted, name)
-	}
-	sort.Strings(sorted)
-	for _, name := range sorted {
+	for _, name := range m.axisNames() {
 		if a, ok := m.along(name); ok {
 			all = append(all, a)
 		}
@@ -236,7 +234,7 @@ func (m *model) along(name string) (a axis, ok bool) {
 	values := map[float64]bool{}
 	for _, c := range m.Cells {
 		text, has := c.Choices[name]
-		if !has || c.sample == nil {
+		if !has || c.Sample == nil {
 			continue
 		}
 		v, isTime, err := amount(text)
@@ -254,7 +252,8 @@ func (m *model) along(name string) (a axis, ok bool) {
 		}
 		sort.Strings(rest)
 		values[v] = true
-		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.Rate), "low": finite(c.Low), "high": finite(c.High)})
+		low, high := bounds(c.Interval)
+		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.Mean), "low": low, "high": high})
 	}
 	return a, len(values) > 1
 }
@@ -271,27 +270,26 @@ func amount(text string) (v float64, isTime bool, err error) {
 // CostOfTrial is the mean cost of a planned trial in USD, with all its attempts; NaN
 // if it is not known.
 func (c *cell) CostOfTrial() float64 {
-	if c.Cost == nil || c.Unpriced || c.Planned == 0 {
+	if c.Spend.CostUSD == nil || c.Spend.Unpriced || c.Planned == 0 {
 		return math.NaN()
 	}
-	return *c.Cost / float64(c.Planned)
+	return *c.Spend.CostUSD / float64(c.Planned)
 }
 
 // pareto returns the cells whose cost is known, if there are two.
 func (m *model) pareto() (rows []rowOf) {
-	var points []stats.Point
+	var rates, costs []float64
 	for _, c := range m.Cells {
-		if cost := c.CostOfTrial(); c.sample != nil && !math.IsNaN(cost) {
-			points = append(points, stats.Point{Name: c.Name, Rate: c.Rate, Cost: cost})
+		if cost := c.CostOfTrial(); c.Sample != nil && !math.IsNaN(cost) {
+			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Mean), "cost": finite(cost)})
+			rates, costs = append(rates, c.Mean), append(costs, cost)
 		}
 	}
-	if len(points) < 2 {
+	if len(rows) < 2 {
 		return nil
 	}
-	front := stats.Pareto(points)
-	for _, pt := range points {
-		on := slices.ContainsFunc(front, func(f stats.Point) bool { return f.Name == pt.Name })
-		rows = append(rows, rowOf{"cell": pt.Name, "rate": finite(pt.Rate), "cost": finite(pt.Cost), "front": on})
+	for i, on := range numbers.Front(rates, costs) {
+		rows[i]["front"] = on
 	}
 	return rows
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/store"
 )
 
 // MaxBytes is how large a report may be.
@@ -175,11 +176,23 @@ func armour(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent,
-		"between": func(low, high float64) string {
-			if math.IsNaN(low) {
+		"share": func(x *float64) string {
+			if x == nil {
 				return "–"
 			}
-			return percent(low) + " to " + percent(high)
+			return percent(*x)
+		},
+		"raw": func(x float64) string {
+			if math.IsNaN(x) {
+				return "–"
+			}
+			return strconv.FormatFloat(x, 'g', 4, 64)
+		},
+		"between": func(in *output.Interval) string {
+			if in == nil {
+				return "–"
+			}
+			return percent(in.Low) + " to " + percent(in.High)
 		},
 		"interval": func(in *output.Interval) string {
 			if in == nil {
@@ -189,24 +202,24 @@ func functions() template.FuncMap {
 		},
 		"points": points,
 		"p":      numbers.P,
-		"usd": func(v *float64, unpriced bool) string {
+		"usd": func(s store.Spend) string {
 			switch {
-			case v == nil && unpriced:
+			case s.CostUSD == nil && s.Unpriced:
 				return "not known"
-			case v == nil:
+			case s.CostUSD == nil:
 				return "–"
-			case unpriced:
-				return "at least " + money(*v)
+			case s.Unpriced:
+				return "at least " + money(*s.CostUSD)
 			default:
-				return money(*v)
+				return money(*s.CostUSD)
 			}
 		},
 		"money": money,
-		"per": func(total *float64, unpriced bool, n int) string {
-			if total == nil || unpriced || n == 0 {
+		"per": func(s store.Spend, n int) string {
+			if s.CostUSD == nil || s.Unpriced || n == 0 {
 				return "–"
 			}
-			return money(*total / float64(n))
+			return money(*s.CostUSD / float64(n))
 		},
 		"mean": func(total time.Duration, n int) string {
 			if n == 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
@@ -127,7 +129,7 @@ func TestPageIsSafe(t *testing.T) {
 			t.Errorf("the page contains %q", bad)
 		}
 	}
-	for _, want := range []string{"default-src &#39;none&#39;", "script-src &#39;sha256-", "&lt;/script&gt;&lt;script&gt;", "Leaderboard", "p (Holm)", "cells (* in the leaderboard) are refused without --force", "Copyright"} {
+	for _, want := range []string{"default-src &#39;none&#39;", "script-src &#39;sha256-", "&lt;/script&gt;&lt;script&gt;", "Leaderboard", "p (Holm)", "95 % bootstrap", "cells (* in the leaderboard) are refused without --force", "Copyright"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -192,7 +194,7 @@ func TestPageFollowsTheRules(t *testing.T) {
 	o.Rules.RefuseExposed = false
 	o.Choice, o.Selected = "--select", func(t *numbers.Trial) (bool, error) { return t.Measured() && *t.Accepted().Result.Score > 0, nil }
 	m, err := newModel([]numbers.Run{r}, &o)
-	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].Rate != 1 || m.Cells[0].Planned >= 24 {
+	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].Mean != 1 || m.Cells[0].Planned >= 24 {
 		t.Errorf("a choice: %v, %+v", err, m)
 	}
 	o.Selected = func(*numbers.Trial) (bool, error) { return false, nil }
@@ -221,8 +223,71 @@ func TestPageWeighsCategories(t *testing.T) {
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
-		if c.Rate != *row.Mean || c.Low != row.Interval.Low || !math.IsNaN(c.SE) {
-			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Rate, c.Low, *row.Mean, row.Interval)
+		if c.Mean != *row.Mean || *c.Interval != *row.Interval || c.SE != nil || c.Bootstrap != nil {
+			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Mean, c.Interval, *row.Mean, row.Interval)
+		}
+	}
+}
+
+// The groups of a report are those of show --by, with the same rates.
+func TestPageGroupsAsTablesDo(t *testing.T) {
+	t.Parallel()
+	r := makeRun(t, 12, 8, 2)
+	for i, tr := range r.Index.Trials {
+		tr.Tags = []string{"all", []string{"odd", "even"}[i%2]}
+		if len(tr.Attempts) == 1 && tr.Measured() {
+			b := tr.Attempts[0].Result
+			b.Mode = []string{"live", "snapshot", "separate"}[i%3]
+			b.Rewards = map[string]float64{"reward": *b.Score, "cases": float64(i)}
+		}
+	}
+	o := Options{Seed: 1, Force: true, Selected: func(t *numbers.Trial) (bool, error) { return t.Repetition == 1 || t.Cell > 0, nil }, Choice: "--select"}
+	m, err := newModel([]numbers.Run{r}, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := func(by ...string) *output.Table {
+		res, err := numbers.Table(m.joined, &numbers.Wanted{By: by, Force: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	seen := map[string]int{}
+	for _, g := range m.Groups {
+		seen[g.Kind]++
+		rows := table("cell", g.Kind).Rows
+		for c, rate := range g.Rates {
+			i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == m.Cells[c].Name && r.Values[1] == g.Name })
+			if i < 0 || rows[i].Mean == nil {
+				if !math.IsNaN(rate) {
+					t.Errorf("%s %s: %v, and the table has no such row", g.Kind, g.Name, rate)
+				}
+				continue
+			}
+			if math.Abs(rate-*rows[i].Mean) > 1e-9 || g.Raw != rows[i].Raw {
+				t.Errorf("%s %s in %s: %v, the table has %v", g.Kind, g.Name, m.Cells[c].Name, rate, *rows[i].Mean)
+			}
+		}
+	}
+	if want := map[string]int{"category": 5, "difficulty": 2, "tag": 3, "reward": 2, "mode": 3, "integrity": 2, "agent_end": 2}; !maps.Equal(seen, want) {
+		t.Errorf("groups %v, want %v", seen, want)
+	}
+	var axes []string
+	for _, row := range m.ByAxis {
+		axes = append(axes, row.Axis+" "+row.Value)
+		rows := table(row.Axis).Rows
+		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == row.Value })
+		if *rows[i].Mean != *row.Mean || *rows[i].Interval != *row.Interval {
+			t.Errorf("%s %s: %v, the table has %v", row.Axis, row.Value, *row.Mean, *rows[i].Mean)
+		}
+	}
+	if want := []string{"agent agent-0", "agent agent-1", "limit 5m", "limit 10m", "limit 15m", "limit 20m"}; !slices.Equal(axes, want) {
+		t.Errorf("by axis %q", axes)
+	}
+	for _, c := range m.Cells {
+		if c.Interval == nil || c.Bootstrap == nil || c.Bootstrap.Method != "bootstrap" || math.Abs(c.Bootstrap.Low-c.Interval.Low) > 0.1 {
+			t.Errorf("%s: %+v, by bootstrap %+v", c.Name, c.Interval, c.Bootstrap)
 		}
 	}
 }

@@ -1,0 +1,90 @@
+package numbers
+
+import (
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/stats"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Tally counts the trials of a cell and computes its numbers.
+type Tally struct {
+	output.ComparedCell
+
+	Sample *stats.Sample // of the measured trials; nil before ComputeAll, and if there is none
+
+	trials []stats.Attempt
+}
+
+// Add counts a trial, whose task is known by a name that is unique in the table.
+// weigh is that of Rules. It returns the attempt that counts, if the trial was
+// measured.
+func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, measured bool) {
+	c.Planned++
+	if a, measured = Attempt(t, task); !measured {
+		return a, false
+	}
+	c.Measured++
+	if t.Accepted().Result.Integrity == record.Exposed {
+		c.Exposed++
+	}
+	if weigh == WeighCategory {
+		a.Group = t.Category
+	}
+	c.trials = append(c.trials, a)
+	return a, true
+}
+
+// compute computes the numbers of the trials that were added. Without a measured
+// one there are none.
+func (c *Tally) compute(rules Rules, seed uint64) (err error) {
+	if len(c.trials) == 0 {
+		return nil
+	}
+	s, err := stats.New(c.trials)
+	if err != nil {
+		return err
+	}
+	c.Sample = s
+	least, most := s.Repetitions()
+	c.Tasks, c.Repetitions = s.Tasks(), most
+	c.Mean, c.PassAt1 = s.Mean(), s.PassAt1()
+	if least > 1 {
+		at, _, err := atK(s, least)
+		if err != nil {
+			return err
+		}
+		c.K, c.PassAtK, c.AllK = least, at.PassAtK, at.AllK
+	}
+	over := s.OverRepetitions()
+	c.SE, c.SD = number(over.SE), number(over.SD)
+	c.Interval = interval(s.Interval(level))
+	c.Bootstrap = interval(s.Bootstrap(level, resamples, seed))
+	if rules.Weigh == WeighCategory {
+		g := s.GroupsEqually(level)
+		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = g.Mean, interval(g.Interval), nil, nil, nil
+	}
+	by := s.Solved()
+	c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
+	return nil
+}
+
+// ComputeAll computes the numbers of several cells, on all processors.
+func ComputeAll(cells []*Tally, rules Rules, seed uint64) error {
+	var work errgroup.Group
+	work.SetLimit(runtime.GOMAXPROCS(0))
+	for _, c := range cells {
+		work.Go(func() error {
+			if err := c.compute(rules, seed); err != nil {
+				return fmt.Errorf("cell %s: %w", c.Name, err)
+			}
+			return nil
+		})
+	}
+	return work.Wait()
+}

@@ -206,20 +206,22 @@ func columnsOfOrigin() []Column {
 // may name either after anything.
 const maxScores = 200
 
-// more returns the columns for the axes, the scores and the labels of these rows,
-// and the number of scores and labels that have none.
-func more(rows []row) (columns []Column, left int) {
+// more returns the columns for the axes, the scores and the labels of the trials, as
+// the journal has them, and the number of scores and labels that have none.
+func (r *Run) more() (columns []Column, left int) {
 	axes, scores, labels := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for i := range rows {
-		for name := range rows[i].cell.Choices {
+	for _, t := range r.Trials {
+		for name := range r.Manifest.Cells[t.Cell].Choices {
 			axes[name] = true
 		}
-		if r := rows[i].result; r != nil {
-			for name := range r.Scores {
-				scores[name] = true
-			}
-			for name := range r.Labels {
-				labels[name] = true
+		for i := range t.Attempts {
+			if b := t.Attempts[i].Result; b != nil {
+				for name := range b.Rewards {
+					scores[name] = true
+				}
+				for name := range b.Labels {
+					labels[name] = true
+				}
 			}
 		}
 	}

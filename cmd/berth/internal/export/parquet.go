@@ -3,14 +3,15 @@ package export
 import (
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/parquet-go/parquet-go"
 )
 
-// writeParquet writes the rows as a Parquet file with a group for every 100,000
-// rows. Times have microseconds, which every reader knows.
-func writeParquet(w io.Writer, columns []Column, rows []row) error {
+// writeParquet writes the rows as a Parquet file with a group for every 10,000 rows,
+// which is what it holds in memory. Times have microseconds, which every reader knows.
+func writeParquet(w io.Writer, columns []Column, rows iter.Seq[*row]) error {
 	group := parquet.Group{}
 	for _, c := range columns {
 		group[c.Name] = parquet.Optional(parquet.Compressed(node(c.Kind), &parquet.Zstd))
@@ -23,12 +24,12 @@ func writeParquet(w io.Writer, columns []Column, rows []row) error {
 		}
 		at[path[0]] = i
 	}
-	out := parquet.NewGenericWriter[any](w, schema, parquet.MaxRowsPerRowGroup(100_000), parquet.CreatedBy("berth", "", ""))
+	out := parquet.NewGenericWriter[any](w, schema, parquet.MaxRowsPerRowGroup(10_000), parquet.CreatedBy("berth", "", ""))
 	line := make(parquet.Row, len(columns))
-	for i := range rows {
+	for r := range rows {
 		for _, c := range columns {
 			n := at[c.Name]
-			line[n] = value(c.get(&rows[i])).Level(0, 1, n)
+			line[n] = value(c.get(r)).Level(0, 1, n)
 			if line[n].IsNull() {
 				line[n] = line[n].Level(0, 0, n)
 			}

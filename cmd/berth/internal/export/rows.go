@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"iter"
 	"maps"
 	"path"
 	"path/filepath"
@@ -44,33 +45,56 @@ const (
 	maxText  = 4 << 10   // bytes of a text in a table
 )
 
-// rows returns the rows of a trial: its attempts, in order. damaged counts results
-// that cannot be read.
-func (r *Run) rows(t *store.TrialState) (rows []row, damaged int) {
-	base := row{run: r, trial: t, cell: &r.Manifest.Cells[t.Cell]}
+// rows are the rows of a table, read one after another, so that one result at a time
+// is in memory.
+type rows struct {
+	run     *Run
+	n       int // that were read
+	damaged int // results that could not be read
+}
+
+// all returns the rows of all trials in order. A row is valid until the next one.
+func (r *rows) all() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		for _, t := range r.run.Trials {
+			for one := range r.of(t) {
+				if r.n++; !yield(one) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// of returns the rows of a trial: its attempts, in order.
+func (r *rows) of(t *store.TrialState) iter.Seq[*row] {
+	base := row{run: r.run, trial: t, cell: &r.run.Manifest.Cells[t.Cell]}
 	if len(t.Attempts) == 0 {
 		base.counts = true
-		return []row{base}, 0
+		return func(yield func(*row) bool) { yield(&base) }
 	}
 	counts := len(t.Attempts) - 1
 	if a := t.Accepted(); a != nil {
 		counts = slices.IndexFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == a.Number })
 	}
-	for i := range t.Attempts {
-		one := base
-		one.attempt, one.counts = &t.Attempts[i], i == counts
-		dir := Folder(r.Dir, t, one.attempt.Number)
-		if one.attempt.Result != nil {
-			var err error
-			if one.result, err = store.ReadResult(dir); err != nil || one.result.Trial != t.ID {
-				one.result = nil
-				damaged++
+	return func(yield func(*row) bool) {
+		for i := range t.Attempts {
+			one := base
+			one.attempt, one.counts = &t.Attempts[i], i == counts
+			dir := Folder(r.run.Dir, t, one.attempt.Number)
+			if one.attempt.Result != nil {
+				var err error
+				if one.result, err = store.ReadResult(dir); err != nil || one.result.Trial != t.ID {
+					one.result = nil
+					r.damaged++
+				}
+			}
+			one.steps = steps(dir)
+			if !yield(&one) {
+				return
 			}
 		}
-		one.steps = steps(dir)
-		rows = append(rows, one)
 	}
-	return rows, damaged
 }
 
 // Folder returns the folder of an attempt.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -37,22 +38,8 @@ type Done struct {
 // Table writes a table with a row for each attempt of a run to a file. It replaces
 // the file only when the whole table was written.
 func Table(r *Run, format Format, file string) (*Done, error) {
-	var rows []row
-	damaged := 0
-	for _, t := range r.Trials {
-		of, bad := r.rows(t)
-		rows = append(rows, of...)
-		damaged += bad
-	}
-	extra, left := more(rows)
-	columns := append(Columns(), extra...)
-	done := &Done{Rows: len(rows), Columns: len(columns)}
-	if damaged > 0 {
-		done.Notes = append(done.Notes, "the result.json of "+terminal.Count(damaged, "attempt", "attempts")+" cannot be read: only what the journal has is in the table")
-	}
-	if left > 0 {
-		done.Notes = append(done.Notes, fmt.Sprintf("%s no column: there are more than %d names", terminal.Count(left, "score or label has", "scores and labels have"), maxScores))
-	}
+	extra, left := r.more()
+	columns, read := append(Columns(), extra...), &rows{run: r}
 	out, err := renameio.NewPendingFile(file, renameio.WithTempDir(filepath.Dir(file)), renameio.WithStaticPermissions(0o644))
 	if err != nil {
 		return nil, err
@@ -61,11 +48,11 @@ func Table(r *Run, format Format, file string) (*Done, error) {
 	w := bufio.NewWriterSize(out, 1<<20)
 	switch format {
 	case CSV:
-		err = writeCSV(w, columns, rows)
+		err = writeCSV(w, columns, read.all())
 	case JSONL:
-		err = writeJSONL(w, columns, rows)
+		err = writeJSONL(w, columns, read.all())
 	case Parquet:
-		err = writeParquet(w, columns, rows)
+		err = writeParquet(w, columns, read.all())
 	default:
 		err = fmt.Errorf("no format %q of tables", format)
 	}
@@ -75,11 +62,18 @@ func Table(r *Run, format Format, file string) (*Done, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", file, err)
 	}
+	done := &Done{Rows: read.n, Columns: len(columns)}
+	if read.damaged > 0 {
+		done.Notes = append(done.Notes, "the result.json of "+terminal.Count(read.damaged, "attempt", "attempts")+" cannot be read: only what the journal has is in the table")
+	}
+	if left > 0 {
+		done.Notes = append(done.Notes, fmt.Sprintf("%s no column: there are more than %d names", terminal.Count(left, "score or label has", "scores and labels have"), maxScores))
+	}
 	return done, out.CloseAtomicallyReplace()
 }
 
 // writeCSV writes a header and the rows, with an empty field for what is absent.
-func writeCSV(w io.Writer, columns []Column, rows []row) error {
+func writeCSV(w io.Writer, columns []Column, rows iter.Seq[*row]) error {
 	out := csv.NewWriter(w)
 	line := make([]string, len(columns))
 	for i := range columns {
@@ -88,9 +82,9 @@ func writeCSV(w io.Writer, columns []Column, rows []row) error {
 	if err := out.Write(line); err != nil {
 		return err
 	}
-	for i := range rows {
+	for r := range rows {
 		for c := range columns {
-			line[c] = plain(columns[c].get(&rows[i]))
+			line[c] = plain(columns[c].get(r))
 		}
 		if err := out.Write(line); err != nil {
 			return err
@@ -120,7 +114,7 @@ func plain(v any) string {
 
 // writeJSONL writes an object on each line, with null for what is absent. Its keys
 // are in the order of the columns.
-func writeJSONL(w io.Writer, columns []Column, rows []row) error {
+func writeJSONL(w io.Writer, columns []Column, rows iter.Seq[*row]) error {
 	keys := make([][]byte, len(columns))
 	for i := range columns {
 		key, err := json.Marshal(columns[i].Name)
@@ -130,15 +124,15 @@ func writeJSONL(w io.Writer, columns []Column, rows []row) error {
 		keys[i] = key
 	}
 	var line bytes.Buffer
-	for i := range rows {
+	for r := range rows {
 		line.Reset()
 		for c := range columns {
 			line.WriteByte("{,"[min(c, 1)])
 			line.Write(keys[c])
 			line.WriteByte(':')
-			b, err := json.Marshal(columns[c].get(&rows[i]))
+			b, err := json.Marshal(columns[c].get(r))
 			if err != nil {
-				return fmt.Errorf("%s of attempt %s: %w", columns[c].Name, rows[i].dir(), err)
+				return fmt.Errorf("%s of attempt %s: %w", columns[c].Name, r.dir(), err)
 			}
 			line.Write(b)
 		}

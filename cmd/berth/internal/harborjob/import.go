@@ -26,14 +26,21 @@ const (
 	maxJSON   = 64 << 20 // bytes of one file of JSON
 )
 
-// imported is a trial of a job as it was read.
+// imported is what the plan of a run needs of a trial of a job. Its result is read
+// again when it is published, so that one result at a time is in memory.
 type imported struct {
-	dir    string // name of its folder
-	config rawConfig
-	result *trialResult // nil: the trial was not finished
-	digest string       // of the task; empty: not known
-	cell   int
-	trial  store.Trial
+	dir         string // name of its folder
+	finished    bool   // it has a result
+	started     time.Time
+	task        string // empty: its files name none
+	dataset     string
+	digest      string // of the task; empty: not known
+	agent       string
+	model       string
+	environment string // empty: not known
+	settings    string // what makes its cell: see rawConfig.settings
+	cell        int
+	trial       store.Trial
 }
 
 // rawConfig is the part of a trial's configuration that says what it is.
@@ -84,7 +91,7 @@ func Import(job, runs, berth string) (*Imported, error) {
 	}
 	done.Dir, done.Trials = run.Dir, len(trials)
 	for i := range trials {
-		if trials[i].result == nil {
+		if !trials[i].finished {
 			continue
 		}
 		if err = publish(run, job, &trials[i], done); err != nil {
@@ -108,47 +115,59 @@ func readJob(job string, done *Imported) ([]imported, error) {
 		if !e.IsDir() {
 			continue
 		}
-		t := imported{dir: e.Name()}
-		dir := filepath.Join(job, e.Name())
-		err := readJSON(dir, configFile, &t.config)
-		missing := errors.Is(err, fs.ErrNotExist)
-		if err != nil && !missing {
-			done.Notes = append(done.Notes, fmt.Sprintf("%s: left out: %v", e.Name(), err))
-			continue
+		t, note := readTrial(filepath.Join(job, e.Name()))
+		if note != "" {
+			done.Notes = append(done.Notes, e.Name()+": "+note)
 		}
-		r := &trialResult{}
-		switch err = readJSON(dir, resultFile, r); {
-		case errors.Is(err, fs.ErrNotExist) && missing:
-			continue // not a trial
-		case errors.Is(err, fs.ErrNotExist):
-			done.Notes = append(done.Notes, e.Name()+": it was not finished: not_run")
-		case err != nil:
-			done.Notes = append(done.Notes, fmt.Sprintf("%s: not_run: %v", e.Name(), err))
-		default:
-			t.result = r
-			if missing {
-				err = readJSON(dir, resultFile, &struct {
-					Config *rawConfig `json:"config"`
-				}{&t.config})
-			}
-			if err != nil {
-				return nil, err
-			}
+		if t != nil {
+			trials = append(trials, *t)
 		}
-		if t.taskName() == "" {
-			done.Notes = append(done.Notes, e.Name()+": left out: it names no task")
-			continue
-		}
-		t.digest = taskDigest(dir)
-		trials = append(trials, t)
 	}
 	if len(trials) == 0 {
 		return nil, fmt.Errorf("%s has no trials: expected the folder of one job, with a folder for each trial that has config.json and result.json", job)
 	}
 	slices.SortFunc(trials, func(a, b imported) int {
-		return cmp.Or(a.started().Compare(b.started()), strings.Compare(a.dir, b.dir))
+		return cmp.Or(a.started.Compare(b.started), strings.Compare(a.dir, b.dir))
 	})
 	return trials, nil
+}
+
+// readTrial reads what the plan needs of the trial in a folder. Nil if the folder is
+// no trial, or if it cannot be one of the run; note says what is wrong with it.
+func readTrial(dir string) (t *imported, note string) {
+	c, r := &rawConfig{}, &trialResult{}
+	err := readJSON(dir, configFile, c)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
+		return nil, fmt.Sprintf("left out: %v", err)
+	}
+	switch err = readJSON(dir, resultFile, r); {
+	case errors.Is(err, fs.ErrNotExist) && missing:
+		return nil, "" // not a trial
+	case errors.Is(err, fs.ErrNotExist):
+		r, note = nil, "it was not finished: not_run"
+	case err != nil:
+		r, note = nil, fmt.Sprintf("not_run: %v", err)
+	case missing:
+		err = readJSON(dir, resultFile, &struct {
+			Config *rawConfig `json:"config"`
+		}{c})
+		if err != nil {
+			return nil, fmt.Sprintf("left out: %v", err)
+		}
+	}
+	t = &imported{
+		dir: filepath.Base(dir), finished: r != nil, task: c.taskName(r), dataset: c.dataset(r), digest: taskDigest(dir), environment: c.Environment.Type,
+	}
+	if t.task == "" {
+		return nil, strings.TrimPrefix(note+"; left out: it names no task", "; ")
+	}
+	if r != nil && r.Started != nil {
+		t.started = r.Started.Time
+	}
+	t.agent, t.model = c.agent(r)
+	t.settings = c.settings(t.agent, t.model)
+	return t, note
 }
 
 func readJSON(dir, name string, v any) error {
@@ -180,43 +199,37 @@ func taskDigest(dir string) string {
 	return d
 }
 
-func (t *imported) started() time.Time {
-	if t.result == nil || t.result.Started == nil {
-		return time.Time{}
-	}
-	return t.result.Started.Time
-}
-
-// taskName returns the name of the trial's task.
-func (t *imported) taskName() string {
+// taskName returns the name of the trial's task. r is the trial's result, if it has
+// one.
+func (c *rawConfig) taskName(r *trialResult) string {
 	switch {
-	case t.result != nil && t.result.Task != "":
-		return t.result.Task
-	case t.config.Task.Name != "":
-		return t.config.Task.Name
-	case t.config.Task.Path != "":
-		return filepath.Base(t.config.Task.Path)
+	case r != nil && r.Task != "":
+		return r.Task
+	case c.Task.Name != "":
+		return c.Task.Name
+	case c.Task.Path != "":
+		return filepath.Base(c.Task.Path)
 	default:
 		return ""
 	}
 }
 
 // dataset returns the label of the dataset that the task is of.
-func (t *imported) dataset() string {
-	if t.result != nil && t.result.Source != nil && *t.result.Source != "" {
-		return *t.result.Source
+func (c *rawConfig) dataset(r *trialResult) string {
+	if r != nil && r.Source != nil && *r.Source != "" {
+		return *r.Source
 	}
-	return cmp.Or(t.config.Task.Source, "adhoc")
+	return cmp.Or(c.Task.Source, "adhoc")
 }
 
 // agent returns the name of the trial's agent and of its model.
-func (t *imported) agent() (name, model string) {
+func (c *rawConfig) agent(r *trialResult) (name, model string) {
 	text := func(key string) (s string) {
-		_ = json.Unmarshal(t.config.Agent[key], &s) // absent or of another type: empty
+		_ = json.Unmarshal(c.Agent[key], &s) // absent or of another type: empty
 		return s
 	}
 	name, model = cmp.Or(text("name"), text("import_path")), text("model_name")
-	if r := t.result; r != nil {
+	if r != nil {
 		name = cmp.Or(name, r.AgentInfo.Name)
 		if m := r.AgentInfo.Model; model == "" && m != nil {
 			model = m.Name
@@ -235,7 +248,7 @@ func created(job string, trials []imported) time.Time {
 		return r.Started.Time
 	}
 	for i := range trials {
-		if at := trials[i].started(); !at.IsZero() {
+		if at := trials[i].started; !at.IsZero() {
 			return at
 		}
 	}
@@ -246,13 +259,12 @@ func created(job string, trials []imported) time.Time {
 // and its environment. Options that do not change what an agent does are left out.
 // The names are there on their own because a trial without config.json has them only
 // in its result.
-func (t *imported) settings() string {
-	agent := maps.Clone(t.config.Agent)
+func (c *rawConfig) settings(name, model string) string {
+	agent := maps.Clone(c.Agent)
 	for _, key := range []string{"n_concurrent", "concurrency_group", "env"} {
 		delete(agent, key)
 	}
-	name, model := t.agent()
-	b, err := json.Marshal(map[string]any{"name": name, "model": model, "agent": agent, "environment": t.config.Environment.Type})
+	b, err := json.Marshal(map[string]any{"name": name, "model": model, "agent": agent, "environment": c.Environment.Type})
 	if err != nil {
 		return ""
 	}
@@ -263,30 +275,28 @@ func (t *imported) settings() string {
 func arrange(m *store.Manifest, trials []imported) {
 	byName := map[[2]string][]string{} // agent and model: settings
 	for i := range trials {
-		name, model := trials[i].agent()
-		key := [2]string{name, model}
-		if s := trials[i].settings(); !slices.Contains(byName[key], s) {
+		key := [2]string{trials[i].agent, trials[i].model}
+		if s := trials[i].settings; !slices.Contains(byName[key], s) {
 			byName[key] = append(byName[key], s)
 		}
 	}
 	cells, times := map[string]int{}, map[string]int{}
 	for i := range trials {
 		t := &trials[i]
-		name, model := t.agent()
-		settings, alike := t.settings(), byName[[2]string{name, model}]
-		n, known := cells[settings]
+		alike := byName[[2]string{t.agent, t.model}]
+		n, known := cells[t.settings]
 		if !known {
 			n = len(m.Cells)
-			cells[settings] = n
-			m.Cells = append(m.Cells, newCell(t, n, slices.Index(alike, settings)+1, len(alike)))
+			cells[t.settings] = n
+			m.Cells = append(m.Cells, newCell(t, n, slices.Index(alike, t.settings)+1, len(alike)))
 		}
 		t.cell = n
-		of := fmt.Sprint(n, "\x00", t.dataset(), "\x00", t.taskName(), "\x00", t.digest)
+		of := fmt.Sprint(n, "\x00", t.dataset, "\x00", t.task, "\x00", t.digest)
 		times[of]++
-		id := plan.TrialID(t.taskName(), t.digest, json.RawMessage(settings), times[of])
+		id := plan.TrialID(t.task, t.digest, json.RawMessage(t.settings), times[of])
 		t.trial = store.Trial{
-			ID: id, Dir: store.TrialDir(t.taskName(), m.Cells[n].Slug, times[of], id), Task: t.taskName(), TaskDigest: t.digest,
-			Dataset: t.dataset(), Cell: n, Repetition: times[of],
+			ID: id, Dir: store.TrialDir(t.task, m.Cells[n].Slug, times[of], id), Task: t.task, TaskDigest: t.digest,
+			Dataset: t.dataset, Cell: n, Repetition: times[of],
 		}
 		m.Trials = append(m.Trials, t.trial)
 	}
@@ -295,10 +305,10 @@ func arrange(m *store.Manifest, trials []imported) {
 // newCell returns a cell of the run. number is its place among the cells with the
 // same agent and model, of which there are so many.
 func newCell(t *imported, index, number, alike int) store.Cell {
-	name, model := t.agent()
+	name, model := t.agent, t.model
 	c := store.Cell{
 		Index: index, Key: "agent=" + name, Slug: store.Name(name, 60), Choices: map[string]string{"agent": name}, Agent: name, Model: model,
-		Environment: cmp.Or(t.config.Environment.Type, "docker"), Identity: map[string]json.RawMessage{t.dataset(): json.RawMessage(t.settings())},
+		Environment: cmp.Or(t.environment, "docker"), Identity: map[string]json.RawMessage{t.dataset: json.RawMessage(t.settings)},
 	}
 	if model != "" {
 		c.Key += " model=" + model
@@ -315,23 +325,27 @@ func newCell(t *imported, index, number, alike int) store.Cell {
 
 // publish writes a trial's attempt.
 func publish(run *store.Run, job string, t *imported, done *Imported) error {
+	r, dir := &trialResult{}, filepath.Join(job, t.dir)
+	if err := readJSON(dir, resultFile, r); err != nil {
+		return err // it was read before
+	}
 	a, err := run.Begin(t.trial.ID)
 	if err != nil {
 		return err
 	}
 	c := &copier{}
-	if err = take(a, filepath.Join(job, t.dir), t.steps(), c); err != nil {
+	if err = take(a, dir, r.steps(), c); err != nil {
 		return errors.Join(err, a.Abandon())
 	}
 	for _, l := range c.lost {
 		done.Notes = append(done.Notes, t.dir+": "+l)
 	}
-	return a.Publish(t.attempt(run, a.Number()))
+	return a.Publish(t.attempt(r, run, a.Number()))
 }
 
 // attempt returns the result of a trial of a job.
-func (t *imported) attempt(run *store.Run, number int) record.Result {
-	r, cell := t.result, &run.Manifest.Cells[t.cell]
+func (t *imported) attempt(r *trialResult, run *store.Run, number int) record.Result {
+	cell := &run.Manifest.Cells[t.cell]
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

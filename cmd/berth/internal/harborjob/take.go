@@ -23,10 +23,10 @@ func stepDir(step string) string {
 }
 
 // steps returns the names of the steps of a trial that can be folders, each once.
-func (t *imported) steps() (names []string) {
+func (t *trialResult) steps() (names []string) {
 	seen := map[string]bool{}
-	for i := range t.result.Steps {
-		name := t.result.Steps[i].Name
+	for i := range t.Steps {
+		name := t.Steps[i].Name
 		if name == "" || len(name) > maxName || !filepath.IsLocal(filepath.FromSlash(name)) {
 			continue
 		}

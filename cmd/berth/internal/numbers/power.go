@@ -3,8 +3,6 @@ package numbers
 import (
 	"fmt"
 	"math"
-
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Assumptions say how results are expected to vary before there are any.
@@ -37,7 +35,7 @@ func (a Assumptions) spread() (between, within float64) {
 
 // quantiles is the sum of the normal quantiles of level and power.
 func quantiles() float64 {
-	return distuv.UnitNormal.Quantile(1-TestLevel/2) + distuv.UnitNormal.Quantile(TestPower)
+	return math.Sqrt2 * (math.Erfinv(1-TestLevel) + math.Erfinv(2*TestPower-1))
 }
 
 // Detectable returns the smallest difference of two cells' success rates that a

@@ -329,13 +329,14 @@ func TestCheats(t *testing.T) {
 				b := newBench(t, does(fmt.Sprintf(daemon, tt.does)), tests(test))
 				b.task.Mode = mode
 				withTests(t, b, map[string]string{"test.sh": "sleep 0.3; sh /tests/test.sh.d; echo 0 > /logs/verifier/reward.txt"})
-				switch early := "sleep 0.3; "; {
+				switch {
+				// Each cheat empties its file before it writes it, again and again.
 				case mode == task.ModeLive && tt.name == "replaces the tests":
-					b.judges["judge"] = tests(within("grep -q 'echo 1' /tests/test.sh") + "; " + test)
+					b.judges["judge"] = tests(within("{ sh /tests/test.sh; "+rewarded+"; }") + "; [ $i -lt 300 ]")
 				case mode == task.ModeLive:
-					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; " + rewarded)
+					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; [ $i -lt 300 ]")
 				case tt.name == "replaces the tests":
-					b.judges["judge"] = tests(early + test)
+					b.judges["judge"] = tests("sleep 0.3; " + test)
 				}
 				want(t, b.run(t.Context(), t), w.Outcome, record.Yielded, w.Integrity)
 			})

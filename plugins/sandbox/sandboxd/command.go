@@ -205,6 +205,10 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // lookPath finds argv[0] like execvp, with the PATH that the command will have.
 func lookPath(name, dir string, env []string) (string, error) {
+	return lookWith(syscall.Stat, name, dir, env)
+}
+
+func lookWith(stat func(string, *syscall.Stat_t) error, name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil // relative to dir: the child changes into it before it executes the program
 	}
@@ -215,21 +219,44 @@ func lookPath(name, dir string, env []string) (string, error) {
 		}
 	}
 	sentinel := fault.ErrNoProgram
+	var failed error
 	for d := range strings.SplitSeq(path, ":") {
 		if !strings.HasPrefix(d, "/") {
 			d = dir + "/" + d
 		}
 		f := d + "/" + name
 		var st syscall.Stat_t
-		if syscall.Stat(f, &st) != nil {
-			continue
+		err := stat(f, &st)
+		for errors.Is(err, syscall.EINTR) { // a file system in a process of its own, such as fuse-overlayfs
+			err = stat(f, &st)
 		}
-		if st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Mode&0o111 != 0 {
+		switch {
+		case err != nil:
+			if failed == nil && !absent(err) {
+				failed = fmt.Errorf("look for %s: %w", f, err)
+			}
+		case st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Mode&0o111 != 0:
 			return f, nil
+		default:
+			sentinel = fault.ErrDenied
 		}
-		sentinel = fault.ErrDenied
 	}
-	return "", fmt.Errorf("start %q: %w in PATH %q", name, sentinel, path)
+	why := ""
+	if failed != nil {
+		why = ": " + failed.Error()
+	}
+	return "", fmt.Errorf("start %q: %w in PATH %q%s", name, sentinel, path, why)
+}
+
+// absent reports whether an error of stat means that there is no such file. Other
+// errors come from the machine, and a reader has to know of them.
+func absent(err error) bool {
+	for _, no := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP, syscall.ENAMETOOLONG} {
+		if errors.Is(err, no) {
+			return true
+		}
+	}
+	return false
 }
 
 // environment merges layers of K=V. Later layers win; the order is kept.

@@ -16,3 +16,6 @@ func LeaveOff(names []string) {
 		}
 	}
 }
+
+// LookWith is how a program is looked up, with another stat.
+var LookWith = lookWith

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,15 +158,36 @@ func checkStream(t *testing.T, r result) {
 	}
 }
 
+// notices calls seen when a text has been written.
+type notices struct {
+	to   *bytes.Buffer
+	text string
+	seen func()
+}
+
+func (n notices) Write(b []byte) (int, error) {
+	written, err := n.to.Write(b)
+	if strings.Contains(n.to.String(), n.text) {
+		n.seen()
+	}
+	return written, err
+}
+
 // A run whose process was killed is not waited for.
 func TestATrialThatNobodyRunsIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir, run := slowRun(t)
 	now := waitRunning(t, dir)
-	cmd, out, stderr := follow(t, dir, now.ID)
+	cmd, out, stderr := tree.Command(t, dir, "show", "last", "--follow", now.ID)
+	follows := make(chan struct{})
+	cmd.Stdout = notices{to: out, text: " turn\n", seen: sync.OnceFunc(func() { close(follows) })}
+	e2etest.Must(t, cmd.Start())
 	watching := watch(t, dir)
-	time.Sleep(time.Second)
+	select {
+	case <-follows:
+	case <-time.After(time.Minute): // what it printed is looked at below
+	}
 	e2etest.Must(t, run.Process.Kill())
 	_ = run.Wait()
 	r := finish(t, cmd, out, stderr)

@@ -164,18 +164,21 @@ func refused(t *testing.T, dir string, reasons ...string) {
 // none.
 func TestEachStepHasItsTokens(t *testing.T) {
 	t.Parallel()
+	// The steps of Codex are known by their times, so a step has to be seen before
+	// the next request, also on a busy machine.
+	const pause = "sleep 1; "
 	for _, s := range slices.Concat(scaffolds, ours) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			s.ready(t)
-			one := s.does("I begin.", "echo OUT-1; echo MARK-solve > /app/done")
+			one := s.does("I begin.", pause+"echo OUT-1; echo MARK-solve > /app/done")
 			if i := strings.Index(one, "tools: ["); i >= 0 { // two calls in one reply
-				again := s.call("", "echo OUT-2")
+				again := s.call("", pause+"echo OUT-2")
 				one = strings.TrimSuffix(one, "]") + ", " + again[strings.Index(again, "tools: [")+len("tools: ["):]
 			}
 			replies := []string{
 				"  - {when: {turn: 0}, " + one + ", usage: {input: 100, cached: 60, output: 11}}\n",
-				"  - {when: {turn: 1}, " + s.does("I go on.", "echo OUT-3") + ", usage: {input: 203, cached: 101, output: 17}}\n",
+				"  - {when: {turn: 1}, " + s.does("I go on.", pause+"echo OUT-3") + ", usage: {input: 203, cached: 101, output: 17}}\n",
 			}
 			for turn := 2; turn < 4; turn++ { // the second time, terminus is asked whether it is sure
 				replies = append(replies, fmt.Sprintf("  - {when: {turn: %d}, %s, usage: {input: 307, cached: 211, output: 23}}\n", turn, s.ends("done")))

@@ -186,9 +186,9 @@ func Walk(path string, each func(path, name string, info fs.FileInfo) error) err
 	p, err := programIn(filepath.Dir(path), filepath.Base(path))
 	switch {
 	case errors.Is(err, errNotNamed), errors.Is(err, fs.ErrNotExist) && p.path == "":
-		return fmt.Errorf("%s: the name of a plugin, of a file or a folder, is berth-plugin-NAME, with lower case letters, digits, - and _: rename it", path)
+		return fmt.Errorf("%q is not the name of a plugin: rename the file or folder to berth-plugin-NAME, with lower case letters, digits, - and _", filepath.Base(path))
 	case err != nil:
-		return fmt.Errorf("%s: %w", path, err)
+		return err
 	}
 	return p.walk(each)
 }

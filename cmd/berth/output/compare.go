@@ -28,16 +28,21 @@ type Interval struct {
 
 // ComparedCell has the numbers of one cell of a run, over its measured trials.
 type ComparedCell struct {
-	Name        string  `json:"name"`
-	Run         string  `json:"run"`  // folder
-	Cell        string  `json:"cell"` // key
-	Planned     int     `json:"planned"`
-	Measured    int     `json:"measured"`
-	Exposed     int     `json:"exposed"` // of the measured ones
-	Tasks       int     `json:"tasks"`
-	Repetitions int     `json:"repetitions"` // the most that a task has
-	Mean        float64 `json:"success_rate"`
-	PassAt1     float64 `json:"pass_at_1"`
+	Name        string `json:"name"`
+	Run         string `json:"run"`  // folder
+	Cell        string `json:"cell"` // key
+	Planned     int    `json:"planned"`
+	Measured    int    `json:"measured"`
+	Exposed     int    `json:"exposed"` // of the measured ones
+	Tasks       int    `json:"tasks"`
+	Repetitions int    `json:"repetitions"` // the most that a task has
+	// Raw says that the score that decides has values outside 0 to 1, here or in
+	// another cell. The success rate is its mean.
+	Raw  bool    `json:"raw_score,omitempty"`
+	Mean float64 `json:"success_rate"`
+	// PassAt1 and what else needs a full reward is null, absent or 0 if the score
+	// is raw and nothing says which value of it is the full reward.
+	PassAt1 *float64 `json:"pass_at_1"`
 	// K is the number of repetitions that every task has; the two after it are
 	// for so many. Absent if there is one repetition.
 	K       int     `json:"k,omitempty"`
@@ -66,6 +71,7 @@ type ComparedPair struct {
 	Left        [2]int     `json:"tasks_of_one_only"`
 	Changed     int        `json:"tasks_that_changed"` // same name, other content: left out
 	Repetitions [2]int     `json:"repetitions"`
+	Raw         bool       `json:"raw_score,omitempty"` // the means, the difference and its interval are of scores outside 0 to 1
 	Means       [2]float64 `json:"means"`
 	Difference  float64    `json:"difference"`
 	Interval    *Interval  `json:"interval"` // null if all tasks differ by the same

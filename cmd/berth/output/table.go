@@ -40,8 +40,9 @@ type TableRow struct {
 	Tasks       int `json:"tasks"`
 	Repetitions int `json:"repetitions"` // the most that a task has
 	// Raw says that the row is about a score of verifiers with values outside 0 to
-	// 1. Its success rate is the mean of that score. What needs a full reward is
-	// absent, null or empty: pass@1, the numbers for K trials, and solved tasks.
+	// 1. Its success rate is the mean of that score. If nothing says which value is
+	// the full reward, what needs one is absent, null or empty: pass@1, the numbers
+	// for K trials, and solved tasks.
 	Raw bool `json:"raw_score,omitempty"`
 	// Mean is the success rate; null, like the other rates, if nothing was
 	// measured.

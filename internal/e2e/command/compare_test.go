@@ -83,7 +83,7 @@ func selects(t *testing.T, dir string) {
 	}
 	r = berth(t, dir, "show", "last", "--select", `score > 1`)
 	r.want(t, 0)
-	if !strings.Contains(r.out, "no trial is selected") {
+	if !strings.Contains(r.out, "no trial is selected") || strings.Contains(r.out, "show a trial") {
 		t.Errorf("printed %q", r.out)
 	}
 	r = berth(t, dir, "show", "last", "--select", `cell.agent == "nope"`)

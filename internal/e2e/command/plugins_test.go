@@ -174,8 +174,8 @@ func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
 		"the archive: ":                {file("../" + name)},
 		"the archive: entry":           {{Name: name, Typeflag: tar.TypeSymlink, Linkname: "/etc"}, file(name + "/" + name)},
 		"files and folders at its top": {file(name + "/" + name), file("other")},
-		"the name of a plugin":         {file("evil/evil")},
-		"ended before":                 {file(name + "/" + name)},
+		`evil.tar: "evil" is not the name of a plugin: rename`: {file("evil/evil")},
+		"ended before": {file(name + "/" + name)},
 	} {
 		var b bytes.Buffer
 		w := tar.NewWriter(&b)
@@ -195,6 +195,10 @@ func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
 		if r.code != 2 || !strings.Contains(r.stderr, want) || len(left) > 0 {
 			t.Errorf("%+v: %+v, left %v; want an error with %q", entries, r, left, want)
 		}
+	}
+	e2etest.Write(t, dir, map[string]string{"tool": script})
+	if r := berth(t, dir, "plugin", "install", "./tool"); r.code != 2 || !strings.Contains(r.stderr, `install ./tool: "tool" is not the name`) || strings.Count(r.stderr, "tool") != 2 {
+		t.Errorf("a program with another name: %+v", r)
 	}
 }
 

@@ -2,7 +2,7 @@ package cli
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -140,6 +140,9 @@ func comparedRemarks(res *output.Comparison) (lines []string) {
 			lines = append(lines, fmt.Sprintf("note: %s: %d of %d results are exposed", c.Name, c.Exposed, c.Measured))
 		}
 	}
+	if slices.ContainsFunc(res.Cells, func(c output.ComparedCell) bool { return c.Raw }) {
+		lines = append(lines, "note: the score has values below 0 or above 1: success rates are its means as they are, and not in percent")
+	}
 	if res.Weigh != "" {
 		lines = append(lines, "note: all categories weigh the same in success rates; in the comparison of pairs all tasks do")
 	}
@@ -170,13 +173,13 @@ func comparedCells(res *output.Comparison) terminal.Table {
 	}
 	for i := range res.Cells {
 		c := &res.Cells[i]
-		rate := percent(c.Mean)
+		rate := numbers.Value(c.Mean, c.Raw)
 		if c.SE != nil {
-			rate += fmt.Sprintf(" ± %s (sd %s)", percent(*c.SE), percent(*c.SD))
+			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*c.SE, c.Raw), numbers.Value(*c.SD, c.Raw))
 		}
-		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, between(c.Interval), percent(c.PassAt1)}
+		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, between(c.Interval, c.Raw), share(c.PassAt1)}
 		if k > 1 {
-			row = append(row, atK(c.PassAtK, c.K), atK(c.AllK, c.K))
+			row = append(row, atK(c.PassAtK, c.K, false), atK(c.AllK, c.K, false))
 		}
 		t.Row(row...)
 	}
@@ -187,42 +190,42 @@ func comparedPairs(res *output.Comparison) terminal.Table {
 	t := terminal.Table{
 		Head: []string{"pair", "tasks", "difference", "95 %", "p", "p (Holm)", "solved by one only"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, Above: 1,
 	}
+	undecided := map[string]bool{}
+	for i := range res.Cells {
+		undecided[res.Cells[i].Name] = res.Cells[i].PassAt1 == nil
+	}
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
-		t.Row(terminal.Clean(p.A+" – "+p.B), strconv.Itoa(p.Tasks), difference(p.Difference), between(p.Interval), numbers.P(p.P), numbers.P(p.Holm),
-			fmt.Sprintf("%d and %d", len(p.OnlyA), len(p.OnlyB)))
+		solved := fmt.Sprintf("%d and %d", len(p.OnlyA), len(p.OnlyB))
+		if undecided[p.A] || undecided[p.B] {
+			solved = "–"
+		}
+		t.Row(terminal.Clean(p.A+" – "+p.B), strconv.Itoa(p.Tasks), difference(p.Difference, p.Raw), between(p.Interval, p.Raw), numbers.P(p.P), numbers.P(p.Holm), solved)
 	}
 	return t
 }
 
-// percent prints a fraction in percent.
-func percent(x float64) string {
-	if math.Abs(x) < 0.0005 {
-		x = 0
-	}
-	return fmt.Sprintf("%.1f", 100*x)
-}
-
-func between(in *output.Interval) string {
+// between prints an interval; raw is as in numbers.Value.
+func between(in *output.Interval, raw bool) string {
 	if in == nil {
 		return "–"
 	}
-	return fmt.Sprintf("%s to %s", percent(in.Low), percent(in.High))
+	return fmt.Sprintf("%s to %s", numbers.Value(in.Low, raw), numbers.Value(in.High, raw))
 }
 
-func atK(x float64, k int) string {
+func atK(x float64, k int, raw bool) string {
 	if k == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%s (k = %d)", percent(x), k)
+	return fmt.Sprintf("%s (k = %d)", numbers.Value(x, raw), k)
 }
 
-// difference prints a difference in points of a percent.
-func difference(x float64) string {
-	if s := percent(x); s == "0.0" || x < 0 {
+// difference prints a difference, of rates in points of a percent.
+func difference(x float64, raw bool) string {
+	if s := numbers.Value(x, raw); s == "0.0" || x <= 0 {
 		return s
 	}
-	return "+" + percent(x)
+	return "+" + numbers.Value(x, raw)
 }
 
 // flatCells is the table of cells with a number in each column, for CSV.
@@ -237,7 +240,7 @@ func flatCells(res *output.Comparison) terminal.Table {
 		c := &res.Cells[i]
 		low, high, method := bounds(c.Interval)
 		t.Row(terminal.Clean(c.Name), terminal.Clean(c.Run), whole(c.Planned), whole(c.Measured), whole(c.Exposed), whole(c.Tasks), whole(c.Repetitions),
-			full(&c.Mean), full(c.SE), full(c.SD), low, high, method, full(&c.PassAt1), whole(c.K), full(&c.PassAtK), full(&c.AllK),
+			full(&c.Mean), full(c.SE), full(c.SD), low, high, method, full(c.PassAt1), whole(c.K), full(&c.PassAtK), full(&c.AllK),
 			whole(c.Always), whole(c.Sometimes), whole(c.Never))
 	}
 	return t

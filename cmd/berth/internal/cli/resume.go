@@ -107,6 +107,9 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	}
 	defer l.Close()
 	if err = a.startable(l); err != nil {
+		if sf.experiment == "" && m.Header.Try == nil && (l.Experiment == nil || l.Plan == nil) {
+			a.Notef("note: the paths of the stored experiment start from %s, where the run was made. If the run was copied to here, name the experiment with --experiment PATH\n", terminal.Clean(m.Header.Dir))
+		}
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {

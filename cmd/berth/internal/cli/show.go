@@ -41,8 +41,10 @@ func (f *showFlags) register(cmd *cobra.Command) {
 // numbers of groups are wanted.
 func (f *showFlags) check(args []string, table bool) error {
 	switch {
-	case table && (f.all || f.steps || f.follow || f.watch || f.filter.Sort != ""):
-		return errors.New("--all, --trajectory, --follow, --watch and --sort are about trials, and not about numbers of groups. Leave them out")
+	case table && (f.all || f.steps || f.follow || f.filter.Sort != ""):
+		return errors.New("--all, --trajectory, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
+	case table && f.watch && len(args) > 1:
+		return fmt.Errorf("--watch is for one run, got %d. Example: berth show last --by cell --watch", len(args))
 	case table:
 		return nil
 	case len(args) > 3:
@@ -90,6 +92,8 @@ attempt is only in plugins.jsonl of the run.
 process writes it; on a terminal it redraws the tables each second. Ctrl-C ends
 only the watching, not the run. The exit code is 3 if nobody runs a run that is
 not complete. With --json it prints a document on one line for each change.
+With --by it prints the numbers of the trials that have ended. As long as trials
+are left, numbers that would be refused have the reasons as marks.
 
 --follow prints phases, steps and lines of the log as they come, until the trial
 ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
@@ -102,7 +106,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last --by cell --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,
@@ -118,12 +122,14 @@ func (a *app) showCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
+			case table && f.watch:
+				return a.watchTable(cmd.Context(), args[0], &o)
 			case table:
 				return a.showTable(args, &o)
 			case len(args) == 0:
 				return a.showRuns()
 			case f.watch:
-				return a.watchRun(cmd.Context(), args[0], &f.filter)
+				return a.watchRun(cmd.Context(), args[0], &report.Watcher{Filter: &f.filter, Make: func(s *report.State, _ bool) (report.View, error) { return s.View(), nil }})
 			case len(args) == 1:
 				return a.showRun(args[0], &f.filter)
 			case f.follow:
@@ -225,13 +231,13 @@ func (a *app) showRun(name string, f *report.Filter) error {
 	return nil
 }
 
-// watchRun prints a run whenever it changes, until it ends.
-func (a *app) watchRun(ctx context.Context, name string, f *report.Filter) error {
+// watchRun prints what w makes of a run whenever the run changes, until it ends.
+func (a *app) watchRun(ctx context.Context, name string, w *report.Watcher) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
 		return err
 	}
-	w := report.Watcher{P: a.Printer, Dir: dir, Filter: f}
+	w.P, w.Dir = a.Printer, dir
 	err = w.Watch(ctx)
 	switch {
 	case errors.Is(err, report.ErrNotComplete):

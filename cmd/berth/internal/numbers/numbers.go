@@ -90,6 +90,12 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 func collect(runs []Run, o *Options) ([]*cell, error) {
 	var cells []*cell
 	var names []string
+	raw := newRaw()
+	for _, r := range runs {
+		for _, t := range r.Index.Trials {
+			raw.add(t)
+		}
+	}
 	for _, r := range runs {
 		of := make([]*cell, len(r.Manifest.Cells))
 		for i := range r.Manifest.Cells {
@@ -104,6 +110,9 @@ func collect(runs []Run, o *Options) ([]*cell, error) {
 			}
 		}
 		shared := summary.SharedNames(r.Manifest)
+		for _, t := range r.Index.Trials {
+			of[t.Cell].Is(t, raw)
+		}
 		for _, t := range r.Index.Trials {
 			of[t.Cell].add(t, shared[t.Task], o.Rules.Weigh)
 		}
@@ -184,7 +193,7 @@ func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
 	if err != nil {
 		return nil, err
 	}
-	pair.Changed = len(changed)
+	pair.Changed, pair.Raw = len(changed), a.Raw || b.Raw
 	return pair, nil
 }
 
@@ -209,14 +218,22 @@ func sentence(p *output.ComparedPair) string {
 		ran += fmt.Sprintf(", %s left out", plural(left, "other", "others"))
 	}
 	if p.Difference == 0 {
-		return fmt.Sprintf("%s and %s solve the same share (p = %s after Holm, %s)", p.A, p.B, P(p.Holm), ran)
+		same := "solve the same share"
+		if p.Raw {
+			same = "have the same mean score"
+		}
+		return fmt.Sprintf("%s and %s %s (p = %s after Holm, %s)", p.A, p.B, same, P(p.Holm), ran)
 	}
 	within := ""
 	if in := p.Interval; in != nil {
 		low, high := in.Low*sign, in.High*sign
-		within = fmt.Sprintf("95 %%: %.1f to %.1f; ", 100*min(low, high), 100*max(low, high))
+		within = fmt.Sprintf("95 %%: %s to %s; ", Value(min(low, high), p.Raw), Value(max(low, high), p.Raw))
 	}
-	return fmt.Sprintf("%s solves %.1f points more than %s (%sp = %s after Holm, %s)", better, 100*sign*p.Difference, worse, within, P(p.Holm), ran)
+	how := "solves %s points more than"
+	if p.Raw {
+		how = "has a mean score that is %s larger than that of"
+	}
+	return fmt.Sprintf("%s "+how+" %s (%sp = %s after Holm, %s)", better, Value(sign*p.Difference, p.Raw), worse, within, P(p.Holm), ran)
 }
 
 // P prints a p-value.

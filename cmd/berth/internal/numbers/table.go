@@ -27,6 +27,7 @@ type Wanted struct {
 	Bootstrap bool
 	Rules     Rules
 	Force     bool
+	Going     bool // the run goes on: what cannot be computed yet is left out
 	// Selected says which trials count; nil: all. Choice names what it is made from,
 	// such as "--select", for the note that says so.
 	Selected func(*Trial) (bool, error)
@@ -37,7 +38,8 @@ type Wanted struct {
 type group struct {
 	values []string
 	trials []member
-	raw    bool // it is about a score with values outside 0 to 1
+	raw    bool // it is about a raw score
+	full   bool // it says which trials have the full reward
 }
 
 // member is a trial in a row. reward is the score that the row is about; empty:
@@ -78,9 +80,9 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if w.Selected != nil {
 		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
 	}
-	raw := RawRewards(j)
+	raw := RawOf(j.Trials)
 	for _, g := range groups {
-		g.raw = raw[rewardIn(g.values, fields)]
+		g.is(raw, rewardIn(g.values, fields))
 	}
 	res.Rows = make([]output.TableRow, len(groups))
 	errs := make([]error, len(groups))
@@ -99,12 +101,9 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 			return nil, fmt.Errorf("%s: %w", strings.Join(groups[i].values, ", "), err)
 		}
 	}
-	front(res.Rows)
+	front(res.Rows, func(r *output.TableRow) string { return rewardIn(r.Values, fields) })
 	if slices.Contains(res.By, byReward) {
 		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more")
-		if slices.ContainsFunc(res.Rows, func(r output.TableRow) bool { return r.Raw }) {
-			res.Notes = append(res.Notes, "for scores with values below 0 or above 1 the success rate is the mean as it is; they have no full reward")
-		}
 	}
 	for _, name := range res.By {
 		if slices.Contains(byResult, name) {
@@ -155,6 +154,21 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 	return sorted, n, nil
 }
 
+// is says which kind of score the group is about: the reward of that name, or the
+// one that decides.
+func (g *group) is(raw *Raw, reward string) {
+	g.full = true
+	for _, t := range g.trials {
+		if reward == "" {
+			g.raw = g.raw || raw.Decides(t.TrialState)
+			g.full = g.full && !raw.Undecided(t.TrialState)
+		}
+	}
+	if raw.Reward(reward) {
+		g.raw, g.full = true, false
+	}
+}
+
 // places returns the values of the rows that a trial is in: one of each field.
 func places(t *Trial, fields []groupField) [][]string {
 	rows := [][]string{{}}
@@ -179,23 +193,6 @@ func rewardIn(values []string, fields []groupField) string {
 	return values[i]
 }
 
-// RawRewards returns the names of the scores that have values outside 0 to 1 in any
-// measured trial, also in one that is not selected: a score is of one kind in all
-// tables.
-func RawRewards(j *Joined) map[string]bool {
-	raw := map[string]bool{}
-	for i := range j.Trials {
-		if t := &j.Trials[i]; t.Measured() {
-			for name, v := range t.Accepted().Result.Rewards {
-				if v < 0 || v > 1 {
-					raw[name] = true
-				}
-			}
-		}
-	}
-	return raw
-}
-
 // row computes the numbers of a row.
 func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	r := output.TableRow{Values: g.values, Raw: g.raw, Cells: []string{}, Outcomes: map[record.Outcome]int{}, Always: []string{}, Sometimes: []string{}, Never: []string{}}
@@ -218,8 +215,9 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 		b := t.Accepted().Result
 		if t.reward != "" {
 			a.Score = b.Rewards[t.reward]
-			a.Full = a.Score >= 1 && !g.raw
+			a.Full = a.Score >= 1
 		}
+		a.Full = a.Full && g.full
 		if w.Rules.Weigh == WeighCategory {
 			a.Group = t.Category
 		}
@@ -236,7 +234,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	if err != nil {
 		return r, err
 	}
-	if err = rates(&r, s, w); err != nil {
+	if err = g.rates(&r, s, w); err != nil {
 		return r, err
 	}
 	spent(&r, measured, attempts)
@@ -259,7 +257,7 @@ func count(r *output.TableRow, end record.AgentEnd, integrity record.Integrity) 
 }
 
 // rates computes the rates of a row and how sure they are.
-func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
+func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	r.Tasks = s.Tasks()
 	least, most := s.Repetitions()
 	r.Repetitions = most
@@ -271,13 +269,13 @@ func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	}
 	switch {
 	case w.Rules.Weigh == WeighCategory:
-		g := s.GroupsEqually(level)
-		r.Mean, r.ClusterSE, r.Interval = &g.Mean, number(g.SE), interval(g.Interval)
+		weighed := s.GroupsEqually(level)
+		r.Mean, r.ClusterSE, r.Interval = &weighed.Mean, number(weighed.SE), interval(weighed.Interval)
 		r.SE, r.SD = nil, nil // they are about the mean over trials
 	case w.Bootstrap:
 		r.Bootstrap = interval(s.Bootstrap(level, resamples, w.Seed))
 	}
-	if r.Raw {
+	if !g.full {
 		return nil
 	}
 	r.PassAt1 = &one
@@ -290,7 +288,11 @@ func rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		r.K = 0
 		return nil
 	}
-	if w.K > most {
+	switch {
+	case w.K > most && w.Going:
+		r.K = 0
+		return nil
+	case w.K > most:
 		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions with berth resume", w.K, most, plural(most, "trial", "trials")[2:])
 	}
 	for k := 1; k <= r.K; k++ {
@@ -379,23 +381,34 @@ func measure(values []float64, trials, full int) output.Measure {
 	return m
 }
 
-// front marks the rows that no other one beats in success and cost.
-func front(rows []output.TableRow) {
-	var known []*output.TableRow
-	var rates, costs []float64
+// front marks the rows that no other one about the same score beats in success and
+// cost. reward returns the name of the score of a row; empty: the one that decides.
+func front(rows []output.TableRow, reward func(*output.TableRow) string) {
+	type score struct {
+		name string
+		raw  bool
+	}
+	known := map[score][]*output.TableRow{}
 	for i := range rows {
 		if r := &rows[i]; r.Mean != nil && r.CostUSD.Mean != nil && r.CostUSD.N == r.Measured {
-			known, rates, costs = append(known, r), append(rates, *r.Mean), append(costs, *r.CostUSD.Mean)
+			of := score{reward(r), r.Raw}
+			known[of] = append(known[of], r)
 		}
 	}
-	for i, on := range Front(rates, costs) {
-		known[i].Pareto = &on
+	for _, of := range known {
+		var rates, costs []float64
+		for _, r := range of {
+			rates, costs = append(rates, *r.Mean), append(costs, *r.CostUSD.Mean)
+		}
+		for i, on := range Front(rates, costs) {
+			of[i].Pareto = &on
+		}
 	}
 }
 
 // about says what a reader of the rows has to know.
 func about(rows []output.TableRow) (notes []string) {
-	empty, several, fewer := 0, 0, 0
+	empty, several, fewer, raw, undecided := 0, 0, 0, 0, false
 	for i := range rows {
 		r := &rows[i]
 		switch {
@@ -407,6 +420,17 @@ func about(rows []output.TableRow) (notes []string) {
 		if len(r.Cells) > 1 {
 			several++
 		}
+		if r.Raw {
+			raw++
+		}
+		undecided = undecided || r.Measured > 0 && r.PassAt1 == nil
+	}
+	if raw > 0 {
+		notes = append(notes, plural(raw, "row is", "rows are")+" about a score with values below 0 or above 1: its success rate is the mean as it is, and not in percent")
+	}
+	if undecided {
+		notes = append(notes, "nothing says which value of such a score is the full reward, so that it has no pass@1. "+
+			"For the score that decides, at_least in success { key = …  at_least = … } of the dataset block says it")
 	}
 	if empty > 0 {
 		notes = append(notes, plural(empty, "row has", "rows have")+" no measured trial, and so no numbers")

@@ -176,6 +176,68 @@ func TestScoresOutsideOneAreNotRates(t *testing.T) {
 	}
 }
 
+// A speedup decides: its means are no shares. What passes has the full reward if
+// the experiment says from which speedup on that is.
+func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
+	t.Parallel()
+	for what, says := range map[string]bool{"passed from 1.5 on": true, "scored": false} {
+		run := swept()
+		for _, tr := range run.Index.Trials {
+			b := tr.Attempts[0].Result
+			if *b.Score *= float64(1 + tr.Cell); !says { // only those of cells 1 and 2 are above 1
+				b.Outcome = record.Scored
+			}
+		}
+		j, err := numbers.Join([]numbers.Run{run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := table.Rows[1] // 40m: two of three tasks have the score 1 in one of two repetitions
+		if !r.Raw || !near(r.Mean, 1.0/3) || says && (!near(r.PassAt1, 1.0/3) || !near(r.PassAtK, 2.0/3) || len(r.Sometimes) != 2) ||
+			!says && (r.PassAt1 != nil || r.K != 0 || len(r.Sometimes) > 0 || r.CostUSD.PerSuccess != nil) {
+			t.Errorf("%s: %+v", what, r)
+		}
+		if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, "3 rows are about a score with values below 0 or above 1") || strings.Contains(notes, "at_least") == says {
+			t.Errorf("%s: %q", what, table.Notes)
+		}
+		c, err := numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules(), Cells: []string{"40m", "1h"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// 1h: three tasks have the score 3 in one of two repetitions.
+		if p := c.Pairs[0]; !p.Raw || !strings.HasPrefix(p.Sentence, "1h has a mean score that is 1.167 larger than that of 40m (95 %: ") || !c.Cells[0].Raw || (c.Cells[0].PassAt1 != nil) != says {
+			t.Errorf("%s: %+v %+v", what, p, c.Cells[0])
+		}
+	}
+}
+
+// The front of success and cost is one of rows about the same score.
+func TestScoresAreNotComparedWithEachOther(t *testing.T) {
+	t.Parallel()
+	j, err := numbers.Join([]numbers.Run{swept()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var front []string
+	for _, r := range table.Rows {
+		if *r.Pareto {
+			front = append(front, strings.Join(r.Values, " "))
+		}
+	}
+	// style is 0.5 everywhere, so that the cheapest cell is enough.
+	if want := []string{"reward 40m", "reward 1h", "style 40m"}; !slices.Equal(front, want) {
+		t.Errorf("on the front are %q, want %q", front, want)
+	}
+}
+
 // Numbers over a part of the trials look like others: a note tells them apart.
 func TestNumbersOfAChoiceSaySo(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,14 @@ type Tally struct {
 	Sample *stats.Sample // of the measured trials; nil before ComputeAll, and if there is none
 
 	trials []stats.Attempt
+	open   bool // nothing says which trials have the full reward
+}
+
+// Is says which kind of score the cell has, according to one of its trials. Call it
+// for all of them before Add.
+func (c *Tally) Is(t *store.TrialState, raw *Raw) {
+	c.Raw = c.Raw || raw.Decides(t)
+	c.open = c.open || raw.Undecided(t)
 }
 
 // Add counts a trial, whose task is known by a name that is unique in the table.
@@ -36,6 +44,7 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 	if weigh == WeighCategory {
 		a.Group = t.Category
 	}
+	a.Full = a.Full && !c.open
 	c.trials = append(c.trials, a)
 	return a, true
 }
@@ -53,8 +62,12 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 	c.Sample = s
 	least, most := s.Repetitions()
 	c.Tasks, c.Repetitions = s.Tasks(), most
-	c.Mean, c.PassAt1 = s.Mean(), s.PassAt1()
-	if least > 1 {
+	c.Mean = s.Mean()
+	if !c.open {
+		one := s.PassAt1()
+		c.PassAt1 = &one
+	}
+	if least > 1 && !c.open {
 		at, _, err := atK(s, least)
 		if err != nil {
 			return err
@@ -69,8 +82,9 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 		g := s.GroupsEqually(level)
 		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = g.Mean, interval(g.Interval), nil, nil, nil
 	}
-	by := s.Solved()
-	c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
+	if by := s.Solved(); !c.open {
+		c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
+	}
 	return nil
 }
 

@@ -221,14 +221,13 @@ func Outcomes(counts map[record.Outcome]int) string {
 // maxTrials is how many trials a table has without --all.
 const maxTrials = 40
 
-// Trials lists the trials that f selects. Without an order, those that need
-// attention come first if not all have room.
-func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) {
+// Trials lists the trials that f selects, and returns how many those are. Without
+// an order, those that need attention come first if not all have room.
+func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) (selected int) {
 	trials := Select(m, x, f)
-	selected := len(trials)
-	if selected == 0 {
+	if selected = len(trials); selected == 0 {
 		p.Printf("%s\n", f.none())
-		return
+		return 0
 	}
 	if !f.All && selected > maxTrials {
 		if f.Sort == "" {
@@ -278,6 +277,7 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 	if n := selected - len(trials); n > 0 {
 		p.Printf("… and %d more; use --all to list them\n", n)
 	}
+	return selected
 }
 
 // interest puts errors before what is running before failures before the rest.

@@ -52,18 +52,43 @@ func (s *State) Document() output.ShowRun {
 	return res
 }
 
+// View is what is printed of a run at one moment: Text for people, and Document as
+// JSON.
+type View struct {
+	Text     func(p *terminal.Printer)
+	Document any
+}
+
+// View returns the run with the trials that the filter selects.
+func (s *State) View() View { return View{s.Text, s.Document()} }
+
+// Progress prints how far the run is.
+func (s *State) Progress(p *terminal.Printer) {
+	p.Printf("%s\n", sum(summary.Of(s.Manifest, s.Index), p.Color))
+	s.writing(p)
+}
+
+// writing prints which process writes the run.
+func (s *State) writing(p *terminal.Printer) {
+	if w := s.Index.Writing(); w != nil {
+		p.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
+	}
+}
+
+// Complete reports whether all trials have an outcome that is final.
+func (s *State) Complete() bool { return summary.Of(s.Manifest, s.Index).Complete }
+
 // Text prints the tables of the run, and the trials that the filter selects.
 func (s *State) Text(p *terminal.Printer) {
 	h := &s.Manifest.Header
 	p.Printf("%s  %s  planned %s\n\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(h.Experiment)), Display(s.Dir),
 		h.Created.Local().Format("2006-01-02 15:04:05"))
 	Summary(p, summary.Of(s.Manifest, s.Index))
-	if w := s.Index.Writing(); w != nil {
-		p.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
-	}
+	s.writing(p)
 	p.Printf("\n")
-	Trials(p, s.Dir, s.Manifest, s.Index, s.filter)
-	p.Printf("\nshow a trial: berth show %s TRIAL\n", Display(s.Dir))
+	if Trials(p, s.Dir, s.Manifest, s.Index, s.filter) > 0 {
+		p.Printf("\nshow a trial: berth show %s TRIAL\n", Display(s.Dir))
+	}
 }
 
 // progress says how far the run is. It changes when an attempt begins or ends,
@@ -94,6 +119,9 @@ type Watcher struct {
 	P      *terminal.Printer
 	Dir    string // of the run
 	Filter *Filter
+	// Make makes what is printed of the run; over says that no process writes it any
+	// more.
+	Make func(s *State, over bool) (View, error)
 
 	shown   string // the progress that was printed last; empty: none
 	faraway bool   // the user was told that the process is on another machine
@@ -114,19 +142,11 @@ func (w *Watcher) Watch(ctx context.Context) error {
 			return err
 		}
 		writer := s.Index.Writing()
-		switch {
-		case writer == nil && screen != nil:
-			screen.Clear()
-			s.Text(w.P) // all of it, also what a window has no room for
-		case screen != nil:
-			screen.Show(s.Text)
-		default:
-			err = w.changed(s)
-		}
+		err = w.print(s, screen, writer == nil)
 		switch {
 		case err != nil || w.P.Closed():
 			return err
-		case writer == nil && !summary.Of(s.Manifest, s.Index).Complete:
+		case writer == nil && !s.Complete():
 			return ErrNotComplete
 		case writer == nil:
 			return nil
@@ -143,20 +163,31 @@ func (w *Watcher) Watch(ctx context.Context) error {
 	}
 }
 
-// changed prints the run if it is not as it was when it was printed last.
-func (w *Watcher) changed(s *State) error {
+// print prints the run if it is not as it was when it was printed last: on a
+// terminal always, since times have passed.
+func (w *Watcher) print(s *State, screen *terminal.Screen, over bool) error {
 	now := s.progress()
-	if now == w.shown {
+	if screen == nil && now == w.shown {
 		return nil
 	}
-	first := w.shown == ""
+	v, err := w.Make(s, over)
+	if err != nil {
+		return err
+	}
+	switch {
+	case over && screen != nil:
+		screen.Clear()
+		v.Text(w.P) // all of it, also what a window has no room for
+	case screen != nil:
+		screen.Show(v.Text)
+	case w.P.JSON:
+		err = w.P.Line(v.Document)
+	default:
+		if w.shown != "" {
+			w.P.Printf("\n")
+		}
+		v.Text(w.P)
+	}
 	w.shown = now
-	if w.P.JSON {
-		return w.P.Line(s.Document())
-	}
-	if !first {
-		w.P.Printf("\n")
-	}
-	s.Text(w.P)
-	return nil
+	return err
 }

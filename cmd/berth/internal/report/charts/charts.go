@@ -82,6 +82,35 @@ func shown(field, title, format string) object {
 	return o
 }
 
+// AsNumbers changes a chart of rates into one of scores that are no fractions: they
+// are written as they are, and their colors span what there is.
+func AsNumbers(s Spec) Spec {
+	asNumbers(object(s))
+	return s
+}
+
+func asNumbers(v any) {
+	switch v := v.(type) {
+	case object:
+		for name, value := range v {
+			switch {
+			case name == "format" && (value == ".0%" || value == ".1%"):
+				v[name] = ".4~g"
+			case name == "domain":
+				if _, fixed := value.([]int); fixed {
+					delete(v, name)
+				}
+			default:
+				asNumbers(value)
+			}
+		}
+	case []object:
+		for _, one := range v {
+			asNumbers(one)
+		}
+	}
+}
+
 // Leaderboard shows the success rate of each cell with its interval. Its rows have
 // cell, rate, low, high (fractions) and tasks.
 func Leaderboard(cells int) Spec {

@@ -27,6 +27,7 @@ type rowOf = map[string]any
 
 // payload is what the script of the page gets.
 type payload struct {
+	Raw    bool               `json:"raw,omitempty"` // as in model
 	Charts []chart            `json:"charts"`
 	Tables map[string][]rowOf `json:"tables"`
 	Cells  []string           `json:"cells"`
@@ -77,22 +78,22 @@ func finite(x float64) any {
 
 // payload returns the data of the page.
 func (m *model) payload() *payload {
-	p := &payload{Tables: map[string][]rowOf{}, Tasks: m.tasks}
+	p := &payload{Raw: m.Raw, Tables: map[string][]rowOf{}, Tasks: m.tasks}
 	for _, c := range m.Cells {
 		p.Cells = append(p.Cells, c.Name)
 	}
 	for i := range m.Runs {
 		p.Runs = append(p.Runs, m.Runs[i].Name)
 	}
-	p.add("leaderboard", charts.Leaderboard(len(m.Cells)), m.leaderboard())
+	p.add("leaderboard", m.scores(charts.Leaderboard(len(m.Cells))), m.leaderboard())
 	heat := m.heat()
-	p.add("heat", charts.Heat(len(m.tasks), len(m.Cells)), heat)
+	p.add("heat", m.scores(charts.Heat(len(m.tasks), len(m.Cells))), heat)
 	p.add("time", charts.Time(), m.time())
 	for i, axis := range m.axes() {
 		name := "axis" + strconv.Itoa(i)
-		p.add(name, charts.Axis(name, axis.name), axis.rows)
+		p.add(name, m.scores(charts.Axis(name, axis.name)), axis.rows)
 	}
-	p.add("pareto", charts.Pareto(), m.pareto())
+	p.add("pareto", m.scores(charts.Pareto()), m.pareto())
 	var outcomes []rowOf
 	var names, colors []string
 	for _, o := range m.Outcomes {
@@ -132,6 +133,14 @@ func (p *payload) add(id string, s charts.Spec, rows []rowOf) {
 	}
 	p.Charts = append(p.Charts, chart{id, s, id})
 	p.Tables[id] = rows
+}
+
+// scores is a chart of scores: without percent if they are raw.
+func (m *model) scores(s charts.Spec) charts.Spec {
+	if m.Raw {
+		return charts.AsNumbers(s)
+	}
+	return s
 }
 
 func (p *payload) has(id string) bool { return p.Tables[id] != nil }

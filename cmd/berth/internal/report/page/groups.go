@@ -26,9 +26,8 @@ const byReward = "reward"
 var kinds = []string{"dataset", "category", "difficulty", "tag", byReward, "mode", "integrity", "agent_end"}
 
 // groups returns the numbers by each of the kinds. A kind with one group says
-// nothing.
-func (m *model) groups() (all []*group) {
-	raw := numbers.RawRewards(m.joined)
+// nothing. raw are the scores that are no fractions.
+func (m *model) groups(raw *numbers.Raw) (all []*group) {
 	for _, kind := range kinds {
 		of, groups := m.joined.Values(kind), map[string]*group{}
 		for i := range m.joined.Trials {
@@ -39,7 +38,7 @@ func (m *model) groups() (all []*group) {
 				}
 				if groups[name] == nil {
 					groups[name] = &group{
-						Kind: kind, Name: name, Raw: kind == byReward && raw[name],
+						Kind: kind, Name: name, Raw: raw.Reward(name) && kind == byReward || m.Raw && kind != byReward,
 						Rates: make([]float64, len(m.Cells)), counts: make([]float64, len(m.Cells)), tasks: map[string]bool{},
 					}
 				}

@@ -72,6 +72,7 @@ type model struct {
 	Reasons  []finding // of integrity
 	Seed     uint64
 	Policy   string
+	Raw      bool // scores have values below 0 or above 1: their means are printed as they are
 
 	joined *numbers.Joined
 	tasks  []string
@@ -103,6 +104,8 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 		return nil, numbers.Refusal(all)
 	}
 	m := &model{Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
+	raw := numbers.RawOf(j.Trials)
+	m.Raw = raw.Any()
 	if err = m.choose(o); err != nil {
 		return nil, err
 	}
@@ -111,6 +114,9 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 			Tally:   numbers.Tally{ComparedCell: output.ComparedCell{Name: j.Cells[i].Name, Cell: j.Cells[i].Key}},
 			Reasons: refused[i], Outcomes: map[record.Outcome]int{}, Ends: map[record.AgentEnd]int{}, Integrity: map[record.Integrity]int{},
 		})
+	}
+	for i := range j.Trials {
+		m.Cells[j.Trials[i].Cell].Is(j.Trials[i].TrialState, raw)
 	}
 	for i := range j.Trials {
 		m.Cells[j.Trials[i].Cell].add(&j.Trials[i], o.Rules.Weigh)
@@ -124,7 +130,7 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	}
 	for _, c := range m.Cells {
 		if c.Sample == nil {
-			c.Mean, c.PassAt1 = math.NaN(), math.NaN()
+			c.Mean = math.NaN()
 		}
 	}
 	m.Ranked = slices.Clone(m.Cells)
@@ -140,7 +146,7 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 		m.Runs = append(m.Runs, factsOf(&runs[i]))
 	}
 	m.Title = m.Runs[0].Experiment
-	m.Groups = m.groups()
+	m.Groups = m.groups(raw)
 	if m.ByAxis, err = m.alongAxes(); err != nil {
 		return nil, err
 	}
@@ -262,6 +268,7 @@ func (m *model) pairs() ([]output.ComparedPair, error) {
 			if err != nil {
 				return nil, fmt.Errorf("cells %s and %s: %w", a.Name, b.Name, err)
 			}
+			pair.Raw = m.Raw
 			all = append(all, *pair)
 		}
 	}

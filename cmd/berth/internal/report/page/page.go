@@ -176,29 +176,24 @@ func armour(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent,
-		"share": func(x *float64) string {
+		"value":   numbers.Value,
+		"share": func(x *float64, raw bool) string {
 			if x == nil {
 				return "–"
 			}
-			return percent(*x)
+			return numbers.Value(*x, raw)
 		},
-		"raw": func(x float64) string {
-			if math.IsNaN(x) {
-				return "–"
-			}
-			return strconv.FormatFloat(x, 'g', 4, 64)
-		},
-		"between": func(in *output.Interval) string {
+		"between": func(in *output.Interval, raw bool) string {
 			if in == nil {
 				return "–"
 			}
-			return percent(in.Low) + " to " + percent(in.High)
+			return numbers.Value(in.Low, raw) + " to " + numbers.Value(in.High, raw)
 		},
-		"interval": func(in *output.Interval) string {
+		"interval": func(in *output.Interval, raw bool) string {
 			if in == nil {
 				return "–"
 			}
-			return points(in.Low) + " to " + points(in.High)
+			return points(in.Low, raw) + " to " + points(in.High, raw)
 		},
 		"points": points,
 		"p":      numbers.P,
@@ -232,22 +227,15 @@ func functions() template.FuncMap {
 }
 
 // percent prints a fraction in percent.
-func percent(x float64) string {
-	if math.IsNaN(x) {
-		return "–"
-	}
-	if math.Abs(x) < 0.0005 {
-		x = 0
-	}
-	return strconv.FormatFloat(100*x, 'f', 1, 64)
-}
+func percent(x float64) string { return numbers.Value(x, false) }
 
-// points prints a difference of fractions in points.
-func points(x float64) string {
-	if s := percent(x); s == "0.0" || x < 0 {
+// points prints a difference of success rates, in points.
+func points(x float64, raw bool) string {
+	s := numbers.Value(x, raw)
+	if s == "0.0" || x <= 0 {
 		return s
 	}
-	return "+" + percent(x)
+	return "+" + s
 }
 
 func money(v float64) string {

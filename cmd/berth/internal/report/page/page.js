@@ -111,10 +111,10 @@
       const at = new Map(data.tables.heat.map((r) => [r.task + "\0" + r.cell, r.score]));
       const rows = data.tasks.map((task) => [task, ...data.cells.map((cell) => {
         const s = at.get(task + "\0" + cell);
-        return s === undefined ? "" : s === null ? "–" : (100 * s).toFixed(0);
+        return s === undefined ? "" : s === null ? "–" : data.raw ? String(Number(s.toPrecision(4))) : (100 * s).toFixed(0);
       })]);
       const box = element("div", "", { class: "wide", tabindex: "0" });
-      box.append(table("Mean score in percent; – means not measured", ["task", ...data.cells], rows));
+      box.append(table(data.raw ? "Mean score; – means not measured" : "Mean score in percent; – means not measured", ["task", ...data.cells], rows));
       all.append(box);
     });
   }

@@ -1,0 +1,198 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// numbersOf are commands that make numbers of a run, each in its own way.
+var numbersOf = [][]string{
+	{"show"}, {"show", "--by", "cell"}, {"compare"}, {"report", "-o", "report.html"}, {"export", "--to", "csv", "-o", "all.csv"},
+}
+
+// onRun returns the arguments of one of numbersOf for a run.
+func onRun(args []string, run string) []string {
+	return append([]string{args[0], run}, args[1:]...)
+}
+
+// Runs whose files were made by another version, were damaged, or have scores that
+// are no numbers.
+func TestNumbersOfBadRecords(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
+	experiment(t, dir, "agent.oracle, agent.nop", "")
+	berth(t, dir, "run").want(t, 0)
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("%q, %v", runs, err)
+	}
+	changed := func(name string, change func(run string)) string {
+		run := filepath.Join(dir, "runs", name)
+		e2etest.Must(t, os.CopyFS(run, os.DirFS(runs[0])))
+		change(run)
+		return run
+	}
+	in := func(run, pattern, old, with string) {
+		files, err := filepath.Glob(filepath.Join(run, pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %q, %v", pattern, files, err)
+		}
+		edit(t, files[0], old, with)
+	}
+
+	old := changed("old", func(run string) { in(run, "manifest.jsonl", `"version":1`, `"version":7`) })
+	for _, args := range append(numbersOf, []string{"resume"}, []string{"regrade"}) {
+		r := berth(t, dir, onRun(args, old)...)
+		if r.want(t, 2); !strings.Contains(r.stderr, "it has version 7, this berth reads 1: use the berth that made it") {
+			t.Errorf("%q of another version: %s", args, r.stderr)
+		}
+	}
+
+	// The end of an attempt is in no record any more.
+	damaged := changed("damaged", func(run string) {
+		in(run, "journal/*", `"outcome":"failed"`, `"outcome":"passed"`)
+		in(run, "trials/*nop*/attempt-1/result.json", `"outcome"`, `"outc`)
+	})
+	r := berth(t, dir, "show", damaged, "--by", "cell", "--force")
+	if r.want(t, 0); !strings.Contains(r.out, "records could not be read, so that trials may be missing") || !strings.Contains(r.out, "nop: 1 of 1 planned trials have no result") {
+		t.Errorf("damaged records: %s", r.out)
+	}
+	for _, args := range numbersOf[1:4] {
+		r = berth(t, dir, onRun(args, damaged)...)
+		if r.want(t, 2); !strings.Contains(r.stderr, "nop: 1 of 1 planned trials have no result") {
+			t.Errorf("%q of damaged records: %s", args, r.stderr)
+		}
+	}
+	r = berth(t, dir, "compare", damaged, "--force")
+	if r.want(t, 2); !strings.Contains(r.stderr, "cell nop has no measured trial, so that there is nothing to compare") {
+		t.Errorf("an empty cell is compared: %s", r.stderr)
+	}
+
+	// JSON has no way to write these. A line with such a score is damaged, also if
+	// its sum is right, and the result counts.
+	for _, score := range []string{"NaN", "Infinity", "1e999"} {
+		strange := changed(score, func(run string) { rescore(t, run, score) })
+		r = berth(t, dir, "show", strange, "--by", "cell")
+		if r.want(t, 0); !strings.Contains(r.out, "could not be read") || !strings.Contains(r.out, "20.7 to 100.0") {
+			t.Errorf("score %s: %s", score, r.out)
+		}
+		if r = berth(t, dir, "show", strange, "--json"); answer[types.ShowRun](t, r, "cli-show-run").Damaged == 0 {
+			t.Errorf("score %s is not counted as damage", score)
+		}
+	}
+}
+
+// rescore gives attempts in the journal another score, with the right sums.
+func rescore(t *testing.T, run, score string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(run, "journal", "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	e2etest.Must(t, err)
+	var out bytes.Buffer
+	n := 0
+	for line := range bytes.Lines(text) {
+		var l struct {
+			Sum   string          `json:"sum"`
+			Entry json.RawMessage `json:"entry"`
+		}
+		e2etest.Must(t, json.Unmarshal(line, &l))
+		entry := bytes.Replace(l.Entry, []byte(`"score":1`), []byte(`"score":`+score), 1)
+		if !bytes.Equal(entry, l.Entry) {
+			n++
+		}
+		sum := crc32.Checksum(entry, crc32.MakeTable(crc32.Castagnoli))
+		fmt.Fprintf(&out, "{\"sum\":\"%08x\",\"entry\":%s}\n", sum, entry)
+	}
+	if n == 0 {
+		t.Fatal("no attempt has the score 1")
+	}
+	e2etest.Must(t, os.WriteFile(files[0], out.Bytes(), 0o600))
+}
+
+// A verifier that writes a score that is no number has made a mistake, which no
+// table counts as a score.
+func TestAScoreThatIsNoNumberIsNotCounted(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	for name, reward := range map[string]string{"good": "1", "nan": "nan", "infinite": "inf", "large": "1e999"} {
+		task(t, filepath.Join(dir, "tasks"), name, "true")
+		e2etest.Write(t, filepath.Join(dir, "tasks", name), map[string]string{"tests/test.sh": "#!/bin/sh\necho " + reward + " > /logs/verifier/reward.txt\n"})
+	}
+	experiment(t, dir, "agent.oracle", "")
+	berth(t, dir, "run")
+	r := berth(t, dir, "show", "last", "--by", "task,outcome", "--json", "--force")
+	r.want(t, 0)
+	for _, row := range answer[types.Table](t, r, "cli-show-table").Rows {
+		want, mean := record.VerifierError, 0.0
+		if row.Values[0] == "e2e/good" {
+			want, mean = record.Passed, 1
+		}
+		if row.Values[1] != string(want) || row.Measured > 0 && *row.Mean != mean {
+			t.Errorf("row %+v", row)
+		}
+	}
+}
+
+// Tasks whose content changed between two runs are compared only by name, which is
+// said; and typing mistakes in an expression are pointed at in every command.
+func TestTasksThatChangedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		task(t, filepath.Join(dir, "tasks"), name, "touch /app/done")
+	}
+	experiment(t, dir, "agent.oracle", "")
+	berth(t, dir, "run").want(t, 0)
+	edit(t, filepath.Join(dir, "tasks", "two", "instruction.md"), "Write", "Please write")
+	berth(t, dir, "run").want(t, 0)
+	edit(t, filepath.Join(dir, "tasks", "one", "instruction.md"), "Write", "Please write")
+	berth(t, dir, "run").want(t, 0)
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	if err != nil || len(runs) != 3 {
+		t.Fatalf("%q, %v", runs, err)
+	}
+	r := berth(t, dir, "compare", runs[0], runs[1])
+	if r.want(t, 0); !strings.Contains(r.out, "1 task × 1, 1 other left out") {
+		t.Errorf("one of two tasks changed: %s", r.out)
+	}
+	r = berth(t, dir, "compare", runs[0], runs[1], "--by-name", "--json")
+	r.want(t, 0)
+	if c := answer[types.Comparison](t, r, "cli-compare"); c.Pairs[0].Tasks != 2 || c.Pairs[0].Changed != 0 {
+		t.Errorf("by name: %+v", c.Pairs)
+	}
+	r = berth(t, dir, "compare", runs[0], runs[2])
+	if r.want(t, 2); !strings.Contains(r.stderr, "the content of all 2 tasks that both ran differs. Compare them by name with --by-name") {
+		t.Errorf("both tasks changed: %s", r.stderr)
+	}
+	if r = berth(t, dir, "show", runs[0], runs[2], "--by", "task"); !strings.Contains(r.out, "2 tasks have another content in another run") {
+		t.Errorf("as one run: %s", r.out)
+	}
+
+	for _, args := range append(numbersOf[:2:2], numbersOf[3], numbersOf[4], []string{"resume"}, []string{"regrade"}) {
+		r = berth(t, dir, append(onRun(args, "last"), "--select", `score > 0 && outcome == "pased"`)...)
+		if r.want(t, 2); !strings.Contains(r.stderr, `character 25: outcome is never "pased": did you mean "passed"?`) ||
+			!strings.Contains(r.stderr, "\n"+strings.Repeat(" ", 26)+"^") {
+			t.Errorf("%q with a mistake: %s", args, r.stderr)
+		}
+	}
+	if r = berth(t, dir, "show", "last", "--by", "cell", "--k", "3"); r.code != 2 || !strings.Contains(r.stderr, "k is 3, and no task has more than 1 measured trial. Choose a smaller --k") {
+		t.Errorf("k of more trials than there are: %s", r.stderr)
+	}
+}

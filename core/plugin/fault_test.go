@@ -388,6 +388,25 @@ func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
 	wait.Wait()
 }
 
+// A folder may lose its lock and keep a socket, when the process that removes it is
+// killed.
+func TestTheRestOfASocketFolderIsRemoved(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	for name, age := range map[string]time.Duration{"old": time.Hour, "young": 0} {
+		dir := filepath.Join(base, name)
+		err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "plugin1"), nil, 0o600))
+		at := time.Now().Add(-age)
+		if err = errors.Join(err, os.Chtimes(dir, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep(base, "")
+	if left, err := os.ReadDir(base); err != nil || len(left) != 1 || left[0].Name() != "young" {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
 // playHost starts a plugin and a child of it, prints their PIDs, and waits to
 // be killed.
 func playHost() {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -29,6 +30,7 @@ type socketDir struct {
 const (
 	socketsDir   = "s"
 	socketPrefix = "berth-plugins-"
+	lockName     = "lock"
 )
 
 // openSockets makes a folder and removes the folders that dead hosts left
@@ -88,7 +90,7 @@ func makeSockets(base, prefix string) (*socketDir, error) {
 }
 
 func lockFile(dir string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|flag, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|flag, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +101,9 @@ func lockFile(dir string, flag int) (*os.File, error) {
 }
 
 // sweep removes folders of hosts that were killed: nothing holds their lock any
-// more. It also removes a folder without a lock, which is empty; a host that
-// was about to lock it makes another one (makeSockets).
+// more. It also removes an empty folder without a lock; a host that was about to
+// lock it makes another one (makeSockets). A folder that has something else, such
+// as the socket of a plugin that outlived its host for a moment, is removed later.
 func sweep(base, prefix string) {
 	old, err := filepath.Glob(filepath.Join(base, prefix+"*"))
 	if err != nil {
@@ -113,16 +116,37 @@ func sweep(base, prefix string) {
 		lock, err := lockFile(path, 0)
 		switch {
 		case err == nil:
-			_ = os.RemoveAll(path)
+			_ = removeSockets(path)
 			_ = lock.Close()
+		case errors.Is(err, fs.ErrNotExist) && aged(path):
+			_ = os.RemoveAll(path)
 		case errors.Is(err, fs.ErrNotExist):
 			_ = os.Remove(path)
 		}
 	}
 }
 
+// aged reports whether nothing was created in a folder for a minute. A host locks
+// its own at once.
+func aged(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && time.Since(info.ModTime()) > time.Minute
+}
+
+// removeSockets removes a folder. The lock goes last: if this process is killed
+// before that, another one still finds the folder by it.
+func removeSockets(path string) error {
+	list, err := os.ReadDir(path)
+	for _, e := range list {
+		if e.Name() != lockName {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(path, e.Name())))
+		}
+	}
+	return errors.Join(err, os.RemoveAll(path))
+}
+
 func (s *socketDir) close(log zerolog.Logger) {
-	if err := os.RemoveAll(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := removeSockets(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn().Err(err).Msg("folder for plugin sockets stays")
 	}
 	_ = s.lock.Close()

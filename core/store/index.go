@@ -161,9 +161,14 @@ func (t *TrialState) ended(number int, b *Brief) {
 	}
 }
 
+// find returns the place of the attempt with that number, and whether it is there.
+func (t *TrialState) find(number int) (int, bool) {
+	return slices.BinarySearchFunc(t.Attempts, number, func(a AttemptState, n int) int { return a.Number - n })
+}
+
 // attempt returns the attempt with that number, adding it if needed.
 func (t *TrialState) attempt(number int) *AttemptState {
-	i, ok := slices.BinarySearchFunc(t.Attempts, number, func(a AttemptState, n int) int { return a.Number - n })
+	i, ok := t.find(number)
 	if !ok {
 		t.Attempts = slices.Insert(t.Attempts, i, AttemptState{Number: number})
 	}
@@ -270,12 +275,19 @@ func (x *Index) take(j *Journal) {
 
 // walk looks for attempts that no journal mentions, or whose end no journal
 // mentions. Attempts are numbered without gaps, so one lookup per trial is
-// enough.
+// enough, and one for each attempt that is missing before others: its process was
+// killed before it could write the journal.
 func (x *Index) walk(dir string) error {
 	for _, t := range x.Trials {
 		folder := filepath.Join(dir, TrialsDir, filepath.FromSlash(t.Dir))
-		for n := t.next(); ; n++ {
+		for n := 1; ; n++ {
+			if _, known := t.find(n); known {
+				continue
+			}
 			_, err := os.Lstat(filepath.Join(folder, AttemptDir(n)))
+			if errors.Is(err, fs.ErrNotExist) && n < t.next() {
+				continue
+			}
 			if errors.Is(err, fs.ErrNotExist) {
 				break
 			}

@@ -246,7 +246,9 @@ func TestFoldersThatExistAreNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
 	dir := filepath.Join(r.Dir, store.TrialsDir, r.Manifest.Trials[0].Dir)
-	if err := os.MkdirAll(filepath.Join(dir, "attempt-1"), 0o755); err != nil {
+	// Its process was killed before it could write the journal.
+	file := filepath.Join(dir, "attempt-1", record.ExchangesFile)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(`{"usage":{"input":60,"output":40}}`+"\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	a := attempt(t, r, 0, record.Passed)
@@ -255,6 +257,9 @@ func TestFoldersThatExistAreNotUsedAgain(t *testing.T) {
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
+	}
+	if tr := read(t, r.Dir).Trials[0]; len(tr.Attempts) != 2 || tr.Attempts[0].Spend().Tokens != 100 || tr.Outcome() != record.Passed {
+		t.Errorf("attempts: %+v", tr.Attempts)
 	}
 }
 

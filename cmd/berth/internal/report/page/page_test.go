@@ -203,6 +203,28 @@ func TestPageFollowsTheRules(t *testing.T) {
 	}
 }
 
+// Means of a score such as a speedup are no percentages, in tables and charts.
+func TestPageOfScoresThatAreNoShares(t *testing.T) {
+	t.Parallel()
+	r := makeRun(t, 4, 2, 1)
+	for _, tr := range r.Index.Trials {
+		b := tr.Accepted().Result
+		b.Outcome, b.Score = record.Scored, new(2.5)
+	}
+	text := string(made(t, r))
+	if !strings.Contains(text, "The scores have values below 0 or above 1") || strings.Count(text, `<td class="n">2.5</td>`) < 2 || strings.Contains(text, "250.0") {
+		t.Errorf("the page says otherwise: %.3000s", text[strings.Index(text, "<body>"):])
+	}
+	m, err := newModel([]numbers.Run{r}, &Options{Force: true, Rules: numbers.Rules{MaxInfrastructure: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(m.payload())
+	if err != nil || bytes.Contains(b, []byte(`%"`)) || !bytes.Contains(b, []byte(`".4~g"`)) {
+		t.Errorf("%v: the charts have percent: %.2000s", err, b)
+	}
+}
+
 // A report weighs categories as the table of the same run does.
 func TestPageWeighsCategories(t *testing.T) {
 	t.Parallel()

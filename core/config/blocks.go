@@ -63,7 +63,8 @@ type perCellBlock struct {
 type datasetBlock struct {
 	Dataset
 
-	Success *successBlock `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
+	Success *successBlock   `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
+	Config  json.RawMessage `berth:"config" body:"config" doc:"Settings of the format; see its reference."`
 }
 
 type successBlock struct {

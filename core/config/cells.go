@@ -343,7 +343,7 @@ func (c *builder) config(r *source.Reading, name string, kind plugins.Kind, plug
 	if inner == nil {
 		// What the schema requires must be there although the block is not.
 		if ps := source.SchemaOf(answer.fields).Problems(nil); len(ps) > 0 && c.l.opts.Schemas != nil {
-			r.Report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("The plugin %q needs it: %s.", plugin, ps[0].Summary)}})
+			r.Report([]pluginconfig.Problem{{Path: "", Summary: fmt.Sprintf("The %s block is missing", name), Detail: fmt.Sprintf("%q needs it: %s.", plugin, ps[0].Summary)}})
 		}
 		return cell.Values{}
 	}

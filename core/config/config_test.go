@@ -142,7 +142,7 @@ func TestEachPluginIsAskedOnce(t *testing.T) {
 	if e == nil {
 		t.Fatal(ds)
 	}
-	if len(asked) != 2 || asked["agent loop"] != 1 || asked["environment box"] != 1 {
+	if len(asked) != 3 || asked["dataset harbor"] != 1 || asked["agent loop"] != 1 || asked["environment box"] != 1 {
 		t.Errorf("asked %v", asked)
 	}
 }

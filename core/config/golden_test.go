@@ -53,6 +53,10 @@ type (
 	needyConfig struct {
 		Key string `berth:"key" required:"true"`
 	}
+	harborConfig struct {
+		Image    string `berth:"image"`
+		Snapshot bool   `berth:"snapshot"`
+	}
 )
 
 func (c *boxConfig) Validate() (ps []pluginconfig.Problem) {
@@ -84,7 +88,7 @@ func (c *boxConfig) Validate() (ps []pluginconfig.Problem) {
 	return ps
 }
 
-var described = map[string]any{"environment box": boxConfig{}, "agent loop": loopConfig{}, "agent needy": needyConfig{}, "verifier strict": needyConfig{}}
+var described = map[string]any{"environment box": boxConfig{}, "agent loop": loopConfig{}, "agent needy": needyConfig{}, "verifier strict": needyConfig{}, "dataset harbor": harborConfig{}}
 
 func schemas(kind plugins.Kind, plugin string) (pluginconfig.Schema, error) {
 	v, ok := described[string(kind)+" "+plugin]

@@ -68,7 +68,9 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	}
 	var sets []any
 	for _, d := range datasets {
-		set := omitempty{"label": d.Label, "verify": d.Verify, "system": d.System, "lenient": d.Lenient, "allow_env": d.AllowEnv}
+		set := omitempty{
+			"label": d.Label, "verify": d.Verify, "system": d.System, "lenient": d.Lenient, "allow_env": d.AllowEnv, "config": settings(d.Config),
+		}
 		if s := d.Success; s != nil {
 			set["success"] = map[string]any{"key": s.Score, "at_least": s.AtLeast}
 		}

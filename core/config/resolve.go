@@ -64,6 +64,11 @@ func (c *builder) dataset(label string) *Dataset {
 		defer func() { c.keep(r) }()
 		dir := c.abs(d.Path)
 		r.Report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
+		if known := c.l.opts.Formats; len(known) == 0 || slices.Contains(known, d.Format) {
+			d.Dataset.Config = c.config(r, "config", KindFormat, d.Format, "format")
+		} else {
+			c.skip(r.Bodies["config"])
+		}
 		if r.Broken {
 			return nil
 		}

@@ -264,3 +264,26 @@ func TestIdentityHasTheContentOfAPriorTrajectory(t *testing.T) {
 		t.Errorf("identity %s", one)
 	}
 }
+
+// The settings of a dataset are part of the identity of its trials, and without
+// any the identity is as it was before there were such settings.
+func TestIdentityHasTheSettingsOfTheDataset(t *testing.T) {
+	id := func(settings string) (string, config.Dataset) {
+		t.Helper()
+		e, ds := load(t, options(), strings.Replace(fmt.Sprintf(base, ""), `path   = "."`, `path   = "."`+"\n"+settings, 1))
+		if e == nil {
+			t.Fatal(ds)
+		}
+		return string(e.Cells[0].Identity(&e.Cells[0].Datasets[0])), e.Cells[0].Datasets[0]
+	}
+	none, _ := id("")
+	empty, _ := id("config {}")
+	one, d := id("config {\n snapshot = true\n image = \"i\"\n}")
+	other, _ := id("config {\n image = \"j\"\n}")
+	if none != empty || strings.Contains(none, "config\":{}") || one == none || one == other || !strings.Contains(one, `"config":{"values":{"image":"i","snapshot":true}}`) {
+		t.Errorf("without settings %s\nempty %s\nwith settings %s", none, empty, one)
+	}
+	if string(d.Config.JSON()) != `{"snapshot":true,"image":"i"}` && string(d.Config.JSON()) != `{"image":"i","snapshot":true}` {
+		t.Errorf("settings %s", d.Config)
+	}
+}

@@ -42,6 +42,10 @@ type Options struct {
 	Formats []string
 }
 
+// KindFormat is the kind under which Schemas is asked for the settings of a task
+// format: they are in the `config` block of a dataset.
+const KindFormat plugins.Kind = "dataset"
+
 // Schemas returns the configuration schema of a plugin. Its error says why
 // there is none (no such plugin, it does not start) and is shown at the block
 // that names the plugin. Called once per plugin, from one goroutine.
@@ -173,4 +177,6 @@ type Dataset struct {
 	System   string    `berth:"system" enum:"image" doc:"Where the system files of a snapshot come from, instead of what the experiment says."`
 	// Success replaces the rule of the tasks; nil keeps it.
 	Success *task.Success `berth:"-"`
+	// Config are the settings of the format.
+	Config cell.Values `berth:"-"`
 }

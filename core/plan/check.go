@@ -145,14 +145,13 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 // task asks whether a cell can run a task.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
-	o := task.Options{AllowEnv: a.plan.Tasks[place].AllowEnv, LookupEnv: a.in.Options.LookupEnv}
 	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
 	env, used, err := a.environment(ctx, c, tc)
 	if err != nil {
 		return err
 	}
 	known.Environment = env
-	refused := append(feasible.HostVars(t, o, tc, known, &a.in.Dialects), feasible.Unsupported(t, tc, known)...)
+	refused := append(feasible.HostVars(t, a.plan.Tasks[place].Options, tc, known, &a.in.Dialects), feasible.Unsupported(t, tc, known)...)
 	if len(refused) == 0 && n.Agent != nil && env != nil {
 		report, err := a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n})
 		if err != nil {

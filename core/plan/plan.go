@@ -53,8 +53,8 @@ type Task struct {
 	Dataset string
 	Path    string // relative to the dataset
 	Name    string
-	// AllowEnv are the patterns of the host variables that the task may read.
-	AllowEnv []string
+	// Options are those with which the task was loaded.
+	Options task.Options
 	// Task is nil when the task is invalid; Problems then say why.
 	Task     *task.Task
 	Problems []task.Problem

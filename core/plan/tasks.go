@@ -18,7 +18,7 @@ func (m *maker) tasks(ctx context.Context) error {
 	sources := map[string]string{} // label to everything that decides which tasks it has
 	for i := range m.plan.Experiment.Cells {
 		for _, d := range m.plan.Experiment.Cells[i].Datasets {
-			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient, d.AllowEnv})
+			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient, d.AllowEnv, d.Config})
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 		return fmt.Errorf("dataset %q: no task format %q: choose from %s", d.Label, d.Format, formatNames(m.in.Formats))
 	}
 	o := m.in.Options
-	o.Lenient, o.AllowEnv = o.Lenient || d.Lenient, slices.Concat(o.AllowEnv, d.AllowEnv)
+	o.Lenient, o.AllowEnv, o.Config = o.Lenient || d.Lenient, slices.Concat(o.AllowEnv, d.AllowEnv), d.Config.JSON()
 	listing, err := task.List(ctx, m.in.Formats[at], d.Path, task.ListOptions{Options: o, Include: d.Include, Exclude: d.Exclude})
 	if err != nil {
 		return fmt.Errorf("dataset %q: %w", d.Label, err)
@@ -53,7 +53,7 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	if len(items) == 0 {
 		m.problems.add(Problem{
 			Severity: config.Error, Dataset: d.Label, Summary: "dataset has no tasks",
-			Detail: fmt.Sprintf("No folder at or below %s looks like a task of format %q.", d.Path, d.Format),
+			Detail: fmt.Sprintf("Nothing at or below %s looks like a task of format %q.", d.Path, d.Format),
 		})
 	}
 	if n := len(listing.Deep); n > 0 {
@@ -64,22 +64,22 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	}
 	for i := range items {
 		it := &items[i]
-		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), AllowEnv: o.AllowEnv, Task: it.Task, Problems: it.Problems}
+		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Options: o, Task: it.Task, Problems: it.Problems}
 		m.datasets[d.Label] = append(m.datasets[d.Label], len(m.plan.Tasks))
 		m.plan.Tasks = append(m.plan.Tasks, t)
 		if it.Task == nil {
 			m.problems.add(Problem{
 				Severity: config.Warning, Dataset: d.Label, Tasks: []string{t.Name}, Summary: "task is invalid and counts as task_invalid",
-				Detail: firstError(it.Problems),
+				Detail: FirstError(it.Problems),
 			})
 		}
 	}
 	return nil
 }
 
-// firstError returns the first problem that makes a task invalid, and the
+// FirstError returns the first problem that makes a task invalid, and the
 // number of others.
-func firstError(ps []task.Problem) string {
+func FirstError(ps []task.Problem) string {
 	var errs []string
 	for _, p := range ps {
 		if p.Severity == task.Error {

@@ -115,7 +115,7 @@ func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
 		out.ID = TrialID(t.Name, t.Task.Digest, identity, rep)
 	} else {
 		// It never runs, so its id only has to be unique.
-		out.Invalid = firstError(t.Problems)
+		out.Invalid = FirstError(t.Problems)
 		out.ID = sum([]any{"invalid", d.Label, t.Path, identity, c.Key, rep})
 	}
 	out.Dir = store.TrialDir(t.Name, c.Slug, rep, out.ID)

@@ -50,7 +50,7 @@ func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, erro
 	if served != nil {
 		h.models = served
 	}
-	h.guard = &guard{again: reader(s.Formats)}
+	h.guard = &guard{formats: s.Formats}
 	var accept func(drift string) error
 	if s.AcceptDrift {
 		accept = s.Store.Accept
@@ -89,7 +89,7 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	name := fmt.Sprintf("%s/%d", j.Trial.ID, j.Attempt.Number())
 	defer h.output.begin(name, j.Attempt)()
 	ctx = plugin.ForAttempt(ctx, name)
-	env := task.Options{AllowEnv: t.AllowEnv, LookupEnv: h.LookupEnv}
+	env := task.Options{AllowEnv: t.Options.AllowEnv, LookupEnv: h.LookupEnv}
 	return trial.Run(ctx, trial.Input{
 		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],

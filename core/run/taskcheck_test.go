@@ -74,7 +74,7 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 	}
 	write("a", time.Hour)
 	planned := &plan.Task{Name: "t", Task: &task.Task{Name: "t", Digest: "sha256:a", Format: "one-file", Dir: dir}}
-	g := &guard{again: reader([]task.Format{f})}
+	g := &guard{formats: []task.Format{f}}
 	check := func(want string, loads int) {
 		t.Helper()
 		err := g.check(t.Context(), 0, planned)

@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -18,11 +19,47 @@ type Format interface {
 	// Detect reports whether dir looks like a task of this format, valid or
 	// not. It reads no file.
 	Detect(dir string) bool
-	// Load reads the folder and reports every problem it finds, not only the
-	// first. The task is nil if and only if a problem is an error or err is
-	// not nil; err means that the folder could not be read. Load changes
-	// nothing and runs nothing.
+	// Load reads the folder, or what else Find of a Finder names, and reports
+	// every problem it finds, not only the first. The task is nil if and only if
+	// a problem is an error or err is not nil; err means that the folder could
+	// not be read. Load changes nothing and runs nothing.
 	Load(ctx context.Context, dir string, o Options) (*Task, []Problem, error)
+}
+
+// Finder is optional: a Format that implements it has tasks that are not one
+// folder each. Detect then reports whether a folder holds such tasks, Task.Dir
+// is that folder, and Task.File says which of its tasks it is.
+type Finder interface {
+	// Find returns the paths of the tasks in a folder that Detect accepts, valid
+	// or not: slash-separated, relative to the folder and sorted. Each, appended
+	// to the folder, is what Load reads. An error means that the folder could not
+	// be read.
+	Find(ctx context.Context, dir string, o Options) ([]string, error)
+	// Files returns the files and folders that a task depends on, absolute. An
+	// edit of anything else leaves the task as it is.
+	Files(t *Task) []string
+}
+
+// Configurable is optional: a Format that implements it has settings, in the
+// `config` block of a dataset.
+type Configurable interface {
+	// Config returns a pointer to a new struct of settings, as in package
+	// plugins/config. It may be a config.Validator.
+	Config() any
+}
+
+// Reload reads a task again from where it came from.
+func Reload(ctx context.Context, f Format, t *Task, o Options) (*Task, []Problem, error) {
+	return f.Load(ctx, t.HostPath(t.File), o)
+}
+
+// Files returns the files and folders that a task depends on, absolute. Without a
+// Finder this is the task's folder.
+func Files(f Format, t *Task) []string {
+	if finder, ok := f.(Finder); ok {
+		return finder.Files(t)
+	}
+	return []string{t.Dir}
 }
 
 // Sampler is optional: a Format that implements it offers a sample task to
@@ -51,6 +88,9 @@ type Options struct {
 	// LookupEnv reads a host variable and reports whether it is set. Lookup
 	// calls it only for names that AllowEnv allows. Nil means that none is set.
 	LookupEnv func(string) (string, bool)
+	// Config is the JSON of the dataset's `config` block, which fits the schema of
+	// the format's settings; see Configurable. Empty means that there is none.
+	Config json.RawMessage
 }
 
 // EnvAllowed says whether the task's files may ask for the host variable.

@@ -20,7 +20,7 @@ type ListOptions struct {
 	Options
 	// Include and Exclude are patterns as of path.Match. A pattern matches the
 	// path of a task's folder below the dataset, the folder's name, or the
-	// task's name. Without Include all tasks are selected. Exclude wins over
+	// task's name; with a Finder also the path of a folder of tasks. Without Include all tasks are selected. Exclude wins over
 	// Include.
 	Include []string
 	Exclude []string
@@ -39,24 +39,35 @@ type Listing struct {
 	Deep []string
 }
 
-// Item is one task folder of a dataset.
+// Item is one task of a dataset.
 type Item struct {
 	// Path is slash-separated and relative to the dataset; "." when the
 	// dataset's folder is itself the task.
 	Path string
-	// Dir is absolute.
+	// Dir is absolute: the task's folder, or the file that a Finder found.
 	Dir string
-	// Task is nil when the folder is not a valid task; Problems then say why.
+	// Task is nil when it is not a valid task; Problems then say why.
 	Task     *Task
 	Problems []Problem
+
+	file bool // a Finder found it
 }
 
-// Name is what reports call the item: the task's name, or else the folder's.
+// Name is what reports call the item: the task's name, or else that of its
+// folder, or of its file without the extension.
 func (i *Item) Name() string {
 	if i.Task != nil {
 		return i.Task.Name
 	}
-	return filepath.Base(i.Dir)
+	return i.base()
+}
+
+func (i *Item) base() string {
+	name := filepath.Base(i.Dir)
+	if i.file {
+		name = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	return name
 }
 
 // MaxDepth bounds how deep below a dataset's folder tasks are looked for.
@@ -68,7 +79,8 @@ const (
 )
 
 // List finds and loads the tasks of a dataset: root itself, or the folders
-// below it. It does not search inside tasks or hidden folders. An invalid task
+// below it, or what a Finder finds in them. It does not search inside tasks or
+// hidden folders. An invalid task
 // is an Item with its problems, and so is the second of two tasks with the same
 // name. An error means that root cannot be read, that a pattern is malformed,
 // or that a pattern of Include matches nothing.
@@ -84,6 +96,9 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 		return l, err
 	}
 	found, err := find(f, place{root: abs, rel: "."}, &l)
+	if finder, ok := f.(Finder); ok && err == nil {
+		found, err = within(ctx, finder, abs, found, o.Options)
+	}
 	if err != nil {
 		return l, err
 	}
@@ -181,6 +196,44 @@ func find(f Format, p place, l *Listing) ([]string, error) {
 	return found, nil
 }
 
+// within returns the tasks in these folders.
+func within(ctx context.Context, f Finder, root string, folders []string, o Options) (found []string, err error) {
+	for _, dir := range folders {
+		paths, err := f.Find(ctx, filepath.Join(root, filepath.FromSlash(dir)), o)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			found = append(found, path.Join(dir, p))
+		}
+	}
+	return found, nil
+}
+
+// Enclosing returns the folder of a Finder's tasks in which dir lies, and the
+// pattern of ListOptions.Include for what is at or below dir. ok is false if dir
+// lies in none.
+func Enclosing(f Format, dir string) (root, pattern string, ok bool) {
+	if _, finder := f.(Finder); !finder {
+		return "", "", false
+	}
+	rel := ""
+	for range MaxDepth {
+		up := filepath.Dir(dir)
+		if up == dir {
+			break
+		}
+		if rel = path.Join(filepath.Base(dir), rel); f.Detect(up) {
+			return up, literal.Replace(rel), true
+		}
+		dir = up
+	}
+	return "", "", false
+}
+
+// literal makes a pattern of a path.
+var literal = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
 // isDir follows one link, so that a dataset may be a folder of links.
 func isDir(root, rel string, e os.DirEntry) bool {
 	if e.IsDir() {
@@ -195,6 +248,7 @@ func isDir(root, rel string, e os.DirEntry) bool {
 
 func load(ctx context.Context, f Format, root string, found []string, o Options) ([]Item, error) {
 	items := make([]Item, len(found))
+	_, finder := f.(Finder)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, rel := range found {
@@ -208,7 +262,7 @@ func load(ctx context.Context, f Format, root string, found []string, o Options)
 				t = nil
 				ps = append(ps, Problem{Severity: Error, Summary: "Task cannot be read", Detail: err.Error()})
 			}
-			items[i] = Item{Path: rel, Dir: dir, Task: t, Problems: ps}
+			items[i] = Item{Path: rel, Dir: dir, Task: t, Problems: ps, file: finder}
 			return nil
 		})
 	}
@@ -217,7 +271,10 @@ func load(ctx context.Context, f Format, root string, found []string, o Options)
 
 // wanted applies the patterns and records which patterns of Include matched.
 func wanted(it *Item, o ListOptions, used map[string]bool) bool {
-	names := []string{it.Path, filepath.Base(it.Dir)}
+	names := []string{it.Path, it.base()}
+	for dir := path.Dir(it.Path); it.file && dir != "."; dir = path.Dir(dir) {
+		names = append(names, dir) // a pattern may name a folder of tasks
+	}
 	if it.Task != nil {
 		names = append(names, it.Task.Name)
 	}

@@ -41,6 +41,9 @@ type Task struct {
 	// Dir is the absolute path of the task's folder on this host. It is not part of
 	// the task's identity and not in its JSON.
 	Dir string `json:"-"`
+	// File is the slash-separated path, within Dir, of the file that describes the
+	// task; empty for a task that is its whole folder. It is not in the JSON either.
+	File string `json:"-"`
 
 	// Stages is never empty. The sandbox lives across them, in order.
 	Stages []Stage `json:"stages"`

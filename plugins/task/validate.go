@@ -64,6 +64,9 @@ func (c *checker) head() {
 	if !path.IsAbs(t.Dir) {
 		c.bad("dir", "is %q: it must be absolute", t.Dir)
 	}
+	if t.File != "" && !inside(t.File) {
+		c.bad("file", "is %q: it must be a relative, clean path", t.File)
+	}
 	c.object("metadata", t.Metadata)
 	c.mode("mode", t.Mode)
 	for key, p := range map[string]string{

@@ -9,7 +9,7 @@ import "slices"
 // The result shares memory with t and must not be changed.
 func (t *Task) View(role Role, stage string) *Task {
 	v := *t
-	v.Dir = ""
+	v.Dir, v.File = "", ""
 	v.Resources = nil
 	for i := range t.Resources {
 		if r := &t.Resources[i]; r.For(role, stage) {

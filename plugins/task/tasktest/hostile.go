@@ -53,7 +53,7 @@ func emptyIsNotDetected(_ context.Context, t *conformance.T, s Subject) {
 
 func goneIsAnError(ctx context.Context, t *conformance.T, s Subject) {
 	dir := filepath.Join(t.TempDir(), "gone")
-	if got, _, err := s.Format.Load(ctx, dir, s.Options); err == nil || got != nil {
+	if got, _, err := s.read(ctx, dir, s.Options); err == nil || got != nil {
 		t.Errorf("Load(%s) = %v, %v; want an error", dir, got, err)
 	}
 }
@@ -72,7 +72,7 @@ func pipeIsReported(ctx context.Context, t *conformance.T, s Subject) {
 	if err := syscall.Mkfifo(filepath.Join(dir, filepath.FromSlash(r.Path), "pipe"), 0o600); err != nil {
 		t.Fatalf("%v", err)
 	}
-	if got, problems, err := s.Format.Load(ctx, dir, s.Options); got != nil || err != nil || !task.Broken(problems) {
+	if got, problems, err := s.read(ctx, dir, s.Options); got != nil || err != nil || !task.Broken(problems) {
 		t.Errorf("got %v, %v, %v; want a problem", got, problems, err)
 	}
 }
@@ -89,7 +89,7 @@ func variablesAreAskedFor(ctx context.Context, t *conformance.T, s Subject) {
 		return "marker", true
 	}
 	for _, dir := range append(s.Good, s.Broken...) {
-		if got, _, err := s.Format.Load(ctx, dir, o); err == nil && got != nil && strings.Contains(text(t, got), "marker") {
+		if got, _, err := s.read(ctx, dir, o); err == nil && got != nil && strings.Contains(text(t, got), "marker") {
 			t.Errorf("%s: the value of a host variable is in the task", dir)
 		}
 	}
@@ -107,7 +107,7 @@ func agentSeesNoAnswer(ctx context.Context, t *conformance.T, s Subject) {
 func contextEndsALoad(ctx context.Context, t *conformance.T, s Subject) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, _, err := s.Format.Load(ended, s.Good[0], s.Options); err == nil {
+	if _, _, err := s.read(ended, s.Good[0], s.Options); err == nil {
 		t.Errorf("no error")
 	}
 }
@@ -118,7 +118,7 @@ func linkOut(ctx context.Context, t *conformance.T, s Subject, target string) {
 	if err := os.Symlink(target, filepath.Join(dir, filepath.FromSlash(r.Path), "aaa-link")); err != nil {
 		t.Fatalf("%v", err)
 	}
-	got, problems, err := s.Format.Load(ctx, dir, s.Options)
+	got, problems, err := s.read(ctx, dir, s.Options)
 	if err != nil || got != nil {
 		t.Errorf("with a link to %s: got %v, %v; want a problem", target, got, err)
 	}

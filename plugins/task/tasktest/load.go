@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
@@ -47,6 +48,10 @@ func loadClauses() []conformance.Clause[Subject] {
 		{
 			Name: "a broken folder is detected and reported", Guards: "a dataset that gets smaller without a word",
 			Run: brokenIsDetected,
+		},
+		{
+			Name: "a Finder finds the task, and its files", Guards: "a task that is edited during a run, and nobody sees it",
+			Run: finderFinds,
 		},
 		{
 			Name: "sixteen at once get the same", Guards: "state that loads share",
@@ -100,7 +105,7 @@ func jsonKeepsEverything(ctx context.Context, t *conformance.T, s Subject) {
 		if err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}
-		back.Dir = before.Dir
+		back.Dir, back.File = before.Dir, before.File
 		if !reflect.DeepEqual(before, back) {
 			t.Errorf("%s changed (a list that is empty must be nil, JSON compact):\n%#v\n%#v", dir, before, back)
 		}
@@ -137,12 +142,38 @@ func brokenIsDetected(ctx context.Context, t *conformance.T, s Subject) {
 	}
 }
 
+func finderFinds(ctx context.Context, t *conformance.T, s Subject) {
+	f, ok := s.Format.(task.Finder)
+	if !ok {
+		return
+	}
+	for _, dir := range append(slices.Clone(s.Good), s.Broken...) {
+		if found, err := f.Find(ctx, dir, s.Options); err != nil || !slices.Contains(found, s.File) || !slices.IsSorted(found) {
+			t.Errorf("Find(%s) = %q, %v; want %s, sorted", dir, found, err, s.File)
+		}
+	}
+	tk := s.load(ctx, t, s.Good[0])
+	if tk.File != s.File {
+		t.Errorf("the task is %q, want %q", tk.File, s.File)
+	}
+	files := f.Files(tk)
+	for i := range tk.Resources {
+		p := tk.HostFile(&tk.Resources[i], nil)
+		if !slices.ContainsFunc(files, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }) {
+			t.Errorf("Files = %q lacks resource %s", files, tk.Resources[i].Name)
+		}
+	}
+	if !slices.Contains(files, tk.HostPath(tk.File)) {
+		t.Errorf("Files = %q lacks the task itself", files)
+	}
+}
+
 func sixteenAtOnce(ctx context.Context, t *conformance.T, s Subject) {
 	want := text(t, s.load(ctx, t, s.Good[0]))
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			got, problems, err := s.Format.Load(ctx, s.Good[0], s.Options)
+			got, problems, err := s.read(ctx, s.Good[0], s.Options)
 			if err != nil || got == nil || text(t, got) != want {
 				t.Errorf("got %v, %v, %v; want the same as alone", got, problems, err)
 			}
@@ -172,7 +203,7 @@ func brokenIsReported(ctx context.Context, t *conformance.T, s Subject, dir stri
 	if !s.Format.Detect(dir) {
 		t.Errorf("Detect(%s) is false", dir)
 	}
-	got, problems, err := s.Format.Load(ctx, dir, s.Options)
+	got, problems, err := s.read(ctx, dir, s.Options)
 	if err != nil || got != nil || !task.Broken(problems) {
 		t.Errorf("Load(%s) = %v, %v, %v; want no task and a problem that is an error", dir, got, problems, err)
 	}

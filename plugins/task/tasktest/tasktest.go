@@ -22,8 +22,16 @@ type Subject struct {
 	Good []string
 	// Broken are folders that look like tasks and are not valid ones.
 	Broken []string
+	// File is the path of a task in each of these folders, for a task.Finder;
+	// empty when a folder is a task.
+	File string
 	// Options are needed to load Good; usually the zero value.
 	Options task.Options
+}
+
+// read loads the task in a folder.
+func (s *Subject) read(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	return s.Format.Load(ctx, filepath.Join(dir, filepath.FromSlash(s.File)), o)
 }
 
 // Run runs every clause as a subtest:
@@ -39,7 +47,7 @@ func Clauses() []conformance.Clause[Subject] { return append(loadClauses(), host
 
 // load reads a folder that must be a valid task.
 func (s *Subject) load(ctx context.Context, t *conformance.T, dir string) *task.Task {
-	got, problems, err := s.Format.Load(ctx, dir, s.Options)
+	got, problems, err := s.read(ctx, dir, s.Options)
 	if err != nil {
 		t.Fatalf("Load(%s): %v", dir, err)
 	}

@@ -131,6 +131,7 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		}}, "host variables are asked for only when allowed"},
 		{silent{}, "a broken folder is detected and reported"},
 		{everything{}, "an empty folder is not detected"},
+		{forgetful{}, "a Finder finds the task, and its files"},
 		{patient{}, "a context that has ended ends a load"},
 	} {
 		var failed []string
@@ -170,6 +171,15 @@ func (u unmindful) Load(ctx context.Context, dir string, o task.Options) (*task.
 	}
 	return t, problems, err
 }
+
+// forgetful finds tasks, and forgets their files.
+type forgetful struct{ plain }
+
+func (forgetful) Find(context.Context, string, task.Options) ([]string, error) {
+	return []string{""}, nil
+}
+
+func (forgetful) Files(t *task.Task) []string { return []string{t.HostPath("task")} }
 
 // everything takes any folder for a task.
 type everything struct{ plain }

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // resumeFlags are the user's choices for resuming.
@@ -236,16 +237,23 @@ func (a *app) extend(l *experiment.Loaded, s *store.Run, ef *experiment.Flags) e
 // tellChanges prints what changed since the run was made. The run keeps one digest of
 // each task, so which of a task's files changed is told by their times.
 func (a *app) tellChanges(changes []drift.Change, p *plan.Plan, made time.Time) {
-	folders := map[string]string{}
+	tasks := map[string]*task.Task{}
 	for i := range p.Tasks {
 		if t := &p.Tasks[i]; t.Task != nil {
-			folders[t.Dataset+"/"+t.Name] = t.Task.Dir
+			tasks[t.Dataset+"/"+t.Name] = t.Task
 		}
 	}
 	for _, c := range changes {
 		a.because(c.String())
-		if dir := folders[c.Task]; dir != "" {
-			if files := drift.NewerFiles(dir, made); len(files) > 0 {
+		t := tasks[c.Task]
+		if t == nil {
+			continue
+		}
+		for _, f := range a.formats {
+			if f.Name() != t.Format {
+				continue
+			}
+			if files := drift.NewerFiles(t.Dir, task.Files(f, t), made); len(files) > 0 {
 				a.because("  changed after the run was made: " + strings.Join(files, ", "))
 			}
 		}

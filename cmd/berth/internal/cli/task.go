@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -56,17 +58,24 @@ task is invalid.`,
 }
 
 func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Flags) error {
-	format, err := a.formatFor(dir, name)
+	at, err := a.tasksAt(dir, name)
+	if errors.Is(err, errNoTasks) {
+		var names []string
+		for _, known := range a.formats {
+			names = append(names, known.Name())
+		}
+		err = fmt.Errorf("no task at or below %s; formats: %s", dir, strings.Join(names, ", "))
+	}
 	if err != nil {
 		return err
 	}
-	listing, err := task.List(ctx, format, dir, task.ListOptions{Options: task.Options{
+	listing, err := task.List(ctx, at.format, at.dir, task.ListOptions{Include: at.include, Options: task.Options{
 		Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: a.env,
 	}})
 	if err != nil {
 		return err
 	}
-	res := output.TaskCheck{Format: format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{}}
+	res := output.TaskCheck{Format: at.format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{}}
 	for i := range listing.Items {
 		it := &listing.Items[i]
 		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
@@ -95,31 +104,57 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	return nil
 }
 
-func (a *app) formatFor(dir, name string) (task.Format, error) {
-	var names []string
-	for _, f := range a.formats {
-		if f.Name() == name {
-			return f, nil
-		}
-		names = append(names, f.Name())
-	}
-	if name != "" {
-		return nil, fmt.Errorf("no task format %q%s", name, suggest.After(name, names))
-	}
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	if _, err = os.ReadDir(abs); errors.Is(err, fs.ErrNotExist) {
-		return nil, notAFolder(dir, err)
-	} else if err != nil {
-		return nil, fmt.Errorf("read tasks: %w", err)
-	}
-	if f := a.formatOf(abs, 0); f != nil {
-		return f, nil
-	}
-	return nil, fmt.Errorf("no task at or below %s; formats: %s", dir, strings.Join(names, ", "))
+// place is where the tasks are that a user names.
+type place struct {
+	format  task.Format
+	dir     string
+	include []string // patterns of those that are meant; none: all
 }
+
+// tasksAt finds the tasks at or below a folder, or those that a task.Finder finds
+// in a folder above it. The format is that of the name; empty: the one that
+// detects them.
+func (a *app) tasksAt(dir, name string) (at place, err error) {
+	formats := a.formats
+	if name != "" {
+		var names []string
+		for _, f := range a.formats {
+			names = append(names, f.Name())
+		}
+		n := slices.Index(names, name)
+		if n < 0 {
+			return at, fmt.Errorf("no task format %q%s", name, suggest.After(name, names))
+		}
+		formats, at.format = a.formats[n:n+1], a.formats[n]
+	}
+	if at.dir, err = filepath.Abs(dir); err != nil {
+		return at, err
+	}
+	_, err = os.ReadDir(at.dir)
+	if err == nil {
+		if f := formatOf(formats, at.dir, 0); f != nil {
+			at.format = f
+			return at, nil
+		}
+	}
+	for _, f := range formats {
+		if root, pattern, ok := task.Enclosing(f, at.dir); ok && !errors.Is(err, fs.ErrNotExist) {
+			return place{f, root, []string{pattern}}, nil
+		}
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return at, notAFolder(dir, err)
+	case err != nil:
+		return at, fmt.Errorf("read tasks: %w", err)
+	case at.format == nil:
+		return at, errNoTasks
+	}
+	return at, nil
+}
+
+// errNoTasks means that no format detects a task.
+var errNoTasks = errors.New("no format detects a task")
 
 func (a *app) sayTasks(res *output.TaskCheck) {
 	for i := range res.Tasks {

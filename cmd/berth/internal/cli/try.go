@@ -136,19 +136,12 @@ func notAFolder(path string, err error) error {
 // tryFile writes the experiment of the command into a temporary folder, which
 // remove deletes.
 func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err error) {
-	abs, err := filepath.Abs(dir)
+	at, err := a.tasksAt(dir, "")
+	if errors.Is(err, errNoTasks) {
+		err = fmt.Errorf("no task at or below %s: `berth task check %s` shows which files are expected", dir, dir)
+	}
 	if err != nil {
 		return "", nil, err
-	}
-	if fi, statErr := os.Stat(abs); statErr != nil || !fi.IsDir() {
-		return "", nil, notAFolder(dir, statErr)
-	}
-	if _, err = os.ReadDir(abs); err != nil {
-		return "", nil, fmt.Errorf("read tasks: %w", err)
-	}
-	format := a.formatOf(abs, 0)
-	if format == nil {
-		return "", nil, fmt.Errorf("no task at or below %s: `berth task check %s` shows which files are expected", dir, dir)
 	}
 	tmp, err := tempDir("berth-try-")
 	if err != nil {
@@ -159,7 +152,11 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	if err != nil {
 		return "", nil, err
 	}
-	text := tryText(store.Name(filepath.Base(abs), 40), abs, format.Name(), f) + modelText
+	base := at.dir
+	if len(at.include) > 0 {
+		base = dir
+	}
+	text := tryText(store.Name(filepath.Base(base), 40), at, f) + modelText
 	if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(tmp))
 	}
@@ -205,8 +202,8 @@ func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 
 // formatOf returns the first format that detects a task at or below dir, which
 // is depth folders below the one that the user named.
-func (a *app) formatOf(dir string, depth int) task.Format {
-	for _, f := range a.formats {
+func formatOf(formats []task.Format, dir string, depth int) task.Format {
+	for _, f := range formats {
 		if f.Detect(dir) {
 			return f
 		}
@@ -219,7 +216,7 @@ func (a *app) formatOf(dir string, depth int) task.Format {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if f := a.formatOf(filepath.Join(dir, e.Name()), depth+1); f != nil {
+		if f := formatOf(formats, filepath.Join(dir, e.Name()), depth+1); f != nil {
 			return f
 		}
 	}
@@ -247,7 +244,7 @@ func modelBlock(text string) (string, error) {
 		quote(provider), quote(name), quote(strings.ToUpper(vendor)+"_API_KEY")), nil
 }
 
-func tryText(name, dir, format string, f *tryFlags) string {
+func tryText(name string, at place, f *tryFlags) string {
 	var b strings.Builder
 	label := f.agent
 	if !identifier.MatchString(label) {
@@ -263,7 +260,11 @@ func tryText(name, dir, format string, f *tryFlags) string {
 	if f.system != "" {
 		fmt.Fprintf(&b, "  system      = %s\n", quote(f.system))
 	}
-	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n}\n", quote(format), quote(dir))
+	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n", quote(at.format.Name()), quote(at.dir))
+	if len(at.include) > 0 {
+		fmt.Fprintf(&b, "  include = [%s]\n", quote(at.include[0]))
+	}
+	b.WriteString("}\n")
 	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s\n", quote(f.environment))
 	if f.network != "" {
 		fmt.Fprintf(&b, "  network = %s\n", quote(f.network))

@@ -73,15 +73,16 @@ func EditedFiles(m *store.Manifest) []string {
 // maxNewer is the number of files that NewerFiles lists.
 const maxNewer = 10
 
-// NewerFiles lists the files below dir that changed after a moment, and the
-// folders, with a slash at the end, in which a name was added or removed after it,
-// unless a file that is listed is in them. The times are those of the file system,
-// which a program cannot set: a copy of dir is newer as a whole. Paths are relative
-// to dir; after ten of them the last entry says how many there are besides.
-func NewerFiles(dir string, than time.Time) []string {
+// NewerFiles lists the files of dir, among tops and below them, that changed after
+// a moment, and the folders, with a slash at the end, in which a name was added or
+// removed after it, unless a file that is listed is in them. The times are those of
+// the file system, which a program cannot set: a copy of dir is newer as a whole.
+// Paths are relative to dir; after ten of them the last entry says how many there
+// are besides.
+func NewerFiles(dir string, tops []string, than time.Time) []string {
 	var files, folders []string
 	parents := map[string]bool{}
-	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	look := func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return fs.SkipDir // what cannot be read is not listed
 		}
@@ -101,7 +102,10 @@ func NewerFiles(dir string, than time.Time) []string {
 			parents[filepath.Dir(rel)] = true
 		}
 		return nil
-	})
+	}
+	for _, top := range tops {
+		_ = filepath.WalkDir(top, look) // what cannot be read is not listed
+	}
 	for _, f := range folders {
 		if !parents[f] {
 			files = append(files, filepath.ToSlash(f)+"/")

@@ -30,7 +30,7 @@ func TestFilesThatAreNewerThanAMomentAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := drift.NewerFiles(dir, made), []string{"solution/new.sh", "tests/data/", "tests/test.sh"}; !slices.Equal(got, want) {
+	if got, want := drift.NewerFiles(dir, []string{dir}, made), []string{"solution/new.sh", "tests/data/", "tests/test.sh"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	for i := range 20 {
@@ -38,10 +38,10 @@ func TestFilesThatAreNewerThanAMomentAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := drift.NewerFiles(dir, made); len(got) != 11 || got[10] != "and 14 more" {
+	if got := drift.NewerFiles(dir, []string{dir}, made); len(got) != 11 || got[10] != "and 14 more" {
 		t.Errorf("many: %q", got)
 	}
-	if got := drift.NewerFiles(filepath.Join(dir, "gone"), made); len(got) != 0 {
+	if got := drift.NewerFiles(filepath.Join(dir, "gone"), []string{filepath.Join(dir, "gone")}, made); len(got) != 0 {
 		t.Errorf("a folder that is not there: %q", got)
 	}
 }

@@ -106,6 +106,9 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
+			if kind == config.KindFormat {
+				return formatSchema(o.Formats, name)
+			}
 			return l.Host.Schema(ctx, kind, name)
 		},
 	})
@@ -123,6 +126,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	if err = l.ask(ctx); err != nil {
 		return err
 	}
+	l.askFormats(o.Formats)
 	l.Plan, err = plan.Make(ctx, plan.Input{
 		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},

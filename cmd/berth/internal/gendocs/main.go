@@ -68,6 +68,7 @@ const index = `# Reference
 - [The command line](cli.md)
 - [The experiment file](experiment.md), block by block
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
+- [The task format uniclaw](uniclaw.md): tasks in the layout of UniClawBench
 - [The plugins](plugins.md) that come with Berth, and their options
 - [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
 - [The files that Berth writes](../../schemas/), as JSON Schema
@@ -153,7 +154,10 @@ func experimentReference() string {
 		if s.Free != "" {
 			fmt.Fprintf(&b, "\nTakes any attribute: %s\n", s.Free)
 		}
-		if s.Plugin {
+		switch {
+		case s.Plugin && path == "dataset":
+			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for `uniclaw` see [its reference](uniclaw.md).\n")
+		case s.Plugin:
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
 		}
 		if len(s.Attributes) > 0 {

@@ -1,0 +1,289 @@
+package uniclaw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Places in the sandbox.
+const (
+	workspace     = "/tmp_workspace"
+	results       = workspace + "/results"
+	placeSources  = workspace + "/clawbench/sources"
+	placeSkills   = "/root/skills"
+	placeServices = "/opt/clawbench/.harness/services"
+)
+
+// Names among the files of a task.
+const (
+	dirReferences = "references"
+	dirSources    = "sources"
+	dirSkills     = "skills"
+	dirServices   = "services"
+	filePrivacy   = ".privacy"
+	rubric        = dirReferences + "/eval_rule.md"
+	snapshots     = "_snapshot.json"
+)
+
+// oneshotTime bounds a service that prepares something.
+const oneshotTime = 1200 * time.Second
+
+// builder makes a task of its file and its folder.
+type builder struct {
+	reader
+
+	dir      string // of the dataset, absolute
+	root     *os.Root
+	options  task.Options
+	settings Config
+	files    *files
+	keys     keys
+	t        task.Task
+}
+
+func (b *builder) build(ctx context.Context) error {
+	data, err := read(b.root, b.file, maxSize)
+	if err != nil {
+		return err
+	}
+	if b.files, err = scan(ctx, b.root, injectionOf(b.file)); err != nil {
+		return err
+	}
+	top := b.parse(data)
+	if top == nil {
+		return nil
+	}
+	b.keys = top.all()
+	category, id := path.Base(path.Dir(b.file)), strings.TrimSuffix(path.Base(b.file), extension)
+	b.keys.check(top, category, id)
+	b.t = task.Task{
+		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.file, Metadata: b.keys.metadata(),
+		Labels:      task.Labels{Category: category},
+		Environment: task.Environment{OS: "linux", Image: b.settings.Image, Workdir: workspace, Network: task.Network{Mode: task.NetworkPublic}},
+		Mode:        task.ModeCopies,
+		Interaction: &task.Interaction{
+			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn"}, Reduce: task.ReduceMax,
+		},
+		Stages: []task.Stage{{
+			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction(b.settings.Snapshot)}},
+			Agent: task.Phase{Time: seconds(b.keys.turn)}, Verifiers: b.keys.supervise(),
+			Artifacts: []task.Artifact{{Source: results, To: "results"}},
+		}},
+	}
+	b.references(top)
+	b.sources(top)
+	b.skills(top)
+	for i := range b.keys.services {
+		b.service(&b.keys.services[i])
+	}
+	b.serviceFiles()
+	if err = b.privacy(); err != nil {
+		return err
+	}
+	b.problems = append(b.problems, b.files.problems...)
+	b.t.Digest, err = b.files.digest(ctx, b.file, data)
+	b.problems = append(b.problems, b.files.pointers...)
+	return err
+}
+
+func seconds(n int) task.Duration { return task.Duration(time.Duration(n) * time.Second) }
+
+// references adds what only the supervisor sees.
+func (b *builder) references(t *table) {
+	named := false
+	for _, r := range b.keys.references {
+		if p := b.path(r, dirReferences); p != "" {
+			named = named || p == rubric || p == dirReferences
+			b.resource(task.Resource{Name: p, Audience: []task.Role{task.RoleVerifier}})
+		}
+	}
+	if !named {
+		t.bad("references", "The rubric is missing", "references must have %s, which says how the result is judged.", rubric)
+	}
+}
+
+// path checks a path of a list, which lies in one folder of the task's files;
+// empty: it is wrong, which is reported.
+func (b *builder) path(e text, within string) string {
+	p := path.Clean(e.value)
+	switch {
+	case e.value == "" || path.IsAbs(e.value) || slices.Contains(strings.Split(e.value, "/"), "..") || p == ".":
+		b.report(task.Error, position(e.node), e.path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.value))
+	case p != within && !strings.HasPrefix(p, within+"/"):
+		b.report(task.Error, position(e.node), e.path, "Path is in another folder", fmt.Sprintf("%q: it must be in %s/.", e.value, within))
+	case b.files.byPath[p] == nil:
+		b.report(task.Error, position(e.node), e.path, "File is missing", fmt.Sprintf("There is no %s in %s.", p, b.files.top))
+	default:
+		return p
+	}
+	return ""
+}
+
+// resource adds a file or folder of the task's files, by its name there.
+func (b *builder) resource(r task.Resource) {
+	for i := range b.t.Resources {
+		if b.t.Resources[i].Name == r.Name {
+			return
+		}
+	}
+	r.Path = path.Join(b.files.top, r.Name)
+	if r.Folder = b.files.byPath[r.Name].mode.IsDir(); r.Folder && r.Entries == nil {
+		r.Entries = b.files.entries(r.Name, func(string) bool { return true })
+	}
+	b.t.Resources = append(b.t.Resources, r)
+}
+
+// sources adds what the agent works on: all of the folder.
+func (b *builder) sources(t *table) {
+	for _, s := range b.keys.sources {
+		b.path(s, dirSources)
+	}
+	if !b.files.isDir(dirSources) {
+		return
+	}
+	if len(b.keys.sources) == 0 {
+		t.r.report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.top, dirSources))
+	}
+	b.resource(task.Resource{
+		Name: dirSources, Audience: task.Public(), Place: placeSources, Phase: task.PlaceCreate,
+		Entries: b.files.entries(dirSources, func(p string) bool { return b.settings.Snapshot || !strings.HasSuffix(p, snapshots) }),
+	})
+}
+
+// skills adds the skills that come with the task. Other names are skills that the
+// agent has anyway.
+func (b *builder) skills(*table) {
+	for _, s := range b.keys.skills {
+		switch {
+		case !strings.Contains(s.value, "/") && idForm.MatchString(s.value):
+		case strings.Count(s.value, "/") > 1:
+			b.report(task.Error, position(s.node), s.path, "Not a skill", fmt.Sprintf("%q: write %s/NAME for a folder of the task's files, or the name of a skill that the agent has.", s.value, dirSkills))
+		default:
+			if p := b.path(s, dirSkills); p != "" && p != dirSkills {
+				b.resource(task.Resource{
+					Name: p, Audience: []task.Role{task.RoleAgent, task.RoleVerifier}, Place: path.Join(placeSkills, path.Base(p)), Phase: task.PlaceCreate,
+				})
+				b.t.Skills = []task.Skill{{Dir: placeSkills}}
+			}
+		}
+	}
+}
+
+// service adds a program beside the agent. Its files are added by serviceFiles.
+func (b *builder) service(s *service) {
+	if s.path == "" || s.start == "" {
+		return // reported
+	}
+	for key, id := range map[string]string{"name": s.name, "path": s.path} {
+		if !idForm.MatchString(id) {
+			s.at.bad(key, "Not a name", "%s is %q: it is a folder in %s/: use letters, digits, \".\", \"_\" and \"-\".", key, id, dirServices)
+			return
+		}
+	}
+	if p := path.Join(dirServices, s.path); len(b.files.below(p)) == 0 {
+		s.at.bad("path", "Service without files", "There is nothing in %s/%s.", b.files.top, p)
+		return
+	}
+	if slices.ContainsFunc(b.t.Services, func(t task.Service) bool { return t.Name == s.name }) {
+		s.at.bad("name", "Service is listed twice", "%q is the name of another one.", s.name)
+		return
+	}
+	c := task.Command{Argv: []string{"sh", "-c", s.start}, Dir: path.Join(placeServices, b.keys.id, s.path), User: "root"}
+	if s.oneshot {
+		c.Time = task.Duration(oneshotTime)
+	}
+	b.t.Services = append(b.t.Services, task.Service{Name: s.name, Command: c, Oneshot: s.oneshot})
+}
+
+// serviceFiles adds the files of all services, which only root may read.
+func (b *builder) serviceFiles() {
+	if len(b.t.Services) == 0 {
+		return
+	}
+	var own []string
+	for _, s := range b.keys.services {
+		own = append(own, s.path)
+	}
+	entries := b.files.entries(dirServices, func(p string) bool {
+		first, _, _ := strings.Cut(p, "/")
+		return slices.Contains(own, first)
+	})
+	for _, dir := range own {
+		entries = append(entries, task.Entry{Path: dir, Folder: true, Mode: 0o700})
+	}
+	for i := range entries {
+		entries[i].Mode &= 0o700
+	}
+	slices.SortFunc(entries, func(a, b task.Entry) int { return strings.Compare(a.Path, b.Path) })
+	b.resource(task.Resource{
+		Name: dirServices, Place: path.Join(placeServices, b.keys.id), Phase: task.PlaceCreate,
+		Entries: slices.CompactFunc(entries, func(a, b task.Entry) bool { return a.Path == b.Path }),
+	})
+}
+
+var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// privacy adds the variables of the host that the agent gets.
+func (b *builder) privacy() error {
+	if b.files.byPath[filePrivacy] == nil {
+		return nil
+	}
+	file := path.Join(b.files.top, filePrivacy)
+	data, err := read(b.root, file, maxSize)
+	if err != nil {
+		return err
+	}
+	env := task.Env{}
+	for n, line := range strings.Split(string(data), "\n") {
+		name := strings.TrimSpace(line)
+		switch {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case !variableForm.MatchString(name):
+			b.problems = append(b.problems, task.Problem{
+				File: file, Line: n + 1, Column: 1, Severity: task.Error, Summary: "Not the name of a variable",
+				Detail: "A line has the name of one variable of the host, and no value.",
+			})
+		default:
+			env[name] = task.Value{Host: name}
+		}
+	}
+	if len(env) > 0 {
+		b.t.Stages[0].Agent.Env = env
+	}
+	return nil
+}
+
+// read returns a regular file of at most limit bytes.
+func read(root *os.Root, name string, limit int64) ([]byte, error) {
+	if fi, err := root.Lstat(name); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(err, notRegular(name, fi))
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	}
+	return data, err
+}
+
+func notRegular(name string, fi fs.FileInfo) error {
+	if fi == nil {
+		return nil
+	}
+	return fmt.Errorf("%s is not a regular file", name)
+}

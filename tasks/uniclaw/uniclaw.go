@@ -1,0 +1,159 @@
+// Package uniclaw reads tasks in the layout of UniClawBench: a dataset is a folder
+// with tasks/CATEGORY/TASK_ID.yaml, and beside tasks the folder
+// injection/CATEGORY/TASK_ID with the files of each task.
+//
+// It only reads: it runs nothing, downloads nothing, opens nothing outside the
+// dataset, and returns host variables as names, never as values. The result is
+// plain plugins/task data; no other package knows this layout.
+package uniclaw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Name is what an experiment calls the format.
+const Name = "uniclaw"
+
+// Folders of a dataset, and the extension of a task's file.
+const (
+	dirTasks     = "tasks"
+	dirInjection = "injection"
+	extension    = ".yaml"
+)
+
+// Format reads the layout. The zero value is ready.
+type Format struct{}
+
+var (
+	_ task.Finder       = Format{}
+	_ task.Configurable = Format{}
+)
+
+// Config is the body of the `config` block of a dataset.
+type Config struct {
+	Image         string `berth:"image" doc:"Image of the sandboxes, with the agent's own programs. Absent: what the environment has."`
+	Snapshot      bool   `berth:"snapshot" doc:"Runs tasks about live sites on the copies that come with them: task_snapshot is the instruction where a task has one, and the files *_snapshot.json are among the sources."`
+	PublishedList bool   `berth:"published_list" doc:"Leaves out the tasks that the published results leave out: those with \"template\" in their path."`
+}
+
+// Name returns what an experiment calls the format.
+func (Format) Name() string { return Name }
+
+// Config implements task.Configurable.
+func (Format) Config() any { return &Config{} }
+
+// Detect reports whether dir has the two folders of a dataset.
+func (Format) Detect(dir string) bool {
+	for _, name := range []string{dirTasks, dirInjection} {
+		if fi, err := os.Lstat(filepath.Join(dir, name)); err != nil || !fi.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// maxTasks bounds the files of a dataset that are looked at.
+const maxTasks = 100_000
+
+// Find returns the files of the tasks.
+func (Format) Find(ctx context.Context, dir string, o task.Options) ([]string, error) {
+	var c Config
+	if err := settings(o, &c); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	defer root.Close()
+	var found []string
+	categories, err := fs.ReadDir(root.FS(), dirTasks)
+	for _, category := range categories {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if !category.IsDir() || strings.HasPrefix(category.Name(), ".") {
+			continue
+		}
+		files, readErr := fs.ReadDir(root.FS(), path.Join(dirTasks, category.Name()))
+		err = errors.Join(err, readErr)
+		for _, f := range files {
+			p := path.Join(dirTasks, category.Name(), f.Name())
+			if path.Ext(p) != extension || strings.HasPrefix(f.Name(), ".") || c.PublishedList && strings.Contains(p, "template") {
+				continue
+			}
+			if found = append(found, p); len(found) > maxTasks {
+				return nil, fmt.Errorf("read dataset: there are more than %d tasks in %s", maxTasks, dir)
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	slices.Sort(found) // "a.b/x" comes before "a/x"
+	return found, nil
+}
+
+// Files returns the file of a task and its folder of files.
+func (Format) Files(t *task.Task) []string {
+	return []string{t.HostPath(t.File), t.HostPath(injectionOf(t.File))}
+}
+
+// injectionOf returns the folder with the files of the task in a file.
+func injectionOf(file string) string {
+	return path.Join(dirInjection, path.Base(path.Dir(file)), strings.TrimSuffix(path.Base(file), extension))
+}
+
+func settings(o task.Options, c *Config) error {
+	if len(o.Config) == 0 {
+		return nil
+	}
+	if err := config.Decode(o.Config, c); err != nil {
+		return fmt.Errorf("settings of the dataset: %w", err)
+	}
+	return nil
+}
+
+// Load reads the task in a file.
+func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	category := filepath.Dir(abs)
+	b := &builder{
+		reader: reader{file: path.Join(dirTasks, filepath.Base(category), filepath.Base(abs)), lenient: o.Lenient},
+		dir:    filepath.Dir(filepath.Dir(category)), options: o,
+	}
+	if filepath.Base(filepath.Dir(category)) != dirTasks || path.Ext(b.file) != extension {
+		return nil, nil, fmt.Errorf("read task %s: a task is a file %s/CATEGORY/TASK_ID%s", file, dirTasks, extension)
+	}
+	if err = settings(o, &b.settings); err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+	}
+	if b.root, err = os.OpenRoot(b.dir); err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+	}
+	defer b.root.Close()
+	if err = b.build(ctx); err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+	}
+	if task.Broken(b.problems) {
+		return nil, b.problems, nil
+	}
+	if b.problems = append(b.problems, b.t.Validate()...); task.Broken(b.problems) {
+		return nil, b.problems, nil
+	}
+	return &b.t, b.problems, nil
+}

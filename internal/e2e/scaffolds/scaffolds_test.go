@@ -153,11 +153,6 @@ func (s scaffold) trials() map[string]ending {
 		"down": {replies: []string{fails("down", 503)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
 		"bad":  {replies: []string{fails("bad", 400)}, outcome: record.ModelError, end: record.Crashed, says: "scripted trouble"},
 	}
-	if s.chatty { // it may ask for a title after the last message
-		solve := ts["solve"]
-		solve.replies = append(solve.replies, "  - {when: {turn: 2}, text: A title, "+usage+"}\n")
-		ts["solve"] = solve
-	}
 	if os.Getuid() == 0 { // whose sandboxes have users
 		ts["nobody"] = ending{
 			replies: []string{at("nobody", 0, s.call("I look.", "id -un; echo MARK-nobody; touch /tmp/done")), done("nobody")},
@@ -188,6 +183,9 @@ func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 			"environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
 			"tests/test.sh":          "#!/bin/sh\nif (" + verify + "); then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
 		})
+	}
+	if s.chatty { // it may ask for a title after its last message
+		replies += "  - {when: {turn: 2}, text: A title, " + usage + "}\n"
 	}
 	plugin := s.plugin
 	if plugin == "" {

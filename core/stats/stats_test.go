@@ -65,6 +65,7 @@ func TestWorkedExample(t *testing.T) {
 	if want := "60.1 52.3 64.2 31.7"; got != want {
 		t.Errorf("success rate, pass@1, pass@5, all-5: %s, want %s", got, want)
 	}
+	t.Logf("120 tasks × 5: success rate, pass@1, pass@5, all-5: %s", got)
 	by := s.Solved()
 	if len(by.Always) != 38 || len(by.Sometimes) != 39 || len(by.Never) != 43 {
 		t.Errorf("always %d, sometimes %d, never %d", len(by.Always), len(by.Sometimes), len(by.Never))

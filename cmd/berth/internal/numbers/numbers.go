@@ -54,7 +54,7 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 		notes = append(notes, damaged(&runs[i])...)
 	}
 	for _, c := range cells {
-		reasons = append(reasons, o.Rules.reasons(c.Name, c.Run, c.states)...)
+		reasons = append(reasons, o.Rules.reasons(c.Name, []string{c.Run}, c.states)...)
 	}
 	if len(reasons) > 0 && !o.Force {
 		return nil, Refusal(reasons)

@@ -2,8 +2,11 @@ package numbers
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -71,14 +74,24 @@ func (r Rules) Refused(j *Joined) [][]string {
 		for _, run := range j.Cells[i].Runs {
 			dirs = append(dirs, run.Dir)
 		}
-		reasons[i] = r.reasons(j.Cells[i].Name, strings.Join(dirs, " and of "), of[i])
+		reasons[i] = r.reasons(j.Cells[i].Name, dirs, of[i])
 	}
 	return reasons
 }
 
-// reasons are those not to print numbers of one cell of the run in dir. Trials that
+// resume returns the commands that continue the runs in some folders.
+func resume(dirs []string, flags string) string {
+	var commands []string
+	for _, dir := range dirs {
+		commands = append(commands, "berth resume "+report.Display(dir)+flags)
+	}
+	return strings.Join(commands, "; ")
+}
+
+// reasons are those not to print numbers of one cell of the runs in dirs. Trials that
 // were known before the run not to be possible do not count.
-func (r Rules) reasons(cell, dir string, trials []*store.TrialState) (reasons []string) {
+func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (reasons []string) {
+	again := map[string]bool{}
 	planned, measured, infrastructure, missing, exposed := 0, 0, 0, 0, 0
 	for _, t := range trials {
 		if t.Refused != "" || t.Invalid != "" {
@@ -93,16 +106,17 @@ func (r Rules) reasons(cell, dir string, trials []*store.TrialState) (reasons []
 			}
 		case t.Outcome().Infrastructure():
 			infrastructure++
+			again[string(t.Outcome())] = true
 		default:
 			missing++
 		}
 	}
 	if share := float64(infrastructure) / max(1, float64(planned)); share > r.MaxInfrastructure {
-		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%. Run them again with berth resume --again OUTCOMES of %s",
-			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, dir))
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%. Run them again: %s",
+			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, resume(dirs, " --again "+strings.Join(slices.Sorted(maps.Keys(again)), ","))))
 	}
 	if missing > 0 {
-		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials have no result. Finish them with berth resume of %s", cell, missing, planned, dir))
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials have no result. Finish them: %s", cell, missing, planned, resume(dirs, "")))
 	}
 	if r.RefuseExposed && exposed > 0 {
 		reasons = append(reasons, fmt.Sprintf("%s: %d of %d results are exposed, and the experiment says that none may be (report { exposed = false })", cell, exposed, measured))

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/stats"
@@ -87,7 +88,7 @@ func Join(runs []Run) (*Joined, error) {
 			if before := ids[t.ID]; before != nil {
 				return nil, fmt.Errorf("%s and %s both have the trial of task %s in cell %s, repetition %d: runs of the same trials cannot be taken as one. "+
 					"Show one of them, compare them with berth compare %s %s, or add repetitions to one with berth resume",
-					before.Name(), r.Name(), t.Task, cmp.Or(r.Manifest.Cells[t.Cell].Key, r.Manifest.Cells[t.Cell].Agent), t.Repetition, before.Dir, r.Dir)
+					before.Name(), r.Name(), t.Task, cmp.Or(r.Manifest.Cells[t.Cell].Key, r.Manifest.Cells[t.Cell].Agent), t.Repetition, report.Display(before.Dir), report.Display(r.Dir))
 			}
 			ids[t.ID] = r
 			j.Trials = append(j.Trials, Trial{TrialState: t, Run: r, Cell: place[t.Cell], TaskName: named(r, t)})
@@ -100,7 +101,7 @@ func Join(runs []Run) (*Joined, error) {
 // damaged says which records of a run could not be read.
 func damaged(r *Run) []string {
 	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
-		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt. Run berth resume %s", r.Name(), plural(n, "record", "records"), r.Dir)}
+		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt. Run berth resume %s", r.Name(), plural(n, "record", "records"), report.Display(r.Dir))}
 	}
 	return nil
 }

@@ -276,8 +276,8 @@ func TestNumbersAreRefusedUntilForced(t *testing.T) {
 	}{
 		"infrastructure": {func(s *store.TrialState) {
 			s.Attempts[0].Result = &store.Brief{Outcome: record.EnvironmentError}
-		}, rules(), "1 of 6 planned trials (16.7 %) ended for reasons that are not the agent's, more than 2 %"},
-		"no result": {func(s *store.TrialState) { s.Attempts = nil }, rules(), "1 of 6 planned trials have no result"},
+		}, rules(), "1 of 6 planned trials (16.7 %) ended for reasons that are not the agent's, more than 2 %. Run them again: berth resume /runs/swept --again environment_error"},
+		"no result": {func(s *store.TrialState) { s.Attempts = nil }, rules(), "1 of 6 planned trials have no result. Finish them: berth resume /runs/swept"},
 		"exposed": {
 			func(s *store.TrialState) { s.Attempts[0].Result.Integrity = record.Exposed },
 			numbers.Rules{MaxInfrastructure: 0.02, RefuseExposed: true},

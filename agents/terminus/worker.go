@@ -87,6 +87,10 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (y
 
 // begin builds the first message of the session.
 func (w *worker) begin(ctx context.Context, instruction string, images []chat.Image, r *loop.Recorder) (err error) {
+	if w.instruction != "" { // a turn was cut off before its first request
+		instruction = w.instruction + "\n\nLater the user said:\n\n" + instruction
+	}
+	w.instruction = instruction
 	if w.c.Record && w.s.Setup.Scratch != "" {
 		if err = r.Artifact(castFile); err != nil {
 			return err
@@ -102,7 +106,6 @@ func (w *worker) begin(ctx context.Context, instruction string, images []chat.Im
 	if err = w.term.ready(ctx); err != nil {
 		return err
 	}
-	w.instruction = instruction
 	w.talk.say(w.prompt(instruction, prior, w.tty.Look().Text), images)
 	return nil
 }

@@ -54,6 +54,14 @@ var agents = table{
 		spin()
 		return done, nil
 	}})},
+	"sulking": {"does not go on after its turn was cut off", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
+		return agent.Needs{KeepsSession: true}, nil
+	}, turn: func(ctx context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
+		if s.turns == 1 {
+			<-ctx.Done()
+		}
+		return done, when(s.turns > 1, "I was interrupted")
+	}})},
 	"oblivious": {"does not notice that its shell is gone", does(acts{check: shell, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
 		_ = run(ctx, s.setup.Shell, m.Text)
 		return done, nil

@@ -73,9 +73,10 @@ type Needs struct {
 	Logs     []string        `json:"logs,omitempty"`     // absolute paths in the sandbox, collected before Close
 	Refusals []string        `json:"refusals,omitempty"` // why it cannot run like this: what, and what to do
 	// KeepsSession says that a session continues with its conversation in a later
-	// stage of the task. Between stages, the core may end every process in the
-	// sandbox; files stay. Without it, plan refuses to run several stages in one
-	// session.
+	// stage of the task, and after a turn that was cut off. Before that, the core
+	// may end every process in the sandbox; files stay. Without it, plan refuses to
+	// run several stages in one session, and a simulated user does not speak after
+	// a turn that was cut off.
 	KeepsSession bool `json:"keeps_session,omitempty"`
 	// TakesPrior says that a session can continue from Setup.Prior. Without it,
 	// plan refuses tasks with a prior trajectory, unless the agent uses no model.

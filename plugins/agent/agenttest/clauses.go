@@ -234,6 +234,35 @@ var sessionClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
+		Name:   "a message after a turn that was cut off is taken",
+		Guards: "a user who speaks after a timeout, and an agent that cannot go on",
+		Time:   25 * time.Second,
+		Skip: func(s Subject) string {
+			if why := unable(s); why != "" {
+				return why
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), conformance.Patience(10*time.Second))
+			defer cancel()
+			if needs, err := s.check(ctx); err == nil && !needs.KeepsSession {
+				return "it does not say that it keeps its session"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			session, _, _ := s.open(ctx, t)
+			turn, cancel := context.WithCancel(ctx)
+			time.AfterFunc(30*time.Millisecond, cancel)
+			defer cancel()
+			soon(t, "turn", func() { _, _ = session.Turn(turn, message, &record{}) })
+			m := message
+			m.Turn = 2
+			if y, err := session.Turn(ctx, m, &record{}); err != nil || y.End == agent.Crashed {
+				t.Errorf("the turn after one that was cut off: %+v, %v", y, err)
+			}
+			_ = session.Close(ctx, "", &record{})
+		},
+	},
+	{
 		Name:   "a shell that refuses ends the turn",
 		Guards: "an agent that waits for ever for a sandbox that was lost",
 		Time:   15 * time.Second,

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -210,6 +211,41 @@ func TestACLIThatIsCutOffLosesNothing(t *testing.T) {
 	r := &recorded{}
 	if err := s.Close(t.Context(), "", r); err != nil || len(r.steps) != 2 || r.steps[0].Message.Text != "one" || len(r.steps[1].ToolCalls) != 1 {
 		t.Errorf("%v: %+v", err, r.steps)
+	}
+}
+
+// A CLI that was cut off before it named its session hears its task again with the
+// next message. One that named it continues.
+func TestAMessageAfterACut(t *testing.T) {
+	t.Parallel()
+	for _, named := range []bool{false, true} {
+		var heard []string
+		b := &box{run: func(c sandbox.Command) sandbox.Result {
+			in, _ := io.ReadAll(c.Stdin)
+			heard = append(heard, c.Argv[1]+":"+string(in))
+			if named || len(heard) > 1 {
+				_, _ = io.WriteString(c.Stdout, "session s-1\nsay hm\n")
+			}
+			return sandbox.Result{}
+		}}
+		s := open(t, b, agent.Setup{})
+		b.err = sandbox.ErrRevoked
+		if y, err := s.Turn(t.Context(), agent.Message{Text: "the task", Turn: 1}, &recorded{}); err != nil || y.End != agent.Crashed {
+			t.Fatalf("%+v, %v", y, err)
+		}
+		b.err = nil
+		for i, text := range []string{"go on", "and on"} {
+			if y, err := s.Turn(t.Context(), agent.Message{Text: text, Turn: i + 2}, &recorded{}); err != nil || y.End != agent.Done {
+				t.Errorf("%+v, %v", y, err)
+			}
+		}
+		want := []string{":the task", ":the task\n\ngo on", "s-1:and on"}
+		if named {
+			want = []string{":the task", "s-1:go on", "s-1:and on"}
+		}
+		if !slices.Equal(heard, want) {
+			t.Errorf("it heard %q; want %q", heard, want)
+		}
 	}
 }
 

@@ -36,6 +36,11 @@ type session struct {
 	program  *program      // the running CLI of the dialog; nil: it does not run
 	patience time.Duration // instead of stopTime, unless it is 0
 
+	// unheard are messages that the CLI may not have stored, because it was cut off
+	// before it named its session. They are said again with the next one.
+	unheard string
+	cut     bool // the turn was cut off
+
 	mu     sync.Mutex // held by a call
 	image  image
 	looked bool
@@ -105,6 +110,17 @@ func (s *session) see(ctx context.Context) error {
 func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder) (agent.Yield, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	turns := s.turns
+	m.Text, s.cut = s.unheard+m.Text, false
+	y, err := s.turn(ctx, m, rec)
+	if s.unheard = ""; (s.cut || ctx.Err() != nil) && s.book.Session == "" && s.dialog == nil {
+		s.turns, s.unheard = turns, m.Text+"\n\n"
+	}
+	return y, err
+}
+
+// turn is Turn for a CLI that knows all earlier messages.
+func (s *session) turn(ctx context.Context, m agent.Message, rec agent.Recorder) (agent.Yield, error) {
 	if err := s.see(ctx); err != nil {
 		return agent.Yield{}, s.over(ctx, err)
 	}
@@ -141,6 +157,7 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 		return agent.Yield{}, context.Cause(ctx)
 	case errors.Is(err, sandbox.ErrRevoked), errors.Is(err, sandbox.ErrGone):
 		// Access may be cut a moment before ctx ends.
+		s.cut = true
 		return exit.cutOff(s.book.words()), nil
 	case err != nil && !errors.Is(err, agent.ErrModel):
 		return agent.Yield{}, err

@@ -31,6 +31,9 @@ const DefaultModel = "default"
 type Agent[C any] struct {
 	// Terminal says that the worker needs a terminal in addition to commands.
 	Terminal bool
+	// NoShell says that the worker needs no sandbox: Session.Shell is nil. Such an
+	// agent can play a simulated user.
+	NoShell bool
 	// Prior says that the worker uses Setup.Prior; see the function Prior.
 	Prior bool
 	// Refuse returns why the agent cannot work with this configuration and
@@ -43,8 +46,8 @@ type Agent[C any] struct {
 }
 
 // Worker does the work of a session. Calls come one after another. A later turn
-// may belong to a further stage of the task: processes that the worker left in
-// the sandbox may have ended since then.
+// may belong to a further stage of the task, or follow one that was cut off:
+// processes that the worker left in the sandbox may have ended since then.
 type Worker interface {
 	// Turn works on one message until it yields. An error of the model or of
 	// the sandbox is returned as it is.
@@ -57,7 +60,7 @@ type Worker interface {
 type Session[C any] struct {
 	Setup  agent.Setup
 	Config C
-	Shell  sandbox.Shell
+	Shell  sandbox.Shell // nil with Agent.NoShell
 	Model  chat.Model
 }
 
@@ -74,12 +77,12 @@ func decode[C any](raw json.RawMessage) (c C, err error) {
 
 // Check implements agent.Agent.
 func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	needs := agent.Needs{Shell: true, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
+	needs := agent.Needs{Shell: !a.NoShell, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
 	c, err := decode[C](r.Config)
 	if err != nil {
 		return needs, err
 	}
-	if r.Role == agent.RoleUser {
+	if r.Role == agent.RoleUser && !a.NoShell {
 		needs.Refusals = append(needs.Refusals, "it works in a sandbox, which a simulated user does not have: let another agent play the user")
 	}
 	if a.Refuse != nil {
@@ -102,14 +105,17 @@ func (a Agent[C]) Open(ctx context.Context, setup agent.Setup) (_ agent.Session,
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", agent.ErrBadConfig, err)
 	}
-	box, err := sandbox.Dial(setup.Shell)
-	if err != nil {
-		client.Close()
-		return nil, err
+	own := &Session[C]{Setup: setup, Config: c, Model: client}
+	s := &session{setup: setup, model: e.Name, close: func() error { client.Close(); return nil }}
+	if !a.NoShell {
+		box, failed := sandbox.Dial(setup.Shell)
+		if failed != nil {
+			client.Close()
+			return nil, failed
+		}
+		own.Shell, s.close = box, func() error { client.Close(); return box.Close() }
 	}
-	s := &session{setup: setup, model: e.Name, close: func() error { client.Close(); return box.Close() }}
-	s.worker, err = a.New(ctx, &Session[C]{Setup: setup, Config: c, Shell: box, Model: client})
-	if err != nil {
+	if s.worker, err = a.New(ctx, own); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return s, nil

@@ -156,6 +156,34 @@ func TestCheckAndOpenSayWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A worker without a shell can play the user, and gets none.
+func TestALoopWithoutAShellPlaysTheUser(t *testing.T) {
+	t.Parallel()
+	a := scaffold()
+	a.NoShell = true
+	a.New = func(_ context.Context, s *loop.Session[options]) (loop.Worker, error) {
+		if s.Shell != nil {
+			t.Error("it has a shell")
+		}
+		return &talker{s}, nil
+	}
+	needs, err := a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleUser})
+	if err != nil || len(needs.Refusals) > 0 || needs.Shell || len(needs.Dialects) == 0 {
+		t.Errorf("got %+v, %v; want no shell and no refusal", needs, err)
+	}
+	m := chattest.Serve(t, model.DialectOpenAIChat, chattest.Script("stop"))
+	s, err := a.Open(t.Context(), agent.Setup{Role: agent.RoleUser, Models: map[string]model.Endpoint{loop.DefaultModel: m.Endpoint}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if y, err := s.Turn(t.Context(), agent.Message{Turn: 1}, &record{}); err != nil || y.End != agent.Done {
+		t.Errorf("got %+v, %v", y, err)
+	}
+	if err := s.Close(t.Context(), "", &record{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestPicturesComeFromTheViewOnly(t *testing.T) {
 	t.Parallel()
 	view := t.TempDir()

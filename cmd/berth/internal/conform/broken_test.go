@@ -49,6 +49,7 @@ var broken = []struct {
 	{plugin: "once", clause: "a second message continues the session"},
 	{plugin: "brief", clause: "a message of 200 KiB is taken"},
 	{plugin: "unstoppable", clause: "a turn that is cut off ends soon"},
+	{plugin: "sulking", clause: "a message after a turn that was cut off is taken"},
 	{plugin: "oblivious", clause: "a shell that refuses ends the turn", shells: true},
 	{plugin: "tidying", clause: "the view is only read"},
 	{plugin: "curious", clause: "logs of a killed program are read without harm"},

@@ -70,6 +70,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 	if err = b.stages(ctx); err != nil {
 		return nil, err
 	}
+	b.interact()
 	b.mainUser()
 	b.users()
 	b.services()

@@ -30,6 +30,7 @@ type config struct {
 	solutionEnv task.Env
 	env         environmentConfig
 	steps       []stepConfig
+	berth       berthConfig
 }
 
 // phaseConfig is what [agent] and [verifier] share.
@@ -96,6 +97,7 @@ func (d *decoder) config() *config {
 	c.artifacts = d.artifacts(t)
 	d.identity(t.table("task"), c)
 	c.metadata = d.metadata(t.table("metadata"))
+	c.berth = d.berth(t.table("metadata").table("berth"))
 	c.labels = d.labels(t.table("metadata"), c.keywords)
 	agent := t.table("agent")
 	c.agent = d.phase(agent, 0)

@@ -44,6 +44,14 @@ qqqq = 1
 name = "m"
 url = "http://x"
 qqqq = 1
+[metadata.berth]
+qqqq = 1
+[[metadata.berth.verifiers]]
+name = "v"
+qqqq = 1
+[metadata.berth.interaction]
+max_follow_ups = 1
+qqqq = 1
 [[steps]]
 name = "one"
 qqqq = 1
@@ -65,7 +73,9 @@ var sections = map[string]string{
 	"environment": "### [environment]", "verifier.environment": "### [environment]",
 	"environment.tpu": "### [environment.tpu]", "environment.mcp_servers[0]": "### [[environment.mcp_servers]]",
 	"environment.healthcheck": "### [environment.healthcheck]", "steps[0].healthcheck": "### [environment.healthcheck]",
-	"steps[0]": "### [[steps]]",
+	"steps[0]":       "### [[steps]]",
+	"metadata.berth": "### [metadata.berth]", "metadata.berth.verifiers[0]": "### [[metadata.berth.verifiers]]",
+	"metadata.berth.interaction": "### [metadata.berth.interaction]",
 }
 
 var keyRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\|")

@@ -138,8 +138,8 @@ func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfi
 			return err
 		}
 	}
-	st.Verifiers = []task.VerifierUse{b.script(os)}
-	if !bundled {
+	b.graded(st, dir, b.script(os))
+	if script := st.Verifiers[len(st.Verifiers)-1].Name == verifierName; script && !bundled {
 		b.needScript(dir, testScript(os))
 	}
 	return nil

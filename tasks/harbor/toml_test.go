@@ -57,7 +57,7 @@ func TestTOMLAccepts(t *testing.T) {
 		{"transport by default", "[[environment.mcp_servers]]\nname = \"a\"\nurl = \"http://x\"", func(t *task.Task) any { return t.MCPServers[0].Transport }, "sse"},
 		{"artifacts", "artifacts = [\"/a\", {source = \"/b\", destination = \"x/y\", exclude = [\"*.o\"], service = \"main\"}]", func(t *task.Task) any {
 			return fmt.Sprint(t.Stages[0].Artifacts)
-		}, "[{/a  [] } {/b x/y [*.o] }]"},
+		}, "[{/a  []  []} {/b x/y [*.o]  []}]"},
 		{"a hook", "[[verifier.collect]]\ncommand = \"true\"\nuser = 5", func(t *task.Task) any {
 			h := t.Stages[0].Hooks[0]
 			return h.Argv[len(h.Argv)-1] + h.Service + h.User + h.Time.String()

@@ -242,14 +242,16 @@ const (
 
 // ShowFull is what `berth show RUN TRIAL ATTEMPT` says.
 type ShowFull struct {
-	Dir    string            `json:"dir"`
-	State  AttemptState      `json:"state"`
-	Result *record.Result    `json:"result"`           // null: not published, or Damaged
-	Damage string            `json:"damage,omitempty"` // why the result of a published attempt cannot be read
-	Phases []record.Phase    `json:"phases"`
-	Turns  []record.Turn     `json:"turns,omitempty"`
-	Steps  []record.Step     `json:"steps,omitempty"`
-	Log    []json.RawMessage `json:"log,omitempty"`
+	Dir    string         `json:"dir"`
+	State  AttemptState   `json:"state"`
+	Result *record.Result `json:"result"`           // null: not published, or Damaged
+	Damage string         `json:"damage,omitempty"` // why the result of a published attempt cannot be read
+	Phases []record.Phase `json:"phases"`
+	Turns  []record.Turn  `json:"turns,omitempty"`
+	// Verdicts are all that were given, of each round; Result has those that count.
+	Verdicts []record.Verdict  `json:"verdicts,omitempty"`
+	Steps    []record.Step     `json:"steps,omitempty"`
+	Log      []json.RawMessage `json:"log,omitempty"`
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
 

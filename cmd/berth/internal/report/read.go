@@ -185,6 +185,7 @@ func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 		return nil, err
 	}
 	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
+	full.Verdicts = readLines[record.Verdict](dir, record.VerdictsFile, &full.Cut)
 	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
 	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
 	full.Plugins = readLines[plugin.Line](dir, store.PluginsFile, &full.Cut)

@@ -1,0 +1,101 @@
+package command
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// loopPlugins builds the verifier and the user of examples/closed-loop into
+// dir/plugins.
+func loopPlugins(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"reviewer", "customer"} {
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "plugins", "berth-plugin-"+name), "./"+name)
+		build.Dir = filepath.Join(tree.Root, "examples", "plugins")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// A verifier wants more, a simulated user asks for it, and the second turn passes.
+// The hidden rubric is nowhere in what the agent and the user said and heard.
+func TestTheClosedLoop(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	loopPlugins(t, dir)
+	berthWith(t, dir, nil, "run", filepath.Join(tree.Root, "examples", "closed-loop"), "--require", "passed = planned").want(t, 0)
+	r := berth(t, dir, "show", "last", "samples/sales")
+	r.want(t, 0)
+	_, text, _ := strings.Cut(r.out, "\nconversation\n")
+	text, _, _ = strings.Cut(text, "\ntrajectory\n")
+	last := -1
+	for _, line := range []string{
+		"1 task     `/app/sales.csv` has the sales", "agent    I wrote the total of all sales to out/report.txt.",
+		"verifier reviewer: continue, quality 0.4: The total is right.", "handoff: Somebody has looked at the work. Verdict: continue.",
+		"2 user     Thank you. The total alone does not help me", "agent    The report has the sum of each month now.",
+		"verifier reviewer: pass, quality 1:", "role               requests", "agent                     4", "user                      1", "verifier reviewer         2",
+	} {
+		at := strings.Index(text, line)
+		if at <= last {
+			t.Errorf("%q is not there, or not in its place:\n%s", line, text)
+		}
+		last = at
+	}
+	full := answer[types.ShowFull](t, berth(t, dir, "show", "last", "samples/sales", "1", "--json"), "cli-show-attempt")
+	if len(full.Verdicts) != 2 || len(full.Turns) != 4 || full.Result.Outcome != record.Passed {
+		t.Errorf("%d verdicts, %d lines of turns, %s", len(full.Verdicts), len(full.Turns), full.Result.Outcome)
+	}
+	for _, file := range []string{record.StepsFile, record.TurnsFile} {
+		for _, hidden := range []string{"0.6", "sums of the months are missing", "quality"} {
+			if strings.Contains(e2etest.Read(t, full.Dir, file), hidden) {
+				t.Errorf("%s has %q of the rubric or of a verdict", file, hidden)
+			}
+		}
+	}
+	t.Run("killed between rounds", func(t *testing.T) { killedBetweenRounds(t, dir) })
+}
+
+// killedBetweenRounds kills a run while the user writes, and resumes it: each
+// planned trial has one outcome. dir has the plugins of the loop.
+func killedBetweenRounds(t *testing.T, dir string) {
+	t.Helper()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "loop"), os.DirFS(filepath.Join(tree.Root, "examples", "closed-loop"))))
+	experiment := strings.Replace(e2etest.Read(t, dir, "loop", "berth.hcl"), `"closed-loop"`, `"killed"`, 1)
+	e2etest.Write(t, dir, map[string]string{"loop/berth.hcl": experiment, "loop/customer.yaml": "replies:\n  - text: Please add each month.\n    delay: 3s\n"})
+	cmd, _, _ := tree.Command(t, dir, "run", "loop")
+	cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
+	e2etest.Must(t, cmd.Start())
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		events, err := filepath.Glob(filepath.Join(dir, "runs", "killed-*", "trials", "*", "attempt-1", record.EventsFile))
+		e2etest.Must(t, err)
+		if len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"phase":"user"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the user never spoke")
+		}
+	}
+	e2etest.Must(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	berth(t, dir, "show", "last").want(t, 0)
+	berthWith(t, dir, nil, "resume", "last").want(t, 0)
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	sum := 0
+	for _, n := range show.Summary.Outcomes {
+		sum += n
+	}
+	if show.Summary.Planned != 1 || sum != 1 || show.Summary.Outcomes[record.Passed] != 1 || len(show.Trials[0].Attempts) != 2 {
+		t.Errorf("planned %d, outcomes %v, %d attempts; want 1 that passed in its second attempt", show.Summary.Planned, show.Summary.Outcomes, len(show.Trials[0].Attempts))
+	}
+}

@@ -1,0 +1,99 @@
+package harbor
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+const closedLoop = `
+artifacts = ["/app/out", "/app/hidden"]
+[metadata]
+category = "loops"
+[metadata.berth]
+startup_sec = 180
+stall_sec = 600
+[[metadata.berth.verifiers]]
+name = "reviewer"
+settings = { rubric = "tests/rubric.md", strict = true }
+[metadata.berth.interaction]
+max_follow_ups = 2
+total_sec = 1800
+charged = ["turn", "copy", "wait"]
+after = ["yielded", "timeout"]
+hold = "copy"
+reduce = "max"
+decide = "last"
+persona = "tests/persona.md"
+show = ["/app/out", "/logs/artifacts"]
+`
+
+func TestAnInteractionIsRead(t *testing.T) {
+	t.Parallel()
+	f := minimal().with("task.toml", closedLoop, "tests/persona.md", "You are patient.\n")
+	for _, script := range []bool{true, false} {
+		verifiers := "reviewer script"
+		if !script {
+			f, verifiers = f.with("tests/test.sh", ""), "reviewer"
+		}
+		tk, ps := f.load(t, task.Options{})
+		if tk == nil {
+			t.Fatal(ps)
+		}
+		in, s := tk.Interaction, tk.Stages[0]
+		if in.MaxFollowUps != 2 || in.Total.Std() != 30*time.Minute || !in.Charges("wait") || in.Charges("judge") || !in.Follows("timeout") || in.Follows("crashed") ||
+			in.Hold != task.HoldCopy || in.Reduce != task.ReduceMax || in.Decide != task.ReduceLast || in.User != "user/persona.md" {
+			t.Errorf("interaction %+v", in)
+		}
+		var names []string
+		for _, v := range s.Verifiers {
+			names = append(names, v.Name)
+		}
+		if strings.Join(names, " ") != verifiers || string(s.Verifiers[0].Settings) != `{"rubric":"tests/rubric.md","strict":true}` ||
+			s.Agent.Startup.Std() != 3*time.Minute || s.Agent.Stall.Std() != 10*time.Minute {
+			t.Errorf("stage %+v", s)
+		}
+		shown := map[string]bool{}
+		for _, a := range s.Artifacts {
+			shown[a.Source] = slices.Contains(a.Audience, task.RoleUser)
+		}
+		if len(shown) != 3 || !shown["/app/out"] || shown["/app/hidden"] || !shown["/logs/artifacts"] {
+			t.Errorf("artifacts %+v", s.Artifacts)
+		}
+		i := slices.IndexFunc(tk.Resources, func(r task.Resource) bool { return r.Name == in.User })
+		if i < 0 || !tk.Resources[i].For(task.RoleUser, "main") || tk.Resources[i].For(task.RoleAgent, "main") {
+			t.Errorf("resources %+v", tk.Resources)
+		}
+	}
+}
+
+func TestMistakesInAnInteraction(t *testing.T) {
+	t.Parallel()
+	for old, replaced := range map[string][2]string{
+		`"tests/persona.md"`:                 {`"tests/none.md"`, "no file of the task"},
+		`"/app/out", "/logs/`:                {`"/app/other", "/logs/`, "No artifact has the source"},
+		`max_follow_ups = 2`:                 {`max_follow_ups = -1`, "not between 0 and 1000"},
+		"max_follow_ups = 2\n":               {"", "Write max_follow_ups"},
+		`"timeout"`:                          {`"tiemout"`, `Did you mean "timeout"?`},
+		`"wait"]`:                            {`"verify"]`, "not one of turn, copy, judge, user, wait"},
+		`hold = "copy"`:                      {`hold = "always"`, "It must be one of judge, copy"},
+		`decide = "last"`:                    {`decide = "mean"`, "It must be one of last, max, min"},
+		`name = "reviewer"`:                  {`name = "script"`, "runs the task's own tests"},
+		`stall_sec = 600`:                    {`stal_sec = 600`, `Did you mean "stall_sec"?`},
+		`total_sec = 1800`:                   {`total_sec = -1`, "is -1 seconds"},
+		`rubric = "tests/rubric.md", strict`: {`rubric = nan, strict`, "cannot say"},
+	} {
+		text := strings.Replace(closedLoop, old, replaced[0], 1)
+		tk, ps := minimal().with("task.toml", text, "tests/persona.md", "x\n").load(t, task.Options{})
+		said := ""
+		for _, p := range ps {
+			said += p.String() + "\n"
+		}
+		if tk != nil || !strings.Contains(said, replaced[1]) || !strings.Contains(said, "task.toml:") {
+			t.Errorf("%s: %q; want an error with a line and %q", replaced[0], said, replaced[1])
+		}
+	}
+}

@@ -26,7 +26,7 @@ func (b *bench) scale(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	f.add("plan of 10,000 trials", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 1 s, < 200 MB")
+	f.add("plan of 10,000 trials", took(u), busy(u), "", "< 1 s, < 200 MB")
 	run, err := b.finished(ctx, dir)
 	if err != nil {
 		return err
@@ -34,13 +34,19 @@ func (b *bench) scale(ctx context.Context, f *figures) error {
 	if u, err = b.berth(ctx, "resume", run); err != nil {
 		return err
 	}
-	f.add("resume of 10,000 finished trials: nothing to do", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 2 s, < 200 MB")
+	f.add("resume of 10,000 finished trials: nothing to do", took(u), busy(u), "", "< 2 s, < 200 MB")
 	if u, err = b.berth(ctx, "show", run); err != nil {
 		return err
 	}
-	f.add("summary of 10,000 trials", fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", "< 2 s, < 200 MB")
+	f.add("summary of 10,000 trials", took(u), busy(u), "", "< 2 s, < 200 MB")
 	return b.tables(ctx, f)
 }
+
+// took is the time that a command took, and its memory.
+func took(u used) string { return fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10) }
+
+// busy is the part of the time that does not depend on what else runs.
+func busy(u used) string { return fmt.Sprintf("%.2f s of processor time", u.cpu.Seconds()) }
 
 // tables measures the numbers of 10,000 trials in 40 cells.
 func (b *bench) tables(ctx context.Context, f *figures) error {
@@ -73,12 +79,14 @@ func (b *bench) tables(ctx context.Context, f *figures) error {
 		{"show of 10,000 trials in 40 cells", "< 1 s", []string{"show", run}},
 		{"show --by of 10,000 trials in 40 cells", "< 1 s", []string{"show", run, "--by", "cell", "--force"}},
 		{"compare of all 780 pairs of 40 cells, 10,000 permutations", "< 10 s", []string{"compare", run, "--force"}},
+		{"report of 10,000 trials in 40 cells", "< 5 s, < 300 MB", []string{"report", run, "--force", "-o", filepath.Join(b.dir, "report.html")}},
+		{"export of 10,000 trials to Parquet", "", []string{"export", run, "--to", "parquet", "-o", filepath.Join(b.dir, "attempts.parquet")}},
 	} {
 		u, err := b.berth(ctx, m.args...)
 		if err != nil {
 			return err
 		}
-		f.add(m.what, fmt.Sprintf("%.2f s, %d MB", u.wall.Seconds(), u.rss>>10), "", "", m.target)
+		f.add(m.what, took(u), busy(u), "", m.target)
 	}
 	return nil
 }

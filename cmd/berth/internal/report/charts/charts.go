@@ -122,7 +122,7 @@ func Leaderboard(cells int) Spec {
 		}},
 		"layer": []object{
 			{"mark": object{"type": "rule", "strokeWidth": 2}, "encoding": object{
-				"x": object{"field": "low", "type": "quantitative", "scale": object{"zero": true}, "title": "success rate", "axis": object{"format": ".0%", "tickCount": 10}}, "x2": object{"field": "high"},
+				"x": object{"field": "low", "type": "quantitative", "scale": object{"zero": true}, "title": "success rate", "axis": object{"format": ".0%", "tickCount": 10, "labelOverlap": true, "labelSeparation": 4}}, "x2": object{"field": "high"},
 			}},
 			{"mark": object{"type": "point", "filled": true, "size": 80, "opacity": 1}, "encoding": object{"x": object{"field": "rate", "type": "quantitative"}}},
 		},
@@ -133,21 +133,22 @@ func Leaderboard(cells int) Spec {
 // score (a fraction, null if not measured), measured and planned. Tasks are sorted
 // by their order.
 func Heat(tasks, cells int) Spec {
-	step := max(3, min(18, 2400/max(tasks, 1)))
-	labels, angle := step >= 9, -60
+	step := max(3, min(18, 4800/max(tasks, 1))) // a browser draws no larger picture than some 8,000 pixels
+	labels, angle := step >= 12, -60
 	if cells <= 5 {
 		angle = 0
 	}
 	return spec("heat", "Mean score of each task in each cell", object{
-		"height": object{"step": step},
-		"mark":   object{"type": "rect", "cursor": "pointer"},
+		"padding": object{"left": 5, "top": 5, "bottom": 5, "right": 40}, // for the last label, which is slanted
+		"height":  object{"step": step},
+		"mark":    object{"type": "rect", "cursor": "pointer", "invalid": "show"},
 		"encoding": object{
 			"x": object{"field": "cell", "type": "nominal", "sort": nil, "title": nil, "axis": object{"orient": "top", "labelAngle": angle, "labelLimit": 140, "labels": cells <= 60}},
 			"y": object{"field": "task", "type": "nominal", "sort": nil, "title": nil, "axis": object{"labelLimit": 140, "labels": labels, "ticks": labels}},
 			"color": object{
 				"field": "score", "type": "quantitative", "title": "mean score", "scale": object{"domain": []int{0, 1}, "scheme": "viridis"},
 				"legend":    object{"orient": "top", "format": ".0%", "gradientLength": 160},
-				"condition": object{"test": "datum.score === null", "value": "#8888"},
+				"condition": object{"test": "datum.score === null", "value": "#888"},
 			},
 			"tooltip": []object{shown("task", "task", ""), shown("cell", "cell", ""), shown("score", "mean score", ".1%"), shown("measured", "measured", "d"), shown("planned", "planned", "d")},
 		},
@@ -160,8 +161,10 @@ func Heat(tasks, cells int) Spec {
 func Time() Spec {
 	return spec("time", "Share of trials that passed within a time of the agent", object{
 		"height": 280, "mark": object{"type": "line", "interpolate": "step-after"},
+		"params": []object{{"name": "chosen", "select": object{"type": "point", "fields": []string{"cell"}}, "bind": "legend"}},
 		"encoding": object{
-			"x":       object{"field": "time", "type": "quantitative", "scale": object{"type": "log"}, "title": "time of the agent, in seconds", "axis": object{"format": "~g", "tickCount": 6, "labelOverlap": true}},
+			"opacity": object{"condition": object{"param": "chosen", "value": 1}, "value": 0.08},
+			"x":       object{"field": "time", "type": "quantitative", "scale": object{"type": "log", "nice": false}, "title": "time of the agent, in seconds", "axis": object{"format": "~g", "tickCount": 6, "labelOverlap": true}},
 			"y":       percent("rate", "share of trials that passed"),
 			"color":   legend(),
 			"tooltip": []object{shown("cell", "cell", ""), shown("time", "seconds", ".3~g"), shown("rate", "passed", ".1%")},
@@ -177,7 +180,7 @@ func legend() object {
 // Axis shows the success rate along an axis of numbers or durations. Its rows have
 // group (the other values of the cell), value, rate, low and high.
 func Axis(data, name string) Spec {
-	x := object{"field": "value", "type": "quantitative", "title": name}
+	x := object{"field": "value", "type": "quantitative", "title": name, "scale": object{"zero": false, "nice": false, "padding": 14}}
 	color := object{"field": "group", "type": "nominal", "title": nil, "legend": object{"orient": "bottom", "columns": 2, "labelLimit": 200}}
 	return spec(data, "Success rate along "+name, object{
 		"height":   260,

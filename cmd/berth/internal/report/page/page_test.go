@@ -278,19 +278,7 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 	seen := map[string]int{}
 	for _, g := range m.Groups {
 		seen[g.Kind]++
-		rows := table("cell", g.Kind).Rows
-		for c, rate := range g.Rates {
-			i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == m.Cells[c].Name && r.Values[1] == g.Name })
-			if i < 0 || rows[i].Mean == nil {
-				if !math.IsNaN(rate) {
-					t.Errorf("%s %s: %v, and the table has no such row", g.Kind, g.Name, rate)
-				}
-				continue
-			}
-			if math.Abs(rate-*rows[i].Mean) > 1e-9 || g.Raw != rows[i].Raw {
-				t.Errorf("%s %s in %s: %v, the table has %v", g.Kind, g.Name, m.Cells[c].Name, rate, *rows[i].Mean)
-			}
-		}
+		sameGroup(t, m, g, table("cell", g.Kind).Rows)
 	}
 	if want := map[string]int{"category": 5, "difficulty": 2, "tag": 3, "reward": 2, "mode": 3, "integrity": 2, "agent_end": 2}; !maps.Equal(seen, want) {
 		t.Errorf("groups %v, want %v", seen, want)
@@ -310,6 +298,23 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 	for _, c := range m.Cells {
 		if c.Interval == nil || c.Bootstrap == nil || c.Bootstrap.Method != "bootstrap" || math.Abs(c.Bootstrap.Low-c.Interval.Low) > 0.1 {
 			t.Errorf("%s: %+v, by bootstrap %+v", c.Name, c.Interval, c.Bootstrap)
+		}
+	}
+}
+
+// sameGroup compares a group of a report with the rows of a table by cell and its kind.
+func sameGroup(t *testing.T, m *model, g *group, rows []output.TableRow) {
+	t.Helper()
+	for c, rate := range g.Rates {
+		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == m.Cells[c].Name && r.Values[1] == g.Name })
+		if i < 0 || rows[i].Mean == nil {
+			if !math.IsNaN(rate) {
+				t.Errorf("%s %s: %v, and the table has no such row", g.Kind, g.Name, rate)
+			}
+			continue
+		}
+		if math.Abs(rate-*rows[i].Mean) > 1e-9 || g.Raw != rows[i].Raw {
+			t.Errorf("%s %s in %s: %v, the table has %v", g.Kind, g.Name, m.Cells[c].Name, rate, *rows[i].Mean)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,44 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("cannot be read any more", 6)
+}
+
+// fileOf is a format whose task depends on one file of its folder.
+type fileOf struct{ oneFile }
+
+func (*fileOf) Find(context.Context, string, task.Options) ([]string, error) {
+	return []string{""}, nil
+}
+
+func (*fileOf) Files(t *task.Task) []string { return []string{t.HostPath("task")} }
+
+func TestAnEditOfWhatATaskDoesNotDependOnIsNoEdit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("task")
+	f := &fileOf{}
+	for format, want := range map[task.Format]int{f: 1, &f.oneFile: 3} {
+		planned := &plan.Task{Name: "t", Task: &task.Task{Name: "t", Digest: "sha256:a", Format: "one-file", Dir: dir}}
+		g := &guard{formats: []task.Format{format}}
+		f.loads = 0
+		for _, other := range []string{"task", "other-" + strconv.Itoa(want), "another-" + strconv.Itoa(want)} {
+			if other != "task" {
+				write(other)
+			}
+			if err := g.check(t.Context(), 0, planned); err != nil {
+				t.Error(err)
+			}
+		}
+		if f.loads != want {
+			t.Errorf("%T: read %d times, want %d", format, f.loads, want)
+		}
+	}
 }
 
 func TestAnImageOfBeforeIsComparedWithThatOfAnAttempt(t *testing.T) {

@@ -36,6 +36,12 @@ const (
 	snapshots     = "_snapshot.json"
 )
 
+// A turn in which nothing happens for so many seconds ends, at its start and later.
+const (
+	startup = 180
+	stall   = 600
+)
+
 // oneshotTime bounds a service that prepares something.
 const oneshotTime = 1200 * time.Second
 
@@ -73,13 +79,18 @@ func (b *builder) build(ctx context.Context) error {
 		Environment: task.Environment{OS: "linux", Image: b.settings.Image, Workdir: workspace, Network: task.Network{Mode: task.NetworkPublic}},
 		Mode:        task.ModeCopies,
 		Interaction: &task.Interaction{
-			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn"}, Reduce: task.ReduceMax,
+			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn", "copy", "wait"},
+			After: task.AfterEnds, Reduce: task.ReduceMax,
 		},
 		Stages: []task.Stage{{
 			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction(b.settings.Snapshot)}},
-			Agent: task.Phase{Time: seconds(b.keys.turn)}, Verifiers: b.keys.supervise(),
-			Artifacts: []task.Artifact{{Source: results, To: "results"}},
+			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall)},
+			Verifiers: b.keys.supervise(),
+			Artifacts: []task.Artifact{{Source: results, To: "results", Audience: []task.Role{task.RoleVerifier, task.RoleUser}}},
 		}},
+	}
+	if !b.settings.Snapshot {
+		b.t.Interaction.Hold = task.HoldCopy // live sites drop a browser that stands still
 	}
 	b.references(top)
 	b.sources(top)

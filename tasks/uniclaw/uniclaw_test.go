@@ -77,6 +77,9 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 	if s.Agent.Time.Std() != 10*time.Minute || got.Interaction.Total.Std() != 15*time.Minute || got.Interaction.MaxFollowUps != 3 {
 		t.Errorf("%s, %+v", s.Agent.Time, got.Interaction)
 	}
+	if in := got.Interaction; !in.Charges("copy") || !in.Charges("wait") || in.Charges("judge") || !in.Follows("timeout") || in.Hold != task.HoldCopy || s.Agent.Stall.Std() != 10*time.Minute {
+		t.Errorf("%+v, %+v", in, s.Agent)
+	}
 	text := s.Instruction[0].Text
 	for _, want := range []string{"/tmp_workspace/results", "/tmp_workspace/clawbench/sources", "/root/skills", "without a tool call", "by their date"} {
 		if !strings.Contains(text, want) {
@@ -143,6 +146,9 @@ func TestSettings(t *testing.T) {
 	}
 	if !strings.Contains(kept.Stages[0].Instruction[0].Text, "the copy of the inbox") || kept.Environment.Image != "claw:1" || live.Environment.Image != "" {
 		t.Errorf("%q, %q", kept.Stages[0].Instruction[0].Text, kept.Environment.Image)
+	}
+	if kept.Interaction.Hold != "" {
+		t.Errorf("without live sites the sandbox stands still until %s", kept.Interaction.Hold)
 	}
 	if live.Digest != kept.Digest {
 		t.Error("settings change the digest of the content")

@@ -32,8 +32,12 @@ func TestARepairedTestChangesOnlyItsVerdicts(t *testing.T) {
 			for i := range 12 {
 				p.tampered(numbered(i, false))
 			}
-			out := p.berth(0, "regrade", "last", "--no-live")
-			if changed := regraded(t, before, p.verdicts(2)); changed != 3 || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") ||
+			s := p.start("regrade", "last", "--no-live")
+			if code := p.end(s); code != 0 {
+				t.Fatalf("exit code %d\n%s", code, s.err.String())
+			}
+			out := s.out.String() + s.err.String()
+			if changed := regraded(t, before, p.verdicts(2)); changed != 3 || !strings.Contains(out, "note: 3 of 12 verdicts changed\n  engines/n00 (oracle, repetition 1): failed 0 → passed 1\n") || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") ||
 				!strings.Contains(out, "12 trials have more than one attempt") {
 				t.Errorf("%d verdicts changed, want 3:\n%s", changed, out)
 			}

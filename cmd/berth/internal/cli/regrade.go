@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -106,8 +108,61 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
+	before, index := map[string]verdict{}, s.Index()
+	for id := range g.Origins {
+		before[id] = verdictOf(index.Trial(id))
+	}
 	l.Plan = g.Plan
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift})
+	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift})
+	return cmp.Or(err, a.tellVerdicts(dir, before))
+}
+
+// verdict is how a trial ended, and in which attempt.
+type verdict struct {
+	text    string
+	attempt int
+}
+
+func verdictOf(t *store.TrialState) verdict {
+	v := verdict{text: string(t.Outcome())}
+	if acc := t.Accepted(); acc != nil {
+		v.attempt = acc.Number
+		if acc.Result.Score != nil {
+			v.text += " " + strconv.FormatFloat(*acc.Result.Score, 'g', 4, 64)
+		}
+	}
+	return v
+}
+
+// tellVerdicts says which verdicts of the run in dir differ from those before, which
+// are by the ids of their trials.
+func (a *app) tellVerdicts(dir string, before map[string]verdict) error {
+	const most = 40 // trials that are listed
+	m, x, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	verified := 0
+	var changed []string
+	for _, t := range x.Trials {
+		was, is := before[t.ID], verdictOf(t)
+		if was.attempt == 0 || was.attempt == is.attempt { // not verified again, or without a measurement
+			continue
+		}
+		verified++
+		if was.text != is.text {
+			changed = append(changed, fmt.Sprintf("%s (%s, repetition %d): %s → %s", t.Task, m.Cells[t.Cell].Slug, t.Repetition, was.text, is.text))
+		}
+	}
+	a.Notef("note: %d of %s changed\n", len(changed), terminal.Count(verified, "verdict", "verdicts"))
+	for i, line := range changed {
+		if i == most {
+			a.Notef("  and %d more\n", len(changed)-i)
+			break
+		}
+		a.Notef("  %s\n", terminal.Clean(line))
+	}
+	return nil
 }
 
 // mostRefused is how many reasons are printed.

@@ -23,6 +23,10 @@ type Demand struct {
 // has ended, or waits for its next part.
 const outside trial.Part = 0
 
+// preparing is what an attempt does beside its part: it prepares the images of
+// another sandbox.
+const preparing trial.Part = -1
+
 // places counts the attempts that are in progress by what they are doing, and
 // says which may go on. It is safe for concurrent use.
 type places struct {
@@ -93,7 +97,7 @@ func (p *places) holder(d Demand) *holder {
 func (h *holder) counts(part trial.Part) [3]bool {
 	return [3]bool{
 		part == trial.Building || part == trial.Working || part == trial.Verifying && !h.separate,
-		part == trial.Building,
+		part == trial.Building || part == preparing,
 		part == trial.Verifying,
 	}
 }
@@ -200,6 +204,15 @@ func (h *holder) Enter(ctx context.Context, part trial.Part) error {
 		h.giveUp()
 		return context.Cause(ctx)
 	}
+}
+
+// Build implements [trial.Places].
+func (h *holder) Build(ctx context.Context) (leave func(), err error) {
+	more := &holder{p: h.p, tallies: h.tallies, separate: h.separate}
+	if err = more.Enter(ctx, preparing); err != nil {
+		return nil, err
+	}
+	return more.end, nil
 }
 
 // giveUp ends the wait of an attempt. The caller holds the lock.

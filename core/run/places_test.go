@@ -111,6 +111,7 @@ func TestCellsThatWereAddedCatchUp(t *testing.T) {
 // and counts how many are in each at the same time.
 type parts struct {
 	build, work, verify func(*plan.Trial) time.Duration
+	second              time.Duration // how long the images of a second sandbox take
 
 	mu   sync.Mutex
 	now  map[string]int
@@ -139,7 +140,12 @@ func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 	e.in(j.Trial, "building", e.build(j.Trial))
 	err := j.Places.Enter(ctx, trial.Working)
 	if err == nil {
+		images := make(chan error, 1)
+		go func() { images <- e.images(ctx, j) }()
 		e.in(j.Trial, "working", e.work(j.Trial))
+		err = <-images
+	}
+	if err == nil {
 		e.mu.Lock()
 		e.done[j.Trial.ID] = time.Since(e.at)
 		e.mu.Unlock()
@@ -151,6 +157,34 @@ func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 		r.Outcome = record.Cancelled
 	}
 	return r, j.Attempt.Publish(r)
+}
+
+// images prepares the images of a second sandbox, if there is one.
+func (e *parts) images(ctx context.Context, j run.Job) error {
+	if e.second == 0 {
+		return nil
+	}
+	leave, err := j.Places.Build(ctx)
+	if err == nil {
+		e.in(j.Trial, "building", e.second)
+		leave()
+	}
+	return err
+}
+
+// The images of a second sandbox count for the limit of what is built, also while
+// the agent works.
+func TestImagesOfASecondSandboxCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 20)
+		e := newParts()
+		e.second = 4 * time.Second
+		report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Demand: demandOf, Limits: config.RunLimits{Places: config.Places{InFlight: new(8), Building: new(2)}}})
+		if report.Ran != 20 || e.most["building"] != 2 || e.most["working"] != 2 {
+			t.Errorf("report %+v; at most %v at the same time, want 2 building and 2 working", report, e.most)
+		}
+	})
 }
 
 // demandOf gives odd cells to the environment "docker", and all to one agent.

@@ -38,7 +38,7 @@ func (s *stage) keepFiles(ctx context.Context) error {
 		err := a.unkeepable()
 		frozen := err == nil && s.mode == task.ModeSnapshot && !a.sandbox.Frozen().IsZero()
 		if frozen { // nothing can be started in it
-			err = a.sandbox.Resume(ctx)
+			err = a.resume(ctx)
 		}
 		if err == nil {
 			err = a.storeFiles(ctx)

@@ -76,6 +76,9 @@ func (s *stage) createOwn(ctx context.Context, uses []task.VerifierUse) error {
 		}
 		a := s.a
 		p := s.phase(record.PhaseCreate, record.ByEnvironment)
+		if err := o.admitted(ctx); err != nil {
+			return a.at(p, err)
+		}
 		err := a.phase(ctx, p, limits.Prepare+limits.Control+a.startTime(), func(ctx context.Context) error {
 			err := o.wait(ctx)
 			if err == nil {

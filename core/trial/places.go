@@ -26,6 +26,9 @@ type Places interface {
 	Try(p Part) bool
 	// Enter waits for a place. Fails with the cause of ctx when that ends before.
 	Enter(ctx context.Context, p Part) error
+	// Build waits for a place among the attempts in Building, in addition to the
+	// place that the attempt has. leave gives it up.
+	Build(ctx context.Context) (leave func(), err error)
 }
 
 // enter waits for a place. The wait is in no phase, and is charged to nobody.
@@ -51,7 +54,7 @@ func (s *stage) awaitVerification(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() {
-			thaw := a.phase(context.WithoutCancel(ctx), s.phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.sandbox.Resume)
+			thaw := a.phase(context.WithoutCancel(ctx), s.phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.resume)
 			if err == nil {
 				err = thaw
 			}

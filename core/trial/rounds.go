@@ -122,7 +122,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 		return nil, err
 	}
 	thaw := sync.OnceValue(func() error {
-		return a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, w.Resume)
+		return a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.resume)
 	})
 	defer func() { err = cmp.Or(err, thaw()) }()
 	copies := s.roundCopies(round)

@@ -40,7 +40,22 @@ type second struct {
 	holds bool // it has what the agent made, which may be why it fails
 
 	cancel context.CancelFunc // stops the preparation
+	placed chan struct{}      // closed when it has a place among those that build
 	ready  chan error         // its result
+}
+
+// admitted waits until the preparation of the images has a place to build. The wait
+// is in no phase, and is charged to nobody.
+func (s *second) admitted(ctx context.Context) error {
+	if s.placed == nil {
+		return nil
+	}
+	select {
+	case <-s.placed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // wait waits for the preparation of the images.
@@ -117,10 +132,19 @@ func (s *stage) modified(what []string) {
 // prepare begins to pull or build the images.
 func (s *second) prepare(ctx context.Context, a *attempt, env environment.Environment) {
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.ready = make(chan error, 1)
+	s.ready, s.placed = make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(s.ready)
-		s.ready <- a.images(ctx, env, &s.spec)
+		leave, err := func() {}, error(nil)
+		if a.in.Places != nil {
+			leave, err = a.in.Places.Build(ctx)
+		}
+		close(s.placed)
+		if err == nil {
+			err = a.images(ctx, env, &s.spec)
+			leave()
+		}
+		s.ready <- err
 	}()
 }
 
@@ -147,6 +171,9 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		programs.health = s.task.VerifyHealthcheck
 	}
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
+	if err := w.admitted(ctx); err != nil {
+		return a.at(p, err)
+	}
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
@@ -315,6 +342,9 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
 	}
 	w.began = true
 	if s.i+1 == len(a.task.Stages) {
+		if err := a.stayedStill(ctx); err != nil { // since the artifacts were copied
+			return outcome.On(record.ByAgent, err)
+		}
 		_, err := call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)
 		})

@@ -64,6 +64,22 @@ func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
 	return a.sandbox.End(ctx, bundles)
 }
 
+// resume resumes the agent's sandbox.
+func (a *attempt) resume(ctx context.Context) error {
+	return errors.Join(a.stayedStill(ctx), a.sandbox.Resume(ctx))
+}
+
+// stayedStill reports what ran in the agent's sandbox although it was frozen: what
+// was copied meanwhile may not be of one moment.
+func (a *attempt) stayedStill(ctx context.Context) error {
+	moved, err := a.sandbox.Moved(ctx)
+	if len(moved) > 0 {
+		a.recorder.Exposed(record.Phase{Name: record.PhaseThaw, Who: record.ByAgent}, "ran_while_frozen",
+			"the sandbox was frozen, and these processes went on or ended: %s", sandbox.Describe(moved, nil))
+	}
+	return err
+}
+
 // still ends every process of the agent's sandbox before anything is copied out of
 // it: a process that is only frozen can wake itself with a timer that sends
 // SIGCONT. If a later stage goes on in the sandbox, freezing has to do. A snapshot

@@ -427,10 +427,10 @@ func (s *stage) clean(ctx context.Context) error {
 			return err
 		}
 		if s.mode == task.ModeCopies {
-			return s.a.sandbox.Resume(ctx)
+			return s.a.resume(ctx)
 		}
 		if feasible.InSecondSandbox(s.mode) {
-			return errors.Join(s.removeSecond(ctx), s.a.sandbox.Resume(ctx))
+			return errors.Join(s.removeSecond(ctx), s.a.resume(ctx))
 		}
 		// The agent may have changed the programs in the sandbox, including the
 		// one that removes files.

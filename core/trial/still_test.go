@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,12 @@ func TestNothingRunsWhileArtifactsAreExported(t *testing.T) {
 			t.Errorf("%s, want passed: %s %+v", r.Outcome, pretty(r.Stages), r.Error)
 		}
 		damaged = r.Outcome == record.Failed
+		seen := slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
+			return f.Code == "ran_while_frozen" && strings.Contains(f.Text, "wakes.pl")
+		})
+		if damaged && !seen {
+			t.Errorf("a process went on in a frozen sandbox, and nobody saw it: %s %+v", r.Integrity, r.Findings)
+		}
 	}
 	if !damaged {
 		t.Error("no process went on in a frozen sandbox")

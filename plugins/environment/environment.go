@@ -70,9 +70,10 @@ type Snapshotter interface {
 	Stop(ctx context.Context, id string) error
 	// Snapshot makes an image of the file system of a sandbox whose processes
 	// were stopped, by Stop or by sandboxd (Freeze). The image says of itself
-	// what the image of the sandbox does: environment, entrypoint, user. The
-	// caller removes it with Destroy of the returned Image.Ref, after the
-	// sandboxes that use it. ErrRefused means that the files that were written
+	// what the image of the sandbox does: environment, entrypoint, user. At most
+	// one sandbox is made on it, so if the sandbox was stopped by Stop, the image
+	// may be its own files, even after its Destroy. The caller removes the image
+	// with Destroy of the returned Image.Ref, after the sandbox that uses it. ErrRefused means that the files that were written
 	// are more than a snapshot holds.
 	Snapshot(ctx context.Context, id string) (Image, error)
 	// Changed lists the paths that differ from the image, sorted.

@@ -359,6 +359,23 @@ func (w *Sandbox) Halt(ctx context.Context) error {
 	return w.haltSides(ctx)
 }
 
+// Moved returns what ran in the sandbox although Halt had stopped it, and stops it
+// again.
+func (w *Sandbox) Moved(ctx context.Context) ([]host.Process, error) {
+	if w.frozen.IsZero() || w.Gone() {
+		return nil, nil
+	}
+	f, err := w.Freeze(ctx)
+	for _, side := range w.Sidecars {
+		if err == nil && !side.Gone() {
+			var more host.Frozen
+			more, err = side.Freeze(ctx)
+			f.Moved = append(f.Moved, more.Moved...)
+		}
+	}
+	return f.Moved, err
+}
+
 // Stop kills everything in the sandbox but sandboxd, for good. Files can still be
 // read.
 func (w *Sandbox) Stop(ctx context.Context) error {

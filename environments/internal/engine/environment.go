@@ -84,10 +84,11 @@ type remote struct {
 	mu     sync.Mutex
 	facts  Facts
 	asked  time.Time
-	known  map[string]Image  // by ID, which never changes
-	done   map[string]bool   // pulled, built or loaded by this process
-	taken  map[string]string // IDs of the images that Snapshot made, by name
-	failed map[string]error  // builds that this process tried
+	known  map[string]Image     // by ID, which never changes
+	done   map[string]bool      // pulled, built or loaded by this process
+	taken  map[string]string    // IDs of the images that Snapshot made, by name
+	handed map[string]*handover // snapshots without an image, by name
+	failed map[string]error     // builds that this process tried
 }
 
 // at returns the engine of a configuration.
@@ -115,7 +116,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, failed: map[string]error{}}
+		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, handed: map[string]*handover{}, failed: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)
@@ -192,6 +193,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	}
 	c.Entrypoint = []string{"/berth/sandboxd"}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
+	c.on = j.remote.handover(spec.Image.Ref)
 	if len(spec.Sidecars)+len(spec.Volumes) > 0 {
 		return e.compose(ctx, j, spec, c, facts)
 	}
@@ -200,15 +202,16 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		return environment.Sandbox{}, err
 	}
 	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.granted, Image: facts}
-	e.keep(made.ID, state, parts{})
+	e.keep(made.ID, c.Image, state, parts{})
 	return made, nil
 }
 
 // keep records a sandbox that this process made.
-func (e *Environment) keep(id string, s State, p parts) {
+func (e *Environment) keep(id, image string, s State, p parts) {
+	began := startOf(s.PID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.boxes[id] = box{pid: s.PID, files: s.Files, parts: p}
+	e.boxes[id] = box{pid: s.PID, began: began, image: image, files: s.Files, parts: p}
 }
 
 // ourNames is the beginning of the names of our containers.
@@ -275,8 +278,8 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 
 // run is the engine's part of start; it stops when ctx ends.
 func (e *Environment) run(ctx, calm context.Context, r *remote, c Container) (State, error) {
-	if err := r.Create(calm, c); err != nil {
-		if errors.Is(err, ErrAbsent) {
+	if err := e.make(calm, r, c); err != nil {
+		if errors.Is(err, ErrAbsent) && !errors.Is(err, environment.ErrNoSandbox) {
 			err = fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 		}
 		return State{}, fmt.Errorf("%s create: %w", r.name, err)
@@ -331,6 +334,9 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	}
 	if strings.HasPrefix(name, snapshots) {
 		return environment.Remains{}, r.dropSnapshot(ctx, name)
+	}
+	if h := r.handoverFrom(name); h != nil && h.later() {
+		return h.used, nil
 	}
 	free, err := r.slot(ctx)
 	if err != nil {
@@ -406,7 +412,7 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 		return nil, fmt.Errorf("%s list: %w", r.name, err)
 	}
 	for _, c := range cs {
-		ids = append(ids, r.id(sandboxOf(c)))
+		ids = append(ids, r.id(r.listed(sandboxOf(c))))
 	}
 	vs, err := r.Volumes(ctx, want)
 	if err != nil {

@@ -180,7 +180,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	if err = all.Wait(); err != nil {
 		return environment.Sandbox{}, err
 	}
-	e.keep(made.ID, state, p)
+	e.keep(made.ID, main.Image, state, p)
 	return made, nil
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func (e *Environment) Stop(ctx context.Context, id string) error {
 	b := e.boxes[id]
 	e.mu.Unlock()
 	used, alive := usage(b.pid) // its control groups end with it
-	if err := e.end(ctx, r, name, b.pid); err != nil {
+	if err := e.end(ctx, r, name, b); err != nil {
 		return fmt.Errorf("%s kill: %w", r.name, gone(err))
 	}
 	e.mu.Lock()
@@ -47,13 +48,12 @@ func (e *Environment) Stop(ctx context.Context, id string) error {
 	return nil
 }
 
-// end kills the processes of a container, and waits until they are gone. pid is
-// that of its PID 1 in our pid namespace, or 0. The kernel ends PID 1 after all
-// other processes of the container. An engine answers later, when it has removed
-// what belonged to the container; this is not waited for where the kernel can be
-// asked.
-func (e *Environment) end(ctx context.Context, r *remote, name string, pid int) error {
-	first, ok := openFirst(pid)
+// end kills the processes of a container, and waits until they are gone. The
+// kernel ends PID 1 after all other processes of the container. An engine takes
+// longer to kill it, and answers later, when it has removed what belonged to the
+// container: the kernel is asked where it can be.
+func (e *Environment) end(ctx context.Context, r *remote, name string, b box) error {
+	first, ok := openFirst(b.pid)
 	if !ok {
 		if err := r.Kill(ctx, name); err != nil {
 			return err
@@ -62,16 +62,34 @@ func (e *Environment) end(ctx context.Context, r *remote, name string, pid int) 
 	}
 	defer func() { _ = unix.Close(first) }()
 	killed := make(chan error, 1)
-	e.work.Go(func() {
-		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
-		defer cancel()
-		killed <- r.Kill(calm, name)
-	})
+	// The number of a process that has ended may be that of another one.
+	same := b.began != "" && startOf(b.pid) == b.began
+	if !same || unix.PidfdSendSignal(first, unix.SIGKILL, nil, 0) != nil {
+		e.work.Go(func() {
+			calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+			defer cancel()
+			killed <- r.Kill(calm, name)
+		})
+	}
 	over, err := ended(ctx, first, killed)
 	if over || err != nil {
 		return err
 	}
 	return r.Wait(ctx, name)
+}
+
+// startOf returns when a process was started, in clock ticks since boot as the
+// kernel writes them; empty: it has ended.
+func startOf(pid int) string {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return ""
+	}
+	// The process chooses its name, which ends at the last parenthesis.
+	if f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])); len(f) > 19 {
+		return f[19]
+	}
+	return ""
 }
 
 // openFirst opens a process, if it is PID 1 of a pid namespace other than ours.
@@ -160,6 +178,8 @@ func sizeOf(ctx context.Context, folder string) (n int64, err error) {
 // box is what is known of a sandbox that this process made.
 type box struct {
 	pid   int    // of PID 1 in our pid namespace
+	began string // when that was started, see startOf; empty: not known
+	image string // ID of what it was made of
 	files string // folder on this machine with the files that were written in it; empty: not known
 	parts parts
 	used  *environment.Remains // of the main container, if Stop ended it

@@ -41,7 +41,7 @@ func TestTheEndOfAContainerIsAskedOfTheKernel(t *testing.T) {
 		}
 		asked := false
 		r := &remote{Engine: slow{kill: cmd.Process.Kill, asked: &asked}}
-		if err := New(Options{}).end(t.Context(), r, "berth-x", cmd.Process.Pid); err != nil || asked != c.asks {
+		if err := New(Options{}).end(t.Context(), r, "berth-x", box{pid: cmd.Process.Pid}); err != nil || asked != c.asks {
 			t.Errorf("%s: got %v, engine asked: %v", c.name, err, asked)
 		}
 		_ = cmd.Wait() // "signal: killed" is expected
@@ -49,7 +49,7 @@ func TestTheEndOfAContainerIsAskedOfTheKernel(t *testing.T) {
 	refuses := errors.New("no")
 	asked := false
 	r := &remote{Engine: slow{kill: func() error { return refuses }, asked: &asked}}
-	if err := New(Options{}).end(t.Context(), r, "berth-x", 0); !errors.Is(err, refuses) || asked {
+	if err := New(Options{}).end(t.Context(), r, "berth-x", box{}); !errors.Is(err, refuses) || asked {
 		t.Errorf("got %v, engine asked: %v", err, asked)
 	}
 }

@@ -57,6 +57,10 @@ func (u unblocked) Wait(ctx context.Context, name string) error {
 	return guard(func() error { return u.Engine.Wait(ctx, name) })
 }
 
+func (u unblocked) Unmount(ctx context.Context, name string) error {
+	return guard(func() error { return u.Engine.Unmount(ctx, name) })
+}
+
 func (u unblocked) Remove(ctx context.Context, name string) error {
 	return guard(func() error { return u.Engine.Remove(ctx, name) })
 }

@@ -17,11 +17,13 @@ import (
 
 // Freeze stops every process but sandboxd and returns once all have stopped.
 // Commands cannot start until Thaw (sandbox.ErrFrozen); files can be read.
-// After an error some may have stopped, so Thaw is needed as well.
+// After an error some may have stopped, so Thaw is needed as well. To freeze it
+// again stops what has had itself continued, and returns it.
 func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
 	return Frozen{
 		Stopped: int(r.GetStopped()), Already: int(r.GetAlready()), Took: time.Duration(r.GetTookUs()) * time.Microsecond,
+		Moved: processes(r.GetMoved()),
 	}, wrap("freeze", err)
 }
 

@@ -44,10 +44,13 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	if _, err = c.Terminal(ctx, sandbox.TerminalSpec{ID: "t", Argv: []string{"sh"}}); !errors.Is(err, sandbox.ErrFrozen) {
 		t.Errorf("a terminal while frozen: %v, want ErrFrozen", err)
 	}
-	if f, err = b.Freeze(ctx); err != nil || f.Already != 1 {
+	if f, err = b.Freeze(ctx); err != nil || f.Already != 1 || len(f.Moved) > 0 {
 		t.Errorf("a second freeze: %+v, %v", f, err)
 	}
 	time.Sleep(50 * time.Millisecond)
+	if f, err = b.Freeze(ctx); err != nil || len(f.Moved) > 0 {
+		t.Errorf("a third freeze: %+v, %v", f, err)
+	}
 	if after := size(); after != before {
 		t.Errorf("%d bytes were written while frozen", after-before)
 	}

@@ -119,6 +119,9 @@ type Frozen struct {
 	Stopped int           // processes that are stopped now
 	Already int           // of these, that were stopped before, and stay so at Thaw
 	Took    time.Duration // inside
+	// Moved are processes that ran although the sandbox was frozen before, or that
+	// ended: one can have itself continued, with a timer.
+	Moved []Process
 }
 
 // Settled is the result of Settle.

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
-		"headless": headless, "chain": chain, "vfork": vfork, "lingering": lingering, "processors": processors,
+		"headless": headless, "chain": chain, "vfork": vfork, "waker": waker, "lingering": lingering, "processors": processors,
 	}}))
 }
 
@@ -58,6 +58,31 @@ func chain([]string) error {
 		if pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
 			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
+	}
+}
+
+// waker has itself continued again and again, by timers that send it SIGCONT, and
+// stops itself each time after it has written something.
+func waker([]string) error {
+	f, err := os.Create("/tmp/woken")
+	if err != nil {
+		return err
+	}
+	for n := range 200 { // a SIGSTOP discards a pending SIGCONT
+		event := [8]uint64{1: uint64(unix.SIGCONT)} // struct sigevent, SIGEV_SIGNAL
+		var id int32
+		when := [2]unix.Timespec{{}, unix.NsecToTimespec(int64(n+1) * int64(20*time.Millisecond))} // struct itimerspec
+		if _, _, no := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&id))); no != 0 {
+			return no
+		}
+		if _, _, no := unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(id), 0, uintptr(unsafe.Pointer(&when)), 0, 0, 0); no != 0 {
+			return no
+		}
+	}
+	fmt.Fprintln(os.Stdout, "up")
+	for {
+		_, _ = f.WriteString("x")
+		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
 	}
 }
 

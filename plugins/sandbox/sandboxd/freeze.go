@@ -17,6 +17,7 @@ import (
 // freeze is the state of a frozen sandbox.
 type freeze struct {
 	already map[int]uint64 // processes stopped before, start time by pid; Thaw leaves them stopped
+	still   map[int]still  // those that are stopped, by pid; nil: not all are yet
 }
 
 // How long to wait for processes to stop. One in an uninterruptible wait stops
@@ -53,8 +54,20 @@ func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, e
 	case moving != nil:
 		return nil, fmt.Errorf("%w: process %d (%q) does not stop", fault.ErrTimeout, moving.PID, moving.Comm)
 	}
+	now, err := stillness(t)
+	if err != nil {
+		return nil, err
+	}
+	c.d.mu.Lock()
+	ran := proc.Table(nil)
+	if frozen.still != nil {
+		ran = moved(frozen.still, now)
+	}
+	frozen.still = now
+	c.d.mu.Unlock()
+	list, _ := c.d.describe(ran, false)
 	return &pb.FreezeReply{
-		Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(),
+		Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(), Moved: list,
 	}, nil
 }
 

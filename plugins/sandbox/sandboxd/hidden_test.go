@@ -79,6 +79,38 @@ func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
 	}
 }
 
+// A process that has itself continued cannot be kept from it, but it is seen, also
+// if it is stopped each time that somebody looks.
+func TestAProcessThatContinuesItselfIsSeen(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	c := b.Shell("agent")
+	background(t, b, sandboxtest.Program("waker"))
+	background(t, b, []string{"sh", "-c", "echo up; while :; do :; done"})
+	if f, err := b.Freeze(t.Context()); err != nil || len(f.Moved) > 0 {
+		t.Fatalf("freeze: %+v, %v", f, err)
+	}
+	size := func() int64 {
+		info, err := c.Stat(t.Context(), "/tmp/woken")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Bytes
+	}
+	before := size()
+	eventually(t, "it writes while it is frozen", func() bool { return size() > before })
+	f, err := b.Freeze(t.Context())
+	if err != nil || len(f.Moved) != 1 || !slices.Contains(f.Moved[0].Argv, "waker") {
+		t.Errorf("moved: %+v, %v; want the one process", f.Moved, err)
+	}
+	if err = b.Thaw(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if f, err = b.Freeze(t.Context()); err != nil || len(f.Moved) > 0 {
+		t.Errorf("after a thaw: %+v, %v", f.Moved, err)
+	}
+}
+
 // A process that is ending runs no code any more, however long its end takes. It
 // counts as gone; those that live beside it do not.
 func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {

@@ -95,7 +95,8 @@ type EnvironmentClient interface {
 	// Snapshot (capability "snapshot") makes an image of the file system of a
 	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
 	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
+	// entrypoint, user. At most one sandbox is made on it, so if the sandbox was
+	// stopped by Stop, the image may be its own files. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
 	// that were written are more than a snapshot holds.
 	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
 	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
@@ -282,7 +283,8 @@ type EnvironmentServer interface {
 	// Snapshot (capability "snapshot") makes an image of the file system of a
 	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
 	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
+	// entrypoint, user. At most one sandbox is made on it, so if the sandbox was
+	// stopped by Stop, the image may be its own files. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
 	// that were written are more than a snapshot holds.
 	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
 	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.

@@ -593,10 +593,13 @@ func (*FreezeRequest) Descriptor() ([]byte, []int) {
 }
 
 type FreezeReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stopped       int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`             // number of stopped processes
-	Already       int64                  `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`             // of these, stopped before the call
-	TookUs        int64                  `protobuf:"varint,3,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"` // microseconds
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Stopped int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`             // number of stopped processes
+	Already int64                  `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`             // of these, stopped before the call
+	TookUs  int64                  `protobuf:"varint,3,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"` // microseconds
+	// If the sandbox was frozen before: the processes that have run since then, or
+	// have ended.
+	Moved         []*Process `protobuf:"bytes,4,rep,name=moved,proto3" json:"moved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -650,6 +653,13 @@ func (x *FreezeReply) GetTookUs() int64 {
 		return x.TookUs
 	}
 	return 0
+}
+
+func (x *FreezeReply) GetMoved() []*Process {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
 }
 
 type ThawRequest struct {
@@ -4436,11 +4446,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vStartsReply\x12\x18\n" +
 	"\astarted\x18\x01 \x01(\x04R\astarted\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\fR\arefused\"\x0f\n" +
-	"\rFreezeRequest\"Z\n" +
+	"\rFreezeRequest\"\x83\x01\n" +
 	"\vFreezeReply\x12\x18\n" +
 	"\astopped\x18\x01 \x01(\x03R\astopped\x12\x18\n" +
 	"\aalready\x18\x02 \x01(\x03R\aalready\x12\x17\n" +
-	"\atook_us\x18\x03 \x01(\x03R\x06tookUs\"\r\n" +
+	"\atook_us\x18\x03 \x01(\x03R\x06tookUs\x12'\n" +
+	"\x05moved\x18\x04 \x03(\v2\x11.berth.v1.ProcessR\x05moved\"\r\n" +
 	"\vThawRequest\"\v\n" +
 	"\tThawReply\"\xd7\x02\n" +
 	"\aProcess\x12\x10\n" +
@@ -4807,101 +4818,102 @@ var file_v1_sandbox_proto_goTypes = []any{
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
-	15, // 1: berth.v1.Process.listening:type_name -> berth.v1.Socket
-	14, // 2: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
-	15, // 3: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
-	14, // 4: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
-	14, // 5: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
-	14, // 6: berth.v1.SettleReply.left:type_name -> berth.v1.Process
-	15, // 7: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
-	20, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
-	14, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
-	14, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	47, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	29, // 12: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
-	65, // 13: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	40, // 14: berth.v1.ChangesRequest.known:type_name -> berth.v1.ImageFolder
-	29, // 15: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
-	40, // 16: berth.v1.ChangesReply.read:type_name -> berth.v1.ImageFolder
-	66, // 17: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	64, // 18: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	43, // 19: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	47, // 20: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	48, // 21: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	51, // 22: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	67, // 23: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	14, // 24: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	68, // 25: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	47, // 26: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	54, // 27: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	69, // 28: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	70, // 29: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	71, // 30: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	51, // 31: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	58, // 32: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	64, // 33: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	51, // 34: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 35: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 36: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 37: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 38: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 39: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
-	10, // 40: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	12, // 41: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	16, // 42: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	18, // 43: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	21, // 44: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	23, // 45: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	25, // 46: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	27, // 47: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	30, // 48: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	32, // 49: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	34, // 50: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	36, // 51: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
-	38, // 52: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
-	41, // 53: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	43, // 54: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	45, // 55: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	49, // 56: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	52, // 57: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	55, // 58: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	57, // 59: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	60, // 60: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	62, // 61: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	43, // 62: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 63: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 64: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 65: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 66: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 67: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 68: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 69: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 70: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 71: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 72: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 73: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 74: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 75: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 76: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 77: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 78: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 79: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 80: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	42, // 81: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	44, // 82: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	46, // 83: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	50, // 84: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	53, // 85: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	56, // 86: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	59, // 87: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	61, // 88: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	63, // 89: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	44, // 90: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	63, // [63:91] is the sub-list for method output_type
-	35, // [35:63] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	14, // 1: berth.v1.FreezeReply.moved:type_name -> berth.v1.Process
+	15, // 2: berth.v1.Process.listening:type_name -> berth.v1.Socket
+	14, // 3: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
+	15, // 4: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
+	14, // 5: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
+	14, // 6: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
+	14, // 7: berth.v1.SettleReply.left:type_name -> berth.v1.Process
+	15, // 8: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
+	20, // 9: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
+	14, // 10: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
+	14, // 11: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
+	47, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	29, // 13: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
+	65, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	40, // 15: berth.v1.ChangesRequest.known:type_name -> berth.v1.ImageFolder
+	29, // 16: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
+	40, // 17: berth.v1.ChangesReply.read:type_name -> berth.v1.ImageFolder
+	66, // 18: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	64, // 19: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	43, // 20: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	47, // 21: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	48, // 22: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	51, // 23: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	67, // 24: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 25: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	68, // 26: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	47, // 27: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	54, // 28: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	69, // 29: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	70, // 30: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	71, // 31: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	51, // 32: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	58, // 33: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	64, // 34: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	51, // 35: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 36: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 37: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 38: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 39: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 40: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 41: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 42: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 43: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 44: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 45: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 46: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 47: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 48: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	30, // 49: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	32, // 50: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	34, // 51: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	36, // 52: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
+	38, // 53: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
+	41, // 54: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	43, // 55: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	45, // 56: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	49, // 57: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	52, // 58: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	55, // 59: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	57, // 60: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	60, // 61: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	62, // 62: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	43, // 63: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 64: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 65: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 66: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 67: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 68: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 69: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 70: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 71: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 72: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 73: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 74: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 75: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 76: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 77: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 78: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 79: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 80: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 81: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	42, // 82: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	44, // 83: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	46, // 84: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	50, // 85: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	53, // 86: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	56, // 87: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	59, // 88: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	61, // 89: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	63, // 90: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	44, // 91: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	64, // [64:92] is the sub-list for method output_type
+	36, // [36:64] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

@@ -101,8 +101,9 @@ type SandboxControlClient interface {
 	Starts(ctx context.Context, in *StartsRequest, opts ...grpc.CallOption) (*StartsReply, error)
 	// Freeze stops every process except sandboxd and returns when all have
 	// stopped. Processes that were stopped before stay stopped at Thaw. Commands
-	// and terminals cannot start until Thaw; files can be read. Freezing twice is
-	// not an error.
+	// and terminals cannot start until Thaw; files can be read. A process can
+	// have itself continued, with a timer: to freeze the sandbox again stops it and
+	// returns it.
 	Freeze(ctx context.Context, in *FreezeRequest, opts ...grpc.CallOption) (*FreezeReply, error)
 	// Thaw continues the processes that Freeze stopped.
 	Thaw(ctx context.Context, in *ThawRequest, opts ...grpc.CallOption) (*ThawReply, error)
@@ -410,8 +411,9 @@ type SandboxControlServer interface {
 	Starts(context.Context, *StartsRequest) (*StartsReply, error)
 	// Freeze stops every process except sandboxd and returns when all have
 	// stopped. Processes that were stopped before stay stopped at Thaw. Commands
-	// and terminals cannot start until Thaw; files can be read. Freezing twice is
-	// not an error.
+	// and terminals cannot start until Thaw; files can be read. A process can
+	// have itself continued, with a timer: to freeze the sandbox again stops it and
+	// returns it.
 	Freeze(context.Context, *FreezeRequest) (*FreezeReply, error)
 	// Thaw continues the processes that Freeze stopped.
 	Thaw(context.Context, *ThawRequest) (*ThawReply, error)

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -110,8 +112,17 @@ func (a *attempt) regrade(ctx context.Context) error {
 	if s.mode, err = feasible.Mode(a.task, s.task, a.in.Cell.Verify); err != nil {
 		return a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
 	}
+	defer s.stopOwn()
+	if err = s.prepareOwn(ctx); err != nil {
+		return err
+	}
 	if !o.Kept() || !s.inSandbox(s.task.Verifiers) {
 		s.mode = task.ModeCopies // of the artifacts that the origin has
+		if len(s.own) > 0 {
+			if err = s.originArtifacts(); err != nil {
+				return a.at(s.phase(record.PhaseCollect, record.ByCore), err)
+			}
+		}
 		if err = a.enter(ctx, Verifying); err != nil {
 			return a.at(s.phase(record.PhaseVerify, record.ByCore), err)
 		}
@@ -122,6 +133,40 @@ func (a *attempt) regrade(ctx context.Context) error {
 	})
 	if err == nil {
 		err = a.gradeRestored(ctx, s)
+	}
+	return err
+}
+
+// originArtifacts copies the artifacts of the origin, for verifiers with a sandbox of
+// their own. The folder of the origin may be somebody else's.
+func (s *stage) originArtifacts() error {
+	a := s.a
+	to := filepath.Join(a.in.Record.Dir(), record.ArtifactsDir)
+	if err := collect.Folder(filepath.Join(a.in.Origin.Dir, record.ArtifactsDir), to, a.recorder.Redactor()); err != nil {
+		return outcome.On(record.ByCore, err)
+	}
+	text, err := untrusted.Read(to, collect.ManifestFile, 64<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there are none
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s.collected)
+	}
+	workdir := a.task.Environment.Workdir
+	if im := a.in.Origin.Result.Image; workdir == "" && im != nil {
+		workdir = im.Workdir
+	}
+	for i := range s.collected {
+		e := &s.collected[i]
+		if !filepath.IsLocal(filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/"))) {
+			err = errors.Join(err, fmt.Errorf("the place of %q is %q, which is not among the artifacts", e.Source, e.Destination))
+		}
+		if !path.IsAbs(e.Source) { // there is no sandbox of the agent that it could be relative to
+			e.Source = path.Join("/", workdir, e.Source)
+		}
+	}
+	if err != nil {
+		err = outcome.On(record.ByCore, fmt.Errorf("artifacts of attempt %d: %w", a.in.Origin.Number, err))
 	}
 	return err
 }

@@ -25,6 +25,11 @@ func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Re
 	t.Helper()
 	c := newBench(t, does("false"), j)
 	c.task = b.task
+	for name, other := range b.judges {
+		if c.judges[name] == nil {
+			c.judges[name] = other
+		}
+	}
 	in := c.input()
 	in.Trial, in.Attempt = "t1", 2
 	in.Origin = &trial.Origin{Number: 1, Dir: b.dir, Result: &r}
@@ -142,6 +147,35 @@ func TestWithoutFilesOnlyVerifiersWithoutASandboxJudgeAgain(t *testing.T) {
 	_, got = again(t, b, r, looks(func(verifier.Request) bool { return true }))
 	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, "instruction of its task has changed") {
 		t.Errorf("another instruction: %s", pretty(got))
+	}
+}
+
+// A verifier's own sandbox has the artifacts of the origin, whether its files were
+// kept or not, also if another verifier works in the sandbox with the files.
+func TestAVerifierWithASandboxOfItsOwnJudgesAgain(t *testing.T) {
+	t.Parallel()
+	const script = `test "$(cat /app/out/answer)" = 42 && test -x /app/out/run && test "$(cat /app/x)" = 1 && ! test -e /app/other`
+	for _, kept := range []bool{false, true} {
+		b := newBench(t, does("mkdir -p /app/out; cd /app/out; echo 42 > answer; touch run; chmod 755 run; echo 1 > /app/x; touch /app/other"), owning("false"))
+		b.task.Environment.Workdir = "/app"
+		b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/out"}, {Source: "x", To: "elsewhere"}, {Source: "/app/none"}}
+		in := b.input()
+		if kept {
+			in.Keep = trial.Keep{MaxBytes: 64 << 20}
+		}
+		r, err := trial.Run(t.Context(), in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, r, record.Failed, record.Yielded, record.Checked)
+		_, got := again(t, b, r, owning(script))
+		want(t, got, record.Passed, record.Yielded, record.Checked)
+		if kept { // one that works in the sandbox with the files, too
+			b.task.Stages[0].Verifiers = append(b.task.Stages[0].Verifiers, task.VerifierUse{Name: "other"})
+			b.judges["other"] = tests("test -e /app/other")
+			_, got = again(t, b, r, owning(script))
+			want(t, got, record.Passed, record.Yielded, record.Checked)
+		}
 	}
 }
 

@@ -73,30 +73,31 @@ func Folder(from, to string, r *redact.Redactor) error {
 		if size += info.Size(); size > limits.ArtifactBytes { // also if it is sparse
 			return fmt.Errorf("keep %s: more than %d bytes", filepath.Base(to), int64(limits.ArtifactBytes))
 		}
-		if err = copyMasked(root, p, target, info.Size(), r); NoSpace(err) {
+		if err = copyMasked(root, p, target, info, r); NoSpace(err) {
 			err = errors.Join(err, os.Remove(target)) // the result needs the space
 		}
 		return err
 	})
 }
 
-func copyMasked(root *os.Root, name, to string, size int64, r *redact.Redactor) error {
+func copyMasked(root *os.Root, name, to string, info fs.FileInfo, r *redact.Redactor) error {
 	in, err := root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	const fresh = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
-	out, err := os.OpenFile(to, fresh, 0o644)
+	mode := 0o644 | info.Mode()&0o111
+	out, err := os.OpenFile(to, fresh, mode)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
-			out, err = os.OpenFile(to, fresh, 0o644)
+			out, err = os.OpenFile(to, fresh, mode)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	w := r.Writer(out)
-	_, err = io.Copy(w, io.LimitReader(in, size))
+	_, err = io.Copy(w, io.LimitReader(in, info.Size()))
 	return errors.Join(err, w.Close(), out.Close())
 }

@@ -91,7 +91,7 @@ func selects(t *testing.T, dir string) {
 	if !strings.Contains(r.stderr, `character 15: cell.agent is never "nope": did you mean "nop"?`) {
 		t.Errorf("a mistake: %q", r.stderr)
 	}
-	for _, args := range [][]string{{"show", "last"}, {"resume", "last"}, {"export", "last", "--to", "csv", "-o", "all.csv"}} {
+	for _, args := range [][]string{{"show", "last"}, {"resume", "last"}, {"regrade", "last"}, {"export", "last", "--to", "csv", "-o", "all.csv"}} {
 		r = berth(t, dir, append(args, "--select", "")...) // of a variable that is not set
 		if r.want(t, 2); !strings.Contains(r.stderr, "the expression is empty") {
 			t.Errorf("%s: %q", args, r.stderr)

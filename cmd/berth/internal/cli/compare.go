@@ -41,9 +41,7 @@ Tasks of the same name whose content differs between runs are left out.`,
 		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER",
 		Args:    cobra.MinimumNArgs(1),
 
-		ValidArgsFunction: func(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-			return completeRun(cmd, nil, begin)
-		},
+		ValidArgsFunction: completeRuns,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.compare(args, &comparison{&o, &f, table})
 		},

@@ -40,12 +40,7 @@ docs/reference/selection.md the names that --select may use.`,
 		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories",
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeRun(cmd, args, begin)
-		},
+		ValidArgsFunction: completeOneRun,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case !slices.Contains(exports, to):

@@ -42,21 +42,12 @@ and the instruction of a task must be those that the agent had.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.regrade(cmd.Context(), args[0], &ef, &rf, &sf)
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeRun(cmd, args, begin)
-		},
+		ValidArgsFunction: completeOneRun,
 	}
 	ef.Register(cmd)
 	rf.register(cmd)
-	fs := cmd.Flags()
-	fs.StringVar(&sf.selected, "select", "", "verify only the trials for which this `EXPRESSION` is true")
-	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
-	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
-	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")
-	fs.StringVar(&sf.experiment, "experiment", "", "take verifiers, limits and labels from the experiment at `PATH` instead of the stored one")
+	sf.register(cmd.Flags(), "verify only the trials for which this `EXPRESSION` is true",
+		"take verifiers, limits and labels from the experiment at `PATH` instead of the stored one")
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
@@ -33,6 +34,16 @@ type resumeFlags struct {
 	takeOver    bool
 	trust       bool
 	experiment  string
+}
+
+// register adds the flags that resume and regrade share; selects and takes are the
+// help of --select and --experiment.
+func (f *resumeFlags) register(fs *pflag.FlagSet, selects, takes string) {
+	fs.Var((*selection.Text)(&f.selected), "select", selects)
+	fs.BoolVar(&f.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
+	fs.BoolVar(&f.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
+	fs.BoolVar(&f.trust, "trust", false, "continue although other users own the run folder or can write to it")
+	fs.StringVar(&f.experiment, "experiment", "", takes)
 }
 
 func (a *app) resumeCommand() *cobra.Command {
@@ -72,12 +83,7 @@ read its experiment before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error\n  berth resume last --select 'outcome == \"environment_error\" && agent == \"nop\"'",
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeRun(cmd, args, begin)
-		},
+		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.resume(cmd.Context(), args[0], &ef, &rf, &sf)
 		},
@@ -86,11 +92,8 @@ read its experiment before you resume it.`,
 	rf.register(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (passed, failed, scored and agent_error are not allowed)")
-	fs.Var((*selection.Text)(&sf.selected), "select", "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement")
-	fs.BoolVar(&sf.acceptDrift, "accept-drift", false, "continue although plugins, images, bundles or addresses of models changed, and mark the run")
-	fs.BoolVar(&sf.takeOver, "take-over", false, "take over a run from another machine on which its berth process is gone")
-	fs.BoolVar(&sf.trust, "trust", false, "continue although other users own the run folder or can write to it")
-	fs.StringVar(&sf.experiment, "experiment", "", "take limits and labels from the experiment at `PATH` instead of the stored one")
+	sf.register(fs, "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement",
+		"take limits and labels from the experiment at `PATH` instead of the stored one")
 	return cmd
 }
 

@@ -144,6 +144,19 @@ func (a *app) showCommand() *cobra.Command {
 	return cmd
 }
 
+// completeOneRun offers the runs in ./runs as the only argument.
+func completeOneRun(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return completeRun(cmd, args, begin)
+}
+
+// completeRuns offers the runs in ./runs as each argument.
+func completeRuns(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
+	return completeRun(cmd, nil, begin)
+}
+
 // completeRun offers the runs in ./runs, and the trials of one.
 func completeRun(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
 	var names []string

@@ -311,7 +311,7 @@ func (s *stage) briefing(verdicts []verifier.Verdict) string {
 // persona returns the text of the experiment and the task about the user. A
 // secret persona is only in the view, because this text is recorded.
 func (s *stage) persona() string {
-	own := s.a.in.Cell.User.Persona
+	own := strings.TrimSpace(s.a.in.Cell.User.Persona + "\n\n" + s.a.task.Interaction.Persona)
 	name := s.a.task.Interaction.User
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]

@@ -43,7 +43,7 @@ func withRounds(t *testing.T) *bench {
 	b.judges["supervisor"] = supervisor
 	b.judges["final"] = tests("true")
 	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "supervisor"}, {Name: "final"}}
-	b.task.Interaction = &task.Interaction{MaxFollowUps: 3}
+	b.task.Interaction = &task.Interaction{MaxFollowUps: 3, Persona: "You are brief."}
 	b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
 		return agent.Yield{End: agent.Asked, Message: "please go on"}, nil
 	}}
@@ -85,7 +85,7 @@ func TestRounds(t *testing.T) {
 	if len(u.said) != 1 {
 		t.Fatalf("the user was asked %d times", len(u.said))
 	}
-	for _, part := range []string{"You are patient.", "Do it.", "did it", "handoff: the number is 1"} {
+	for _, part := range []string{"You are patient.\n\nYou are brief.", "Do it.", "did it", "handoff: the number is 1"} {
 		if !strings.Contains(u.said[0].Text, part) {
 			t.Errorf("the user was not told %q: %s", part, u.said[0].Text)
 		}

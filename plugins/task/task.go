@@ -129,6 +129,9 @@ type Interaction struct {
 	// User names a resource with the persona or the settings of the simulated
 	// user, by its Name; empty means that the experiment alone decides.
 	User string `json:"user,omitempty"`
+	// Persona says who the simulated user is, beside what User names and what the
+	// experiment says.
+	Persona string `json:"persona,omitempty"`
 	// MaxFollowUps bounds the messages after the first turn of a stage.
 	MaxFollowUps int `json:"max_follow_ups"`
 	// Total bounds the time of all turns of a stage together; 0 means that

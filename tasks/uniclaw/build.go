@@ -80,7 +80,7 @@ func (b *builder) build(ctx context.Context) error {
 		Mode:        task.ModeCopies,
 		Interaction: &task.Interaction{
 			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn", "copy", "wait"},
-			After: task.AfterEnds, Reduce: task.ReduceMax,
+			After: task.AfterEnds, Reduce: task.ReduceMax, Persona: b.keys.policy,
 		},
 		Stages: []task.Stage{{
 			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction(b.settings.Snapshot)}},

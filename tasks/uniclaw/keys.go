@@ -22,6 +22,7 @@ type keys struct {
 	recording, headed string
 	followUps         int
 	user, supervisor  json.RawMessage // objects, or nil
+	policy            string          // of the simulated user
 	instructions      string
 }
 
@@ -106,7 +107,7 @@ func (t *table) preExec() {
 func (k *keys) codex(t *table) {
 	k.followUps = t.whole("max_user_followups", usualFollowUps, 0, maxFollowUps)
 	if u := t.below("user_simulator"); u != nil {
-		u.text("policy", "")
+		k.policy = u.text("policy", "")
 		k.user = u.free()
 	}
 	if s := t.below("supervisor"); s != nil {

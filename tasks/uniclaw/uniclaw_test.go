@@ -77,7 +77,7 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 	if s.Agent.Time.Std() != 10*time.Minute || got.Interaction.Total.Std() != 15*time.Minute || got.Interaction.MaxFollowUps != 3 {
 		t.Errorf("%s, %+v", s.Agent.Time, got.Interaction)
 	}
-	if in := got.Interaction; !in.Charges("copy") || !in.Charges("wait") || in.Charges("judge") || !in.Follows("timeout") || in.Hold != task.HoldCopy || s.Agent.Stall.Std() != 10*time.Minute {
+	if in := got.Interaction; !in.Charges("copy") || !in.Charges("wait") || in.Charges("judge") || !in.Follows("timeout") || in.Hold != task.HoldCopy || in.Persona != "A busy person who answers in one sentence." || s.Agent.Stall.Std() != 10*time.Minute {
 		t.Errorf("%+v, %+v", in, s.Agent)
 	}
 	text := s.Instruction[0].Text
@@ -105,6 +105,15 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 		var names []string
 		for _, r := range got.View(role, "main").Resources {
 			names = append(names, r.Name)
+		}
+		raw, err := json.Marshal(got.View(role, "main"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hidden := range []string{"busy person", "Open every file", "eval_rule", "server.py", "threshold"} {
+			if role != task.RoleVerifier && strings.Contains(string(raw), hidden) {
+				t.Errorf("%s sees %q", role, hidden)
+			}
 		}
 		if slices.Sort(names); strings.Join(names, " ") != want {
 			t.Errorf("%s sees %q, want %s", role, names, want)

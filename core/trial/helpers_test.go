@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ func newMachine() (m machine) {
 }
 
 func TestMain(m *testing.M) {
+	syscall.Umask(0o022) // the users of sandboxes must be able to read the files of the tests
 	code := m.Run()
 	if built := onMachineIfUsed(); built != nil {
 		if built.host != nil {

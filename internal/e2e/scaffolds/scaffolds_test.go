@@ -165,9 +165,15 @@ func (s scaffold) trials() map[string]ending {
 // lay writes an experiment with one task for each trial.
 func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 	t.Helper()
-	replies := "replies:\n"
+	replies, late := "replies:\n", ""
 	for name, tr := range trials {
-		replies += strings.Join(tr.replies, "")
+		// What a scaffold says of a command that takes long may be said of any, on a
+		// busy machine. So the replies to it come last.
+		if name == "deadline" {
+			late = strings.Join(tr.replies, "")
+		} else {
+			replies += strings.Join(tr.replies, "")
+		}
 		toml := tr.toml
 		if toml == "" {
 			toml = "[agent]\ntimeout_sec = 600\n"
@@ -184,6 +190,7 @@ func (s scaffold) lay(t *testing.T, dir string, trials map[string]ending) {
 			"tests/test.sh":          "#!/bin/sh\nif (" + verify + "); then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
 		})
 	}
+	replies += late
 	if s.chatty { // it may ask for a title after its last message
 		replies += "  - {when: {turn: 2}, text: A title, " + usage + "}\n"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -102,6 +104,8 @@ var verifiers = table{
 		}
 		return failed, nil
 	})},
+	"owner":  {"works in a sandbox of its own over all rounds; not broken", lodge(true)},
+	"lodger": {"wants an empty sandbox of its own in each round", lodge(false)},
 	"offhand": {"judges without its sandbox", judge(verifier.Traits{Needs: verifier.NeedsSandbox}, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		return failed, nil
 	})},
@@ -121,6 +125,25 @@ type particular struct {
 
 type demanding struct {
 	Word string `berth:"word" required:"true" doc:"What it cannot do without."`
+}
+
+// lodge is a verifier that leaves a file in a sandbox of its own. In a later round it
+// wants the file to be there, or not.
+func lodge(stays bool) func(plugins.Info) plugins.Plugin {
+	return judge(verifier.Traits{Needs: verifier.NeedsOwn, Rounds: true}, func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		c, err := sandbox.Dial(r.Shell)
+		if err != nil {
+			return failed, err
+		}
+		defer c.Close()
+		const name = "/tmp/lodge"
+		if r.Round > 1 {
+			if _, missing := c.Stat(ctx, name); (missing == nil) != stays {
+				return failed, fmt.Errorf("%s in round %d: %w", name, r.Round, errors.Join(missing, ctx.Err()))
+			}
+		}
+		return failed, c.WriteFile(ctx, name, nil, sandbox.FileOptions{})
+	})
 }
 
 type verify func(context.Context, verifier.Request) (verifier.Verdict, error)

@@ -136,3 +136,20 @@ func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// A snapshot holds 4 GiB: an agent could fill the disk of the engine.
+func TestASnapshotOfFiveGigabytesIsRefused(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, m *machine) {
+		p := newPlace(t, m.env())
+		p.task("big", "", "dd if=/dev/zero of=/app/big bs=1 count=1 seek=5368709119 2> /dev/null; "+solveTiny, testTiny)
+		p.experiment(m.plugin, "", "verify = \"snapshot\"")
+		p.berth(1, "run", ".", "--no-live")
+		r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
+		const says = "have 5120 MiB; a snapshot holds 4096 MiB at most"
+		if r.Outcome != record.AgentError || r.Error == nil || !strings.Contains(r.Error.Message, says) {
+			t.Errorf("%s, %+v; want %s with %q", r.Outcome, r.Error, record.AgentError, says)
+		}
+		p.clean(m)
+	})
+}

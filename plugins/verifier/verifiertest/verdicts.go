@@ -133,6 +133,13 @@ var verdictClauses = []conformance.Clause[Subject]{
 			if err := shape(&r, &v); err != nil {
 				t.Errorf("%v in %s", err, pretty(v))
 			}
+			if s.Traits.Needs != verifier.NeedsOwn {
+				return
+			}
+			r.Round, r.RoundsLeft, r.Earlier = 2, 1, []verifier.Verdict{v} // in the same sandbox
+			if _, err = s.Verifier.Verify(ctx, r, ignore); err != nil {
+				t.Errorf("in round 2, in the sandbox of round 1: %v", err)
+			}
 		},
 	},
 	{

@@ -23,7 +23,7 @@ class Needs:
     dialects: list = dataclasses.field(default_factory=list)  # of models that it speaks; empty: it uses none
     logs: list = dataclasses.field(default_factory=list)  # absolute paths in the sandbox, collected before close
     refusals: list = dataclasses.field(default_factory=list)  # why it cannot run like this, and what to do
-    keeps_session: bool = False  # a session continues in a later stage; processes in the sandbox may have ended
+    keeps_session: bool = False  # a session continues in a later stage and after a cut; processes in the sandbox may have ended
     takes_prior: bool = False  # it continues from session.setup.prior, a trajectory
 
 

@@ -223,7 +223,7 @@ func TestAnAttemptOfStrangeFilesIsShownAsFarAsItIsPlain(t *testing.T) {
 			return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 		},
 	} {
-		for _, file := range []string{record.EventsFile, record.TurnsFile, record.StepsFile, record.LogFile} {
+		for _, file := range []string{record.EventsFile, record.TurnsFile, record.StepsFile, record.VerdictsFile, record.LogFile} {
 			if name == "a line without an end" && file != record.StepsFile {
 				continue // it takes a second to read as much of it as is read
 			}

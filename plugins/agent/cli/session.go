@@ -37,7 +37,8 @@ type session struct {
 	patience time.Duration // instead of stopTime, unless it is 0
 
 	// unheard are messages that the CLI may not have stored, because it was cut off
-	// before it named its session. They are said again with the next one.
+	// before it named its session or before its model said anything. They are said
+	// again with the next one, in a new session.
 	unheard string
 	cut     bool // the turn was cut off
 
@@ -113,8 +114,9 @@ func (s *session) Turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	turns := s.turns
 	m.Text, s.cut = s.unheard+m.Text, false
 	y, err := s.turn(ctx, m, rec)
-	if s.unheard = ""; (s.cut || ctx.Err() != nil) && s.book.Session == "" && s.dialog == nil {
-		s.turns, s.unheard = turns, m.Text+"\n\n"
+	s.unheard = ""
+	if cut := s.cut || ctx.Err() != nil; cut && s.dialog == nil && (s.book.Session == "" || s.book.silent()) {
+		s.turns, s.unheard, s.book.Session = turns, m.Text+"\n\n", ""
 	}
 	return y, err
 }

@@ -245,6 +245,9 @@ func (b *Transcript) Waits(call string) bool {
 // spent reports whether the steps of the model are used up.
 func (b *Transcript) spent() bool { return b.most > 0 && b.count >= b.most }
 
+// silent reports whether the model has said nothing in the session yet.
+func (b *Transcript) silent() bool { return b.count == 0 && b.open == nil }
+
 // called reports whether the open step contains the call and it has no result
 // yet.
 func (b *Transcript) called(call string) bool {

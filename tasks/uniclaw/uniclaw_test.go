@@ -101,6 +101,12 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 			t.Errorf("%s is not in %s", want, got.Metadata)
 		}
 	}
+}
+
+// Neither the agent nor the user sees how they are judged, or who the user is.
+func TestWhatEachRoleSees(t *testing.T) {
+	t.Parallel()
+	got := load(t, "testdata/good", sample, "")
 	for role, want := range map[task.Role]string{task.RoleAgent: "skills/tables sources", task.RoleVerifier: "references/eval_rule.md skills/tables sources", task.RoleUser: "sources"} {
 		var names []string
 		for _, r := range got.View(role, "main").Resources {

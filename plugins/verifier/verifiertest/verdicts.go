@@ -130,7 +130,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 			if err != nil {
 				t.Fatalf("in round 1: %v", err)
 			}
-			if err := shape(&r, &v); err != nil {
+			if err = shape(&r, &v); err != nil {
 				t.Errorf("%v in %s", err, pretty(v))
 			}
 			if s.Traits.Needs != verifier.NeedsOwn {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -303,11 +304,20 @@ func copyTo(from, to string) error {
 		return err
 	}
 	if fi.IsDir() {
-		return os.CopyFS(to, os.DirFS(from))
+		if err = os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		files, wrong := os.ReadDir(from)
+		for _, f := range files {
+			wrong = errors.Join(wrong, copyTo(filepath.Join(from, f.Name()), filepath.Join(to, f.Name())))
+		}
+		return wrong
 	}
 	b, err := os.ReadFile(from)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, b, fi.Mode())
+	// The mode also with a umask that takes parts of it away: the users of sandboxes
+	// execute some of these programs.
+	return errors.Join(os.WriteFile(to, b, fi.Mode()), os.Chmod(to, fi.Mode()))
 }

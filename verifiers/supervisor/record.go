@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
+)
+
+// Bounds of the records that are read, in bytes.
+const (
+	maxLine   = 32 << 20
+	maxRecord = 1 << 30
+)
+
+// turnLine is a line of attempt/turns.jsonl.
+type turnLine struct {
+	Kind   string `json:"kind"`
+	Stage  string `json:"stage"`
+	Number int    `json:"turn"`
+	Reason string `json:"reason"`
+	rules.Turn
+}
+
+// turns returns the lines about the ends of turns of a stage, and why the loop of
+// turns ended, if it has.
+func turns(r *verifier.Request) (ends []turnLine, why string, err error) {
+	err = each(r, "attempt/turns.jsonl", func(line []byte) {
+		var t turnLine
+		if json.Unmarshal(line, &t) != nil || t.Stage != r.Stage {
+			return
+		}
+		switch t.Kind {
+		case "yield":
+			ends = append(ends, t)
+		case "end":
+			why = t.Reason
+		}
+	})
+	return ends, why, err
+}
+
+// stepLine is a line of attempt/steps.jsonl.
+type stepLine struct {
+	Stage string          `json:"stage"`
+	Turn  int             `json:"turn"`
+	Role  agent.Role      `json:"role"`
+	Step  trajectory.Step `json:"step"`
+}
+
+func stepOf(line []byte) (s stepLine, ok bool) {
+	ok = json.Unmarshal(line, &s) == nil
+	return s, ok
+}
+
+// ofAgent reports whether the step was made by the agent whose work is judged.
+func (s *stepLine) ofAgent() bool { return s.Role == agent.RoleAgent || s.Role == agent.RoleOracle }
+
+// lastStep returns the agent's last step of a turn; nil: it has none.
+func lastStep(r *verifier.Request, turn int) (last *rules.Step, err error) {
+	err = each(r, "attempt/steps.jsonl", func(line []byte) {
+		s, ok := stepOf(line)
+		if !ok || s.Stage != r.Stage || s.Turn != turn || !s.ofAgent() || s.Step.Source != trajectory.Model {
+			return
+		}
+		last = &rules.Step{Message: text(s.Step.Message), Calls: len(s.Step.ToolCalls), Stop: stop(s.Step.Extra)}
+	})
+	return last, err
+}
+
+// text returns the text of a content.
+func text(c trajectory.Content) string {
+	var t strings.Builder
+	t.WriteString(c.Text)
+	for _, p := range c.Parts {
+		if p.Type == trajectory.PartText {
+			t.WriteString(p.Text + "\n")
+		}
+	}
+	return t.String()
+}
+
+// stop returns why the model stopped, if the step says so.
+func stop(extra json.RawMessage) string {
+	var e struct {
+		Stop   string `json:"stop_reason"`
+		Finish string `json:"finish_reason"`
+	}
+	if json.Unmarshal(extra, &e) == nil && e.Stop == "" {
+		return e.Finish
+	}
+	return e.Stop
+}
+
+func each(r *verifier.Request, name string, line func([]byte)) error {
+	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, line)
+	if err == nil && cut {
+		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

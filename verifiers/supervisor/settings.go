@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
+)
+
+// Config is the body of a verifier block's config. What it does not set is as the
+// task says, or else as the documentation of each key says.
+type Config struct {
+	Rubric       *string  `berth:"rubric" doc:"File with the rubric, as a path in the verifier's view. Default: the task's, or references/eval_rule.md."`
+	Instructions *string  `berth:"instructions" doc:"Further instructions for the supervisor, after its own. Default: the task's."`
+	Gate         *string  `berth:"gate" enum:"strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes. strict: the turn ended by itself, and the agent's last words or its model say that it is complete. text: any last words are enough. long_text: as strict, but a bad end is excused by 200 characters. Default: the task's, or strict."`
+	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: nobody speaks. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
+	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
+	HandoffScore *bool    `berth:"handoff_score" doc:"Whether the user learns the score. Default: the task's, or true."`
+	Effort       string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
+	Temperature  *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
+}
+
+// ResultConfig is the body of the config of loop-result.
+type ResultConfig struct {
+	Threshold     *float64 `berth:"threshold" doc:"Score from 0 to 1 from which an attempt passes. Default: the task's, or 1."`
+	CompletedOnly *bool    `berth:"completed_only" doc:"Count the scores of completed turns only, as UniClawBench's paper says; its program counts all. Default: the task's, or false."`
+}
+
+// Validate implements config.Validator.
+func (c *ResultConfig) Validate() []config.Problem {
+	if c.Threshold == nil || (*c.Threshold >= 0 && *c.Threshold <= 1) {
+		return nil
+	}
+	return []config.Problem{{Path: "threshold", Summary: "threshold is out of range", Detail: fmt.Sprintf("Got %g. Write a number from 0 to 1.", *c.Threshold)}}
+}
+
+// settings are what a task says, and what the experiment says instead.
+type settings struct {
+	Rubric       string       `json:"rubric"`
+	Instructions string       `json:"instructions"`
+	Gate         rules.Policy `json:"gate"`
+	Deferred     string       `json:"deferred"`
+	Rewrite      string       `json:"rewrite"`
+	HandoffScore bool         `json:"handoff_score"`
+
+	effort      string
+	temperature *float64
+}
+
+// resultSettings are the same for loop-result.
+type resultSettings struct {
+	Threshold     float64 `json:"threshold"`
+	CompletedOnly bool    `json:"completed_only"`
+}
+
+func settingsOf(r *verifier.Request) (settings, error) {
+	s := settings{Rubric: "references/eval_rule.md", Gate: rules.Strict, Deferred: "stop", Rewrite: "candidate", HandoffScore: true}
+	var c Config
+	if err := read(r, &s, &c); err != nil {
+		return s, err
+	}
+	replace(&s.Rubric, c.Rubric)
+	replace(&s.Instructions, c.Instructions)
+	if c.Gate != nil {
+		s.Gate = rules.Policy(*c.Gate)
+	}
+	replace(&s.Deferred, c.Deferred)
+	replace(&s.Rewrite, c.Rewrite)
+	replace(&s.HandoffScore, c.HandoffScore)
+	s.effort, s.temperature = c.Effort, c.Temperature
+	return s, s.valid()
+}
+
+func (s *settings) valid() error {
+	for _, e := range []struct {
+		key, value string
+		of         []string
+	}{
+		{"gate", string(s.Gate), []string{string(rules.Strict), string(rules.Text), string(rules.LongText)}},
+		{"deferred", s.Deferred, []string{"stop", "nudge"}},
+		{"rewrite", s.Rewrite, []string{"candidate", "composed"}},
+	} {
+		if !slices.Contains(e.of, e.value) {
+			return fmt.Errorf("settings of the task: %s is %q: choose from %v", e.key, e.value, e.of)
+		}
+	}
+	return nil
+}
+
+func resultSettingsOf(r *verifier.Request) (resultSettings, error) {
+	s := resultSettings{Threshold: 1}
+	var c ResultConfig
+	if err := read(r, &s, &c); err != nil {
+		return s, err
+	}
+	replace(&s.Threshold, c.Threshold)
+	replace(&s.CompletedOnly, c.CompletedOnly)
+	if !(s.Threshold >= 0 && s.Threshold <= 1) {
+		return s, fmt.Errorf("settings of the task: threshold is %g: it has to be from 0 to 1", s.Threshold)
+	}
+	return s, nil
+}
+
+// read reads the task's settings and the experiment's configuration. Settings are
+// read strictly, because they decide what a result is.
+func read(r *verifier.Request, s, c any) error {
+	if len(r.Settings) > 0 {
+		d := json.NewDecoder(bytes.NewReader(r.Settings))
+		d.DisallowUnknownFields()
+		if err := d.Decode(s); err != nil {
+			return fmt.Errorf("settings of the task for this verifier: %w", err)
+		}
+	}
+	return config.Decode(r.Config, c)
+}
+
+// replace sets a value if there is another.
+func replace[T any](to, by *T) {
+	if by != nil {
+		*to = *by
+	}
+}

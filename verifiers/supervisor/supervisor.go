@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
+)
+
+// scoreName is the name of the supervisor's score.
+const scoreName = "score"
+
+// Names of labels of a judgement. A tag is a label of its own, with the text
+// "yes".
+const (
+	labelVerdict    = "verdict"
+	labelState      = "attempt_state"
+	labelConfidence = "confidence"
+	labelTurn       = "turn" // complete or incomplete
+	labelGate       = "gate"
+)
+
+// Limits of one judgement.
+const (
+	maxCall   = 300 * time.Second // of one reply of the model
+	maxTries  = 3                 // of a call that takes longer
+	maxAll    = 900 * time.Second
+	maxCalls  = 60 // replies of the model that call tools
+	maxTask   = 256 << 10
+	maxRubric = 64 << 20
+)
+
+// supervisor is the verifier. ask is replaced by tests of the loop; nil: the
+// model of the request.
+type supervisor struct{}
+
+// Verify judges one round.
+func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+	s, err := settingsOf(&r)
+	if err != nil {
+		return v, err
+	}
+	if _, err = r.ReadFile(s.Rubric, maxRubric); err != nil {
+		return v, fmt.Errorf("the rubric: %w", err)
+	}
+	end, ok := r.Models["default"]
+	if !ok {
+		return v, errors.New("the supervisor needs a model: write model = … in its verifier block")
+	}
+	m, err := chat.Dial(end)
+	if err != nil {
+		return v, err
+	}
+	defer m.Close()
+	gate, err := completed(&r, s.Gate)
+	if err != nil {
+		return v, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, maxAll, fmt.Errorf("the supervisor took longer than %s", maxAll))
+	defer cancel()
+	reply, err := judge(ctx, m, &r, &s, log)
+	if err != nil {
+		return v, err
+	}
+	j, err := rules.Check(reply)
+	if err != nil {
+		return v, err
+	}
+	j, result := j.Normalised(r.RoundsLeft).Gated(gate, r.RoundsLeft)
+	return verdict(&j, gate, result, s.HandoffScore), nil
+}
+
+// verdict writes a judgement as a verdict.
+func verdict(j *rules.Judgement, gate rules.Gate, result rules.GateResult, handoffScore bool) verifier.Verdict {
+	least, most := 0.0, 1.0
+	turn := "incomplete"
+	if gate == rules.Complete {
+		turn = "complete"
+	}
+	v := verifier.Verdict{
+		Decision: j.Verdict, Scores: map[string]verifier.Score{scoreName: {Value: j.Score, Min: &least, Max: &most}},
+		Handoff: j.Handoff(handoffScore), Rationale: j.Rationale,
+		Labels: map[string]string{
+			labelVerdict: string(j.Verdict), labelState: string(j.State), labelConfidence: string(j.Confidence), labelTurn: turn, labelGate: string(result),
+		},
+	}
+	for _, t := range j.Tags {
+		v.Labels[string(t)] = "yes"
+	}
+	if len(j.Missing) > 0 {
+		v.Rationale = strings.TrimSpace(v.Rationale + "\nMissing: " + strings.Join(j.Missing, ", "))
+	}
+	return v
+}
+
+// completed reports whether the agent completed the turn that is judged.
+func completed(r *verifier.Request, p rules.Policy) (rules.Gate, error) {
+	ends, _, err := turns(r)
+	if err != nil || len(ends) == 0 {
+		return rules.Interrupted, err
+	}
+	last := ends[len(ends)-1]
+	step, err := lastStep(r, last.Number)
+	return rules.Completed(last.Turn, step, p), err
+}
+
+// judge asks the model until it replies without calling tools.
+func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, log func(string)) (reply rules.Reply, err error) {
+	task, err := r.ReadFile("instruction.md", maxTask)
+	if err != nil {
+		return reply, err
+	}
+	said, err := steps(r)
+	if err != nil {
+		return reply, err
+	}
+	q := chat.Request{
+		System: instructions(s), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
+		Messages: []chat.Message{{Role: chat.User, Text: firstMessage(r, s, string(task), said)}},
+	}
+	for calls := 0; ; calls++ {
+		if calls == maxCalls { // from here on it has to judge
+			q.Tools = nil
+		}
+		a, err := ask(ctx, m, q, log)
+		if err != nil {
+			return reply, err
+		}
+		if len(a.Calls) == 0 {
+			if err = json.Unmarshal(a.JSON, &reply); err != nil {
+				return reply, fmt.Errorf("the supervisor's reply: %w", err)
+			}
+			return reply, nil
+		}
+		if calls > maxCalls {
+			return reply, fmt.Errorf("%w: the supervisor calls tools and does not judge, after %d replies", chat.ErrBadReply, calls)
+		}
+		results := make([]chat.Result, len(a.Calls))
+		for i, c := range a.Calls {
+			log(fmt.Sprintf("%s %s", c.Name, shorten(string(c.Arguments), maxMatch)))
+			results[i] = view(r.View).do(c)
+		}
+		q.Messages = append(q.Messages, chat.Message{Role: chat.Assistant, Text: a.Text, Calls: a.Calls}, chat.Message{Role: chat.User, Results: results})
+	}
+}
+
+// ask asks the model, again if it takes too long.
+func ask(ctx context.Context, m chat.Model, q chat.Request, log func(string)) (a chat.Reply, err error) {
+	for try := 1; ; try++ {
+		limited, cancel := context.WithTimeoutCause(ctx, maxCall, fmt.Errorf("%w: it took longer than %s to reply", chat.ErrUnavailable, maxCall))
+		a, err = m.Ask(limited, q)
+		late := limited.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late || try == maxTries {
+			return a, err
+		}
+		log(fmt.Sprintf("try %d: %s", try, err))
+	}
+}
+
+// Rewrite makes the message to the agent out of what the user replied.
+func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verdict, candidate string) (string, error) {
+	s, err := settingsOf(&r)
+	if err != nil {
+		return "", err
+	}
+	task, err := r.ReadFile("instruction.md", maxTask)
+	if err != nil {
+		return "", err
+	}
+	if v.Labels[labelGate] == string(rules.Deferred) {
+		if s.Deferred == "stop" {
+			return "", nil
+		}
+		return rules.Nudge(string(task)), nil
+	}
+	var f rules.Feedback
+	if json.Unmarshal([]byte(candidate), &f) != nil { // the user is another plugin, or a person
+		f = rules.Feedback{Mode: "instruction", Candidate: candidate}
+	}
+	j := rules.Judgement{State: rules.State(v.Labels[labelState])}
+	for _, t := range rules.Tags {
+		if v.Labels[string(t)] != "" {
+			j.Tags = append(j.Tags, t)
+		}
+	}
+	return rules.Message(f, j, string(task), s.Rewrite == "composed"), nil
+}
+
+// ownVerdicts returns the verdicts that the supervisor made in earlier rounds.
+func ownVerdicts(all []verifier.Verdict) (own []verifier.Verdict) {
+	for _, v := range all {
+		if _, ok := v.Scores[scoreName]; ok && v.Round > 0 && v.Labels[labelGate] != "" {
+			own = append(own, v)
+		}
+	}
+	return own
+}

@@ -1,0 +1,325 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"image"
+	"image/png"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/model/chat/chattest"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/verifiers/supervisor/internal/picture"
+)
+
+// lay writes a view.
+func lay(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	usual := map[string]string{
+		"instruction.md":          "Write the price into price.txt.",
+		"references/eval_rule.md": "RUBRIC: the price is 42.",
+		"attempt/turns.jsonl":     yield(1, "yielded"),
+		"attempt/steps.jsonl":     step(1, "Done.", `"extra":{"stop_reason":"end_turn"}`),
+	}
+	maps.Copy(usual, files)
+	for name, text := range usual {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func yield(turn int, end string) string {
+	return fmt.Sprintf(`{"kind":"yield","stage":"main","turn":%d,"end":%q}`+"\n", turn, end)
+}
+
+func step(turn int, text, more string) string {
+	return fmt.Sprintf(`{"stage":"main","turn":%d,"role":"agent","step":{"step_id":1,"source":"agent","message":%q,%s}}`+"\n", turn, text, more)
+}
+
+// judged is a reply of the supervisor's model.
+func judged(verdict string, score float64, more string) string {
+	return fmt.Sprintf(`{"verdict":%q,"attempt_state":"in_progress","recoverable":true,"score":%g,"confidence":"high","rationale":"RATIONALE","missing_artifacts":[],"guidance_tags":[]%s}`, verdict, score, more)
+}
+
+// ask lets the supervisor judge a round with a model.
+func askOnce(t *testing.T, r verifier.Request, answer func(chattest.Question) chattest.Answer) (verifier.Verdict, *chattest.Server, error) {
+	t.Helper()
+	s := chattest.Serve(t, model.DialectAnthropic, answer)
+	r.Stage, r.Round, r.Models = "main", max(1, r.Round), map[string]model.Endpoint{"default": s.Endpoint}
+	v, err := supervisor{}.Verify(t.Context(), r, func(string) {})
+	return v, s, err
+}
+
+func TestARoundIsJudged(t *testing.T) {
+	t.Parallel()
+	r := verifier.Request{View: lay(t, map[string]string{"attempt/artifacts/price.txt": "41\n"}), RoundsLeft: 1}
+	v, s, err := askOnce(t, r, func(q chattest.Question) chattest.Answer {
+		calls := []chat.Call{
+			{ID: "1", Name: "list", Arguments: json.RawMessage(`{"folder":"attempt/artifacts"}`)},
+			{ID: "2", Name: "read", Arguments: json.RawMessage(`{"file":"references/eval_rule.md"}`)},
+			{ID: "3", Name: "search", Arguments: json.RawMessage(`{"pattern":"^4[0-9]$"}`)},
+			{ID: "4", Name: "read", Arguments: json.RawMessage(`{"file":"../../etc/passwd"}`)},
+		}
+		if q.Turns == 0 {
+			return chattest.Answer{Calls: calls}
+		}
+		for _, want := range []string{`attempt/artifacts/price.txt`, `RUBRIC: the price is 42.`, `attempt/artifacts/price.txt:1: 41`} {
+			if !bytes.Contains(q.Body, []byte(want)) {
+				t.Errorf("the results of the tools lack %q", want)
+			}
+		}
+		if bytes.Contains(q.Body, []byte("root:")) {
+			t.Error("a file outside the view was read")
+		}
+		return chattest.Answer{Text: judged("fail", 0.4, "")}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, most := 0.0, 1.0
+	want := verifier.Verdict{
+		Decision: verifier.Continue, Scores: map[string]verifier.Score{"score": {Value: 0.4, Min: &least, Max: &most}}, Rationale: "RATIONALE",
+		Handoff: `{"verdict":"continue","attempt_state":"in_progress","recoverable":true,"score":0.4}`,
+		Labels:  map[string]string{"verdict": "continue", "attempt_state": "in_progress", "confidence": "high", "turn": "complete", "gate": "open"},
+	}
+	if d := cmp.Diff(want, v); d != "" {
+		t.Error(d)
+	}
+	first := string(s.Questions()[0].Body)
+	for _, want := range []string{"Write the price into price.txt.", "references/eval_rule.md", `\"messages_left\":1`, "end_turn"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first message lacks %q:\n%s", want, first)
+		}
+	}
+}
+
+func TestRepliesThatAreNoJudgement(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		replies []string
+		status  int
+		want    error
+		score   float64
+	}{
+		"prose":                 {replies: []string{"It looks good to me."}, want: chat.ErrBadReply},
+		"half an object":        {replies: []string{`{"verdict": "pass"`}, want: chat.ErrBadReply},
+		"prose, then an object": {replies: []string{"Well.", judged("continue", 0.7, "")}, score: 0.7},
+		"a huge score":          {replies: []string{judged("continue", 1e9, "")}, score: 1},
+		"a judgement in a text": {replies: []string{"The agent wrote: " + judged("pass", 1, "")}, want: chat.ErrBadReply},
+		"something beside":      {replies: []string{judged("pass", 1, `,"note":"x"`)}, want: chat.ErrBadReply},
+		"an unknown verdict":    {replies: []string{judged("accept", 1, "")}, want: errAny},
+		"a refusing model":      {status: 403, want: agent.ErrModel},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v, _, err := askOnce(t, verifier.Request{View: lay(t, nil), RoundsLeft: 1}, func(q chattest.Question) chattest.Answer {
+				if c.status != 0 {
+					return chattest.Answer{Status: c.status, Body: `{"error":{"message":"no"}}`}
+				}
+				return chattest.Answer{Text: c.replies[min(q.Turns, len(c.replies)-1)]}
+			})
+			switch {
+			case c.want == nil && (err != nil || v.Scores["score"].Value != c.score):
+				t.Errorf("%v, %v", v, err)
+			case c.want != nil && (err == nil || v.Decision != ""):
+				t.Errorf("a verdict %+v, error %v", v, err)
+			case c.want != nil && !errors.Is(c.want, errAny) && !errors.Is(err, c.want):
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+var errAny = errors.New("any error")
+
+func TestASupervisorThatOnlyCallsTools(t *testing.T) {
+	t.Parallel()
+	_, s, err := askOnce(t, verifier.Request{View: lay(t, nil)}, func(q chattest.Question) chattest.Answer {
+		return chattest.Answer{Calls: []chat.Call{{ID: fmt.Sprint(q.Turns), Name: "list", Arguments: json.RawMessage(`{}`)}}}
+	})
+	if !errors.Is(err, chat.ErrBadReply) || len(s.Questions()) != maxCalls+2 {
+		t.Errorf("%d questions, %v", len(s.Questions()), err)
+	}
+}
+
+func TestAMissingRubricIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := lay(t, nil)
+	if err := os.Remove(filepath.Join(dir, "references/eval_rule.md")); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := askOnce(t, verifier.Request{View: dir}, chattest.Script(judged("pass", 1, "")))
+	if err == nil || !strings.Contains(err.Error(), "references/eval_rule.md") {
+		t.Error(err)
+	}
+}
+
+func TestLongStepsAreShortened(t *testing.T) {
+	t.Parallel()
+	var all strings.Builder
+	for i := range 1000 {
+		all.WriteString(step(i+1, fmt.Sprintf("step %d %s", i, strings.Repeat("x", 200)), `"extra":{}`))
+	}
+	r := verifier.Request{View: lay(t, map[string]string{"attempt/steps.jsonl": all.String()}), Stage: "main"}
+	got, err := steps(&r)
+	if err != nil || len(got) > 2*someSteps+200 || len(got) < 2*someSteps-1000 {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	left := 0
+	for _, l := range lines {
+		if json.Valid([]byte(l)) {
+			continue
+		}
+		if left != 0 {
+			t.Errorf("two lines that are no steps")
+		}
+		if _, err = fmt.Sscanf(l, "[%d lines", &left); err != nil {
+			t.Errorf("%q: %v", l, err)
+		}
+	}
+	if left+len(lines)-1 != 1000 || !strings.Contains(lines[0], "step 0 ") || !strings.Contains(lines[len(lines)-1], "step 999 ") {
+		t.Errorf("%d left out, %d lines", left, len(lines))
+	}
+	short := verifier.Request{View: lay(t, nil), Stage: "main"}
+	if got, err = steps(&short); err != nil || strings.Contains(got, "left out") {
+		t.Error(got, err)
+	}
+}
+
+func TestMessagesToTheAgent(t *testing.T) {
+	t.Parallel()
+	view := lay(t, nil)
+	verdict := func(labels map[string]string) verifier.Verdict {
+		return verifier.Verdict{Decision: verifier.Continue, Labels: labels}
+	}
+	open := map[string]string{"gate": "open", "attempt_state": "in_progress", "follow_public_task": "yes"}
+	deferred := map[string]string{"gate": "deferred", "attempt_state": "incomplete"}
+	for name, c := range map[string]struct {
+		settings, candidate string
+		labels              map[string]string
+		want                string
+	}{
+		"feedback":   {`{}`, `{"mode":"instruction","tone":"firm","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing."},
+		"composed":   {`{"rewrite":"composed"}`, `{"mode":"nudge","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing.\nLook again\nPlease keep to what I asked for."},
+		"prose":      {`{}`, "Where is the price?", open, "Where is the price?"},
+		"ten MB":     {`{}`, strings.Repeat("a b ", 3<<20), open, strings.TrimSpace(strings.Repeat("a b ", 300))},
+		"deferred":   {`{}`, `{"candidate_feedback":"x"}`, deferred, ""},
+		"with nudge": {`{"deferred":"nudge"}`, `{"candidate_feedback":"x"}`, deferred, "Please finish the remaining work, and tell me when it is finished."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := verifier.Request{View: view, Stage: "main", Settings: json.RawMessage(c.settings)}
+			got, err := supervisor{}.Rewrite(t.Context(), r, verdict(c.labels), c.candidate)
+			if err != nil || got != c.want {
+				t.Errorf("%.200q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestTheResultOfALoop(t *testing.T) {
+	t.Parallel()
+	round := func(n int, d verifier.Decision, score float64, turn string) verifier.Verdict {
+		return verifier.Verdict{Stage: "main", Round: n, Decision: d, Scores: map[string]verifier.Score{"score": {Value: score}}, Labels: map[string]string{"gate": "open", "turn": turn}}
+	}
+	other := verifier.Verdict{Stage: "main", Decision: verifier.Pass, Scores: map[string]verifier.Score{"score": {Value: 1}}}
+	good := []verifier.Verdict{other, round(1, "continue", .70, "complete"), round(2, "continue", .92, "complete"), round(3, "continue", .80, "complete")}
+	for name, c := range map[string]struct {
+		settings, turns string
+		earlier         []verifier.Verdict
+		decision        verifier.Decision
+		status          string
+		final           float64
+	}{
+		"no message left": {`{"threshold":0.9}`, yield(3, "yielded") + `{"kind":"end","stage":"main","reason":"follow_ups"}` + "\n", good, verifier.Pass, "pass", .92},
+		"a failure":       {`{"threshold":0.9}`, yield(2, "yielded"), []verifier.Verdict{round(1, "continue", .40, "complete"), round(2, "fail", .60, "complete")}, verifier.Fail, "fail", .60},
+		"the total time":  {`{"threshold":0.9}`, yield(1, "timeout") + `{"kind":"end","stage":"main","reason":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "incomplete")}, verifier.Fail, "global_timeout", .40},
+		"another stage":   {`{"threshold":0.9}`, `{"kind":"end","stage":"other","reason":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "executor_incomplete", .40},
+		"cut":             {`{"threshold":0.9}`, yield(1, "timeout"), []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "global_timeout", .40},
+		"completed only":  {`{"threshold":0.9,"completed_only":true}`, yield(1, "yielded"), []verifier.Verdict{round(1, "continue", .95, "incomplete")}, verifier.Fail, "executor_incomplete", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := verifier.Request{View: lay(t, map[string]string{"attempt/turns.jsonl": c.turns}), Stage: "main", Settings: json.RawMessage(c.settings), Earlier: c.earlier}
+			v, err := loopResult{}.Verify(t.Context(), r, nil)
+			if err != nil || v.Decision != c.decision || v.Labels["status"] != c.status || v.Scores["final_score"].Value != c.final {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+	if _, err := (loopResult{}).Verify(t.Context(), verifier.Request{View: lay(t, nil), Stage: "main", Earlier: good[:1]}, nil); err == nil {
+		t.Error("a result without a judgement")
+	}
+}
+
+func TestSettingsAreChecked(t *testing.T) {
+	t.Parallel()
+	for _, raw := range []string{`{"gate":"loose"}`, `{"unknown":1}`, `{"rewrite":"x"}`, `[]`} {
+		if _, err := settingsOf(&verifier.Request{Settings: json.RawMessage(raw)}); err == nil {
+			t.Errorf("%s: no error", raw)
+		}
+	}
+	s, err := settingsOf(&verifier.Request{Settings: json.RawMessage(`{"gate":"text","handoff_score":true}`), Config: json.RawMessage(`{"handoff_score":false}`)})
+	if err != nil || s.Gate != "text" || s.HandoffScore {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err = resultSettingsOf(&verifier.Request{Settings: json.RawMessage(`{"threshold":2}`)}); err == nil {
+		t.Error("a threshold of 2")
+	}
+}
+
+func TestPicturesAreMadeSmall(t *testing.T) {
+	t.Parallel()
+	p := image.NewRGBA(image.Rect(0, 0, 3000, 1500))
+	for i := range p.Pix { // noise, which does not compress
+		p.Pix[i] = byte(i * i >> 3)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	dir := lay(t, map[string]string{"attempt/artifacts/shot.png": b.String(), "attempt/artifacts/fake.png": "\x89PNG\r\n\x1a\nno"})
+	text, images, err := view(dir).look("attempt/artifacts/shot.png")
+	if err != nil || len(images) != 1 || len(images[0].Data) > picture.MaxBytes {
+		t.Fatal(text, err)
+	}
+	c, _, err := image.DecodeConfig(bytes.NewReader(images[0].Data))
+	if err != nil || max(c.Width, c.Height) > picture.MaxSide {
+		t.Error(c.Width, c.Height, err)
+	}
+	if _, _, err = view(dir).look("attempt/artifacts/fake.png"); err == nil {
+		t.Error("what is no picture was shown")
+	}
+}
+
+func TestAHugePictureIsNotDecoded(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, 1, 1))); err != nil {
+		t.Fatal(err)
+	}
+	raw := b.Bytes()
+	copy(raw[16:24], []byte{0, 1, 0, 0, 0, 1, 0, 0}) // 65536 × 65536
+	binary.BigEndian.PutUint32(raw[29:], crc32.ChecksumIEEE(raw[12:29]))
+	if _, err := picture.Fit(raw); err == nil || !strings.Contains(err.Error(), "65536 × 65536") {
+		t.Error(err)
+	}
+}

@@ -30,17 +30,23 @@ const maxCaseFile = 16 << 20
 
 // saidOfCase is case.json.
 type saidOfCase struct {
-	Want     verifier.Decision  `json:"want"`
-	Scores   map[string]float64 `json:"scores"`
-	Settings json.RawMessage    `json:"settings"`
-	Config   json.RawMessage    `json:"config"`
-	Env      map[string]string  `json:"env"`
+	Verifier   string             `json:"verifier"`
+	Want       verifier.Decision  `json:"want"`
+	Scores     map[string]float64 `json:"scores"`
+	Settings   json.RawMessage    `json:"settings"`
+	Config     json.RawMessage    `json:"config"`
+	Env        map[string]string  `json:"env"`
+	Round      int                `json:"round"`
+	RoundsLeft int                `json:"rounds_left"`
+	Earlier    []verifier.Verdict `json:"earlier"`
 }
 
 // LoadCases reads cases from a folder: one, if it has a case.json, else one from
 // each folder in it that has one. The folder of a case holds
 //
-//	case.json     {"want": "pass", "scores": {…}, "settings": {…}, "config": {…}, "env": {…}}; want is required
+//	case.json     {"want": "pass", "scores": {…}, "settings": {…}, "config": {…}, "env": {…}}; want is required. A case of
+//	              rounds has "round", "rounds_left" and "earlier" (verdicts) as verifier.Request has them. With
+//	              "verifier": "name" it is for that verifier of a plugin that serves several.
 //	view/…        files of the view: tests/…, attempt/artifacts/…
 //	sandbox/…     what stands in the sandbox that is graded, from its root
 //	replies.yaml  what the models of the verifier answer; without it the kit's own
@@ -87,13 +93,15 @@ func loadCase(dir string) (Case, error) {
 	if err != nil {
 		return c, fmt.Errorf("case %s: %s: %w", dir, caseFile, err)
 	}
-	switch c.Want = said.Want; c.Want {
-	case verifier.Pass, verifier.Fail, verifier.Scored:
-	default:
-		return c, fmt.Errorf(`case %s: %s: want is %q: write the decision that the work deserves: "pass", "fail" or "scored"`, dir, caseFile, c.Want)
+	c.Want = said.Want
+	known := c.Want == verifier.Pass || c.Want == verifier.Fail || c.Want == verifier.Scored
+	if !known && (c.Want != verifier.Continue || said.Round == 0) {
+		return c, fmt.Errorf(`case %s: %s: want is %q: write the decision that the work deserves: "pass", "fail" or "scored", or in a round "continue"`, dir, caseFile, c.Want)
 	}
-	c.Scores = said.Scores
-	c.Request = verifier.Request{Settings: said.Settings, Config: said.Config, Env: said.Env}
+	c.Verifier, c.Scores = said.Verifier, said.Scores
+	c.Request = verifier.Request{
+		Settings: said.Settings, Config: said.Config, Env: said.Env, Round: said.Round, RoundsLeft: said.RoundsLeft, Earlier: said.Earlier,
+	}
 	if info, err := os.Stat(filepath.Join(dir, caseSandbox)); err == nil && info.IsDir() {
 		c.Sandbox = filepath.Join(dir, caseSandbox)
 	}

@@ -49,6 +49,8 @@ type Case struct {
 	Name string
 	// Dir is the folder that the case was read from, see LoadCases.
 	Dir string
+	// Verifier is the only verifier that the case is for; empty: any.
+	Verifier string
 	// Request is the input of Verify. The kit fills in View and Scratch if they
 	// are empty, and Shell if the verifier needs one.
 	Request verifier.Request

@@ -177,7 +177,11 @@ func (b *bench) verifierSubject(ctx context.Context, name string, capabilities [
 		if e != nil {
 			return s, e
 		}
-		s.Cases = append(s.Cases, cases...)
+		for _, c := range cases {
+			if c.Verifier == "" || c.Verifier == name {
+				s.Cases = append(s.Cases, c)
+			}
+		}
 	}
 	sandboxes, err := b.shells(ctx)
 	// A verifier of the view can be tried without a sandbox.

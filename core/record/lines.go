@@ -56,13 +56,26 @@ type Event struct {
 	Text    string    `json:"text,omitempty"`
 }
 
-// TurnKind says whether a line is about the start or the end of a turn.
+// TurnKind says what a line of turns.jsonl is about.
 type TurnKind string
 
 // The kinds of lines of turns.jsonl.
 const (
 	TurnMessage TurnKind = "message" // a message to the agent
 	TurnYield   TurnKind = "yield"   // the agent's turn is over
+	TurnOver    TurnKind = "over"    // of a task with an interaction: no message follows
+)
+
+// Over is why no further message of the user follows.
+type Over string
+
+// The reasons.
+const (
+	OverDecided   Over = "decided"    // no verifier wants to go on
+	OverTotal     Over = "total"      // the total time of the interaction is used up
+	OverFollowUps Over = "follow_ups" // the user has no message left
+	OverAgent     Over = "agent"      // the agent's turn ended in a way that no message follows
+	OverSilent    Over = "silent"     // the user said nothing, or a verifier kept it back
 )
 
 // Turn is one line of turns.jsonl.
@@ -80,6 +93,7 @@ type Turn struct {
 	Message  string        `json:"message,omitempty"` // the last message of the agent
 	ExitCode int           `json:"exit_code,omitempty"`
 	Reason   string        `json:"reason,omitempty"`
+	Over     Over          `json:"over,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // charged to the agent
 }
 

@@ -255,6 +255,14 @@ func TestWhatIsChargedToTheTotalTime(t *testing.T) {
 			if got := strings.Count(" "+phases(r)+" ", " turn "); got != turns || found(r, "interaction_time") != (part != "turn") {
 				t.Errorf("%d turns; want %d: %s", got, turns, pretty(r))
 			}
+			over := record.OverTotal
+			if part == "turn" {
+				over = record.OverFollowUps
+			}
+			all := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
+			if last := all[len(all)-1]; last.Kind != record.TurnOver || last.Turn != turns || last.Over != over {
+				t.Errorf("the last line is %+v, want over %q", last, over)
+			}
 		})
 	}
 }

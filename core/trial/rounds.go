@@ -84,21 +84,37 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	why := s.over(verdicts)
+	if why == "" {
+		if more, err = s.nextMessage(ctx, uses, verdicts); more || err != nil {
+			return more, err
+		}
+		why = record.OverSilent
+	}
+	s.a.recorder.Append(record.TurnsFile, record.Turn{Time: s.a.now(), Kind: record.TurnOver, Stage: s.task.Name, Turn: s.turns, Over: why})
+	return false, nil
+}
+
+// over returns why the user may not speak after a round; empty: it may.
+func (s *stage) over(verdicts []verifier.Verdict) record.Over {
 	left, bounded := s.left()
 	at := s.phase(record.PhaseJudge, record.ByVerifier)
 	switch {
-	case !outcome.GoOn(verdicts) || s.followUps() <= 0:
-		return false, nil
-	case s.out.Failure != nil || !in.Follows(string(s.out.AgentEnd)):
-		return false, nil //nolint:nilerr // the stage keeps the failure
-	case s.out.AgentEnd != record.Yielded && !s.a.needs.KeepsSession:
-		s.a.recorder.Note(at, "session_over", "turn %d ended by %s, and agent %s cannot continue its session after that", s.turns, s.out.AgentEnd, s.a.in.Cell.Agent.Plugin)
-		return false, nil
+	case !outcome.GoOn(verdicts):
+		return record.OverDecided
 	case bounded && left <= 0:
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
-		return false, nil
+		return record.OverTotal
+	case s.followUps() <= 0:
+		return record.OverFollowUps
+	case s.out.Failure != nil || !s.a.task.Interaction.Follows(string(s.out.AgentEnd)):
+		return record.OverAgent // the stage keeps a failure
+	case s.out.AgentEnd != record.Yielded && !s.a.needs.KeepsSession:
+		s.a.recorder.Note(at, "session_over", "turn %d ended by %s, and agent %s cannot continue its session after that", s.turns, s.out.AgentEnd, s.a.in.Cell.Agent.Plugin)
+		return record.OverAgent
+	default:
+		return ""
 	}
-	return s.nextMessage(ctx, uses, verdicts)
 }
 
 // judgeRound copies the artifacts and lets the verifiers of rounds judge them.

@@ -23,7 +23,7 @@ type turnLine struct {
 	Kind   string `json:"kind"`
 	Stage  string `json:"stage"`
 	Number int    `json:"turn"`
-	Reason string `json:"reason"`
+	Over   string `json:"over"`
 	rules.Turn
 }
 
@@ -38,8 +38,8 @@ func turns(r *verifier.Request) (ends []turnLine, why string, err error) {
 		switch t.Kind {
 		case "yield":
 			ends = append(ends, t)
-		case "end":
-			why = t.Reason
+		case "over":
+			why = t.Over
 		}
 	})
 	return ends, why, err

@@ -249,10 +249,10 @@ func TestTheResultOfALoop(t *testing.T) {
 		status          string
 		final           float64
 	}{
-		"no message left": {`{"threshold":0.9}`, yield(3, "yielded") + `{"kind":"end","stage":"main","reason":"follow_ups"}` + "\n", good, verifier.Pass, "pass", .92},
+		"no message left": {`{"threshold":0.9}`, yield(3, "yielded") + `{"kind":"over","stage":"main","over":"follow_ups"}` + "\n", good, verifier.Pass, "pass", .92},
 		"a failure":       {`{"threshold":0.9}`, yield(2, "yielded"), []verifier.Verdict{round(1, "continue", .40, "complete"), round(2, "fail", .60, "complete")}, verifier.Fail, "fail", .60},
-		"the total time":  {`{"threshold":0.9}`, yield(1, "timeout") + `{"kind":"end","stage":"main","reason":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "incomplete")}, verifier.Fail, "global_timeout", .40},
-		"another stage":   {`{"threshold":0.9}`, `{"kind":"end","stage":"other","reason":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "executor_incomplete", .40},
+		"the total time":  {`{"threshold":0.9}`, yield(1, "timeout") + `{"kind":"over","stage":"main","over":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "incomplete")}, verifier.Fail, "global_timeout", .40},
+		"another stage":   {`{"threshold":0.9}`, `{"kind":"over","stage":"other","over":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "executor_incomplete", .40},
 		"cut":             {`{"threshold":0.9}`, yield(1, "timeout"), []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "global_timeout", .40},
 		"completed only":  {`{"threshold":0.9,"completed_only":true}`, yield(1, "yielded"), []verifier.Verdict{round(1, "continue", .95, "incomplete")}, verifier.Fail, "executor_incomplete", 0},
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/model/chat/viewtools"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
 )
@@ -121,7 +122,7 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 		return reply, err
 	}
 	q := chat.Request{
-		System: instructions(s), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
+		System: instructions(s), Tools: viewtools.Tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
 		Messages: []chat.Message{{Role: chat.User, Text: firstMessage(r, s, string(task), said)}},
 	}
 	for calls := 0; ; calls++ {
@@ -143,8 +144,8 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 		}
 		results := make([]chat.Result, len(a.Calls))
 		for i, c := range a.Calls {
-			log(fmt.Sprintf("%s %s", c.Name, shorten(string(c.Arguments), maxMatch)))
-			results[i] = view(r.View).do(c)
+			log(fmt.Sprintf("%s %s", c.Name, brief(c.Arguments)))
+			results[i] = viewtools.View(r.View).Do(c)
 		}
 		q.Messages = append(q.Messages, chat.Message{Role: chat.Assistant, Text: a.Text, Calls: a.Calls}, chat.Message{Role: chat.User, Results: results})
 	}
@@ -201,4 +202,9 @@ func ownVerdicts(all []verifier.Verdict) (own []verifier.Verdict) {
 		}
 	}
 	return own
+}
+
+// brief returns the beginning of the arguments of a call, for the log.
+func brief(arguments []byte) string {
+	return strings.ToValidUTF8(string(arguments[:min(len(arguments), 400)]), "")
 }

@@ -1,6 +1,4 @@
-// Package picture makes pictures small enough to show to a model. It decodes what
-// an agent wrote, so the size is checked before anything is decoded.
-package picture
+package viewtools
 
 import (
 	"bytes"

@@ -1,4 +1,10 @@
-package main
+// Package viewtools gives a model tools to look at a view: the folder of files that
+// a verifier or a simulated user may see. It lists, reads and searches files, and
+// shows pictures.
+//
+// What is in a view may come from an agent: no link is followed, no pipe is
+// opened, and everything is bounded. The package only reads.
+package viewtools
 
 import (
 	"bytes"
@@ -11,7 +17,6 @@ import (
 
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/untrusted"
-	"github.com/berth-eval/berth/verifiers/supervisor/internal/picture"
 )
 
 // Bounds of what the tools return.
@@ -25,8 +30,8 @@ const (
 	maxPicture = 64 << 20
 )
 
-// tools are the tools of the supervisor's model.
-var tools = []chat.Tool{
+// Tools are the tools, for chat.Request.
+var Tools = []chat.Tool{
 	{Name: "list", Description: "Lists the files of a folder and of the folders in it.", Parameters: parameters(`"folder": {"type": "string", "description": "for example attempt/artifacts; empty: everything"}`, "folder")},
 	{Name: "read", Description: "Reads a text file, at most 32 KiB in one call.", Parameters: parameters(`"file": {"type": "string"}, "offset": {"type": "integer", "description": "bytes to skip"}`, "file")},
 	{Name: "search", Description: "Searches the files of a folder for a regular expression (RE2), line by line.", Parameters: parameters(`"pattern": {"type": "string"}, "folder": {"type": "string", "description": "empty: everything"}`, "pattern")},
@@ -37,11 +42,11 @@ func parameters(properties, required string) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"type": "object", "properties": {%s}, "required": [%q], "additionalProperties": false}`, properties, required))
 }
 
-// view is the folder that the tools read.
-type view string
+// View is the folder that the tools read. It is safe for concurrent use.
+type View string
 
-// do carries out a call. What cannot be done is told to the model.
-func (v view) do(c chat.Call) chat.Result {
+// Do carries out a call. What cannot be done is told to the model.
+func (v View) Do(c chat.Call) chat.Result {
 	var a struct {
 		Folder, File, Pattern string
 		Offset                int64
@@ -74,7 +79,7 @@ func below(name, folder string) bool {
 	return folder == "" || folder == "." || name == folder || strings.HasPrefix(name, folder+"/")
 }
 
-func (v view) list(folder string) (string, error) {
+func (v View) list(folder string) (string, error) {
 	names, more, err := v.names(folder)
 	if err != nil {
 		return "", err
@@ -89,7 +94,7 @@ func (v view) list(folder string) (string, error) {
 }
 
 // names returns the files of a folder, at most maxNames.
-func (v view) names(folder string) (names []string, more bool, err error) {
+func (v View) names(folder string) (names []string, more bool, err error) {
 	all, more, err := untrusted.List(string(v), 100*maxNames)
 	if err != nil {
 		return nil, false, err
@@ -106,7 +111,7 @@ func (v view) names(folder string) (names []string, more bool, err error) {
 	return names, more, nil
 }
 
-func (v view) read(name string, offset int64) (string, error) {
+func (v View) read(name string, offset int64) (string, error) {
 	f, err := untrusted.Open(string(v), strings.TrimPrefix(name, "./"), maxFile)
 	if err != nil {
 		return "", err
@@ -135,7 +140,7 @@ func (v view) read(name string, offset int64) (string, error) {
 	return text, nil
 }
 
-func (v view) search(pattern, folder string) (string, error) {
+func (v View) search(pattern, folder string) (string, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		return "", err
@@ -168,12 +173,12 @@ func (v view) search(pattern, folder string) (string, error) {
 	return strings.Join(found, "\n"), nil
 }
 
-func (v view) look(name string) (string, []chat.Image, error) {
+func (v View) look(name string) (string, []chat.Image, error) {
 	b, err := untrusted.Read(string(v), strings.TrimPrefix(name, "./"), maxPicture)
 	if err != nil {
 		return "", nil, err
 	}
-	p, err := picture.Fit(b)
+	p, err := Fit(b)
 	if err != nil {
 		return "", nil, err
 	}

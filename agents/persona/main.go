@@ -1,0 +1,39 @@
+// Command persona serves an agent that plays the simulated user of a task. It
+// needs no sandbox: it reads what is public, and replies with the next message to
+// the agent whose work it follows.
+package main
+
+import (
+	"context"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+)
+
+// Config is the body of an agent block's config.
+type Config struct {
+	Policy          string   `berth:"policy" default:"" doc:"How the user behaves, in words, besides what the task says about it; empty: a patient person who wants the task done as it was asked."`
+	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
+	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
+}
+
+func main() {
+	plugins.Serve(plugins.Agent(plugins.Info{
+		Name: "persona", Version: "1.0.0",
+		Doc: "Plays the simulated user: looks at what is public and replies with the next message. For user blocks; works without a sandbox.",
+	}, Config{}, persona()))
+}
+
+func persona() loop.Agent[Config] {
+	return loop.Agent[Config]{
+		NoShell: true,
+		Refuse: func(_ Config, r agent.CheckRequest) []string {
+			if r.Role != agent.RoleUser {
+				return []string{"it plays a simulated user and cannot work on a task: name it in a user block"}
+			}
+			return nil
+		},
+		New: func(_ context.Context, s *loop.Session[Config]) (loop.Worker, error) { return &worker{s: s}, nil },
+	}
+}

@@ -346,6 +346,9 @@ func works(ctx context.Context, t *conformance.T, s Subject) {
 	if needs.Shell || needs.Terminal { // without, it can write no file
 		written(ctx, t, setup)
 	}
+	if s.role() == agent.RoleUser && y.Message == "" {
+		t.Errorf("the user said nothing to %q", message.Text)
+	}
 	if err := session.Close(ctx, "", r); err != nil {
 		t.Errorf("close: %v", err)
 	}

@@ -106,7 +106,7 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 		Workdir: workdir, Limits: agent.Limits{Time: time.Minute, MaxSteps: 20}, Reference: s.Reference,
 	}
 	revoke := func() {}
-	if s.Shell != nil {
+	if s.Shell != nil && s.role() != agent.RoleUser { // a user has no sandbox
 		out.Shell, revoke = s.Shell(ctx, t)
 		if s.Inside != nil && len(s.Models) > 0 {
 			out.Models = s.Inside(ctx, t, out.Shell)

@@ -249,7 +249,7 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 	if _, err = a.Check(bounded, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent}); err != nil {
 		return run(ctx, b, s, agenttest.Clauses(), report) // the clauses about Check say so
 	}
-	if err = b.asOracle(ctx, &s); err != nil {
+	if err = b.inItsRole(ctx, &s); err != nil {
 		return err
 	}
 	sandboxes, err := b.shells(ctx)
@@ -268,13 +268,19 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 	return errors.Join(run(ctx, b, s, agenttest.Clauses(), report), done())
 }
 
-// asOracle gives a reference solution to an agent that works only with one.
-func (b *bench) asOracle(ctx context.Context, s *agenttest.Subject) error {
+// inItsRole lets an agent that does not work on tasks play the simulated user, or
+// else gives it a reference solution.
+func (b *bench) inItsRole(ctx context.Context, s *agenttest.Subject) error {
 	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
 	defer cancel()
 	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) == 0 {
 		return nil //nolint:nilerr // the kit's clauses about Check report it
+	}
+	needs, err = s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleUser})
+	if err == nil && len(needs.Refusals) == 0 {
+		s.Role = agent.RoleUser
+		return nil
 	}
 	folder := filepath.Join(b.dir, "solution")
 	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "solve.sh"), []byte("echo 42 > answer.txt\n"), 0o755)); err != nil {

@@ -45,6 +45,19 @@ func turns(r *verifier.Request) (ends []turnLine, why string, err error) {
 	return ends, why, err
 }
 
+// rounds returns the judgements of the verifier supervisor in all rounds of a
+// stage. Request.Earlier has only one verdict of each verifier after the last
+// turn.
+func rounds(r *verifier.Request) (own []verifier.Verdict, err error) {
+	err = each(r, "attempt/verdicts.jsonl", func(line []byte) {
+		var v verifier.Verdict
+		if json.Unmarshal(line, &v) == nil && v.Stage == r.Stage {
+			own = append(own, ownVerdicts([]verifier.Verdict{v})...)
+		}
+	})
+	return own, err
+}
+
 // stepLine is a line of attempt/steps.jsonl.
 type stepLine struct {
 	Stage string          `json:"stage"`

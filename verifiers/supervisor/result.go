@@ -32,10 +32,11 @@ func (loopResult) Verify(_ context.Context, r verifier.Request, _ func(string)) 
 	if len(ends) > 0 {
 		loop.LastCut = ends[len(ends)-1].End == "timeout"
 	}
-	for _, e := range ownVerdicts(r.Earlier) {
-		if e.Stage != "" && e.Stage != r.Stage {
-			continue
-		}
+	judged, err := rounds(&r)
+	if err != nil {
+		return v, err
+	}
+	for _, e := range judged {
 		loop.Rounds = append(loop.Rounds, rules.Round{
 			Verdict: e.Decision, Score: e.Scores[scoreName].Value, Completed: e.Labels[labelTurn] == "complete", Gate: rules.GateResult(e.Labels[labelGate]),
 		})
@@ -44,9 +45,13 @@ func (loopResult) Verify(_ context.Context, r verifier.Request, _ func(string)) 
 		return v, errors.New("there is no judgement of the verifier supervisor: loop-result makes the result out of its rounds")
 	}
 	res := loop.Result()
-	least, most := 0.0, 1.0
+	least, most, passed := 0.0, 1.0, 0.0
+	if res.Passed {
+		passed = 1
+	}
 	v = verifier.Judge(res.Passed, fmt.Sprintf("%s after %d rounds: the best score is %.4g, %.4g is needed", res.Status, len(loop.Rounds), res.Final, s.Threshold))
 	v.Scores = map[string]verifier.Score{
+		"passed":      {Value: passed, Min: &least, Max: &most},
 		"final_score": {Value: res.Final, Min: &least, Max: &most},
 		"last_score":  {Value: res.Last, Min: &least, Max: &most},
 	}

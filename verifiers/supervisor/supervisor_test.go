@@ -252,16 +252,30 @@ func TestTheResultOfALoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := verifier.Request{View: lay(t, map[string]string{"attempt/turns.jsonl": c.turns}), Stage: "main", Settings: json.RawMessage(c.settings), Earlier: c.earlier}
+			r := verifier.Request{View: lay(t, map[string]string{"attempt/turns.jsonl": c.turns, "attempt/verdicts.jsonl": lines(t, c.earlier)}), Stage: "main", Settings: json.RawMessage(c.settings)}
 			v, err := loopResult{}.Verify(t.Context(), r, nil)
 			if err != nil || v.Decision != c.decision || v.Labels["status"] != c.status || v.Scores["final_score"].Value != c.final {
 				t.Errorf("%+v, %v", v, err)
 			}
 		})
 	}
-	if _, err := (loopResult{}).Verify(t.Context(), verifier.Request{View: lay(t, nil), Stage: "main", Earlier: good[:1]}, nil); err == nil {
+	if _, err := (loopResult{}).Verify(t.Context(), verifier.Request{View: lay(t, map[string]string{"attempt/verdicts.jsonl": lines(t, good[:1])}), Stage: "main"}, nil); err == nil {
 		t.Error("a result without a judgement")
 	}
+}
+
+// lines returns verdicts as a record has them.
+func lines(t *testing.T, all []verifier.Verdict) string {
+	t.Helper()
+	var b strings.Builder
+	for _, v := range all {
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(append(line, '\n'))
+	}
+	return b.String()
 }
 
 func TestSettingsAreChecked(t *testing.T) {

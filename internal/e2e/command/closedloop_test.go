@@ -13,11 +13,10 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// loopPlugins builds the verifier and the user of examples/closed-loop into
-// dir/plugins.
-func loopPlugins(t *testing.T, dir string) {
+// loopPlugins builds example plugins into dir/plugins.
+func loopPlugins(t *testing.T, dir string, names ...string) {
 	t.Helper()
-	for _, name := range []string{"reviewer", "customer"} {
+	for _, name := range names {
 		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "plugins", "berth-plugin-"+name), "./"+name)
 		build.Dir = filepath.Join(tree.Root, "examples", "plugins")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -trimpath")
@@ -33,7 +32,7 @@ func TestTheClosedLoop(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	loopPlugins(t, dir)
+	loopPlugins(t, dir, "reviewer", "customer")
 	berthWith(t, dir, nil, "run", filepath.Join(tree.Root, "examples", "closed-loop"), "--require", "passed = planned").want(t, 0)
 	r := berth(t, dir, "show", "last", "samples/sales")
 	r.want(t, 0)
@@ -53,7 +52,7 @@ func TestTheClosedLoop(t *testing.T) {
 		last = at
 	}
 	full := answer[types.ShowFull](t, berth(t, dir, "show", "last", "samples/sales", "1", "--json"), "cli-show-attempt")
-	if len(full.Verdicts) != 2 || len(full.Turns) != 4 || full.Result.Outcome != record.Passed {
+	if len(full.Verdicts) != 2 || len(full.Turns) != 5 || full.Result.Outcome != record.Passed {
 		t.Errorf("%d verdicts, %d lines of turns, %s", len(full.Verdicts), len(full.Turns), full.Result.Outcome)
 	}
 	for _, file := range []string{record.StepsFile, record.TurnsFile} {

@@ -1,0 +1,230 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// ending is a task, what the agent and the user do, and how it has to end. The
+// agent runs each message as a command of a shell and says what that prints.
+type ending struct {
+	name      string
+	says      []string // commands: the first is the instruction, the others are the user's messages
+	judged    []string // by the supervisor's model, a round each
+	settings  string   // of the supervisor, TOML
+	result    string   // of loop-result, TOML
+	followUps int
+	total     int // seconds
+	outcome   record.Outcome
+	status    string
+	final     float64
+	turns     int
+}
+
+// verdict is a reply of the supervisor's model, with a state and a rationale that
+// follow from the verdict unless more says otherwise.
+func verdict(word string, score float64, more string) string {
+	state := map[string]string{"pass": "complete_and_passed", "continue": "in_progress", "fail": "terminal_failure"}[word]
+	m := map[string]any{
+		"verdict": word, "attempt_state": state, "recoverable": word == "continue", "score": score, "confidence": "high", "rationale": "",
+		"missing_artifacts": []string{}, "guidance_tags": []string{},
+	}
+	if more != "" {
+		var over map[string]any
+		if err := json.Unmarshal([]byte(more), &over); err != nil {
+			panic(err)
+		}
+		maps.Copy(m, over)
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+const (
+	says     = "echo The task is complete."
+	saysLess = "echo still looking"
+)
+
+// endings is the table of how a loop of turns can end.
+func endings() []ending {
+	why := `{"rationale": "The file is missing."}`
+	all := []ending{
+		{name: "pass", says: []string{says}, judged: []string{verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "pass-below", says: []string{says}, judged: []string{verdict("pass", 0.5, "")}, followUps: 1, outcome: record.Failed, status: "pass", final: 0.5},
+		{name: "pass-second", says: []string{says, says}, judged: []string{verdict("continue", 0.4, ""), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "best-counts", says: []string{says, says, says}, judged: []string{verdict("continue", .7, ""), verdict("continue", .92, ""), verdict("continue", .8, "")}, followUps: 2, outcome: record.Passed, status: "pass", final: .92},
+		{name: "budget", says: []string{says, says}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .5},
+		{name: "no-messages", says: []string{says}, judged: []string{verdict("continue", .4, "")}, outcome: record.Failed, status: "budget_exhausted", final: .4},
+		{name: "fail", says: []string{says, says}, judged: []string{verdict("continue", .4, ""), verdict("fail", .6, "")}, followUps: 2, outcome: record.Failed, status: "fail", final: .6},
+		{name: "fail-after-good", says: []string{says, says}, judged: []string{verdict("continue", .95, ""), verdict("fail", .1, "")}, followUps: 2, outcome: record.Failed, status: "fail", final: .95},
+		{name: "fail-at-once", says: []string{says}, judged: []string{verdict("fail", 0, "")}, followUps: 2, outcome: record.Failed, status: "fail"},
+		{name: "infra-counts-as-fail", says: []string{says}, judged: []string{verdict("infra_error", 0, "")}, followUps: 2, outcome: record.Failed, status: "fail"},
+		{name: "promoted-by-rationale", says: []string{says, says}, judged: []string{verdict("fail", .2, why), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "promoted-by-tag", says: []string{says, says}, judged: []string{verdict("fail", .2, `{"guidance_tags": ["follow_public_task"]}`), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "promoted-by-state", says: []string{says, says}, judged: []string{verdict("fail", .2, `{"attempt_state": "complete_but_failed"}`), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "not-promoted-at-the-end", says: []string{says}, judged: []string{verdict("fail", .2, why)}, outcome: record.Failed, status: "fail", final: .2},
+		{name: "gate-stops", says: []string{saysLess, says}, judged: []string{verdict("pass", 1, "")}, followUps: 1, outcome: record.Failed, status: "executor_incomplete", final: 1, turns: 1},
+		{name: "gate-nudges", says: []string{saysLess, ""}, judged: []string{verdict("pass", 1, ""), verdict("continue", .3, "")}, settings: `deferred = "nudge"`, followUps: 1, outcome: record.Passed, status: "pass", final: 1, turns: 2},
+		{name: "gate-shut", says: []string{saysLess}, judged: []string{verdict("pass", 1, "")}, outcome: record.Failed, status: "fail", final: 1},
+		{name: "gate-text", says: []string{saysLess}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
+		{name: "gate-bad-exit", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, outcome: record.Failed, status: "fail", final: 1},
+		{name: "gate-bad-exit-excused", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
+		{name: "completed-only", says: []string{saysLess, says}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, result: "completed_only = true", followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .3},
+		{name: "never-completed", says: []string{saysLess, saysLess + " again"}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
+		{name: "total", says: []string{says, "echo now; sleep 60"}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 2, total: 4, outcome: record.Failed, status: "global_timeout", final: .5},
+		{name: "clamped", says: []string{says}, judged: []string{verdict("pass", 1e9, `{"confidence": "sure", "attempt_state": "x"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "no-judgement", says: []string{says}, judged: []string{"It looks good to me."}, followUps: 1, outcome: record.VerifierError},
+		{name: "unknown-verdict", says: []string{says}, judged: []string{verdict("accept", 1, "")}, followUps: 1, outcome: record.VerifierError},
+	}
+	for i := range all {
+		if all[i].turns == 0 {
+			all[i].turns = len(all[i].says)
+		}
+	}
+	return all
+}
+
+// Each way in which a loop of a supervisor and a simulated user can end.
+func TestHowLoopsOfTurnsEnd(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	loopPlugins(t, dir, "greeter")
+	files := map[string]string{"berth.hcl": loopExperiment}
+	var judge, user []map[string]any
+	for _, e := range endings() {
+		name := "ENDING-" + e.name + "_"
+		for i, text := range e.judged {
+			judge = append(judge, reply(fmt.Sprintf(`(?s)%s.*"messages_of_the_user_so_far":%d,`, name, i), text))
+		}
+		for i, say := range e.says[1:] {
+			feedback, err := json.Marshal(map[string]any{"mode": "instruction", "tone": "neutral", "candidate_feedback": "echo " + name + " " + fmt.Sprint(i+1) + "; " + say, "public_feedback_points": []string{}})
+			e2etest.Must(t, err)
+			user = append(user, reply(fmt.Sprintf(`(?s)assistant answered\s+%s %d`, name, i), string(feedback)))
+		}
+		task := filepath.Join("tasks", e.name)
+		files[filepath.Join(task, "instruction.md")] = "echo " + name + " 0; " + e.says[0] + "\n"
+		files[filepath.Join(task, "environment", "Dockerfile")] = "FROM scratch\n"
+		files[filepath.Join(task, "tests", "references", "eval_rule.md")] = "It is complete.\n"
+		files[filepath.Join(task, "task.toml")] = loopTask(&e)
+	}
+	judge = append(judge, reply("could not be read", "It still looks good."))
+	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
+		b, err := json.Marshal(map[string]any{"replies": replies})
+		e2etest.Must(t, err)
+		files[name] = string(b) // JSON is YAML
+	}
+	e2etest.Write(t, dir, files)
+	run := berthWith(t, dir, nil, "run", "--in-flight", "4")
+	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
+	e2etest.Must(t, err)
+	if len(results) != len(endings()) {
+		t.Fatalf("%d results of %d tasks\n%s\n%s", len(results), len(endings()), run.out, run.stderr)
+	}
+	got := map[string]record.Result{}
+	for _, file := range results {
+		var r record.Result
+		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, file)), &r))
+		got[r.Task] = r
+	}
+	for _, e := range endings() {
+		t.Run(e.name, func(t *testing.T) { e.check(t, got["e/"+e.name]) })
+	}
+}
+
+func (e *ending) check(t *testing.T, r record.Result) {
+	t.Helper()
+	turns := 0
+	for _, p := range r.Phases {
+		if p.Name == record.PhaseTurn {
+			turns++
+		}
+	}
+	final := r.Scores["final_score"]
+	if r.Outcome != e.outcome || r.Labels["status"] != e.status || math.Abs(final-e.final) > 1e-9 || turns != e.turns {
+		t.Errorf("%s, status %q, final score %g, %d turns; want %s, %q, %g, %d\n%s", r.Outcome, r.Labels["status"], final, turns, e.outcome, e.status, e.final, e.turns, pretty(r.Error))
+	}
+}
+
+func reply(last, text string) map[string]any {
+	return map[string]any{"when": map[string]any{"last": last}, "text": text}
+}
+
+const loopExperiment = `experiment "endings" {
+  datasets    = [dataset.loops]
+  environment = environment.local
+  agent       = agent.greeter
+}
+dataset "loops" {
+  format = "harbor"
+  path   = "./tasks"
+  success {
+    key      = "passed"
+    at_least = 1
+  }
+}
+environment "local" { plugin = "local" }
+agent "greeter" { plugin = "greeter" }
+verifier "supervisor" { model = model.judge }
+agent "persona" { plugin = "persona" }
+user {
+  agent = agent.persona
+  model = model.user
+}
+model "judge" {
+  provider = "script"
+  script   = "./judge.yaml"
+}
+model "user" {
+  provider = "script"
+  script   = "./user.yaml"
+}
+`
+
+// loopTask is the task.toml of an ending.
+func loopTask(e *ending) string {
+	settings := []string{`rubric = "tests/references/eval_rule.md"`}
+	if e.settings != "" {
+		settings = append(settings, e.settings)
+	}
+	result := []string{"threshold = 0.9"}
+	if e.result != "" {
+		result = append(result, e.result)
+	}
+	total := ""
+	if e.total > 0 {
+		total = fmt.Sprintf("total_sec = %d\n", e.total)
+	}
+	return fmt.Sprintf(`schema_version = "1.4"
+[task]
+name = "e/%s"
+[agent]
+timeout_sec = 60
+[[metadata.berth.verifiers]]
+name = "supervisor"
+settings = { %s }
+[[metadata.berth.verifiers]]
+name = "loop-result"
+settings = { %s }
+[metadata.berth.interaction]
+max_follow_ups = %d
+%s`, e.name, strings.Join(settings, ", "), strings.Join(result, ", "), e.followUps, total)
+}
+
+func pretty(e *record.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Message
+}

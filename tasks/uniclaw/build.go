@@ -82,6 +82,7 @@ func (b *builder) build(ctx context.Context) error {
 			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn", "copy", "wait"},
 			After: task.AfterEnds, Reduce: task.ReduceMax, Persona: b.keys.policy,
 		},
+		Success: task.Success{Score: "passed", AtLeast: &passes},
 		Stages: []task.Stage{{
 			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction(b.settings.Snapshot)}},
 			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall)},
@@ -109,6 +110,10 @@ func (b *builder) build(ctx context.Context) error {
 }
 
 func seconds(n int) task.Duration { return task.Duration(time.Duration(n) * time.Second) }
+
+// passes is the score "passed" of an attempt that passed. The verifier of the
+// result returns it; the best score of a round alone decides nothing.
+var passes = 1.0
 
 // references adds what only the supervisor sees.
 func (b *builder) references(t *table) {

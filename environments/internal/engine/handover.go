@@ -104,33 +104,27 @@ func (e *Environment) make(ctx context.Context, r *remote, c Container) error {
 	if h.over {
 		return fmt.Errorf("%w: the files of the snapshot were handed over to another sandbox", environment.ErrNoSandbox)
 	}
-	unmounted := make(chan error, 1)
-	e.work.Go(func() { unmounted <- r.Unmount(ctx, h.from) })
-	err := r.Create(ctx, c)
-	to := ""
-	var failed error
-	if err == nil {
-		to, failed = r.folder(ctx, c.Name)
-	}
-	if wrong := <-unmounted; failed == nil {
-		failed = wrong
-	}
-	if err != nil {
+	if err := r.Create(ctx, c); err != nil {
 		return err
 	}
+	to, failed := r.folder(ctx, c.Name)
 	if failed == nil {
 		failed = exchange(h.files, to)
 	}
 	if failed != nil { // what cannot be handed over is copied
-		if err = h.copy(ctx, r, c); err != nil {
+		if err := h.copy(ctx, r, c); err != nil {
 			return fmt.Errorf("%w (its files cannot be handed over: %w)", err, failed)
 		}
 	}
 	h.over = true
-	if h.unused.Load() {
-		e.work.Go(func() { _ = h.remove() }) // drop returns its error
+	switch {
+	case h.unused.Load(): // an engine unmounts it sooner to remove it than by itself
+		_ = h.remove() // drop returns its error
+		return nil
+	case failed != nil:
+		return nil
 	}
-	return nil
+	return r.Unmount(ctx, h.from) // so that one mount alone has the files
 }
 
 // folder returns the folder of a container with the files that were written in it.
@@ -158,12 +152,13 @@ func (h *handover) copy(ctx context.Context, r *remote, c Container) error {
 // later reports whether the container of a sandbox is only removed when its files
 // have been handed over.
 func (h *handover) later() bool {
+	h.unused.Store(true)
 	h.mu.Lock() // while a sandbox is made, this takes until it has the files
 	defer h.mu.Unlock()
-	if !h.over {
-		h.unused.Store(true)
+	if h.over {
+		h.unused.Store(false)
 	}
-	return h.unused.Load()
+	return !h.over
 }
 
 // drop forgets the snapshot, and waits until the stopped sandbox has been removed,

@@ -69,10 +69,11 @@ type dialog struct {
 	sse     bool
 	stopped bool // the agent was asked to end the turn
 
-	calls map[string]*call // open calls
-	text  strings.Builder  // of the message that is being received
-	kind  string           // of text: what the update was
-	said  string           // the newest message
+	calls  map[string]*call // open calls
+	text   strings.Builder  // of the message that is being received
+	kind   string           // of text: what the update was
+	said   string           // the newest message
+	called bool             // it has called a tool in this turn
 }
 
 // message is any line of the protocol.
@@ -146,7 +147,7 @@ func (d *dialog) ask(method string, params any, then func(json.RawMessage)) {
 
 // Begin implements cli.Dialog.
 func (d *dialog) Begin(t *cli.Talk) {
-	d.talk, d.stopped, d.said = t, false, ""
+	d.talk, d.stopped, d.said, d.called = t, false, "", false
 	clear(d.waits) // answers to requests of an earlier turn are ignored
 	clear(d.calls)
 	if !t.Fresh {
@@ -300,6 +301,9 @@ func (d *dialog) ended(result json.RawMessage) {
 	if json.Unmarshal(result, &is) != nil && is.Stop == "" {
 		d.crash("the agent's response to session/prompt cannot be parsed")
 		return
+	}
+	if d.said == "" && !d.called && (is.Stop == "end_turn" || is.Stop == "refusal") { // a reply without text is in no update
+		d.book.Empty(agent.Claim{})
 	}
 	y := agent.Yield{End: agent.Done, Message: d.said, Reason: is.Stop, Claim: is.Usage.claim()}
 	switch is.Stop {

@@ -261,6 +261,17 @@ func TestSubagentsAreKeptApart(t *testing.T) {
 	}
 }
 
+// A reply of the model without text or a call, such as a refusal, is a step.
+func TestAReplyWithoutTextIsAStep(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{"end_turn", "refusal"} {
+		k := replay(t, acp.Options{}, nil, started, opened, fmt.Sprintf(`{"id":3,"result":{"stopReason":%q}}`, reason))
+		if len(k.steps) != 1 || k.steps[0].Source != trajectory.Model || k.steps[0].Message.Text != "" {
+			t.Errorf("%s: steps %+v", reason, k.steps)
+		}
+	}
+}
+
 // What an agent prints makes valid steps, whatever it is, and always an end.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte(started + "\n" + opened + "\n" + says("x") + "\n" + `{"id":3,"result":{"stopReason":"end_turn"}}`))

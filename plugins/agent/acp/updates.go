@@ -231,6 +231,7 @@ func (d *dialog) known(t *told) *call {
 		}
 	}
 	if c.fresh || c.book.Waits(t.Call) { // otherwise its step has been recorded
+		d.called = true
 		c.book.Call("", t.Call, output.Middle(c.name, 200), input)
 	}
 	c.fresh = false

@@ -49,9 +49,9 @@ func (e *Environment) handOver(ctx context.Context, r *remote, b box, h *handove
 	_ = folder.Close() // it was only looked at
 	h.files, h.used = b.files, *b.used
 	h.remove = sync.OnceValue(func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 		defer cancel()
-		err := r.clean(ctx, h.from)
+		err := r.clean(bounded, h.from)
 		e.mu.Lock()
 		delete(e.boxes, h.sandbox)
 		e.mu.Unlock()

@@ -16,6 +16,7 @@ require (
 	github.com/moby/patternmatcher v0.6.1
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/tidwall/gjson v1.20.1
+	golang.org/x/image v0.33.0
 	gonum.org/v1/gonum v0.17.0
 )
 
@@ -33,7 +34,6 @@ require (
 	github.com/tidwall/match v1.1.1 // indirect
 	github.com/tidwall/pretty v1.2.0 // indirect
 	github.com/twpayne/go-geom v1.6.1 // indirect
-	golang.org/x/image v0.33.0 // indirect
 )
 
 require (

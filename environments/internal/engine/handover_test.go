@@ -24,7 +24,7 @@ type folders struct {
 
 func (f folders) files(name string) string { return filepath.Join(f.dir, name, "diff") }
 func (f folders) Create(_ context.Context, c Container) error {
-	return os.MkdirAll(f.files(c.Name), 0o555)
+	return errors.Join(os.MkdirAll(filepath.Dir(f.files(c.Name)), 0o755), os.Mkdir(f.files(c.Name), 0o555))
 }
 func (f folders) Unmount(context.Context, string) error     { return nil }
 func (f folders) RemoveImage(context.Context, string) error { return nil }
@@ -74,6 +74,7 @@ func snapshotOf(t *testing.T, f folders) (*Environment, *remote, environment.Ima
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.Chmod(f.files("berth-1"), 0o755) }) //nolint:gosec // so that it can be removed
 	e.keep("berth-1", "sha256:image", State{Files: f.files("berth-1")}, parts{})
 	b := e.boxes["berth-1"]
 	b.used = &environment.Remains{PeakMemoryMiB: 7} // by Stop

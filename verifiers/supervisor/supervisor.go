@@ -74,6 +74,9 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 		return v, err
 	}
 	j, result := j.Normalised(r.RoundsLeft).Gated(gate, r.RoundsLeft)
+	if r.Round == 0 && j.Verdict == verifier.Continue { // the task has no messages of a user
+		j.Verdict = verifier.Fail
+	}
 	return verdict(&j, gate, result, s.HandoffScore), nil
 }
 
@@ -194,10 +197,10 @@ func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verd
 	return rules.Message(f, j, string(task), s.Rewrite == "composed"), nil
 }
 
-// ownVerdicts returns the verdicts that the supervisor made in earlier rounds.
+// ownVerdicts returns those of the supervisor.
 func ownVerdicts(all []verifier.Verdict) (own []verifier.Verdict) {
 	for _, v := range all {
-		if _, ok := v.Scores[scoreName]; ok && v.Round > 0 && v.Labels[labelGate] != "" {
+		if _, ok := v.Scores[scoreName]; ok && v.Labels[labelGate] != "" {
 			own = append(own, v)
 		}
 	}

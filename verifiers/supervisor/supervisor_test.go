@@ -52,18 +52,18 @@ func judged(verdict string, score float64, more string) string {
 	return fmt.Sprintf(`{"verdict":%q,"attempt_state":"in_progress","recoverable":true,"score":%g,"confidence":"high","rationale":"RATIONALE","missing_artifacts":[],"guidance_tags":[]%s}`, verdict, score, more)
 }
 
-// ask lets the supervisor judge a round with a model.
+// askOnce lets the supervisor judge a round with a model.
 func askOnce(t *testing.T, r verifier.Request, answer func(chattest.Question) chattest.Answer) (verifier.Verdict, *chattest.Server, error) {
 	t.Helper()
 	s := chattest.Serve(t, model.DialectAnthropic, answer)
-	r.Stage, r.Round, r.Models = "main", max(1, r.Round), map[string]model.Endpoint{"default": s.Endpoint}
+	r.Stage, r.Models = "main", map[string]model.Endpoint{"default": s.Endpoint}
 	v, err := supervisor{}.Verify(t.Context(), r, func(string) {})
 	return v, s, err
 }
 
 func TestARoundIsJudged(t *testing.T) {
 	t.Parallel()
-	r := verifier.Request{View: lay(t, map[string]string{"attempt/artifacts/price.txt": "41\n"}), RoundsLeft: 1}
+	r := verifier.Request{View: lay(t, map[string]string{"attempt/artifacts/price.txt": "41\n"}), Round: 1, RoundsLeft: 1}
 	v, s, err := askOnce(t, r, func(q chattest.Question) chattest.Answer {
 		calls := []chat.Call{
 			{ID: "1", Name: "list", Arguments: json.RawMessage(`{"folder":"attempt/artifacts"}`)},
@@ -123,7 +123,7 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			v, _, err := askOnce(t, verifier.Request{View: lay(t, nil), RoundsLeft: 1}, func(q chattest.Question) chattest.Answer {
+			v, _, err := askOnce(t, verifier.Request{View: lay(t, nil), Round: 1, RoundsLeft: 1}, func(q chattest.Question) chattest.Answer {
 				if c.status != 0 {
 					return chattest.Answer{Status: c.status, Body: `{"error":{"message":"no"}}`}
 				}
@@ -142,6 +142,17 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 }
 
 var errAny = errors.New("any error")
+
+// A task without a user has one judgement, after which nothing goes on.
+func TestAJudgementAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for round, want := range []verifier.Decision{verifier.Fail, verifier.Continue} {
+		v, _, err := askOnce(t, verifier.Request{View: lay(t, nil), Round: round, RoundsLeft: round}, chattest.Script(judged("continue", 0.4, "")))
+		if err != nil || v.Decision != want {
+			t.Errorf("round %d: %s, %v; want %s", round, v.Decision, err, want)
+		}
+	}
+}
 
 func TestASupervisorThatOnlyCallsTools(t *testing.T) {
 	t.Parallel()

@@ -59,6 +59,7 @@ const schema = `{"type": "object", "required": ["verdict"], "properties": {"verd
 // asks asks each dialect for a reply that matches the schema.
 func asks(t *testing.T, r chat.Request, answer func(chattest.Question) chattest.Answer, check func(*testing.T, chat.Reply, error, []chattest.Question)) {
 	t.Helper()
+	r.Schema = json.RawMessage(schema)
 	for _, d := range chat.Dialects() {
 		t.Run(string(d), func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +69,6 @@ func asks(t *testing.T, r chat.Request, answer func(chattest.Question) chattest.
 				t.Fatal(err)
 			}
 			t.Cleanup(c.Close)
-			r.Schema = json.RawMessage(schema)
 			reply, err := c.Ask(t.Context(), r)
 			check(t, reply, err, s.Questions())
 		})

@@ -44,7 +44,9 @@ func EndStuck(prefix string) {
 	}
 	for _, pid := range monitors {
 		first, ok := waiting[pid] // its own child, so the runtime between them is gone
-		if !ok {
+		// The runtime may have written the pid file and ended since the file was looked for.
+		argv, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+		if !ok || err != nil || !creates(argv, prefix) {
 			continue
 		}
 		for _, pid := range []int{pid, first} {

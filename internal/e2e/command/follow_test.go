@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,26 +20,50 @@ import (
 	"github.com/berth-eval/berth/schemas"
 )
 
-// slowRun starts a run of two trials, one after the other, in which an oracle
-// works for a few seconds: for longer than a test needs to start a few commands.
-func slowRun(t *testing.T) (dir string, cmd *exec.Cmd) {
+// heldRun is a run of two trials, one after the other, in each of which an oracle
+// works until the test lets it go on.
+type heldRun struct {
+	*exec.Cmd
+
+	dir    string
+	plan   time.Duration // what berth plan takes on this machine now
+	sleeps string        // what the oracles sleep, as no other process does
+}
+
+func startHeld(t *testing.T) *heldRun {
 	t.Helper()
-	dir = t.TempDir()
-	write := func(works time.Duration) {
-		for _, name := range []string{"one", "two"} {
-			solve := fmt.Sprintf("echo hello from %s; sleep %.1f; touch /app/done", name, works.Seconds())
-			task(t, filepath.Join(dir, "tasks"), name, solve)
+	r := &heldRun{dir: t.TempDir(), sleeps: fmt.Sprintf("1800.%07d", rand.IntN(1e7))}
+	for _, name := range []string{"one", "two"} {
+		solve := fmt.Sprintf("echo hello from %s; sleep %s; touch /app/done", name, r.sleeps)
+		task(t, filepath.Join(r.dir, "tasks"), name, solve)
+	}
+	experiment(t, r.dir, "agent.oracle", "  limits {\n    in_flight = 1\n  }")
+	begin := time.Now()
+	berth(t, r.dir, "plan").want(t, 0)
+	r.plan = time.Since(begin)
+	r.Cmd, _, _ = tree.Command(t, r.dir, "run")
+	e2etest.Must(t, r.Start())
+	t.Cleanup(func() { _ = r.Process.Signal(syscall.SIGTERM) })
+	return r
+}
+
+// goOn ends the sleep of the trial that runs, or of the next one.
+func (r *heldRun) goOn(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		e2etest.Must(t, err)
+		for _, name := range lines {
+			line, _ := os.ReadFile(name) //nolint:errcheck // it may have ended
+			if string(line) == "sleep\x00"+r.sleeps+"\x00" {
+				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+				e2etest.Must(t, err)
+				e2etest.Must(t, syscall.Kill(pid, syscall.SIGTERM))
+				return
+			}
 		}
 	}
-	write(0)
-	experiment(t, dir, "agent.oracle", "  limits {\n    in_flight = 1\n  }")
-	begin := time.Now()
-	berth(t, dir, "plan").want(t, 0)
-	write(3*time.Second + 20*time.Since(begin)) // as slow as this machine is now
-	cmd, _, _ = tree.Command(t, dir, "run")
-	e2etest.Must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
-	return dir, cmd
+	t.Fatal("no oracle sleeps")
 }
 
 // waitRunning returns the first trial that is in a turn of its agent.
@@ -64,12 +90,10 @@ func waitRunning(t *testing.T, dir string) types.ShowTrial {
 	return types.ShowTrial{}
 }
 
-// follow starts to follow a trial.
-func follow(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+// follow starts to follow a trial, and waits until it does.
+func follow(t *testing.T, dir string, args ...string) process {
 	t.Helper()
-	cmd, out, stderr := tree.Command(t, dir, append([]string{"show", "last", "--follow"}, args...)...)
-	e2etest.Must(t, cmd.Start())
-	return cmd, out, stderr
+	return begin(t, dir, append([]string{"show", "last", "--follow"}, args...), " turn\n", "waiting for the trial to begin").wait()
 }
 
 // A running trial is shown with its phase and age, and followed until it ends,
@@ -78,7 +102,8 @@ func follow(t *testing.T, dir string, args ...string) (*exec.Cmd, *bytes.Buffer,
 func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	dir, run := slowRun(t)
+	run := startHeld(t)
+	dir := run.dir
 	now := waitRunning(t, dir)
 	watching := watchAll(t, dir)
 	first, other := filepath.Base(now.Task), "two"
@@ -97,18 +122,21 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 		t.Errorf("one trial:\n%s", text.out)
 	}
 
-	current, currentOut, currentErr := follow(t, dir, first)
-	waiting, waitingOut, waitingErr := follow(t, dir, other)
-	stream, streamOut, streamErr := follow(t, dir, other, "--json")
-	left, leftOut, leftErr := follow(t, dir, other)
-	time.Sleep(time.Second)
+	current, waiting := follow(t, dir, first), follow(t, dir, other)
+	stream, left := follow(t, dir, other, "--json"), follow(t, dir, other)
 	e2etest.Must(t, left.Process.Signal(syscall.SIGINT))
 	watching.leave(t)
-	stopped := finish(t, left, leftOut, leftErr)
+	time.Sleep(time.Second) // a phase that took less is not said to have ended
+	run.goOn(t)
+	// Those who watch read the run each second at most, and the second trial has to
+	// be seen, too.
+	time.Sleep(3*time.Second + 5*run.plan)
+	run.goOn(t)
+	stopped := left.end(t)
 	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run goes on") {
 		t.Errorf("Ctrl-C: %q", stopped.stderr)
 	}
-	for name, r := range map[string]result{first: finish(t, current, currentOut, currentErr), other: finish(t, waiting, waitingOut, waitingErr)} {
+	for name, r := range map[string]result{first: current.end(t), other: waiting.end(t)} {
 		r.want(t, 0)
 		for _, want := range []string{" create\n", " turn\n", " turn took ", " verify\n", "hello from " + name, "outcome    passed", "\noutcome passed\n"} {
 			if !strings.Contains(r.out, want) {
@@ -119,7 +147,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 			t.Errorf("following %s printed %q", name, r.stderr)
 		}
 	}
-	checkStream(t, finish(t, stream, streamOut, streamErr))
+	checkStream(t, stream.end(t))
 	if err := run.Wait(); err != nil {
 		t.Errorf("the run that was followed: %v", err)
 	}
@@ -158,17 +186,19 @@ func checkStream(t *testing.T, r result) {
 	}
 }
 
-// notices calls seen when a text has been written.
+// notices calls seen when one of the texts has been written.
 type notices struct {
-	to   *bytes.Buffer
-	text string
-	seen func()
+	to    *bytes.Buffer
+	texts []string
+	seen  func()
 }
 
 func (n notices) Write(b []byte) (int, error) {
 	written, err := n.to.Write(b)
-	if strings.Contains(n.to.String(), n.text) {
-		n.seen()
+	for _, text := range n.texts {
+		if strings.Contains(n.to.String(), text) {
+			n.seen()
+		}
 	}
 	return written, err
 }
@@ -177,20 +207,14 @@ func (n notices) Write(b []byte) (int, error) {
 func TestATrialThatNobodyRunsIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	dir, run := slowRun(t)
+	run := startHeld(t)
+	dir := run.dir
 	now := waitRunning(t, dir)
-	cmd, out, stderr := tree.Command(t, dir, "show", "last", "--follow", now.ID)
-	follows := make(chan struct{})
-	cmd.Stdout = notices{to: out, text: " turn\n", seen: sync.OnceFunc(func() { close(follows) })}
-	e2etest.Must(t, cmd.Start())
+	following := follow(t, dir, now.ID)
 	watching := watch(t, dir)
-	select {
-	case <-follows:
-	case <-time.After(time.Minute): // what it printed is looked at below
-	}
 	e2etest.Must(t, run.Process.Kill())
 	_ = run.Wait()
-	r := finish(t, cmd, out, stderr)
+	r := following.end(t)
 	if r.want(t, 3); !strings.Contains(r.stderr, "the process of the run is gone") || !strings.Contains(r.stderr, "berth resume") || !strings.Contains(r.out, " turn\n") {
 		t.Errorf("%s\n%s", r.out, r.stderr)
 	}

@@ -9,8 +9,10 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
@@ -25,6 +27,28 @@ type process struct {
 	*exec.Cmd
 
 	out, err *bytes.Buffer
+	printed  chan struct{} // closed when it has printed what was waited for
+}
+
+// begin starts a command that is expected to print one of the texts.
+func begin(t *testing.T, dir string, args []string, texts ...string) process {
+	t.Helper()
+	cmd, out, stderr := tree.Command(t, dir, args...)
+	p := process{cmd, out, stderr, make(chan struct{})}
+	seen := sync.OnceFunc(func() { close(p.printed) })
+	cmd.Stdout, cmd.Stderr = notices{out, texts, seen}, notices{stderr, texts, seen}
+	e2etest.Must(t, cmd.Start())
+	return p
+}
+
+// wait returns when the process has printed one of the texts. The test looks at
+// what was printed if it never does.
+func (p process) wait() process {
+	select {
+	case <-p.printed:
+	case <-time.After(time.Minute):
+	}
+	return p
 }
 
 func (p process) end(t *testing.T) result {
@@ -41,11 +65,10 @@ type watchers struct {
 // watch starts to watch the last run.
 func watch(t *testing.T, dir string, args ...string) process {
 	t.Helper()
-	cmd, out, stderr := tree.Command(t, dir, append([]string{"show", "last", "--watch"}, args...)...)
-	e2etest.Must(t, cmd.Start())
-	return process{cmd, out, stderr}
+	return begin(t, dir, append([]string{"show", "last", "--watch"}, args...), "\n")
 }
 
+// watchAll starts those who watch, and waits until each has printed the run.
 func watchAll(t *testing.T, dir string) *watchers {
 	t.Helper()
 	w := &watchers{text: watch(t, dir), lines: watch(t, dir, "--json"), left: watch(t, dir), groups: watch(t, dir, "--by", "cell", "--k", "1", "--json"), terminal: make(chan string, 1)}
@@ -58,6 +81,9 @@ func watchAll(t *testing.T, dir string) *watchers {
 		b, _ := io.ReadAll(screen) //nolint:errcheck // the end of the other side is an error here
 		w.terminal <- fmt.Sprintf("%s\nended: %v", b, cmd.Wait())
 	}()
+	for _, p := range []process{w.text, w.lines, w.left, w.groups} {
+		p.wait()
+	}
 	return w
 }
 
@@ -74,8 +100,8 @@ func (w *watchers) leave(t *testing.T) {
 // aScreen is how a text on a terminal is replaced.
 var aScreen = regexp.MustCompile(`\x1b\[\d+A\r\x1b\[J`)
 
-// check looks at what was printed of a run of two trials of at least three
-// seconds, which was watched while the first was running. Of such a run at most
+// check looks at what was printed of a run of two trials, the second of at least
+// three seconds, which was watched while the first was running. Of such a run at most
 // five states differ: the first trial has ended, the second has begun and has
 // ended, and the process has ended; the run is read each second.
 func (w *watchers) check(t *testing.T) {

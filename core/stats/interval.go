@@ -63,7 +63,8 @@ func (s *Sample) Interval(level float64) Interval {
 		low, high := wilson(m, float64(s.n), z)
 		return Interval{Low: low, High: high, Level: level, Method: MethodWilson}
 	case s.fractions():
-		low, high := wilson(m, s.effective(), (z+s.student(level))/2)
+		n := s.effective()
+		low, high := wilson(m, n, z+s.alike(n)*(s.student(level)-z))
 		return Interval{Low: low, High: high, Level: level, Method: MethodCluster}
 	default:
 		d := s.student(level) * s.SE()
@@ -112,6 +113,17 @@ func (s *Sample) effective() float64 {
 	}
 	variance := g / (g - 1) * sum / n / n
 	return max(1, min(float64(s.n), m*(1-m)/variance*float64(s.n)/n))
+}
+
+// alike returns how much attempts at a task are alike, from 0 (not more than attempts
+// at different tasks) to 1 (one attempt says it all), if n attempts are effective:
+// the intraclass correlation (Kish, 1965, section 5.4).
+func (s *Sample) alike(n float64) float64 {
+	each := float64(s.n) / float64(len(s.tasks))
+	if each <= 1 {
+		return 0
+	}
+	return min(1, max(0, (float64(s.n)/n-1)/(each-1)))
 }
 
 // Bootstrap returns a confidence interval of Mean from resamples of the tasks,

@@ -124,6 +124,10 @@ func record(r agent.Recorder, argv []string, text string, result sandbox.Result)
 		ToolCalls:   []trajectory.ToolCall{{ID: "solution", Name: "exec", Arguments: arguments}},
 		Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "solution", Content: &content, Extra: extra}}},
 	})
+	if err == nil && result.ExitCode == 0 && result.Signal == 0 {
+		// Verifiers of turns ask whether an agent says that it is done.
+		err = r.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("The task is complete."), LLMCallCount: &none})
+	}
 	if err != nil || text == "" { // without output there is no file
 		return err
 	}

@@ -88,16 +88,16 @@ func TestTheSolutionRunsWhereTheTaskSays(t *testing.T) {
 	if log != "done\n" || !slices.Equal(r.artifacts, []string{logFile}) {
 		t.Errorf("log %q, artifacts %v", log, r.artifacts)
 	}
-	if len(r.steps) != 1 || r.steps[0].Observation.Results[0].Content.Text != "done\n" {
-		t.Errorf("steps %+v, want one with the output", r.steps)
+	if len(r.steps) != 2 || r.steps[0].Observation.Results[0].Content.Text != "done\n" || len(r.steps[1].ToolCalls) != 0 {
+		t.Errorf("steps %+v, want one with the output, and one that says that the task is complete", r.steps)
 	}
 }
 
 func TestASolutionThatEndsWithAnotherCodeIsStillDone(t *testing.T) {
 	t.Parallel()
-	y, _, _, err := turn(t, &box{result: sandbox.Result{ExitCode: 3}})
-	if err != nil || y.End != agent.Done || y.ExitCode != 3 {
-		t.Errorf("got %+v, %v; want done with exit code 3", y, err)
+	y, r, _, err := turn(t, &box{result: sandbox.Result{ExitCode: 3}})
+	if err != nil || y.End != agent.Done || y.ExitCode != 3 || len(r.steps) != 1 {
+		t.Errorf("got %+v, %v, steps %+v; want done with exit code 3, and no word that the task is complete", y, err, r.steps)
 	}
 }
 

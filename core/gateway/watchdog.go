@@ -69,6 +69,8 @@ func (s *session) watchProvider(first, idle time.Duration, cancel context.Cancel
 		s.watched = map[*watchdog]struct{}{}
 	}
 	s.watched[w] = struct{}{}
+	w.mu.Lock() // the timer may fire before it is kept
+	defer w.mu.Unlock()
 	w.timer = time.AfterFunc(first, w.bark)
 	return w
 }

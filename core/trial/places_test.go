@@ -53,7 +53,7 @@ func (b *busy) Build(context.Context) (leave func(), err error) { return func() 
 func TestAProcessThatIsLeftDoesNotWorkWhileItWaits(t *testing.T) {
 	t.Parallel()
 	places := &busy{after: 3 * time.Second}
-	b := newBench(t, does("(setsid sh -c 'for i in $(seq 20); do sleep 0.1; done; echo done > /app/x' >/dev/null 2>&1 &)"), tests("test ! -e /app/x"))
+	b := newBench(t, does("(setsid sh -c 'for i in $(seq 60); do sleep 0.1; done; echo done > /app/x' >/dev/null 2>&1 &)"), tests("test ! -e /app/x"))
 	b.task.Mode = task.ModeLive
 	in := b.input()
 	in.Places = places

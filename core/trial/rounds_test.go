@@ -173,8 +173,8 @@ func TestTheLoopEnds(t *testing.T) {
 			}
 		}, 1, record.Failed},
 		{"by the total time", func(b *bench) {
-			b.agents["agent"] = does("printf 2 >> /logs/artifacts/n; sleep 0.2")
-			b.task.Interaction.Total = task.Duration(100 * time.Millisecond)
+			b.agents["agent"] = does("printf 2 >> /logs/artifacts/n; sleep 20")
+			b.task.Interaction.Total = task.Duration(time.Second)
 		}, 1, record.Passed},
 		{"by a user that crashes", func(b *bench) {
 			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {

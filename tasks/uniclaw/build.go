@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ const (
 	placeSources  = workspace + "/clawbench/sources"
 	placeSkills   = "/root/skills"
 	placeServices = "/opt/clawbench/.harness/services"
+	placeSolution = "/solution"
 )
 
 // Names among the files of a task.
@@ -34,6 +36,13 @@ const (
 	filePrivacy   = ".privacy"
 	rubric        = dirReferences + "/eval_rule.md"
 	snapshots     = "_snapshot.json"
+)
+
+// A solution is not part of the published layout: solution is the name of its
+// folder among the resources, and solve is what runs it.
+const (
+	solution = "solution"
+	solve    = "solve.sh"
 )
 
 // A turn in which nothing happens for so many seconds ends, at its start and later.
@@ -104,8 +113,31 @@ func (b *builder) build(ctx context.Context) error {
 		return err
 	}
 	b.problems = append(b.problems, b.files.problems...)
-	b.t.Digest, err = b.files.digest(ctx, b.file, data)
+	if b.t.Digest, err = b.files.digest(ctx, b.file, data); err == nil {
+		err = b.solution(ctx)
+	}
 	b.problems = append(b.problems, b.files.pointers...)
+	return err
+}
+
+// solution adds what the oracle runs, if the dataset says where solutions are and
+// has one of this task.
+func (b *builder) solution(ctx context.Context) error {
+	if b.settings.Solutions == "" {
+		return nil
+	}
+	folder := folderOf(filepath.ToSlash(filepath.Clean(b.settings.Solutions)), b.file)
+	own, err := scan(ctx, b.root, folder)
+	if err != nil || own.byPath[solve] == nil {
+		return err
+	}
+	b.t.Resources = append(b.t.Resources, task.Resource{
+		Name: solution, Path: folder, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
+		Entries: own.entries(whole, func(string) bool { return true }),
+	})
+	b.t.Stages[0].Reference = &task.Reference{Resource: solution, Argv: []string{"sh", path.Join(placeSolution, solve)}}
+	b.t.Digest, err = own.digest(ctx, b.t.Digest, nil)
+	b.problems = append(append(b.problems, own.problems...), own.pointers...)
 	return err
 }
 

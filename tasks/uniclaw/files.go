@@ -102,8 +102,14 @@ func (f *files) bad(p, summary, detail string) {
 
 func (f *files) isDir(p string) bool { return f.byPath[p] != nil && f.byPath[p].mode.IsDir() }
 
+// whole is the folder of all files.
+const whole = "."
+
 // below returns what is in a folder, at any depth.
 func (f *files) below(dir string) []node {
+	if dir == whole {
+		return f.nodes
+	}
 	by := func(n node, p string) int { return strings.Compare(n.path, p) }
 	from, _ := slices.BinarySearchFunc(f.nodes, dir+"/", by)
 	to, _ := slices.BinarySearchFunc(f.nodes, dir+"0", by) // "0" follows "/"
@@ -114,8 +120,9 @@ func (f *files) below(dir string) []node {
 // and empty folders.
 func (f *files) entries(dir string, wanted func(rel string) bool) []task.Entry {
 	var out []task.Entry
+	prefix := strings.TrimPrefix(dir+"/", whole+"/")
 	for _, n := range f.below(dir) {
-		rel := strings.TrimPrefix(n.path, dir+"/")
+		rel := strings.TrimPrefix(n.path, prefix)
 		switch {
 		case !wanted(rel):
 		case n.mode.IsDir():
@@ -124,7 +131,7 @@ func (f *files) entries(dir string, wanted func(rel string) bool) []task.Entry {
 			}
 		case n.link == "":
 			out = append(out, task.Entry{Path: rel, Mode: uint32(n.mode.Perm()), Size: n.size})
-		case strings.HasPrefix(path.Join(path.Dir(n.path), n.link), dir+"/"):
+		case strings.HasPrefix(path.Join(path.Dir(n.path), n.link), prefix):
 			out = append(out, task.Entry{Path: rel, Link: n.link, Mode: 0o777})
 		default:
 			f.bad(path.Join(f.top, n.path), "Link leaves its folder", fmt.Sprintf("It leads to %q, which is not in %s. Copy the file.", n.link, dir))

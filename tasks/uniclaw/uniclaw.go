@@ -44,6 +44,7 @@ var (
 type Config struct {
 	Image         string `berth:"image" doc:"Image of the sandboxes, with the agent's own programs. Absent: what the environment has."`
 	Snapshot      bool   `berth:"snapshot" doc:"Runs tasks about live sites on the copies that come with them: task_snapshot is the instruction where a task has one, and the files *_snapshot.json are among the sources."`
+	Solutions     string `berth:"solutions" doc:"Folder of the dataset with CATEGORY/TASK_ID/solve.sh, which the agent oracle runs, as a path in the dataset. The published layout has no solutions. Absent: there are none."`
 	PublishedList bool   `berth:"published_list" doc:"Leaves out the tasks that the published results leave out: those with \"template\" in their path."`
 }
 
@@ -105,14 +106,23 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) ([]string, e
 	return found, nil
 }
 
-// Files returns the file of a task and its folder of files.
+// Files returns the file of a task, its folder of files, and its solution.
 func (Format) Files(t *task.Task) []string {
-	return []string{t.HostPath(t.File), t.HostPath(injectionOf(t.File))}
+	files := []string{t.HostPath(t.File), t.HostPath(injectionOf(t.File))}
+	for i := range t.Resources {
+		if r := &t.Resources[i]; r.Name == solution {
+			files = append(files, t.HostPath(r.Path))
+		}
+	}
+	return files
 }
 
 // injectionOf returns the folder with the files of the task in a file.
-func injectionOf(file string) string {
-	return path.Join(dirInjection, path.Base(path.Dir(file)), strings.TrimSuffix(path.Base(file), extension))
+func injectionOf(file string) string { return folderOf(dirInjection, file) }
+
+// folderOf returns the folder of the task in a file, in a folder of such folders.
+func folderOf(within, file string) string {
+	return path.Join(within, path.Base(path.Dir(file)), strings.TrimSuffix(path.Base(file), extension))
 }
 
 func settings(o task.Options, c *Config) error {
@@ -121,6 +131,9 @@ func settings(o task.Options, c *Config) error {
 	}
 	if err := config.Decode(o.Config, c); err != nil {
 		return fmt.Errorf("settings of the dataset: %w", err)
+	}
+	if c.Solutions != "" && !filepath.IsLocal(c.Solutions) {
+		return fmt.Errorf("settings of the dataset: solutions is %q: write the path of a folder in the dataset", c.Solutions)
 	}
 	return nil
 }

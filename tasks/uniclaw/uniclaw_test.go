@@ -302,3 +302,38 @@ func TestADatasetIsListed(t *testing.T) {
 		t.Errorf("%v, %v", again, err)
 	}
 }
+
+// A solution is the oracle's alone, is part of the task's digest, and is one of the
+// files that the task depends on.
+func TestSolutionsAreBesideThePublishedFiles(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"answers/c/t/solve.sh": "echo 1\n", "answers/c/t/data/x": "y"})
+	const config = `{"solutions": "answers"}`
+	got, without := load(t, dir, "tasks/c/t.yaml", config), load(t, dir, "tasks/c/t.yaml", "")
+	ref := got.Stages[0].Reference
+	if without.Stages[0].Reference != nil || ref == nil || !slices.Equal(ref.Argv, []string{"sh", "/solution/solve.sh"}) {
+		t.Fatalf("reference %+v, without the setting %+v", ref, without.Stages[0].Reference)
+	}
+	for _, role := range []task.Role{task.RoleAgent, task.RoleVerifier, task.RoleUser} {
+		if raw, err := json.Marshal(got.View(role, "main")); err != nil || strings.Contains(string(raw), "solve.sh") {
+			t.Errorf("%s sees the solution: %s, %v", role, raw, err)
+		}
+	}
+	i := slices.IndexFunc(got.Resources, func(r task.Resource) bool { return r.Name == ref.Resource })
+	if r := got.Resources[i]; len(r.Entries) != 2 || got.HostFile(&r, &r.Entries[0]) != filepath.Join(dir, "answers/c/t/data/x") {
+		t.Errorf("%+v", r)
+	}
+	if files := (Format{}).Files(got); !slices.Contains(files, filepath.Join(dir, "answers/c/t")) {
+		t.Errorf("the task depends on %q", files)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "answers/c/t/solve.sh"), []byte("echo 2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again := load(t, dir, "tasks/c/t.yaml", config); again.Digest == got.Digest || got.Digest == without.Digest {
+		t.Errorf("digests %s, %s, %s", without.Digest, got.Digest, again.Digest)
+	}
+	if _, _, err := (Format{}).Load(t.Context(), filepath.Join(dir, "tasks/c/t.yaml"), task.Options{Config: json.RawMessage(`{"solutions": "../x"}`)}); err == nil ||
+		!strings.Contains(err.Error(), "folder in the dataset") {
+		t.Errorf("a folder elsewhere: %v", err)
+	}
+}

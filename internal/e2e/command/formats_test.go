@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
@@ -50,6 +51,28 @@ verifier "loop-result" {
   plugin = "stand-in"
 }
 `
+
+// The solutions of the sample tasks pass, judged by what is in their results, and
+// doing nothing does not.
+func TestTheUniClawExample(t *testing.T) {
+	tree.NeedsSandbox(t)
+	t.Parallel()
+	dir := t.TempDir()
+	berth(t, dir, "run", filepath.Join(tree.Root, "examples", "uniclaw")).want(t, 0)
+	show := answer[output.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	if len(show.Trials) != 12 {
+		t.Errorf("%d trials", len(show.Trials))
+	}
+	for _, trial := range show.Trials {
+		want := record.Failed
+		if strings.Contains(trial.CellKey, "oracle") {
+			want = record.Passed
+		}
+		if trial.Outcome != want {
+			t.Errorf("%s of %s is %s, not %s", trial.Task, trial.CellKey, trial.Outcome, want)
+		}
+	}
+}
 
 // A format whose tasks are files in one folder: each can be named, an edit of one
 // is no edit of the others, and the settings of the dataset are part of the run.

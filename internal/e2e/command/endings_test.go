@@ -228,3 +228,55 @@ func pretty(e *record.Error) string {
 	}
 	return e.Message
 }
+
+// A supervisor that cannot judge gives no verdict: its attempt ends with what was
+// wrong, which is no fault of the agent, and nobody speaks to the agent again.
+func TestASupervisorThatCannotJudge(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	look := map[string]any{"tools": []any{map[string]any{"name": "list", "arguments": map[string]any{"folder": ""}}}}
+	always := map[string]any{"system": "."}
+	for name, tt := range map[string]struct {
+		block   string // of the verifier
+		replies []any
+		want    record.Outcome
+		says    string
+	}{
+		"its budget is spent": {block: "requests = 1", replies: []any{look}, want: record.VerifierError, says: "budget"},
+		"its model is down":   {replies: []any{map[string]any{"when": always, "error": map[string]any{"status": 503, "message": "out of order"}}}, want: record.ModelError, says: "503"},
+		"it replies nonsense": {replies: []any{map[string]any{"when": always, "text": "It looks good to me."}}, want: record.VerifierError, says: "JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			loopPlugins(t, dir, "greeter")
+			e := ending{name: "one", followUps: 2}
+			judge, err := json.Marshal(map[string]any{"replies": tt.replies})
+			e2etest.Must(t, err)
+			own := "verifier \"supervisor\" {\n  model = model.judge\n  " + tt.block + "\n}"
+			e2etest.Write(t, dir, map[string]string{
+				"berth.hcl":                               strings.Replace(loopExperiment, `verifier "supervisor" { model = model.judge }`, own, 1),
+				"judge.yaml":                              string(judge),
+				"user.yaml":                               "replies: [{text: Nobody asks for this.}]\n",
+				"tasks/one/instruction.md":                says + "\n",
+				"tasks/one/environment/Dockerfile":        "FROM scratch\n",
+				"tasks/one/tests/references/eval_rule.md": "It is complete.\n",
+				"tasks/one/task.toml":                     loopTask(&e),
+			})
+			r := berthWith(t, dir, nil, "run", "--json")
+			results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
+			if err != nil || len(results) != 1 {
+				t.Fatalf("%q, %v\n%s\n%s", results, err, r.out, r.stderr)
+			}
+			var got record.Result
+			e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, results[0])), &got))
+			if got.Outcome != tt.want || !strings.Contains(pretty(got.Error), tt.says) || len(got.Verdicts) != 0 || len(got.Labels) != 0 {
+				t.Errorf("%s: %s; verdicts %+v, labels %v; want %s because of %q, and no verdict", got.Outcome, pretty(got.Error), got.Verdicts, got.Labels, tt.want, tt.says)
+			}
+			turns := e2etest.Read(t, filepath.Dir(results[0]), record.TurnsFile)
+			if strings.Contains(turns, "Nobody asks") {
+				t.Errorf("the user spoke:\n%s", turns)
+			}
+		})
+	}
+}

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
@@ -30,7 +32,8 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 	cmd.Dir = dir
 	// The reader's modules are those of this checkout, which are known; compiled as all
 	// else here, so that little is compiled anew.
-	cmd.Env = append(os.Environ(), "BERTH="+tree.Root, "GOFLAGS=-buildvcs=false -trimpath", "GONOSUMDB=*", "NO_COLOR=1")
+	cmd.Env = append(os.Environ(), "BERTH="+tree.Root, "GOFLAGS=-buildvcs=false -trimpath -modcacherw", "GONOSUMDB=*", "NO_COLOR=1")
+	cmd.Env = append(cmd.Env, ownModules(t)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil && strings.Contains(string(out), "no such host") {
 		t.Skipf("the modules of a plugin are not all here, and cannot be downloaded:\n%s", out)
@@ -56,6 +59,21 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Run("in a debugger", func(t *testing.T) { inADebugger(t, page, dir) })
+}
+
+// ownModules returns variables for a module cache of the test's own, filled from the
+// usual one, if that may not be written: `go mod tidy` of another module needs
+// modules that this one does not.
+func ownModules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	e2etest.Must(t, err)
+	lines := strings.Split(string(out), "\n")
+	downloads := filepath.Join(lines[0], "cache", "download")
+	if unix.Access(downloads, unix.W_OK) == nil {
+		return nil
+	}
+	return []string{"GOMODCACHE=" + t.TempDir(), "GOPROXY=file://" + downloads + "," + lines[1]}
 }
 
 // inADebugger types what the section says, in the folder of the experiment, and

@@ -134,7 +134,7 @@ func bombed(t *testing.T, without ...string) (*sandboxtest.Box, *sandbox.Client)
 	var once sync.Once
 	go func() {
 		_, _ = c.Exec(t.Context(), sandbox.Command{
-			Argv: sandboxtest.Program("bomb", "9s"), Stdout: writer(func([]byte) { once.Do(func() { close(full) }) }),
+			Argv: sandboxtest.Program("bomb", "99s"), Stdout: writer(func([]byte) { once.Do(func() { close(full) }) }),
 		})
 	}()
 	select {

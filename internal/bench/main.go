@@ -76,6 +76,7 @@ func run(ctx context.Context) error {
 		{"core", b.coreCost},
 		{"scale", b.scale},
 		{"sleepers", b.sleepers},
+		{"loops", b.loops},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
 		{"docker", func(ctx context.Context, f *figures) error {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -96,22 +95,16 @@ func on(dir, name, image, socket, mode string) error {
 
 // attempts calls do with every result below a folder of runs.
 func attempts(runs string, do func(*record.Result)) error {
-	files, err := filepath.Glob(filepath.Join(runs, "*", "trials", "*", "attempt-1", "result.json"))
-	for _, file := range files {
-		text, failed := os.ReadFile(file)
-		if failed != nil {
-			return failed
-		}
-		var r record.Result
-		if err = json.Unmarshal(text, &r); err != nil {
-			return err
-		}
+	found := 0
+	err := ended(runs, func(folder string, r *record.Result) error {
 		if r.Outcome != record.Passed {
-			return fmt.Errorf("%s: %s, want passed: berth show says why", file, r.Outcome)
+			return fmt.Errorf("%s: %s, want passed: berth show says why", folder, r.Outcome)
 		}
-		do(&r)
-	}
-	if len(files) == 0 {
+		found++
+		do(r)
+		return nil
+	})
+	if err == nil && found == 0 {
 		return fmt.Errorf("no results below %s", runs)
 	}
 	return err

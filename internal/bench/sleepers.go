@@ -17,14 +17,20 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// sleeperName is the name of the agent plugin that this program is when it is
+// sleeperName is the name of an agent of the plugin that this program is when it is
 // started as plugins.ProgramPrefix + sleeperName.
 const sleeperName = "bench-sleeper"
 
 func serveSleeper() {
-	plugins.Serve(plugins.Agent(plugins.Info{Name: sleeperName, Version: "1.0.0", Doc: "Sleeps until its turn is cut off."}, nil, sleeper{}))
+	plugins.Serve(
+		plugins.Agent(plugins.Info{Name: sleeperName, Version: "1.0.0", Doc: "Sleeps until its turn is cut off."}, nil, sleeper{}),
+		plugins.Agent(plugins.Info{Name: looperName, Version: "1.0.0", Doc: "Sleeps in its third turn, or asks for more."}, nil, looper{}),
+		plugins.Verifier(plugins.Info{Name: looperName, Version: "1.0.0", Doc: "Lets the user ask for more."}, nil,
+			verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}, looper{}),
+	)
 }
 
 // sleeper is an agent and its session, which only sleeps.
@@ -47,22 +53,19 @@ func (sleeper) Close(context.Context, string, agent.Recorder) error { return nil
 // agents sleep, each in a sandbox of local, and how long `berth show` takes
 // meanwhile. It is compared with one attempt in flight.
 func (b *bench) sleepers(ctx context.Context, f *figures) error {
-	const many, rounds = 1000, 9
-	self, err := os.Executable()
+	const many = 1000
+	folder, err := b.sleeperPlugin()
 	if err != nil {
-		return err
-	}
-	folder := filepath.Join(b.dir, "plugins")
-	if err = os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
-	if err = copyProgram(self, filepath.Join(folder, plugins.ProgramPrefix+sleeperName)); err != nil {
 		return err
 	}
 	var rss [2]int64 // KiB
 	var took []time.Duration
 	for i, n := range []int{1, many} {
-		if rss[i], took, err = b.asleep(ctx, folder, n, rounds); err != nil {
+		dir, err := b.experiment(fmt.Sprint("asleep", n), sleeperName, min(n, 100), max(1, n/100), n)
+		if err != nil {
+			return err
+		}
+		if rss[i], took, err = b.asleep(ctx, dir, sleepers{folder: folder, n: n}); err != nil {
 			return fmt.Errorf("%d sleepers: %w", n, err)
 		}
 	}
@@ -72,17 +75,37 @@ func (b *bench) sleepers(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// asleep starts a run of n attempts at the same time, waits until all of their
-// agents sleep, and returns the memory of the core in KiB and how long berth show
-// took, that many rounds.
-func (b *bench) asleep(ctx context.Context, folder string, n, rounds int) (rss int64, took []time.Duration, err error) {
-	dir, err := b.experiment(fmt.Sprint("asleep", n), sleeperName, min(n, 100), max(1, n/100), n)
-	if err != nil {
-		return 0, nil, err
+// sleeperPlugin installs this program as a plugin, and returns its folder.
+func (b *bench) sleeperPlugin() (string, error) {
+	folder := filepath.Join(b.dir, "plugins")
+	program := filepath.Join(folder, plugins.ProgramPrefix+sleeperName)
+	if _, err := os.Stat(program); err == nil {
+		return folder, nil
 	}
-	runs := filepath.Join(b.dir, fmt.Sprint("asleep-runs", n))
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if err = os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
+	}
+	return folder, copyProgram(self, program)
+}
+
+// sleepers are attempts whose agents sleep.
+type sleepers struct {
+	folder string // of the plugin
+	n      int    // how many
+	rounds int    // that end before they sleep
+}
+
+// asleep starts a run of attempts at the same time, waits until all of their
+// agents sleep, and returns the memory of the core in KiB and how long berth show
+// took, nine times.
+func (b *bench) asleep(ctx context.Context, dir string, s sleepers) (rss int64, took []time.Duration, err error) {
+	runs := filepath.Join(dir, "runs")
 	cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth"), "run", dir, "--runs", runs)
-	cmd.Env = append(os.Environ(), "BERTH_PLUGIN_PATH="+folder)
+	cmd.Env = append(os.Environ(), "BERTH_PLUGIN_PATH="+s.folder)
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
 	if err = cmd.Start(); err != nil {
@@ -96,13 +119,13 @@ func (b *bench) asleep(ctx context.Context, folder string, n, rounds int) (rss i
 			err = errors.Join(err, ended, errors.New(tail(said.String())))
 		}
 	}()
-	run, err := b.allInTurn(ctx, runs, n)
+	run, err := b.allInTurn(ctx, runs, s)
 	if err != nil {
 		return 0, nil, err
 	}
 	var u used
 	u.look(cmd.Process.Pid)
-	for range rounds {
+	for range 9 {
 		var shown used
 		if shown, err = b.berth(ctx, "show", run); err != nil {
 			return 0, nil, err
@@ -113,9 +136,9 @@ func (b *bench) asleep(ctx context.Context, folder string, n, rounds int) (rss i
 	return u.rss, took, nil
 }
 
-// allInTurn waits until n attempts of the only run in runs are in a turn of their
-// agents, and returns the folder of the run.
-func (b *bench) allInTurn(ctx context.Context, runs string, n int) (string, error) {
+// allInTurn waits until the agents of all attempts of the only run in runs sleep,
+// and returns the folder of the run.
+func (b *bench) allInTurn(ctx context.Context, runs string, s sleepers) (string, error) {
 	const patience = 10 * time.Minute
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Second) {
 		found, _ := filepath.Glob(filepath.Join(runs, "*", "trials")) // the pattern is valid
@@ -133,14 +156,14 @@ func (b *bench) allInTurn(ctx context.Context, runs string, n int) (string, erro
 		}
 		turns := 0
 		for i := range show.Trials {
-			if r := show.Trials[i].Running; r != nil && r.Phase != nil && r.Phase.Name == record.PhaseTurn {
+			if r := show.Trials[i].Running; r != nil && r.Phase != nil && r.Phase.Name == record.PhaseTurn && r.Phase.Round == s.rounds {
 				turns++
 			}
 			if o := show.Trials[i].Outcome; o != record.NotRun {
 				return "", fmt.Errorf("a trial ended as %s", o)
 			}
 		}
-		if turns == n {
+		if turns == s.n {
 			return run, nil
 		}
 	}

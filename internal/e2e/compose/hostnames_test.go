@@ -20,7 +20,7 @@ const (
     hostname: db.internal
     networks: {inner: {aliases: [cache, Store]}}
     command: [sh, -c, 'redis-server --save "" --protected-mode no & until redis-cli set name "$$(hostname) $$HOSTNAME"; do sleep 0.1; done; wait']
-    healthcheck: {test: ["CMD", "redis-cli", "get", "name"], interval: 1s, retries: 60}
+    healthcheck: {test: ["CMD-SHELL", "redis-cli get name | grep ."], interval: 1s, retries: 60}
   asks:
     image: ` + image + `
     networks: [inner]

@@ -122,9 +122,9 @@ func (b *bench) roundCost(ctx context.Context, f *figures) error {
 	}
 	var between, models []time.Duration
 	err = ended(runs, func(folder string, r *record.Result) error {
-		lines, err := os.ReadFile(filepath.Join(folder, "model", "exchanges.jsonl"))
-		if err != nil {
-			return err
+		lines, failed := os.ReadFile(filepath.Join(folder, "model", "exchanges.jsonl"))
+		if failed != nil {
+			return failed
 		}
 		var last *record.Phase
 		for i := range r.Phases {
@@ -133,9 +133,9 @@ func (b *bench) roundCost(ctx context.Context, f *figures) error {
 				continue
 			}
 			if last != nil {
-				called, err := callsWithin(lines, last.End, p.Start)
-				if err != nil {
-					return err
+				called, failed := callsWithin(lines, last.End, p.Start)
+				if failed != nil {
+					return failed
 				}
 				between, models = append(between, p.Start.Sub(last.End)-called), append(models, called)
 			}
@@ -202,32 +202,42 @@ func (b *bench) copyCost(ctx context.Context, f *figures) error {
 		return err
 	}
 	defer box.close()
-	if r, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "mkdir /tmp/results && cd /tmp/results\n" + fill}}); err != nil || !r.OK() {
-		return fmt.Errorf("make the files: %+v, %w", r, err)
+	made, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "mkdir /tmp/results && cd /tmp/results\n" + fill}})
+	if err != nil || !made.OK() {
+		return fmt.Errorf("make the files: %+v, %w", made, err)
 	}
 	for i := range trials {
-		to := filepath.Join(b.dir, fmt.Sprint("untar", i))
-		if err = os.Mkdir(to, 0o755); err != nil {
-			return err
-		}
-		unpack := exec.CommandContext(ctx, "tar", "-C", to, "-xf", "-")
-		in, err := unpack.StdinPipe()
+		took, err := box.untar(ctx, filepath.Join(b.dir, fmt.Sprint("untar", i)))
 		if err != nil {
 			return err
 		}
-		began := time.Now()
-		if err = unpack.Start(); err != nil {
-			return err
-		}
-		r, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"tar", "-C", "/tmp", "-cf", "-", "results"}, Stdout: in})
-		if err = errors.Join(err, in.Close(), unpack.Wait()); err != nil || !r.OK() {
-			return fmt.Errorf("tar: %+v, %w", r, err)
-		}
-		theirs = append(theirs, time.Since(began))
+		theirs = append(theirs, took)
 	}
 	p, q := quantile(ours, 0.5), quantile(theirs, 0.5)
 	f.add("copy of 100 MiB of results in a round, p50", ms(p), "tar through a shell in the sandbox: "+ms(q), fmt.Sprintf("%.2f ×", float64(p)/float64(q)), "≤ 1.5 ×")
 	return nil
+}
+
+// untar copies /tmp/results of the sandbox into a new folder, and returns how long
+// that took.
+func (m *made) untar(ctx context.Context, to string) (time.Duration, error) {
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return 0, err
+	}
+	unpack := exec.CommandContext(ctx, "tar", "-C", to, "-xf", "-")
+	in, err := unpack.StdinPipe()
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err = unpack.Start(); err != nil {
+		return 0, err
+	}
+	r, err := m.shell.Exec(ctx, sandbox.Command{Argv: []string{"tar", "-C", "/tmp", "-cf", "-", "results"}, Stdout: in})
+	if err = errors.Join(err, in.Close(), unpack.Wait()); err != nil || !r.OK() {
+		return 0, fmt.Errorf("tar: %+v, %w", r, err)
+	}
+	return time.Since(began), nil
 }
 
 // ended calls do with the folder and the result of every attempt below a folder of

@@ -254,14 +254,17 @@ func TestASupervisorThatCannotJudge(t *testing.T) {
 			judge, err := json.Marshal(map[string]any{"replies": tt.replies})
 			e2etest.Must(t, err)
 			own := "verifier \"supervisor\" {\n  model = model.judge\n  " + tt.block + "\n}"
+			hcl := strings.Replace(loopExperiment, `verifier "supervisor" { model = model.judge }`, own, 1)
 			e2etest.Write(t, dir, map[string]string{
-				"berth.hcl":                               strings.Replace(loopExperiment, `verifier "supervisor" { model = model.judge }`, own, 1),
-				"judge.yaml":                              string(judge),
-				"user.yaml":                               "replies: [{text: Nobody asks for this.}]\n",
-				"tasks/one/instruction.md":                says + "\n",
-				"tasks/one/environment/Dockerfile":        "FROM scratch\n",
-				"tasks/one/tests/references/eval_rule.md": "It is complete.\n",
-				"tasks/one/task.toml":                     loopTask(&e),
+				"berth.hcl":  hcl,
+				"judge.yaml": string(judge),
+				"user.yaml":  "replies: [{text: Nobody asks for this.}]\n",
+			})
+			e2etest.Write(t, filepath.Join(dir, "tasks", "one"), map[string]string{
+				"instruction.md":                says + "\n",
+				"environment/Dockerfile":        "FROM scratch\n",
+				"tests/references/eval_rule.md": "It is complete.\n",
+				"task.toml":                     loopTask(&e),
 			})
 			r := berthWith(t, dir, nil, "run", "--json")
 			results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))

@@ -112,7 +112,7 @@ func (s scaffold) trials() map[string]ending {
 	// This is the time in which it must have called its tool, also on a busy
 	// machine.
 	wait := time.Duration(cmp.Or(s.time, 45)) * time.Second
-	wait = max(wait, min(conformance.Patience(wait), 3*time.Minute))
+	wait = max(wait, min(conformance.Patience(wait), 80*time.Second))
 	words := "last words: I wait."
 	if s.late {
 		words = "cut off"

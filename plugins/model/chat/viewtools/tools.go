@@ -68,7 +68,9 @@ func (v View) Do(c chat.Call) chat.Result {
 		err = fmt.Errorf("there is no tool %q", c.Name)
 	}
 	if err != nil {
-		res.Text, res.Failed = err.Error(), true
+		// The place of the view on this machine is of no use to the model, and
+		// differs from run to run.
+		res.Text, res.Failed = strings.ReplaceAll(err.Error(), string(v)+"/", ""), true
 	}
 	return res
 }

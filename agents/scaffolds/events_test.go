@@ -116,6 +116,13 @@ func judge(t *testing.T, what string, y agent.Yield, err error, r *record) {
 	if o := r.steps[0].Observation; o == nil || o.Results[0].SourceCallID != r.steps[0].ToolCalls[0].ID || !strings.Contains(o.Results[0].Content.Text, "MARK-solve") {
 		t.Errorf("observation %+v", o)
 	}
+	_, name, _ := strings.Cut(t.Name(), "/")
+	name, _, _ = strings.Cut(name, "/")
+	// Those that say why the model stopped. A supervisor judges by it whether the
+	// agent had finished.
+	if stop := (map[string]string{"pi": "stop", "openclaw": "stop", "claude-code": "end_turn"})[name]; stop != "" && !strings.Contains(string(r.steps[1].Extra), `"stop_reason":"`+stop+`"`) {
+		t.Errorf("the last step has %s, not why the model stopped", r.steps[1].Extra)
+	}
 	if y.Claim == nil || *y.Claim.Input != 200 || *y.Claim.Output != 20 || *y.Claim.Cached != 120 {
 		t.Errorf("claim %+v", y.Claim)
 	}

@@ -50,7 +50,7 @@ class Hook(AgentHook):
             return
         self.refused = r.finish_reason if r.finish_reason in ("refusal", "content_filter") else None
         self.status = None
-        say(type="message", text=r.content or "", thinking=r.reasoning_content or "", calls=calls, usage=usage(r.usage))
+        say(type="message", text=r.content or "", thinking=r.reasoning_content or "", calls=calls, usage=usage(r.usage), stop=r.finish_reason)
 
     async def before_execute_tools(self, context):
         self.reply(context, [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in context.tool_calls])

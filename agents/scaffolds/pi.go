@@ -100,6 +100,7 @@ func (e *piEvents) Line(line []byte) {
 	case v.Type != "message_end" && v.Type != "message":
 	case m.Role == "assistant":
 		said := streamjson.Message(m.Content)
+		said.Stop = m.Stop
 		e.end = cli.Ending{Message: said.Text, Reason: m.Stop}
 		switch m.Stop {
 		case "error":

@@ -78,16 +78,16 @@ func TestWhatADriverPrints(t *testing.T) {
 		}
 		var said []string
 		for _, s := range r.steps {
-			said = append(said, s.Message.Text)
+			said = append(said, s.Message.Text+string(s.Extra))
 		}
 		return y, said
 	}
 	y, said := turn(
 		`{"type":"session","id":"s"}`, `no JSON`, `{"type":"later","text":7}`,
 		`{"type":"message","text":"a","thinking":"t","calls":[{"id":"c","name":"sh","arguments":{"x":1}}],"usage":{"input_tokens":5,"output_tokens":1}}`,
-		`{"type":"result","id":"c","text":"r","failed":true}`, `{"type":"message","text":"b","usage":{"input_tokens":7,"output_tokens":2}}`, `{"type":"end","reason":"stop"}`,
+		`{"type":"result","id":"c","text":"r","failed":true}`, `{"type":"message","text":"b","stop":"stop","usage":{"input_tokens":7,"output_tokens":2}}`, `{"type":"end","reason":"stop"}`,
 	)
-	if y.End != agent.Done || y.Message != "b" || y.Reason != "stop" || *y.Claim.Input != 12 || *y.Claim.Output != 3 || strings.Join(said, " ") != "a b" || b.Session != "s" {
+	if y.End != agent.Done || y.Message != "b" || y.Reason != "stop" || *y.Claim.Input != 12 || *y.Claim.Output != 3 || strings.Join(said, " ") != `a b{"stop_reason":"stop"}` || b.Session != "s" {
 		t.Errorf("%+v, %q, session %q", y, said, b.Session)
 	}
 	if y, _ = turn(`{"type":"message","text":"c"}`); y.End != agent.Crashed || y.Reason != "the CLI ended with exit code 0: the driver ended without an end event" {

@@ -17,6 +17,7 @@ type Message struct {
 	Thinking string      `json:"thinking"`
 	Calls    []Call      `json:"calls"`
 	Response string      `json:"-"`     // the provider's id of the response, for a CLI that reports it instead of the usage
+	Stop     string      `json:"stop"`  // why the model stopped, in the CLI's or the provider's word; empty: unknown
 	Usage    agent.Claim `json:"usage"` // the zero value: unknown, or not of this message alone
 }
 
@@ -45,6 +46,9 @@ func (b *Transcript) Message(m Message) {
 		b.Call(m.ID, c.ID, c.Name, c.Arguments)
 	}
 	b.respond(m.ID, m.Response)
+	if b.open != nil && b.id == m.ID {
+		b.Stopped(m.Stop)
+	}
 	b.Use(m.ID, m.Usage)
 	b.Used(m.Usage)
 }

@@ -283,7 +283,26 @@ func (b *Transcript) respond(id, response string) {
 	if response == "" || len(response) > maxID || b.open == nil || b.id != id {
 		return
 	}
-	if raw, err := json.Marshal(map[string]string{"response_id": response}); err == nil {
+	b.note("response_id", response)
+}
+
+// Stopped says why the model stopped in the open message, in the CLI's or the
+// provider's word; nothing happens if there is none. Message does this with its
+// Stop.
+func (b *Transcript) Stopped(reason string) {
+	if reason != "" && len(reason) <= maxID && b.open != nil {
+		b.note("stop_reason", reason)
+	}
+}
+
+// note sets a member of the open step's extra.
+func (b *Transcript) note(name, value string) {
+	all := map[string]string{}
+	if len(b.open.Extra) > 0 && json.Unmarshal(b.open.Extra, &all) != nil {
+		return
+	}
+	all[name] = value
+	if raw, err := json.Marshal(all); err == nil {
 		b.open.Extra = raw
 	}
 }

@@ -87,6 +87,9 @@ func TestATurnIsRecordedAsAValidTrajectory(t *testing.T) {
 	if m := r.steps[0].Metrics; m == nil || m.PromptTokens == nil || r.steps[0].ModelName != "test-model-1" {
 		t.Errorf("step %+v has no usage, or not the provider's name of the model", r.steps[0])
 	}
+	if string(r.steps[0].Extra) != `{"stop_reason":"stop"}` {
+		t.Errorf("why the model stopped: %s", r.steps[0].Extra)
+	}
 }
 
 func TestBrokenArgumentsOfAModelAreAnswered(t *testing.T) {

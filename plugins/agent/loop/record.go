@@ -57,7 +57,27 @@ func (r *Recorder) Of(reply chat.Reply, message string) trajectory.Step {
 	if reply.Model != "" {
 		s.ModelName = reply.Model
 	}
+	if reason := stopReason(reply); reason != "" {
+		s.Extra = json.RawMessage(fmt.Sprintf(`{"stop_reason":%q}`, reason))
+	}
 	return s
+}
+
+// stopReason returns why the model stopped, in the word that most providers have
+// for it; empty: unknown.
+func stopReason(r chat.Reply) string {
+	switch {
+	case r.Stop == chat.Length:
+		return "length"
+	case r.Stop == chat.Refused:
+		return "refusal"
+	case r.Stop == chat.Done && len(r.Calls) > 0:
+		return "tool_use"
+	case r.Stop == chat.Done:
+		return "stop"
+	default:
+		return ""
+	}
 }
 
 // Call adds a tool call to s. arguments are what marshals to a JSON object, or

@@ -35,6 +35,7 @@ type event struct {
 		ID      string          `json:"id"`
 		Model   string          `json:"model"`
 		Content json.RawMessage `json:"content"`
+		Stop    string          `json:"stop_reason"`
 		Usage   struct {
 			Input  int64 `json:"input_tokens"`
 			Cached int64 `json:"cache_read_input_tokens"`
@@ -88,6 +89,7 @@ func (e *Reader) Line(line []byte) {
 			return // the CLI's own text about an error, which is also in the result
 		}
 		m := Message(v.Message.Content)
+		m.Stop = v.Message.Stop
 		if m.ID, m.Response = v.Message.ID, v.Message.ID; e.Whole {
 			m.ID, m.Response = "answer", ""
 			if u := v.Message.Usage; u.Input+u.Output > 0 {
@@ -105,6 +107,7 @@ func (e *Reader) Line(line []byte) {
 			}
 		}
 	case "result":
+		e.Transcript.Stopped(v.Stop)
 		v.Result.Subtype = v.Subtype
 		e.Last = &v.Result
 	}

@@ -71,6 +71,9 @@ func firstMessage(r *verifier.Request, s *settings, task, steps string) string {
 	for _, v := range ownVerdicts(r.Earlier) {
 		before = append(before, earlier{Round: v.Round, Decision: v.Decision, Labels: v.Labels, Score: v.Scores[scoreName].Value, Rationale: v.Rationale})
 	}
+	if len(task) > maxTask {
+		task = strings.ToValidUTF8(task[:maxTask], "") + "\n[The rest is in the file instruction.md.]"
+	}
 	state, _ := json.Marshal(struct { //nolint:errchkjson // scores are finite
 		Turn    int       `json:"turn"`
 		Used    int       `json:"messages_of_the_user_so_far"`

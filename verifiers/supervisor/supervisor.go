@@ -29,16 +29,18 @@ const (
 
 // Limits of one judgement.
 const (
-	maxCall   = 300 * time.Second // of one reply of the model
-	maxTries  = 3                 // of a call that takes longer
-	maxAll    = 900 * time.Second
-	maxCalls  = 60 // replies of the model that call tools
-	maxTask   = 256 << 10
-	maxRubric = 64 << 20
+	maxCall  = 300 * time.Second // of one reply of the model
+	maxTries = 3                 // of a call that takes longer
+	maxAll   = 900 * time.Second
+	maxCalls = 60        // replies of the model that call tools
+	maxFile  = 64 << 20  // bytes of the task and of the rubric
+	maxTask  = 256 << 10 // bytes of the task in the first message
 )
 
-// supervisor is the verifier. ask is replaced by tests of the loop; nil: the
-// model of the request.
+// errLong is the cause of the end of a judgement that takes too long.
+var errLong = fmt.Errorf("the supervisor took longer than %s", maxAll)
+
+// supervisor is the verifier.
 type supervisor struct{}
 
 // Verify judges one round.
@@ -47,8 +49,8 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 	if err != nil {
 		return v, err
 	}
-	if _, err = r.ReadFile(s.Rubric, maxRubric); err != nil {
-		return v, fmt.Errorf("the rubric: %w", err)
+	if _, err = r.ReadFile(s.Rubric, maxFile); err != nil {
+		return v, fmt.Errorf("the rubric: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
 	}
 	end, ok := r.Models["default"]
 	if !ok {
@@ -63,8 +65,6 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 	if err != nil {
 		return v, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, maxAll, fmt.Errorf("the supervisor took longer than %s", maxAll))
-	defer cancel()
 	reply, err := judge(ctx, m, &r, &s, log)
 	if err != nil {
 		return v, err
@@ -116,7 +116,9 @@ func completed(r *verifier.Request, p rules.Policy) (rules.Gate, error) {
 
 // judge asks the model until it replies without calling tools.
 func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, log func(string)) (reply rules.Reply, err error) {
-	task, err := r.ReadFile("instruction.md", maxTask)
+	ctx, cancel := context.WithTimeoutCause(ctx, maxAll, errLong)
+	defer cancel()
+	task, err := r.ReadFile("instruction.md", maxFile)
 	if err != nil {
 		return reply, err
 	}
@@ -161,7 +163,10 @@ func ask(ctx context.Context, m chat.Model, q chat.Request, log func(string)) (a
 		a, err = m.Ask(limited, q)
 		late := limited.Err() != nil && ctx.Err() == nil
 		cancel()
-		if err == nil || !late || try == maxTries {
+		switch {
+		case err != nil && try > 1 && errors.Is(context.Cause(ctx), errLong): // no try had a reply
+			return a, fmt.Errorf("%w: %w", chat.ErrUnavailable, err)
+		case err == nil || !late || try == maxTries:
 			return a, err
 		}
 		log(fmt.Sprintf("try %d: %s", try, err))
@@ -174,7 +179,7 @@ func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verd
 	if err != nil {
 		return "", err
 	}
-	task, err := r.ReadFile("instruction.md", maxTask)
+	task, err := r.ReadFile("instruction.md", maxFile)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -117,6 +120,9 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 		"prose, then an object": {replies: []string{"Well.", judged("continue", 0.7, "")}, score: 0.7},
 		"a huge score":          {replies: []string{judged("continue", 1e9, "")}, score: 1},
 		"a judgement in a text": {replies: []string{"The agent wrote: " + judged("pass", 1, "")}, want: chat.ErrBadReply},
+		"a score beyond all":    {replies: []string{strings.Replace(judged("continue", 0.5, ""), `"score":0.5`, `"score":1e999`, 1)}, score: 1},
+		"a score in words":      {replies: []string{strings.Replace(judged("pass", 0.5, ""), `"score":0.5`, `"score":"0.5"`, 1)}, want: chat.ErrBadReply},
+		"nothing":               {replies: []string{""}, want: chat.ErrBadReply},
 		"something beside":      {replies: []string{judged("pass", 1, `,"note":"x"`)}, want: chat.ErrBadReply},
 		"an unknown verdict":    {replies: []string{judged("accept", 1, "")}, want: errAny},
 		"a refusing model":      {status: 403, want: agent.ErrModel},
@@ -142,6 +148,102 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 }
 
 var errAny = errors.New("any error")
+
+// A reply without one of the members is no judgement.
+func TestEachMemberOfAJudgementIsRequired(t *testing.T) {
+	t.Parallel()
+	var whole map[string]any
+	if err := json.Unmarshal([]byte(judged("pass", 1, "")), &whole); err != nil || len(whole) != 8 {
+		t.Fatal(len(whole), err)
+	}
+	for name := range whole {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			part := maps.Clone(whole)
+			delete(part, name)
+			text, err := json.Marshal(part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v, s, err := askOnce(t, verifier.Request{View: lay(t, nil), Round: 1}, chattest.Script(string(text))); !errors.Is(err, chat.ErrBadReply) || len(s.Questions()) != 3 {
+				t.Errorf("%+v after %d questions, %v", v, len(s.Questions()), err)
+			}
+		})
+	}
+}
+
+// slow is a model that replies after a time, and calls a tool in each reply.
+type slow struct {
+	takes time.Duration
+	late  int // replies that never come, before the others
+	asked int
+}
+
+func (m *slow) Ask(ctx context.Context, _ chat.Request) (chat.Reply, error) {
+	m.asked++
+	after := m.takes
+	if m.asked <= m.late {
+		after = 1000 * time.Hour
+	}
+	select {
+	case <-ctx.Done():
+		return chat.Reply{}, context.Cause(ctx)
+	case <-time.After(after):
+		return chat.Reply{Calls: []chat.Call{{ID: "1", Name: "list", Arguments: json.RawMessage(`{}`)}}}, nil
+	}
+}
+
+func TestAJudgementHasATimeLimit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		m      slow
+		asked  int
+		takes  time.Duration
+		reason string
+		down   bool
+	}{
+		{"no reply comes", slow{late: 99}, 3, 15 * time.Minute, "longer than", true},
+		{"the third try", slow{takes: time.Second, late: 2}, 3 + 60 + 1, 10*time.Minute + 62*time.Second, "calls tools and does not judge", false},
+		{"many replies", slow{takes: 110 * time.Second}, 9, 15 * time.Minute, "longer than 15m0s", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			view := lay(t, nil)
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				r := verifier.Request{View: view, Stage: "main"}
+				_, err := judge(t.Context(), &c.m, &r, &settings{}, func(string) {})
+				if err == nil || !strings.Contains(err.Error(), c.reason) || c.m.asked != c.asked || time.Since(begin) != c.takes || errors.Is(err, agent.ErrModel) != c.down {
+					t.Errorf("%d asked in %s: %v; want %d in %s", c.m.asked, time.Since(begin), err, c.asked, c.takes)
+				}
+			})
+		})
+	}
+}
+
+// A rubric of any size is a file for the model's tools, and a long task is
+// shortened.
+func TestALargeRubricAndALongTask(t *testing.T) {
+	t.Parallel()
+	view := lay(t, map[string]string{"references/eval_rule.md": strings.Repeat("RUBRIC line\n", 5<<20/12), "instruction.md": strings.Repeat("价", 400<<10)})
+	v, s, err := askOnce(t, verifier.Request{View: view, Round: 1, RoundsLeft: 1}, func(q chattest.Question) chattest.Answer {
+		if q.Turns == 0 {
+			return chattest.Answer{Calls: []chat.Call{{ID: "1", Name: "read", Arguments: json.RawMessage(`{"file":"references/eval_rule.md"}`)}}}
+		}
+		return chattest.Answer{Text: judged("continue", 0.4, "")}
+	})
+	if err != nil || v.Decision != verifier.Continue {
+		t.Fatal(v, err)
+	}
+	first, second := len(s.Questions()[0].Body), len(s.Questions()[1].Body)
+	if first > maxTask+32<<10 || first < maxTask || second-first > 80<<10 || !strings.Contains(string(s.Questions()[0].Body), "rest is in the file instruction.md") {
+		t.Errorf("requests of %d and %d bytes", first, second)
+	}
+	got, err := supervisor{}.Rewrite(t.Context(), verifier.Request{View: view, Stage: "main"}, verifier.Verdict{Labels: map[string]string{"gate": "open"}}, `{"mode":"silent"}`)
+	if err != nil || got != "请继续完成我的要求。" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
 
 // A task without a user has one judgement, after which nothing goes on.
 func TestAJudgementAtTheEnd(t *testing.T) {
@@ -171,8 +273,8 @@ func TestAMissingRubricIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := askOnce(t, verifier.Request{View: dir}, chattest.Script(judged("pass", 1, "")))
-	if err == nil || !strings.Contains(err.Error(), "references/eval_rule.md") {
-		t.Error(err)
+	if err == nil || !strings.Contains(err.Error(), "references/eval_rule.md") || errors.Is(err, verifier.ErrArtifactMissing) {
+		t.Errorf("%v: it must name the file, and blame no agent", err)
 	}
 }
 
@@ -203,6 +305,14 @@ func TestLongStepsAreShortened(t *testing.T) {
 	if left+len(lines)-1 != 1000 || !strings.Contains(lines[0], "step 0 ") || !strings.Contains(lines[len(lines)-1], "step 999 ") {
 		t.Errorf("%d left out, %d lines", left, len(lines))
 	}
+	for size, whole := range map[int]bool{maxSteps: true, maxSteps + 1: false} {
+		rest := size - len(step(1, "", `"extra":{}`))*2
+		two := step(1, strings.Repeat("x", rest/2), `"extra":{}`) + step(2, strings.Repeat("y", rest-rest/2), `"extra":{}`)
+		exact := verifier.Request{View: lay(t, map[string]string{"attempt/steps.jsonl": two}), Stage: "main"}
+		if got, err = steps(&exact); err != nil || len(two) != size || (got == two) != whole {
+			t.Errorf("%d bytes: %d, %v", len(two), len(got), err)
+		}
+	}
 	short := verifier.Request{View: lay(t, nil), Stage: "main"}
 	if got, err = steps(&short); err != nil || strings.Contains(got, "left out") {
 		t.Error(got, err)
@@ -224,6 +334,8 @@ func TestMessagesToTheAgent(t *testing.T) {
 	}{
 		"feedback":   {`{}`, `{"mode":"instruction","tone":"firm","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing."},
 		"composed":   {`{"rewrite":"composed"}`, `{"mode":"nudge","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing.\nLook again\nPlease keep to what I asked for."},
+		"nothing":    {`{}`, "", open, "Please go on with what I asked for."},
+		"silent":     {`{}`, `{"mode":"silent","tone":"neutral","candidate_feedback":"x","public_feedback_points":[]}`, open, "Please go on with what I asked for."},
 		"prose":      {`{}`, "Where is the price?", open, "Where is the price?"},
 		"ten MB":     {`{}`, strings.Repeat("a b ", 3<<20), open, strings.TrimSpace(strings.Repeat("a b ", 300))},
 		"deferred":   {`{}`, `{"candidate_feedback":"x"}`, deferred, ""},

@@ -6,9 +6,12 @@ package rules
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -61,11 +64,25 @@ type Reply struct {
 	Verdict     string   `json:"verdict"`
 	State       string   `json:"attempt_state"`
 	Recoverable bool     `json:"recoverable"`
-	Score       float64  `json:"score"`
+	Score       Number   `json:"score"`
 	Confidence  string   `json:"confidence"`
 	Rationale   string   `json:"rationale"`
 	Missing     []string `json:"missing_artifacts"`
 	Tags        []string `json:"guidance_tags"`
+}
+
+// Number is a number that a model wrote. If it is too large for a float64, it is
+// infinite.
+type Number float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	f, err := strconv.ParseFloat(string(b), 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return err
+	}
+	*n = Number(f)
+	return nil
 }
 
 // Judgement is a checked reply.
@@ -117,7 +134,8 @@ func Check(r Reply) (Judgement, error) {
 }
 
 // score returns a score within 0 to 1.
-func score(v float64) float64 {
+func score(n Number) float64 {
+	v := float64(n)
 	if math.IsNaN(v) {
 		return 0
 	}
@@ -135,7 +153,7 @@ func cut(s string, n int) string {
 // Normalised returns the judgement as the loop takes it, when so many follow-ups
 // are left. A failure that the user can help with is not the end.
 func (j Judgement) Normalised(left int) Judgement {
-	helps := j.State == CompleteButFailed || len(j.Tags) > 0 || j.Rationale != ""
+	helps := j.State == CompleteButFailed || len(j.Tags) > 0 || strings.TrimSpace(j.Rationale) != ""
 	switch {
 	case j.Verdict == verifier.Pass:
 		j.State, j.Recoverable = CompleteAndPassed, false

@@ -37,7 +37,7 @@ func Message(f Feedback, j Judgement, task string, composed bool) string {
 		from = lines(cut(f.Candidate, MaxCandidate))
 		if composed {
 			for _, p := range f.Points[:min(len(f.Points), MaxPoints)] {
-				from = append(from, cut(p, MaxPoint))
+				from = append(from, strings.Split(cut(p, MaxPoint), "\n")...)
 			}
 			for _, t := range j.Tags {
 				from = append(from, hints[t].of(chinese))

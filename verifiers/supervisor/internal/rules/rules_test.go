@@ -29,13 +29,15 @@ func TestTheWordsOfAReplyAreChecked(t *testing.T) {
 		{"continue is", reply("continue"), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Score: 0.5, Confidence: High}},
 		{"fail keeps its word", reply("fail", func(r *Reply) { r.Recoverable = true }), Judgement{Verdict: verifier.Fail, State: InProgress, Recoverable: true, Score: 0.5, Confidence: High}},
 		{"a fault of the machine fails", reply("infra_error"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
+		{"fail is recoverable only by its own word", reply("fail"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
 		{"a limit fails", reply("rate_limit"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
 		{"a bad state follows pass", reply("pass", func(r *Reply) { r.State = "good" }), Judgement{Verdict: verifier.Pass, State: CompleteAndPassed, Score: 0.5, Confidence: High}},
 		{"a bad state follows continue", reply("continue", func(r *Reply) { r.State = "" }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Score: 0.5, Confidence: High}},
 		{"a bad state follows fail", reply("fail", func(r *Reply) { r.State = "x" }), Judgement{Verdict: verifier.Fail, State: TerminalFailure, Score: 0.5, Confidence: High}},
 		{"a huge score", reply("continue", func(r *Reply) { r.Score = 1e9; r.Confidence = "certain" }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Score: 1, Confidence: Medium}},
 		{"a score below 0", reply("continue", func(r *Reply) { r.Score = -3 }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Confidence: High}},
-		{"no number", reply("continue", func(r *Reply) { r.Score = math.NaN() }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Confidence: High}},
+		{"an infinite score", reply("continue", func(r *Reply) { r.Score = Number(math.Inf(1)) }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Score: 1, Confidence: High}},
+		{"no number", reply("continue", func(r *Reply) { r.Score = Number(math.NaN()) }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Confidence: High}},
 		{
 			"unknown tags go, and those that are there already",
 			reply("continue", func(r *Reply) {
@@ -54,8 +56,56 @@ func TestTheWordsOfAReplyAreChecked(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Check(reply("maybe\x1b[2J")); err == nil || strings.Contains(err.Error(), "\x1b") {
-		t.Errorf("an unknown verdict: %v", err)
+	for _, verdict := range []string{"maybe\x1b[2J", "", "PASS", "pass "} {
+		if _, err := Check(reply(verdict)); err == nil || strings.Contains(err.Error(), "\x1b") {
+			t.Errorf("the verdict %q: %v", verdict, err)
+		}
+	}
+}
+
+// Each state and each tag that there is stays as it is.
+func TestTheWordsThatThereAreAreKept(t *testing.T) {
+	for _, s := range []State{"in_progress", "incomplete", "complete_but_failed", "complete_and_passed", "terminal_failure"} {
+		for _, v := range []string{"pass", "continue", "fail"} {
+			if j, err := Check(reply(v, func(r *Reply) { r.State = string(s) })); err != nil || j.State != s {
+				t.Errorf("%s with %s: %s, %v", v, s, j.State, err)
+			}
+		}
+	}
+	for _, c := range []Confidence{"low", "medium", "high"} {
+		if j, err := Check(reply("fail", func(r *Reply) { r.Confidence = string(c) })); err != nil || j.Confidence != c {
+			t.Errorf("confidence %s: %s, %v", c, j.Confidence, err)
+		}
+	}
+	all := strings.Fields("follow_public_task keep_query_literal open_ranked_first_result save_visible_evidence save_supporting_screenshot " +
+		"use_only_visible_evidence verify_evidence_matches_conclusion check_correct_source_page record_observable_conclusion do_not_claim_completion credential_hygiene")
+	if len(all) != len(Tags) {
+		t.Errorf("%d tags, want %d", len(Tags), len(all))
+	}
+	j, err := Check(reply("continue", func(r *Reply) { r.Tags = all }))
+	if err != nil || len(j.Tags) != MaxTags {
+		t.Fatal(j.Tags, err)
+	}
+	for i, tag := range j.Tags {
+		if string(tag) != all[i] {
+			t.Errorf("tag %d is %s, want %s", i, tag, all[i])
+		}
+	}
+}
+
+func TestScoresOfAnySize(t *testing.T) {
+	for text, want := range map[string]float64{"0.25": 0.25, "1e9": 1, "1e999": 1, "-1e999": 0, "1e-999": 0} {
+		var r Reply
+		if err := json.Unmarshal([]byte(`{"verdict":"continue","score":`+text+`}`), &r); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := Check(r); err != nil || j.Score != want {
+			t.Errorf("%s: %g, %v; want %g", text, j.Score, err, want)
+		}
+	}
+	var r Reply
+	if err := json.Unmarshal([]byte(`{"score":"1"}`), &r); err == nil {
+		t.Error("a text is a score")
 	}
 }
 
@@ -82,6 +132,7 @@ func TestFailuresThatTheUserCanHelpWithGoOn(t *testing.T) {
 		{"complete but failed", Judgement{Verdict: verifier.Fail, State: CompleteButFailed}, 1, Judgement{Verdict: verifier.Continue, State: CompleteButFailed, Recoverable: true}},
 		{"a tag", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Tags: Tags[:1]}, 1, Judgement{Verdict: verifier.Continue, State: TerminalFailure, Recoverable: true, Tags: Tags[:1]}},
 		{"a rationale", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Rationale: "no file"}, 1, Judgement{Verdict: verifier.Continue, State: TerminalFailure, Recoverable: true, Rationale: "no file"}},
+		{"a blank rationale helps nobody", Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: " \n"}, 1, Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: " \n"}},
 		{"nothing that helps", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Recoverable: true}, 1, Judgement{Verdict: verifier.Fail, State: TerminalFailure}},
 		{"no follow-up left", Judgement{Verdict: verifier.Fail, State: CompleteButFailed, Rationale: "x"}, 0, Judgement{Verdict: verifier.Fail, State: CompleteButFailed, Rationale: "x"}},
 		{"continue", Judgement{Verdict: verifier.Continue, State: InProgress}, 1, Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true}},
@@ -108,6 +159,7 @@ func TestAPassNeedsACompletedTurn(t *testing.T) {
 		{"completed", pass, Complete, 0, pass, Open},
 		{"follow-ups left", pass, Interrupted, 1, Judgement{Verdict: verifier.Continue, State: Incomplete, Recoverable: true, Score: 1}, Deferred},
 		{"none left", pass, Interrupted, 0, Judgement{Verdict: verifier.Fail, State: Incomplete, Score: 1}, Shut},
+		{"a failure", Judgement{Verdict: verifier.Fail, State: TerminalFailure}, Interrupted, 0, Judgement{Verdict: verifier.Fail, State: TerminalFailure}, Open},
 		{"no pass", Judgement{Verdict: verifier.Continue, State: InProgress}, Interrupted, 1, Judgement{Verdict: verifier.Continue, State: InProgress}, Open},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,7 +197,16 @@ func TestCompletedTurns(t *testing.T) {
 		{"the names of stops have any case", good, &Step{Message: "Here it is", Stop: "STOP"}, Strict, Complete},
 		{"a bad end", cut, &Step{Message: "Here it is", Stop: "stop"}, Strict, Interrupted},
 		{"a bad exit", Turn{End: "yielded", ExitCode: 1}, &Step{Message: "Done.", Stop: "stop"}, Strict, Interrupted},
+		{"it did not end by itself", Turn{End: "max_steps"}, &Step{Message: "Done.", Stop: "stop"}, Strict, Interrupted},
 		{"no words", good, &Step{Stop: "stop"}, Text, Interrupted},
+		{"blank words", Turn{End: "yielded", Message: " \n"}, &Step{Message: "\t", Stop: "stop"}, Text, Interrupted},
+		{"tool_use", good, &Step{Message: "Done.", Stop: "tool_use"}, Strict, Interrupted},
+		{"length", good, &Step{Message: "Done.", Stop: "length"}, Strict, Interrupted},
+		{"stop", good, &Step{Message: "Here it is", Stop: "stop"}, Strict, Complete},
+		{"stop_sequence", good, &Step{Message: "Here it is", Stop: "stop_sequence"}, Strict, Complete},
+		{"another reason, and it says so", good, &Step{Message: "Done.", Stop: "refusal"}, Strict, Complete},
+		{"another reason", good, &Step{Message: "I cannot", Stop: "refusal"}, Strict, Interrupted},
+		{"long text is no completion text", good, &Step{Message: long}, LongText, Interrupted},
 		{"the model wanted a tool", good, &Step{Message: "Done.", Stop: "toolUse"}, Text, Interrupted},
 		{"the reply was too long", good, &Step{Message: "Done.", Stop: "max_tokens"}, Text, Interrupted},
 		{"the last step calls a tool", good, &Step{Message: "Done.", Calls: 1, Stop: "stop"}, Text, Interrupted},
@@ -158,6 +219,11 @@ func TestCompletedTurns(t *testing.T) {
 		{"text does not relax without words", cut, &Step{}, Text, Interrupted},
 		{"text does not relax a call", cut, &Step{Message: "x", Calls: 1}, Text, Interrupted},
 		{"text does not relax a stop", cut, &Step{Message: "x", Stop: "length"}, Text, Interrupted},
+		{"a bad exit is relaxed, too", Turn{End: "yielded", ExitCode: 1}, &Step{Message: "Looking"}, Text, Complete},
+		{"long text does not relax a call", cut, &Step{Message: long + " 已完成", Calls: 1}, LongText, Interrupted},
+		{"long text relaxes, but not a reply that was cut off", cut, &Step{Message: long + " 已完成", Stop: "length"}, LongText, Interrupted},
+		{"200 characters are long", cut, &Step{Message: long, Stop: "stop"}, LongText, Complete},
+		{"199 are not", cut, &Step{Message: strings.Repeat("字", longText-1), Stop: "stop"}, LongText, Interrupted},
 		{"long text relaxes", cut, &Step{Message: long + " 已完成"}, LongText, Complete},
 		{"it must be long", cut, &Step{Message: "已完成"}, LongText, Interrupted},
 		{"and say that it is complete", cut, &Step{Message: long}, LongText, Interrupted},
@@ -167,6 +233,20 @@ func TestCompletedTurns(t *testing.T) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func TestTextsThatSayThatTheWorkIsComplete(t *testing.T) {
+	for text, want := range map[string]bool{
+		"I have finished the request, and more": true, "文件已完成。": true, "已经完成": true, "任务完成": true, "i have finished the request and more": false,
+		"I finished the request": true, "I completed the request.": true, "I have completed the request!": true, "the request is finished": true, "The request is complete": true,
+		"The task is complete": true, "Task complete": true, "TASK IS COMPLETE": true, "Task is done;": true, "Done": true, "completed?": true, "Already complete:": true,
+		"Appears complete": true, "All required files have been created.": true, "It is written. Done. See you": true, "First\n  done  \nlast": true, "看。done。": true, "！completed！": true,
+		"done it": false, "not done": false, "Almost, done": false, "v1.done": false, "": false, "I am completing the request": false,
+	} {
+		if got := saysComplete(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
 	}
 }
 
@@ -183,6 +263,16 @@ func TestMessages(t *testing.T) {
 		{"a single line", Feedback{Candidate: "The table is empty. Please fill it! Thanks"}, Judgement{}, "", false, "The table is empty.\nPlease fill it!\nThanks"},
 		{"a completion sentence goes", Feedback{Candidate: "Task is done.\nAdd the date"}, Judgement{}, "", false, "Add the date"},
 		{"repeated lines go", Feedback{Candidate: "Add the date\nadd  THE date\nAdd the date, please\nthe\nSort it"}, Judgement{}, "", false, "Add the date\nSort it"},
+		{"an earlier line holds it", Feedback{Candidate: "Please add the date\nADD  the date"}, Judgement{}, "", false, "Please add the date"},
+		{"a Chinese line", Feedback{Candidate: "缺少日期。 请补上！ 谢谢？ 再见"}, Judgement{}, "", false, "缺少日期。\n请补上！\n谢谢？"},
+		{"two lines are not split", Feedback{Candidate: "Add the date. Sort it.\nSave it"}, Judgement{}, "", false, "Add the date. Sort it.\nSave it"},
+		{"only completion sentences", Feedback{Candidate: "- Done.\n• 任务完成！"}, Judgement{State: CompleteButFailed}, "buy milk", false, "Please check the result against what I asked for, and correct what does not match."},
+		{"a long text", Feedback{Candidate: strings.Repeat("长", MaxCandidate+1)}, Judgement{}, "", false, strings.Repeat("长", MaxCandidate)},
+		{"the first character of Chinese", Feedback{}, Judgement{State: InProgress}, "\u3400", false, "请继续完成我的要求。"},
+		{"a character before it", Feedback{}, Judgement{State: InProgress}, "\u33ff", false, "Please go on with what I asked for."},
+		{"the last one", Feedback{}, Judgement{State: InProgress}, "\u9fff", false, "请继续完成我的要求。"},
+		{"a character after it", Feedback{}, Judgement{State: InProgress}, "\ua000", false, "Please go on with what I asked for."},
+		{"points of several lines", Feedback{Candidate: "a b", Points: []string{"c\nd\ne"}}, Judgement{}, "", true, "a b\nc\nd"},
 		{"silent", Feedback{Mode: "silent", Candidate: "x"}, Judgement{State: InProgress}, "buy milk", false, "Please go on with what I asked for."},
 		{"nothing left, Chinese", Feedback{Candidate: "完成"}, Judgement{State: Incomplete}, "买牛奶", false, "完成"},
 		{"nothing at all, Chinese", Feedback{}, Judgement{State: Incomplete}, "买牛奶", false, "请把剩下的工作做完，做完后告诉我。"},
@@ -226,6 +316,11 @@ func TestResults(t *testing.T) {
 		{"never completed, and cut", Loop{Rounds: []Round{never}, LastCut: true}, Result{.95, .95, ExecutorIncomplete, false}},
 		{"cut", Loop{Rounds: []Round{open}, LastCut: true}, Result{.4, .4, GlobalTimeout, false}},
 		{"nobody spoke", Loop{Rounds: []Round{open}}, Result{.4, .4, ExecutorIncomplete, false}},
+		{"the threshold is enough", Loop{Rounds: []Round{round("continue", .9)}, FollowUpsOver: true}, Result{.9, .9, Passed, true}},
+		{"pass, but an earlier score counts", Loop{Rounds: []Round{round("continue", .95), round("pass", .5)}}, Result{.95, .5, Passed, true}},
+		{"never completed, and no message left", Loop{Rounds: []Round{never}, FollowUpsOver: true}, Result{.95, .95, Passed, true}},
+		{"deferred", Loop{Rounds: []Round{{Verdict: verifier.Continue, Score: 1, Gate: Deferred}}}, Result{1, 1, ExecutorIncomplete, false}},
+		{"completed, then deferred", Loop{Rounds: []Round{open, {Verdict: verifier.Continue, Score: 1, Gate: Deferred}}}, Result{1, 1, ExecutorIncomplete, false}},
 		{"completed only", Loop{Rounds: []Round{never, open}, FollowUpsOver: true, CompletedOnly: true}, Result{.4, .4, BudgetExhausted, false}},
 		{"no round", Loop{}, Result{0, 0, ExecutorIncomplete, false}},
 	} {

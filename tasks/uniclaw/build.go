@@ -79,7 +79,7 @@ func (b *builder) build(ctx context.Context) error {
 	if top == nil {
 		return nil
 	}
-	b.keys = top.all()
+	b.keys = top.all(b.settings.Snapshot)
 	category, id := path.Base(path.Dir(b.file)), strings.TrimSuffix(path.Base(b.file), extension)
 	b.keys.check(top, category, id)
 	b.t = task.Task{
@@ -166,7 +166,7 @@ func (b *builder) references(t *table) {
 func (b *builder) path(e text, within string) string {
 	p := path.Clean(e.value)
 	switch {
-	case e.value == "" || path.IsAbs(e.value) || slices.Contains(strings.Split(e.value, "/"), "..") || p == ".":
+	case leaves(e.value):
 		b.report(task.Error, position(e.node), e.path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.value))
 	case p != within && !strings.HasPrefix(p, within+"/"):
 		b.report(task.Error, position(e.node), e.path, "Path is in another folder", fmt.Sprintf("%q: it must be in %s/.", e.value, within))
@@ -176,6 +176,11 @@ func (b *builder) path(e text, within string) string {
 		return p
 	}
 	return ""
+}
+
+// leaves reports whether a path is no relative path of a file or folder below.
+func leaves(p string) bool {
+	return p == "" || path.IsAbs(p) || slices.Contains(strings.Split(p, "/"), "..") || path.Clean(p) == "."
 }
 
 // resource adds a file or folder of the task's files, by its name there.
@@ -233,12 +238,15 @@ func (b *builder) service(s *service) {
 	if s.path == "" || s.start == "" {
 		return // reported
 	}
-	for key, id := range map[string]string{"name": s.name, "path": s.path} {
-		if !idForm.MatchString(id) {
-			s.at.bad(key, "Not a name", "%s is %q: it is a folder in %s/: use letters, digits, \".\", \"_\" and \"-\".", key, id, dirServices)
-			return
-		}
+	if !idForm.MatchString(s.name) {
+		s.at.bad("name", "Not a name", "name is %q: use letters, digits, \".\", \"_\" and \"-\".", s.name)
+		return
 	}
+	if leaves(s.path) {
+		s.at.bad("path", "Path leaves the task's files", "%q: write the path of a folder in %s/ without \"..\".", s.path, dirServices)
+		return
+	}
+	s.path = path.Clean(s.path)
 	if p := path.Join(dirServices, s.path); len(b.files.below(p)) == 0 {
 		s.at.bad("path", "Service without files", "There is nothing in %s/%s.", b.files.top, p)
 		return
@@ -264,11 +272,12 @@ func (b *builder) serviceFiles() {
 		own = append(own, s.path)
 	}
 	entries := b.files.entries(dirServices, func(p string) bool {
-		first, _, _ := strings.Cut(p, "/")
-		return slices.Contains(own, first)
+		return slices.ContainsFunc(own, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 	})
 	for _, dir := range own {
-		entries = append(entries, task.Entry{Path: dir, Folder: true, Mode: 0o700})
+		for ; dir != "."; dir = path.Dir(dir) {
+			entries = append(entries, task.Entry{Path: dir, Folder: true, Mode: 0o700})
+		}
 	}
 	for i := range entries {
 		entries[i].Mode &= 0o700

@@ -23,7 +23,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := (&reader{}).table("", f.Docs[0].Body)
-	top.all()
+	top.all(false)
 	codex := (&reader{}).table("codex", &ast.MappingNode{})
 	new(keys).codex(codex)
 	for i, name := range codex.known {

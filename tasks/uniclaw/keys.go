@@ -39,8 +39,8 @@ const maxSeconds = 31 * 24 * 3600
 // maxFollowUps bounds the messages of the simulated user.
 const maxFollowUps = 1000
 
-// all reads the file.
-func (t *table) all() keys {
+// all reads the file. With snapshot, a task may have task_snapshot alone.
+func (t *table) all(snapshot bool) keys {
 	k := keys{
 		id: t.required("task_id"), category: t.required("category"),
 		system: t.word("agent_sys", "openclaw", "openclaw", "openclaw_edict", "nanobot"),
@@ -51,10 +51,10 @@ func (t *table) all() keys {
 		recording: t.word("recording", "none", "none", "low", "high"), headed: t.word("headed", "auto", "auto", "true", "false"),
 	}
 	k.image = t.text("image_model", k.model)
-	if k.snapshot = t.text("task_snapshot", ""); k.snapshot == "" {
-		k.task = t.required("task")
-	} else {
+	if k.snapshot = t.text("task_snapshot", ""); snapshot && strings.TrimSpace(k.snapshot) != "" {
 		k.task = t.text("task", "")
+	} else {
+		k.task = t.required("task")
 	}
 	if k.recording == "high" && k.headed == "false" {
 		t.bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
@@ -164,7 +164,7 @@ func (k *keys) shown() string {
 // instruction returns what the agent is told.
 func (k *keys) instruction(snapshot bool) string {
 	what := k.task
-	if snapshot && k.snapshot != "" {
+	if snapshot && strings.TrimSpace(k.snapshot) != "" {
 		what = k.snapshot
 	}
 	var b strings.Builder

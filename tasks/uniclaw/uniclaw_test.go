@@ -190,7 +190,7 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 		"an unknown key of a block": {text: least + "codex:\n  supervisors: {}\n", want: []string{`tasks/c/t.yaml:6:3: Unknown key: "supervisors" is not known here. Did you mean "supervisor"?`}},
 		"a key of another version":  {text: least + "privacy: [A]\n", want: []string{"tasks/c/t.yaml:5:1: Key is refused. Name the variables"}},
 		"the live task":             {text: least + "task_live: x\n", want: []string{"tasks/c/t.yaml:5:1: Key is refused. Write the instruction under task"}},
-		"no rubric":                 {text: "task_id: t\ncategory: c\ntask: x\n", want: []string{"The rubric is missing: references must have references/eval_rule.md"}},
+		"no rubric":                 {text: "task_id: t\ncategory: c\ntask: x\n", want: []string{"tasks/c/t.yaml:1:1: The rubric is missing: references must have references/eval_rule.md"}},
 		"a rubric that is not there": {
 			text: least, files: map[string]string{"injection/c/t/references/eval_rule.md": "-", "injection/c/t/references/other.md": "x"},
 			want: []string{"tasks/c/t.yaml:4:14: File is missing. There is no references/eval_rule.md in injection/c/t", "The rubric is missing"},
@@ -207,9 +207,12 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 			text: least, files: map[string]string{"injection/c/t/sources/a.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"},
 			want: []string{"injection/c/t/sources/a.bin:1: File is a pointer of git-LFS"},
 		},
-		"a service without files": {text: least + "services:\n  - name: s\n    start: x\n", want: []string{"Service without files. There is nothing in injection/c/t/services/s."}},
-		"a service that leaves":   {text: least + "services: [{name: s, path: ../x, start: x}]\n", want: []string{`tasks/c/t.yaml:5:22: Not a name: path is "../x"`}},
+		"a service without files": {text: least + "services:\n  - name: s\n    start: x\n", want: []string{"tasks/c/t.yaml:6:5: Service without files. There is nothing in injection/c/t/services/s."}},
+		"a service that leaves":   {text: least + "services: [{name: s, path: ../x, start: x}]\n", want: []string{`tasks/c/t.yaml:5:22: Path leaves the task's files: "../x"`}},
 		"a service without start": {text: least + "services: [{name: s}]\n", want: []string{"services[0].start is required"}},
+		"a service in its folder": {text: least + "services: [{name: s, path: ./, start: x}]\n", want: []string{`tasks/c/t.yaml:5:22: Path leaves the task's files: "./"`}},
+		"a service without name":  {text: least + "services: [{name: s/t, path: s, start: x}]\n", want: []string{`tasks/c/t.yaml:5:13: Not a name: name is "s/t"`}},
+		"only for snapshots":      {text: "task_id: t\ncategory: c\ntask_snapshot: x\n" + rest, want: []string{"Key is missing: task is required"}},
 		"programs for the host":   {text: least + "pre_exec:\n  - rm -rf /\npre_exec_parallel_safe: true\n", want: []string{"tasks/c/t.yaml:5:1: Programs for the host are refused"}},
 		"another id":              {text: "task_id: u\ncategory: d\ntask: x\n" + rest, want: []string{`tasks/c/t.yaml:1:1: Another id than that of the file: task_id is "u"`, `tasks/c/t.yaml:2:1: Another id`}},
 		"no id":                   {text: "category: c\ntask: x\n" + rest, want: []string{"Key is missing: task_id is required"}},
@@ -251,6 +254,38 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 				t.Error("the value of a variable is in a message")
 			}
 		})
+	}
+}
+
+// A task may have an instruction for the copies of live sites alone.
+func TestATaskForSnapshotsAlone(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"tasks/c/t.yaml": strings.Replace(least, "task: Do it.", "task_snapshot: Use the copy.", 1)})
+	got := load(t, dir, "tasks/c/t.yaml", `{"snapshot": true}`)
+	if !strings.Contains(got.Stages[0].Instruction[0].Text, "Use the copy.") {
+		t.Errorf("%q", got.Stages[0].Instruction[0].Text)
+	}
+}
+
+// The files of a service may lie deeper. Only root can read them, and the folders
+// that they are in.
+func TestAServiceInAFolderOfFolders(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{
+		"tasks/c/t.yaml":                         least + "services: [{name: mail, path: web/./mail, start: sh run.sh}]\n",
+		"injection/c/t/services/web/mail/run.sh": "x", "injection/c/t/services/web/other": "x",
+	})
+	got := load(t, dir, "tasks/c/t.yaml", "")
+	if got.Services[0].Command.Dir != "/opt/clawbench/.harness/services/t/web/mail" {
+		t.Errorf("%+v", got.Services)
+	}
+	i := slices.IndexFunc(got.Resources, func(r task.Resource) bool { return r.Name == "services" })
+	var all []string
+	for _, e := range got.Resources[i].Entries {
+		all = append(all, fmt.Sprintf("%s %o", e.Path, e.Mode))
+	}
+	if want := "web 700, web/mail 700, web/mail/run.sh 600"; strings.Join(all, ", ") != want || len(got.Resources[i].Audience) > 0 {
+		t.Errorf("%q for %q, want %s", all, got.Resources[i].Audience, want)
 	}
 }
 

@@ -135,6 +135,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return err
 	}
 	l.checkVerifiers()
+	l.warnOfUsers()
 	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
 	if f.SkipRefused {
 		l.Plan.SkipRefused()

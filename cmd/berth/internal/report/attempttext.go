@@ -160,7 +160,7 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	for _, f := range r.Findings {
 		line("finding", fmt.Sprintf("%s (%s, by %s%s): %s", f.Code, f.Severity, f.By, where(&f), f.Text))
 	}
-	for _, u := range r.Usage {
+	for _, u := range summed(r.Usage) {
 		cost := "cost unknown"
 		if u.CostUSD != nil {
 			cost = fmt.Sprintf("%.4f USD", *u.CostUSD)
@@ -176,6 +176,30 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 		line("usage", fmt.Sprintf("%s, %s: %d requests, %d in, %d out, %s%s", role, name, u.Requests, u.InputTokens, u.OutputTokens, cost, estimated(u.Estimated)))
 	}
 	p.Printf("\n")
+}
+
+// summed returns usage with one entry for each role, verifier and model: a
+// verifier that judges between turns has one for each of its calls.
+func summed(us []record.Usage) (out []record.Usage) {
+	for _, u := range us {
+		i := slices.IndexFunc(out, func(o record.Usage) bool {
+			return o.Role == u.Role && o.Verifier == u.Verifier && o.Model == u.Model && o.FallbackFor == u.FallbackFor
+		})
+		if i < 0 {
+			out = append(out, u)
+			continue
+		}
+		o := &out[i]
+		o.Requests, o.Estimated = o.Requests+u.Requests, o.Estimated+u.Estimated
+		o.InputTokens, o.OutputTokens = o.InputTokens+u.InputTokens, o.OutputTokens+u.OutputTokens
+		if o.CostUSD == nil || u.CostUSD == nil {
+			o.CostUSD = nil
+		} else {
+			sum := *o.CostUSD + *u.CostUSD
+			o.CostUSD = &sum
+		}
+	}
+	return out
 }
 
 // given prints the scores and the labels of an attempt.

@@ -174,6 +174,42 @@ func TestAnAttemptAsText(t *testing.T) {
 	}
 }
 
+// A verifier that judges between turns has a session with its model in each round,
+// which are one line of usage.
+func TestAJudgesUsageIsOneLine(t *testing.T) {
+	t.Parallel()
+	usd := 0.25
+	judge := func(verifier, model string, usd *float64) record.Usage {
+		return record.Usage{Role: "judge", Verifier: verifier, Model: model, Requests: 2, InputTokens: 10, OutputTokens: 3, CostUSD: usd, Estimated: 1}
+	}
+	full := &output.ShowFull{Result: &record.Result{Outcome: record.Passed, Usage: []record.Usage{
+		{Role: "agent", Model: "m", Requests: 1, CostUSD: &usd}, judge("a", "m", &usd), judge("b", "m", &usd), judge("a", "m", &usd), judge("a", "n", &usd), judge("b", "m", nil),
+	}}}
+	var b bytes.Buffer
+	report.AttemptText(&terminal.Printer{Out: &b}, full, false)
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		if rest, ok := strings.CutPrefix(line, "usage      "); ok {
+			lines = append(lines, strings.TrimSpace(rest))
+		}
+	}
+	want := []string{
+		"agent, m: 1 requests, 0 in, 0 out, 0.2500 USD", `verifier "a", m: 4 requests, 20 in, 6 out, 0.5000 USD`, `verifier "b", m: 4 requests, 20 in, 6 out, cost unknown`,
+		`verifier "a", n: 2 requests, 10 in, 3 out, 0.2500 USD`,
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%q", lines)
+	}
+	for i, line := range lines {
+		if !strings.HasPrefix(line, want[i]) {
+			t.Errorf("%q, want %q", line, want[i])
+		}
+	}
+	if usd != 0.25 {
+		t.Error("the result was changed")
+	}
+}
+
 // A result that was damaged after it was published hides nothing else of the
 // attempt, and is not taken for one that was never there.
 func TestADamagedResultIsSaid(t *testing.T) {

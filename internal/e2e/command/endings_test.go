@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +29,8 @@ type ending struct {
 	status    string
 	final     float64
 	turns     int
+	rubric    int      // bytes of the rubric; 0: a few
+	user      []string // what the user's model replies, if not as says has it
 }
 
 // verdict is a reply of the supervisor's model, with a state and a rationale that
@@ -84,6 +88,13 @@ func endings() []ending {
 		{name: "never-completed", says: []string{saysLess, saysLess + " again"}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
 		{name: "total", says: []string{says, "echo now; sleep 60"}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 2, total: 4, outcome: record.Failed, status: "global_timeout", final: .5},
 		{name: "clamped", says: []string{says}, judged: []string{verdict("pass", 1e9, `{"confidence": "sure", "attempt_state": "x"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "large-rubric", says: []string{says}, judged: []string{verdict("pass", 1, "")}, rubric: 5 << 20, outcome: record.Passed, status: "pass", final: 1},
+		{
+			name: "user-writes-nothing", says: []string{says, ""}, judged: []string{verdict("continue", .4, ""), verdict("fail", .2, "")}, followUps: 1, outcome: record.Failed, status: "fail", final: .4,
+			user: []string{feedback("")},
+		},
+		{name: "user-replies-prose", says: []string{says}, judged: []string{verdict("continue", .4, "")}, followUps: 1, outcome: record.UserError, user: []string{"I have no idea."}},
+		{name: "half-an-object", says: []string{says}, judged: []string{`{"verdict": "pass", "score": 1`}, followUps: 1, outcome: record.VerifierError},
 		{name: "no-judgement", says: []string{says}, judged: []string{"It looks good to me."}, followUps: 1, outcome: record.VerifierError},
 		{name: "unknown-verdict", says: []string{says}, judged: []string{verdict("accept", 1, "")}, followUps: 1, outcome: record.VerifierError},
 	}
@@ -109,17 +120,21 @@ func TestHowLoopsOfTurnsEnd(t *testing.T) {
 			judge = append(judge, reply(fmt.Sprintf(`(?s)%s.*"messages_of_the_user_so_far":%d,`, name, i), text))
 		}
 		for i, say := range e.says[1:] {
-			feedback, err := json.Marshal(map[string]any{"mode": "instruction", "tone": "neutral", "candidate_feedback": "echo " + name + " " + fmt.Sprint(i+1) + "; " + say, "public_feedback_points": []string{}})
-			e2etest.Must(t, err)
-			user = append(user, reply(fmt.Sprintf(`(?s)assistant answered\s+%s %d`, name, i), string(feedback)))
+			if len(e.user) == 0 {
+				user = append(user, reply(fmt.Sprintf(`(?s)assistant answered\s+%s %d`, name, i), feedback("echo "+name+" "+fmt.Sprint(i+1)+"; "+say)))
+			}
+		}
+		for i, text := range e.user {
+			user = append(user, reply(fmt.Sprintf(`(?s)assistant answered\s+%s %d`, name, i), text))
 		}
 		task := filepath.Join("tasks", e.name)
 		files[filepath.Join(task, "instruction.md")] = "echo " + name + " 0; " + e.says[0] + "\n"
 		files[filepath.Join(task, "environment", "Dockerfile")] = "FROM scratch\n"
-		files[filepath.Join(task, "tests", "references", "eval_rule.md")] = "It is complete.\n"
+		files[filepath.Join(task, "tests", "references", "eval_rule.md")] = "It is complete.\n" + strings.Repeat("A line of a rubric.\n", e.rubric/20)
 		files[filepath.Join(task, "task.toml")] = loopTask(&e)
 	}
 	judge = append(judge, reply("could not be read", "It still looks good."))
+	user = append(user, reply("could not be read", "I still have no idea."))
 	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
 		b, err := json.Marshal(map[string]any{"replies": replies})
 		e2etest.Must(t, err)
@@ -155,6 +170,15 @@ func (e *ending) check(t *testing.T, r record.Result) {
 	if r.Outcome != e.outcome || r.Labels["status"] != e.status || math.Abs(final-e.final) > 1e-9 || turns != e.turns {
 		t.Errorf("%s, status %q, final score %g, %d turns; want %s, %q, %g, %d\n%s", r.Outcome, r.Labels["status"], final, turns, e.outcome, e.status, e.final, e.turns, pretty(r.Error))
 	}
+}
+
+// feedback is a reply of the user's model.
+func feedback(text string) string {
+	b, err := json.Marshal(map[string]any{"mode": "instruction", "tone": "neutral", "candidate_feedback": text, "public_feedback_points": []string{}})
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
 }
 
 func reply(last, text string) map[string]any {
@@ -227,6 +251,69 @@ func pretty(e *record.Error) string {
 		return ""
 	}
 	return e.Message
+}
+
+// Of a message of megabytes from the user's model, the agent hears the beginning. A
+// reply of 10 MB is none that can be read.
+func TestAUserThatWritesTooMuch(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	for mib, want := range map[int]record.Outcome{3: record.Passed, 10: record.UserError} {
+		t.Run(fmt.Sprint(mib), func(t *testing.T) {
+			t.Parallel()
+			longMessage(t, mib<<20, want)
+		})
+	}
+}
+
+// longMessage runs a task whose user's model writes so many bytes.
+func longMessage(t *testing.T, size int, want record.Outcome) {
+	t.Helper()
+	dir := t.TempDir()
+	loopPlugins(t, dir, "greeter")
+	long := feedback(says + " # " + strings.Repeat("x", size))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"id": "c", "object": "chat.completion", "model": "m", "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": long}}},
+		})
+	}))
+	defer s.Close()
+	e := ending{name: "one", followUps: 1}
+	judge, err := json.Marshal(map[string]any{"replies": []any{
+		reply(`"messages_of_the_user_so_far":0,`, verdict("continue", .4, "")), reply(`"messages_of_the_user_so_far":1,`, verdict("pass", 1, "")),
+	}})
+	e2etest.Must(t, err)
+	const scripted = "  provider = \"script\"\n  script   = \"./user.yaml\""
+	provided := fmt.Sprintf("  provider = \"openai-chat\"\n  name = \"m\"\n  base_url = %q\n  api_key = secret(\"USER_KEY\")", s.URL+"/v1")
+	e2etest.Write(t, dir, map[string]string{
+		"berth.hcl":                               strings.Replace(loopExperiment, scripted, provided, 1),
+		"judge.yaml":                              string(judge),
+		"tasks/one/instruction.md":                says + "\n",
+		"tasks/one/environment/Dockerfile":        "FROM scratch\n",
+		"tasks/one/tests/references/eval_rule.md": "It is complete.\n",
+		"tasks/one/task.toml":                     loopTask(&e),
+	})
+	berthWith(t, dir, []string{"USER_KEY=some-key-of-a-user"}, "run")
+	turns, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
+	if err != nil || len(turns) != 1 {
+		t.Fatalf("%q, %v", turns, err)
+	}
+	if r := e2etest.Result(t, filepath.Dir(turns[0])); r.Outcome != want {
+		t.Errorf("%s, want %s: %s", r.Outcome, want, pretty(r.Error))
+	}
+	heard := 0
+	for line := range strings.Lines(e2etest.Read(t, turns[0])) {
+		var turn record.Turn
+		e2etest.Must(t, json.Unmarshal([]byte(line), &turn))
+		if turn.From == "user" {
+			heard = len(turn.Text)
+		}
+	}
+	if want == record.Passed && (heard < 1000 || heard > 1200) || want != record.Passed && heard > 0 {
+		t.Errorf("the agent heard %d bytes", heard)
+	}
 }
 
 // A supervisor that cannot judge gives no verdict: its attempt ends with what was

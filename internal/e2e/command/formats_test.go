@@ -1,7 +1,10 @@
 package command
 
 import (
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +22,8 @@ class StandIn(Verifier):
     name = "stand-in"
 
     def verify(self, request):
-        return Verdict("pass" if request.read("references/eval_rule.md") else "fail", labels={"status": "done\x1b[2J"})
+        rule = request.read("references/eval_rule.md")
+        return Verdict("fail" if b"Fail" in rule else "pass", labels={"status": "done\x1b[2J"})
 
 
 serve(StandIn())
@@ -53,12 +57,43 @@ verifier "loop-result" {
 `
 
 // The solutions of the sample tasks pass, judged by what is in their results, and
-// doing nothing does not.
+// doing nothing does not. The same comes out of a replay, for which the models are
+// not needed.
 func TestTheUniClawExample(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
 	dir := t.TempDir()
-	berth(t, dir, "run", filepath.Join(tree.Root, "examples", "uniclaw")).want(t, 0)
+	e2etest.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(tree.Root, "examples", "uniclaw"))))
+	berth(t, dir, "run").want(t, 0)
+	recorded := claws6(t, dir)
+	refused(t, berth(t, dir, "regrade", "last"), `the verifier "supervisor" judges between turns`)
+	for _, name := range []string{"supervisor.yaml", "user.yaml"} { // another model
+		e2etest.Write(t, dir, map[string]string{name: "replies: [{text: I was asked.}]\n"})
+	}
+	berth(t, dir, "run", "--replay", filepath.Base(recorded.Dir)).want(t, 0)
+	played := claws6(t, dir)
+	if a, b := replies(t, &recorded), replies(t, &played); played.Dir == recorded.Dir || len(a) != 12 || !maps.EqualFunc(a, b, slices.Equal) {
+		t.Errorf("recorded %v\nplayed %v", a, b)
+	}
+}
+
+// replies returns the replies of all models, by task and cell. The requests have times in
+// them.
+func replies(t *testing.T, show *output.ShowRun) map[string][]string {
+	t.Helper()
+	out := map[string][]string{}
+	for i := range show.Trials {
+		for _, x := range exchangesOf(t, &show.Trials[i]) {
+			name := show.Trials[i].Task + " " + show.Trials[i].CellKey
+			out[name] = append(out[name], x.Role+" "+x.Reply)
+		}
+	}
+	return out
+}
+
+// claws6 checks the last run of the six sample tasks.
+func claws6(t *testing.T, dir string) output.ShowRun {
+	t.Helper()
 	show := answer[output.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	if len(show.Trials) != 12 {
 		t.Errorf("%d trials", len(show.Trials))
@@ -71,6 +106,73 @@ func TestTheUniClawExample(t *testing.T) {
 		if trial.Outcome != want {
 			t.Errorf("%s of %s is %s, not %s", trial.Task, trial.CellKey, trial.Outcome, want)
 		}
+	}
+	return show
+}
+
+// What is wrong with a task is said by file and line, and a task that lets a user
+// speak is warned of if there is none.
+func TestWrongTasksOfUniClaw(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(tree.Root, "examples", "uniclaw"))))
+	const least = "category: c\ntask: Do it.\nreferences: [references/eval_rule.md]\n"
+	files := map[string]string{"injection/c/pointer/sources/a.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"}
+	wrong := map[string][2]string{ // the text of the task, and what is said
+		"unknown": {least + "timeout_second: 5\n", "tasks/c/unknown.yaml:5:1: Unknown key"},
+		"norule":  {"category: c\ntask: Do it.\n", "tasks/c/norule.yaml:1:1: The rubric is missing"},
+		"gone":    {least, "tasks/c/gone.yaml:4:14: File is missing. There is no references/eval_rule.md"},
+		"outside": {least + "sources: [../x]\n", "tasks/c/outside.yaml:5:11: Path leaves the task's files"},
+		"headed":  {least + "headed: maybe\n", `tasks/c/headed.yaml:5:1: Wrong value: headed is "maybe"`},
+		"pointer": {least, "injection/c/pointer/sources/a.bin:1: File is a pointer of git-LFS"},
+		"service": {least + "services:\n  - name: s\n    start: x\n", "tasks/c/service.yaml:6:5: Service without files"},
+		"host":    {least + "pre_exec:\n  - id\n", "tasks/c/host.yaml:5:1: Programs for the host are refused"},
+	}
+	for id, w := range wrong {
+		files["tasks/c/"+id+".yaml"] = "task_id: " + id + "\n" + w[0]
+		files["injection/c/"+id+"/references/eval_rule.md"] = "Judge.\n"
+	}
+	delete(files, "injection/c/gone/references/eval_rule.md")
+	e2etest.Write(t, dir, files)
+	r := berth(t, dir, "plan")
+	r.want(t, 0)
+	invalid := 0
+	for _, task := range answer[output.Plan](t, berth(t, dir, "plan", "--json"), "cli-plan").Tasks {
+		if !task.Valid {
+			invalid++
+		}
+	}
+	if invalid != len(wrong) {
+		t.Errorf("%d invalid tasks, want %d", invalid, len(wrong))
+	}
+	for id, w := range wrong {
+		if want := "task " + id + ": task is invalid and counts as task_invalid: " + w[1]; !strings.Contains(r.stderr, want) {
+			t.Errorf("not said: %s\n%s", want, r.stderr)
+		}
+	}
+	if strings.Contains(r.stderr, "messages of a simulated user") {
+		t.Errorf("there is a user:\n%s", r.stderr)
+	}
+
+	e2etest.Must(t, os.RemoveAll(filepath.Join(dir, "tasks", "c")))
+	edit(t, filepath.Join(dir, "berth.hcl"), "user {\n  agent = agent.persona\n  model = model.user\n}\n", "")
+	r = berth(t, dir, "plan")
+	if r.want(t, 0); !strings.Contains(r.stderr, "Warning: messages of a simulated user are left out, since the experiment has none") {
+		t.Errorf("no warning:\n%s", r.stderr)
+	}
+	if tree.NoSandbox != "" {
+		return
+	}
+	r = berth(t, dir, "run")
+	r.want(t, 0)
+	show := answer[output.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	for _, trial := range show.Trials {
+		if m := e2etest.Result(t, trial.Attempts[0].Dir).Modified; len(m) != 1 || !strings.HasPrefix(m[0], "follow-ups: none instead of up to 1") {
+			t.Errorf("%s is modified by %q", trial.Task, m)
+		}
+	}
+	if len(show.Trials) != 12 || !strings.Contains(r.out, "12 results are of modified tasks") {
+		t.Errorf("%d trials\n%s", len(show.Trials), r.out)
 	}
 }
 
@@ -107,6 +209,13 @@ func TestTasksThatAreFiles(t *testing.T) {
 	}
 	edit(t, filepath.Join(dir, "bench/injection/101_x/two/references/eval_rule.md"), "Pass two", "Judge two")
 	berthWith(t, dir, nil, "resume", "last").want(t, 0)
+
+	edit(t, filepath.Join(dir, "bench/injection/101_x/two/references/eval_rule.md"), "Judge two", "Fail two")
+	r = berthWith(t, dir, nil, "regrade", "last")
+	if r.want(t, 0); !strings.Contains(r.stderr+r.out, "1 of 2 verdicts changed\n  101_x/two (nop, repetition 1): passed") || !strings.Contains(r.out, "2 trials planned = 1 passed + 1 failed") {
+		t.Errorf("regraded:\n%s\n%s", r.out, r.stderr)
+	}
+	edit(t, filepath.Join(dir, "bench/injection/101_x/two/references/eval_rule.md"), "Fail two", "Judge two")
 	edit(t, filepath.Join(dir, "experiment.hcl"), "snapshot = true", "snapshot = false")
 	refused(t, berthWith(t, dir, nil, "resume", "last", "--experiment", "experiment.hcl"), "config.values.snapshot: true → false")
 	edit(t, filepath.Join(dir, "experiment.hcl"), "snapshot = false", "snapshots = true")

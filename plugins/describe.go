@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -66,6 +67,14 @@ func (d Description) Check() error {
 	}
 	if err := d.Schema.Check(); err != nil {
 		return fmt.Errorf("%s %q: %w", d.Kind, d.Name, err)
+	}
+	if d.Verifier == nil {
+		return nil
+	}
+	for name := range d.Verifier.OwnWith {
+		if !slices.ContainsFunc(d.Schema.Fields, func(f config.Field) bool { return f.Name == name }) {
+			return fmt.Errorf("%s %q: %q is to give it a sandbox of its own, and is no attribute of its configuration", d.Kind, d.Name, name)
+		}
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestDescriptionRoundTrip(t *testing.T) {
 	in := Description{
 		Kind: KindVerifier, Name: "n", Version: "v", Capabilities: []string{"c"}, Doc: "d", Env: []string{"E"},
 		Schema:   config.Schema{Fields: []config.Field{{Name: "f", Type: config.Int, Default: json.RawMessage("3")}}},
-		Verifier: &verifier.Traits{Needs: verifier.NeedsOwn, Models: []string{"m"}, Rounds: true},
+		Verifier: &verifier.Traits{Needs: verifier.NeedsOwn, Models: []string{"m"}, Rounds: true, OwnWith: map[string]string{"f": "v"}},
 		Bundle:   &bundle.Recipe{Version: "1", NPM: []string{"n@1"}, Links: map[string]string{"a": "b"}},
 	}
 	for i, v := 0, reflect.ValueOf(in); i < v.NumField(); i++ {
@@ -138,6 +138,10 @@ func TestForeignDescriptionsAreChecked(t *testing.T) {
 		"names are upper case": func(p *pluginpb.PluginDescription) { p.Env = []string{"my_token"} },
 		"has traits": func(p *pluginpb.PluginDescription) {
 			p.Verifier = &pluginpb.VerifierTraits{Needs: pluginpb.VerifierNeeds_VERIFIER_NEEDS_NONE}
+		},
+		"no attribute of its configuration": func(p *pluginpb.PluginDescription) {
+			p.Kind = pluginpb.PluginKind_PLUGIN_KIND_VERIFIER
+			p.Verifier = &pluginpb.VerifierTraits{Needs: pluginpb.VerifierNeeds_VERIFIER_NEEDS_NONE, OwnWith: map[string]string{"tools": "sandbox"}}
 		},
 		"needs is not given": func(p *pluginpb.PluginDescription) {
 			p.Kind, p.Verifier = pluginpb.PluginKind_PLUGIN_KIND_VERIFIER, &pluginpb.VerifierTraits{}

@@ -136,7 +136,7 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 				}
 				continue
 			}
-			n.Verifiers[u.Name] = p.Traits
+			n.Verifiers[u.Name] = p.Traits.With(tc.Verifiers[u.Name].Config.JSON())
 		}
 	}
 	return nil

@@ -71,8 +71,8 @@ type Over string
 
 // The reasons.
 const (
+	OverTotal     Over = "total"      // the total time of the interaction is used up, whatever the verifiers decided
 	OverDecided   Over = "decided"    // no verifier wants to go on
-	OverTotal     Over = "total"      // the total time of the interaction is used up
 	OverFollowUps Over = "follow_ups" // the user has no message left
 	OverAgent     Over = "agent"      // the agent's turn ended in a way that no message follows
 	OverSilent    Over = "silent"     // the user said nothing, or a verifier kept it back

@@ -105,10 +105,11 @@ func (g *regrader) trial(ctx context.Context, t *store.TrialState, o *trial.Orig
 	traits := map[string]verifier.Traits{}
 	for i := range task.Stages {
 		for _, u := range task.Stages[i].Verifiers {
-			name := cmp.Or(g.plan.Experiment.Cells[now.Cell].Verifiers[u.Name].Plugin, u.Name)
-			if traits[u.Name], err = g.of(ctx, name); err != nil {
+			v := g.plan.Experiment.Cells[now.Cell].Verifiers[u.Name]
+			if traits[u.Name], err = g.of(ctx, cmp.Or(v.Plugin, u.Name)); err != nil {
 				return plan.Trial{}, err
 			}
+			traits[u.Name] = traits[u.Name].With(v.Config.JSON())
 		}
 	}
 	as := plan.Trial{Trial: *t.Trial, Place: now.Place}

@@ -145,9 +145,12 @@ func (a *attempt) plugins(ctx context.Context) error {
 			if _, ok := a.verifiers[u.Name]; ok {
 				continue
 			}
-			if a.verifiers[u.Name], used, err = a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name)); err != nil {
+			var v VerifierPlugin
+			if v, used, err = a.in.Plugins.Verifier(ctx, a.verifierPlugin(u.Name)); err != nil {
 				return outcome.On(record.ByVerifier, err)
 			}
+			v.Traits = v.Traits.With(c.Verifiers[u.Name].Config.JSON())
+			a.verifiers[u.Name] = v
 			a.use(used)
 			a.res.Graders[u.Name] = used.Name
 		}

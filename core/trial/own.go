@@ -25,6 +25,7 @@ type own struct {
 
 	box    *sandbox.Sandbox // nil until it is needed
 	placed []string         // artifacts of an earlier judgement, by their absolute paths
+	steers bool             // a model chooses the commands that run in it
 }
 
 // prepareOwn checks that the environment can create the verifiers' own
@@ -47,7 +48,7 @@ func (s *stage) prepareOwn(ctx context.Context) error {
 			return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
 		}
 		spec.Env, spec.Lease, spec.Labels = merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-		o := &own{second: second{name: fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec: spec, env: e}}
+		o := &own{second: second{name: fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec: spec, env: e}, steers: len(a.verifiers[u.Name].Traits.Models) > 0}
 		if err := a.check(ctx, spec); err != nil {
 			return a.at(p, err)
 		}
@@ -167,13 +168,15 @@ func (s *stage) refill(ctx context.Context, o *own, j judgement) error {
 }
 
 // lostOwn attributes an error if the end of a verifier's own sandbox explains it:
-// to the agent if its work was there, and otherwise to the environment.
+// to the agent if its work was there, and otherwise to the environment. A model that
+// chooses the commands may be the cause itself; without a retry, the agent gains
+// nothing if it was its work.
 func (s *stage) lostOwn(ctx context.Context, o *own, err error) error {
 	if err == nil || o == nil || o.box == nil || !o.box.Gone() || ctx.Err() != nil {
 		return err
 	}
-	f := record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err}
-	if o.holds {
+	f := record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: !o.holds, Err: err}
+	if o.holds && !o.steers {
 		f = record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("the verifier's own sandbox was lost: %w", err)}
 	}
 	return cmp.Or(s.a.orphaned(ctx, o.box, err), instead(err, f))

@@ -2,12 +2,15 @@ package trial_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -109,5 +112,66 @@ func TestAnArtifactThatDoesNotFitAVerifiersOwnSandbox(t *testing.T) {
 	want(t, r, record.AgentError, record.Yielded, record.Unknown)
 	if r.Error == nil || !strings.Contains(r.Error.Message, "place artifact /app/x/y") {
 		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// A verifier may need a sandbox of its own because of its configuration.
+func TestAConfigurationGivesAVerifierASandboxOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for config, boxes := range map[string]int{`{"tools":"sandbox"}`: 2, `{"tools":"view"}`: 1, ``: 1} {
+		t.Run(config, func(t *testing.T) {
+			t.Parallel()
+			j := looks(func(r verifier.Request) bool { return (r.Shell != "") == (boxes == 2) })
+			j.traits.OwnWith = map[string]string{"tools": "sandbox"}
+			b := newBench(t, does("true"), j)
+			b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Config: cell.NewValues(json.RawMessage(config), nil)}}
+			made := &counting{}
+			b.env = made.wrap
+			want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+			if made.created != boxes {
+				t.Errorf("%d sandboxes were created, want %d", made.created, boxes)
+			}
+		})
+	}
+}
+
+// When a verifier's own sandbox is lost with the agent's work in it, that work may be
+// the cause, unless a model chose the commands: then nothing is known about the work,
+// and the agent gets no further attempt by it either.
+func TestAVerifiersOwnSandboxIsLost(t *testing.T) {
+	t.Parallel()
+	for name, outcome := range map[string]record.Outcome{"a program's": record.AgentError, "a model's": record.EnvironmentError} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var box string
+			var genuine environment.Environment
+			j := owning("true")
+			exec := j.verify
+			j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+				if _, err := genuine.Destroy(ctx, box); err != nil {
+					t.Error(err)
+				}
+				return exec(ctx, r)
+			}
+			b := newBench(t, does("true"), j)
+			if outcome == record.EnvironmentError {
+				withJudge(t, b, good)
+				b.task.Stages[0].Verify.Env = nil
+				j.traits.Models = []string{"default"}
+			}
+			onEnv(b, func(e environment.Environment, broken *broken) {
+				genuine = e
+				broken.create = func(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+					made, err := e.Create(ctx, spec)
+					box = made.ID // the last one is the verifier's
+					return made, err
+				}
+			})
+			r := b.run(t.Context(), t)
+			want(t, r, outcome, record.Yielded, record.Unknown)
+			if r.Error == nil || r.Error.Retry {
+				t.Errorf("error %+v", r.Error)
+			}
+		})
 	}
 }

@@ -100,11 +100,11 @@ func (s *stage) over(verdicts []verifier.Verdict) record.Over {
 	left, bounded := s.left()
 	at := s.phase(record.PhaseJudge, record.ByVerifier)
 	switch {
-	case !outcome.GoOn(verdicts):
-		return record.OverDecided
 	case bounded && left <= 0:
 		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
 		return record.OverTotal
+	case !outcome.GoOn(verdicts):
+		return record.OverDecided
 	case s.followUps() <= 0:
 		return record.OverFollowUps
 	case s.out.Failure != nil || !s.a.task.Interaction.Follows(string(s.out.AgentEnd)):

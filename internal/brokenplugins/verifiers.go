@@ -106,6 +106,15 @@ var verifiers = table{
 	})},
 	"owner":  {"works in a sandbox of its own over all rounds; not broken", lodge(true)},
 	"lodger": {"wants an empty sandbox of its own in each round", lodge(false)},
+	"homebody": {"fails with the setting that gives it a sandbox of its own", func(i plugins.Info) plugins.Plugin {
+		return plugins.Verifier(i, particular{}, verifier.Traits{Needs: verifier.NeedsNone, OwnWith: map[string]string{"word": "own"}},
+			verify(func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+				if r.Shell != "" {
+					return failed, errors.New("what is a shell?")
+				}
+				return failed, nil
+			}))
+	}},
 	"offhand": {"judges without its sandbox", judge(verifier.Traits{Needs: verifier.NeedsSandbox}, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		return failed, nil
 	})},

@@ -31,12 +31,12 @@ var needs = wire.Enum[Needs, pluginpb.VerifierNeeds]{Name: "needs", Pairs: []wir
 
 // TraitsToProto converts t for Describe.
 func TraitsToProto(t Traits) *pluginpb.VerifierTraits {
-	return &pluginpb.VerifierTraits{Needs: needs.To(t.Needs), Models: wire.Texts(t.Models), Rounds: t.Rounds}
+	return &pluginpb.VerifierTraits{Needs: needs.To(t.Needs), Models: wire.Texts(t.Models), Rounds: t.Rounds, OwnWith: wire.TextMap(t.OwnWith)}
 }
 
 // TraitsFromProto converts p and reports an invalid message.
 func TraitsFromProto(p *pluginpb.VerifierTraits) (t Traits, err error) {
-	t = Traits{Models: p.GetModels(), Rounds: p.GetRounds()}
+	t = Traits{Models: p.GetModels(), Rounds: p.GetRounds(), OwnWith: p.GetOwnWith()}
 	t.Needs, err = needs.From(p.GetNeeds())
 	return t, err
 }

@@ -60,6 +60,24 @@ type Traits struct {
 	Needs  Needs    `json:"needs"`
 	Models []string `json:"models,omitempty"` // names of the models it asks for; "default" is the usual one
 	Rounds bool     `json:"rounds,omitempty"` // can judge between turns
+	// OwnWith are attributes of the configuration, by name, with the text that gives
+	// the verifier a sandbox of its own, as NeedsOwn does. One of them is enough.
+	OwnWith map[string]string `json:"own_with,omitempty"`
+}
+
+// With returns the traits of a verifier with a configuration, the JSON of its
+// block: Needs says whether it needs a sandbox of its own because of that.
+func (t Traits) With(config json.RawMessage) Traits {
+	var given map[string]any
+	if len(t.OwnWith) == 0 || json.Unmarshal(config, &given) != nil {
+		return t
+	}
+	for name, text := range t.OwnWith {
+		if given[name] == text {
+			t.Needs = NeedsOwn
+		}
+	}
+	return t
 }
 
 // Request is the input of Verify.

@@ -1,12 +1,15 @@
 package verifier
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/output"
+	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -23,6 +26,39 @@ func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("view: %w", err)
 	}
 	return data, nil
+}
+
+// ViewFolder is where PlaceView puts the view in a sandbox.
+const ViewFolder = "/view"
+
+// PlaceView copies the view to ViewFolder in the verifier's own sandbox, for the
+// commands that run as the request's user. What an earlier judgement left there is
+// removed. Call it when the files are needed: they may be many. Links are copied
+// as links. Fails with the errors of box, such as sandbox.ErrNoRoom.
+func (r *Request) PlaceView(ctx context.Context, box sandbox.Shell) error {
+	_, err := box.Lstat(ctx, ViewFolder)
+	if err == nil {
+		err = removeView(ctx, box)
+	} else if errors.Is(err, sandbox.ErrNotFound) {
+		err = nil
+	}
+	if err == nil {
+		err = box.UploadFolder(ctx, r.View, ViewFolder, sandbox.UploadOptions{User: r.User})
+	}
+	if err != nil {
+		return fmt.Errorf("place the view: %w", err)
+	}
+	return nil
+}
+
+// removeView removes the view of an earlier judgement.
+func removeView(ctx context.Context, box sandbox.Shell) error {
+	said := output.NewTail(1 << 10)
+	res, err := box.Exec(ctx, sandbox.Command{Argv: []string{"rm", "-rf", "--", ViewFolder}, User: "0", Dir: "/", Stdout: said, Stderr: said})
+	if err == nil && !res.OK() {
+		err = fmt.Errorf("rm ended with exit code %d: %s", res.ExitCode, strings.TrimSpace(said.String()))
+	}
+	return err
 }
 
 // artifacts is the folder of the view with the artifacts of the task.

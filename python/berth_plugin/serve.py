@@ -120,6 +120,7 @@ class _Server:
             if kind == "verifier":
                 d.verifier.needs, d.verifier.rounds = _NEEDS[p.needs], p.rounds
                 d.verifier.models.extend(p.models)
+                d.verifier.own_with.update(p.own_with)
             if kind == "environment":
                 d.capabilities.extend(p.capabilities)
         return reply

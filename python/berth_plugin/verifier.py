@@ -143,13 +143,15 @@ class Verifier:
     """A verifier plugin. The doc string of the class is what `berth plugin info` shows.
 
     needs is "none" if the files of the view are enough, "sandbox" for a shell in the sandbox that is graded, or "own"
-    for one in a sandbox that only this verifier uses, with the agent's artifacts at their paths.
+    for one in a sandbox that only this verifier uses, with the agent's artifacts at their paths. own_with are
+    attributes of the configuration, by name, with the text that gives the verifier such a sandbox: {"tools": "sandbox"}.
     models are names of models that the block of the verifier must give. Config is a dataclass of option() fields.
     """
 
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"
     needs = "none"  # none: a pure function of the view; sandbox: a shell in the sandbox that is graded; own: in another
+    own_with = {}  # of its configuration, what gives it a sandbox of its own
     models = ()  # names of the models that it asks for
     rounds = False  # it can judge between turns
     Config = None  # a dataclass

@@ -99,6 +99,9 @@ func (b *builder) build(ctx context.Context) error {
 			Artifacts: []task.Artifact{{Source: results, To: "results", Audience: []task.Role{task.RoleVerifier, task.RoleUser}}},
 		}},
 	}
+	if b.settings.JudgeImage != "" {
+		b.t.Stages[0].VerifyIn = &task.Environment{OS: "linux", Image: b.settings.JudgeImage, Workdir: workspace, Network: task.Network{Mode: task.NetworkNone}}
+	}
 	if !b.settings.Snapshot {
 		b.t.Interaction.Hold = task.HoldCopy // live sites drop a browser that stands still
 	}

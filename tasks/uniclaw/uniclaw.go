@@ -43,6 +43,7 @@ var (
 // Config is the body of the `config` block of a dataset.
 type Config struct {
 	Image         string `berth:"image" doc:"Image of the sandboxes, with the agent's own programs. Absent: what the environment has."`
+	JudgeImage    string `berth:"judge_image" doc:"Image of the supervisor's own sandbox, if it has one (tools = \"sandbox\" of its configuration). Absent: as image."`
 	Snapshot      bool   `berth:"snapshot" doc:"Runs tasks about live sites on the copies that come with them: task_snapshot is the instruction where a task has one, and the files *_snapshot.json are among the sources."`
 	Solutions     string `berth:"solutions" doc:"Folder of the dataset with CATEGORY/TASK_ID/solve.sh, which the agent oracle runs, as a path in the dataset. The published layout has no solutions. Absent: there are none."`
 	PublishedList bool   `berth:"published_list" doc:"Leaves out the tasks that the published results leave out: those with \"template\" in their path."`

@@ -17,7 +17,9 @@ func main() {
 		plugins.Verifier(plugins.Info{
 			Name: "supervisor", Version: "1.0.0",
 			Doc: "A model that judges each round of an attempt with the task's rubric, and decides whether the user may ask for more.",
-		}, Config{}, verifier.Traits{Needs: verifier.NeedsNone, Models: []string{"default"}, Rounds: true}, supervisor{}),
+		}, Config{}, verifier.Traits{
+			Needs: verifier.NeedsNone, Models: []string{"default"}, Rounds: true, OwnWith: map[string]string{"tools": toolsSandbox},
+		}, supervisor{}),
 		plugins.Verifier(plugins.Info{
 			Name: "loop-result", Version: "1.0.0",
 			Doc: "Makes the result of an attempt out of the judgements of all its rounds by the verifier supervisor. The best score counts.",

@@ -38,7 +38,7 @@ func (loopResult) Verify(_ context.Context, r verifier.Request, _ func(string)) 
 	}
 	for _, e := range judged {
 		loop.Rounds = append(loop.Rounds, rules.Round{
-			Verdict: e.Decision, Score: e.Scores[scoreName].Value, Completed: e.Labels[labelTurn] == "complete", Gate: rules.GateResult(e.Labels[labelGate]),
+			Verdict: verifier.Decision(e.Labels[labelVerdict]), Score: e.Scores[scoreName].Value, Completed: e.Labels[labelTurn] == "complete", Gate: rules.GateResult(e.Labels[labelGate]),
 		})
 	}
 	if len(loop.Rounds) == 0 {

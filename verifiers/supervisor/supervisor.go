@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,7 +78,11 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 	if r.Round == 0 && j.Verdict == verifier.Continue { // the task has no messages of a user
 		j.Verdict = verifier.Fail
 	}
-	return verdict(&j, gate, result, s.HandoffScore), nil
+	v = verdict(&j, gate, result, s.HandoffScore)
+	if result == rules.Deferred && s.Deferred == "stop" {
+		v.Decision = verifier.Fail // the user is not asked; the labels say what was judged
+	}
+	return v, nil
 }
 
 // verdict writes a judgement as a verdict.
@@ -126,8 +131,14 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 	if err != nil {
 		return reply, err
 	}
+	own := bench{request: r}
+	defer own.close()
+	tools := viewtools.Tools
+	if s.tools == toolsSandbox {
+		tools = append(slices.Clone(tools), runTool)
+	}
 	q := chat.Request{
-		System: instructions(s), Tools: viewtools.Tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
+		System: instructions(s), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
 		Messages: []chat.Message{{Role: chat.User, Text: firstMessage(r, s, string(task), said)}},
 	}
 	for calls := 0; ; calls++ {
@@ -150,7 +161,11 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 		results := make([]chat.Result, len(a.Calls))
 		for i, c := range a.Calls {
 			log(fmt.Sprintf("%s %s", c.Name, brief(c.Arguments)))
-			results[i] = viewtools.View(r.View).Do(c)
+			if c.Name != runTool.Name || s.tools != toolsSandbox {
+				results[i] = viewtools.View(r.View).Do(c)
+			} else if results[i], err = own.do(ctx, c); err != nil {
+				return reply, err
+			}
 		}
 		q.Messages = append(q.Messages, chat.Message{Role: chat.Assistant, Text: a.Text, Calls: a.Calls}, chat.Message{Role: chat.User, Results: results})
 	}
@@ -183,10 +198,7 @@ func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verd
 	if err != nil {
 		return "", err
 	}
-	if v.Labels[labelGate] == string(rules.Deferred) {
-		if s.Deferred == "stop" {
-			return "", nil
-		}
+	if v.Labels[labelGate] == string(rules.Deferred) { // and the setting is "nudge"
 		return rules.Nudge(string(task)), nil
 	}
 	var f rules.Feedback

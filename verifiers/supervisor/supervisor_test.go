@@ -338,7 +338,6 @@ func TestMessagesToTheAgent(t *testing.T) {
 		"silent":     {`{}`, `{"mode":"silent","tone":"neutral","candidate_feedback":"x","public_feedback_points":[]}`, open, "Please go on with what I asked for."},
 		"prose":      {`{}`, "Where is the price?", open, "Where is the price?"},
 		"ten MB":     {`{}`, strings.Repeat("a b ", 3<<20), open, strings.TrimSpace(strings.Repeat("a b ", 300))},
-		"deferred":   {`{}`, `{"candidate_feedback":"x"}`, deferred, ""},
 		"with nudge": {`{"deferred":"nudge"}`, `{"candidate_feedback":"x"}`, deferred, "Please finish the remaining work, and tell me when it is finished."},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -355,8 +354,10 @@ func TestMessagesToTheAgent(t *testing.T) {
 func TestTheResultOfALoop(t *testing.T) {
 	t.Parallel()
 	round := func(n int, d verifier.Decision, score float64, turn string) verifier.Verdict {
-		return verifier.Verdict{Stage: "main", Round: n, Decision: d, Scores: map[string]verifier.Score{"score": {Value: score}}, Labels: map[string]string{"gate": "open", "turn": turn}}
+		return verifier.Verdict{Stage: "main", Round: n, Decision: d, Scores: map[string]verifier.Score{"score": {Value: score}}, Labels: map[string]string{"gate": "open", "turn": turn, "verdict": string(d)}}
 	}
+	deferred := round(1, "continue", 1, "incomplete")
+	deferred.Decision, deferred.Labels["gate"] = verifier.Fail, "deferred" // the loop ended without asking the user
 	other := verifier.Verdict{Stage: "main", Decision: verifier.Pass, Scores: map[string]verifier.Score{"score": {Value: 1}}}
 	good := []verifier.Verdict{other, round(1, "continue", .70, "complete"), round(2, "continue", .92, "complete"), round(3, "continue", .80, "complete")}
 	for name, c := range map[string]struct {
@@ -370,6 +371,7 @@ func TestTheResultOfALoop(t *testing.T) {
 		"a failure":       {`{"threshold":0.9}`, yield(2, "yielded"), []verifier.Verdict{round(1, "continue", .40, "complete"), round(2, "fail", .60, "complete")}, verifier.Fail, "fail", .60},
 		"the total time":  {`{"threshold":0.9}`, yield(1, "timeout") + `{"kind":"over","stage":"main","over":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "incomplete")}, verifier.Fail, "global_timeout", .40},
 		"another stage":   {`{"threshold":0.9}`, `{"kind":"over","stage":"other","over":"total"}` + "\n", []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "executor_incomplete", .40},
+		"deferred":        {`{"threshold":0.9}`, yield(1, "yielded"), []verifier.Verdict{deferred}, verifier.Fail, "executor_incomplete", 1},
 		"cut":             {`{"threshold":0.9}`, yield(1, "timeout"), []verifier.Verdict{round(1, "continue", .40, "complete")}, verifier.Fail, "global_timeout", .40},
 		"completed only":  {`{"threshold":0.9,"completed_only":true}`, yield(1, "yielded"), []verifier.Verdict{round(1, "continue", .95, "incomplete")}, verifier.Fail, "executor_incomplete", 0},
 	} {

@@ -160,11 +160,18 @@ func TestHowLoopsOfTurnsEnd(t *testing.T) {
 
 func (e *ending) check(t *testing.T, r record.Result) {
 	t.Helper()
-	turns := 0
+	turns, asked := 0, 0
 	for _, p := range r.Phases {
-		if p.Name == record.PhaseTurn {
+		switch p.Name {
+		case record.PhaseTurn:
 			turns++
+		case record.PhaseUser:
+			asked++
+		default:
 		}
+	}
+	if e.outcome.Measured() && asked != turns-1 { // nobody is asked for a message that is not sent
+		t.Errorf("the user was asked %d times between %d turns", asked, turns)
 	}
 	final := r.Scores["final_score"]
 	if r.Outcome != e.outcome || r.Labels["status"] != e.status || math.Abs(final-e.final) > 1e-9 || turns != e.turns {

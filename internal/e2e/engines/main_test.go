@@ -50,7 +50,7 @@ func build() (err error) {
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	err = e2etest.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/persona", "./agents/terminus", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script", "./verifiers/supervisor", "./internal/e2e/engines/frail")
+	err = e2etest.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./agents/minisweagent", "./agents/persona", "./environments/local", "./environments/docker", "./environments/podman", "./verifiers/script", "./verifiers/supervisor", "./internal/e2e/engines/frail")
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(top))
 	}
@@ -88,6 +88,16 @@ func (p *place) write(name, text string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o750), os.WriteFile(path, []byte(text), 0o600)); err != nil {
 		p.test.Fatal(err)
 	}
+}
+
+// read returns a file of the place.
+func (p *place) read(name string) string {
+	p.test.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, name))
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	return string(text)
 }
 
 // task writes a task that starts from the engine's base image.

@@ -1,7 +1,9 @@
 package verifiertest
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"reflect"
@@ -143,6 +145,35 @@ var verdictClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
+		Name:   "a setting that gives it a sandbox of its own leaves it able to judge",
+		Guards: "an announced setting with which every attempt is an error",
+		Skip: func(s Subject) string {
+			switch {
+			case len(s.Traits.OwnWith) == 0:
+				return "no setting gives it a sandbox of its own"
+			case s.Shell == nil:
+				return "that is a sandbox, and none can be made here"
+			}
+			return ""
+		},
+		Run: func(ctx context.Context, t *conformance.T, s Subject) {
+			for name, text := range s.Traits.OwnWith {
+				c := s.cases()[0]
+				config, err := with(cmp.Or(string(c.Request.Config), string(s.Config)), name, text)
+				if err != nil {
+					t.Fatalf("the configuration of %s: %v", c.Name, err)
+				}
+				c.Request.Config = config
+				r := s.request(ctx, t, &c)
+				if v, err := s.Verifier.Verify(ctx, r, ignore); err != nil {
+					t.Errorf("%s = %q: %v", name, text, err)
+				} else if err = shape(&r, &v); err != nil {
+					t.Errorf("%s = %q: %v in %s", name, text, err, pretty(v))
+				}
+			}
+		},
+	},
+	{
 		Name:   "what is announced is there",
 		Guards: "a capability in Describe that fails when it is used",
 		Skip: func(s Subject) string {
@@ -164,6 +195,18 @@ var verdictClauses = []conformance.Clause[Subject]{
 			}
 		},
 	},
+}
+
+// with returns a configuration with one more attribute.
+func with(config, name, text string) (json.RawMessage, error) {
+	all := map[string]any{}
+	if config != "" {
+		if err := json.Unmarshal([]byte(config), &all); err != nil {
+			return nil, err
+		}
+	}
+	all[name] = text
+	return json.Marshal(all)
 }
 
 // judges wants a verdict of every work whose author knows it, and one at least.

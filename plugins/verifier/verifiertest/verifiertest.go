@@ -83,7 +83,7 @@ func Run(t *testing.T, s Subject) {
 	}
 	defer stop()
 	s.Verifier = verifier.NewClient(conn, s.Plugin.Name, s.Plugin.Capabilities)
-	s.Traits, s.Capabilities = *s.Plugin.Verifier, s.Plugin.Capabilities
+	s.Traits, s.Capabilities = s.Plugin.Verifier.With(s.Config), s.Plugin.Capabilities
 	conformance.Test(t, s, Clauses())
 }
 

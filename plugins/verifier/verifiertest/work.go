@@ -57,7 +57,7 @@ func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifi
 	if r.Stage == "" {
 		r.Stage = "main"
 	}
-	if r.Shell == "" && s.Shell != nil && s.Traits.Needs != verifier.NeedsNone {
+	if r.Shell == "" && s.Shell != nil && s.Traits.With(r.Config).Needs != verifier.NeedsNone {
 		r.Shell = s.Shell(ctx, t)
 		c.furnish(ctx, t, r.Shell)
 	}

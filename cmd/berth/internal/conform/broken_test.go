@@ -66,6 +66,7 @@ var broken = []struct {
 	{plugin: "talkative", clause: "a handoff repeats nothing of the references"},
 	{plugin: "roundless", clause: "a verifier of rounds answers in a round"},
 	{plugin: "lodger", clause: "a verifier of rounds answers in a round", shells: true},
+	{plugin: "homebody", clause: "a setting that gives it a sandbox of its own leaves it able to judge", shells: true},
 	{plugin: "wordless", clause: "what is announced is there"},
 	{plugin: "scribbler", clause: "the view is only read"},
 	{plugin: "blind", clause: "a view that is not there is an error"},

@@ -171,6 +171,7 @@ func (b *bench) verifierSubject(ctx context.Context, name string, capabilities [
 	if err != nil {
 		return s, err
 	}
+	traits = traits.With(b.o.Config)
 	s = verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: capabilities, Config: b.o.Config, Load: b.load}
 	for _, dir := range b.o.Cases {
 		cases, e := verifiertest.LoadCases(dir)

@@ -454,10 +454,14 @@ func (x *PluginDescription) GetBundleRecipeJson() []byte {
 }
 
 type VerifierTraits struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Needs         VerifierNeeds          `protobuf:"varint,1,opt,name=needs,proto3,enum=berth.v1.VerifierNeeds" json:"needs,omitempty"`
-	Models        []string               `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`  // names of the models it asks for; "default" is the usual one
-	Rounds        bool                   `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"` // it can judge between turns
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Needs  VerifierNeeds          `protobuf:"varint,1,opt,name=needs,proto3,enum=berth.v1.VerifierNeeds" json:"needs,omitempty"`
+	Models []string               `protobuf:"bytes,2,rep,name=models,proto3" json:"models,omitempty"`  // names of the models it asks for; "default" is the usual one
+	Rounds bool                   `protobuf:"varint,3,opt,name=rounds,proto3" json:"rounds,omitempty"` // it can judge between turns
+	// Attributes of its configuration, by name, with the text that gives the
+	// verifier a sandbox of its own, as VERIFIER_NEEDS_OWN does: one of them is
+	// enough. Empty: the configuration changes nothing.
+	OwnWith       map[string]string `protobuf:"bytes,4,rep,name=own_with,json=ownWith,proto3" json:"own_with,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -511,6 +515,13 @@ func (x *VerifierTraits) GetRounds() bool {
 		return x.Rounds
 	}
 	return false
+}
+
+func (x *VerifierTraits) GetOwnWith() map[string]string {
+	if x != nil {
+		return x.OwnWith
+	}
+	return nil
 }
 
 type ValidateRequest struct {
@@ -700,11 +711,15 @@ const file_v1_plugin_proto_rawDesc = "" +
 	"\x03doc\x18\x06 \x01(\tR\x03doc\x124\n" +
 	"\bverifier\x18\a \x01(\v2\x18.berth.v1.VerifierTraitsR\bverifier\x12\x10\n" +
 	"\x03env\x18\b \x03(\tR\x03env\x12,\n" +
-	"\x12bundle_recipe_json\x18\t \x01(\fR\x10bundleRecipeJson\"o\n" +
+	"\x12bundle_recipe_json\x18\t \x01(\fR\x10bundleRecipeJson\"\xed\x01\n" +
 	"\x0eVerifierTraits\x12-\n" +
 	"\x05needs\x18\x01 \x01(\x0e2\x17.berth.v1.VerifierNeedsR\x05needs\x12\x16\n" +
 	"\x06models\x18\x02 \x03(\tR\x06models\x12\x16\n" +
-	"\x06rounds\x18\x03 \x01(\bR\x06rounds\"t\n" +
+	"\x06rounds\x18\x03 \x01(\bR\x06rounds\x12@\n" +
+	"\bown_with\x18\x04 \x03(\v2%.berth.v1.VerifierTraits.OwnWithEntryR\aownWith\x1a:\n" +
+	"\fOwnWithEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
 	"\x0fValidateRequest\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.berth.v1.PluginKindR\x04kind\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x1f\n" +
@@ -744,7 +759,7 @@ func file_v1_plugin_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_v1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_v1_plugin_proto_goTypes = []any{
 	(PluginKind)(0),           // 0: berth.v1.PluginKind
 	(VerifierNeeds)(0),        // 1: berth.v1.VerifierNeeds
@@ -755,23 +770,25 @@ var file_v1_plugin_proto_goTypes = []any{
 	(*ValidateRequest)(nil),   // 6: berth.v1.ValidateRequest
 	(*ValidateReply)(nil),     // 7: berth.v1.ValidateReply
 	(*ConfigProblem)(nil),     // 8: berth.v1.ConfigProblem
+	nil,                       // 9: berth.v1.VerifierTraits.OwnWithEntry
 }
 var file_v1_plugin_proto_depIdxs = []int32{
 	4, // 0: berth.v1.DescribeReply.plugins:type_name -> berth.v1.PluginDescription
 	0, // 1: berth.v1.PluginDescription.kind:type_name -> berth.v1.PluginKind
 	5, // 2: berth.v1.PluginDescription.verifier:type_name -> berth.v1.VerifierTraits
 	1, // 3: berth.v1.VerifierTraits.needs:type_name -> berth.v1.VerifierNeeds
-	0, // 4: berth.v1.ValidateRequest.kind:type_name -> berth.v1.PluginKind
-	8, // 5: berth.v1.ValidateReply.problems:type_name -> berth.v1.ConfigProblem
-	2, // 6: berth.v1.Plugin.Describe:input_type -> berth.v1.DescribeRequest
-	6, // 7: berth.v1.Plugin.Validate:input_type -> berth.v1.ValidateRequest
-	3, // 8: berth.v1.Plugin.Describe:output_type -> berth.v1.DescribeReply
-	7, // 9: berth.v1.Plugin.Validate:output_type -> berth.v1.ValidateReply
-	8, // [8:10] is the sub-list for method output_type
-	6, // [6:8] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	9, // 4: berth.v1.VerifierTraits.own_with:type_name -> berth.v1.VerifierTraits.OwnWithEntry
+	0, // 5: berth.v1.ValidateRequest.kind:type_name -> berth.v1.PluginKind
+	8, // 6: berth.v1.ValidateReply.problems:type_name -> berth.v1.ConfigProblem
+	2, // 7: berth.v1.Plugin.Describe:input_type -> berth.v1.DescribeRequest
+	6, // 8: berth.v1.Plugin.Validate:input_type -> berth.v1.ValidateRequest
+	3, // 9: berth.v1.Plugin.Describe:output_type -> berth.v1.DescribeReply
+	7, // 10: berth.v1.Plugin.Validate:output_type -> berth.v1.ValidateReply
+	9, // [9:11] is the sub-list for method output_type
+	7, // [7:9] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_v1_plugin_proto_init() }
@@ -785,7 +802,7 @@ func file_v1_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_plugin_proto_rawDesc), len(file_v1_plugin_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

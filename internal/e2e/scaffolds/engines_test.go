@@ -58,6 +58,7 @@ func (e engine) programs(t *testing.T) string {
 	e2etest.Must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
 	for _, f := range []string{
 		"berth", "berth-sandboxd", "plugins/berth-plugin-terminus", "plugins/berth-plugin-scaffolds", "plugins/berth-plugin-script", "plugins/berth-plugin-" + e.Name,
+		"plugins/berth-plugin-persona", "plugins/berth-plugin-supervisor",
 	} {
 		b, err := os.ReadFile(filepath.Join(tree.Root, "bin", filepath.FromSlash(f)))
 		e2etest.Must(t, err)

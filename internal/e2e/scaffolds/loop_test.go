@@ -1,0 +1,186 @@
+package scaffolds
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// loopExperiment is the same for every agent but for one word.
+const loopExperiment = `experiment "loop" {
+  datasets    = [dataset.claw]
+  environment = environment.one
+  agent       = agent.one
+  model       = model.worker
+}
+dataset "claw" {
+  format = "uniclaw"
+  path   = "bench"
+}
+environment "one" {
+  plugin = "local"
+  network = "none"
+}
+agent "one" {
+  plugin = %q
+}
+verifier "supervisor" {
+  model = model.supervisor
+}
+user {
+  agent = agent.persona
+  model = model.user
+}
+agent "persona" {
+  plugin = "persona"
+}
+model "worker" {
+  provider = "script"
+  name     = "gpt-5.5"
+  script   = "worker.yaml"
+}
+model "supervisor" {
+  provider = "script"
+  script   = "supervisor.yaml"
+}
+model "user" {
+  provider = "script"
+  script   = "user.yaml"
+}
+`
+
+// Texts of the loop.
+const (
+	followUp = "FOLLOW-UP: please write two.txt, too."
+	finished = "I have finished the request."
+	inResult = "mkdir -p /tmp_workspace/results && cd /tmp_workspace/results && "
+)
+
+// supervisorScript passes work that has two.txt, which the agent is told of by the
+// user only.
+const supervisorScript = `replies:
+  - when: {turn: 0}
+    tools: [{name: read, arguments: {file: attempt/artifacts/results/two.txt}}]
+  - when: {turn: 1, last: NOTE-TWO}
+    text: '{"verdict": "pass", "attempt_state": "complete_and_passed", "recoverable": false, "score": 1, "confidence": "high", "rationale": "Both are there.", "missing_artifacts": [], "guidance_tags": []}'
+  - when: {turn: 1}
+    text: '{"verdict": "continue", "attempt_state": "incomplete", "recoverable": true, "score": 0.5, "confidence": "high", "rationale": "A file is missing.", "missing_artifacts": [], "guidance_tags": []}'
+`
+
+// looped writes the experiment of a closed loop for a scaffold.
+func (s scaffold) looped(t *testing.T, dir string) {
+	t.Helper()
+	replies := []string{
+		"  - {when: {turn: 0, last: MARK-loop}, " + s.call("I begin.", inResult+"echo NOTE-ONE | tee one.txt") + ", " + usage + "}\n",
+		"  - {when: {turn: 1, last: NOTE-ONE}, text: " + fmt.Sprintf("%q", word+" "+finished) + ", " + usage + "}\n",
+		"  - {when: {turn: 2, last: FOLLOW-UP}, " + s.call("I go on.", inResult+"echo NOTE-TWO | tee two.txt") + ", " + usage + "}\n",
+		"  - {when: {turn: 3, last: NOTE-TWO}, text: " + fmt.Sprintf("%q", finished) + ", " + usage + "}\n",
+	}
+	e2etest.Write(t, dir, map[string]string{
+		"berth.hcl":       fmt.Sprintf(loopExperiment, s.name),
+		"worker.yaml":     "replies:\n" + strings.Join(replies, ""),
+		"supervisor.yaml": supervisorScript,
+		"user.yaml":       fmt.Sprintf("replies:\n  - text: '{\"mode\": \"instruction\", \"tone\": \"neutral\", \"candidate_feedback\": %q, \"public_feedback_points\": []}'\n", followUp),
+		"bench/tasks/101_loop/notes.yaml": "task_id: notes\ncategory: 101_loop\ntimeout_seconds: 900\nmax_total_seconds: 1800\nsuccess_threshold: 0.9\n" +
+			"task: Write the notes that are wanted to results. MARK-loop\nreferences: [references/eval_rule.md]\ncodex: {max_user_followups: 2}\n",
+		"bench/injection/101_loop/notes/references/eval_rule.md": "one.txt: 0.50, two.txt: 0.50\n",
+	})
+}
+
+// loops are the agents of the closed loop, which differ by one word of the
+// experiment.
+var loops = []string{"nanobot", "openclaw"}
+
+// An agent in a closed loop continues one session: the request after the user's
+// message has what was said and done in the first turn.
+func TestTheClosedLoop(t *testing.T) {
+	t.Parallel()
+	for _, s := range scaffolds {
+		if !slices.Contains(loops, s.name) {
+			continue
+		}
+		t.Run(s.name+"/local", func(t *testing.T) {
+			t.Parallel()
+			needs(t, s)
+			dir := t.TempDir()
+			s.looped(t, dir)
+			if code, out, stderr := tree.Berth(t, dir, "run", "--require", "passed = planned"); code != 0 {
+				t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
+			}
+			s.continues2(t, dir)
+		})
+		for _, name := range []string{"docker", "podman"} {
+			t.Run(s.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				e := find(t, name)
+				needs(t, s)
+				dir := e.programs(t)
+				x := filepath.Join(dir, "x")
+				s.looped(t, x)
+				text := e.used(t, e2etest.Read(t, x, "berth.hcl"), "")
+				text = change(t, text, "path   = \"bench\"\n", fmt.Sprintf("path   = \"bench\"\n  config {\n    image = %q\n  }\n", debian))
+				e2etest.Write(t, x, map[string]string{"berth.hcl": text})
+				e.Own(t, dir)
+				if out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned"); err != nil {
+					t.Errorf("run: %v\n%s", err, out)
+				}
+				s.continues2(t, x)
+			})
+		}
+	}
+}
+
+// continues2 checks the only attempt of the run in dir: two turns in one session.
+func (s scaffold) continues2(t *testing.T, dir string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
+	e2etest.Must(t, err)
+	if len(found) != 1 {
+		t.Fatalf("%d attempts", len(found))
+	}
+	attempt := found[0]
+	r := e2etest.Result(t, attempt)
+	if r.Outcome != record.Passed || r.AgentEnd != record.Yielded {
+		t.Fatalf("%s / %s: %+v %+v\nturns: %s\nprinted: %.6000s\n%s", r.Outcome, r.AgentEnd, r.Error, r.Findings, e2etest.Read(t, attempt, "turns.jsonl"),
+			e2etest.Read(t, attempt, "agent/stdout.jsonl"), e2etest.Read(t, attempt, "agent/stderr.txt"))
+	}
+	if n := strings.Count(e2etest.Read(t, attempt, "turns.jsonl"), `"from":"user"`); n != 1 {
+		t.Errorf("%d messages of the user, want 1:\n%s", n, e2etest.Read(t, attempt, "turns.jsonl"))
+	}
+	first := ""
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
+		var x gateway.Exchange
+		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+		if x.Role != "agent" {
+			continue
+		}
+		body, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), x.Request)
+		e2etest.Must(t, err)
+		if first == "" && strings.Contains(string(body), "FOLLOW-UP") {
+			first = string(body)
+		}
+	}
+	for _, want := range []string{"MARK-loop", word, "FOLLOW-UP"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("the first request of turn 2 lacks %q: %.6000s", want, first)
+		}
+	}
+	raw := []byte(e2etest.Read(t, attempt, "trajectory.json"))
+	for _, v := range trajectory.Validate(raw) {
+		t.Errorf("trajectory: %s", v)
+	}
+	for _, f := range r.Findings {
+		if slices.Contains([]string{"trajectory", "usage_differs", "other_model"}, f.Code) {
+			t.Errorf("finding %s: %s", f.Code, f.Text)
+		}
+	}
+}

@@ -162,6 +162,12 @@ func TestSettings(t *testing.T) {
 	if !strings.Contains(kept.Stages[0].Instruction[0].Text, "the copy of the inbox") || kept.Environment.Image != "claw:1" || live.Environment.Image != "" {
 		t.Errorf("%q, %q", kept.Stages[0].Instruction[0].Text, kept.Environment.Image)
 	}
+	if kept.Stages[0].VerifyIn != nil {
+		t.Errorf("the supervisor has the environment %+v", kept.Stages[0].VerifyIn)
+	}
+	if in := load(t, "testdata/good", sample, `{"image": "claw:1", "judge_image": "office:1"}`).Stages[0].VerifyIn; in == nil || in.Image != "office:1" || in.Network.Mode != task.NetworkNone {
+		t.Errorf("the supervisor has the environment %+v", in)
+	}
 	if kept.Interaction.Hold != "" {
 		t.Errorf("without live sites the sandbox stands still until %s", kept.Interaction.Hold)
 	}

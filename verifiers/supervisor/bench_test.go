@@ -138,6 +138,21 @@ func TestTheSupervisorsOwnSandboxIsKept(t *testing.T) {
 	}
 }
 
+// Commands run as the user of the verification, who owns the copy of the view.
+func TestCommandsOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	_, address := shell(t, sandboxtest.Options{ManyIDs: true})
+	r := verifier.Request{View: lay(t, nil), Shell: address, User: "alice"}
+	for range 2 { // the second judgement replaces what the first one left
+		b := bench{request: &r}
+		res, err := b.do(t.Context(), command("id -un; cat references/eval_rule.md; ls; echo mine > attempt/mine"))
+		b.close()
+		if want := "Exit code 0. Output:\nalice\nRUBRIC: the price is 42.attempt\ninstruction.md\nreferences\n"; err != nil || res.Text != want {
+			t.Errorf("%q, %v; want %q", res.Text, err, want)
+		}
+	}
+}
+
 // A view that does not fit into the sandbox is what the agent left: its model learns
 // that, and nothing about this machine.
 func TestAViewThatDoesNotFit(t *testing.T) {

@@ -159,8 +159,12 @@ func (b *builder) references(t *table) {
 			b.resource(task.Resource{Name: p, Audience: []task.Role{task.RoleVerifier}})
 		}
 	}
-	if !named {
+	n := b.files.byPath[rubric]
+	switch {
+	case !named || n == nil:
 		t.bad("references", "The rubric is missing", "references must have %s, which says how the result is judged.", rubric)
+	case !n.mode.IsRegular():
+		t.bad("references", "The rubric is not a file", "%s must be a file, not a folder or a link.", rubric)
 	}
 }
 

@@ -187,25 +187,16 @@ func TestSettings(t *testing.T) {
 func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 	t.Parallel()
 	const rest = "references: [references/eval_rule.md]\n"
-	for name, tt := range map[string]struct {
-		text  string
-		files map[string]string
-		want  []string
-	}{
+	reported(t, map[string]wrong{
 		"an unknown key":            {text: least + "timeout_second: 5\n", want: []string{`tasks/c/t.yaml:5:1: Unknown key: "timeout_second" is not known here. Did you mean "timeout_seconds"?`}},
 		"an unknown key of a block": {text: least + "codex:\n  supervisors: {}\n", want: []string{`tasks/c/t.yaml:6:3: Unknown key: "supervisors" is not known here. Did you mean "supervisor"?`}},
 		"a key of another version":  {text: least + "privacy: [A]\n", want: []string{"tasks/c/t.yaml:5:1: Key is refused. Name the variables"}},
 		"the live task":             {text: least + "task_live: x\n", want: []string{"tasks/c/t.yaml:5:1: Key is refused. Write the instruction under task"}},
-		"no rubric":                 {text: "task_id: t\ncategory: c\ntask: x\n", want: []string{"tasks/c/t.yaml:1:1: The rubric is missing: references must have references/eval_rule.md"}},
-		"a rubric that is not there": {
-			text: least, files: map[string]string{"injection/c/t/references/eval_rule.md": "-", "injection/c/t/references/other.md": "x"},
-			want: []string{"tasks/c/t.yaml:4:14: File is missing. There is no references/eval_rule.md in injection/c/t", "The rubric is missing"},
-		},
-		"a path out of the task": {text: least + "sources: [../x]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "../x"`}},
-		"an absolute path":       {text: least + "sources: [/etc/passwd]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "/etc/passwd"`}},
-		"a hidden way out":       {text: least + "sources: [sources/../../../x]\n", want: []string{"Path leaves the task's files"}},
-		"tests as sources":       {text: least + "sources: [references/eval_rule.md]\n", want: []string{"Path is in another folder"}},
-		"headed: maybe":          {text: least + "headed: maybe\n", want: []string{`tasks/c/t.yaml:5:1: Wrong value: headed is "maybe": write one of auto, true, false.`}},
+		"a path out of the task":    {text: least + "sources: [../x]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "../x"`}},
+		"an absolute path":          {text: least + "sources: [/etc/passwd]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "/etc/passwd"`}},
+		"a hidden way out":          {text: least + "sources: [sources/../../../x]\n", want: []string{"Path leaves the task's files"}},
+		"tests as sources":          {text: least + "sources: [references/eval_rule.md]\n", want: []string{"Path is in another folder"}},
+		"headed: maybe":             {text: least + "headed: maybe\n", want: []string{`tasks/c/t.yaml:5:1: Wrong value: headed is "maybe": write one of auto, true, false.`}},
 		"a recording and no window": {
 			text: least + "recording: high\nheaded: false\n", want: []string{"tasks/c/t.yaml:6:1: Settings contradict each other"},
 		},
@@ -238,7 +229,40 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 		"a key twice":             {text: least + "task: y\n", want: []string{"tasks/c/t.yaml:5:"}},
 		"too deep":                {text: least + "sources: " + strings.Repeat("[", 5000) + "\n", want: []string{"nested too deeply"}},
 		"a bad variable":          {text: least, files: map[string]string{"injection/c/t/.privacy": "GOOD\nKEY=secret\n"}, want: []string{"injection/c/t/.privacy:2:1: Not the name of a variable"}},
-	} {
+	})
+}
+
+// A rubric that is no file is reported, too.
+func TestARubricHasToBeAFile(t *testing.T) {
+	t.Parallel()
+	reported(t, map[string]wrong{
+		"no rubric": {text: "task_id: t\ncategory: c\ntask: x\n", want: []string{"tasks/c/t.yaml:1:1: The rubric is missing: references must have references/eval_rule.md"}},
+		"a rubric that is not there": {
+			text: least, files: map[string]string{"injection/c/t/references/eval_rule.md": "-", "injection/c/t/references/other.md": "x"},
+			want: []string{"tasks/c/t.yaml:4:14: File is missing. There is no references/eval_rule.md in injection/c/t", "The rubric is missing"},
+		},
+		"a rubric that is not in its folder": {
+			text: "task_id: t\ncategory: c\ntask: x\nreferences: [references]\n", files: map[string]string{"injection/c/t/references/eval_rule.md": "-", "injection/c/t/references/other.md": "x"},
+			want: []string{"tasks/c/t.yaml:4:1: The rubric is missing"},
+		},
+		"a rubric that is a folder": {
+			text: least, files: map[string]string{"injection/c/t/references/eval_rule.md": "-", "injection/c/t/references/eval_rule.md/x": "x"},
+			want: []string{"tasks/c/t.yaml:4:1: The rubric is not a file"},
+		},
+	})
+}
+
+// wrong is a task that cannot be used.
+type wrong struct {
+	text  string
+	files map[string]string // besides the rubric
+	want  []string          // in what is reported
+}
+
+// reported checks what is reported of tasks.
+func reported(t *testing.T, all map[string]wrong) {
+	t.Helper()
+	for name, tt := range all {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := map[string]string{"tasks/c/t.yaml": tt.text}

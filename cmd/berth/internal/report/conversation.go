@@ -46,10 +46,21 @@ func conversationText(p *terminal.Printer, f *output.ShowFull, all bool) {
 // userRole is who sent a message of the simulated user.
 const userRole = "user"
 
-// said prints a message to the agent, or how its turn ended.
+// whyOver says why no further message followed.
+var whyOver = map[record.Over]string{
+	record.OverDecided: "the verdict is final", record.OverTotal: "the time of all turns is over", record.OverFollowUps: "the user has no message left",
+	record.OverAgent: "the agent cannot go on", record.OverSilent: "nothing was sent",
+}
+
+// said prints a message to the agent, how its turn ended, or why no further message
+// followed.
 func said(p *terminal.Printer, t *record.Turn, all bool) {
 	if t.Kind == record.TurnMessage {
 		p.Hang(fmt.Sprintf("  %3d %-8s ", t.Turn, terminal.Clean(t.From)), brief(t.Text, 300, all))
+		return
+	}
+	if t.Kind == record.TurnOver {
+		p.Hang("      end      ", cmp.Or(whyOver[t.Over], terminal.Clean(string(t.Over))))
 		return
 	}
 	text := brief(t.Message, 300, all)

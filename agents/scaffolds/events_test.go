@@ -120,7 +120,7 @@ func judge(t *testing.T, what string, y agent.Yield, err error, r *record) {
 	name, _, _ = strings.Cut(name, "/")
 	// Those that say why the model stopped. A supervisor judges by it whether the
 	// agent had finished.
-	if stop := (map[string]string{"pi": "stop", "openclaw": "stop", "claude-code": "end_turn"})[name]; stop != "" && !strings.Contains(string(r.steps[1].Extra), `"stop_reason":"`+stop+`"`) {
+	if stop := (map[string]string{"pi": "stop", "openclaw": "stop", "opencode": "stop", "claude-code": "end_turn"})[name]; stop != "" && !strings.Contains(string(r.steps[1].Extra), `"stop_reason":"`+stop+`"`) {
 		t.Errorf("the last step has %s, not why the model stopped", r.steps[1].Extra)
 	}
 	if y.Claim == nil || *y.Claim.Input != 200 || *y.Claim.Output != 20 || *y.Claim.Cached != 120 {

@@ -186,6 +186,7 @@ func (e *openCodeEvents) Line(line []byte) {
 			e.book.Use("", used)
 			e.book.Used(used)
 		}
+		e.book.Stopped(p.Reason)
 		e.book.Next()
 	case "error":
 		e.end.Wrong, e.end.Status = v.Error.Name+": "+v.Error.Data.Message, v.Error.Data.Status

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -47,23 +48,24 @@ type scaffold struct {
 	crash      string // what it says of being killed; empty: the signal
 	mute       bool   // tells nothing of what its tools print
 	chatty     bool   // asks the model for more than was asked of it
+	stops      string // why it says that its model stopped at the end; empty: it does not say it
 }
 
 var scaffolds = []scaffold{
-	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
+	{name: "claude-code", tool: "Bash", arg: "command", claims: true, refuse: record.Refused, time: 15, stops: "end_turn"},
 	{name: "codex", tool: "exec_command", arg: "cmd", claims: true, refuse: record.Yielded, time: 15},
-	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused, time: 15},
+	{name: "pi", tool: "bash", arg: "command", claims: true, refuse: record.Refused, time: 15, stops: "stop"},
 	{name: "mini-swe-agent", tool: "bash", arg: "command", claims: true, refuse: record.Refused, finish: "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"},
-	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused, background: "timed out"}, // its own limit for a command is 60 s
+	{name: "nanobot", tool: "exec", arg: "command", claims: true, refuse: record.Refused, background: "timed out", stops: "stop"}, // its own limit for a command is 60 s
 	{name: "gemini-cli", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Yielded},
-	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120},
+	{name: "opencode", tool: "bash", arg: "command", claims: true, refuse: record.Refused, late: true, time: 120, stops: "stop"},
 	{name: "qwen-code", tool: "run_shell_command", arg: "command", claims: true, refuse: record.Crashed, crash: "exit code 1"},
 	{
 		name: "openhands", tool: "terminal", arg: "command", more: map[string]string{"security_risk": "LOW"}, claims: true, refuse: record.Refused, time: 120,
 		background: "has no new output",
 	},
 	{
-		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running",
+		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running", stops: "stop",
 		kill: `for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in openclaw*) kill -9 ${p#/proc/} ;; esac; done; sleep 60`,
 	},
 }
@@ -376,6 +378,8 @@ func (s scaffold) called(t *testing.T, steps []trajectory.Step) {
 	}
 	if last := steps[len(steps)-1]; calls != 1 || last.Message.Text != "finished solve" {
 		t.Errorf("%d calls, last step %+v", calls, last)
+	} else if s.stops != "" && !strings.Contains(string(last.Extra), strconv.Quote(s.stops)) {
+		t.Errorf("the last step has %s, want that the model stopped because of %q", last.Extra, s.stops)
 	}
 }
 

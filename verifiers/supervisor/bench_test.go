@@ -198,7 +198,8 @@ func TestASandboxOfTheSupervisorThatIsGone(t *testing.T) {
 			v, _, err := askOnce(t, r, func(q chattest.Question) chattest.Answer {
 				if gone && q.Turns == 1 {
 					_ = box.Close()
-					for deadline := time.Now().Add(time.Minute); box.Alive() && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+					for deadline := time.Now().Add(time.Minute); box.Alive() && time.Now().Before(deadline); {
+						time.Sleep(10 * time.Millisecond)
 					}
 				}
 				return chattest.Answer{Calls: []chat.Call{command("true")}}

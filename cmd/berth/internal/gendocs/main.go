@@ -70,6 +70,7 @@ const index = `# Reference
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
 - [The task format uniclaw](uniclaw.md): tasks in the layout of UniClawBench
 - [The plugins](plugins.md) that come with Berth, and their options
+- [The comparators](compare.md): the verifiers that compare answers and exports with a ground truth
 - [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
 - [The files that Berth writes](../../schemas/), as JSON Schema
 `

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Bounds of the records that are read, in bytes.
+const (
+	maxLine   = 32 << 20
+	maxRecord = 1 << 30
+	maxAnswer = 1 << 20
+)
+
+// say is the action with which an agent tells the user something.
+const say = "send_msg_to_user"
+
+// said is the part of a record's line that answers are taken from. A line of
+// surface.jsonl has an action and its arguments, one of turns.jsonl a message at
+// the end of a turn, and one of steps.jsonl a step.
+type said struct {
+	Kind      string          `json:"kind"`
+	Stage     string          `json:"stage"`
+	Role      agent.Role      `json:"role"`
+	Action    string          `json:"action"`
+	Name      string          `json:"name"`
+	Error     json.RawMessage `json:"error"`
+	Arguments json.RawMessage `json:"arguments"`
+	Message   string          `json:"message"`
+	Step      trajectory.Step `json:"step"`
+}
+
+// answers returns what may be the agent's answer, the likeliest first: its last
+// message to the user, as the core recorded it, then as the agent reports it; then
+// its last words.
+func answers(r *verifier.Request) ([]string, error) {
+	var sent, called, last, words string
+	for _, record := range []struct {
+		file string
+		line func(*said)
+	}{
+		{"attempt/surface.jsonl", func(s *said) {
+			if (s.Action == say || s.Name == say) && (len(s.Error) == 0 || string(s.Error) == `""` || string(s.Error) == "null") {
+				replace(&sent, argument(s.Arguments))
+			}
+		}},
+		{"attempt/steps.jsonl", func(s *said) {
+			if s.Step.Source != trajectory.Model || s.Role != agent.RoleAgent && s.Role != agent.RoleOracle {
+				return
+			}
+			replace(&words, text(s.Step.Message))
+			for _, c := range s.Step.ToolCalls {
+				if c.Name == say {
+					replace(&called, argument(c.Arguments))
+				}
+			}
+		}},
+		{"attempt/turns.jsonl", func(s *said) {
+			if s.Kind == "yield" {
+				replace(&last, s.Message)
+			}
+		}},
+	} {
+		if err := lines(r, record.file, record.line); err != nil {
+			return nil, err
+		}
+	}
+	var all []string
+	for _, a := range []string{sent, called, last, words} {
+		if a != "" {
+			all = append(all, a)
+		}
+	}
+	return all, nil
+}
+
+// replace sets an answer if there is a newer one.
+func replace(to *string, by string) {
+	if strings.TrimSpace(by) != "" && len(by) <= maxAnswer {
+		*to = by
+	}
+}
+
+// argument returns the text that a call sends.
+func argument(raw json.RawMessage) string {
+	var a struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &a) != nil {
+		return ""
+	}
+	return a.Text
+}
+
+// text returns the text of a step.
+func text(c trajectory.Content) string {
+	var t strings.Builder
+	t.WriteString(c.Text)
+	for _, p := range c.Parts {
+		if p.Type == trajectory.PartText {
+			t.WriteString(p.Text + "\n")
+		}
+	}
+	return t.String()
+}
+
+// lines calls each with the lines of a record that belong to the stage. A record
+// that is not there has none.
+func lines(r *verifier.Request, name string, each func(*said)) error {
+	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, func(line []byte) {
+		var s said
+		if json.Unmarshal(line, &s) == nil && (s.Stage == "" || r.Stage == "" || s.Stage == r.Stage) {
+			each(&s)
+		}
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && cut {
+		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}

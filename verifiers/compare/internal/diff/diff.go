@@ -1,0 +1,69 @@
+// Package diff collects what differs between a ground truth and a prediction, as
+// sentences for people. It keeps a few and counts all, so that a prediction with
+// a million mistakes gives a short text. It does not know what is compared.
+package diff
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of a text.
+const (
+	shown   = 8   // differences
+	longest = 300 // bytes of one
+)
+
+// List holds differences. The zero value is empty: the prediction is right.
+type List struct {
+	first []string
+	total int
+}
+
+// Add adds one difference.
+func (l *List) Add(format string, a ...any) {
+	l.total++
+	if len(l.first) < shown {
+		l.first = append(l.first, Short(fmt.Sprintf(format, a...), longest))
+	}
+}
+
+// Append adds the differences of another list.
+func (l *List) Append(other List) {
+	l.total += other.total
+	l.first = append(l.first, other.first[:min(len(other.first), shown-len(l.first))]...)
+}
+
+// Empty reports whether nothing differs.
+func (l *List) Empty() bool { return l.total == 0 }
+
+// String returns the first differences, and how many there are.
+func (l *List) String() string {
+	switch l.total {
+	case 0:
+		return "no difference"
+	case 1:
+		return "1 difference: " + l.first[0]
+	}
+	text := fmt.Sprintf("%d differences: %s", l.total, strings.Join(l.first, "; "))
+	if more := l.total - len(l.first); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// First returns the first difference; empty: there is none.
+func (l *List) First() string {
+	if len(l.first) == 0 {
+		return ""
+	}
+	return l.first[0]
+}
+
+// Short returns the first limit bytes of a text.
+func Short(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}

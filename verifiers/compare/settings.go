@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Inputs are the settings of every comparator. A task sets them, and the config
+// block of an experiment replaces what it names.
+type Inputs struct {
+	Truth      json.RawMessage `berth:"truth" doc:"The ground truth: a path in the verifier's view, such as references/truth.json, or the JSON object or list itself."`
+	Prediction string          `berth:"prediction" default:"answer" doc:"What is compared: answer, which is what the agent told the user last, or the path of a file below attempt/ in the verifier's view, or of a folder with one file."`
+}
+
+func (i *Inputs) inputs() *Inputs { return i }
+
+// FieldsConfig are the settings of compare-fields.
+type FieldsConfig struct {
+	Inputs
+	RelativeTolerance   *float64           `berth:"relative_tolerance" doc:"Largest difference of numbers, as a share of the expected number. Commas in numbers are removed first. Absent: numbers are equal as text."`
+	ToleranceFields     map[string]float64 `berth:"tolerance_fields" doc:"Largest difference of plain numbers without a unit, for each field that has one."`
+	UnorderedObjectKeys []string           `berth:"unordered_object_keys" doc:"Fields whose objects may be in any order: the objects of a list, or those under the fields themselves."`
+	TimeMinutes         float64            `berth:"time_minutes" default:"1" doc:"How many minutes a time of day may differ, in fields whose expected value is HH:MM or HH:MM:SS, with or without UTC. -1: it is compared as text."`
+}
+
+// TimelineConfig are the settings of compare-timeline.
+type TimelineConfig struct {
+	Inputs
+	TimeMs    float64 `berth:"time_ms" default:"1000" doc:"How many milliseconds the times of an element or an effect may differ."`
+	OverlapMs float64 `berth:"overlap_ms" default:"500" doc:"A text has to be on the expected track if a video overlaps it by more than this, in milliseconds."`
+	LightMs   float64 `berth:"light_ms" default:"4000" doc:"How long the light effect of scenario 14 is, in milliseconds."`
+	FadeMs    float64 `berth:"fade_ms" default:"3000" doc:"How long the fade at the end of a clip is in scenarios 11 and 14, in milliseconds. 0: in scenario 14 it may be anywhere."`
+	LightClip string  `berth:"light_clip" default:"" doc:"Name of the clip with the light effect. Empty: any video clip; in scenario 14 the effect begins with the timeline."`
+	FadeClip  string  `berth:"fade_clip" default:"" doc:"Name of the clip with the fade. Empty: any video clip."`
+}
+
+// GraphConfig are the settings of compare-graph.
+type GraphConfig struct {
+	Inputs
+	Matching string `berth:"matching" default:"greedy" enum:"greedy,optimal" doc:"How nodes are paired. greedy: the pair with the fewest differences first. optimal: with the fewest differences in all, and equal nodes so that their edges agree; for at most 200 nodes."`
+}
+
+// SceneConfig are the settings of compare-scene.
+type SceneConfig struct {
+	Inputs
+	Tolerance     float64 `berth:"tolerance" default:"0.15" doc:"How much position, rotation (in radians), scale and opacity may differ."`
+	ViewTolerance float64 `berth:"view_tolerance" default:"0.01" doc:"How much fov and orthoZoom may differ."`
+}
+
+// CircuitConfig are the settings of compare-circuit.
+type CircuitConfig struct {
+	Inputs
+	RelativeTolerance float64 `berth:"relative_tolerance" default:"0.05" doc:"Largest difference of numbers, as a share of the expected number, if the ground truth is not a circuit but has fields."`
+}
+
+// Validate implements config.Validator.
+func (c *FieldsConfig) Validate() (ps []config.Problem) {
+	if c.RelativeTolerance != nil {
+		ps = notNegative(ps, "relative_tolerance", *c.RelativeTolerance)
+	}
+	for key, t := range c.ToleranceFields {
+		ps = notNegative(ps, config.Path("tolerance_fields").Key(key), t)
+	}
+	return ps
+}
+
+// Validate implements config.Validator.
+func (c *TimelineConfig) Validate() (ps []config.Problem) {
+	ps = notNegative(ps, "time_ms", c.TimeMs)
+	ps = notNegative(ps, "overlap_ms", c.OverlapMs)
+	ps = notNegative(ps, "light_ms", c.LightMs)
+	return notNegative(ps, "fade_ms", c.FadeMs)
+}
+
+// Validate implements config.Validator.
+func (c *SceneConfig) Validate() (ps []config.Problem) {
+	return notNegative(notNegative(ps, "tolerance", c.Tolerance), "view_tolerance", c.ViewTolerance)
+}
+
+// Validate implements config.Validator.
+func (c *CircuitConfig) Validate() (ps []config.Problem) {
+	return notNegative(ps, "relative_tolerance", c.RelativeTolerance)
+}
+
+func notNegative(ps []config.Problem, path config.Path, value float64) []config.Problem {
+	if value >= 0 {
+		return ps
+	}
+	return append(ps, config.Problem{Path: path, Summary: "A tolerance is negative", Detail: fmt.Sprintf("Got %g. Write a number from 0 on.", value)})
+}
+
+// read reads the settings of the task, and of the experiment over them. Both are
+// read strictly, because they decide what a result is. If an experiment replaces
+// another verifier by this one, the settings of the task are for the other one:
+// they name no ground truth, and are not read.
+func read(r *verifier.Request, into any) error {
+	all, err := members("settings of the task", r.Settings)
+	if err != nil {
+		return err
+	}
+	replaced, err := members("config", r.Config)
+	if err != nil {
+		return err
+	}
+	if all["truth"] == nil && replaced["truth"] != nil {
+		clear(all)
+	}
+	maps.Copy(all, replaced)
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if ps := config.Validate(raw, into); len(ps) > 0 {
+		return fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
+	}
+	return nil
+}
+
+// members returns the members of an object that are not null.
+func members(name string, raw json.RawMessage) (map[string]json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	if len(bytes.TrimSpace(raw)) > 0 {
+		if err := json.Unmarshal(raw, &all); err != nil {
+			return nil, fmt.Errorf("%s for this verifier: %w", name, err)
+		}
+	}
+	if all == nil { // null
+		all = map[string]json.RawMessage{}
+	}
+	maps.DeleteFunc(all, func(_ string, value json.RawMessage) bool { return string(bytes.TrimSpace(value)) == "null" })
+	return all, nil
+}

@@ -100,6 +100,8 @@ func ofFile(path string) (schema string, lines bool) {
 		return "turn", true
 	case record.StepsFile:
 		return "step", true
+	case record.SurfaceFile:
+		return "surface-line", true
 	case record.VerdictsFile:
 		return "verdict", true
 	case record.TrajectoryFile:

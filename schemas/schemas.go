@@ -27,6 +27,7 @@ import (
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
+	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
@@ -51,6 +52,7 @@ func All() []Schema {
 		{"event", "A line of events.jsonl of an attempt", record.Event{}},
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
+		{"surface-line", "A line of surface.jsonl of an attempt", surface.Line{}},
 		{"verdict", "A line of verdicts.jsonl of an attempt", record.Verdict{}},
 		{"trajectory", "trajectory.json of an attempt: the Agent Trajectory Interchange Format", trajectory.Trajectory{}},
 		{"view-task", "task.json of a view, what an agent, a verifier or a user may know of the task", task.Task{}},
@@ -103,7 +105,7 @@ const module = "github.com/berth-eval/berth"
 // described are the folders whose comments become descriptions.
 var described = []string{
 	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
-	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/trajectory", "plugins/conformance", "schemas",
+	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/surface", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 
 // comments are those of the described folders, read once.

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -27,7 +28,7 @@ const shown = 32 << 10
 func main() {
 	plugins.Serve(plugins.Agent(plugins.Info{
 		Name: "oracle", Version: "1.0.0",
-		Doc: "Runs the task's own solution in the sandbox. The agent block must say oracle = true, and results say that it had the solution.",
+		Doc: "Runs the task's own solution in the sandbox, or plays its actions on the surface. The agent block must say oracle = true, and results say that it had the solution.",
 	}, nil, oracle{}))
 }
 
@@ -44,6 +45,15 @@ func (oracle) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error
 func (oracle) Open(_ context.Context, s agent.Setup) (agent.Session, error) {
 	if s.Reference == nil || len(s.Reference.Argv) == 0 {
 		return nil, fmt.Errorf("%w: no solution was given: the task has none, or the agent block does not say oracle = true", agent.ErrBadConfig)
+	}
+	if calls, err := actions(&s); err != nil {
+		return nil, err
+	} else if calls != nil {
+		on, err := surface.Dial(s.Surface)
+		if err != nil {
+			return nil, err
+		}
+		return &player{on: on, calls: calls, close: on.Close}, nil
 	}
 	box, err := sandbox.Dial(s.Shell)
 	if err != nil {

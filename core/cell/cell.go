@@ -76,6 +76,14 @@ type Environment struct {
 	SurfaceConfig Values `json:"surface_config"`
 }
 
+// WithSurface returns the plugin that has the surface, and its configuration.
+func (e *Environment) WithSurface() (plugin string, conf Values) {
+	if e.Surface != "" {
+		return e.Surface, e.SurfaceConfig
+	}
+	return e.Plugin, e.Config
+}
+
 // Verifier is what the experiment adds to a verifier that a task names.
 type Verifier struct {
 	Label string `json:"label"`

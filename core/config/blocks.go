@@ -79,7 +79,7 @@ type environmentBlock struct {
 	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
 	Limits        resourcesBlock    `berth:"limits" doc:"Resources of one sandbox, instead of what the task asks for."`
 	Config        json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
-	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin. Experimental: not implemented yet."`
+	Surface       string            `berth:"surface" doc:"Plugin that opens a surface (observe and act) on the sandboxes of plugin, for tasks with one. Default: plugin itself."`
 	SurfaceConfig json.RawMessage   `berth:"surface_config" body:"config" doc:"Settings of the surface's plugin."`
 }
 

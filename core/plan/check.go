@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	surface "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -146,14 +147,19 @@ func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
 	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
-	env, used, err := a.environment(ctx, c, tc)
+	env, used, err := a.environment(ctx, c, tc.Environment.Plugin)
+	if err != nil {
+		return err
+	}
+	needs, why, err := a.surface(ctx, c, tc, t)
 	if err != nil {
 		return err
 	}
 	known.Environment = env
 	refused := append(feasible.HostVars(t, a.plan.Tasks[place].Options, tc, known, &a.in.Dialects), feasible.Unsupported(t, tc, known)...)
+	refused = append(refused, why...)
 	if len(refused) == 0 && n.Agent != nil && env != nil {
-		report, err := a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n})
+		report, err := a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n, needs})
 		if err != nil {
 			return err
 		}
@@ -184,9 +190,25 @@ func (a *asker) refuse(cell, place int, why feasible.Problem) {
 	}
 }
 
-// environment returns the environment of a cell; nil: it is not available.
-func (a *asker) environment(ctx context.Context, c *config.Cell, tc cell.Cell) (environment.Environment, record.PluginUsed, error) {
-	name := tc.Environment.Plugin
+// surface asks the plugin with the surface what it needs for a task.
+func (a *asker) surface(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task) (surface.Needs, []feasible.Problem, error) {
+	if !t.HasSurface() {
+		return nil, nil, nil
+	}
+	name, _ := tc.Environment.WithSurface()
+	env, used, err := a.environment(ctx, c, name)
+	if env == nil || err != nil {
+		return nil, nil, err
+	}
+	needs, why, err := a.plan.Checker.Surface(ctx, env, used, t, tc.Environment)
+	if err != nil {
+		return nil, nil, a.failed(ctx, fmt.Sprintf("surface %q", name), c.Key, err)
+	}
+	return needs, why, nil
+}
+
+// environment returns an environment; nil: it is not available.
+func (a *asker) environment(ctx context.Context, c *config.Cell, name string) (environment.Environment, record.PluginUsed, error) {
 	if a.gone["environment "+name] {
 		return nil, record.PluginUsed{}, nil
 	}
@@ -202,6 +224,8 @@ type sandboxes struct {
 	env   environment.Environment
 	used  record.PluginUsed
 	needs Needs
+
+	surface surface.Needs
 }
 
 // sandboxes asks whether the environment can create the sandboxes of a task.
@@ -215,7 +239,7 @@ func (a *asker) sandboxes(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 	if err != nil {
 		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err)
 	}
-	var all environment.Report
+	all := environment.Report{Refusals: of.surface.Furnish(&specs[0])}
 	for _, spec := range append(specs, more...) {
 		r, err := a.plan.Checker.Environment(ctx, of.env, of.used, spec)
 		if err != nil {

@@ -138,14 +138,6 @@ func (m *maker) later() {
 			Detail: "Remove the block to run on this machine.",
 		})
 	}
-	for i := range m.in.Experiment.Cells {
-		if e := &m.in.Experiment.Cells[i].Environment; e.Surface != "" {
-			m.problems.add(Problem{
-				Severity: config.Error, Summary: fmt.Sprintf("the surface of environment %q is not supported yet", e.Label),
-				Detail: "Remove surface from its block.",
-			})
-		}
-	}
 }
 
 // Make makes the plan. An error means that the plan could not be made, because

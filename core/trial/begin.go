@@ -87,6 +87,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return outcome.On(record.ByConfig, err)
 	}
 	a.res.Modified = modified
+	if ps := a.surface.needs.Furnish(&a.spec); len(ps) > 0 {
+		return outcome.On(record.ByConfig, errors.New(ps[0].String()))
+	}
 	if err = a.check(ctx, a.spec); err != nil {
 		return err
 	}
@@ -134,6 +137,9 @@ func (a *attempt) plugins(ctx context.Context) error {
 	}
 	a.use(used)
 	a.envUsed = used
+	if err = a.surfacePlugin(ctx); err != nil {
+		return err
+	}
 	if a.agent, used, err = a.in.Plugins.Agent(ctx, c.Agent.Plugin); err != nil {
 		return outcome.On(record.ByAgent, err)
 	}

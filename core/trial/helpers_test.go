@@ -244,6 +244,7 @@ type bench struct {
 	agents  map[string]agent.Agent
 	judges  map[string]*judge
 	env     func(environment.Environment) environment.Environment
+	surface environment.Environment // the environment "game"
 	task    *task.Task
 	cell    cell.Cell
 	gateway models.Gateway
@@ -299,6 +300,9 @@ func (b *bench) Agent(_ context.Context, name string) (agent.Agent, record.Plugi
 
 // Environment implements trial.Plugins.
 func (b *bench) Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error) {
+	if name == "game" {
+		return b.surface, record.PluginUsed{Kind: "environment", Name: name, Version: "1"}, nil
+	}
 	e, u, err := b.m.host.Environment(ctx, name)
 	if err == nil && b.env != nil {
 		e = b.env(e)

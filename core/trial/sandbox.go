@@ -142,7 +142,7 @@ func (a *attempt) destroy(ctx context.Context) {
 	defer cancel()
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
-		errs := []error{a.closeSession(ctx)}
+		errs := []error{a.closeSession(ctx), a.surface.open.Close(ctx)}
 		a.removeAhead(ctx)
 		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
 			errs = append(errs, a.destroySandbox(ctx, name))

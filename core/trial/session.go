@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
+	surfaces "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -36,6 +37,7 @@ type session struct {
 	view     string
 	scratch  string
 	relay    *relay.Relay   // nil: no shell
+	door     *surfaces.Door // nil: no surface
 	models   models.Session // nil: no models
 	recorder *recorder.SessionRecorder
 
@@ -59,6 +61,9 @@ func (s *session) access(ctx context.Context) error {
 			return outcome.On(record.ByCore, err)
 		}
 	}
+	if s.door != nil {
+		s.door.Open(ctx)
+	}
 	if s.models != nil {
 		return outcome.On(record.ByModel, s.models.Allow(ctx))
 	}
@@ -75,6 +80,11 @@ func (s *session) revoke(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
 	var errs []error
+	if s.door != nil {
+		if err := s.door.Close(ctx); err != nil {
+			errs = append(errs, outcome.On(record.ByCore, fmt.Errorf("%w: %w", errNotCut, err)))
+		}
+	}
 	if s.relay != nil {
 		if err := s.relay.Close(ctx); err != nil {
 			errs = append(errs, outcome.On(s.a.owner(record.ByEnvironment), fmt.Errorf("%w: %w", errNotCut, err)))
@@ -89,6 +99,10 @@ func (s *session) revoke(ctx context.Context) error {
 // shut removes the addresses of a session that has ended.
 func (s *session) shut(ctx context.Context) error {
 	var errs []error
+	if s.door != nil {
+		errs = append(errs, s.door.Shut(ctx))
+		s.door = nil
+	}
 	if s.relay != nil {
 		errs = append(errs, s.relay.Shut(ctx))
 		s.relay = nil
@@ -148,14 +162,14 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 		return nil, err
 	}
 	if o.role != agent.RoleUser {
-		if err = a.agentSetup(s, o, &setup); err != nil {
+		if err = errors.Join(a.agentSetup(s, o, &setup), a.onSurface(s, &setup)); err != nil {
 			return nil, err
 		}
 	}
 	if err = s.access(ctx); err != nil {
 		return nil, err
 	}
-	if s.relay != nil {
+	if s.relay != nil || s.door != nil {
 		a.touched = true
 	}
 	bounded, cancel := limits.Limited(ctx, "it", limits.Open)
@@ -335,6 +349,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 		cause = *p
 	} else if s.broke() {
 		cause = errBudget // the agent noticed it before the watch did
+	} else if s.door != nil {
+		cause = s.a.surface.open.Err() // as above
 	}
 	took := time.Since(begin)
 	if c := cut.Load(); c > 0 {
@@ -358,6 +374,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 		if f.err = refused(s.models); f.err == nil {
 			f.end = record.Budget
 		}
+	case errors.Is(cause, surfaces.ErrLost):
+		f.end, f.err = s.a.surfaceLost(cause)
 	case errors.Is(cause, sandbox.ErrLost):
 		f.end, f.err = record.SandboxLost, outcome.On(record.ByAgent, sandbox.ErrLost)
 	case cause != nil:
@@ -366,6 +384,9 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 		f.end = record.Crashed
 	default:
 		f.end, err = endOf(y)
+		if f.end == record.Yielded && s.door != nil && s.a.surface.open.OutOfSteps() {
+			f.end = record.MaxSteps
+		}
 		f.err = outcome.On(boundary(s.role), err)
 	}
 	if f.err == nil {

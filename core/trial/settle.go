@@ -32,7 +32,7 @@ func (s *stage) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		left := now.Since(s.a.sandbox.Known)
+		left := slices.DeleteFunc(now.Since(s.a.sandbox.Known), func(p host.Process) bool { return p.Session == surfaceSession })
 		if s.mode != task.ModeLive && len(left)+len(now.Unattributed) > 0 {
 			s.a.recorder.Note(p, "processes_ended", "the agent left %s running, which mode %q ends before the verification. A task that needs it is verified in %q",
 				sandbox.Describe(left, now.Unattributed), s.mode, task.ModeLive)

@@ -205,6 +205,9 @@ func (s *stage) setup(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.beginSurface(ctx); err != nil {
+		return err
+	}
 	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), limits.Open+limits.Close, s.openAgent)
 }
 
@@ -307,7 +310,16 @@ func (s *stage) work(ctx context.Context) error {
 		if err := s.hooks(ctx); err != nil {
 			return err
 		}
+		cut := s.out.AgentEnd != record.Yielded
+		if cut { // the round ends what the agent ran
+			if err := s.captures(ctx); err != nil {
+				return err
+			}
+		}
 		if more, err := s.round(ctx); err != nil || !more {
+			if err == nil && !cut {
+				err = s.captures(ctx)
+			}
 			return err
 		}
 		from, round = "user", round+1

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -432,7 +433,7 @@ func (s *stage) attemptView(view, copies string, room *views.Room) error {
 		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
 	err := views.Attempt(view, dir, views.Copies{Dir: copies}, task.RoleVerifier, room)
-	if collect.RefusesName(err) || s.bulky && collect.NoSpace(err) {
+	if untrusted.RefusesName(err) || s.bulky && untrusted.NoSpace(err) {
 		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
 	}
 	return err

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/agent"
+	surfaces "github.com/berth-eval/berth/plugins/surface/host"
 )
 
 // waited returns how long requests of the session waited for a provider.
@@ -68,7 +69,10 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 	if s.models != nil {
 		spent = s.models.Spent()
 	}
-	var lost <-chan struct{}
+	var lost, surface <-chan struct{}
+	if s.door != nil {
+		surface = s.a.surface.open.Lost()
+	}
 	if s.role != agent.RoleUser {
 		lost = s.a.sandbox.Lost()
 	}
@@ -95,6 +99,9 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 		case <-lost:
 			t.Stop()
 			return sandbox.ErrLost
+		case <-surface:
+			t.Stop()
+			return s.a.surface.open.Err()
 		case <-outside.Done():
 			t.Stop()
 			return context.Cause(outside)
@@ -127,7 +134,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 			s.out.Failure = a.failure(a.at(p, refused))
 		}
 		return nil
-	case a.sandbox.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut):
+	case a.sandbox.Gone() || ctx.Err() != nil || errors.Is(err, errNotCut) || errors.Is(err, surfaces.ErrLost):
 		return err
 	case models != nil && s.out.AgentEnd != record.SandboxLost:
 		err = outcome.Model(record.ByAgent, models, err)

@@ -275,10 +275,3 @@ func (*unchanging) Snapshot(context.Context, string) (environment.Image, error) 
 	return environment.Image{Ref: "nothing"}, nil
 }
 func (*unchanging) Changed(context.Context, string) ([]string, error) { return nil, nil }
-
-type blank struct {
-	environment.Surface // nothing else of it is asked for
-	*box
-}
-
-func (*blank) Actions(context.Context, string) ([]environment.Action, error) { return nil, nil }

@@ -70,7 +70,6 @@ var environments = table{
 	"faceless":   {"makes no image of what it prepares", env(fault{}, func(b *box) environment.Environment { return &faceless{b} })},
 	"sweeping":   {"says that it drops every image", env(fault{}, func(b *box) environment.Environment { return &sweeping{b} })},
 	"unchanging": {"makes snapshots of nothing", env(fault{}, func(b *box) environment.Environment { return &unchanging{b} })},
-	"blank":      {"has a surface without actions", env(fault{made: func(m *environment.Sandbox) { m.Surface = "s" }}, func(b *box) environment.Environment { return &blank{box: b} })},
 }
 
 const threeDevices = "--dir /dev --dev-bind /dev/null /dev/null --dev-bind /dev/zero /dev/zero --dev-bind /dev/urandom /dev/urandom"

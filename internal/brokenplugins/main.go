@@ -27,7 +27,7 @@ func main() {
 		return
 	}
 	all := table{}
-	for _, t := range []table{agents, verifiers, environments, described} {
+	for _, t := range []table{agents, verifiers, environments, surfaces, described} {
 		maps.Copy(all, t)
 	}
 	p, ok := all[name]

@@ -21,7 +21,7 @@ import (
 // Has; the methods of other capabilities fail with ErrUnsupported.
 func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities ...string) Environment {
 	return &client{
-		Surface: NewSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin, capabilities: capabilities,
+		Surface: newSurfaceClient(conn, plugin), rpc: environmentpb.NewEnvironmentClient(conn), plugin: plugin, capabilities: capabilities,
 	}
 }
 

@@ -24,11 +24,9 @@ func specToProto(s Spec) *environmentpb.SandboxSpec {
 	return &environmentpb.SandboxSpec{
 		Labels:     &environmentpb.SandboxLabels{Owner: s.Labels.Owner, Trial: s.Labels.Trial, Attempt: int64(s.Labels.Attempt)},
 		ConfigJson: s.Config, Image: imageToProto(s.Image), Workdir: s.Workdir, Env: wire.TextMap(s.Env), Users: wire.Texts(s.Users),
-		Limits:  limitsToProto(s.Limits),
-		Network: &environmentpb.SandboxNetwork{Mode: networkModes.To(s.Network.Mode), Allow: wire.Texts(s.Network.Allow)},
-		Mounts: wire.Each(s.Mounts, func(m Mount) *environmentpb.SandboxMount {
-			return &environmentpb.SandboxMount{Source: m.Source, Target: m.Target}
-		}),
+		Limits:   limitsToProto(s.Limits),
+		Network:  &environmentpb.SandboxNetwork{Mode: networkModes.To(s.Network.Mode), Allow: wire.Texts(s.Network.Allow)},
+		Mounts:   wire.Each(s.Mounts, mountToProto),
 		Services: wire.Each(s.Services, serviceToProto), Sidecars: wire.Each(s.Sidecars, sidecarToProto),
 		Volumes: wire.Each(s.Volumes, volumeToProto),
 		Control: s.Control, Address: s.Address, LeaseMs: wire.Millis(s.Lease), Files: s.Files, SettingsJson: s.Settings, Scratch: s.Scratch,
@@ -43,9 +41,7 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 		},
 		Image: imageFromProto(p.GetImage()), Workdir: p.GetWorkdir(), Env: p.GetEnv(), Users: p.GetUsers(),
 		Limits: limitsFromProto(p.GetLimits()), Network: Network{Allow: p.GetNetwork().GetAllow()},
-		Mounts: wire.Each(p.GetMounts(), func(m *environmentpb.SandboxMount) Mount {
-			return Mount{Source: m.GetSource(), Target: m.GetTarget()}
-		}),
+		Mounts:   wire.Each(p.GetMounts(), mountFromProto),
 		Services: wire.Each(p.GetServices(), serviceFromProto), Sidecars: wire.Each(p.GetSidecars(), sidecarFromProto),
 		Volumes: wire.Each(p.GetVolumes(), volumeFromProto),
 		Control: p.GetControl(), Address: p.GetAddress(), Lease: wire.Duration(p.GetLeaseMs()), Files: p.GetFiles(), Scratch: p.GetScratch(),
@@ -148,7 +144,7 @@ func reportFromProto(p *environmentpb.EnvironmentCheckReply) (Report, error) {
 
 func sandboxToProto(s Sandbox) *environmentpb.SandboxMade {
 	return &environmentpb.SandboxMade{
-		Id: s.ID, Stream: s.Stream, Pid: int64(s.PID), Surface: s.Surface, Granted: grantedToProto(s.Granted), Image: factsToProto(s.Image),
+		Id: s.ID, Stream: s.Stream, Pid: int64(s.PID), Granted: grantedToProto(s.Granted), Image: factsToProto(s.Image),
 		Sidecars: wire.Each(s.Sidecars, func(c SidecarSandbox) *environmentpb.SidecarMade {
 			return &environmentpb.SidecarMade{Name: c.Name, Stream: c.Stream, Pid: int64(c.PID), Image: factsToProto(c.Image)}
 		}),
@@ -158,7 +154,7 @@ func sandboxToProto(s Sandbox) *environmentpb.SandboxMade {
 
 func sandboxFromProto(p *environmentpb.SandboxMade) (s Sandbox, err error) {
 	s = Sandbox{
-		ID: p.GetId(), Stream: p.GetStream(), PID: int(p.GetPid()), Surface: p.GetSurface(), Image: factsFromProto(p.GetImage()),
+		ID: p.GetId(), Stream: p.GetStream(), PID: int(p.GetPid()), Image: factsFromProto(p.GetImage()),
 		Sidecars: wire.Each(p.GetSidecars(), func(c *environmentpb.SidecarMade) SidecarSandbox {
 			return SidecarSandbox{Name: c.GetName(), Stream: c.GetStream(), PID: int(c.GetPid()), Image: factsFromProto(c.GetImage())}
 		}),

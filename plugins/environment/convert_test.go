@@ -25,6 +25,7 @@ func TestRoundTrips(t *testing.T) {
 	wiretest.RoundTrip(t, words, reportToProto, reportFromProto)
 	wiretest.RoundTrip(t, words, sandboxToProto, sandboxFromProto)
 	wiretest.RoundTrip(t, words, remainsToProto, remainsFromProto)
+	wiretest.RoundTrip(t, words, needsToProto, needsFromProto)
 	wiretest.RoundTrip(t, words, surfaceSpecToProto, surfaceSpecFromProto)
 	wiretest.RoundTrip(t, words, actionToProto, actionFromProto)
 	wiretest.RoundTrip(t, words, observationToProto, observationFromProto)

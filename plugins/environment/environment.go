@@ -97,7 +97,9 @@ const (
 	// sidecars is refused.
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot" // Snapshotter
-	CapabilitySurface  = "surface"  // Surface; experimental
+	CapabilitySurface  = "surface"  // Surface
+	// CapabilityNoSandboxes says that the plugin makes no sandboxes: SurfaceOnly.
+	CapabilityNoSandboxes = "no_sandboxes"
 )
 
 // Labels mark everything that a plugin makes for an attempt, so that gc finds
@@ -288,10 +290,9 @@ type Granted struct {
 
 // Sandbox is the result of Create.
 type Sandbox struct {
-	ID       string           `json:"id"`                // opaque, unique on this machine, names the plugin's object for Destroy
-	Stream   string           `json:"stream,omitempty"`  // address of a byte stream to sandboxd (yamux); empty: sandboxd connects to the control folder
-	PID      int              `json:"pid,omitempty"`     // of sandboxd in the core's pid namespace; 0: not known
-	Surface  string           `json:"surface,omitempty"` // id of a surface created with it; experimental
+	ID       string           `json:"id"`               // opaque, unique on this machine, names the plugin's object for Destroy
+	Stream   string           `json:"stream,omitempty"` // address of a byte stream to sandboxd (yamux); empty: sandboxd connects to the control folder
+	PID      int              `json:"pid,omitempty"`    // of sandboxd in the core's pid namespace; 0: not known
 	Granted  Granted          `json:"granted"`
 	Image    ImageFacts       `json:"image"`
 	Sidecars []SidecarSandbox `json:"sidecars,omitempty"`

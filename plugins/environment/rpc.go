@@ -32,6 +32,9 @@ func Capabilities(e Environment, declared ...string) []string {
 	if _, ok := e.(Surface); ok {
 		list = append(list, CapabilitySurface)
 	}
+	if _, ok := e.(surfaceOnly); ok {
+		list = append(list, CapabilityNoSandboxes)
+	}
 	slices.Sort(list)
 	return slices.Compact(list)
 }

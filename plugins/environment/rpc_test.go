@@ -103,25 +103,25 @@ func (surface) OpenSurface(_ context.Context, s environment.SurfaceSpec) (string
 	return "on-" + s.Sandbox, nil
 }
 
-func (surface) Actions(context.Context, string) ([]environment.Action, error) {
-	return []environment.Action{{Name: "click", Schema: json.RawMessage(`{"type":"object"}`)}}, nil
+func (surface) Needs(_ context.Context, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
+	return environment.SurfaceNeeds{Observations: []string{r.Level}, Actions: []environment.Action{{Name: "click", Schema: r.Settings}}}, nil
 }
 
-func (surface) Reset(_ context.Context, _ string, seed int64) (environment.Observation, error) {
-	return environment.Observation{Text: fmt.Sprint("seed ", seed)}, nil
+func (surface) Reset(_ context.Context, _ string, s environment.Start) (environment.Observation, error) {
+	return environment.Observation{Text: fmt.Sprint(s.Level, " seed ", s.Seed, s.Want)}, nil
 }
 
 func (surface) Observe(_ context.Context, _ string, want []string) (environment.Observation, error) {
 	return environment.Observation{Text: fmt.Sprint(want)}, nil
 }
 
-func (surface) Act(_ context.Context, _ string, c environment.Call) (environment.Step, error) {
+func (surface) Act(_ context.Context, _ string, c environment.Call, want []string) (environment.Step, error) {
 	zero := 0.0
-	return environment.Step{Observation: environment.Observation{Text: c.Name + string(c.Arguments)}, Reward: &zero, Done: true}, nil
+	return environment.Step{Observation: environment.Observation{Text: c.Name + string(c.Arguments) + fmt.Sprint(want)}, Reward: &zero, Done: true}, nil
 }
 
-func (surface) Capture(_ context.Context, _, name, folder string) ([]string, error) {
-	return []string{folder, name}, nil
+func (surface) Capture(_ context.Context, _ string, c environment.Capture) ([]string, error) {
+	return []string{c.Folder, c.Name, string(c.Settings)}, nil
 }
 
 func (surface) CloseSurface(context.Context, string) error { return nil }
@@ -214,7 +214,7 @@ func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
 	_, paths := liar.Changed(t.Context(), "x")
 	_, list := liar.Kept(t.Context())
 	_, drop := liar.Drop(t.Context(), "x")
-	_, act := liar.Act(t.Context(), "x", environment.Call{})
+	_, act := liar.Act(t.Context(), "x", environment.Call{}, nil)
 	for what, err := range map[string]error{"prepare": prepare, "kept": list, "drop": drop, "snapshot": snapshot, "changed": paths, "act": act, "stop": liar.Stop(t.Context(), "x")} {
 		if !errors.Is(err, environment.ErrUnsupported) {
 			t.Errorf("%s = %v, want ErrUnsupported", what, err)
@@ -284,23 +284,27 @@ func TestSurface(t *testing.T) {
 	if err != nil || id != "on-box" {
 		t.Fatalf("OpenSurface = %q, %v", id, err)
 	}
-	if list, bad := s.Actions(t.Context(), id); bad != nil || len(list) != 1 || list[0].Name != "click" {
-		t.Errorf("Actions = %+v, %v", list, bad)
+	n, bad := s.Needs(t.Context(), environment.SurfaceRequest{Level: "hard", Settings: json.RawMessage(`{"a":1}`)})
+	if bad != nil || len(n.Actions) != 1 || string(n.Actions[0].Schema) != `{"a":1}` || !slices.Equal(n.Observations, []string{"hard"}) {
+		t.Errorf("Needs = %+v, %v", n, bad)
 	}
-	if o, bad := s.Reset(t.Context(), id, 4); bad != nil || o.Text != "seed 4" {
+	if _, bad = s.Needs(t.Context(), environment.SurfaceRequest{Config: json.RawMessage(`{`)}); !errors.Is(bad, fault.ErrInvalid) {
+		t.Errorf("Needs of broken JSON = %v, want ErrInvalid", bad)
+	}
+	if o, bad := s.Reset(t.Context(), id, environment.Start{Level: "hard", Seed: 4, Want: []string{"tree"}}); bad != nil || o.Text != "hard seed 4 [tree]" {
 		t.Errorf("Reset = %+v, %v", o, bad)
 	}
 	if o, bad := s.Observe(t.Context(), id, []string{"tree"}); bad != nil || o.Text != "[tree]" {
 		t.Errorf("Observe = %+v, %v", o, bad)
 	}
-	step, err := s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{"x":1}`)})
-	if err != nil || step.Observation.Text != `click{"x":1}` || step.Reward == nil || *step.Reward != 0 || !step.Done {
+	step, err := s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{"x":1}`)}, []string{"tree"})
+	if err != nil || step.Observation.Text != `click{"x":1}[tree]` || step.Reward == nil || *step.Reward != 0 || !step.Done {
 		t.Errorf("Act = %+v, %v; want a reward of 0, which is not none", step, err)
 	}
-	if _, err = s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{`)}); !errors.Is(err, fault.ErrInvalid) {
+	if _, err = s.Act(t.Context(), id, environment.Call{Name: "click", Arguments: json.RawMessage(`{`)}, nil); !errors.Is(err, fault.ErrInvalid) {
 		t.Errorf("Act with broken arguments = %v, want ErrInvalid", err)
 	}
-	if files, bad := s.Capture(t.Context(), id, "page", "/to"); bad != nil || !slices.Equal(files, []string{"/to", "page"}) {
+	if files, bad := s.Capture(t.Context(), id, environment.Capture{Name: "page", Folder: "/to", Settings: json.RawMessage(`{}`)}); bad != nil || !slices.Equal(files, []string{"/to", "page", "{}"}) {
 		t.Errorf("Capture = %v, %v", files, bad)
 	}
 	if err = s.CloseSurface(t.Context(), id); err != nil {
@@ -351,4 +355,57 @@ func TestErrorsOfCreateKeepTheirMeaning(t *testing.T) {
 	if _, err := connect(t, m).Create(t.Context(), spec()); !errors.Is(err, fault.ErrPanic) {
 		t.Errorf("Create without an id = %v, want ErrPanic", err)
 	}
+}
+
+// A plugin may have a surface and make no sandboxes.
+func TestAPluginWithASurfaceOnly(t *testing.T) {
+	t.Parallel()
+	e := environment.SurfaceOnly(surface{})
+	if got, want := environment.Capabilities(e), []string{"no_sandboxes", "surface"}; !slices.Equal(got, want) {
+		t.Errorf("its capabilities are %q, want %q", got, want)
+	}
+	c := connect(t, e)
+	report, err := c.Check(t.Context(), spec())
+	if err != nil || len(report.Refusals) != 1 {
+		t.Errorf("Check = %+v, %v; want a refusal", report, err)
+	}
+	if _, err = c.Create(t.Context(), spec()); !errors.Is(err, environment.ErrRefused) {
+		t.Errorf("Create = %v, want ErrRefused", err)
+	}
+	if ids, err := c.List(t.Context(), ""); err != nil || len(ids) > 0 {
+		t.Errorf("List = %q, %v; want nothing", ids, err)
+	}
+}
+
+// An agent sees what the core serves to its session.
+func TestTheSurfaceOfASession(t *testing.T) {
+	t.Parallel()
+	s := environment.NewSession(servetest.Dial(t, func(s *grpc.Server) {
+		environmentpb.RegisterSurfaceServer(s, environment.NewSessionServer(served{}))
+	}))
+	o, err := s.Actions(t.Context())
+	if err != nil || len(o.Actions) != 1 || o.Actions[0].Name != "click" || o.Steps != 3 || !slices.Equal(o.Observations, []string{"tree"}) {
+		t.Errorf("Actions = %+v, %v", o, err)
+	}
+	if seen, bad := s.Observe(t.Context(), []string{"tree"}); bad != nil || seen.Text != "[tree]" {
+		t.Errorf("Observe = %+v, %v", seen, bad)
+	}
+	step, err := s.Act(t.Context(), environment.Call{Name: "click", Arguments: json.RawMessage(`{`)}, nil)
+	if err != nil || step.Error != "click{" {
+		t.Errorf("Act with broken arguments = %+v, %v; want a step, which the core refuses", step, err)
+	}
+}
+
+type served struct{}
+
+func (served) Actions(context.Context) (environment.Offer, error) {
+	return environment.Offer{Actions: []environment.Action{{Name: "click"}}, Observations: []string{"tree"}, Steps: 3}, nil
+}
+
+func (served) Observe(_ context.Context, want []string) (environment.Observation, error) {
+	return environment.Observation{Text: fmt.Sprint(want)}, nil
+}
+
+func (served) Act(_ context.Context, c environment.Call, _ []string) (environment.Step, error) {
+	return environment.Step{Error: c.Name + string(c.Arguments)}, nil
 }

@@ -24,6 +24,25 @@ func (s *surfaceServer) surface(name string) (Surface, error) {
 	return lookup[Surface](s.environments, name, "surface")
 }
 
+func (s *surfaceServer) Needs(ctx context.Context, r *environmentpb.SurfaceNeedsRequest) (*environmentpb.SurfaceNeedsReply, error) {
+	e, err := s.surface(r.GetPlugin())
+	if err != nil {
+		return nil, err
+	}
+	q := SurfaceRequest{Level: r.GetLevel()}
+	if q.Config, err = wire.JSON("config", r.GetConfigJson()); err != nil {
+		return nil, err
+	}
+	if q.Settings, err = wire.JSON("settings", r.GetSettingsJson()); err != nil {
+		return nil, err
+	}
+	n, err := e.Needs(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.SurfaceNeedsReply{Needs: needsToProto(n)}, nil
+}
+
 func (s *surfaceServer) Open(ctx context.Context, r *environmentpb.SurfaceOpenRequest) (*environmentpb.SurfaceOpenReply, error) {
 	e, err := s.surface(r.GetPlugin())
 	if err != nil {
@@ -40,24 +59,12 @@ func (s *surfaceServer) Open(ctx context.Context, r *environmentpb.SurfaceOpenRe
 	return &environmentpb.SurfaceOpenReply{Id: id}, nil
 }
 
-func (s *surfaceServer) Actions(ctx context.Context, r *environmentpb.ActionsRequest) (*environmentpb.ActionsReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	actions, err := e.Actions(ctx, r.GetId())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ActionsReply{Actions: wire.Each(actions, actionToProto)}, nil
-}
-
 func (s *surfaceServer) Reset(ctx context.Context, r *environmentpb.ResetRequest) (*environmentpb.ResetReply, error) {
 	e, err := s.surface(r.GetPlugin())
 	if err != nil {
 		return nil, err
 	}
-	o, err := e.Reset(ctx, r.GetId(), r.GetSeed())
+	o, err := e.Reset(ctx, r.GetId(), Start{Level: r.GetLevel(), Seed: r.GetSeed(), Want: r.GetWant()})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +92,7 @@ func (s *surfaceServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	step, err := e.Act(ctx, r.GetId(), Call{Name: r.GetName(), Arguments: arguments})
+	step, err := e.Act(ctx, r.GetId(), Call{Name: r.GetName(), Arguments: arguments}, r.GetWant())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +104,11 @@ func (s *surfaceServer) Capture(ctx context.Context, r *environmentpb.CaptureReq
 	if err != nil {
 		return nil, err
 	}
-	files, err := e.Capture(ctx, r.GetId(), r.GetName(), r.GetFolder())
+	settings, err := wire.JSON("settings", r.GetSettingsJson())
+	if err != nil {
+		return nil, err
+	}
+	files, err := e.Capture(ctx, r.GetId(), Capture{Name: r.GetName(), Settings: settings, Folder: r.GetFolder()})
 	if err != nil {
 		return nil, err
 	}
@@ -112,16 +123,107 @@ func (s *surfaceServer) Close(ctx context.Context, r *environmentpb.SurfaceClose
 	return &environmentpb.SurfaceCloseReply{}, e.CloseSurface(ctx, r.GetId())
 }
 
-// NewSurfaceClient returns the surface behind conn: the surface of a plugin,
-// for the core, or, with an empty name, the surface that the core offers to an
-// agent, whose steps have neither reward nor info.
-func NewSurfaceClient(conn grpc.ClientConnInterface, plugin string) Surface {
+// Offer is what a surface lets an agent do in a stage.
+type Offer struct {
+	Actions      []Action `json:"actions"`
+	Observations []string `json:"observations"`    // the kinds that Observe returns
+	Steps        int64    `json:"steps,omitempty"` // how many actions the stage allows; 0: no bound
+}
+
+// Session is the surface that the core serves to one session of an agent, and
+// what an agent sees of it.
+type Session interface {
+	// Actions returns what the agent can do.
+	Actions(ctx context.Context) (Offer, error)
+	// Observe returns the current observation, of the kinds of want; empty: all
+	// of the task.
+	Observe(ctx context.Context, want []string) (Observation, error)
+	// Act performs one action. The step has neither reward nor info.
+	Act(ctx context.Context, call Call, want []string) (Step, error)
+}
+
+// NewSessionServer returns the gRPC service of a session.
+func NewSessionServer(s Session) environmentpb.SurfaceServer { return &sessionServer{session: s} }
+
+type sessionServer struct {
+	environmentpb.UnimplementedSurfaceServer
+	session Session
+}
+
+func (s *sessionServer) Actions(ctx context.Context, _ *environmentpb.ActionsRequest) (*environmentpb.ActionsReply, error) {
+	o, err := s.session.Actions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.ActionsReply{Actions: wire.Each(o.Actions, actionToProto), Observations: wire.Texts(o.Observations), Steps: o.Steps}, nil
+}
+
+func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveRequest) (*environmentpb.ObserveReply, error) {
+	o, err := s.session.Observe(ctx, r.GetWant())
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.ObserveReply{Observation: observationToProto(o)}, nil
+}
+
+func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
+	// Arguments that are no JSON are the agent's mistake, and a step like others.
+	step, err := s.session.Act(ctx, Call{Name: r.GetName(), Arguments: r.GetArgumentsJson()}, r.GetWant())
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.ActReply{Step: stepToProto(step)}, nil
+}
+
+// NewSession returns the surface of a session behind conn.
+func NewSession(conn grpc.ClientConnInterface) Session {
+	return sessionClient{environmentpb.NewSurfaceClient(conn)}
+}
+
+type sessionClient struct{ rpc environmentpb.SurfaceClient }
+
+func (c sessionClient) Actions(ctx context.Context) (Offer, error) {
+	reply, err := c.rpc.Actions(ctx, &environmentpb.ActionsRequest{})
+	if err != nil {
+		return Offer{}, err
+	}
+	o := Offer{Observations: reply.GetObservations(), Steps: reply.GetSteps()}
+	o.Actions, err = wire.EachErr(reply.GetActions(), actionFromProto)
+	return o, err
+}
+
+func (c sessionClient) Observe(ctx context.Context, want []string) (Observation, error) {
+	reply, err := c.rpc.Observe(ctx, &environmentpb.ObserveRequest{Want: want})
+	if err != nil {
+		return Observation{}, err
+	}
+	return observationFromProto(reply.GetObservation())
+}
+
+func (c sessionClient) Act(ctx context.Context, call Call, want []string) (Step, error) {
+	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Name: wire.Text(call.Name), ArgumentsJson: call.Arguments, Want: want})
+	if err != nil {
+		return Step{}, err
+	}
+	return stepFromProto(reply.GetStep())
+}
+
+// newSurfaceClient returns the surface of a plugin, for the core.
+func newSurfaceClient(conn grpc.ClientConnInterface, plugin string) Surface {
 	return &surfaceClient{rpc: environmentpb.NewSurfaceClient(conn), plugin: plugin}
 }
 
 type surfaceClient struct {
 	rpc    environmentpb.SurfaceClient
 	plugin string
+}
+
+func (c *surfaceClient) Needs(ctx context.Context, r SurfaceRequest) (SurfaceNeeds, error) {
+	reply, err := c.rpc.Needs(ctx, &environmentpb.SurfaceNeedsRequest{Plugin: c.plugin, ConfigJson: r.Config, SettingsJson: r.Settings, Level: r.Level})
+	if err != nil {
+		return SurfaceNeeds{}, err
+	}
+	return needsFromProto(reply.GetNeeds())
 }
 
 func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (string, error) {
@@ -132,16 +234,8 @@ func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (stri
 	return reply.GetId(), err
 }
 
-func (c *surfaceClient) Actions(ctx context.Context, id string) ([]Action, error) {
-	reply, err := c.rpc.Actions(ctx, &environmentpb.ActionsRequest{Plugin: c.plugin, Id: id})
-	if err != nil {
-		return nil, err
-	}
-	return wire.EachErr(reply.GetActions(), actionFromProto)
-}
-
-func (c *surfaceClient) Reset(ctx context.Context, id string, seed int64) (Observation, error) {
-	reply, err := c.rpc.Reset(ctx, &environmentpb.ResetRequest{Plugin: c.plugin, Id: id, Seed: seed})
+func (c *surfaceClient) Reset(ctx context.Context, id string, start Start) (Observation, error) {
+	reply, err := c.rpc.Reset(ctx, &environmentpb.ResetRequest{Plugin: c.plugin, Id: id, Level: start.Level, Seed: start.Seed, Want: start.Want})
 	if err != nil {
 		return Observation{}, err
 	}
@@ -156,16 +250,16 @@ func (c *surfaceClient) Observe(ctx context.Context, id string, want []string) (
 	return observationFromProto(reply.GetObservation())
 }
 
-func (c *surfaceClient) Act(ctx context.Context, id string, call Call) (Step, error) {
-	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Plugin: c.plugin, Id: id, Name: call.Name, ArgumentsJson: call.Arguments})
+func (c *surfaceClient) Act(ctx context.Context, id string, call Call, want []string) (Step, error) {
+	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Plugin: c.plugin, Id: id, Name: call.Name, ArgumentsJson: call.Arguments, Want: want})
 	if err != nil {
 		return Step{}, err
 	}
 	return stepFromProto(reply.GetStep())
 }
 
-func (c *surfaceClient) Capture(ctx context.Context, id, name, folder string) ([]string, error) {
-	reply, err := c.rpc.Capture(ctx, &environmentpb.CaptureRequest{Plugin: c.plugin, Id: id, Name: name, Folder: folder})
+func (c *surfaceClient) Capture(ctx context.Context, id string, w Capture) ([]string, error) {
+	reply, err := c.rpc.Capture(ctx, &environmentpb.CaptureRequest{Plugin: c.plugin, Id: id, Name: w.Name, Folder: w.Folder, SettingsJson: w.Settings})
 	return reply.GetFiles(), err
 }
 

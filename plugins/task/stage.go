@@ -1,6 +1,9 @@
 package task
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Stage is one instruction with its own verification inside a task.
 type Stage struct {
@@ -188,6 +191,11 @@ type Surface struct {
 	Actions      []string `json:"actions,omitempty"`
 	// Steps bounds the actions of the stage; 0 means no bound.
 	Steps int `json:"steps,omitempty"`
+}
+
+// HasSurface reports whether a stage has a surface.
+func (t *Task) HasSurface() bool {
+	return slices.ContainsFunc(t.Stages, func(s Stage) bool { return s.Surface != nil })
 }
 
 // MCPServer is a tool server that the agent may use.

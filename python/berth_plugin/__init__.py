@@ -39,11 +39,12 @@ from .errors import (
 from .model import Model
 from .serve import serve
 from .shell import Result, Shell, ShellError
+from .surface import Action, Frame, NotNow, Observation, Step, Surface, SurfaceClient, SurfaceError, SurfaceNeeds
 from .verifier import Finding, MissingFile, Request, Score, Verdict, Verifier
 
 __all__ = [
-    "Agent", "ArtifactMissing", "BadConfig", "BadImage", "BadReward", "BuildFailed", "Environment", "Finding",
-    "Granted", "Made", "Message", "MissingFile", "Model", "ModelUnavailable", "Needs", "NoCapacity", "NoSandbox",
-    "PluginError", "Problem", "Refused", "Request", "Result", "Score", "Session", "Shell", "ShellError", "SpecProblem",
-    "Unsupported", "Verdict", "Verifier", "Yield", "option", "serve",
+    "Action", "Agent", "ArtifactMissing", "BadConfig", "BadImage", "BadReward", "BuildFailed", "Environment", "Finding",
+    "Frame", "Granted", "Made", "Message", "MissingFile", "Model", "ModelUnavailable", "Needs", "NoCapacity", "NoSandbox",
+    "NotNow", "Observation", "PluginError", "Problem", "Refused", "Request", "Result", "Score", "Session", "Shell", "ShellError", "SpecProblem",
+    "Step", "Surface", "SurfaceClient", "SurfaceError", "SurfaceNeeds", "Unsupported", "Verdict", "Verifier", "Yield", "option", "serve",
 ]

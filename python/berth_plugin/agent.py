@@ -8,6 +8,7 @@ import threading
 from . import contract
 from .model import models
 from .shell import Shell
+from .surface import SurfaceClient
 
 _ENDS = contract.enum("AgentEnd", "AGENT_END_")
 _ROLES = {number: name for name, number in contract.enum("AgentRole", "AGENT_ROLE_").items()}
@@ -19,6 +20,7 @@ class Needs:
     """What a session asks of Berth."""
 
     shell: bool = True
+    surface: bool = False  # it cannot do a task without a surface
     terminal: bool = False
     dialects: list = dataclasses.field(default_factory=list)  # of models that it speaks; empty: it uses none
     logs: list = dataclasses.field(default_factory=list)  # absolute paths in the sandbox, collected before close
@@ -60,6 +62,7 @@ class Session:
         self.max_steps = setup.limits.max_steps  # 0: no limit
         self.setup = setup  # SessionSetup of agent.proto, with all the rest
         self.shell = Shell(setup.shell) if setup.shell else None
+        self.surface = SurfaceClient(setup.surface) if setup.surface else None
         self._send = None
         self._cut = threading.Event()
 
@@ -91,6 +94,11 @@ class Session:
         """Records that a file was written to the scratch folder; path is relative to it."""
         self._event(artifact=path)
 
+    def _disconnect(self):
+        for end in (self.shell, self.surface):
+            if end:
+                end.close()
+
     def _event(self, **event):
         if self._send:
             self._send(_Event(**event))
@@ -121,6 +129,7 @@ class Agent:
 def needs_message(n):
     return _Needs(
         shell=n.shell or n.terminal,
+        surface=n.surface,
         terminal=n.terminal,
         dialects=n.dialects,
         logs=n.logs,

@@ -19,6 +19,7 @@ from . import config as configs
 from . import contract
 from . import environment as environments
 from . import errors
+from . import surface as surfaces
 from . import verifier as verifiers
 from .shell import ShellError
 
@@ -32,10 +33,11 @@ _NEEDS = contract.enum("VerifierNeeds", "VERIFIER_NEEDS_")
 
 
 def _kind(plugin):
-    for base, kind in ((agents.Agent, "agent"), (environments.Environment, "environment"), (verifiers.Verifier, "verifier")):
+    for base, kind in ((agents.Agent, "agent"), (environments.Environment, "environment"), (surfaces.Surface, "environment"),
+                       (verifiers.Verifier, "verifier")):
         if isinstance(plugin, base):
             return kind
-    raise TypeError("%r is no Agent, Environment or Verifier" % (plugin,))
+    raise TypeError("%r is no Agent, Environment, Surface or Verifier" % (plugin,))
 
 
 def log(level, message, **fields):
@@ -100,6 +102,7 @@ class _Server:
                 raise ValueError("two plugins are called %s %s" % key)
             self.plugins[key] = p
         self.sessions = {}  # (session of agents) by id
+        self.surfaces = surfaces.Surfaces()
         self.lock = threading.Lock()
         self.count = 0
 
@@ -121,8 +124,10 @@ class _Server:
                 d.verifier.needs, d.verifier.rounds = _NEEDS[p.needs], p.rounds
                 d.verifier.models.extend(p.models)
                 d.verifier.own_with.update(p.own_with)
-            if kind == "environment":
+            if isinstance(p, environments.Environment):
                 d.capabilities.extend(p.capabilities)
+            elif isinstance(p, surfaces.Surface):
+                d.capabilities.extend(("no_sandboxes", "surface"))
         return reply
 
     def Validate(self, request, context):
@@ -162,8 +167,7 @@ class _Server:
         try:
             plugin.open(session)
         except BaseException:
-            if session.shell:
-                session.shell.close()
+            session._disconnect()
             raise
         with self.lock:
             self.count += 1
@@ -205,8 +209,7 @@ class _Server:
                 plugin.close(session, message.logs)
             finally:
                 session._send = None
-                if session.shell:
-                    session.shell.close()
+                session._disconnect()
 
         session._cut.set()
         worker = getattr(session, "_worker", None)
@@ -216,8 +219,19 @@ class _Server:
 
     # Environment
 
+    def _sandboxes(self, name):
+        plugin = self.find("environment", name)
+        if not isinstance(plugin, environments.Environment):
+            raise errors.Refused("%s makes no sandboxes: it only has a surface" % name)
+        return plugin
+
     def EnvironmentCheck(self, message, context):
-        plugin = self.find("environment", message.plugin)
+        try:
+            plugin = self._sandboxes(message.plugin)
+        except errors.Refused as e:
+            reply = contract.message("EnvironmentCheckReply")()
+            reply.refusals.add(summary=str(e), detail="Name another plugin in the environment block, and this one as surface.")
+            return reply
         refusals, degraded = plugin.check(message.spec, configs.must_read(plugin.Config, message.spec.config_json))
         reply = contract.message("EnvironmentCheckReply")()
         for p in refusals:
@@ -228,7 +242,7 @@ class _Server:
 
     def Create(self, messages, context):
         first = next(messages)
-        plugin = self.find("environment", first.plugin)
+        plugin = self._sandboxes(first.plugin)
         config = configs.must_read(plugin.Config, first.spec.config_json)
         environments.check(plugin, first.spec, config)
         made = plugin.create(first.spec, config)
@@ -244,11 +258,50 @@ class _Server:
                 plugin.destroy(made.id)
 
     def Destroy(self, message, context):
-        self.find("environment", message.plugin).destroy(message.id)
+        plugin = self.find("environment", message.plugin)
+        if isinstance(plugin, environments.Environment):
+            plugin.destroy(message.id)
         return contract.message("DestroyReply")()
 
     def List(self, message, context):
-        return contract.message("ListReply")(ids=sorted(self.find("environment", message.plugin).list(message.owner)))
+        plugin = self.find("environment", message.plugin)
+        found = plugin.list(message.owner) if isinstance(plugin, environments.Environment) else ()
+        return contract.message("ListReply")(ids=sorted(found))
+
+    # Surface
+
+    def _surface(self, name):
+        plugin = self.find("environment", name)
+        if not isinstance(plugin, surfaces.Surface):
+            raise errors.Unsupported("environment %r has no surface" % name)
+        return plugin
+
+    def SurfaceNeeds(self, message, context):
+        plugin = self._surface(message.plugin)
+        settings = json.loads(message.settings_json) if message.settings_json else None
+        needs = plugin.needs(configs.must_read(plugin.Config, message.config_json), settings, message.level)
+        return contract.message("SurfaceNeedsReply")(needs=surfaces.needs_message(needs))
+
+    def SurfaceOpen(self, message, context):
+        plugin = self._surface(message.plugin)
+        return contract.message("SurfaceOpenReply")(
+            id=self.surfaces.add(plugin, message.spec, configs.must_read(plugin.Config, message.spec.config_json)))
+
+    def SurfaceReset(self, message, context):
+        return contract.message("ResetReply")(observation=self.surfaces.find(message).reset(message))
+
+    def SurfaceObserve(self, message, context):
+        return contract.message("ObserveReply")(observation=self.surfaces.find(message).observe(message))
+
+    def SurfaceAct(self, message, context):
+        return contract.message("ActReply")(step=self.surfaces.find(message).act(message))
+
+    def SurfaceCapture(self, message, context):
+        return contract.message("CaptureReply")(files=self.surfaces.find(message).capture(message))
+
+    def SurfaceClose(self, message, context):
+        self.surfaces.close(message)
+        return contract.message("SurfaceCloseReply")()
 
 
 def _events(context, work, session=None):
@@ -384,6 +437,7 @@ def serve(*plugins):
     g.add_generic_rpc_handlers((
         _handlers(server, "Plugin"), _handlers(server, "Agent"), _handlers(server, "Verifier"),
         _handlers(server, "Environment", {"Check": "EnvironmentCheck"}),
+        _handlers(server, "Surface", {m: "Surface" + m for m in ("Needs", "Open", "Actions", "Reset", "Observe", "Act", "Capture", "Close")}),
         grpc.method_handlers_generic_handler("grpc.health.v1.Health", {
             "Check": grpc.unary_unary_rpc_method_handler(lambda request, context: b"\x08\x01", **raw)}),
         grpc.method_handlers_generic_handler("plugin.GRPCController", {

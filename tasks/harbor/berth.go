@@ -19,6 +19,10 @@ type berthConfig struct {
 	interaction    *task.Interaction
 	persona        string   // path of a file of the task; empty: none
 	show           []string // sources of artifacts that the simulated user sees, too
+	surface        *task.Surface
+	settings       json.RawMessage // for the environment
+	files          string          // folder for the plugin with the surface; empty: none
+	captures       []task.Capture
 }
 
 func (d *decoder) berth(t *table) berthConfig {
@@ -44,19 +48,49 @@ func (d *decoder) berth(t *table) berthConfig {
 		c.persona, c.show = in.str("persona", ""), in.strings("show")
 		in.done()
 	}
+	d.surface(t, &c)
 	t.done()
 	return c
 }
 
-func (d *decoder) verifierUse(t *table) task.VerifierUse {
-	u := task.VerifierUse{Name: d.required(t, "name")}
-	if settings := t.table("settings"); settings.has() {
-		raw, err := json.Marshal(settings.m)
-		if err != nil {
-			d.bad(settings.path, "Settings cannot be kept", "They have a value that JSON cannot say: %v.", err)
-		}
-		u.Settings = raw
+// surface reads [metadata.berth.surface] and [[metadata.berth.captures]].
+func (d *decoder) surface(t *table, c *berthConfig) {
+	for _, p := range t.tables("captures") {
+		c.captures = append(c.captures, task.Capture{Name: d.required(p, "name"), Settings: d.settings(p)})
+		p.done()
 	}
+	s := t.table("surface")
+	if !s.has() {
+		if len(c.captures) > 0 {
+			d.bad(t.at("captures"), "Captures without a surface", "They are taken from one. Write a table %s, which may be empty.", t.at("surface"))
+		}
+		return
+	}
+	c.surface = &task.Surface{Level: s.str("level", ""), Actions: s.strings("actions"), Observations: s.strings("observations")}
+	c.settings, c.files = d.settings(s), s.str("files", "")
+	n, ok := s.integer("steps")
+	if ok && (n < 1 || n > 1_000_000) {
+		d.bad(s.at("steps"), "Number out of range", "%d is not between 1 and 1000000.", n)
+	}
+	c.surface.Steps = int(n)
+	s.done()
+}
+
+// settings returns the table of that name as JSON; nil without one.
+func (d *decoder) settings(t *table) json.RawMessage {
+	settings := t.table("settings")
+	if !settings.has() {
+		return nil
+	}
+	raw, err := json.Marshal(settings.m)
+	if err != nil {
+		d.bad(settings.path, "Settings cannot be kept", "They have a value that JSON cannot say: %v.", err)
+	}
+	return raw
+}
+
+func (d *decoder) verifierUse(t *table) task.VerifierUse {
+	u := task.VerifierUse{Name: d.required(t, "name"), Settings: d.settings(t)}
 	if u.Name == verifierName {
 		d.bad(t.at("name"), "Verifier is there already", "%q runs the task's own tests, after the verifiers of this list.", u.Name)
 	}
@@ -92,9 +126,20 @@ func (b *builder) interact() {
 	b.t.Interaction = c.interaction
 	for i := range b.t.Stages {
 		s := &b.t.Stages[i]
-		s.Agent.Startup, s.Agent.Stall = c.startup, c.stall
+		s.Agent.Startup, s.Agent.Stall, s.Surface, s.Captures = c.startup, c.stall, c.surface, c.captures
 		for n, source := range c.show {
 			b.show(s, source, fmt.Sprintf("%s.interaction.show[%d]", c.path, n))
+		}
+	}
+	if c.surface != nil {
+		b.t.Environment.Settings = c.settings
+		switch {
+		case c.files == "":
+		case b.isDir(c.files):
+			b.resource(&task.Resource{Name: "surface", Path: c.files, Folder: true})
+			b.t.Environment.Files = append(b.t.Environment.Files, "surface")
+		default:
+			b.reader.bad(c.path+".surface.files", "Folder is missing", "%q is no folder of the task. Put it into %s/.", c.files, dirTests)
 		}
 	}
 	if c.persona == "" {

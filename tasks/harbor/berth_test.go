@@ -97,3 +97,56 @@ func TestMistakesInAnInteraction(t *testing.T) {
 		}
 	}
 }
+
+const onSurface = `
+[metadata.berth.surface]
+level = "2"
+actions = ["add"]
+observations = ["text"]
+steps = 20
+files = "tests/pages"
+settings = { base = 10 }
+[[metadata.berth.captures]]
+name = "export"
+settings = { url = "/export" }
+`
+
+func TestASurfaceIsRead(t *testing.T) {
+	t.Parallel()
+	f := minimal().with("task.toml", onSurface, "tests/pages/index.html", "hello", "solution/actions.jsonl", "{}\n", "solution/solve.sh", "")
+	tk, ps := f.load(t, task.Options{})
+	if tk == nil || len(ps) > 0 {
+		t.Fatal(ps)
+	}
+	s := &tk.Stages[0]
+	if u := s.Surface; u == nil || u.Level != "2" || !slices.Equal(u.Actions, []string{"add"}) || !slices.Equal(u.Observations, []string{"text"}) || u.Steps != 20 {
+		t.Errorf("surface %+v", s.Surface)
+	}
+	if string(tk.Environment.Settings) != `{"base":10}` || !slices.Equal(tk.Environment.Files, []string{"surface"}) {
+		t.Errorf("settings %s, files %q", tk.Environment.Settings, tk.Environment.Files)
+	}
+	if len(s.Captures) != 1 || s.Captures[0].Name != "export" || string(s.Captures[0].Settings) != `{"url":"/export"}` {
+		t.Errorf("captures %+v", s.Captures)
+	}
+	if s.Reference == nil || !slices.Equal(s.Reference.Argv, []string{"cat", "/solution/actions.jsonl"}) {
+		t.Errorf("reference %+v", s.Reference)
+	}
+	if tk, _ = minimal().with("solution/actions.jsonl", "{}\n", "solution/solve.sh", "").load(t, task.Options{}); tk == nil || tk.Stages[0].Reference != nil {
+		t.Error("without a surface, actions are a solution")
+	}
+}
+
+func TestASurfaceThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"[[metadata.berth.captures]]\nname = \"x\"\n":           "Captures without a surface",
+		"[metadata.berth.surface]\nsteps = 0\n":                 "Number out of range",
+		"[metadata.berth.surface]\nfiles = \"tests/nothing\"\n": "Folder is missing",
+		"[metadata.berth.surface]\nlevle = \"2\"\n":             "level",
+	} {
+		_, ps := minimal().with("task.toml", text).load(t, task.Options{})
+		if !slices.ContainsFunc(ps, func(p task.Problem) bool { return strings.Contains(p.Summary+p.Detail, want) }) {
+			t.Errorf("%q: %v, want %q", text, ps, want)
+		}
+	}
+}

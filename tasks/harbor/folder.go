@@ -25,6 +25,7 @@ const (
 	dirEnvironment  = "environment"
 	dirTests        = "tests"
 	dirSolution     = "solution"
+	fileActions     = "actions.jsonl"
 	dirSteps        = "steps"
 	dirWorkdir      = "workdir"
 )

@@ -314,18 +314,23 @@ func (b *builder) reference(st *task.Stage, dir string) {
 	script := solveScript(b.config.env.os)
 	own := path.Join(dir, dirSolution)
 	name := dirSolution
+	played := func(dir string) bool { return b.config.berth.surface != nil && b.isFile(path.Join(dir, fileActions)) }
 	switch {
-	case dir != "." && b.isFile(path.Join(own, script)):
+	case dir != "." && (b.isFile(path.Join(own, script)) || played(own)):
 		name = own
 		b.resource(&task.Resource{
 			Name: own, Path: own, Audience: []task.Role{task.RoleOracle},
 			Place: placeSolution, Phase: task.PlaceTurn, Stage: st.Name, Folder: true,
 		})
-	case !b.isFile(path.Join(dirSolution, script)):
+	case !b.isFile(path.Join(dirSolution, script)) && !played(dirSolution):
 		return
 	}
+	argv := shell(path.Join(placeSolution, script))
+	if !b.isFile(path.Join(name, script)) { // the oracle plays the actions
+		argv = []string{"cat", path.Join(placeSolution, fileActions)}
+	}
 	st.Reference = &task.Reference{
-		Resource: name, Argv: shell(path.Join(placeSolution, script)),
+		Resource: name, Argv: argv,
 		Env: merge(task.Text(map[string]string{"DEBIAN_FRONTEND": "noninteractive"}), b.config.solutionEnv),
 	}
 }

@@ -19,12 +19,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // ManifestFile is the name of the manifest in the folder of artifacts.
@@ -224,7 +226,7 @@ func (c *Collector) one(ctx context.Context, a Artifact) (Entry, error) {
 		c.taken = append(c.taken, to)
 	}
 	_, ours := errors.AsType[hostError](err)
-	if ours && NoSpace(err) && c.bytes >= limits.ArtifactFills {
+	if ours && untrusted.NoSpace(err) && c.bytes >= limits.ArtifactFills {
 		// The artifacts filled the disk: treat this as if they had been too
 		// large, and remove them, because the result needs the space.
 		ours, err = false, errors.Join(fmt.Errorf("no room on this host's disk after %d bytes: %w", c.bytes, err), c.remove(x.to))
@@ -361,7 +363,7 @@ func (x *extraction) folder(name string) error {
 		return err
 	}
 	if err = root.MkdirAll(name, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) || isNotDir(err) {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
 			x.drop(name, "its place is taken by a file")
 			return nil
 		}
@@ -381,8 +383,8 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 	}
 	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
 	f, err := root.OpenFile(name, fresh, mode)
-	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) { // usually an earlier entry has created its folder
-		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || isNotDir(err) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // usually an earlier entry has created its folder
+		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
 			x.drop(name, "its folder's place is taken by a file")
 			return nil
 		}
@@ -433,7 +435,7 @@ func hostly(err error) error {
 // hostOrName drops an entry whose name this file system refuses; any other
 // error is a failure of the host.
 func hostOrName(x *extraction, name string, err error) error {
-	if RefusesName(err) {
+	if untrusted.RefusesName(err) {
 		x.drop(name, "this host's file system refuses the name")
 		return nil
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // archives are what a sandbox answers, by path.
@@ -288,7 +289,7 @@ func TestArtifactsThatFillTheDisk(t *testing.T) {
 		_ = os.Remove(filler)
 		switch {
 		case tt.host:
-			if !collect.NoSpace(err) {
+			if !untrusted.NoSpace(err) {
 				t.Errorf("%s: %v, want an error of the host", tt.name, err)
 			}
 		case err != nil || es[0].Status != collect.Failed || !strings.Contains(es[0].Reason, tt.reason):

@@ -40,7 +40,7 @@ type Known struct {
 // cell, and a trial calls it again.
 func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	t = Sessions(t, c)
-	ps := sessionProblems(t, c, k)
+	ps := append(sessionProblems(t, c, k), surfaceProblems(t, c, k)...)
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
 	}
@@ -51,9 +51,6 @@ func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	}
 	for i := range t.Stages {
 		s := &t.Stages[i]
-		if len(s.Captures) > 0 && s.Surface == nil {
-			add("task captures from a surface that no stage has", "%s", inStage(s.Name))
-		}
 		if len(s.Instruction) == 0 && k.Agent != nil && len(k.Agent.Dialects) > 0 {
 			add("task has no instruction", "%sAgent %q works on what a task says.", inStage(s.Name), c.Agent.Plugin)
 		}
@@ -85,7 +82,6 @@ var later = map[task.Feature]string{
 	task.FeatureCompose: "Its compose file was not read.",
 	task.FeatureWindows: "Berth has no Windows sandboxes.",
 	task.FeatureTPU:     "Berth has no environment with TPUs.",
-	task.FeatureSurface: "Surfaces are not supported yet.",
 }
 
 func inStage(name string) string {
@@ -188,9 +184,6 @@ func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Proble
 	}
 	for _, r := range n.Refusals {
 		add(fmt.Sprintf("%s %q refuses", part, a.Plugin), "%s", r)
-	}
-	if n.Surface {
-		add(fmt.Sprintf("%s %q needs a surface", part, a.Plugin), "Surfaces are not supported yet.")
 	}
 	if len(n.Dialects) == 0 {
 		return ps

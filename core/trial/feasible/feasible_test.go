@@ -43,7 +43,6 @@ func unsupportedCases() []unsupportedCase {
 			t.Environment.Sidecars = []task.Sidecar{{Name: "db"}}
 		}, ""},
 		{"windows", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Environment.OS = "windows" }, "Windows"},
-		{"surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Stages[0].Surface = &task.Surface{} }, "surface"},
 		{"captures without a surface", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Stages[0].Captures = []task.Capture{{Name: "c"}}
 		}, "captures"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -27,7 +28,8 @@ type SessionRecorder struct {
 	first   bool
 	steps   int64
 	size    int64
-	most    int64 // steps
+	most    int64          // steps
+	called  map[string]int // functions, by name
 	stopped bool
 	price   Price
 
@@ -69,7 +71,7 @@ func (p *SessionRecorder) cost(s trajectory.Step) *trajectory.Metrics {
 
 // ForSession makes the recorder of one session, for its role.
 func ForSession(s *Recorder, role agent.Role) *SessionRecorder {
-	return &SessionRecorder{s: s, role: role, most: limits.Steps}
+	return &SessionRecorder{s: s, role: role, most: limits.Steps, called: map[string]int{}}
 }
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
@@ -143,6 +145,13 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	return nil
 }
 
+// Called returns how often the steps so far call each function.
+func (p *SessionRecorder) Called() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.called)
+}
+
 // write appends a step. The caller holds the lock.
 func (p *SessionRecorder) write(s trajectory.Step) {
 	at := record.Phase{Name: record.PhaseTurn, Stage: p.stage}
@@ -155,6 +164,9 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 		return
 	}
 	p.steps++
+	for _, c := range s.ToolCalls {
+		p.called[c.Name]++
+	}
 	s.StepID = p.steps
 	if s.Timestamp == "" {
 		s.Timestamp = trajectory.Stamp(p.s.now())

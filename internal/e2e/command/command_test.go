@@ -73,8 +73,6 @@ func TestErrorsOfUsage(t *testing.T) {
 		"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n",
 		"slurm/x.hcl": strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
 			"executor \"slurm\" {}\n",
-		"surface/x.hcl": strings.Replace(strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1),
-			"plugin = \"local\"", "plugin = \"local\"\n  surface = \"local\"", 1),
 		"empty/readme": "nothing\n",
 	})
 	for _, tt := range []struct {
@@ -95,7 +93,6 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
 		{"run slurm", `executor "slurm" is not supported yet`},
-		{"run surface", `is not supported yet. Remove surface from its block.`},
 		{"run . --in-flight 0", "--in-flight must be at least 1, got 0"},
 		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
 		{"run . --require nonsense", `requirement "nonsense"`},

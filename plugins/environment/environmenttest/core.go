@@ -293,26 +293,6 @@ var abilityClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "an environment of surfaces has actions",
-		Guards: "a capability that is announced and not there",
-		Skip:   without(environment.CapabilitySurface),
-		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			p, ok := s.Environment.(environment.Surface)
-			if !ok {
-				t.Fatalf("announces %q and has no surface", environment.CapabilitySurface)
-			}
-			id := s.common(ctx, t).Surface
-			if id == "" {
-				t.Logf("its sandboxes come without a surface")
-				return
-			}
-			actions, err := p.Actions(ctx, id)
-			if err != nil || len(actions) == 0 {
-				t.Errorf("actions: %+v, %v", actions, err)
-			}
-		},
-	},
-	{
 		Name:   "at the end nothing is left",
 		Guards: "a machine that fills up with the remains of runs",
 		Time:   60 * time.Second,

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	ordered "github.com/berth-eval/berth/plugins/dialect"
+	jsonschema "github.com/berth-eval/berth/plugins/internal/schema"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
@@ -22,11 +20,10 @@ import (
 var ErrBadReply = errors.New("the model's reply does not match the schema")
 
 const (
-	asksAgain = 2         // after a reply that does not match
-	maxQuoted = 32 << 10  // bytes of such a reply that the model sees again
-	maxSaid   = 1000      // bytes of what is wrong with it
-	maxJSON   = 4 << 20   // bytes of a reply that is read as JSON
-	maxSchema = 256 << 10 // bytes of a schema
+	asksAgain = 2        // after a reply that does not match
+	maxQuoted = 32 << 10 // bytes of such a reply that the model sees again
+	maxSaid   = 1000     // bytes of what is wrong with it
+	maxJSON   = 4 << 20  // bytes of a reply that is read as JSON
 )
 
 // schema is the schema of a request.
@@ -42,35 +39,16 @@ type schema struct {
 
 // compile reads a schema. It loads nothing that the schema refers to.
 func compile(raw json.RawMessage) (*schema, error) {
-	const name = "file:///reply.json"
-	if len(raw) > maxSchema {
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(raw), maxSchema)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	check, err := jsonschema.Compile(raw)
 	if err != nil {
 		return nil, err
 	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(nothing{})
-	if err = c.AddResource(name, doc); err != nil {
-		return nil, err
-	}
-	s := &schema{raw: raw}
-	if s.check, err = c.Compile(name); err != nil {
-		return nil, err
-	}
+	s := &schema{raw: raw, check: check}
 	p := portable{strict: true}
 	if sent := p.schema(raw, 0); !p.failed && isObject(sent) {
 		s.sent, s.strict = sent, p.strict
 	}
 	return s, nil
-}
-
-// nothing is a loader that refuses every address.
-type nothing struct{}
-
-func (nothing) Load(url string) (any, error) {
-	return nil, fmt.Errorf("it refers to %q: write that schema into it, under $defs", url)
 }
 
 // isObject reports whether a schema describes an object, as providers want it of
@@ -194,13 +172,8 @@ func (s *schema) read(r *Reply) (json.RawMessage, error) {
 	if m := fenced.FindStringSubmatch(text); m != nil && !strings.Contains(m[1], "```") {
 		text = strings.TrimSpace(m[1])
 	}
-	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err != nil {
-		return nil, fmt.Errorf("it is not one JSON value: %w", err)
-	}
-	if err := s.check.Validate(v); err != nil {
-		_, what, _ := strings.Cut(err.Error(), "\n") // the first line names the schema
-		return nil, errors.New(what)
+	if err := s.check.Check([]byte(text)); err != nil {
+		return nil, err
 	}
 	return json.RawMessage(text), nil
 }

@@ -20,14 +20,15 @@ import (
 
 // showFlags are the flags of show that are not about numbers of groups.
 type showFlags struct {
-	all, steps, follow, watch bool
-	filter                    report.Filter
+	all, steps, follow, watch, surface bool
+	filter                             report.Filter
 }
 
 func (f *showFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
 	fs.BoolVar(&f.steps, "trajectory", false, "print only the trajectory: what the agent did")
+	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
 	fs.BoolVar(&f.follow, "follow", false, "follow a trial until it ends")
 	fs.BoolVar(&f.watch, "watch", false, "print the run again when it changes, until it ends")
 	fs.StringSliceVar(&f.filter.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
@@ -41,8 +42,8 @@ func (f *showFlags) register(cmd *cobra.Command) {
 // numbers of groups are wanted.
 func (f *showFlags) check(args []string, table bool) error {
 	switch {
-	case table && (f.all || f.steps || f.follow || f.filter.Sort != ""):
-		return errors.New("--all, --trajectory, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
+	case table && (f.all || f.steps || f.surface || f.follow || f.filter.Sort != ""):
+		return errors.New("--all, --trajectory, --surface, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
 	case table && f.watch && len(args) > 1:
 		return fmt.Errorf("--watch is for one run, got %d. Example: berth show last --by cell --watch", len(args))
 	case table:
@@ -53,10 +54,12 @@ func (f *showFlags) check(args []string, table bool) error {
 		return errors.New("--watch needs a run. Example: berth show last --watch")
 	case f.watch && (len(args) > 1 || f.follow):
 		return errors.New("--watch is for a whole run. A trial is followed with --follow. Example: berth show last 3f9a2c --follow")
-	case f.follow && (len(args) != 2 || f.steps):
-		return errors.New("--follow needs a run and a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --follow")
+	case f.follow && (len(args) != 2 || f.steps || f.surface):
+		return errors.New("--follow needs a run and a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --follow")
 	case f.filter.Set() && len(args) != 1:
 		return errors.New("--outcome, --cell, --task, --select and --sort need a run and no trial. Example: berth show last --outcome failed")
+	case f.surface && (len(args) < 2 || f.steps):
+		return errors.New("--surface needs a run and a trial, without --trajectory. Example: berth show last 3f9a2c --surface")
 	case f.steps && len(args) < 2:
 		return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 	}
@@ -135,7 +138,7 @@ func (a *app) showCommand() *cobra.Command {
 			case f.follow:
 				return a.followTrial(cmd.Context(), args, f.all)
 			default:
-				return a.showTrial(args, f.all, f.steps)
+				return a.showTrial(args, &f)
 			}
 		},
 	}
@@ -283,14 +286,14 @@ func choose(args []string) (c chosen, err error) {
 }
 
 // showTrial prints one attempt of a trial: the accepted one, or the one with
-// the given number. steps prints only its trajectory.
-func (a *app) showTrial(args []string, all, steps bool) error {
+// the given number. f says which part of it.
+func (a *app) showTrial(args []string, f *showFlags) error {
 	c, err := choose(args)
 	if err != nil {
 		return err
 	}
 	dir, m, x, t := c.dir, c.manifest, c.index, c.trial
-	if len(args) == 2 && a.JSON {
+	if len(args) == 2 && a.JSON && !f.surface {
 		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
 	}
@@ -305,12 +308,15 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 	} else if n := len(t.Attempts); n > 0 {
 		number = t.Attempts[n-1].Number
 	}
-	if len(args) == 2 && !steps {
+	if len(args) == 2 && !f.steps && !f.surface {
 		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), number)
 	}
 	if number == 0 {
 		a.Printf("no attempt yet\n")
 		return nil
+	}
+	if f.surface {
+		return report.Surface(a.Printer, report.Folder(dir, t, number), a.JSON, f.all)
 	}
 	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(x, t, number))
 	if err != nil {
@@ -319,11 +325,11 @@ func (a *app) showTrial(args []string, all, steps bool) error {
 	if done, err := a.Answer(full); done {
 		return err
 	}
-	if steps {
-		report.Trajectory(a.Printer, full.Steps, all)
+	if f.steps {
+		report.Trajectory(a.Printer, full.Steps, f.all)
 		return nil
 	}
-	report.AttemptText(a.Printer, full, all)
+	report.AttemptText(a.Printer, full, f.all)
 	return nil
 }
 
@@ -341,7 +347,7 @@ func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
 	case a.JSON:
 		err = f.Follow(ctx)
 	case over || err != nil:
-		err = errors.Join(err, a.showTrial(args, all, false))
+		err = errors.Join(err, a.showTrial(args, &showFlags{all: all}))
 	default:
 		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), 0)
 		err = f.Follow(ctx)

@@ -80,7 +80,6 @@ var brokenBoxes = []struct {
 	{plugin: "blurred", clause: "an environment of images prepares them, and names one that is not there", short: true},
 	{plugin: "sweeping", clause: "an environment that keeps images lists them, and drops none that it does not list"},
 	{plugin: "unchanging", clause: "an environment of snapshots makes one that has the files"},
-	{plugin: "blank", clause: "an environment of surfaces has actions"},
 	{plugin: "hoarding", clause: "at the end nothing is left"},
 	{plugin: "littering-box", clause: "no process of the plugin is left when it has ended"},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/surface/surfacetest"
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
@@ -76,6 +77,28 @@ var broken = []struct {
 	{plugin: "trusting", clause: "links, pipes and huge files in the attempt do no harm"},
 	{plugin: "resentful", clause: "after a failure the next request works"},
 	{plugin: "offhand", clause: "a shell that refuses is an error, not a verdict", shells: true},
+
+	{plugin: "restless", clause: "needs are the same each time"},
+	{plugin: "unschooled", clause: "needs name actions that can be used, and kinds"},
+	{plugin: "kindless", clause: "needs name actions that can be used, and kinds"},
+	{plugin: "sole", clause: "each surface has an id of its own"},
+	{plugin: "blank", clause: "a reset shows something"},
+	{plugin: "dicey", clause: "the same level and seed give the same state"},
+	{plugin: "nudging", clause: "observing changes nothing"},
+	{plugin: "lavish", clause: "an observation has only what was asked for"},
+	{plugin: "forged", clause: "what is shown can be used"},
+	{plugin: "unwilling", clause: "an action that fits is done"},
+	{plugin: "eager", clause: "an unknown action is a step with an error"},
+	{plugin: "gullible", clause: "arguments that do not fit are a step with an error"},
+	{plugin: "spiteful", clause: "an action that is refused changes nothing"},
+	{plugin: "dicey", clause: "a reset after actions gives the first state again"},
+	{plugin: "sole", clause: "surfaces do not share their state"},
+	{plugin: "lonely", clause: "many calls at once are answered"},
+	{plugin: "sulky", clause: "after an action that was cancelled the surface works"},
+	{plugin: "hospitable", clause: "an unknown id is no surface"},
+	{plugin: "touchy", clause: "a surface can be closed twice"},
+	{plugin: "immortal", clause: "a closed surface is no surface"},
+	{plugin: "inventive", clause: "an unknown capture is an error, and writes nothing"},
 }
 
 // short is the factor for the timeouts of clauses that are expected to fail.
@@ -115,6 +138,9 @@ func TestEveryClauseCanFail(t *testing.T) {
 		names = append(names, c.Name)
 	}
 	for _, c := range verifiertest.Clauses() {
+		names = append(names, c.Name)
+	}
+	for _, c := range surfacetest.Clauses() {
 		names = append(names, c.Name)
 	}
 	for _, c := range environmenttest.Clauses() {

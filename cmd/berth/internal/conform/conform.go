@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/rs/zerolog"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
+	"github.com/berth-eval/berth/plugins/surface/surfacetest"
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
@@ -223,6 +225,14 @@ func (b *bench) tryEnvironment(ctx context.Context, e *plugin.Entry, report func
 	if err != nil {
 		return err
 	}
+	if slices.Contains(e.Capabilities, environment.CapabilitySurface) {
+		if err = b.trySurface(ctx, env, report); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(e.Capabilities, environment.CapabilityNoSandboxes) {
+		return nil
+	}
 	spec := b.o.Spec
 	spec.Config = b.o.Config
 	s, done, err := environmenttest.Subject{
@@ -235,6 +245,26 @@ func (b *bench) tryEnvironment(ctx context.Context, e *plugin.Entry, report func
 		return err
 	}
 	return errors.Join(run(ctx, b, s, environmenttest.Clauses(), report), done())
+}
+
+// trySurface tries the surface of an environment.
+func (b *bench) trySurface(ctx context.Context, env environment.Environment, report func(conformance.Result)) error {
+	of, ok := env.(environment.Surface)
+	if !ok {
+		return fmt.Errorf("it announces %q and has no surface", environment.CapabilitySurface)
+	}
+	sandboxes, err := b.shells(ctx)
+	if err != nil && !errors.Is(err, environment.ErrRefused) {
+		return err
+	}
+	s := surfacetest.Subject{Surface: of, Request: environment.SurfaceRequest{Config: b.o.Config}}
+	if sandboxes != nil {
+		s.Shell = func(ctx context.Context, t *conformance.T) string {
+			address, _ := sandboxes.shell(ctx, t, order{})
+			return address
+		}
+	}
+	return run(ctx, b, s, surfacetest.Clauses(), report)
 }
 
 // tryAgent tries an agent.

@@ -161,6 +161,9 @@ func (l *Loaded) ask(ctx context.Context) error {
 			{plugins.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
 			{plugins.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
 		}
+		if e := &c.Environment; e.Surface != "" {
+			blocks = append(blocks, block{plugins.KindEnvironment, e.Label, e.Surface, e.SurfaceConfig})
+		}
 		for _, label := range slices.Sorted(maps.Keys(c.Verifiers)) {
 			v := c.Verifiers[label]
 			blocks = append(blocks, block{plugins.KindVerifier, label, v.Plugin, v.Config})

@@ -35,6 +35,7 @@ func (l *Loaded) Plugins(ctx context.Context) ([]drift.LockedPlugin, error) {
 	for _, c := range l.Experiment.Cells {
 		add(plugins.KindAgent, c.Agent.Plugin)
 		add(plugins.KindEnvironment, c.Environment.Plugin)
+		add(plugins.KindEnvironment, c.Environment.Surface)
 		if c.User != nil {
 			add(plugins.KindAgent, c.User.Agent.Plugin)
 		}

@@ -8,10 +8,6 @@
 // (a loop over a shell or a surface) or by running a program inside the
 // sandbox. It can also play the simulated user, or run the reference solution.
 // plugin.proto specifies how a plugin is started and the rules for every call.
-//
-// EXPERIMENTAL marks what no core uses yet: surfaces. It may change without a
-// new protocol number until a core uses it. Such a core refuses a task that
-// asks for it, and names it, before anything starts.
 
 package agentpb
 
@@ -261,7 +257,7 @@ func (x *AgentCheckReply) GetNeeds() *AgentNeeds {
 type AgentNeeds struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Shell    bool                   `protobuf:"varint,1,opt,name=shell,proto3" json:"shell,omitempty"`       // commands and files in the sandbox
-	Surface  bool                   `protobuf:"varint,2,opt,name=surface,proto3" json:"surface,omitempty"`   // EXPERIMENTAL: observe and act
+	Surface  bool                   `protobuf:"varint,2,opt,name=surface,proto3" json:"surface,omitempty"`   // observe and act: it cannot do a task without a surface
 	Terminal bool                   `protobuf:"varint,3,opt,name=terminal,proto3" json:"terminal,omitempty"` // implies shell
 	// The dialects that the agent can speak, as in ModelEndpoint.dialect. Empty:
 	// the agent uses no model.
@@ -548,8 +544,7 @@ type SessionSetup struct {
 	// Address of a gRPC server, "unix:/path", that serves SandboxShell of
 	// sandbox.proto. Empty if the agent asked for no shell.
 	Shell string `protobuf:"bytes,4,opt,name=shell,proto3" json:"shell,omitempty"`
-	// EXPERIMENTAL. Address of a gRPC server that serves Surface of
-	// environment.proto, restricted to what an agent may use. Empty: no surface.
+	// Address of a gRPC server that serves Surface of environment.proto, restricted to what an agent may use. Empty: no surface.
 	Surface       string                            `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
 	Models        map[string]*modelpb.ModelEndpoint `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; "default" is the cell's model
 	Prior         string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to continue from (ATIF); empty: none

@@ -8,10 +8,6 @@
 // (a loop over a shell or a surface) or by running a program inside the
 // sandbox. It can also play the simulated user, or run the reference solution.
 // plugin.proto specifies how a plugin is started and the rules for every call.
-//
-// EXPERIMENTAL marks what no core uses yet: surfaces. It may change without a
-// new protocol number until a core uses it. Such a core refuses a task that
-// asks for it, and names it, before anything starts.
 
 package agentpb
 

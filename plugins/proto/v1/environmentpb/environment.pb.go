@@ -12,10 +12,9 @@
 // experiment's block. It runs no command in a sandbox: the core does that
 // through sandboxd (sandbox.proto), in the same way for every environment.
 //
-// EXPERIMENTAL marks what no core uses yet: surfaces, and sandboxes behind a
-// byte stream. It may change without a new protocol number until a
-// core uses it. Such a core refuses a task that asks for it, and names it,
-// before anything starts.
+// EXPERIMENTAL marks what no core uses yet: sandboxes behind a byte stream. It
+// may change without a new protocol number until a core uses it. Such a core
+// refuses a task that asks for it, and names it, before anything starts.
 
 package environmentpb
 
@@ -1445,8 +1444,7 @@ type SandboxMade struct {
 	// EXPERIMENTAL. Address of a byte stream to sandboxd, on which both sides
 	// speak yamux. Empty: sandboxd connects to the socket in its control folder.
 	Stream        string          `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
-	Pid           int64           `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`        // of sandboxd in the core's pid namespace; 0: not known
-	Surface       string          `protobuf:"bytes,4,opt,name=surface,proto3" json:"surface,omitempty"` // EXPERIMENTAL: id of a surface created with it; empty: none
+	Pid           int64           `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"` // of sandboxd in the core's pid namespace; 0: not known
 	Granted       *SandboxGranted `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
 	Image         *ImageFacts     `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
 	Sidecars      []*SidecarMade  `protobuf:"bytes,7,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
@@ -1504,13 +1502,6 @@ func (x *SandboxMade) GetPid() int64 {
 		return x.Pid
 	}
 	return 0
-}
-
-func (x *SandboxMade) GetSurface() string {
-	if x != nil {
-		return x.Surface
-	}
-	return ""
 }
 
 func (x *SandboxMade) GetGranted() *SandboxGranted {
@@ -2630,6 +2621,219 @@ func (x *ChangedReply) GetPaths() [][]byte {
 	return nil
 }
 
+type SurfaceNeedsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	ConfigJson    []byte                 `protobuf:"bytes,2,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`       // the experiment's block
+	SettingsJson  []byte                 `protobuf:"bytes,3,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
+	Level         string                 `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"`                                   // of a stage of the task; empty: the task names none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SurfaceNeedsRequest) Reset() {
+	*x = SurfaceNeedsRequest{}
+	mi := &file_v1_environment_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SurfaceNeedsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SurfaceNeedsRequest) ProtoMessage() {}
+
+func (x *SurfaceNeedsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SurfaceNeedsRequest.ProtoReflect.Descriptor instead.
+func (*SurfaceNeedsRequest) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SurfaceNeedsRequest) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *SurfaceNeedsRequest) GetConfigJson() []byte {
+	if x != nil {
+		return x.ConfigJson
+	}
+	return nil
+}
+
+func (x *SurfaceNeedsRequest) GetSettingsJson() []byte {
+	if x != nil {
+		return x.SettingsJson
+	}
+	return nil
+}
+
+func (x *SurfaceNeedsRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+type SurfaceNeedsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Needs         *SurfaceNeeds          `protobuf:"bytes,1,opt,name=needs,proto3" json:"needs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SurfaceNeedsReply) Reset() {
+	*x = SurfaceNeedsReply{}
+	mi := &file_v1_environment_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SurfaceNeedsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SurfaceNeedsReply) ProtoMessage() {}
+
+func (x *SurfaceNeedsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SurfaceNeedsReply.ProtoReflect.Descriptor instead.
+func (*SurfaceNeedsReply) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SurfaceNeedsReply) GetNeeds() *SurfaceNeeds {
+	if x != nil {
+		return x.Needs
+	}
+	return nil
+}
+
+// SurfaceNeeds is what a surface asks of the sandbox, and what it offers.
+type SurfaceNeeds struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mounts        []*SandboxMount        `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"`
+	Ports         map[string]int64       `protobuf:"bytes,2,rep,name=ports,proto3" json:"ports,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // name -> port inside; SurfaceSpec.ports has an address for each
+	ShmMib        int64                  `protobuf:"varint,3,opt,name=shm_mib,json=shmMib,proto3" json:"shm_mib,omitempty"`                                                           // of /dev/shm, at least; 0: any
+	MemoryMib     int64                  `protobuf:"varint,4,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`                                                  // at least; 0: any
+	Shell         bool                   `protobuf:"varint,5,opt,name=shell,proto3" json:"shell,omitempty"`                                                                           // SurfaceSpec.shell has an address
+	Actions       []*SurfaceAction       `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
+	Observations  []string               `protobuf:"bytes,7,rep,name=observations,proto3" json:"observations,omitempty"` // the kinds
+	Refusals      []string               `protobuf:"bytes,8,rep,name=refusals,proto3" json:"refusals,omitempty"`         // why it cannot be opened, and what to do
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SurfaceNeeds) Reset() {
+	*x = SurfaceNeeds{}
+	mi := &file_v1_environment_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SurfaceNeeds) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SurfaceNeeds) ProtoMessage() {}
+
+func (x *SurfaceNeeds) ProtoReflect() protoreflect.Message {
+	mi := &file_v1_environment_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SurfaceNeeds.ProtoReflect.Descriptor instead.
+func (*SurfaceNeeds) Descriptor() ([]byte, []int) {
+	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SurfaceNeeds) GetMounts() []*SandboxMount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
+func (x *SurfaceNeeds) GetPorts() map[string]int64 {
+	if x != nil {
+		return x.Ports
+	}
+	return nil
+}
+
+func (x *SurfaceNeeds) GetShmMib() int64 {
+	if x != nil {
+		return x.ShmMib
+	}
+	return 0
+}
+
+func (x *SurfaceNeeds) GetMemoryMib() int64 {
+	if x != nil {
+		return x.MemoryMib
+	}
+	return 0
+}
+
+func (x *SurfaceNeeds) GetShell() bool {
+	if x != nil {
+		return x.Shell
+	}
+	return false
+}
+
+func (x *SurfaceNeeds) GetActions() []*SurfaceAction {
+	if x != nil {
+		return x.Actions
+	}
+	return nil
+}
+
+func (x *SurfaceNeeds) GetObservations() []string {
+	if x != nil {
+		return x.Observations
+	}
+	return nil
+}
+
+func (x *SurfaceNeeds) GetRefusals() []string {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
 type SurfaceOpenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -2640,7 +2844,7 @@ type SurfaceOpenRequest struct {
 
 func (x *SurfaceOpenRequest) Reset() {
 	*x = SurfaceOpenRequest{}
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2652,7 +2856,7 @@ func (x *SurfaceOpenRequest) String() string {
 func (*SurfaceOpenRequest) ProtoMessage() {}
 
 func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2665,7 +2869,7 @@ func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+	return file_v1_environment_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SurfaceOpenRequest) GetPlugin() string {
@@ -2685,18 +2889,23 @@ func (x *SurfaceOpenRequest) GetSpec() *SurfaceSpec {
 type SurfaceSpec struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sandbox       string                 `protobuf:"bytes,1,opt,name=sandbox,proto3" json:"sandbox,omitempty"`                                                                       // id of a sandbox of this plugin; empty: of another plugin
-	Shell         string                 `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`                                                                           // address of a shell in it, with another plugin's sandbox
-	Ports         map[string]string      `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // name of a port inside -> address on the host
+	Shell         string                 `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`                                                                           // address of a shell in it, with SurfaceNeeds.shell
+	Ports         map[string]string      `protobuf:"bytes,3,rep,name=ports,proto3" json:"ports,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // name of a port inside -> address on the host ("unix:/path")
 	ConfigJson    []byte                 `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                                               // the experiment's block
-	SettingsJson  []byte                 `protobuf:"bytes,5,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"`                                         // the task's: level, pages, URL
+	SettingsJson  []byte                 `protobuf:"bytes,5,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"`                                         // the task's settings for the environment
 	Frames        string                 `protobuf:"bytes,6,opt,name=frames,proto3" json:"frames,omitempty"`                                                                         // folder for frames over 1 MiB
+	Files         string                 `protobuf:"bytes,7,opt,name=files,proto3" json:"files,omitempty"`                                                                           // folder with the task's files for the environment; empty: none
+	Scratch       string                 `protobuf:"bytes,8,opt,name=scratch,proto3" json:"scratch,omitempty"`                                                                       // folder on node-local disk for the plugin, until Close
+	User          string                 `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`                                                                             // as whom commands of the agent run
+	Workdir       string                 `protobuf:"bytes,10,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                      // where they start
+	Proxy         string                 `protobuf:"bytes,11,opt,name=proxy,proto3" json:"proxy,omitempty"`                                                                          // URL of the core's proxy, inside the sandbox; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SurfaceSpec) Reset() {
 	*x = SurfaceSpec{}
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2917,7 @@ func (x *SurfaceSpec) String() string {
 func (*SurfaceSpec) ProtoMessage() {}
 
 func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2930,7 @@ func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceSpec.ProtoReflect.Descriptor instead.
 func (*SurfaceSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+	return file_v1_environment_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SurfaceSpec) GetSandbox() string {
@@ -2766,6 +2975,41 @@ func (x *SurfaceSpec) GetFrames() string {
 	return ""
 }
 
+func (x *SurfaceSpec) GetFiles() string {
+	if x != nil {
+		return x.Files
+	}
+	return ""
+}
+
+func (x *SurfaceSpec) GetScratch() string {
+	if x != nil {
+		return x.Scratch
+	}
+	return ""
+}
+
+func (x *SurfaceSpec) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SurfaceSpec) GetWorkdir() string {
+	if x != nil {
+		return x.Workdir
+	}
+	return ""
+}
+
+func (x *SurfaceSpec) GetProxy() string {
+	if x != nil {
+		return x.Proxy
+	}
+	return ""
+}
+
 type SurfaceOpenReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, created by the plugin; not empty
@@ -2775,7 +3019,7 @@ type SurfaceOpenReply struct {
 
 func (x *SurfaceOpenReply) Reset() {
 	*x = SurfaceOpenReply{}
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +3031,7 @@ func (x *SurfaceOpenReply) String() string {
 func (*SurfaceOpenReply) ProtoMessage() {}
 
 func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +3044,7 @@ func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenReply.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+	return file_v1_environment_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SurfaceOpenReply) GetId() string {
@@ -2820,7 +3064,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3076,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3089,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{39}
+	return file_v1_environment_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ActionsRequest) GetPlugin() string {
@@ -2865,13 +3109,15 @@ func (x *ActionsRequest) GetId() string {
 type ActionsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Actions       []*SurfaceAction       `protobuf:"bytes,1,rep,name=actions,proto3" json:"actions,omitempty"`
+	Observations  []string               `protobuf:"bytes,2,rep,name=observations,proto3" json:"observations,omitempty"` // the kinds that Observe returns
+	Steps         int64                  `protobuf:"varint,3,opt,name=steps,proto3" json:"steps,omitempty"`              // how many actions the stage allows; 0: no bound
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2883,7 +3129,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2896,7 +3142,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{40}
+	return file_v1_environment_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ActionsReply) GetActions() []*SurfaceAction {
@@ -2906,19 +3152,33 @@ func (x *ActionsReply) GetActions() []*SurfaceAction {
 	return nil
 }
 
+func (x *ActionsReply) GetObservations() []string {
+	if x != nil {
+		return x.Observations
+	}
+	return nil
+}
+
+func (x *ActionsReply) GetSteps() int64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
 // SurfaceAction is one thing an agent can do.
 type SurfaceAction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Doc           string                 `protobuf:"bytes,2,opt,name=doc,proto3" json:"doc,omitempty"`
-	SchemaJson    []byte                 `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"` // JSON Schema of the arguments; empty: no arguments
+	SchemaJson    []byte                 `protobuf:"bytes,3,opt,name=schema_json,json=schemaJson,proto3" json:"schema_json,omitempty"` // JSON Schema of the arguments, an object; empty: no arguments
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SurfaceAction) Reset() {
 	*x = SurfaceAction{}
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3190,7 @@ func (x *SurfaceAction) String() string {
 func (*SurfaceAction) ProtoMessage() {}
 
 func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3203,7 @@ func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceAction.ProtoReflect.Descriptor instead.
 func (*SurfaceAction) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{41}
+	return file_v1_environment_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SurfaceAction) GetName() string {
@@ -2971,14 +3231,16 @@ type ResetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Seed          int64                  `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"` // the repetition
+	Seed          int64                  `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`  // the repetition
+	Level         string                 `protobuf:"bytes,4,opt,name=level,proto3" json:"level,omitempty"` // of the stage; empty: the task names none
+	Want          []string               `protobuf:"bytes,5,rep,name=want,proto3" json:"want,omitempty"`   // as ObserveRequest.want
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3252,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +3265,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{42}
+	return file_v1_environment_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResetRequest) GetPlugin() string {
@@ -3027,6 +3289,20 @@ func (x *ResetRequest) GetSeed() int64 {
 	return 0
 }
 
+func (x *ResetRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *ResetRequest) GetWant() []string {
+	if x != nil {
+		return x.Want
+	}
+	return nil
+}
+
 type ResetReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Observation   *SurfaceObservation    `protobuf:"bytes,1,opt,name=observation,proto3" json:"observation,omitempty"`
@@ -3036,7 +3312,7 @@ type ResetReply struct {
 
 func (x *ResetReply) Reset() {
 	*x = ResetReply{}
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3048,7 +3324,7 @@ func (x *ResetReply) String() string {
 func (*ResetReply) ProtoMessage() {}
 
 func (x *ResetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3061,7 +3337,7 @@ func (x *ResetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetReply.ProtoReflect.Descriptor instead.
 func (*ResetReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{43}
+	return file_v1_environment_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResetReply) GetObservation() *SurfaceObservation {
@@ -3075,14 +3351,14 @@ type ObserveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Want          []string               `protobuf:"bytes,3,rep,name=want,proto3" json:"want,omitempty"` // kinds of observation that the task asks for; empty: all
+	Want          []string               `protobuf:"bytes,3,rep,name=want,proto3" json:"want,omitempty"` // kinds of observation; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ObserveRequest) Reset() {
 	*x = ObserveRequest{}
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3370,7 @@ func (x *ObserveRequest) String() string {
 func (*ObserveRequest) ProtoMessage() {}
 
 func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3383,7 @@ func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
 func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{44}
+	return file_v1_environment_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ObserveRequest) GetPlugin() string {
@@ -3140,7 +3416,7 @@ type ObserveReply struct {
 
 func (x *ObserveReply) Reset() {
 	*x = ObserveReply{}
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3428,7 @@ func (x *ObserveReply) String() string {
 func (*ObserveReply) ProtoMessage() {}
 
 func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3441,7 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
 func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{45}
+	return file_v1_environment_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ObserveReply) GetObservation() *SurfaceObservation {
@@ -3179,7 +3455,7 @@ func (x *ObserveReply) GetObservation() *SurfaceObservation {
 type SurfaceObservation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	StructureJson []byte                 `protobuf:"bytes,2,opt,name=structure_json,json=structureJson,proto3" json:"structure_json,omitempty"` // accessibility tree, grid; empty: none
+	StructureJson []byte                 `protobuf:"bytes,2,opt,name=structure_json,json=structureJson,proto3" json:"structure_json,omitempty"` // an object: accessibility tree, grid, by kind; empty: none
 	Frames        []*SurfaceFrame        `protobuf:"bytes,3,rep,name=frames,proto3" json:"frames,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3187,7 +3463,7 @@ type SurfaceObservation struct {
 
 func (x *SurfaceObservation) Reset() {
 	*x = SurfaceObservation{}
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3475,7 @@ func (x *SurfaceObservation) String() string {
 func (*SurfaceObservation) ProtoMessage() {}
 
 func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3488,7 @@ func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceObservation.ProtoReflect.Descriptor instead.
 func (*SurfaceObservation) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{46}
+	return file_v1_environment_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SurfaceObservation) GetText() string {
@@ -3241,14 +3517,15 @@ type SurfaceFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MediaType     string                 `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"` // image/png, image/jpeg, image/webp
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`                            // empty with `path`
-	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                            // relative to SurfaceSpec.frames
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                            // relative to SurfaceSpec.frames; the core removes the file
+	Name          string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`                            // its kind: "screenshot"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SurfaceFrame) Reset() {
 	*x = SurfaceFrame{}
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3537,7 @@ func (x *SurfaceFrame) String() string {
 func (*SurfaceFrame) ProtoMessage() {}
 
 func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3550,7 @@ func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceFrame.ProtoReflect.Descriptor instead.
 func (*SurfaceFrame) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{47}
+	return file_v1_environment_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SurfaceFrame) GetMediaType() string {
@@ -3297,19 +3574,27 @@ func (x *SurfaceFrame) GetPath() string {
 	return ""
 }
 
+func (x *SurfaceFrame) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 type ActRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // of the action
 	ArgumentsJson []byte                 `protobuf:"bytes,4,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
+	Want          []string               `protobuf:"bytes,5,rep,name=want,proto3" json:"want,omitempty"` // of the observation after it, as ObserveRequest.want
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ActRequest) Reset() {
 	*x = ActRequest{}
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3606,7 @@ func (x *ActRequest) String() string {
 func (*ActRequest) ProtoMessage() {}
 
 func (x *ActRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3619,7 @@ func (x *ActRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActRequest.ProtoReflect.Descriptor instead.
 func (*ActRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{48}
+	return file_v1_environment_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ActRequest) GetPlugin() string {
@@ -3365,6 +3650,13 @@ func (x *ActRequest) GetArgumentsJson() []byte {
 	return nil
 }
 
+func (x *ActRequest) GetWant() []string {
+	if x != nil {
+		return x.Want
+	}
+	return nil
+}
+
 type ActReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          *SurfaceStep           `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
@@ -3374,7 +3666,7 @@ type ActReply struct {
 
 func (x *ActReply) Reset() {
 	*x = ActReply{}
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3386,7 +3678,7 @@ func (x *ActReply) String() string {
 func (*ActReply) ProtoMessage() {}
 
 func (x *ActReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3399,7 +3691,7 @@ func (x *ActReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
 func (*ActReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{49}
+	return file_v1_environment_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ActReply) GetStep() *SurfaceStep {
@@ -3414,9 +3706,9 @@ type SurfaceStep struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Observation   *SurfaceObservation    `protobuf:"bytes,1,opt,name=observation,proto3" json:"observation,omitempty"`
 	Reward        *float64               `protobuf:"fixed64,2,opt,name=reward,proto3,oneof" json:"reward,omitempty"` // absent: the surface gives none
-	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
-	Truncated     bool                   `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"` // why the action was refused; empty: it was not
+	Done          bool                   `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`            // the episode is over; only Reset goes on
+	Truncated     bool                   `protobuf:"varint,4,opt,name=truncated,proto3" json:"truncated,omitempty"`  // it is over because of a bound
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`           // why the action was refused; empty: it was not
 	InfoJson      []byte                 `protobuf:"bytes,6,opt,name=info_json,json=infoJson,proto3" json:"info_json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3424,7 +3716,7 @@ type SurfaceStep struct {
 
 func (x *SurfaceStep) Reset() {
 	*x = SurfaceStep{}
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3728,7 @@ func (x *SurfaceStep) String() string {
 func (*SurfaceStep) ProtoMessage() {}
 
 func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3741,7 @@ func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceStep.ProtoReflect.Descriptor instead.
 func (*SurfaceStep) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{50}
+	return file_v1_environment_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SurfaceStep) GetObservation() *SurfaceObservation {
@@ -3499,14 +3791,15 @@ type CaptureRequest struct {
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Folder        string                 `protobuf:"bytes,4,opt,name=folder,proto3" json:"folder,omitempty"`
+	Folder        string                 `protobuf:"bytes,4,opt,name=folder,proto3" json:"folder,omitempty"`                                 // empty; of the host
+	SettingsJson  []byte                 `protobuf:"bytes,5,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's, for this capture
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3518,7 +3811,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3531,7 +3824,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{51}
+	return file_v1_environment_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *CaptureRequest) GetPlugin() string {
@@ -3562,6 +3855,13 @@ func (x *CaptureRequest) GetFolder() string {
 	return ""
 }
 
+func (x *CaptureRequest) GetSettingsJson() []byte {
+	if x != nil {
+		return x.SettingsJson
+	}
+	return nil
+}
+
 type CaptureReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []string               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // relative to the folder
@@ -3571,7 +3871,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3583,7 +3883,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3596,7 +3896,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{52}
+	return file_v1_environment_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CaptureReply) GetFiles() []string {
@@ -3616,7 +3916,7 @@ type SurfaceCloseRequest struct {
 
 func (x *SurfaceCloseRequest) Reset() {
 	*x = SurfaceCloseRequest{}
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +3928,7 @@ func (x *SurfaceCloseRequest) String() string {
 func (*SurfaceCloseRequest) ProtoMessage() {}
 
 func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +3941,7 @@ func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{53}
+	return file_v1_environment_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SurfaceCloseRequest) GetPlugin() string {
@@ -3666,7 +3966,7 @@ type SurfaceCloseReply struct {
 
 func (x *SurfaceCloseReply) Reset() {
 	*x = SurfaceCloseReply{}
-	mi := &file_v1_environment_proto_msgTypes[54]
+	mi := &file_v1_environment_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3978,7 @@ func (x *SurfaceCloseReply) String() string {
 func (*SurfaceCloseReply) ProtoMessage() {}
 
 func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[54]
+	mi := &file_v1_environment_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3691,7 +3991,7 @@ func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseReply.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{54}
+	return file_v1_environment_proto_rawDescGZIP(), []int{57}
 }
 
 var File_v1_environment_proto protoreflect.FileDescriptor
@@ -3819,16 +4119,15 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04disk\x18\x04 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x04disk\x120\n" +
 	"\anetwork\x18\x05 \x01(\x0e2\x16.berth.v1.SandboxGrantR\anetwork\x12(\n" +
 	"\x03gpu\x18\x06 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x03gpu\x12\x10\n" +
-	"\x03how\x18\a \x01(\tR\x03how\"\x90\x02\n" +
+	"\x03how\x18\a \x01(\tR\x03how\"\xfc\x01\n" +
 	"\vSandboxMade\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x10\n" +
-	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12\x18\n" +
-	"\asurface\x18\x04 \x01(\tR\asurface\x122\n" +
+	"\x03pid\x18\x03 \x01(\x03R\x03pid\x122\n" +
 	"\agranted\x18\x05 \x01(\v2\x18.berth.v1.SandboxGrantedR\agranted\x12*\n" +
 	"\x05image\x18\x06 \x01(\v2\x14.berth.v1.ImageFactsR\x05image\x121\n" +
 	"\bsidecars\x18\a \x03(\v2\x15.berth.v1.SidecarMadeR\bsidecars\x12\x1a\n" +
-	"\bfindings\x18\b \x03(\tR\bfindings\"\xc3\x02\n" +
+	"\bfindings\x18\b \x03(\tR\bfindingsJ\x04\b\x04\x10\x05\"\xc3\x02\n" +
 	"\n" +
 	"ImageFacts\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
@@ -3903,10 +4202,32 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"$\n" +
 	"\fChangedReply\x12\x14\n" +
-	"\x05paths\x18\x01 \x03(\fR\x05paths\"W\n" +
+	"\x05paths\x18\x01 \x03(\fR\x05paths\"\x89\x01\n" +
+	"\x13SurfaceNeedsRequest\x12\x16\n" +
+	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1f\n" +
+	"\vconfig_json\x18\x02 \x01(\fR\n" +
+	"configJson\x12#\n" +
+	"\rsettings_json\x18\x03 \x01(\fR\fsettingsJson\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\"A\n" +
+	"\x11SurfaceNeedsReply\x12,\n" +
+	"\x05needs\x18\x01 \x01(\v2\x16.berth.v1.SurfaceNeedsR\x05needs\"\xf2\x02\n" +
+	"\fSurfaceNeeds\x12.\n" +
+	"\x06mounts\x18\x01 \x03(\v2\x16.berth.v1.SandboxMountR\x06mounts\x127\n" +
+	"\x05ports\x18\x02 \x03(\v2!.berth.v1.SurfaceNeeds.PortsEntryR\x05ports\x12\x17\n" +
+	"\ashm_mib\x18\x03 \x01(\x03R\x06shmMib\x12\x1d\n" +
+	"\n" +
+	"memory_mib\x18\x04 \x01(\x03R\tmemoryMib\x12\x14\n" +
+	"\x05shell\x18\x05 \x01(\bR\x05shell\x121\n" +
+	"\aactions\x18\x06 \x03(\v2\x17.berth.v1.SurfaceActionR\aactions\x12\"\n" +
+	"\fobservations\x18\a \x03(\tR\fobservations\x12\x1a\n" +
+	"\brefusals\x18\b \x03(\tR\brefusals\x1a8\n" +
+	"\n" +
+	"PortsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"W\n" +
 	"\x12SurfaceOpenRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12)\n" +
-	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SurfaceSpecR\x04spec\"\x8d\x02\n" +
+	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SurfaceSpecR\x04spec\"\x81\x03\n" +
 	"\vSurfaceSpec\x12\x18\n" +
 	"\asandbox\x18\x01 \x01(\tR\asandbox\x12\x14\n" +
 	"\x05shell\x18\x02 \x01(\tR\x05shell\x126\n" +
@@ -3914,7 +4235,13 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\vconfig_json\x18\x04 \x01(\fR\n" +
 	"configJson\x12#\n" +
 	"\rsettings_json\x18\x05 \x01(\fR\fsettingsJson\x12\x16\n" +
-	"\x06frames\x18\x06 \x01(\tR\x06frames\x1a8\n" +
+	"\x06frames\x18\x06 \x01(\tR\x06frames\x12\x14\n" +
+	"\x05files\x18\a \x01(\tR\x05files\x12\x18\n" +
+	"\ascratch\x18\b \x01(\tR\ascratch\x12\x12\n" +
+	"\x04user\x18\t \x01(\tR\x04user\x12\x18\n" +
+	"\aworkdir\x18\n" +
+	" \x01(\tR\aworkdir\x12\x14\n" +
+	"\x05proxy\x18\v \x01(\tR\x05proxy\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3923,18 +4250,22 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"8\n" +
 	"\x0eActionsRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"A\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"{\n" +
 	"\fActionsReply\x121\n" +
-	"\aactions\x18\x01 \x03(\v2\x17.berth.v1.SurfaceActionR\aactions\"V\n" +
+	"\aactions\x18\x01 \x03(\v2\x17.berth.v1.SurfaceActionR\aactions\x12\"\n" +
+	"\fobservations\x18\x02 \x03(\tR\fobservations\x12\x14\n" +
+	"\x05steps\x18\x03 \x01(\x03R\x05steps\"V\n" +
 	"\rSurfaceAction\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12\x1f\n" +
 	"\vschema_json\x18\x03 \x01(\fR\n" +
-	"schemaJson\"J\n" +
+	"schemaJson\"t\n" +
 	"\fResetRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
-	"\x04seed\x18\x03 \x01(\x03R\x04seed\"L\n" +
+	"\x04seed\x18\x03 \x01(\x03R\x04seed\x12\x14\n" +
+	"\x05level\x18\x04 \x01(\tR\x05level\x12\x12\n" +
+	"\x04want\x18\x05 \x03(\tR\x04want\"L\n" +
 	"\n" +
 	"ResetReply\x12>\n" +
 	"\vobservation\x18\x01 \x01(\v2\x1c.berth.v1.SurfaceObservationR\vobservation\"L\n" +
@@ -3947,18 +4278,20 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x12SurfaceObservation\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12%\n" +
 	"\x0estructure_json\x18\x02 \x01(\fR\rstructureJson\x12.\n" +
-	"\x06frames\x18\x03 \x03(\v2\x16.berth.v1.SurfaceFrameR\x06frames\"U\n" +
+	"\x06frames\x18\x03 \x03(\v2\x16.berth.v1.SurfaceFrameR\x06frames\"i\n" +
 	"\fSurfaceFrame\x12\x1d\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04path\x18\x03 \x01(\tR\x04path\"o\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\x83\x01\n" +
 	"\n" +
 	"ActRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12%\n" +
-	"\x0earguments_json\x18\x04 \x01(\fR\rargumentsJson\"5\n" +
+	"\x0earguments_json\x18\x04 \x01(\fR\rargumentsJson\x12\x12\n" +
+	"\x04want\x18\x05 \x03(\tR\x04want\"5\n" +
 	"\bActReply\x12)\n" +
 	"\x04step\x18\x01 \x01(\v2\x15.berth.v1.SurfaceStepR\x04step\"\xda\x01\n" +
 	"\vSurfaceStep\x12>\n" +
@@ -3968,12 +4301,13 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\ttruncated\x18\x04 \x01(\bR\ttruncated\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12\x1b\n" +
 	"\tinfo_json\x18\x06 \x01(\fR\binfoJsonB\t\n" +
-	"\a_reward\"d\n" +
+	"\a_reward\"\x89\x01\n" +
 	"\x0eCaptureRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x16\n" +
-	"\x06folder\x18\x04 \x01(\tR\x06folder\"$\n" +
+	"\x06folder\x18\x04 \x01(\tR\x06folder\x12#\n" +
+	"\rsettings_json\x18\x05 \x01(\fR\fsettingsJson\"$\n" +
 	"\fCaptureReply\x12\x14\n" +
 	"\x05files\x18\x01 \x03(\tR\x05files\"=\n" +
 	"\x13SurfaceCloseRequest\x12\x16\n" +
@@ -4000,8 +4334,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04Drop\x12\x15.berth.v1.DropRequest\x1a\x13.berth.v1.DropReply\x122\n" +
 	"\x04Stop\x12\x15.berth.v1.StopRequest\x1a\x13.berth.v1.StopReply\x12>\n" +
 	"\bSnapshot\x12\x19.berth.v1.SnapshotRequest\x1a\x17.berth.v1.SnapshotReply\x12=\n" +
-	"\aChanged\x12\x18.berth.v1.ChangedRequest\x1a\x16.berth.v1.ChangedReply0\x012\xaf\x03\n" +
-	"\aSurface\x12@\n" +
+	"\aChanged\x12\x18.berth.v1.ChangedRequest\x1a\x16.berth.v1.ChangedReply0\x012\xf4\x03\n" +
+	"\aSurface\x12C\n" +
+	"\x05Needs\x12\x1d.berth.v1.SurfaceNeedsRequest\x1a\x1b.berth.v1.SurfaceNeedsReply\x12@\n" +
 	"\x04Open\x12\x1c.berth.v1.SurfaceOpenRequest\x1a\x1a.berth.v1.SurfaceOpenReply\x12;\n" +
 	"\aActions\x12\x18.berth.v1.ActionsRequest\x1a\x16.berth.v1.ActionsReply\x125\n" +
 	"\x05Reset\x12\x16.berth.v1.ResetRequest\x1a\x14.berth.v1.ResetReply\x12;\n" +
@@ -4023,7 +4358,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -4063,31 +4398,35 @@ var file_v1_environment_proto_goTypes = []any{
 	(*SnapshotReply)(nil),           // 35: berth.v1.SnapshotReply
 	(*ChangedRequest)(nil),          // 36: berth.v1.ChangedRequest
 	(*ChangedReply)(nil),            // 37: berth.v1.ChangedReply
-	(*SurfaceOpenRequest)(nil),      // 38: berth.v1.SurfaceOpenRequest
-	(*SurfaceSpec)(nil),             // 39: berth.v1.SurfaceSpec
-	(*SurfaceOpenReply)(nil),        // 40: berth.v1.SurfaceOpenReply
-	(*ActionsRequest)(nil),          // 41: berth.v1.ActionsRequest
-	(*ActionsReply)(nil),            // 42: berth.v1.ActionsReply
-	(*SurfaceAction)(nil),           // 43: berth.v1.SurfaceAction
-	(*ResetRequest)(nil),            // 44: berth.v1.ResetRequest
-	(*ResetReply)(nil),              // 45: berth.v1.ResetReply
-	(*ObserveRequest)(nil),          // 46: berth.v1.ObserveRequest
-	(*ObserveReply)(nil),            // 47: berth.v1.ObserveReply
-	(*SurfaceObservation)(nil),      // 48: berth.v1.SurfaceObservation
-	(*SurfaceFrame)(nil),            // 49: berth.v1.SurfaceFrame
-	(*ActRequest)(nil),              // 50: berth.v1.ActRequest
-	(*ActReply)(nil),                // 51: berth.v1.ActReply
-	(*SurfaceStep)(nil),             // 52: berth.v1.SurfaceStep
-	(*CaptureRequest)(nil),          // 53: berth.v1.CaptureRequest
-	(*CaptureReply)(nil),            // 54: berth.v1.CaptureReply
-	(*SurfaceCloseRequest)(nil),     // 55: berth.v1.SurfaceCloseRequest
-	(*SurfaceCloseReply)(nil),       // 56: berth.v1.SurfaceCloseReply
-	nil,                             // 57: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 58: berth.v1.SandboxImage.ArgsEntry
-	nil,                             // 59: berth.v1.SandboxService.EnvEntry
-	nil,                             // 60: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 61: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 62: berth.v1.SurfaceSpec.PortsEntry
+	(*SurfaceNeedsRequest)(nil),     // 38: berth.v1.SurfaceNeedsRequest
+	(*SurfaceNeedsReply)(nil),       // 39: berth.v1.SurfaceNeedsReply
+	(*SurfaceNeeds)(nil),            // 40: berth.v1.SurfaceNeeds
+	(*SurfaceOpenRequest)(nil),      // 41: berth.v1.SurfaceOpenRequest
+	(*SurfaceSpec)(nil),             // 42: berth.v1.SurfaceSpec
+	(*SurfaceOpenReply)(nil),        // 43: berth.v1.SurfaceOpenReply
+	(*ActionsRequest)(nil),          // 44: berth.v1.ActionsRequest
+	(*ActionsReply)(nil),            // 45: berth.v1.ActionsReply
+	(*SurfaceAction)(nil),           // 46: berth.v1.SurfaceAction
+	(*ResetRequest)(nil),            // 47: berth.v1.ResetRequest
+	(*ResetReply)(nil),              // 48: berth.v1.ResetReply
+	(*ObserveRequest)(nil),          // 49: berth.v1.ObserveRequest
+	(*ObserveReply)(nil),            // 50: berth.v1.ObserveReply
+	(*SurfaceObservation)(nil),      // 51: berth.v1.SurfaceObservation
+	(*SurfaceFrame)(nil),            // 52: berth.v1.SurfaceFrame
+	(*ActRequest)(nil),              // 53: berth.v1.ActRequest
+	(*ActReply)(nil),                // 54: berth.v1.ActReply
+	(*SurfaceStep)(nil),             // 55: berth.v1.SurfaceStep
+	(*CaptureRequest)(nil),          // 56: berth.v1.CaptureRequest
+	(*CaptureReply)(nil),            // 57: berth.v1.CaptureReply
+	(*SurfaceCloseRequest)(nil),     // 58: berth.v1.SurfaceCloseRequest
+	(*SurfaceCloseReply)(nil),       // 59: berth.v1.SurfaceCloseReply
+	nil,                             // 60: berth.v1.SandboxSpec.EnvEntry
+	nil,                             // 61: berth.v1.SandboxImage.ArgsEntry
+	nil,                             // 62: berth.v1.SandboxService.EnvEntry
+	nil,                             // 63: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 64: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 65: berth.v1.SurfaceNeeds.PortsEntry
+	nil,                             // 66: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -4098,18 +4437,18 @@ var file_v1_environment_proto_depIdxs = []int32{
 	18, // 5: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
 	9,  // 6: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
 	10, // 7: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
-	57, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
+	60, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
 	11, // 9: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
 	12, // 10: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
 	13, // 11: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
 	14, // 12: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
 	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
 	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
-	58, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
+	61, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
 	0,  // 16: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	59, // 17: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	62, // 17: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
 	10, // 18: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	60, // 19: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	63, // 19: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
 	11, // 20: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
 	16, // 21: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
 	1,  // 22: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
@@ -4121,59 +4460,65 @@ var file_v1_environment_proto_depIdxs = []int32{
 	17, // 28: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
 	19, // 29: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
 	20, // 30: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	61, // 31: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	64, // 31: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
 	19, // 32: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
 	10, // 33: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
 	10, // 34: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
 	29, // 35: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
 	10, // 36: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	39, // 37: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	62, // 38: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	43, // 39: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	48, // 40: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	48, // 41: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	49, // 42: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	52, // 43: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	48, // 44: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 45: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	6,  // 46: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	21, // 47: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	23, // 48: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	25, // 49: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	27, // 50: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	30, // 51: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	32, // 52: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	34, // 53: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	36, // 54: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	38, // 55: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	41, // 56: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	44, // 57: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	46, // 58: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	50, // 59: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	53, // 60: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	55, // 61: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 62: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	7,  // 63: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	22, // 64: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	24, // 65: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	26, // 66: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	28, // 67: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	31, // 68: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	33, // 69: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	35, // 70: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	37, // 71: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	40, // 72: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	42, // 73: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	45, // 74: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	47, // 75: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	51, // 76: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	54, // 77: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	56, // 78: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	62, // [62:79] is the sub-list for method output_type
-	45, // [45:62] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	40, // 37: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
+	13, // 38: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
+	65, // 39: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
+	46, // 40: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
+	42, // 41: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	66, // 42: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	46, // 43: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	51, // 44: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	51, // 45: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	52, // 46: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	55, // 47: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	51, // 48: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 49: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 50: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	21, // 51: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	23, // 52: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	25, // 53: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	27, // 54: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	30, // 55: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	32, // 56: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	34, // 57: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	36, // 58: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	38, // 59: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
+	41, // 60: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	44, // 61: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	47, // 62: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	49, // 63: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	53, // 64: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	56, // 65: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	58, // 66: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 67: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 68: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	22, // 69: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	24, // 70: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	26, // 71: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	28, // 72: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	31, // 73: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	33, // 74: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	35, // 75: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	37, // 76: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	39, // 77: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
+	43, // 78: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	45, // 79: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	48, // 80: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	50, // 81: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	54, // 82: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	57, // 83: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	59, // 84: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	67, // [67:85] is the sub-list for method output_type
+	49, // [49:67] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -4185,14 +4530,14 @@ func file_v1_environment_proto_init() {
 		(*PrepareEvent_Log)(nil),
 		(*PrepareEvent_Image)(nil),
 	}
-	file_v1_environment_proto_msgTypes[50].OneofWrappers = []any{}
+	file_v1_environment_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   61,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -12,10 +12,9 @@
 // experiment's block. It runs no command in a sandbox: the core does that
 // through sandboxd (sandbox.proto), in the same way for every environment.
 //
-// EXPERIMENTAL marks what no core uses yet: surfaces, and sandboxes behind a
-// byte stream. It may change without a new protocol number until a
-// core uses it. Such a core refuses a task that asks for it, and names it,
-// before anything starts.
+// EXPERIMENTAL marks what no core uses yet: sandboxes behind a byte stream. It
+// may change without a new protocol number until a core uses it. Such a core
+// refuses a task that asks for it, and names it, before anything starts.
 
 package environmentpb
 
@@ -563,6 +562,7 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 }
 
 const (
+	Surface_Needs_FullMethodName   = "/berth.v1.Surface/Needs"
 	Surface_Open_FullMethodName    = "/berth.v1.Surface/Open"
 	Surface_Actions_FullMethodName = "/berth.v1.Surface/Actions"
 	Surface_Reset_FullMethodName   = "/berth.v1.Surface/Reset"
@@ -576,33 +576,49 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Surface (capability "surface", EXPERIMENTAL) is the observe-and-act side of a
-// sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
+// Surface (capability "surface") is the observe-and-act side of a sandbox: a
+// browser page, a desktop, a game. A plugin with the capability "no_sandboxes"
+// has only this service: it opens surfaces on the sandboxes of other plugins.
 //
-// The core serves the same service to agents, at SessionSetup.surface, and
-// records every observation, action and frame. In that service, `plugin` and
-// `id` are ignored; only Actions, Observe and Act are served, and other calls
-// fail with UNSUPPORTED; SurfaceStep.reward and .info are always absent.
+// An observation consists of parts, and each part is of a kind with a name: the
+// text is of the kind "text", a frame is of the kind of its name, and the
+// members of the structure, a JSON object, are of the kinds of their names.
+//
+// The core serves Actions, Observe and Act of this service to agents, at
+// SessionSetup.surface, while a session is opened and while a turn runs. It lets
+// through the actions and kinds of the task, checks arguments by schema, counts
+// steps, and records everything. In that service, `plugin` and `id` are ignored;
+// other calls fail with UNSUPPORTED; SurfaceStep.reward and .info are always
+// absent; and a call between turns fails with the status PERMISSION_DENIED.
+//
+// A call takes at most 60 s. A frame has at most 10 MiB, a text 1 MiB, and a
+// structure 8 MiB. If a call fails, takes longer or returns more, the core does
+// not use the surface any more, and the attempt ends.
 type SurfaceClient interface {
+	// Needs says what a surface needs and offers. It is pure: the same request gets
+	// the same reply, and nothing is started. Reasons: INVALID, UNKNOWN_PLUGIN,
+	// UNSUPPORTED, BAD_CONFIG.
+	Needs(ctx context.Context, in *SurfaceNeedsRequest, opts ...grpc.CallOption) (*SurfaceNeedsReply, error)
 	// Open creates a surface on one of the plugin's own sandboxes, or on a
 	// sandbox of another plugin, whose addresses are in the spec. Reasons:
 	// INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
 	Open(ctx context.Context, in *SurfaceOpenRequest, opts ...grpc.CallOption) (*SurfaceOpenReply, error)
-	// Actions returns the actions that Act accepts. Reasons: INVALID,
-	// UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX (the id of the surface is unknown
-	// or gone).
+	// Actions returns what an agent can do. Only the core serves it.
 	Actions(ctx context.Context, in *ActionsRequest, opts ...grpc.CallOption) (*ActionsReply, error)
-	// Reset puts the surface into its initial state. The same seed gives the same
-	// state. Reasons as Actions.
+	// Reset puts the surface into the initial state of a level. The same level and
+	// seed give the same state. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
+	// NO_SANDBOX (the id of the surface is unknown or gone).
 	Reset(ctx context.Context, in *ResetRequest, opts ...grpc.CallOption) (*ResetReply, error)
 	// Observe returns the current observation and changes nothing. Reasons as
-	// Actions.
+	// Reset.
 	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error)
 	// Act performs one action. If the surface refuses the action, the reply is a
-	// step with `error`; the call does not fail. Reasons as Actions.
+	// step with `error`; the call does not fail. After a cancel, the action has
+	// ended before the next call is answered. Reasons as Reset.
 	Act(ctx context.Context, in *ActRequest, opts ...grpc.CallOption) (*ActReply, error)
-	// Capture writes what the task's settings define under `name` into a folder,
-	// for the verifier and never for the agent. Reasons as Actions.
+	// Capture writes what `settings` say into a folder, for the verifier and never
+	// for the agent. Reasons as Reset; INVALID for a name or settings that the
+	// surface does not know.
 	Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (*CaptureReply, error)
 	// Close frees the surface. Idempotent. Reasons: INVALID, UNKNOWN_PLUGIN,
 	// UNSUPPORTED.
@@ -615,6 +631,16 @@ type surfaceClient struct {
 
 func NewSurfaceClient(cc grpc.ClientConnInterface) SurfaceClient {
 	return &surfaceClient{cc}
+}
+
+func (c *surfaceClient) Needs(ctx context.Context, in *SurfaceNeedsRequest, opts ...grpc.CallOption) (*SurfaceNeedsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SurfaceNeedsReply)
+	err := c.cc.Invoke(ctx, Surface_Needs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *surfaceClient) Open(ctx context.Context, in *SurfaceOpenRequest, opts ...grpc.CallOption) (*SurfaceOpenReply, error) {
@@ -691,33 +717,49 @@ func (c *surfaceClient) Close(ctx context.Context, in *SurfaceCloseRequest, opts
 // All implementations must embed UnimplementedSurfaceServer
 // for forward compatibility.
 //
-// Surface (capability "surface", EXPERIMENTAL) is the observe-and-act side of a
-// sandbox: a browser page, a desktop, a game. The plugin serves it to the core.
+// Surface (capability "surface") is the observe-and-act side of a sandbox: a
+// browser page, a desktop, a game. A plugin with the capability "no_sandboxes"
+// has only this service: it opens surfaces on the sandboxes of other plugins.
 //
-// The core serves the same service to agents, at SessionSetup.surface, and
-// records every observation, action and frame. In that service, `plugin` and
-// `id` are ignored; only Actions, Observe and Act are served, and other calls
-// fail with UNSUPPORTED; SurfaceStep.reward and .info are always absent.
+// An observation consists of parts, and each part is of a kind with a name: the
+// text is of the kind "text", a frame is of the kind of its name, and the
+// members of the structure, a JSON object, are of the kinds of their names.
+//
+// The core serves Actions, Observe and Act of this service to agents, at
+// SessionSetup.surface, while a session is opened and while a turn runs. It lets
+// through the actions and kinds of the task, checks arguments by schema, counts
+// steps, and records everything. In that service, `plugin` and `id` are ignored;
+// other calls fail with UNSUPPORTED; SurfaceStep.reward and .info are always
+// absent; and a call between turns fails with the status PERMISSION_DENIED.
+//
+// A call takes at most 60 s. A frame has at most 10 MiB, a text 1 MiB, and a
+// structure 8 MiB. If a call fails, takes longer or returns more, the core does
+// not use the surface any more, and the attempt ends.
 type SurfaceServer interface {
+	// Needs says what a surface needs and offers. It is pure: the same request gets
+	// the same reply, and nothing is started. Reasons: INVALID, UNKNOWN_PLUGIN,
+	// UNSUPPORTED, BAD_CONFIG.
+	Needs(context.Context, *SurfaceNeedsRequest) (*SurfaceNeedsReply, error)
 	// Open creates a surface on one of the plugin's own sandboxes, or on a
 	// sandbox of another plugin, whose addresses are in the spec. Reasons:
 	// INVALID, UNKNOWN_PLUGIN, UNSUPPORTED, BAD_CONFIG, NO_SANDBOX, REFUSED.
 	Open(context.Context, *SurfaceOpenRequest) (*SurfaceOpenReply, error)
-	// Actions returns the actions that Act accepts. Reasons: INVALID,
-	// UNKNOWN_PLUGIN, UNSUPPORTED, NO_SANDBOX (the id of the surface is unknown
-	// or gone).
+	// Actions returns what an agent can do. Only the core serves it.
 	Actions(context.Context, *ActionsRequest) (*ActionsReply, error)
-	// Reset puts the surface into its initial state. The same seed gives the same
-	// state. Reasons as Actions.
+	// Reset puts the surface into the initial state of a level. The same level and
+	// seed give the same state. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
+	// NO_SANDBOX (the id of the surface is unknown or gone).
 	Reset(context.Context, *ResetRequest) (*ResetReply, error)
 	// Observe returns the current observation and changes nothing. Reasons as
-	// Actions.
+	// Reset.
 	Observe(context.Context, *ObserveRequest) (*ObserveReply, error)
 	// Act performs one action. If the surface refuses the action, the reply is a
-	// step with `error`; the call does not fail. Reasons as Actions.
+	// step with `error`; the call does not fail. After a cancel, the action has
+	// ended before the next call is answered. Reasons as Reset.
 	Act(context.Context, *ActRequest) (*ActReply, error)
-	// Capture writes what the task's settings define under `name` into a folder,
-	// for the verifier and never for the agent. Reasons as Actions.
+	// Capture writes what `settings` say into a folder, for the verifier and never
+	// for the agent. Reasons as Reset; INVALID for a name or settings that the
+	// surface does not know.
 	Capture(context.Context, *CaptureRequest) (*CaptureReply, error)
 	// Close frees the surface. Idempotent. Reasons: INVALID, UNKNOWN_PLUGIN,
 	// UNSUPPORTED.
@@ -732,6 +774,9 @@ type SurfaceServer interface {
 // pointer dereference when methods are called.
 type UnimplementedSurfaceServer struct{}
 
+func (UnimplementedSurfaceServer) Needs(context.Context, *SurfaceNeedsRequest) (*SurfaceNeedsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Needs not implemented")
+}
 func (UnimplementedSurfaceServer) Open(context.Context, *SurfaceOpenRequest) (*SurfaceOpenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Open not implemented")
 }
@@ -772,6 +817,24 @@ func RegisterSurfaceServer(s grpc.ServiceRegistrar, srv SurfaceServer) {
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&Surface_ServiceDesc, srv)
+}
+
+func _Surface_Needs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SurfaceNeedsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SurfaceServer).Needs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Surface_Needs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SurfaceServer).Needs(ctx, req.(*SurfaceNeedsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _Surface_Open_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -907,6 +970,10 @@ var Surface_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "berth.v1.Surface",
 	HandlerType: (*SurfaceServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Needs",
+			Handler:    _Surface_Needs_Handler,
+		},
 		{
 			MethodName: "Open",
 			Handler:    _Surface_Open_Handler,

@@ -1,0 +1,97 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/surface"
+)
+
+// Surface prints what was observed and done on the surface of the attempt in
+// dir, with raw as the lines of its record. all does not cut long texts.
+func Surface(p *terminal.Printer, dir string, raw, all bool) error {
+	data, err := os.ReadFile(filepath.Join(dir, record.SurfaceFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if !raw {
+			p.Printf("the attempt has no surface\n")
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the record of the surface: %w", err)
+	}
+	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // torn by a crash
+		}
+		if raw {
+			p.Printf("%s", line)
+			continue
+		}
+		var l surface.Line
+		if err := json.Unmarshal(line, &l); err != nil {
+			return fmt.Errorf("read the record of the surface: %w", err)
+		}
+		surfaceLine(p, &l, all)
+	}
+	return nil
+}
+
+func surfaceLine(p *terminal.Printer, l *surface.Line, all bool) {
+	what := l.Kind
+	switch l.Kind {
+	case surface.KindReset:
+		what += fmt.Sprintf(" %s, level %q, seed %d", l.Stage, l.Level, l.Seed)
+	case surface.KindAct:
+		what += fmt.Sprintf(" %d: %s(%s)", l.Step, l.Action, short(string(l.Arguments), all))
+	}
+	facts := []string{l.Took.Round(time.Millisecond / 10).String()}
+	if l.Reward != nil {
+		facts = append(facts, fmt.Sprintf("reward %v", *l.Reward))
+	}
+	if l.Done {
+		facts = append(facts, "done")
+	}
+	if l.Truncated {
+		facts = append(facts, "truncated")
+	}
+	p.Printf("%s  %s\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(what)), strings.Join(facts, ", "))
+	part := func(mark, text string) {
+		if strings.TrimSpace(text) == "" {
+			return
+		}
+		lines := terminal.Lines(text)
+		if cut := len(lines) - maxShown; cut > 0 && !all {
+			lines = slices.Concat(lines[:maxShown], []string{fmt.Sprintf("… %d lines: --all shows them", cut)})
+		}
+		for _, line := range lines {
+			p.Printf("  %s %s\n", mark, line)
+		}
+	}
+	part("!", l.Error)
+	part("│", l.Text)
+	part("{", short(string(l.Structure), all))
+	part("i", short(string(l.Info), all))
+	for _, f := range l.Frames {
+		part("▣", fmt.Sprintf("%s: %s/%s, %d bytes", f.Name, record.FramesDir, f.File, f.Size))
+	}
+}
+
+// short cuts a text that is one line.
+func short(text string, all bool) string {
+	const most = 300
+	if len(text) <= most || all {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
+}

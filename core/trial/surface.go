@@ -1,0 +1,146 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/relay"
+	"github.com/berth-eval/berth/plugins/surface"
+	surfaces "github.com/berth-eval/berth/plugins/surface/host"
+)
+
+// surfaceSession is the session of the plugin with the surface in the sandbox.
+const surfaceSession = "surface"
+
+// surfaced is the surface of an attempt.
+type surfaced struct {
+	plugin environment.Surface // nil: no stage has a surface
+	needs  surfaces.Needs
+	open   *surfaces.Surface // nil: not open
+}
+
+// surfacePlugin finds the plugin with the surface, and asks what it needs.
+func (a *attempt) surfacePlugin(ctx context.Context) error {
+	if !a.task.HasSurface() {
+		return nil
+	}
+	name, _ := a.in.Cell.Environment.WithSurface()
+	env, used, err := a.in.Plugins.Environment(ctx, name)
+	if err != nil {
+		return outcome.On(record.ByEnvironment, err)
+	}
+	a.use(used)
+	needs, why, err := a.in.Checker.Surface(ctx, env, used, a.task, a.in.Cell.Environment)
+	if err == nil && len(why) > 0 {
+		return outcome.On(record.ByConfig, errors.New(why[0].String()))
+	}
+	a.surface.plugin, _ = env.(environment.Surface)
+	a.surface.needs = needs
+	return outcome.On(record.ByEnvironment, err)
+}
+
+// beginSurface puts the surface into the initial state of the stage. The first
+// stage opens it.
+func (s *stage) beginSurface(ctx context.Context) error {
+	of := &s.a.surface
+	if of.plugin == nil {
+		return nil
+	}
+	return s.a.phase(ctx, s.phase(record.PhaseSetup, record.ByEnvironment), 2*surface.CallTime+limits.Control, func(ctx context.Context) error {
+		if of.open == nil {
+			if err := s.a.openSurface(ctx); err != nil {
+				return fmt.Errorf("surface: %w", err)
+			}
+		}
+		return of.open.Begin(ctx, s.task, int64(s.a.in.Repetition))
+	})
+}
+
+func (a *attempt) openSurface(ctx context.Context) (err error) {
+	box, environ := a.sandbox, &a.in.Cell.Environment
+	_, conf := environ.WithSurface()
+	spec := environment.SurfaceSpec{
+		Config: conf.JSON(), Settings: a.task.Environment.Settings, User: box.Made.Image.User, Workdir: box.Dir, Proxy: box.Env["https_proxy"],
+	}
+	if environ.Surface == "" {
+		spec.Sandbox = box.Made.ID
+	}
+	dir, err := a.folders().Large("surface")
+	if err == nil {
+		spec.Files, err = a.environmentFiles("surface", a.task.Environment.Files)
+	}
+	if err != nil {
+		return outcome.On(record.ByCore, err)
+	}
+	who := host.Session{ID: surfaceSession, User: spec.User, Dir: box.Dir, Env: sandbox.List(box.Env)}
+	a.surface.open, err = surfaces.Open(ctx, surfaces.Options{
+		Plugin: a.surface.plugin, Needs: a.surface.needs, Spec: spec, Dir: dir, Sockets: filepath.Join(a.in.Runtime, "f"),
+		Shell: relay.Of(box.Sandbox, who), Dial: box.Dial, Frames: filepath.Join(a.in.Record.Dir(), record.FramesDir), Now: a.now,
+		Append: func(l surface.Line) { a.recorder.Append(record.SurfaceFile, l) },
+	})
+	return err
+}
+
+// onSurface lets a session act on the surface.
+func (a *attempt) onSurface(s *session, setup *agent.Setup) (err error) {
+	if a.surface.open == nil {
+		return nil
+	}
+	if s.door, err = a.surface.open.NewDoor(filepath.Join(a.in.Runtime, s.id+"-f")); err == nil {
+		setup.Surface = s.door.Address()
+	}
+	return outcome.On(record.ByCore, err)
+}
+
+// surfaceLost attributes the loss of the surface. Once the agent has acted on it,
+// it is the agent's, unless the host can show another cause.
+func (a *attempt) surfaceLost(why error) (record.AgentEnd, error) {
+	if !a.surface.open.Acted() || errors.Is(why, surfaces.ErrBreach) || errors.Is(why, plugin.ErrPluginGone) {
+		return "", outcome.On(record.ByEnvironment, why)
+	}
+	return record.SandboxLost, outcome.On(record.ByAgent, why)
+}
+
+// captures takes the captures of the stage, in place of those of an earlier turn.
+// One that fails is a finding: a verifier that needs it says so.
+func (s *stage) captures(ctx context.Context) error {
+	a := s.a
+	if a.surface.open == nil || s.task.Surface == nil {
+		return nil
+	}
+	p := s.phase(record.PhaseHooks, record.ByEnvironment)
+	for _, boast := range a.surface.open.Boasts(a.session.recorder.Called()) {
+		a.recorder.Note(p, "surface_claims", "%s", boast)
+	}
+	if len(s.task.Captures) == 0 {
+		return nil
+	}
+	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
+		dir, err := a.folders().Large(fmt.Sprintf("captures-%d-%d", s.i+1, s.turns))
+		if err != nil {
+			return outcome.On(record.ByCore, err)
+		}
+		to := filepath.Join(a.in.Record.Dir(), record.CapturesDir)
+		if len(a.task.Stages) > 1 {
+			to = filepath.Join(to, s.task.Name)
+		}
+		keep := func(from, name string) error {
+			return collect.Folder(from, filepath.Join(to, name), a.recorder.Redactor())
+		}
+		for _, failed := range a.surface.open.Captures(ctx, s.task.Captures, dir, keep) {
+			a.recorder.Note(p, "capture_failed", "%s", failed)
+		}
+		return context.Cause(ctx)
+	})
+}

@@ -1,0 +1,302 @@
+package trial_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/surface/counter"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// game is a counter whose calls a test may change.
+type game struct {
+	counter.Game
+
+	spec    environment.SurfaceSpec
+	act     func(context.Context, *environment.Step) error
+	observe func(*environment.Observation) error
+	closed  bool
+}
+
+func (g *game) OpenSurface(ctx context.Context, s environment.SurfaceSpec) (string, error) {
+	g.spec = s
+	return g.Game.OpenSurface(ctx, s)
+}
+
+func (g *game) Observe(ctx context.Context, id string, want []string) (environment.Observation, error) {
+	o, err := g.Game.Observe(ctx, id, want)
+	if g.observe != nil {
+		err = errors.Join(err, g.observe(&o))
+	}
+	return o, err
+}
+
+func (g *game) Act(ctx context.Context, id string, c environment.Call, want []string) (environment.Step, error) {
+	s, err := g.Game.Act(ctx, id, c, want)
+	if s.Info != nil {
+		s.Info = json.RawMessage(`{"left":"MARK-info"}`)
+	}
+	if g.act != nil {
+		err = errors.Join(err, g.act(ctx, &s))
+	}
+	return s, err
+}
+
+func (g *game) CloseSurface(ctx context.Context, id string) error {
+	g.closed = true
+	return g.Game.CloseSurface(ctx, id)
+}
+
+// plays is an agent whose only turn works on the surface.
+func plays(turn func(ctx context.Context, s *surface.Client, a *actor) error) *scripted {
+	return &scripted{
+		needs: agent.Needs{Surface: true},
+		turn: func(ctx context.Context, a *actor, _ agent.Message) (agent.Yield, error) {
+			s, err := surface.Dial(a.setup.Surface)
+			if err != nil {
+				return agent.Yield{}, err
+			}
+			defer s.Close()
+			if err = turn(ctx, s, a); err != nil {
+				return agent.Yield{}, err
+			}
+			return agent.Yield{End: agent.Done, Message: "did it"}, nil
+		},
+	}
+}
+
+// add adds a number on the surface.
+func add(ctx context.Context, s *surface.Client, n string) (environment.Step, error) {
+	return s.Act(ctx, environment.Call{Name: "add", Arguments: json.RawMessage(`{"n":` + n + `}`)}, nil)
+}
+
+// played is a bench with a task on a game.
+func played(t *testing.T, g *game, a *scripted, j *judge) *bench {
+	t.Helper()
+	b := newBench(t, a, j)
+	b.surface = environment.SurfaceOnly(g)
+	b.cell.Environment.Surface = "game"
+	b.task.Stages[0].Surface = &task.Surface{Level: "2"}
+	b.task.Stages[0].Captures = []task.Capture{{Name: "export"}}
+	return b
+}
+
+// surfaceLines returns the lines of surface.jsonl in a folder.
+func surfaceLines(t *testing.T, dir string) (all []surface.Line) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, record.SurfaceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := bufio.NewScanner(bytes.NewReader(data))
+	for s.Scan() {
+		var l surface.Line
+		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestAnAgentPlaysOnASurface(t *testing.T) {
+	t.Parallel()
+	g := &game{}
+	var address string
+	a := plays(func(ctx context.Context, s *surface.Client, a *actor) error {
+		address = a.setup.Surface
+		for range 2 {
+			step, err := add(ctx, s, "3")
+			if err != nil || step.Reward != nil || step.Info != nil {
+				return errors.Join(err, errors.New("the agent got a reward, info or an error"))
+			}
+		}
+		return a.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("I add."), ToolCalls: []trajectory.ToolCall{
+			{ID: "1", Name: "add", Arguments: json.RawMessage(`{}`)},
+			{ID: "2", Name: "add", Arguments: json.RawMessage(`{}`)},
+			{ID: "3", Name: "clear", Arguments: json.RawMessage(`{}`)},
+		}})
+	})
+	open := true
+	b := played(t, g, a, looks(func(r verifierRequest) bool {
+		open = !g.closed
+		all := surfaceLines(t, filepath.Join(r.View, "attempt"))
+		data, err := os.ReadFile(filepath.Join(r.View, "attempt/captures/export/export.json"))
+		if err != nil || string(data) != `{"number":9}` {
+			t.Errorf("the capture is %q, %v", data, err)
+		}
+		if len(all) != 3 || *all[2].Reward != 3 || len(all[2].Frames) != 1 {
+			t.Fatalf("the verifier sees %+v", all)
+		}
+		if _, err = os.Stat(filepath.Join(r.View, "attempt/frames", all[2].Frames[0].File)); err != nil {
+			t.Error(err)
+		}
+		return strings.Contains(string(all[2].Info), "MARK-info")
+	}))
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if !open || !g.closed {
+		t.Errorf("at the verification it was open: %v; at the end closed: %v", open, g.closed)
+	}
+	if g.spec.Frames == "" || g.spec.Scratch == "" || g.spec.Workdir != "/app" || g.spec.Sandbox != "" || g.spec.Shell != "" {
+		t.Errorf("it was opened with %+v", g.spec)
+	}
+	if !found(r, "surface_claims") {
+		t.Errorf("no finding says that clear was never done: %s", pretty(r.Findings))
+	}
+	if s, err := surface.Dial(address); err == nil {
+		_, err = s.Observe(t.Context(), nil)
+		if err == nil {
+			t.Error("the address still answers")
+		}
+		_ = s.Close()
+	}
+	names := map[string]bool{}
+	for _, p := range r.Plugins {
+		names[p.Name] = true
+	}
+	if !names["game"] {
+		t.Errorf("the plugin with the surface is not among %+v", r.Plugins)
+	}
+}
+
+func TestTheSurfaceOfAnEarlierTurnRefuses(t *testing.T) {
+	t.Parallel()
+	begun, cut := make(chan struct{}), make(chan error, 1)
+	g := &game{act: func(ctx context.Context, _ *environment.Step) error {
+		close(begun)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}}
+	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+		ctx = context.WithoutCancel(ctx) // it ignores the end of its turn
+		_, err := add(ctx, s, "1")
+		if _, again := add(ctx, s, "1"); !errors.Is(again, sandbox.ErrRevoked) {
+			err = errors.Join(err, errors.New("a later action was let through"))
+		}
+		cut <- err
+		return err
+	})
+	b := played(t, g, a, looks(func(verifierRequest) bool { return true }))
+	b.task.Stages[0].Agent.Time = task.Duration(time.Second)
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Timeout, record.Checked)
+	<-begun
+	if err := <-cut; !errors.Is(err, sandbox.ErrRevoked) || strings.Contains(err.Error(), "later") {
+		t.Errorf("the agent got %v, want ErrRevoked", err)
+	}
+	if all := surfaceLines(t, b.dir); len(all) != 2 || !strings.Contains(all[1].Error, "revoked") {
+		t.Errorf("the record is %+v, want a reset and the action that was cut", all)
+	}
+}
+
+func TestTheStepsOfATaskAreCounted(t *testing.T) {
+	t.Parallel()
+	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+		for range 3 {
+			if _, err := add(ctx, s, "1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	b := played(t, &game{}, a, looks(func(verifierRequest) bool { return false }))
+	b.task.Stages[0].Surface.Steps = 2
+	r := b.run(t.Context(), t)
+	want(t, r, record.Failed, record.MaxSteps, record.Checked)
+	if all := surfaceLines(t, b.dir); len(all) != 4 || !all[2].Truncated || !strings.Contains(all[3].Error, "used up") {
+		t.Errorf("the record is %+v", all)
+	}
+}
+
+// A surface that dies is a fault of the environment until the agent has acted.
+func TestASurfaceThatDies(t *testing.T) {
+	t.Parallel()
+	dies := errors.New("the page has crashed")
+	for name, tt := range map[string]struct {
+		g       *game
+		acts    bool
+		outcome record.Outcome
+		end     record.AgentEnd
+	}{
+		"before the agent acts": {g: &game{observe: func(*environment.Observation) error { return dies }}, outcome: record.EnvironmentError},
+		"after it has acted":    {g: &game{observe: func(*environment.Observation) error { return dies }}, acts: true, outcome: record.AgentError, end: record.SandboxLost},
+		"by its own fault": {g: &game{observe: func(o *environment.Observation) error {
+			o.Frames[0].MediaType = "text/html"
+			return nil
+		}}, acts: true, outcome: record.EnvironmentError},
+		"with its process": {g: &game{observe: func(*environment.Observation) error { return plugin.ErrPluginGone }}, acts: true, outcome: record.PluginCrashed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+				if tt.acts {
+					if _, err := add(ctx, s, "1"); err != nil {
+						return err
+					}
+				}
+				_, err := s.Observe(ctx, nil)
+				return err
+			})
+			r := played(t, tt.g, a, looks(func(verifierRequest) bool { return true })).run(t.Context(), t)
+			if r.Outcome != tt.outcome || r.AgentEnd != tt.end || r.Error == nil {
+				t.Errorf("got %s / %s: %s; want %s / %s", r.Outcome, r.AgentEnd, pretty(r.Error), tt.outcome, tt.end)
+			}
+		})
+	}
+}
+
+func TestACaptureThatFailsIsAFinding(t *testing.T) {
+	t.Parallel()
+	a := plays(func(context.Context, *surface.Client, *actor) error { return nil })
+	b := played(t, &game{}, a, looks(func(r verifierRequest) bool {
+		_, err := os.Stat(filepath.Join(r.View, "attempt/captures/export/export.json"))
+		return err == nil
+	}))
+	b.task.Stages[0].Captures = append(b.task.Stages[0].Captures, task.Capture{Name: "nothing"})
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if !found(r, "capture_failed") {
+		t.Errorf("no finding: %s", pretty(r.Findings))
+	}
+}
+
+func TestWhatHasNoSurfaceIsRefused(t *testing.T) {
+	t.Parallel()
+	a := plays(func(context.Context, *surface.Client, *actor) error { return nil })
+	for name, tt := range map[string]struct {
+		change func(*bench)
+		want   string
+	}{
+		"an environment":    {func(b *bench) { b.cell.Environment.Surface = "" }, "has no surface"},
+		"a task":            {func(b *bench) { b.task.Stages[0].Surface, b.task.Stages[0].Captures = nil, nil }, "needs a surface"},
+		"an unknown action": {func(b *bench) { b.task.Stages[0].Surface.Actions = []string{"ad"} }, `Did you mean "add"?`},
+		"a level":           {func(b *bench) { b.task.Stages[0].Surface.Level = "hard" }, "is no number"},
+		"a sandbox of it":   {func(b *bench) { b.cell.Environment.Plugin, b.cell.Environment.Surface = "game", "" }, "makes no sandboxes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := played(t, &game{}, a, nil)
+			tt.change(b)
+			r := b.run(t.Context(), t)
+			if r.Error == nil || !strings.Contains(r.Error.Message, tt.want) {
+				t.Errorf("got %s: %s; want %q", r.Outcome, pretty(r.Error), tt.want)
+			}
+		})
+	}
+}

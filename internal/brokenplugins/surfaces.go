@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -87,8 +88,10 @@ var surfaces = table{
 	"touchy":     {"does not close twice", on(badly{close: func(*game) error { return errors.New("it is closed") }})},
 	"sulky": {"shows nothing any more after a cancel", on(badly{
 		act: func(g *game, ctx context.Context, _ string, _ *environment.Call, _ *environment.Step) {
-			if ctx.Err() != nil {
+			select {
+			case <-ctx.Done():
 				g.calls.Store(1000)
+			case <-time.After(time.Second):
 			}
 		},
 		observe: func(g *game, _ string, o *environment.Observation) {

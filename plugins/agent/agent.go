@@ -66,7 +66,7 @@ type CheckRequest struct {
 // Needs is what a session needs from the core.
 type Needs struct {
 	Shell    bool            `json:"shell,omitempty"`    // commands and files in the sandbox
-	Surface  bool            `json:"surface,omitempty"`  // observe and act; experimental
+	Surface  bool            `json:"surface,omitempty"`  // observe and act: it cannot do a task without a surface
 	Terminal bool            `json:"terminal,omitempty"` // implies Shell
 	Dialects []model.Dialect `json:"dialects,omitempty"` // that it can speak; empty: it uses no model
 	Bundles  []Bundle        `json:"bundles,omitempty"`  // folders of the host to mount read-only
@@ -117,7 +117,7 @@ type Setup struct {
 	Role      Role                      `json:"role"`
 	View      string                    `json:"view"`                // folder: task.json, instruction.md, the resources by their names; those of the new stage once the session continues in it
 	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
-	Surface   string                    `json:"surface,omitempty"`   // address of a surface; empty without; experimental
+	Surface   string                    `json:"surface,omitempty"`   // address of a surface (surface.Dial); empty without
 	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name
 	Prior     string                    `json:"prior,omitempty"`     // file: a trajectory to go on from (ATIF)
 	Servers   []Server                  `json:"servers,omitempty"`   // MCP servers of the task

@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/task"
@@ -107,7 +108,7 @@ func (c *Collector) All(ctx context.Context, as []Artifact) ([]Entry, error) {
 	}
 	// Artifacts must not fill the disk: half of the free space stays for the
 	// record, for the view of a verifier and for other attempts.
-	if room, ok := free(c.Into); ok && room/2 < c.MaxBytes && room/2 >= limits.ArtifactFills {
+	if room, ok := runtimedir.Free(c.Into); ok && room/2 < c.MaxBytes && room/2 >= limits.ArtifactFills {
 		c.MaxBytes, c.full = room/2, ", half of what is free on this host's disk"
 	}
 	defer c.close()

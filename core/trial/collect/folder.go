@@ -8,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -103,20 +101,4 @@ func copyMasked(root *os.Root, name, to string, info fs.FileInfo, r *redact.Reda
 	w := r.Writer(out)
 	_, err = io.Copy(w, io.LimitReader(in, info.Size()))
 	return errors.Join(err, w.Close(), out.Close())
-}
-
-// free returns how many bytes are free on the disk of dir, which need not exist
-// yet; false if this is not known.
-func free(dir string) (bytes int64, ok bool) {
-	for {
-		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
-			break
-		}
-		dir = filepath.Dir(dir)
-	}
-	var fs unix.Statfs_t
-	if err := unix.Statfs(dir, &fs); err != nil {
-		return 0, false
-	}
-	return int64(fs.Bavail) * fs.Bsize, true //nolint:gosec // far below 2^63
 }

@@ -300,3 +300,43 @@ func TestWhatHasNoSurfaceIsRefused(t *testing.T) {
 		})
 	}
 }
+
+// shelled is a game that works in the sandbox, too.
+type shelled struct{ *game }
+
+func (g shelled) Needs(ctx context.Context, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
+	n, err := g.game.Needs(ctx, r)
+	n.Shell = true
+	return n, err
+}
+
+// What a surface runs in the sandbox is nothing that the agent left there.
+func TestASurfaceRunsInTheSandbox(t *testing.T) {
+	t.Parallel()
+	g := &game{}
+	g.act = func(ctx context.Context, s *environment.Step) error {
+		box, err := sandbox.Dial(g.spec.Shell)
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+		r, err := box.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "pwd > /tmp/surface; sleep 1000 >/dev/null 2>&1 &"}})
+		if err == nil && !r.OK() {
+			err = errors.New("the command failed")
+		}
+		s.Reward = nil
+		return err
+	}
+	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+		_, err := add(ctx, s, "1")
+		return err
+	})
+	b := played(t, g, a, tests("grep -qx /app /tmp/surface"))
+	b.surface = environment.SurfaceOnly(shelled{g})
+	b.task.Mode = task.ModeLive
+	r := b.run(t.Context(), t)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if found(r, "left_running") {
+		t.Errorf("what the surface runs counts as the agent's: %s", pretty(r.Findings))
+	}
+}

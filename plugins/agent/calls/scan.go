@@ -147,9 +147,10 @@ func (s *scanner) dict(depth int) (json.RawMessage, error) {
 			return nil, err
 		}
 		name := string(key) // of a number, as JSON has it
-		if key[0] == '"' {
+		switch key[0] {
+		case '"':
 			name = unquoted(key)
-		} else if key[0] == '[' || key[0] == '{' {
+		case '[', '{':
 			return nil, s.wrong("the key of a dict is a list or a dict")
 		}
 		if s.space(); !s.take(':') {

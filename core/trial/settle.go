@@ -55,13 +55,17 @@ func (s *stage) settle(ctx context.Context) error {
 	})
 }
 
-// endAgent ends what the agent ran, and returns what is left in the sandbox.
+// endAgent ends what the agent ran, and returns what is left in the sandbox. What a
+// surface runs goes on.
 func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
-	var bundles []string
+	var sessions, bundles []string
+	if a.surface.open != nil && a.session != nil {
+		sessions = []string{a.session.id}
+	}
 	for _, b := range a.needs.Bundles {
 		bundles = append(bundles, b.Target)
 	}
-	return a.sandbox.End(ctx, bundles)
+	return a.sandbox.End(ctx, sessions, bundles)
 }
 
 // resume resumes the agent's sandbox.

@@ -57,7 +57,6 @@ type Sandbox struct {
 
 	Removal chan Removed // its result, if the removal has begun; else nil
 
-	used   bool // something other than the agent was started in it
 	served bool // including a service
 
 	task   *task.Environment // dependencies; nil in a sidecar
@@ -252,20 +251,18 @@ func (t *tail) String() string {
 }
 
 // Know records the processes that run before the agent starts, which belong to
-// the task. If nothing was started, there are none.
+// the task, or to its surface.
 func (w *Sandbox) Know(ctx context.Context) error {
-	if !w.used {
-		return nil
-	}
 	ps, err := w.Processes(ctx)
 	w.Known = ps.Keys()
 	return err
 }
 
-// End ends the agent: the first process of each of its commands, and everything
-// that runs from bundles. It returns what is left in the main container.
-func (w *Sandbox) End(ctx context.Context, bundles []string) (host.Processes, error) {
-	done, err := w.Settle(ctx, nil, bundles)
+// End ends the agent: the first process of each command of the sessions (of all
+// sessions if there are none), and everything that runs from bundles. It returns
+// what is left in the main container.
+func (w *Sandbox) End(ctx context.Context, sessions, bundles []string) (host.Processes, error) {
+	done, err := w.Settle(ctx, sessions, bundles)
 	if err != nil {
 		return host.Processes{}, err
 	}
@@ -281,18 +278,12 @@ func (w *Sandbox) HasUser(ctx context.Context, user string) error {
 
 // StartService starts the program of an image or a service of the task.
 func (w *Sandbox) StartService(ctx context.Context, s host.Service) (pid int, err error) {
-	w.used, w.served = true, true
+	w.served = true
 	return w.Sandbox.StartService(ctx, s)
 }
 
 // Served reports whether a service was ever started.
 func (w *Sandbox) Served() bool { return w.served }
-
-// exec runs a command of the core's own session.
-func (w *Sandbox) exec(ctx context.Context, c sandbox.Command) (sandbox.Result, error) {
-	w.used = true
-	return w.core.Exec(ctx, c)
-}
 
 // Command runs a command of the task and returns an error if it fails.
 func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]string, limit time.Duration) error {
@@ -301,7 +292,7 @@ func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]s
 		return err
 	}
 	out := &tail{}
-	r, err := w.exec(ctx, sandbox.Command{
+	r, err := w.core.Exec(ctx, sandbox.Command{
 		Argv: c.Argv, Dir: c.Dir, User: cmp.Or(c.User, w.User), Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
 	})
 	switch {
@@ -331,7 +322,7 @@ func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
 	begin := time.Now()
 	for failures := 0; ; {
 		out := &tail{}
-		r, err := w.exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
+		r, err := w.core.Exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
 		switch {
 		case err != nil:
 			return err
@@ -453,7 +444,7 @@ func (w *Sandbox) Remove(ctx context.Context, paths []string) error {
 		return nil
 	}
 	out := &tail{}
-	r, err := w.exec(ctx, sandbox.Command{
+	r, err := w.core.Exec(ctx, sandbox.Command{
 		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: limits.Control, Stdout: out, Stderr: out,
 	})
 	if err != nil {

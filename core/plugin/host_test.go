@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -223,6 +224,7 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 
 func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 	t.Parallel()
+	written := time.Now()
 	dir := write(t, "odd", "odd")
 	path, c := programOf(dir, "odd"), cache{filepath.Join(t.TempDir(), "cache")}
 	digest := func() string {
@@ -235,7 +237,8 @@ func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 		return list[0].Digest
 	}
 	one, known := digest(), c.read(path)
-	if known.Digest != one || known.Stamp != (stamp{}) {
+	quick := time.Since(written) <= settled // a busy machine may not be
+	if known.Digest != one || quick && known.Stamp != (stamp{}) {
 		t.Errorf("%+v is remembered of a file that may still be written to; want the digest %s and no stamp", known, one)
 	}
 	var err error

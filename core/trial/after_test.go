@@ -202,7 +202,7 @@ func TestWaitingForAProviderIsNoStall(t *testing.T) {
 	for _, charged := range [][]string{nil, {"turn", "wait"}} {
 		p := &purse{spent: make(chan struct{})}
 		a := turn(func(ctx context.Context, _ *actor) (agent.Yield, error) {
-			for range 10 {
+			for range 30 {
 				p.waited.Add(int64(100 * time.Millisecond))
 				select {
 				case <-ctx.Done():
@@ -213,8 +213,8 @@ func TestWaitingForAProviderIsNoStall(t *testing.T) {
 			return agent.Yield{End: agent.Done}, nil
 		})
 		b := withModel(t, a, tests("true"), p)
-		b.task.Stages[0].Agent.Stall = task.Duration(400 * time.Millisecond)
-		b.task.Interaction = &task.Interaction{Total: task.Duration(500 * time.Millisecond), Charged: charged}
+		b.task.Stages[0].Agent.Stall = task.Duration(2 * time.Second)
+		b.task.Interaction = &task.Interaction{Total: task.Duration(2500 * time.Millisecond), Charged: charged}
 		end := record.Yielded
 		if charged != nil {
 			end = record.Timeout

@@ -19,7 +19,7 @@ func scaffolds() []cli.Scaffold {
 }
 
 func main() {
-	list := []plugins.Plugin{custom(), speaker()}
+	list := []plugins.Plugin{custom(), speaker(), edict()}
 	for _, s := range scaffolds() {
 		list = append(list, cli.Plugin(s))
 	}

@@ -36,26 +36,48 @@ func openClaw() cli.Scaffold {
 	}
 }
 
+// homeOpenClaw is the folder of OpenClaw's files in the sandbox.
+const homeOpenClaw = cli.Home + "/openclaw"
+
 func startOpenClaw(r *cli.Run) (cli.Start, error) {
-	const home = cli.Home + "/openclaw"
+	start := withOpenClaw(r, nil)
+	start.Argv = append(start.Argv, "main", cmp.Or(r.Session, uuid.NewString()))
+	start.Options("--message-file", start.Text(fmt.Sprintf("openclaw/message-%d.md", r.Turn), r.Message))
+	start.Argv = append(start.Argv, optionsOpenClaw(r)...)
+	return start, nil
+}
+
+// optionsOpenClaw are the options of each message.
+func optionsOpenClaw(r *cli.Run) []string {
+	start := cli.Start{Argv: []string{"--timeout", "604800"}} // the core enforces the deadline of the turn
+	start.Options("--thinking", r.Settings.ReasoningEffort)
+	return start.Argv
+}
+
+// withOpenClaw returns a start with OpenClaw's variables, its configuration and the
+// driver. Argv is the driver and OpenClaw itself; an agent, a session and options
+// follow. agents are the agents that OpenClaw has; nil: one, which is main.
+func withOpenClaw(r *cli.Run, agents []string) cli.Start {
 	start := cli.Start{
-		Argv: []string{
-			cli.Bundle + "/bin/node", home + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", home + "/state", cmp.Or(r.Session, uuid.NewString()),
-			"--timeout", "604800", // the core enforces the deadline of the turn
-		},
+		Argv: []string{cli.Bundle + "/bin/node", homeOpenClaw + "/drive.mjs", cli.Bundle + "/npm/node_modules/openclaw/openclaw.mjs", homeOpenClaw + "/state"},
 		Env: map[string]string{
-			"OPENCLAW_STATE_DIR": home + "/state", "OPENCLAW_CONFIG_PATH": home + "/openclaw.json", "OPENCLAW_HOME": home, "OPENCLAW_NO_RESPAWN": "1",
+			"OPENCLAW_STATE_DIR": homeOpenClaw + "/state", "OPENCLAW_CONFIG_PATH": homeOpenClaw + "/openclaw.json", "OPENCLAW_HOME": homeOpenClaw, "OPENCLAW_NO_RESPAWN": "1",
 			"OPENCLAW_NO_AUTO_UPDATE": "1", "OPENCLAW_OFFLINE": "1", "OPENCLAW_TELEMETRY": "0", "NODE_NO_WARNINGS": "1", "BERTH_MODEL_TOKEN": r.Model.Token,
 		},
 		Files: []cli.File{{Path: "openclaw/state/.keep"}}, // this folder must exist
 	}
-	start.Options("--message-file", start.Text(fmt.Sprintf("openclaw/message-%d.md", r.Turn), r.Message), "--thinking", r.Settings.ReasoningEffort)
 	start.Text("openclaw/drive.mjs", openClawDriver)
 	provider := piProvider(r, "${BERTH_MODEL_TOKEN}", map[string]bool{"supportsReasoningEffort": true})
+	entries, ownership := map[string]any{}, ""
+	for _, a := range agents {
+		entries[a] = map[string]any{"workspace": r.Workdir} // otherwise it works in a folder of its name there
+		ownership = "explicit"                              // every request names its agent
+	}
 	start.JSON("openclaw/openclaw.json", given(map[string]any{
-		"agents": map[string]any{"defaults": map[string]any{
-			"model": map[string]any{"primary": "berth/" + r.Model.Name}, "workspace": r.Workdir, "skipBootstrap": true,
-		}},
+		"agents": given(map[string]any{
+			"defaults": map[string]any{"model": map[string]any{"primary": "berth/" + r.Model.Name}, "workspace": r.Workdir, "skipBootstrap": true},
+			"entries":  entries, "ownership": ownership,
+		}),
 		"tools":  map[string]any{"profile": "coding", "exec": map[string]any{"host": "gateway", "security": "full", "ask": "off"}},
 		"models": map[string]any{"mode": "merge", "providers": map[string]any{"berth": provider}},
 		"update": map[string]any{"checkOnStart": false},
@@ -64,7 +86,7 @@ func startOpenClaw(r *cli.Run) (cli.Start, error) {
 	if r.Shell != "" {
 		start.Env["SHELL"] = r.Shell
 	}
-	return start, nil
+	return start
 }
 
 // openClawEvents reads its transcript, whose messages have pi's format, and the

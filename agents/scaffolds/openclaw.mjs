@@ -3,14 +3,14 @@
 // object per line, and at the end {"type": "result", "error": {"message": …}} if
 // it failed.
 //
-//   node openclaw.mjs ENTRY STATE SESSION ARGUMENT…
+//   node openclaw.mjs ENTRY STATE AGENT SESSION ARGUMENT…
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { zstdDecompressSync } from "node:zlib";
 
-const [entry, state, session, ...args] = process.argv.slice(2);
-const file = state + "/agents/main/agent/openclaw-agent.sqlite";
+const [entry, state, agent, session, ...args] = process.argv.slice(2);
+const file = `${state}/agents/${agent}/agent/openclaw-agent.sqlite`;
 
 // entries returns the entries of the transcript after the one with number seq. It
 // returns none if the store does not exist yet or is locked.
@@ -36,9 +36,10 @@ function print() {
 }
 
 console.log(JSON.stringify({ type: "session", id: session }));
-const child = spawn(process.execPath, [entry, "agent", "--local", "--agent", "main", "--session-id", session, "--json", ...args], {
+const child = spawn(process.execPath, [entry, "agent", "--local", "--agent", agent, "--session-id", session, "--json", ...args], {
   stdio: ["ignore", "pipe", "inherit"],
 });
+process.on("SIGTERM", () => child.kill()); // and print what it has stored
 let out = "";
 child.stdout.setEncoding("utf8").on("data", (text) => (out += text));
 const polling = setInterval(print, 150);
@@ -55,6 +56,6 @@ child.on("close", (code, signal) => {
     message = result.error?.message || result.meta?.error?.message;
   } catch {} // it is no JSON: its last words
   console.log(JSON.stringify({ type: "result", error: { message } }));
-  if (signal) process.kill(process.pid, signal);
+  if (signal) process.removeAllListeners(signal), process.kill(process.pid, signal);
   else process.exit(code);
 });

@@ -309,13 +309,13 @@ var (
 	errStalled  = fmt.Errorf("%w: nothing was recorded or logged", errTurnTime)
 )
 
-// turn sends one message, of turn n of the stage, to the agent and returns after its access is cut. At a
-// deadline, access is cut first and the call is cancelled afterwards, so that
-// the plugin's clean-up cannot touch anything that is graded. In between, the
-// plugin has limits.Farewell to answer, because the answer of a cancelled call
-// is lost.
+// turn sends one message, of turn n of the stage, and returns after the agent's
+// access is cut. At a deadline, access is cut first and the call is cancelled later,
+// so that the plugin's clean-up cannot touch what is graded. In between, it has
+// limits.Farewell to answer, because the answer of a cancelled call is lost.
 func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) finished {
 	s.turns++
+	m.Time = b.limit
 	if err := s.access(ctx); err != nil {
 		return finished{err: errors.Join(err, s.revoke(ctx))}
 	}

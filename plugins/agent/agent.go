@@ -161,6 +161,9 @@ type Message struct {
 	Turn  int      `json:"turn"`            // 1… within the session
 	Text  string   `json:"text"`
 	Files []string `json:"files,omitempty"` // pictures of a multimodal instruction, relative to the view
+	// Time is how long the turn may take, without the time that the session waits
+	// for a provider. The core enforces it. Zero: not known.
+	Time time.Duration `json:"time,omitempty"`
 }
 
 // End is how a turn ended, as the agent reports it.

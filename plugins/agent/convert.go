@@ -108,11 +108,11 @@ func serverFromProto(p *agentpb.AgentMcpServer) Server {
 }
 
 func messageToProto(m Message) *agentpb.TurnMessage {
-	return &agentpb.TurnMessage{Stage: m.Stage, Turn: int64(m.Turn), Text: wire.Text(m.Text), Files: wire.Texts(m.Files)}
+	return &agentpb.TurnMessage{Stage: m.Stage, Turn: int64(m.Turn), Text: wire.Text(m.Text), Files: wire.Texts(m.Files), TimeMs: wire.Millis(m.Time)}
 }
 
 func messageFromProto(p *agentpb.TurnMessage) (Message, error) {
-	return Message{Stage: p.GetStage(), Turn: int(p.GetTurn()), Text: p.GetText(), Files: p.GetFiles()}, nil
+	return Message{Stage: p.GetStage(), Turn: int(p.GetTurn()), Text: p.GetText(), Files: p.GetFiles(), Time: wire.Duration(p.GetTimeMs())}, nil
 }
 
 func yieldToProto(y Yield) *agentpb.AgentYield {

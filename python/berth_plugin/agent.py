@@ -37,6 +37,7 @@ class Message:
     turn: int  # 1 and up within the session
     stage: str  # empty where the task has one
     files: list  # pictures, relative to the view
+    time: float = 0  # seconds that the turn may take, without waiting for a provider; the core enforces it; 0: not known
 
 
 @dataclasses.dataclass

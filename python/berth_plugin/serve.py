@@ -191,7 +191,7 @@ class _Server:
         def work(send):
             session._send = send
             try:
-                send(agents.yield_message(plugin.turn(session, agents.Message(m.text, m.turn, m.stage, list(m.files)))))
+                send(agents.yield_message(plugin.turn(session, agents.Message(m.text, m.turn, m.stage, list(m.files), m.time_ms / 1000))))
             finally:
                 session._send = None
 

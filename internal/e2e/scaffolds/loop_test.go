@@ -79,26 +79,59 @@ const supervisorScript = `replies:
 // looped writes the experiment of a closed loop for a scaffold.
 func (s scaffold) looped(t *testing.T, dir string) {
 	t.Helper()
-	replies := []string{
-		"  - {when: {turn: 0, last: MARK-loop}, " + s.call("I begin.", inResult+"echo NOTE-ONE | tee one.txt") + ", " + usage + "}\n",
-		"  - {when: {turn: 1, last: NOTE-ONE}, text: " + fmt.Sprintf("%q", word+" "+finished) + ", " + usage + "}\n",
-		"  - {when: {turn: 2, last: FOLLOW-UP}, " + s.call("I go on.", inResult+"echo NOTE-TWO | tee two.txt") + ", " + usage + "}\n",
-		"  - {when: {turn: 3, last: NOTE-TWO}, text: " + fmt.Sprintf("%q", finished) + ", " + usage + "}\n",
+	replies := s.loop
+	if len(replies) == 0 {
+		replies = []string{
+			"  - {when: {turn: 0, last: MARK-loop}, " + s.call("I begin.", inResult+"echo NOTE-ONE | tee one.txt") + ", " + usage + "}\n",
+			"  - {when: {turn: 1, last: NOTE-ONE}, text: " + fmt.Sprintf("%q", word+" "+finished) + ", " + usage + "}\n",
+			"  - {when: {turn: 2, last: FOLLOW-UP}, " + s.call("I go on.", inResult+"echo NOTE-TWO | tee two.txt") + ", " + usage + "}\n",
+			"  - {when: {turn: 3, last: NOTE-TWO}, text: " + fmt.Sprintf("%q", finished) + ", " + usage + "}\n",
+		}
 	}
 	e2etest.Write(t, dir, map[string]string{
 		"berth.hcl":       fmt.Sprintf(loopExperiment, s.name),
 		"worker.yaml":     "replies:\n" + strings.Join(replies, ""),
 		"supervisor.yaml": supervisorScript,
 		"user.yaml":       fmt.Sprintf("replies:\n  - text: '{\"mode\": \"instruction\", \"tone\": \"neutral\", \"candidate_feedback\": %q, \"public_feedback_points\": []}'\n", followUp),
-		"bench/tasks/101_loop/notes.yaml": "task_id: notes\ncategory: 101_loop\ntimeout_seconds: 900\nmax_total_seconds: 1800\nsuccess_threshold: 0.9\n" +
+		"bench/tasks/101_loop/notes.yaml": "task_id: notes\ncategory: 101_loop\ntimeout_seconds: 1800\nmax_total_seconds: 3600\nsuccess_threshold: 0.9\n" +
 			"task: Write the notes that are wanted to results. MARK-loop\nreferences: [references/eval_rule.md]\ncodex: {max_user_followups: 2}\n",
 		"bench/injection/101_loop/notes/references/eval_rule.md": "one.txt: 0.50, two.txt: 0.50\n",
 	})
 }
 
+// court are the replies to the roles of EDICT. In the first turn the task goes over
+// the board to an office, which writes the first file. In the second taizi does what
+// the user asks for.
+func court() (replies []string) {
+	claw := scaffold{tool: "exec", arg: "command"}
+	board := func(args string) string {
+		return "/opt/berth/agent/bin/node /var/lib/berth-agent/edict/board.mjs " + args
+	}
+	of := func(turn int, last, what string) {
+		replies = append(replies, fmt.Sprintf("  - {when: {turn: %d, last: %q}, %s, %s}\n", turn, last, what, usage))
+	}
+	says := func(text string) string { return fmt.Sprintf("text: %q", text) }
+	of(0, "You are taizi(?s:.*)MARK-loop", claw.call("I put it on the board.", board("add 'Write one.txt'")))
+	of(1, `"state": "Zhongshu"`, says("It is on the board."))
+	of(0, "You are zhongshu(?s:.*)MARK-loop", claw.call("I plan.", board("set 1 state=Menxia org=menxia now='gongbu writes'; echo OUT-zhongshu")))
+	of(1, "OUT-zhongshu", says("The plan is there."))
+	of(0, "You are menxia(?s:.*)gongbu writes", claw.call("I check.", board("set 1 state=Assigned org=shangshu; echo OUT-menxia")))
+	of(1, "OUT-menxia", says("The plan is good."))
+	of(0, "You are shangshu(?s:.*)is in state Assigned", claw.call("I assign.", board("set 1 org=gongbu; echo OUT-assigned")))
+	of(1, "OUT-assigned", says("The office has it."))
+	of(0, "You are gongbu(?s:.*)is in state Assigned", claw.call("I write.", "[ $(pwd) = /tmp_workspace ] && [ ! -e gongbu ] && "+inResult+"echo NOTE-ONE >one.txt && "+board("set 1 state=Review org=shangshu output=one.txt; echo OUT-gongbu")))
+	of(1, "OUT-gongbu", says("It is written."))
+	of(2, "You are shangshu(?s:.*)is in state Review", claw.call("I look.", board("set 1 state=Done; echo OUT-review")))
+	of(3, "OUT-review", says("It is done."))
+	of(2, "all tasks have ended", says(word+" "+finished))
+	of(3, "FOLLOW-UP", claw.call("I go on.", inResult+"echo NOTE-TWO | tee two.txt"))
+	of(4, "NOTE-TWO", says(finished))
+	return replies
+}
+
 // loops are the agents of the closed loop, which differ by one word of the
 // experiment.
-var loops = []string{"nanobot", "openclaw"}
+var loops = []string{"nanobot", "openclaw", "edict"}
 
 // An agent in a closed loop continues one session: the request after the user's
 // message has what was said and done in the first turn.
@@ -174,6 +207,9 @@ func (s scaffold) continues2(t *testing.T, dir string) {
 			t.Errorf("the first request of turn 2 lacks %q: %.6000s", want, first)
 		}
 	}
+	if s.name == "edict" {
+		s.chained(t, attempt)
+	}
 	raw := []byte(e2etest.Read(t, attempt, "trajectory.json"))
 	for _, v := range trajectory.Validate(raw) {
 		t.Errorf("trajectory: %s", v)
@@ -182,5 +218,32 @@ func (s scaffold) continues2(t *testing.T, dir string) {
 		if slices.Contains([]string{"trajectory", "usage_differs", "other_model"}, f.Code) {
 			t.Errorf("finding %s: %s", f.Code, f.Text)
 		}
+	}
+}
+
+// chained checks that the roles of EDICT are sub-agents, with trajectories of their
+// own.
+func (s scaffold) chained(t *testing.T, attempt string) {
+	t.Helper()
+	var tr trajectory.Trajectory
+	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "trajectory.json")), &tr))
+	var names []string
+	for _, step := range tr.Steps {
+		if step.Observation == nil {
+			continue
+		}
+		for _, result := range step.Observation.Results {
+			for _, ref := range result.Subagents {
+				names = append(names, ref.SessionID)
+				raw := []byte(e2etest.Read(t, attempt, ref.TrajectoryPath))
+				var sub trajectory.Trajectory
+				if e2etest.Must(t, json.Unmarshal(raw, &sub)); len(trajectory.Validate(raw)) > 0 || len(sub.Steps) != 3 || len(sub.Steps[1].ToolCalls) != 1 {
+					t.Errorf("%s: %s", ref.TrajectoryPath, raw)
+				}
+			}
+		}
+	}
+	if want := []string{"1-2-zhongshu", "1-3-menxia", "1-4-shangshu", "1-5-gongbu", "1-6-shangshu"}; !slices.Equal(names, want) {
+		t.Errorf("sub-agents %q, want %q", names, want)
 	}
 }

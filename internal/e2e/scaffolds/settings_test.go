@@ -368,6 +368,7 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 		"nanobot":        {`args = ["--verbose"]`: "nanobot is started by a driver, which takes no arguments"},
 		"mini-swe-agent": {`args = ["--yolo"]`: "takes no arguments"},
 		"openclaw":       {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
+		"edict":          {"max_turns = 3": "edict has nothing for max_turns", `roles = { emperor = "x" }`: "no such role"},
 		"gemini-cli": {
 			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",
 		},

@@ -54,6 +54,9 @@ type Scaffold struct {
 	// Recipe describes the bundle; the zero value means that the image contains
 	// the CLI.
 	Recipe bundle.Recipe
+	// Bundle is the name of the bundle, if it is that of another scaffold. Empty:
+	// Name.
+	Bundle string
 	// Dialects are the API dialects that the CLI speaks, the preferred one
 	// first.
 	Dialects []model.Dialect
@@ -174,7 +177,7 @@ func (s *Scaffold) open(c *Settings) (bundle.Bundle, error) {
 	if c.Version != "" {
 		version = c.Version
 	}
-	return bundle.Open(bundle.Dir(os.Getenv), s.Name, version)
+	return bundle.Open(bundle.Dir(os.Getenv), cmp.Or(s.Bundle, s.Name), version)
 }
 
 // Open implements agent.Agent.

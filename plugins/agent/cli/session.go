@@ -128,8 +128,8 @@ func (s *session) turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	}
 	s.turns++
 	r := &Run{
-		Settings: &s.settings, Model: s.model, URL: strings.TrimSuffix(s.model.Inside, "/"), Message: m.Text, Turn: s.turns, Session: s.book.Session,
-		Workdir: s.setup.Workdir, Shell: s.image.shell, Direct: s.direct(), Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
+		Settings: &s.settings, Model: s.model, URL: strings.TrimSuffix(s.model.Inside, "/"), Message: m.Text, Turn: s.turns, Time: m.Time,
+		Session: s.book.Session, Workdir: s.setup.Workdir, Shell: s.image.shell, Direct: s.direct(), Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.settings.Skills)) {
 		r.Skills = append(r.Skills, Home+"/"+skillsDir+"/"+name)

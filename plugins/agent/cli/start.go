@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
@@ -19,6 +20,7 @@ type Run struct {
 	URL      string                 // of the model, inside the sandbox, without a path
 	Message  string                 // of the user, never a command of the CLI; the first one includes settings that the CLI has no option for
 	Turn     int                    // 1…
+	Time     time.Duration          // after which the turn is cut off; 0: not known
 	Session  string                 // the CLI's id of the session from earlier turns; empty at first
 	Workdir  string                 // where it starts
 	Shell    string                 // path of bash in the image, or else in the bundle; empty: neither

@@ -409,6 +409,32 @@ func (b *Transcript) Ended(call string) {
 	}
 }
 
+// Called records that the sub-agent of a call has ended, as a step of the system
+// with a text. It is for an agent whose program calls sub-agents, so that no call of
+// the model stands for them. What the sub-agent used counts as used in this turn.
+func (b *Transcript) Called(call, text string) {
+	if call == "" {
+		return
+	}
+	sub := b.In(call)
+	b.Flush()
+	b.Used(sub.spentNow)
+	b.refer(sub, text)
+	delete(b.subs, call)
+}
+
+// refer closes the book of a sub-agent and records a step of the system that refers
+// to it.
+func (b *Transcript) refer(sub *Transcript, text string) {
+	ref, ok := sub.reference()
+	sub.close()
+	step := trajectory.Step{Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.System, Message: trajectory.Text(output.Middle(text, maxText))}
+	if ok {
+		step.Observation = &trajectory.Observation{Results: []trajectory.Result{{Subagents: []trajectory.SubagentRef{ref}}}}
+	}
+	b.record(step)
+}
+
 // file returns the path of a sub-agent's file, below dir.
 func (b *Transcript) file() string { return filepath.Join("subagents", fileName(b.sub)+".json") }
 
@@ -445,13 +471,10 @@ func (b *Transcript) close() {
 func (b *Transcript) end() {
 	b.Flush()
 	for call, sub := range b.subs {
-		ref, ok := sub.reference()
-		if sub.close(); ok && !sub.ended {
-			content := trajectory.Text("a sub-agent that did not end")
-			b.record(trajectory.Step{
-				Timestamp: trajectory.Stamp(time.Now()), Source: trajectory.System, Message: content,
-				Observation: &trajectory.Observation{Results: []trajectory.Result{{Subagents: []trajectory.SubagentRef{ref}}}},
-			})
+		if sub.ended || b.dir == "" {
+			sub.close()
+		} else {
+			b.refer(sub, "a sub-agent that did not end")
 		}
 		delete(b.subs, call)
 	}

@@ -976,7 +976,8 @@ type TurnMessage struct {
 	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"` // name of the stage it belongs to; empty if the task has one stage
 	Turn          int64                  `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`  // 1... within the session
 	Text          string                 `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	Files         []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"` // pictures of a multimodal instruction, relative to the view
+	Files         []string               `protobuf:"bytes,4,rep,name=files,proto3" json:"files,omitempty"`                  // pictures of a multimodal instruction, relative to the view
+	TimeMs        int64                  `protobuf:"varint,5,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // how long the turn may take, without waiting for a provider; the core enforces it; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1037,6 +1038,13 @@ func (x *TurnMessage) GetFiles() []string {
 		return x.Files
 	}
 	return nil
+}
+
+func (x *TurnMessage) GetTimeMs() int64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
 }
 
 type CloseRequest struct {
@@ -1453,12 +1461,13 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\vTurnRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12/\n" +
-	"\amessage\x18\x03 \x01(\v2\x15.berth.v1.TurnMessageR\amessage\"a\n" +
+	"\amessage\x18\x03 \x01(\v2\x15.berth.v1.TurnMessageR\amessage\"z\n" +
 	"\vTurnMessage\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04turn\x18\x02 \x01(\x03R\x04turn\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x14\n" +
-	"\x05files\x18\x04 \x03(\tR\x05files\"T\n" +
+	"\x05files\x18\x04 \x03(\tR\x05files\x12\x17\n" +
+	"\atime_ms\x18\x05 \x01(\x03R\x06timeMs\"T\n" +
 	"\fCloseRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +

@@ -48,12 +48,9 @@ type scaffold struct {
 	crash      string // what it says of being killed; empty: the signal
 	mute       bool   // tells nothing of what its tools print
 	chatty     bool   // asks the model for more than was asked of it
-<<<<<<< HEAD
 	stops      string // why it says that its model stopped at the end; empty: it does not say it
-=======
 	// loop are its replies in TestTheClosedLoop; nil: those of one agent.
 	loop []string
->>>>>>> 23f94c4b (edict: a chain of OpenClaw roles around a board, and how long a turn may take)
 }
 
 var scaffolds = []scaffold{
@@ -70,16 +67,12 @@ var scaffolds = []scaffold{
 		background: "has no new output",
 	},
 	{
-<<<<<<< HEAD
 		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running", stops: "stop",
-		kill: `for p in /proc/[0-9]*; do case $(tr "\\0" " " <$p/cmdline) in openclaw*) kill -9 ${p#/proc/} ;; esac; done; sleep 60`,
-=======
-		name: "openclaw", tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200, background: "still running", kill: killOpenClaw,
+		kill: killOpenClaw,
 	},
 	{
 		name: "edict", plugin: "edict", bundle: []string{"openclaw"}, tool: "exec", arg: "command", claims: true, refuse: record.Refused, time: 200,
 		background: "still running|your time was over", kill: killOpenClaw, loop: court(),
->>>>>>> 23f94c4b (edict: a chain of OpenClaw roles around a board, and how long a turn may take)
 	},
 }
 

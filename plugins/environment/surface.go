@@ -63,8 +63,14 @@ type SurfaceNeeds struct {
 	Refusals     []string       `json:"refusals,omitempty"`     // why it cannot be opened, and what to do
 }
 
-// KindText is the kind of an observation's text.
-const KindText = "text"
+// The kinds with a fixed meaning. Equal states may differ in the last three: they
+// are about time and about the agent's own actions.
+const (
+	KindText    = "text"              // of Observation.Text
+	KindElapsed = "elapsed"           // seconds since the last Reset
+	KindAction  = "last_action"       // the last action with its arguments
+	KindFailure = "last_action_error" // why it was refused; empty: it was not
+)
 
 // SurfaceSpec is the input of OpenSurface.
 type SurfaceSpec struct {

@@ -19,8 +19,10 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/surface"
 )
 
 // DefaultModel is the name of the cell's model among the models of a session.
@@ -34,6 +36,8 @@ type Agent[C any] struct {
 	// NoShell says that the worker needs no sandbox: Session.Shell is nil. Such an
 	// agent can play a simulated user.
 	NoShell bool
+	// Surface says that the worker observes and acts on the task's surface.
+	Surface bool
 	// Prior says that the worker uses Setup.Prior; see the function Prior.
 	Prior bool
 	// Refuse returns why the agent cannot work with this configuration and
@@ -62,6 +66,8 @@ type Session[C any] struct {
 	Config C
 	Shell  sandbox.Shell // nil with Agent.NoShell
 	Model  chat.Model
+	// Surface is what the worker observes and acts on; nil without Agent.Surface.
+	Surface environment.Session
 }
 
 // decode reads a configuration and reports every problem in it.
@@ -77,12 +83,12 @@ func decode[C any](raw json.RawMessage) (c C, err error) {
 
 // Check implements agent.Agent.
 func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	needs := agent.Needs{Shell: !a.NoShell, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
+	needs := agent.Needs{Shell: !a.NoShell, Surface: a.Surface, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
 	c, err := decode[C](r.Config)
 	if err != nil {
 		return needs, err
 	}
-	if r.Role == agent.RoleUser && !a.NoShell {
+	if r.Role == agent.RoleUser && (!a.NoShell || a.Surface) {
 		needs.Refusals = append(needs.Refusals, "it works in a sandbox, which a simulated user does not have: let another agent play the user")
 	}
 	if a.Refuse != nil {
@@ -106,14 +112,20 @@ func (a Agent[C]) Open(ctx context.Context, setup agent.Setup) (_ agent.Session,
 		return nil, fmt.Errorf("%w: %w", agent.ErrBadConfig, err)
 	}
 	own := &Session[C]{Setup: setup, Config: c, Model: client}
-	s := &session{setup: setup, model: e.Name, close: func() error { client.Close(); return nil }}
+	s := &session{setup: setup, model: e.Name, open: []func() error{func() error { client.Close(); return nil }}}
 	if !a.NoShell {
 		box, failed := sandbox.Dial(setup.Shell)
 		if failed != nil {
-			client.Close()
-			return nil, failed
+			return nil, errors.Join(failed, s.close())
 		}
-		own.Shell, s.close = box, func() error { client.Close(); return box.Close() }
+		own.Shell, s.open = box, append(s.open, box.Close)
+	}
+	if a.Surface {
+		on, failed := surface.Dial(setup.Surface)
+		if failed != nil {
+			return nil, errors.Join(failed, s.close())
+		}
+		own.Surface, s.open = on, append(s.open, on.Close)
 	}
 	if s.worker, err = a.New(ctx, own); err != nil {
 		return nil, errors.Join(err, s.close())
@@ -126,8 +138,15 @@ type session struct {
 	setup  agent.Setup
 	model  string
 	worker Worker
-	steps  int64 // replies of the model so far
-	close  func() error
+	steps  int64          // replies of the model so far
+	open   []func() error // closes what the session holds
+}
+
+func (s *session) close() (err error) {
+	for _, end := range s.open {
+		err = errors.Join(err, end())
+	}
+	return err
 }
 
 // errMaxSteps ends a turn that has used up its steps.

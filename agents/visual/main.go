@@ -1,0 +1,50 @@
+// Command visual serves an agent that sees a surface, such as a web page or a
+// game, and answers with actions that it writes as calls.
+package main
+
+import (
+	"context"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+)
+
+// Config is the body of an agent block's config.
+type Config struct {
+	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task, without dom and elements if there is an axtree."`
+	Memory          int      `berth:"memory" default:"3" doc:"How many observations the model gets in full. Older ones are named, and their pictures and trees are left out."`
+	MaxText         int      `berth:"max_text" default:"60000" doc:"Characters of an observation's text that the model gets."`
+	Prefix          string   `berth:"prefix" default:"" doc:"Text before the task's instruction."`
+	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
+	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
+}
+
+func main() {
+	plugins.Serve(plugins.Agent(plugins.Info{
+		Name: "visual", Version: "1.0.0",
+		Doc: "Sees the task's surface as pictures and text, and writes actions as calls, until it answers or its steps are used up.",
+	}, Config{}, visual()))
+}
+
+func visual() loop.Agent[Config] {
+	return loop.Agent[Config]{
+		NoShell: true, Surface: true,
+		Refuse: func(c Config, _ agent.CheckRequest) (list []string) {
+			if c.Memory < 1 || c.Memory > 100 {
+				list = append(list, "memory has to be from 1 to 100")
+			}
+			if c.MaxText < 1000 {
+				list = append(list, "max_text has to be at least 1000")
+			}
+			return list
+		},
+		New: func(ctx context.Context, s *loop.Session[Config]) (loop.Worker, error) {
+			offer, err := s.Surface.Actions(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return newWorker(s, &offer), nil
+		},
+	}
+}

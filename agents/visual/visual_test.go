@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/model/chat/chattest"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+// page is a surface that counts observations, and does what a test says.
+type page struct {
+	calls []string
+	seen  int
+	act   func(environment.Call) environment.Step
+}
+
+func offer() environment.Offer {
+	return environment.Offer{
+		Actions: []environment.Action{
+			{Name: "click", Doc: "Clicks.", Schema: json.RawMessage(`{"type":"object","properties":{"bid":{"type":"string"},"button":{"enum":["left","right"],"default":"left"}},"required":["bid"]}`)},
+			{Name: sayAction, Schema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`)},
+			{Name: infeasibleAction, Schema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}},"required":["reason"]}`)},
+		},
+		Observations: []string{"screenshot", "axtree", "dom", "url"}, Steps: 9,
+	}
+}
+
+func (*page) Actions(context.Context) (environment.Offer, error) { return offer(), nil }
+
+func (p *page) Observe(_ context.Context, want []string) (environment.Observation, error) {
+	p.seen++
+	o := environment.Observation{JSON: json.RawMessage(fmt.Sprintf(`{"axtree":"TREE-%d","url":"https://x/%d","dom":"DOM"}`, p.seen, p.seen))}
+	if slices.Contains(want, "screenshot") {
+		o.Frames = []environment.Frame{{Name: "screenshot", MediaType: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}}
+	}
+	return o, nil
+}
+
+func (p *page) Act(ctx context.Context, c environment.Call, want []string) (s environment.Step, err error) {
+	p.calls = append(p.calls, c.Name+string(c.Arguments))
+	if p.act != nil {
+		s = p.act(c)
+	}
+	s.Observation, err = p.Observe(ctx, want)
+	return s, err
+}
+
+type memory struct{ steps []trajectory.Step }
+
+func (m *memory) Step(s trajectory.Step) error { m.steps = append(m.steps, s); return nil }
+func (m *memory) Log(string) error             { return nil }
+func (m *memory) Artifact(string) error        { return nil }
+
+// turn runs one turn with a model that gives these replies.
+func turn(t *testing.T, p *page, c Config, task string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
+	t.Helper()
+	m := chattest.Serve(t, model.DialectOpenAI, func(q chattest.Question) chattest.Answer {
+		if q.Turns >= len(replies) {
+			t.Errorf("the model is asked for reply %d", q.Turns+1)
+			return chattest.Answer{Text: `{"answer": "too many"}`}
+		}
+		return chattest.Answer{Text: replies[q.Turns]}
+	})
+	client, err := chat.Dial(m.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if c.Memory == 0 {
+		c.Memory = 2
+	}
+	c.MaxText = 60000
+	o, rec := offer(), &memory{}
+	y, err := newWorker(&loop.Session[Config]{Config: c, Model: client, Surface: p}, &o).Turn(t.Context(), agent.Message{Text: task}, loop.NewRecorder(rec, "m", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return y, rec, m.Questions()
+}
+
+func TestItSeesActsAndAnswers(t *testing.T) {
+	t.Parallel()
+	p := &page{}
+	y, rec, questions := turn(t, p, Config{Prefix: "PREFIX"}, "Do it.", "I click.\n```\nclick('12', button='right')\n```", "click('13')", "```json\n{\"answer\": 42}\n```")
+	if y.End != agent.Done || y.Message != `{"answer": 42}` || y.Reason != "" {
+		t.Errorf("%+v", y)
+	}
+	if got := strings.Join(p.calls, " "); got != `click{"bid":"12","button":"right"} click{"bid":"13"}` {
+		t.Error(got)
+	}
+	if len(rec.steps) != 3 || len(rec.steps[0].ToolCalls) != 1 || rec.steps[0].Observation == nil {
+		t.Errorf("%d steps: %+v", len(rec.steps), rec.steps)
+	}
+	first, last := string(questions[0].Body), string(questions[2].Body)
+	for _, want := range []string{"PREFIX", "Do it.", "TREE-1", "input_image", "click(bid: string, button of [left right] = ", "You may act 9 times"} {
+		if !strings.Contains(first, strings.ReplaceAll(want, `"`, `\"`)) {
+			t.Errorf("no %q in the first request: %s", want, first)
+		}
+	}
+	if strings.Contains(first, "DOM") {
+		t.Error("the DOM is sent beside the tree")
+	}
+	if strings.Contains(last, "TREE-1") || !strings.Contains(last, "TREE-2") || !strings.Contains(last, "TREE-3") || strings.Count(last, "input_image") != 2 {
+		t.Errorf("the last two observations are sent in full: %s", last)
+	}
+}
+
+func TestHowTurnsEnd(t *testing.T) {
+	t.Parallel()
+	const form = "Look.\nRESULT FORMAT:\n{\"title\": \"…\", \"year\": 0}\n"
+	refuse := func(c environment.Call) (s environment.Step) {
+		if c.Name == "click" {
+			s.Error = "ValueError: covered"
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		name, task string
+		act        func(environment.Call) environment.Step
+		replies    []string
+		end        agent.End
+		message    string
+		reason     string
+		calls      int
+	}{
+		{"keys of the form", form, nil, []string{`{"title": "x"}`, `{"title": "x", "year": 3}`}, agent.Done, `{"title": "x", "year": 3}`, "1 replies of the model could not be read", 0},
+		{"a second message", "t", nil, []string{`send_msg_to_user("first")`, `send_msg_to_user("second")`}, agent.Done, "second", "", 2},
+		{"infeasible", "t", nil, []string{`report_infeasible("no such page")`}, agent.Done, "no such page", "the agent says that the task cannot be done", 1},
+		{"nothing that can be read", "t", nil, []string{"Hm.", "Hm?", "click(1+1)"}, agent.Crashed, "", "3 replies of the model one after the other", 0},
+		{"nonsense twice, then an action", "t", nil, []string{"Hm.", "Hm?", "click('1')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "2 replies", 1},
+		{"a refusal stops the rest of a reply", "t", refuse, []string{"click('1') click('2')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
+		{"wrong arguments are not sent", "t", nil, []string{"click('1', 'left', 'x')", "clik(7)", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
+		{"the surface is done", "t", func(environment.Call) environment.Step { return environment.Step{Done: true} }, []string{"click('1')"}, agent.Done, "", "the surface is done", 1},
+		{"no actions are left", "t", func(environment.Call) environment.Step {
+			return environment.Step{Truncated: true, Error: "ValueError: covered"}
+		}, []string{"click('1')"}, agent.MaxSteps, "", "no actions are left", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := &page{act: tt.act}
+			y, _, _ := turn(t, p, Config{}, tt.task, tt.replies...)
+			if y.End != tt.end || y.Message != tt.message || !strings.HasPrefix(y.Reason, tt.reason) || tt.reason == "" && y.Reason != "" || len(p.calls) != tt.calls {
+				t.Errorf("got %+v after %q", y, p.calls)
+			}
+		})
+	}
+}

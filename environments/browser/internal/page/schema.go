@@ -1,0 +1,43 @@
+package page
+
+import "encoding/json"
+
+// Schema returns the JSON Schema of an action's arguments. Properties are in the
+// order of the parameters, which is that of arguments without names.
+func (a *Action) Schema() json.RawMessage {
+	properties, required := []byte("{"), []string{}
+	for i, p := range a.Parameters {
+		s := object{"type": p.Type}
+		if p.Type == "strings" {
+			s = object{"anyOf": []object{{"type": "string"}, {"type": "array", "items": object{"type": "string"}}}}
+		}
+		if p.Doc != "" {
+			s["description"] = p.Doc
+		}
+		if len(p.Enum) > 0 {
+			s["enum"] = p.Enum
+		}
+		if p.Default != nil {
+			s["default"] = p.Default
+		} else {
+			required = append(required, p.Name)
+		}
+		if i > 0 {
+			properties = append(properties, ',')
+		}
+		properties = append(append(append(properties, quoted(p.Name)...), ':'), encoded(s)...)
+	}
+	whole := append([]byte(`{"type":"object","additionalProperties":false,"properties":`), append(properties, '}')...)
+	return append(append(append(whole, `,"required":`...), encoded(required)...), '}')
+}
+
+func quoted(s string) []byte { return encoded(s) }
+
+// encoded is for values that JSON has a form of.
+func encoded(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}

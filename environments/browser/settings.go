@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/environments/browser/internal/page"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/fault"
+)
+
+// Config is the block surface_config of an experiment.
+type Config struct {
+	Program       string        `berth:"program" default:"chromium" doc:"Chromium in the sandbox: a name in its PATH, or a path."`
+	Width         int           `berth:"width" default:"1280" doc:"Width of the viewport in CSS pixels."`
+	Height        int           `berth:"height" default:"720" doc:"Height of the viewport in CSS pixels."`
+	Scale         float64       `berth:"scale" default:"1" doc:"Pixels of a screenshot per CSS pixel."`
+	Locale        string        `berth:"locale" default:"en-US" doc:"Language of the browser, such as de-DE."`
+	TimeZone      string        `berth:"time_zone" default:"UTC" doc:"Time zone of pages, such as Europe/Berlin."`
+	Clock         string        `berth:"clock" default:"" doc:"Time at which the clock of pages stands still, such as 2026-01-31T12:00:00Z. Empty: the real time."`
+	SlowMo        time.Duration `berth:"slow_mo" default:"1s" doc:"Wait after each action."`
+	ActionTimeout time.Duration `berth:"action_timeout" default:"5s" doc:"How long an action waits until its element can be acted on."`
+	Settle        time.Duration `berth:"settle" default:"500ms" doc:"Wait before each observation."`
+	Load          time.Duration `berth:"load" default:"3s" doc:"How long to wait for the content of a page and of its frames."`
+	InitialDelay  time.Duration `berth:"initial_delay" default:"0s" doc:"Wait after the first page was opened. The task's setting goes first."`
+}
+
+// settings are what a task says about the browser.
+type settings struct {
+	URL          string         `berth:"url" default:"" doc:"Page to open. A path is one of the task's pages. Empty: the level, or the first page."`
+	Pages        string         `berth:"pages" default:"" doc:"Folder of the task's files with the pages. Empty: their only folder, or all of them."`
+	InitialDelay *time.Duration `berth:"initial_delay" doc:"Wait after the first page was opened."`
+}
+
+// The kinds of captures.
+const (
+	captureURL        = "url"
+	captureScript     = "script"
+	captureScreenshot = "screenshot"
+)
+
+// capture is what a task says about a capture.
+type capture struct {
+	Kind   string `berth:"kind" choices:"url,script,screenshot" doc:"url: visits URL and keeps the text. script: evaluates Script and keeps its value as JSON. screenshot: a PNG."`
+	URL    string `berth:"url" default:"" doc:"Page to visit; a path is one of the task's pages."`
+	Script string `berth:"script" default:"" doc:"JavaScript to evaluate in the active page."`
+}
+
+// read decodes a JSON object, which may be absent.
+func read(text json.RawMessage, into any) error {
+	if len(text) == 0 {
+		text = json.RawMessage("{}")
+	}
+	if err := config.Decode(text, into); err != nil {
+		return fmt.Errorf("%w: %w", fault.ErrBadConfig, err)
+	}
+	return nil
+}
+
+// The sizes of a viewport.
+const (
+	minSide = 100
+	maxSide = 4096
+)
+
+// problems returns what is wrong in a configuration and the task's settings.
+func problems(c *Config, s *settings) (list []string) {
+	if c.Width < minSide || c.Width > maxSide || c.Height < minSide || c.Height > maxSide {
+		list = append(list, fmt.Sprintf("The viewport of %d × %d is too small or too large: choose width and height from %d to %d.", c.Width, c.Height, minSide, maxSide))
+	}
+	if c.Scale < 0.5 || c.Scale > 4 {
+		list = append(list, fmt.Sprintf("The scale %g is out of range: choose 0.5 to 4.", c.Scale))
+	}
+	if c.Clock != "" {
+		if _, err := time.Parse(time.RFC3339, c.Clock); err != nil {
+			list = append(list, fmt.Sprintf("The clock %q is no time: write it like 2026-01-31T12:00:00Z.", c.Clock))
+		}
+	}
+	if c.TimeZone != "" {
+		if _, err := time.LoadLocation(c.TimeZone); err != nil {
+			list = append(list, fmt.Sprintf("The time zone %q is not known: write it like Europe/Berlin.", c.TimeZone))
+		}
+	}
+	if s.Pages != "" && strings.Contains("/"+s.Pages+"/", "/../") {
+		list = append(list, fmt.Sprintf("The folder of pages %q leaves the files of the task.", s.Pages))
+	}
+	return list
+}
+
+// at returns the URL of a page; a path is one of the task's pages.
+func at(url string) string {
+	if strings.Contains(url, "://") || strings.HasPrefix(url, "about:") || strings.HasPrefix(url, "data:") {
+		return url
+	}
+	return page.Origin + "/" + strings.TrimPrefix(url, "/")
+}

@@ -1,0 +1,382 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/environments/browser/internal/page"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// What Chromium needs, in MiB.
+const (
+	needsShm    = 0 // --disable-dev-shm-usage
+	needsMemory = 512
+)
+
+// surfaces are the open ones.
+type surfaces struct {
+	mu   sync.Mutex
+	all  map[string]*open
+	next int
+}
+
+func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
+
+// open is one browser in a sandbox.
+type open struct {
+	spec    environment.SurfaceSpec
+	config  Config
+	task    settings
+	shell   *sandbox.Client
+	browser *page.Browser
+	profile string
+	frames  int
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when the command has ended
+	said    *tail
+}
+
+// Needs implements environment.Surface.
+func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
+	var c Config
+	var s settings
+	if err = errors.Join(read(r.Config, &c), read(r.Settings, &s)); err != nil {
+		return n, err
+	}
+	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Refusals: problems(&c, &s)}
+	for _, a := range page.Actions() {
+		n.Actions = append(n.Actions, environment.Action{Name: a.Name, Doc: a.Doc, Schema: a.Schema()})
+	}
+	return n, nil
+}
+
+// OpenSurface implements environment.Surface.
+func (e *surfaces) OpenSurface(ctx context.Context, spec environment.SurfaceSpec) (id string, err error) {
+	o := &open{spec: spec, ended: make(chan struct{}), said: &tail{}}
+	if err = errors.Join(read(spec.Config, &o.config), read(spec.Settings, &o.task)); err != nil {
+		return "", err
+	}
+	if o.shell, err = sandbox.Dial(spec.Shell); err != nil {
+		return "", err
+	}
+	if err = o.launch(ctx); err != nil {
+		return "", errors.Join(err, o.close(context.WithoutCancel(ctx)))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.next++
+	id = fmt.Sprintf("browser-%d", e.next)
+	e.all[id] = o
+	return id, nil
+}
+
+// launch starts Chromium in the sandbox.
+func (o *open) launch(ctx context.Context) error {
+	profile, err := o.output(ctx, `d=$(mktemp -d /tmp/berth-browser.XXXXXX) && echo "$d"`)
+	if err != nil {
+		return fmt.Errorf("make a folder for the profile: %w", err)
+	}
+	o.profile = profile
+	if _, err = o.output(ctx, `command -v "$0"`, o.config.Program); err != nil {
+		return fmt.Errorf("there is no %s in the sandbox: install Chromium in the image of the task, or set program: %w", o.config.Program, err)
+	}
+	set, err := o.settings()
+	if err != nil {
+		return err
+	}
+	in, toBrowser := io.Pipe()
+	fromBrowser, out := io.Pipe()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	o.stop = stop
+	// The shell gives the browser its input and output as the descriptors of the
+	// protocol.
+	argv := append([]string{"sh", "-c", `exec "$0" "$@" 3<&0 4>&1 </dev/null >&2`, o.config.Program}, page.Arguments(profile+"/profile", o.spec.Proxy, set)...)
+	go func() {
+		defer close(o.ended)
+		r, failed := o.shell.Exec(background, sandbox.Command{
+			Argv: argv, Env: []string{"HOME=" + profile, "XDG_CONFIG_HOME=" + profile, "XDG_CACHE_HOME=" + profile}, Stdin: in, Stdout: out, Stderr: o.said,
+		})
+		o.said.ended(r, failed)
+		_ = out.CloseWithError(io.EOF)
+		_ = in.CloseWithError(io.ErrClosedPipe)
+	}()
+	o.browser, err = page.New(ctx, fromBrowser, toBrowser, set)
+	return o.explained(err)
+}
+
+func (o *open) settings() (s page.Settings, err error) {
+	c := &o.config
+	s = page.Settings{
+		Width: c.Width, Height: c.Height, Scale: c.Scale, Locale: c.Locale, TimeZone: c.TimeZone, Open: o.spec.Proxy != "",
+		Downloads: o.profile + "/downloads", SlowMo: c.SlowMo, ActionTimeout: c.ActionTimeout, Settle: c.Settle, Load: c.Load,
+	}
+	if c.Clock != "" {
+		if s.Clock, err = time.Parse(time.RFC3339, c.Clock); err != nil {
+			return s, err
+		}
+	}
+	if o.spec.Files == "" {
+		return s, nil
+	}
+	folder := o.task.Pages
+	if folder == "" {
+		if folder, err = onlyFolder(o.spec.Files); err != nil {
+			return s, err
+		}
+	}
+	root, err := os.OpenRoot(filepath.Join(o.spec.Files, filepath.FromSlash(folder))) // nothing outside of it is served, whatever the links
+	if err != nil {
+		return s, err
+	}
+	s.Files = root.FS()
+	return s, nil
+}
+
+// onlyFolder returns the name of the folder in dir if there is nothing else: files
+// of a task come in folders with names. Otherwise it returns ".".
+func onlyFolder(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) == 1 && entries[0].IsDir() {
+		return entries[0].Name(), nil
+	}
+	return ".", err
+}
+
+// output runs a shell command and returns the line that it prints.
+func (o *open) output(ctx context.Context, script string, args ...string) (string, error) {
+	var out, said tail
+	r, err := o.shell.Exec(ctx, sandbox.Command{Argv: append([]string{"sh", "-c", script}, args...), Stdout: &out, Stderr: &said, Timeout: time.Minute})
+	if err == nil && !r.OK() {
+		err = fmt.Errorf("exit code %d: %s", r.ExitCode, said.text())
+	}
+	return strings.TrimSpace(out.text()), err
+}
+
+// explained adds what the browser printed last to an error, if it has ended.
+func (o *open) explained(err error) error {
+	if err == nil || o.browser == nil {
+		return err
+	}
+	select {
+	case <-o.browser.Done():
+		return fmt.Errorf("%w: %s", err, cmp.Or(o.said.text(), "it printed nothing"))
+	default:
+		return err
+	}
+}
+
+func (e *surfaces) find(id string) (*open, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o := e.all[id]; o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("%w: surface %q", environment.ErrNoSandbox, id)
+}
+
+// Reset implements environment.Surface.
+func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start) (out environment.Observation, err error) {
+	o, err := e.find(id)
+	if err != nil {
+		return out, err
+	}
+	url := cmp.Or(o.task.URL, start.Level)
+	if url == "" && o.spec.Files == "" {
+		url = "about:blank"
+	}
+	if err = o.browser.Reset(ctx, at(url)); err != nil {
+		return out, o.explained(err)
+	}
+	delay := o.config.InitialDelay
+	if o.task.InitialDelay != nil {
+		delay = *o.task.InitialDelay
+	}
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return out, context.Cause(ctx)
+	}
+	return e.Observe(ctx, id, start.Want)
+}
+
+// Observe implements environment.Surface.
+func (e *surfaces) Observe(ctx context.Context, id string, want []string) (out environment.Observation, err error) {
+	o, err := e.find(id)
+	if err != nil {
+		return out, err
+	}
+	seen, err := o.browser.Observe(ctx, want)
+	if err != nil {
+		return out, o.explained(err)
+	}
+	return o.observation(seen)
+}
+
+// maxInline is the size of a frame that is sent with its observation, in bytes.
+const maxInline = 1 << 20
+
+func (o *open) observation(seen page.Observation) (out environment.Observation, err error) {
+	if out.JSON, err = json.Marshal(seen.Parts); err != nil {
+		return out, err
+	}
+	if len(seen.Screenshot) == 0 {
+		return out, nil
+	}
+	f := environment.Frame{Name: page.KindScreenshot, MediaType: "image/png", Data: seen.Screenshot}
+	if len(f.Data) > maxInline {
+		o.frames++
+		f.Path, f.Data = fmt.Sprintf("%d.png", o.frames), nil
+		if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), seen.Screenshot, 0o600); err != nil {
+			return out, err
+		}
+	}
+	out.Frames = []environment.Frame{f}
+	return out, nil
+}
+
+// info is what the core and verifiers learn of a step, and agents do not.
+type info struct {
+	Refused map[string]int `json:"refused_requests,omitempty"` // so far, by host: requests that would have left the sandbox
+	Dialogs []string       `json:"dialogs,omitempty"`          // that pages opened since the reset
+}
+
+// Act implements environment.Surface.
+func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
+	o, err := e.find(id)
+	if err != nil {
+		return step, err
+	}
+	actions := page.Actions()
+	i := slices.IndexFunc(actions, func(a page.Action) bool { return a.Name == call.Name })
+	if i < 0 {
+		step.Error = fmt.Sprintf("ValueError: there is no action %q", call.Name)
+		step.Observation, err = e.Observe(ctx, id, want)
+		return step, err
+	}
+	seen, refused, err := o.browser.Act(ctx, &actions[i], call.Arguments, want)
+	if err != nil {
+		return step, o.explained(err)
+	}
+	step.Error = refused
+	said := info{Refused: o.browser.Blocked(), Dialogs: o.browser.Dialogs()}
+	if len(said.Refused)+len(said.Dialogs) > 0 {
+		if step.Info, err = json.Marshal(said); err != nil {
+			return step, err
+		}
+	}
+	step.Observation, err = o.observation(seen)
+	return step, err
+}
+
+// Capture implements environment.Surface.
+func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture) ([]string, error) {
+	o, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	var s capture
+	if err = read(c.Settings, &s); err != nil {
+		return nil, fmt.Errorf("%w: capture %s: %w", fault.ErrInvalid, c.Name, err)
+	}
+	var name string
+	var data []byte
+	switch s.Kind {
+	case captureURL:
+		var text string
+		name = "page.txt"
+		text, err = o.browser.Visit(ctx, at(s.URL))
+		data = []byte(text)
+	case captureScript:
+		name = "value.json"
+		data, err = o.browser.Evaluate(ctx, s.Script)
+	case captureScreenshot:
+		name = "screenshot.png"
+		var seen page.Observation
+		seen, err = o.browser.Observe(ctx, []string{page.KindScreenshot})
+		data = seen.Screenshot
+	}
+	if err == nil && len(data) == 0 {
+		err = errors.New("there is nothing to capture")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("capture %s: %w", c.Name, o.explained(err))
+	}
+	return []string{name}, os.WriteFile(filepath.Join(c.Folder, name), data, 0o600)
+}
+
+// CloseSurface implements environment.Surface.
+func (e *surfaces) CloseSurface(ctx context.Context, id string) error {
+	e.mu.Lock()
+	o := e.all[id]
+	delete(e.all, id)
+	e.mu.Unlock()
+	if o == nil {
+		return nil
+	}
+	return o.close(ctx)
+}
+
+// close ends the browser and removes its profile, if the sandbox is still there.
+func (o *open) close(ctx context.Context) error {
+	if o.stop != nil {
+		o.stop() // kills the browser and what it started
+		select {
+		case <-o.ended:
+		case <-ctx.Done():
+		}
+	}
+	if o.profile != "" {
+		_, _ = o.output(ctx, `rm -rf "$0"`, o.profile) // it goes with the sandbox at the latest
+	}
+	return o.shell.Close()
+}
+
+// tail keeps the end of an output.
+type tail struct {
+	mu   sync.Mutex
+	last []byte
+	how  string // how the command ended
+}
+
+const kept = 2 << 10 // bytes
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, b...)
+	t.last = t.last[max(0, len(t.last)-kept):]
+	return len(b), nil
+}
+
+func (t *tail) ended(r sandbox.Result, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		t.how = err.Error()
+	case r.Signal != 0:
+		t.how = "killed by signal: " + r.Signal.String()
+	default:
+		t.how = fmt.Sprintf("exit code %d", r.ExitCode)
+	}
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(strings.TrimSpace(t.how + " " + string(t.last)))
+}

@@ -24,8 +24,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // session implements models.Session: the models of one session of a plugin.

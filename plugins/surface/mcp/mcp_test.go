@@ -49,7 +49,8 @@ func aPage() *page {
 	return &page{
 		actions: []environment.Action{
 			{Name: "click", Doc: "Clicks an element.", Schema: json.RawMessage(`{"properties":{"bid":{"type":"string"}},"required":["bid"]}`)},
-			{Name: "observe"}, {Name: "broken", Schema: json.RawMessage(`[1]`)},
+			{Name: "observe"},
+			{Name: "broken", Schema: json.RawMessage(`[1]`)},
 		},
 		step: environment.Step{Observation: environment.Observation{
 			Text: "a page", JSON: json.RawMessage(`{"url":"http://app.test/","tabs":[1]}`),

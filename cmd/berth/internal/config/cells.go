@@ -155,10 +155,11 @@ func (l *loader) same(block *hclsyntax.Block) {
 	var kept []*experiment.Cell
 	var out []string
 	for _, c := range l.exp.Cells {
-		id := ""
+		var b strings.Builder
 		for i := range c.Datasets {
-			id += fmt.Sprintf("%q: %s\n", c.Datasets[i].Label, c.Identity(&c.Datasets[i]))
+			fmt.Fprintf(&b, "%q: %s\n", c.Datasets[i].Label, c.Identity(&c.Datasets[i]))
 		}
+		id := b.String()
 		if other := first[id]; other != nil {
 			out = append(out, fmt.Sprintf("%s is the same as %s", c.Key, other.Key))
 			continue

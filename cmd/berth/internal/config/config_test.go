@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
@@ -450,7 +450,7 @@ func FuzzLoadNeverPanics(f *testing.F) {
 			if _, err := json.Marshal(c); err != nil {
 				t.Error(err)
 			}
-			noCanary(t, "secrets", c.CheckSecrets().Error())
+			noCanary(t, "secrets", e.CheckSecrets(c).Error())
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
 )
 
 func parse(t testing.TB, text string) hclsyntax.Expression {

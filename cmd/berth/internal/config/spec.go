@@ -4,8 +4,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
+	"github.com/berth-eval/berth/core/experiment"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
@@ -47,7 +48,7 @@ var blocks = []block{
 	newBlock("model", []string{"label"}, "A model and how to reach it.", modelBlock{}),
 	newBlock("verifier", []string{"label"}, "What the experiment adds to a verifier that tasks name; the label is that name.", verifierBlock{}),
 	newBlock("user", nil, "Plays the simulated user of tasks that have one, with its own models, budget and sandbox. At most one.", userBlock{}),
-	newBlock("executor", []string{"kind"}, "Where attempts run; \"local\", this machine, without the block. At most one. Other kinds are not implemented yet; the attributes are experimental and may change.", Executor{}),
+	newBlock("executor", []string{"kind"}, "Where attempts run; \"local\", this machine, without the block. At most one. Other kinds are not implemented yet; the attributes are experimental and may change.", experiment.Executor{}),
 	newBlock("variable", []string{"name"}, "A value that is given from outside, readable as var.<name>.", variableBlock{}),
 	{name: "locals", doc: "Names for expressions, readable as local.<name>. May be repeated.", free: "An expression, readable as local.<name>."},
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 

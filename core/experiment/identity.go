@@ -1,4 +1,4 @@
-package config
+package experiment
 
 import (
 	"bytes"
@@ -44,12 +44,6 @@ func (o omitempty) MarshalJSON() ([]byte, error) {
 // address, price, key or time of the run. Empty values are left out, so that the
 // ids of trials stay when a field is added.
 func (c *Cell) Identity(d *Dataset) json.RawMessage {
-	set := *d
-	set.Label = "" // it tells cells apart, not trials
-	return c.identity(set)
-}
-
-func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 	verifiers := map[string]any{}
 	for label, v := range c.Verifiers {
 		verifiers[label] = omitempty{
@@ -66,17 +60,13 @@ func (c *Cell) identity(datasets ...Dataset) json.RawMessage {
 			"time_ns": u.Time, "cost_usd": u.CostUSD, "tokens": u.Tokens, "requests": u.Requests,
 		}
 	}
-	var sets []any
-	for _, d := range datasets {
-		set := omitempty{
-			"label": d.Label, "verify": d.Verify, "system": d.System, "lenient": d.Lenient, "allow_env": d.AllowEnv, "config": settings(d.Config),
-		}
-		if s := d.Success; s != nil {
-			set["success"] = map[string]any{"key": s.Score, "at_least": s.AtLeast}
-		}
-		sets = append(sets, set)
+	set := omitempty{
+		"verify": d.Verify, "system": d.System, "lenient": d.Lenient, "allow_env": d.AllowEnv, "config": settings(d.Config),
 	}
-	id["datasets"] = sets
+	if r := d.Success; r != nil {
+		set["success"] = map[string]any{"key": r.Score, "at_least": r.AtLeast}
+	}
+	id["datasets"] = []any{set}
 	return canonical(id)
 }
 

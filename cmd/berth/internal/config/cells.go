@@ -15,10 +15,11 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/matrix"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config/internal/eval"
-	"github.com/berth-eval/berth/core/config/internal/matrix"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
@@ -63,7 +64,7 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 // builder resolves one cell.
 type builder struct {
 	l     *loader
-	cell  *Cell
+	cell  *experiment.Cell
 	scope *eval.Scope
 	diags hcl.Diagnostics
 	done  map[string]any  // by type and label of the block; nil values are broken
@@ -79,7 +80,7 @@ func (l *loader) builder(p matrix.Point) *builder {
 			vals[a.Name] = p[i].Val
 		}
 	}
-	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &Cell{exp: l.exp}}
+	c := &builder{l: l, done: map[string]any{}, used: map[string]bool{}, cell: &experiment.Cell{}}
 	c.cell.Choices = map[string]string{}
 	c.scope = l.env.Scope(vals)
 	if p != nil {
@@ -146,15 +147,19 @@ func (l *loader) unused(p matrix.Point, used map[string]bool) {
 
 // same leaves out cells that equal an earlier one, because their trials would be
 // the same.
-func (l *loader) same(experiment *hclsyntax.Block) {
+func (l *loader) same(block *hclsyntax.Block) {
 	if l.broken || l.diags.HasErrors() {
 		return
 	}
-	first := map[string]*Cell{}
-	var kept []*Cell
+	first := map[string]*experiment.Cell{}
+	var kept []*experiment.Cell
 	var out []string
 	for _, c := range l.exp.Cells {
-		id := string(c.identity(c.Datasets...))
+		var b strings.Builder
+		for i := range c.Datasets {
+			fmt.Fprintf(&b, "%q: %s\n", c.Datasets[i].Label, c.Identity(&c.Datasets[i]))
+		}
+		id := b.String()
 		if other := first[id]; other != nil {
 			out = append(out, fmt.Sprintf("%s is the same as %s", c.Key, other.Key))
 			continue
@@ -171,7 +176,7 @@ func (l *loader) same(experiment *hclsyntax.Block) {
 	if n := len(out) - 3; n > 0 {
 		out, rest = out[:3], fmt.Sprintf(" (and %d more)", n)
 	}
-	d := source.At(matrixOf(experiment).DefRange(), "Equal cells are left out",
+	d := source.At(matrixOf(block).DefRange(), "Equal cells are left out",
 		"%s%s: nothing reads the axis in which they differ. Use it as matrix.<axis>, or exclude those cells. To repeat trials, set repeat in the experiment.", strings.Join(out, "; "), rest)
 	d.Severity = hcl.DiagWarning
 	l.diags = append(l.diags, d)

@@ -14,8 +14,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 )
 
 // BenchmarkThousandCells is what a plan of 10,000 trials spends here, with ten

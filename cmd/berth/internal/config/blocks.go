@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/berth-eval/berth/core/experiment"
 )
 
 // The blocks of an experiment file, as structs whose tags are the only
@@ -16,7 +18,8 @@ import (
 //	per:"run"       the same for all cells: the matrix cannot be read
 //	secrets:"true"  may hold secrets, and need not
 //
-// RunLimits, Retry, Executor and Dataset are declared in the same way.
+// Report, and RunLimits, Retry, Executor and Dataset of package experiment, are
+// declared in the same way.
 //
 // After decoding a reference is the label of its block.
 
@@ -33,12 +36,12 @@ type experimentBlock struct {
 	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps the files of attempts that differ from the image when the agent has finished, so that berth regrade can verify them again: of those that did not pass, or of all. Absent: of none."`
 	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: the files of an attempt are not kept if they are more than this, in MiB."`
 
-	Matrix   json.RawMessage `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
-	Limits   RunLimits       `berth:"limits" per:"run" doc:"Limits of the whole run."`
-	PerTrial perTrialBlock   `berth:"per_trial" doc:"Limits of each attempt."`
-	PerCell  perCellBlock    `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
-	Report   Report          `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
-	Retry    Retry           `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
+	Matrix   json.RawMessage      `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
+	Limits   experiment.RunLimits `berth:"limits" per:"run" doc:"Limits of the whole run."`
+	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt."`
+	PerCell  perCellBlock         `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
+	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
+	Retry    experiment.Retry     `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
 }
 
 type perTrialBlock struct {
@@ -61,7 +64,7 @@ type perCellBlock struct {
 }
 
 type datasetBlock struct {
-	Dataset
+	experiment.Dataset
 
 	Success *successBlock   `berth:"success" doc:"When an attempt passes, instead of the tasks' own rule."`
 	Config  json.RawMessage `berth:"config" body:"config" doc:"Settings of the format; see its reference."`

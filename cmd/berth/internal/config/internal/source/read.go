@@ -13,7 +13,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 

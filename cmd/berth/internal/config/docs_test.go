@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 )
 
-const guide = "../../docs/experiment.md"
+const guide = "../../../../docs/experiment.md"
 
 // The guide names every function; its reference lists blocks and attributes.
 func TestTheGuideNamesEveryFunction(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 )
 
 func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
@@ -44,7 +45,7 @@ func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
 	if err != nil || key != canary {
 		t.Errorf("key %q, %v", key, err)
 	}
-	if ds := c.CheckSecrets(); len(ds) > 0 {
+	if ds := e.CheckSecrets(c); len(ds) > 0 {
 		t.Errorf("CheckSecrets: %v", ds)
 	}
 	revealed, err := c.Reveal()
@@ -67,7 +68,7 @@ func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
 		t.Fatal(ds)
 	}
 	var text bytes.Buffer
-	if err := e.Cells[0].CheckSecrets().WriteText(&text, false); err != nil {
+	if err := e.CheckSecrets(e.Cells[0]).WriteText(&text, false); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "testdata/missing_secrets.txt", text.Bytes())
@@ -89,7 +90,7 @@ func TestAReplayedModelNeedsNoKey(t *testing.T) {
 		t.Fatal(ds)
 	}
 	c := e.Cells[0]
-	if ds := c.CheckSecrets(); len(ds) == 0 {
+	if ds := e.CheckSecrets(c); len(ds) == 0 {
 		t.Fatal("no key is missing")
 	}
 	for _, m := range append(slices.Collect(maps.Values(c.Agent.Models)), c.Model) {
@@ -98,7 +99,7 @@ func TestAReplayedModelNeedsNoKey(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := c.CheckSecrets().WriteText(&text, false); err != nil || text.Len() > 0 {
+	if err := e.CheckSecrets(c).WriteText(&text, false); err != nil || text.Len() > 0 {
 		t.Errorf("%v, missing:\n%s", err, text.String())
 	}
 }
@@ -118,7 +119,7 @@ verifier "judge" {
 	if e == nil {
 		t.Fatal(ds)
 	}
-	got := e.Cells[0].CheckSecrets("judge")
+	got := e.CheckSecrets(e.Cells[0], "judge")
 	if len(got) != 1 || !strings.Contains(got.Error(), "UNSET") {
 		t.Errorf("got %d problems: %v; want one, about UNSET", len(got), got.Error())
 	}
@@ -142,10 +143,10 @@ model "m" {
 	if e == nil {
 		t.Fatal(ds)
 	}
-	if ds := e.Cells[0].CheckSecrets("other"); len(ds) != 0 {
+	if ds := e.CheckSecrets(e.Cells[0], "other"); len(ds) != 0 {
 		t.Errorf("without the verifier: %v", ds)
 	}
-	got := e.Cells[0].CheckSecrets("judge").Error()
+	got := e.CheckSecrets(e.Cells[0], "judge").Error()
 	if !strings.Contains(got, "A_SECRET") || !strings.Contains(got, "B_SECRET") {
 		t.Errorf("with the verifier: %v", got)
 	}
@@ -169,7 +170,7 @@ func TestErrorsWithRealValuesDoNotShowThem(t *testing.T) {
 			continue
 		}
 		var text bytes.Buffer
-		if werr := e.Cells[0].CheckSecrets().WriteText(&text, true); werr != nil {
+		if werr := e.CheckSecrets(e.Cells[0]).WriteText(&text, true); werr != nil {
 			t.Fatal(werr)
 		}
 		noCanary(t, expr, err.Error(), text.String(), fmt.Sprintf("%+v", e.Cells[0]))
@@ -268,7 +269,7 @@ func TestIdentityHasTheContentOfAPriorTrajectory(t *testing.T) {
 // The settings of a dataset are part of the identity of its trials, and without
 // any the identity is as it was before there were such settings.
 func TestIdentityHasTheSettingsOfTheDataset(t *testing.T) {
-	id := func(settings string) (string, config.Dataset) {
+	id := func(settings string) (string, experiment.Dataset) {
 		t.Helper()
 		e, ds := load(t, options(), strings.Replace(fmt.Sprintf(base, ""), `path   = "."`, `path   = "."`+"\n"+settings, 1))
 		if e == nil {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-eval/berth/core/config/internal/matrix"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/matrix"
 )
 
 // key names a cell: "agent=a,effort=low".

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/core/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
 )
 
 // tree makes a folder with an experiment, and things beside it that it must

@@ -1,55 +1,29 @@
-package config
+// Package experiment has what a run executes: the cells of an experiment with
+// their datasets, and the limits of the run. A plan is made from it.
+//
+// It must not know how an experiment is written: the tags only declare the
+// attributes of the types that are blocks of an experiment file.
+package experiment
 
 import (
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/plugins"
-	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Options are the user's choices for loading. The zero value reads no host
-// variable and no file outside the experiment's folder.
-type Options struct {
-	// Vars are --var NAME=VALUE, in order; the last of a name wins.
-	Vars []string
-	// VarFiles are --var-file PATH, in order, as HCL attributes or (*.json) as a
-	// JSON object. Vars win over VarFiles, these over BERTH_VAR_name.
-	VarFiles []string
-	// AllowRead are folders outside the experiment's that functions may read.
-	AllowRead []string
-	// LookupEnv reads a host variable for env(), secret() and BERTH_VAR_name;
-	// nil means that none is set.
-	LookupEnv func(name string) (string, bool)
-	// BaseDir is the folder that relative paths start from; empty means the
-	// folder of the experiment. For an experiment that is read back from a run.
-	BaseDir string
-	// Kept is where a run keeps its copy of a file that functions read or that
-	// holds the replies of a model, by the name that it has in Experiment.Files.
-	// Nil reads files where they are; with it only copies are read.
-	Kept func(name string) string
-	// DefaultEnvironment is the plugin of an experiment that names no
-	// environment; empty means that it must name one.
-	DefaultEnvironment string
-	// Providers are the names that a model's provider may have; empty means any.
-	Providers []string
-	// Schemas asks plugins what their `config` blocks may hold; nil takes the
-	// blocks as they are, without a check.
-	Schemas Schemas
-	// Formats are the names that a dataset's format may have; empty means any.
-	Formats []string
+// Experiment is what a run executes. It is safe for concurrent use, because
+// nothing changes it once it is made.
+type Experiment struct {
+	Repeat   int // repetitions of every cell × task, at least 1
+	Limits   RunLimits
+	Keep     Keep
+	Retry    Retry
+	Executor Executor
+	// Cells are never empty.
+	Cells []*Cell
 }
-
-// KindFormat is the kind under which Schemas is asked for the settings of a task
-// format: they are in the `config` block of a dataset.
-const KindFormat plugins.Kind = "dataset"
-
-// Schemas returns the configuration schema of a plugin. Its error says why
-// there is none (no such plugin, it does not start) and is shown at the block
-// that names the plugin. Called once per plugin, from one goroutine.
-type Schemas func(kind plugins.Kind, plugin string) (pluginconfig.Schema, error)
 
 // RunLimits bound the whole run. Nil means no limit; for InFlight, Waiting and
 // MemoryMiB that the runner chooses. They do not affect results.
@@ -94,13 +68,6 @@ type Retry struct {
 	MaxWait time.Duration    `berth:"max_wait" default:"1m" doc:"Longest wait."`
 }
 
-// Report says how tables of the results are made. It does not affect results.
-type Report struct {
-	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" doc:"Largest share of a cell's planned trials, from 0 to 1, that may have ended for reasons that are not the agent's. With more, berth show --by and berth compare refuse to print numbers."`
-	Exposed           bool    `berth:"exposed" default:"true" doc:"false: numbers are refused if a result is exposed."`
-	Weigh             string  `berth:"weigh" enum:"category" doc:"With \"category\", all categories of tasks weigh the same in success rates, however many tasks each has. Absent: all trials weigh the same."`
-}
-
 // Executor says where attempts run. Kind "local" is this machine; any other
 // kind is for the runner to know or to refuse by name.
 type Executor struct {
@@ -115,17 +82,6 @@ type Executor struct {
 	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
 	Options   []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
 	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
-}
-
-// File is a file that the experiment is made of.
-type File struct {
-	// Name is slash-separated and relative to the folder of the experiment, or
-	// absolute when it is outside.
-	Name  string
-	Bytes []byte
-	// Read says that a function read it (file, yamldecode, …); false is an
-	// *.hcl file of the experiment.
-	Read bool
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what
@@ -147,8 +103,6 @@ type Cell struct {
 	Model *cell.Model
 	// PerCell bounds all attempts of the cell together.
 	PerCell cell.Budget
-
-	exp *Experiment
 }
 
 // On is the cell as an attempt on a task of one of its datasets has it, with the
@@ -163,7 +117,7 @@ func (c *Cell) On(d *Dataset) cell.Cell {
 type Dataset struct {
 	Label  string `berth:"-"`
 	Format string `berth:"format" required:"true" doc:"Task format of the folder."`
-	// Path is absolute once the experiment is loaded.
+	// Path is absolute.
 	Path    string   `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
 	Include []string `berth:"include" doc:"Globs of task names to run. Absent: all."`
 	Exclude []string `berth:"exclude" doc:"Globs of task names to leave out."`

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +15,9 @@ import (
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -54,8 +56,8 @@ func (c *builder) texts(r *source.Reading, path pluginconfig.Path, m map[string]
 	return out
 }
 
-func (c *builder) dataset(label string) *Dataset {
-	return once(c, "dataset", label, func(b *hclsyntax.Block) *Dataset {
+func (c *builder) dataset(label string) *experiment.Dataset {
+	return once(c, "dataset", label, func(b *hclsyntax.Block) *experiment.Dataset {
 		var d datasetBlock
 		r := c.decode(b, blockOf("dataset").fields, &d)
 		if r == nil {
@@ -162,11 +164,15 @@ func (c *builder) model(label string) *cell.Model {
 		if r.Broken {
 			return nil
 		}
-		id := string(canonical(out))
-		if c.l.models[id] == nil {
-			c.l.models[id] = out
+		id, err := json.Marshal(out)
+		if err != nil { // every value was checked, so that it can be written
+			r.Report([]pluginconfig.Problem{{Summary: "Model cannot be used", Detail: err.Error() + "."}})
+			return nil
 		}
-		return c.l.models[id]
+		if c.l.models[string(id)] == nil {
+			c.l.models[string(id)] = out
+		}
+		return c.l.models[string(id)]
 	})
 }
 

@@ -8,29 +8,27 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config/internal/source"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
 // Experiment is what one HCL file, or all *.hcl files of a folder, describe.
 // It is safe for concurrent use once loaded.
+//
+// Its cells are the points of the matrix, the last axis fastest, then those that
+// were included.
 type Experiment struct {
+	experiment.Experiment
+
 	// Name is the label of the experiment block; safe as the name of a folder.
 	Name        string
 	Description string
 	// Dir is the absolute folder that relative paths start from.
-	Dir      string
-	Repeat   int // repetitions of every cell × task, at least 1
-	Limits   RunLimits
-	Keep     Keep
-	Retry    Retry
-	Report   Report
-	Executor Executor
-	// Cells are the points of the matrix, the last axis fastest, then those
-	// that were included. Never empty.
-	Cells []*Cell
+	Dir    string
+	Report Report
 	// Files are the *.hcl files as given, and what functions read, sorted.
 	Files []File
 	// Variables are the values of variables, without those that are sensitive.
@@ -39,6 +37,24 @@ type Experiment struct {
 	src    *source.Source
 	places map[*cell.Secret]hcl.Range
 	blocks map[string][]*hclsyntax.Block
+}
+
+// Report says how tables of the results are made. It does not affect results.
+type Report struct {
+	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" doc:"Largest share of a cell's planned trials, from 0 to 1, that may have ended for reasons that are not the agent's. With more, berth show --by and berth compare refuse to print numbers."`
+	Exposed           bool    `berth:"exposed" default:"true" doc:"false: numbers are refused if a result is exposed."`
+	Weigh             string  `berth:"weigh" enum:"category" doc:"With \"category\", all categories of tasks weigh the same in success rates, however many tasks each has. Absent: all trials weigh the same."`
+}
+
+// File is a file that the experiment is made of.
+type File struct {
+	// Name is slash-separated and relative to the folder of the experiment, or
+	// absolute when it is outside.
+	Name  string
+	Bytes []byte
+	// Read says that a function read it (file, yamldecode, …); false is an
+	// *.hcl file of the experiment.
+	Read bool
 }
 
 // Problems places what is wrong with a block of the file: block is its type,
@@ -82,10 +98,10 @@ func (e *Experiment) block(kind, label string) *hclsyntax.Block {
 	return nil
 }
 
-// CheckSecrets reads every secret that the cell uses, for itself and for the
+// CheckSecrets reads every secret that a cell uses, for itself and for the
 // verifiers named, and reports those that are missing. Nothing is kept, and no
 // value is in what it returns.
-func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
+func (e *Experiment) CheckSecrets(c *experiment.Cell, verifiers ...string) Diagnostics {
 	used := c.Cell
 	used.Verifiers = map[string]cell.Verifier{}
 	for _, name := range verifiers {
@@ -101,7 +117,7 @@ func (c *Cell) CheckSecrets(verifiers ...string) Diagnostics {
 			}
 		}
 	}
-	return c.exp.missing(secrets)
+	return e.missing(secrets)
 }
 
 // missing are diagnostics for the secrets that cannot be read, in the order of

@@ -14,11 +14,12 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/matrix"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
+	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/variable"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config/internal/eval"
-	"github.com/berth-eval/berth/core/config/internal/matrix"
-	"github.com/berth-eval/berth/core/config/internal/source"
-	"github.com/berth-eval/berth/core/config/internal/variable"
+	"github.com/berth-eval/berth/core/experiment"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
@@ -201,11 +202,11 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
 		l.exp.Limits, l.exp.Retry, l.exp.Report = eb.Limits, eb.Retry, eb.Report
-		l.exp.Keep = Keep{Which: eb.Keep, MiB: eb.KeepMiB}
+		l.exp.Keep = experiment.Keep{Which: eb.Keep, MiB: eb.KeepMiB}
 	}
-	l.exp.Executor = Executor{Kind: "local"}
+	l.exp.Executor = experiment.Executor{Kind: "local"}
 	for _, b := range l.parts.byType["executor"] {
-		x := Executor{Kind: b.Labels[0]}
+		x := experiment.Executor{Kind: b.Labels[0]}
 		if r := l.decode(sc, b, blockOf("executor").fields, &x); r != nil {
 			r.Report(checkExecutor(&x))
 			l.keep(r)
@@ -215,7 +216,7 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 }
 
 // unknownLabels reports limits for blocks that the experiment does not have.
-func (l *loader) unknownLabels(limits *RunLimits) []pluginconfig.Problem {
+func (l *loader) unknownLabels(limits *experiment.RunLimits) []pluginconfig.Problem {
 	r := &rules{}
 	for kind, of := range limits.Blocks() {
 		var labels []string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/berth-eval/berth/core/experiment"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -88,13 +89,13 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	return r.ps
 }
 
-func places(r *rules, path pluginconfig.Path, p Places) {
+func places(r *rules, path pluginconfig.Path, p experiment.Places) {
 	positive(r, path.Attr("in_flight"), p.InFlight)
 	positive(r, path.Attr("building"), p.Building)
 	positive(r, path.Attr("verifying"), p.Verifying)
 }
 
-func checkExecutor(b *Executor) []pluginconfig.Problem {
+func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	r := &rules{}
 	natural(r, "workers", b.Workers)
 	natural(r, "cpus", b.CPUs)

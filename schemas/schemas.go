@@ -49,6 +49,7 @@ func All() []Schema {
 		{"journal-line", "A line of journal/*.jsonl of a run", store.JournalLine{}},
 		{"summary", "summary.json of a run", summary.Summary{}},
 		{"result", "result.json of an attempt", record.Result{}},
+		{"checksums", "files.json of an attempt", store.Checksums{}},
 		{"event", "A line of events.jsonl of an attempt", record.Event{}},
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},

@@ -72,6 +72,7 @@ func All() []Schema {
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
 		{"cli-show-table", "berth show RUN --by NAMES --json", output.Table{}},
+		{"cli-audit", "What `berth audit --json` prints, and the page that it writes", output.Audit{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
 		{"cli-report", "berth report --json", output.Report{}},
 		{"cli-export", "berth export --json", output.Export{}},

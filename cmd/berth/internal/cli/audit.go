@@ -17,7 +17,6 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/audit"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
-	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -45,6 +44,8 @@ of all tables. It also says what cannot be checked, and why.
 ssh-keygen -Y sign makes it, and ssh-keygen -Y verify -n berth-audit reads it.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares the result with the page.
+
+RUN is a folder, or an archive that berth export --to bundle made.
 
 Exit code 1 means that something differs.`,
 		Example: "  berth audit last\n  berth audit last --report report.html\n" +
@@ -79,10 +80,12 @@ func (a *app) audit(name string, o *audits) error {
 	if err := o.wrong(); err != nil {
 		return &exit{exitUsage, err}
 	}
-	dir, err := report.FindRun(name)
+	opened, err := openRun(name)
 	if err != nil {
 		return err
 	}
+	defer opened.remove()
+	dir := opened.dir
 	now, err := audit.Run(dir)
 	if err != nil {
 		return err

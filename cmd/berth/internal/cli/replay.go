@@ -21,14 +21,16 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-func (a *app) replayCommand() *cobra.Command {
-	var (
-		ef experiment.Flags
-		rf runFlags
-		to string
+// replayFlags are the user's choices for a replay.
+type replayFlags struct {
+	experiment experiment.Flags
+	run        runFlags
+	to         string // folder of the new run's folder
+	trust      bool
+}
 
-		trust bool
-	)
+func (a *app) replayCommand() *cobra.Command {
+	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay RUN [TRIAL]",
 		Short: "Run the attempts of a run again on the recorded replies of models, and compare",
@@ -47,13 +49,13 @@ Exit code 1 means that a trial differs.`,
 
 		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.replay(cmd.Context(), args, &ef, &rf, to, trust)
+			return a.replay(cmd.Context(), args, &f)
 		},
 	}
-	ef.Register(cmd)
-	rf.register(cmd)
-	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "create the folder of the new run in `DIR`")
-	cmd.Flags().BoolVar(&trust, "trust", false, "replay a run that somebody else made: its experiment and its tasks run on this machine")
+	f.experiment.Register(cmd)
+	f.run.register(cmd)
+	cmd.Flags().StringVar(&f.to, "runs", report.RunsDir, "create the folder of the new run in `DIR`")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "replay a run that somebody else made: its experiment and its tasks run on this machine")
 	return cmd
 }
 
@@ -68,8 +70,8 @@ type opened struct {
 func openRun(name string) (*opened, error) {
 	fi, err := os.Stat(name)
 	if err != nil || fi.IsDir() {
-		dir, err := report.FindRun(name)
-		return &opened{dir: dir, remove: func() {}}, err
+		dir, missing := report.FindRun(name)
+		return &opened{dir: dir, remove: func() {}}, missing
 	}
 	tmp, err := tempDir("berth-bundle-")
 	if err != nil {
@@ -84,17 +86,17 @@ func openRun(name string) (*opened, error) {
 	return &opened{dir: u.Dir, datasets: u.Tasks, remove: remove}, nil
 }
 
-func (a *app) replay(ctx context.Context, args []string, ef *experiment.Flags, rf *runFlags, to string, trust bool) error {
+func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	o, err := openRun(args[0])
 	if err != nil {
 		return err
 	}
 	defer o.remove()
-	if o.datasets != nil && !trust {
+	if o.datasets != nil && !f.trust {
 		return &exit{exitUsage, fmt.Errorf("%s was made by somebody else, and its experiment and tasks would run on this machine: look at them (tar --zstd -tf), then replay it with --trust", args[0])}
 	}
-	ef.Replay, ef.Datasets = o.dir, o.datasets
-	_, m, l, err := a.loadRun(ctx, o.dir, ef, &resumeFlags{trust: trust || o.datasets != nil})
+	f.experiment.Replay, f.experiment.Datasets = o.dir, o.datasets
+	_, m, l, err := a.loadRun(ctx, o.dir, &f.experiment, &resumeFlags{trust: f.trust || o.datasets != nil})
 	if err != nil {
 		return err
 	}
@@ -120,13 +122,13 @@ func (a *app) replay(ctx context.Context, args []string, ef *experiment.Flags, r
 	if err != nil {
 		return err
 	}
-	s, err := store.Create(to, now, files(l.Experiment))
+	s, err := store.Create(f.to, now, files(l.Experiment))
 	if err != nil {
 		return elsewhere(err)
 	}
 	res.Dir = s.Dir
 	a.Notef("replay of %s: %s, into %s\n", terminal.Clean(args[0]), terminal.Count(len(chosen), "trial", "trials"), report.Display(s.Dir))
-	if _, err = a.executeAndShow(ctx, &job{Loaded: l, flags: rf, store: s, selected: chosen}); err == nil {
+	if _, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &f.run, store: s, selected: chosen}); err == nil {
 		err = compareReplay(o.dir, index, s, chosen, res)
 	}
 	if err = errors.Join(err, s.Close()); err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/cdp"
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 // Action is one thing that an agent can do.

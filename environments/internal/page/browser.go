@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/cdp"
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 // Origin is the made-up origin of the task's pages. No server has it: the
@@ -35,6 +35,8 @@ type Settings struct {
 	ActionTimeout time.Duration // of waiting until an element can be acted on
 	Settle        time.Duration // before an observation
 	Load          time.Duration // of waiting for the content of each page and frame
+	AcceptDialogs bool          // dialogs are accepted; otherwise they are dismissed
+	OnePage       bool          // pages that the first one opens are closed at once
 }
 
 // ErrPage means that the active page has crashed or does not respond. The browser
@@ -115,7 +117,7 @@ func (b *Browser) Blocked() map[string]int {
 }
 
 // Dialogs returns the texts of the dialogs that pages opened since the last
-// Reset. They were dismissed.
+// Reset.
 func (b *Browser) Dialogs() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-eval/berth/environments/browser/internal/cdp"
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 // axNode is a node of the accessibility tree of a frame.

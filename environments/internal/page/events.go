@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/environments/browser/internal/cdp"
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 // What is kept of foreign texts.
@@ -79,7 +79,8 @@ func (b *Browser) happened(e cdp.Event) {
 func (b *Browser) attached(v *event) {
 	b.mu.Lock()
 	ours := v.Info.Type == "page" && v.Info.Context == b.context && b.context != ""
-	if ours {
+	surplus := ours && b.set.OnePage && len(b.tabs) > 0
+	if ours = ours && !surplus; ours {
 		t := &tab{
 			target: v.Info.ID, session: v.Session, ready: make(chan struct{}), url: v.Info.URL, title: v.Info.Title,
 			loading: map[string]bool{},
@@ -97,6 +98,9 @@ func (b *Browser) attached(v *event) {
 			// One that cannot be told, such as a page that is closed again, needs nothing.
 			_ = b.conn.Do(ctx, v.Session, "Fetch.enable", object{"patterns": []object{{"urlPattern": "*"}}}, nil)
 			_ = b.conn.Do(ctx, v.Session, "Runtime.runIfWaitingForDebugger", nil, nil)
+			if surplus { // while it waits, so does the page that opened it
+				_ = b.conn.Do(ctx, "", "Target.closeTarget", object{"targetId": v.Info.ID}, nil)
+			}
 		}()
 	}
 }
@@ -160,7 +164,7 @@ func (b *Browser) ofTab(e cdp.Event, v *event) {
 		go func() { // leaving a page is not hindered
 			ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 			defer cancel()
-			_ = b.conn.Do(ctx, t.session, "Page.handleJavaScriptDialog", object{"accept": v.Type == "beforeunload"}, nil)
+			_ = b.conn.Do(ctx, t.session, "Page.handleJavaScriptDialog", object{"accept": v.Type == "beforeunload" || b.set.AcceptDialogs}, nil)
 		}()
 	case "Page.fileChooserOpened":
 		offer(t.chooser, e.Params)

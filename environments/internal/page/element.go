@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/cdp"
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 func byBID() []Action {

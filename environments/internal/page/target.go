@@ -321,7 +321,7 @@ func (b *Browser) Picture(ctx context.Context, quality int) (picture []byte, err
 		var got struct {
 			Data string `json:"data"`
 		}
-		if err := b.do(ctx, t, "Page.captureScreenshot", object{"format": "jpeg", "quality": quality}, &got); err != nil {
+		if err = b.do(ctx, t, "Page.captureScreenshot", object{"format": "jpeg", "quality": quality}, &got); err != nil {
 			return err
 		}
 		picture, err = base64.StdEncoding.DecodeString(got.Data)

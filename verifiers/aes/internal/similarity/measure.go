@@ -27,6 +27,7 @@ type Result struct {
 type Part struct {
 	Action   string  `json:"action,omitempty"`
 	Failed   string  `json:"failed,omitempty"` // why the action could not be done on the result
+	Cut      bool    `json:"cut,omitempty"`    // the result has more elements than were captured
 	AES      float64 `json:"aes"`
 	Strict   float64 `json:"aes_strict"`
 	Weight   float64 `json:"weight"`        // of the elements that count
@@ -73,6 +74,9 @@ func Compare(ctx context.Context, target, result *Page, o Options) (*Result, err
 	counted := 0
 	for i := range target.States {
 		t := &target.States[i]
+		if t.Cut {
+			return nil, fmt.Errorf("%w: its own page has more elements than are captured", ErrTarget)
+		}
 		if t.Failed != "" {
 			return nil, fmt.Errorf("%w: its own page fails, %s: %s", ErrTarget, named(i, t.Action), t.Failed)
 		}
@@ -222,7 +226,7 @@ func (m *measure) compare(ctx context.Context, elements []*Element, result *Stat
 		}
 		p.add(e)
 	}
-	p.AES, p.Strict = share(p.AES, p.Weight), share(p.AES, p.Strictly)
+	p.Cut, p.AES, p.Strict = result.Cut, share(p.AES, p.Weight), share(p.AES, p.Strictly)
 	return p, ctx.Err()
 }
 

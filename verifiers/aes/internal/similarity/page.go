@@ -25,6 +25,7 @@ const Version = 1
 type State struct {
 	Action     string     `json:"action,omitempty"` // what was done before; empty: the page was loaded
 	Failed     string     `json:"failed,omitempty"` // why the action could not be done, or the page not be read
+	Cut        bool       `json:"cut,omitempty"`    // the page has more elements
 	Strings    []string   `json:"strings"`
 	Properties []string   `json:"properties"` // of CSS, in the order of Styles
 	Styles     [][]int    `json:"styles"`
@@ -119,17 +120,21 @@ func (e *Element) style(name string) (string, bool) {
 
 // String names the element for people: div#menu.open.
 func (e *Element) String() string {
-	name := strings.ToLower(e.of.Strings[e.TagName])
+	var name strings.Builder
+	name.WriteString(strings.ToLower(e.of.Strings[e.TagName]))
 	if id, ok := e.Attribute("id"); ok && id != "" {
-		name += "#" + id
+		name.WriteString("#" + id)
 	}
 	if class, ok := e.Attribute("class"); ok {
-		for _, c := range strings.Fields(class) {
-			name += "." + c
+		for c := range strings.FieldsSeq(class) {
+			name.WriteString("." + c)
 		}
 	}
-	return name[:min(len(name), 100)]
+	return strings.ToValidUTF8(name.String()[:min(name.Len(), maxName)], "")
 }
+
+// maxName bounds how an element is named, in bytes.
+const maxName = 100
 
 func (e *Element) area() float64 { return e.Box[2] * e.Box[3] }
 

@@ -121,6 +121,8 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 	if o.task.Page == "" {
 		return nil, fmt.Errorf("%w: capture %s: the task has no page that could be the target", fault.ErrInvalid, c.Name)
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	var target, result captured
 	var failed, failed2 error
 	var both sync.WaitGroup

@@ -30,8 +30,10 @@ type surfaces struct {
 
 func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
 
-// open is one page that an agent rebuilds. Calls come one after the other.
+// open is one page that an agent rebuilds. Its methods for the agent hold mu.
 type open struct {
+	mu     sync.Mutex
+	browse func(context.Context, page.Settings) (browsing, error)
 	spec   environment.SurfaceSpec
 	config Config
 	task   settings
@@ -83,6 +85,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 // OpenSurface implements environment.Surface.
 func (e *surfaces) OpenSurface(_ context.Context, spec environment.SurfaceSpec) (id string, err error) {
 	o := &open{spec: spec, files: map[string]string{}}
+	o.browse = o.start
 	if err = read(spec.Config, spec.Settings, &o.config, &o.task); err != nil {
 		return "", err
 	}
@@ -115,43 +118,49 @@ func (e *surfaces) find(id string) (*open, error) {
 }
 
 // Reset implements environment.Surface.
-func (e *surfaces) Reset(_ context.Context, id string, _ environment.Start) (environment.Observation, error) {
+func (e *surfaces) Reset(_ context.Context, id string, start environment.Start) (environment.Observation, error) {
 	o, err := e.find(id)
 	if err != nil {
 		return environment.Observation{}, err
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.files = map[string]string{}
 	o.seen = environment.Observation{Text: "Nothing is written yet: index.html is empty.\n"}
-	return o.seen, nil
+	return o.shown(start.Want)
 }
 
 // Observe implements environment.Surface: it shows what was shown last.
-func (e *surfaces) Observe(_ context.Context, id string, _ []string) (environment.Observation, error) {
+func (e *surfaces) Observe(_ context.Context, id string, want []string) (environment.Observation, error) {
 	o, err := e.find(id)
 	if err != nil {
 		return environment.Observation{}, err
 	}
-	return o.shown()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shown(want)
 }
 
 // Act implements environment.Surface.
-func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, _ []string) (step environment.Step, err error) {
+func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
 	o, err := e.find(id)
 	if err != nil {
 		return step, err
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	kind, writing := strings.CutPrefix(call.Name, writes)
 	switch name := kinds[kind]; {
 	case writing && name != "":
 		var in struct {
-			Content string `json:"content"`
+			Content *string `json:"content"`
 		}
-		if err = json.Unmarshal(call.Arguments, &in); err != nil {
-			step.Error = "ValueError: the arguments are no object with content"
+		if json.Unmarshal(call.Arguments, &in) != nil || in.Content == nil {
+			step.Error = fmt.Sprintf("ValueError: %s needs the argument content, the text of the file", call.Name)
 			break
 		}
 		o.files = maps.Clone(o.files)
-		o.files[name] = in.Content
+		o.files[name] = *in.Content
 		err = o.look(ctx)
 	case call.Name == actRefresh:
 		err = o.look(ctx)
@@ -159,7 +168,7 @@ func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, _ 
 		step.Error = fmt.Sprintf("ValueError: there is no action %q", cut(call.Name, 200))
 	}
 	if err == nil {
-		step.Observation, err = o.shown()
+		step.Observation, err = o.shown(want)
 	}
 	return step, err
 }
@@ -227,11 +236,19 @@ func picture(ctx context.Context, b *page.Browser, total int) (f environment.Fra
 // maxInline is the size of a frame that is sent with its observation, in bytes.
 const maxInline = 1 << 20
 
-// shown returns what was seen last. The core removes the files of large frames when
-// it has read them, so they are written each time.
-func (o *open) shown() (environment.Observation, error) {
-	out := o.seen
-	out.Frames = slices.Clone(o.seen.Frames)
+// shown returns what was seen last, of the kinds that are wanted; none means all. The
+// core removes the files of large frames when it has read them, so they are written
+// each time.
+func (o *open) shown(want []string) (out environment.Observation, err error) {
+	wanted := func(kind string) bool { return len(want) == 0 || slices.Contains(want, kind) }
+	if wanted(environment.KindText) {
+		out.Text = o.seen.Text
+	}
+	for _, f := range o.seen.Frames {
+		if wanted(f.Name) {
+			out.Frames = append(out.Frames, f)
+		}
+	}
 	for i := range out.Frames {
 		f := &out.Frames[i]
 		if len(f.Data) <= maxInline {
@@ -239,7 +256,7 @@ func (o *open) shown() (environment.Observation, error) {
 		}
 		o.frames++
 		f.Path = fmt.Sprintf("%d", o.frames)
-		if err := os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
+		if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
 			return out, err
 		}
 		f.Data = nil

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
-	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
 // budget bounds the time of one visit, which is within the time of a call.
@@ -19,6 +18,23 @@ const stopTime = 5 * time.Second
 
 var errBudget = errors.New("the page and its actions took too long")
 
+// browsing is a browser that was started for one visit.
+type browsing struct {
+	*page.Browser
+
+	stop      func(context.Context)
+	explained func(error) error // adds what the browser printed last, if it has ended
+}
+
+// start starts a browser in the sandbox.
+func (o *open) start(ctx context.Context, s page.Settings) (b browsing, err error) {
+	p, err := page.Start(ctx, page.Launch{Shell: o.shell, Program: o.config.Program, Settings: s})
+	if err != nil {
+		return b, err
+	}
+	return browsing{p.Browser, p.Stop, p.Explained}, nil
+}
+
 // visit opens a page in a browser of its own, with a fresh profile and without a
 // network, and does its actions, one after the other. see is called with the page
 // after it was loaded (0), and after each action (1…); failed is why it could not be
@@ -28,17 +44,17 @@ func (o *open) visit(ctx context.Context, files fs.FS, see func(ctx context.Cont
 	limited, cancel := context.WithTimeoutCause(ctx, budget, errBudget)
 	defer cancel()
 	c := &o.config
-	p, err := page.Start(limited, page.Launch{Shell: o.shell, Program: c.Program, Settings: page.Settings{
+	p, err := o.browse(limited, page.Settings{
 		Width: c.Width, Height: c.Height, Scale: 1, Locale: "en-US", TimeZone: "UTC", Files: files,
 		ActionTimeout: c.ActionTimeout, Load: c.Load, AcceptDialogs: true, OnePage: true,
-	}})
+	})
 	if err != nil {
 		return fmt.Errorf("start the browser: %w", err)
 	}
 	defer func() {
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
-		p.Stop(stopping)
+		p.stop(stopping)
 	}()
 	failed := p.Reset(limited, page.Origin+"/")
 	for n := 0; ; n++ {
@@ -51,17 +67,15 @@ func (o *open) visit(ctx context.Context, files fs.FS, see func(ctx context.Cont
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err = see(limited, p.Browser, n, p.Explained(failed)); err != nil || n == len(o.task.Actions) {
+		if err = see(limited, p.Browser, n, p.explained(failed)); err != nil || n == len(o.task.Actions) {
 			return err
 		}
-		if failed = o.do(limited, p.Browser, &o.task.Actions[n]); errors.Is(failed, sandbox.ErrRevoked) {
-			return failed
-		}
+		failed = do(limited, p.Browser, &o.task.Actions[n])
 	}
 }
 
 // do does an action, up to a step that fails.
-func (o *open) do(ctx context.Context, b *page.Browser, a *action) error {
+func do(ctx context.Context, b *page.Browser, a *action) error {
 	for i := range a.Steps {
 		if err := doStep(ctx, b, &a.Steps[i]); err != nil {
 			return err

@@ -85,9 +85,9 @@ func (o *open) elements(ctx context.Context, files fs.FS, digests bool) (c captu
 			text = "{}"
 			s.Failed = cut(page.Failure(failed), maxFailure)
 		}
-		state, err := join(s, text)
-		c.States = append(c.States, state)
-		return err
+		joined, broken := join(s, text)
+		c.States = append(c.States, joined)
+		return broken
 	})
 	return c, err
 }
@@ -124,22 +124,22 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var target, result captured
-	var failed, failed2 error
+	var noTarget, noResult error
 	var both sync.WaitGroup
-	both.Go(func() { target, failed = o.elements(ctx, o.rest, true) })
-	both.Go(func() { result, failed2 = o.elements(ctx, written{o.files, o.rest}, false) })
+	both.Go(func() { target, noTarget = o.elements(ctx, o.rest, true) })
+	both.Go(func() { result, noResult = o.elements(ctx, written{o.files, o.rest}, false) })
 	both.Wait()
-	if err = errors.Join(failed, failed2); err != nil {
+	if err = errors.Join(noTarget, noResult); err != nil {
 		return nil, fmt.Errorf("capture %s: %w", c.Name, err)
 	}
 	var names []string
 	for name, v := range map[string]any{"target.json": target, "result.json": result} {
-		raw, err := json.Marshal(v)
-		if err == nil {
-			err = os.WriteFile(filepath.Join(c.Folder, name), raw, 0o600)
+		raw, failed := json.Marshal(v)
+		if failed == nil {
+			failed = os.WriteFile(filepath.Join(c.Folder, name), raw, 0o600)
 		}
-		if err != nil {
-			return nil, err
+		if failed != nil {
+			return nil, failed
 		}
 		names = append(names, name)
 	}

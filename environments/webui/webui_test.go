@@ -25,7 +25,7 @@ func opened(t *testing.T, target fstest.MapFS, actions ...action) (*surfaces, *o
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed: apt-get install chromium")
 	}
-	o := &open{spec: environment.SurfaceSpec{Frames: t.TempDir()}, rest: target, files: map[string]string{}, browse: browse(t)}
+	o := &open{spec: environment.SurfaceSpec{Frames: t.TempDir()}, rest: target, files: map[string]string{}, browse: browse}
 	o.task = settings{Page: "page", Actions: actions}
 	o.config = Config{Program: "chromium", Width: 1920, Height: 1080, Load: time.Second, ActionTimeout: 100 * time.Millisecond}
 	s := newSurface()
@@ -34,41 +34,39 @@ func opened(t *testing.T, target fstest.MapFS, actions ...action) (*surfaces, *o
 }
 
 // browse starts Chromium without a sandbox.
-func browse(t *testing.T) func(context.Context, page.Settings) (browsing, error) {
-	return func(ctx context.Context, set page.Settings) (b browsing, err error) {
-		toRead, ours, err := os.Pipe()
-		if err != nil {
-			return b, err
-		}
-		answers, toWrite, err := os.Pipe()
-		if err != nil {
-			return b, err
-		}
-		dir, err := os.MkdirTemp("", "berth-webui")
-		if err != nil {
-			return b, err
-		}
-		cmd := exec.CommandContext(context.WithoutCancel(ctx), "chromium", page.Arguments(filepath.Join(dir, "profile"), "", set)...)
-		cmd.ExtraFiles = []*os.File{toRead, toWrite}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err = cmd.Start(); err != nil {
-			return b, err
-		}
-		_, _ = toRead.Close(), toWrite.Close()
-		b.explained = func(err error) error { return err }
-		b.stop = func(context.Context) {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with its processes of pages
-			_ = cmd.Wait()
-			_ = ours.Close()
-			for end := time.Now().Add(5 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); { // until they have ended
-				time.Sleep(10 * time.Millisecond)
-			}
-		}
-		if b.Browser, err = page.New(ctx, answers, ours, set); err != nil {
-			b.stop(ctx)
-		}
+func browse(ctx context.Context, set page.Settings) (b browsing, err error) {
+	toRead, ours, err := os.Pipe()
+	if err != nil {
 		return b, err
 	}
+	answers, toWrite, err := os.Pipe()
+	if err != nil {
+		return b, err
+	}
+	dir, err := os.MkdirTemp("", "berth-webui")
+	if err != nil {
+		return b, err
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "chromium", page.Arguments(filepath.Join(dir, "profile"), "", set)...)
+	cmd.ExtraFiles = []*os.File{toRead, toWrite}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err = cmd.Start(); err != nil {
+		return b, err
+	}
+	_, _ = toRead.Close(), toWrite.Close()
+	b.explained = func(err error) error { return err }
+	b.stop = func(context.Context) {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with its processes of pages
+		_ = cmd.Wait()
+		_ = ours.Close()
+		for end := time.Now().Add(5 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); { // until they have ended
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if b.Browser, err = page.New(ctx, answers, ours, set); err != nil {
+		b.stop(ctx)
+	}
+	return b, err
 }
 
 func within(t *testing.T) context.Context {
@@ -83,16 +81,28 @@ type readState struct {
 	Action, Failed string
 	Cut            bool
 	Strings        []string
-	Elements       []struct {
-		ID          int64
-		Box         [4]float64
-		Displayed   bool
-		Descendants int
-		Tag, Text   int
-		HTML        int
-		Attributes  []int
-		Style       int
+	Elements       []readElement
+}
+
+type readElement struct {
+	ID          int64
+	Box         [4]float64
+	Displayed   bool
+	Descendants int
+	Tag, Text   int
+	HTML        int
+	Attributes  []int
+	Style       int
+}
+
+// attribute returns an attribute of an element; empty: it has none.
+func (s *readState) attribute(e *readElement, name string) string {
+	for i := 0; i+1 < len(e.Attributes); i += 2 {
+		if s.Strings[e.Attributes[i]] == name {
+			return s.Strings[e.Attributes[i+1]]
+		}
 	}
+	return ""
 }
 
 func capture(t *testing.T, o *open, files fs.FS) []readState {
@@ -194,17 +204,12 @@ func TestACaptureIsWhatThePageShows(t *testing.T) {
 	shown, html := map[string]bool{}, map[int64]string{}
 	for _, e := range states[0].Elements {
 		html[e.ID] = states[0].Strings[e.HTML]
-		id := ""
-		for i := 0; i+1 < len(e.Attributes); i += 2 {
-			if states[0].Strings[e.Attributes[i]] == "id" {
-				id = states[0].Strings[e.Attributes[i+1]]
-			}
-			if states[0].Strings[e.Attributes[i]] == "value" && states[0].Strings[e.Attributes[i+1]] == "typed" {
-				shown["typed"] = true
-			}
-		}
+		id := states[0].attribute(&e, "id")
 		shown[id] = shown[id] || e.Displayed
-		if id == "a" && (e.Box != [4]float64{0, 0, 100, 50} || states[0].Strings[e.Text] != "Onetwo" || e.Descendants != 1 || states[0].Strings[e.Style] == "") {
+		if states[0].attribute(&e, "value") == "typed" {
+			shown["typed"] = true
+		}
+		if id == "a" && (e.Box != [4]float64{0, 0, 100, 50} || states[0].Strings[e.Text] != "Onetwo" || e.Descendants != 1 || e.Style < 0) {
 			t.Errorf("%+v", e)
 		}
 	}
@@ -254,26 +259,27 @@ func TestPagesThatDoHarm(t *testing.T) {
 			if tt.whole {
 				t.Parallel()
 			}
-			_, o := opened(t, html(tt.html), click("#go"))
 			began := time.Now()
+			_, o := opened(t, html(tt.html), click("#go"))
 			states := capture(t, o, o.rest)
-			if took := time.Since(began); took > budget+stopTime {
-				t.Errorf("it took %s", took)
+			if took := time.Since(began); took > budget+stopTime || len(states) != 2 {
+				t.Fatalf("it took %s for %d states", took, len(states))
 			}
-			if len(states) != 2 {
-				t.Fatalf("%d states", len(states))
-			}
-			for i, want := range []string{tt.load, tt.then} {
-				if got := states[i].Failed; !strings.HasPrefix(got, want) || want == "" && got != "" && tt.name != "100 MB that are shown" {
-					t.Errorf("state %d fails with %q, want %q", i, got, want)
-				}
-			}
-			if tt.name == "50,000 elements" && (len(states[0].Elements) != maxElements || !states[0].Cut) {
+			t.Logf("%s, %d elements; %q, %q", time.Since(began).Round(10*time.Millisecond), len(states[0].Elements), states[0].Failed, states[1].Failed)
+			switch {
+			case tt.name == "100 MB that are shown": // a fast machine may show them
+			case !begins(states[0].Failed, tt.load) || !begins(states[1].Failed, tt.then):
+				t.Errorf("want %q and %q", tt.load, tt.then)
+			case tt.name == "50,000 elements" && (len(states[0].Elements) != maxElements || !states[0].Cut):
 				t.Errorf("%d elements, cut: %t", len(states[0].Elements), states[0].Cut)
 			}
-			t.Logf("%s: %s, %d elements; %q, %q", tt.name, time.Since(began).Round(10*time.Millisecond), len(states[0].Elements), states[0].Failed, states[1].Failed)
 		})
 	}
+}
+
+// begins reports whether a failure begins so; nothing: there is none.
+func begins(failure, with string) bool {
+	return strings.HasPrefix(failure, with) && (with != "" || failure == "")
 }
 
 func TestSettingsOfATaskAreChecked(t *testing.T) {

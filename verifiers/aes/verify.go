@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -52,12 +54,8 @@ type aes struct{}
 // Verify implements verifier.Verifier.
 func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
 	var c Config
-	given := r.Config
-	if len(given) == 0 {
-		given = json.RawMessage("{}")
-	}
-	if ps := config.Validate(given, &c); len(ps) > 0 {
-		return v, fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
+	if err = settings(&r, &c); err != nil {
+		return v, fmt.Errorf("settings for this verifier: %w", err)
 	}
 	target, err := read(&r, &c, fileTarget)
 	if err != nil {
@@ -84,6 +82,28 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 		v.Scores[scoreAES] = score(got.Strict)
 	}
 	return v, nil
+}
+
+// settings reads those of the task, and of the experiment over them.
+func settings(r *verifier.Request, c *Config) error {
+	all := map[string]json.RawMessage{}
+	for _, raw := range []json.RawMessage{r.Settings, r.Config} {
+		own := map[string]json.RawMessage{}
+		if len(bytes.TrimSpace(raw)) > 0 {
+			if err := json.Unmarshal(raw, &own); err != nil {
+				return err
+			}
+		}
+		maps.Copy(all, own)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if ps := config.Validate(raw, c); len(ps) > 0 {
+		return config.Problems(ps)
+	}
+	return nil
 }
 
 // read reads a capture. One that was not taken is a missing artifact.

@@ -38,7 +38,7 @@ const (
 	maxElements = 10_000           // of a state
 	maxPage     = 30 << 20         // bytes of a page
 	idsOfState  = 10_000_000       // more than a state has elements
-	scriptTime  = 10 * time.Second // of reading the page
+	scriptTime  = 20 * time.Second // of reading the page
 	maxFailure  = 1000             // bytes
 )
 

@@ -3,7 +3,7 @@
 // properties of a form or of the document behind their names; so the properties of
 // the prototypes are used.
 (base, digests, maxElements, properties) => {
-  const end = performance.now() + 6000; // milliseconds; what is not reached then is left out
+  const end = performance.now() + 12000; // milliseconds; what is not reached then is left out
   const kept = globalThis.berth ??= {ids: new WeakMap(), next: 0};
   kept.next = Math.max(kept.next, base);
   const strings = [], known = new Map();

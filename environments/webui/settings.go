@@ -19,7 +19,7 @@ type Config struct {
 	Width         int           `berth:"width" default:"1920" doc:"Width of the viewport in CSS pixels."`
 	Height        int           `berth:"height" default:"1080" doc:"Height of the viewport in CSS pixels."`
 	Settle        time.Duration `berth:"settle" default:"300ms" doc:"Wait after the page was loaded, and after each of its actions."`
-	Load          time.Duration `berth:"load" default:"5s" doc:"How long to wait until the page and its pictures are loaded."`
+	Load          time.Duration `berth:"load" default:"10s" doc:"How long to wait until the page and its pictures are loaded."`
 	ActionTimeout time.Duration `berth:"action_timeout" default:"1s" doc:"How long an action of the page waits until its element can be acted on."`
 }
 

@@ -13,6 +13,10 @@ import (
 // budget bounds the time of one visit, which is within the time of a call.
 const budget = 50 * time.Second
 
+// answerTime is how long a page may take to answer: long enough for a large one on a
+// busy machine.
+const answerTime = 15 * time.Second
+
 // stopTime bounds the end of a browser.
 const stopTime = 5 * time.Second
 
@@ -46,7 +50,7 @@ func (o *open) visit(ctx context.Context, files fs.FS, see func(ctx context.Cont
 	c := &o.config
 	p, err := o.browse(limited, page.Settings{
 		Width: c.Width, Height: c.Height, Scale: 1, Locale: "en-US", TimeZone: "UTC", Files: files,
-		ActionTimeout: c.ActionTimeout, Load: c.Load, AcceptDialogs: true, OnePage: true,
+		ActionTimeout: c.ActionTimeout, Load: c.Load, Answer: answerTime, AcceptDialogs: true, OnePage: true,
 	})
 	if err != nil {
 		return fmt.Errorf("start the browser: %w", err)

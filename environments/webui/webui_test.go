@@ -270,7 +270,7 @@ func TestPagesThatDoHarm(t *testing.T) {
 			case tt.name == "100 MB that are shown": // a fast machine may show them
 			case !begins(states[0].Failed, tt.load) || !begins(states[1].Failed, tt.then):
 				t.Errorf("want %q and %q", tt.load, tt.then)
-			case tt.name == "50,000 elements" && (len(states[0].Elements) != maxElements || !states[0].Cut):
+			case tt.name == "50,000 elements" && (len(states[0].Elements) == 0 || len(states[0].Elements) > maxElements || !states[0].Cut):
 				t.Errorf("%d elements, cut: %t", len(states[0].Elements), states[0].Cut)
 			}
 		})

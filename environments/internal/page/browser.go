@@ -35,6 +35,7 @@ type Settings struct {
 	ActionTimeout time.Duration // of waiting until an element can be acted on
 	Settle        time.Duration // before an observation
 	Load          time.Duration // of waiting for the content of each page and frame
+	Answer        time.Duration // how long a page may take to answer a call; 0: 5 s
 	AcceptDialogs bool          // dialogs are accepted; otherwise they are dismissed
 	OnePage       bool          // pages that the first one opens are closed at once
 }
@@ -43,7 +44,7 @@ type Settings struct {
 // itself works.
 var ErrPage = errors.New("the page")
 
-// answerTime is how long a page may take to answer a call. One that computes
+// answerTime is how long a page may usually take to answer a call. One that computes
 // without end never does.
 const answerTime = 5 * time.Second
 
@@ -93,6 +94,9 @@ type seen struct {
 // New takes over a browser that was just started with its pipe. Reset opens the
 // first page.
 func New(ctx context.Context, in io.Reader, out io.Writer, s Settings) (*Browser, error) {
+	if s.Answer == 0 {
+		s.Answer = answerTime
+	}
 	b := &Browser{set: s, opened: make(chan struct{}), blocked: map[string]int{}, names: newNames()}
 	b.conn = cdp.New(in, out, b.happened)
 	if err := b.conn.Do(ctx, "", "Target.setDiscoverTargets", object{"discover": true}, nil); err != nil {
@@ -225,7 +229,7 @@ func (b *Browser) current(ctx context.Context) (*tab, error) {
 
 // do calls a method of a page.
 func (b *Browser) do(ctx context.Context, t *tab, method string, params object, out any) error {
-	limited, cancel := context.WithTimeoutCause(ctx, answerTime, fmt.Errorf("%w does not respond", ErrPage))
+	limited, cancel := context.WithTimeoutCause(ctx, b.set.Answer, fmt.Errorf("%w does not respond", ErrPage))
 	defer cancel()
 	err := b.conn.Do(limited, t.session, method, params, out)
 	if err != nil && ctx.Err() == nil {

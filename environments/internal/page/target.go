@@ -105,7 +105,7 @@ func (b *Browser) isolated(ctx context.Context, t *tab, script string, limit tim
 	if err := b.do(ctx, t, "Page.createIsolatedWorld", object{"frameId": t.target, "worldName": "berth"}, &world); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, limit+answerTime, fmt.Errorf("%w does not respond", ErrPage))
+	limited, cancel := context.WithTimeoutCause(ctx, limit+b.set.Answer, fmt.Errorf("%w does not respond", ErrPage))
 	defer cancel()
 	var got struct {
 		Result    remote     `json:"result"`
@@ -132,7 +132,7 @@ func (b *Browser) on(ctx context.Context, t *tab, f Target, script string, out a
 		Value  json.RawMessage `json:"value"`
 	}
 	script = "(() => { " + pointing + " try { return {value: (" + script + ")(find(" + f.arguments() + "))}; } catch (x) { return {failed: String(x && x.message || x)}; } })()"
-	if err := b.isolated(ctx, t, script, answerTime, &got); err != nil {
+	if err := b.isolated(ctx, t, script, b.set.Answer, &got); err != nil {
 		return err
 	}
 	if got.Failed != "" {
@@ -287,7 +287,7 @@ func (b *Browser) Run(ctx context.Context, script string, on ...Target) error {
 		}
 		err := b.do(ctx, t, "Runtime.evaluate", object{
 			"expression": "(() => { " + pointing + " const list = [" + strings.Join(list, ", ") + "]; (function () {\n" + script + "\n}).apply(null, list); })()",
-			"timeout":    answerTime.Milliseconds(), "userGesture": true,
+			"timeout":    b.set.Answer.Milliseconds(), "userGesture": true,
 		}, &got)
 		if err == nil && got.Exception != nil {
 			err = refuse("ScriptError", "%s", got.Exception)
@@ -301,7 +301,7 @@ func (b *Browser) Run(ctx context.Context, script string, on ...Target) error {
 func (b *Browser) Complete(ctx context.Context) error {
 	for end := time.Now().Add(b.set.Load); ; {
 		var done bool
-		if err := b.Inside(ctx, "document.readyState === 'complete'", answerTime, &done); err != nil || done || time.Now().After(end) {
+		if err := b.Inside(ctx, "document.readyState === 'complete'", b.set.Answer, &done); err != nil || done || time.Now().After(end) {
 			return err
 		}
 		if err := sleep(ctx, 20*time.Millisecond); err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
 	"github.com/berth-eval/berth/tasks/harbor"
 	"github.com/berth-eval/berth/tasks/uniclaw"
+	"github.com/berth-eval/berth/tasks/webui"
 )
 
 func main() {
-	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}))
+	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}, webui.Format{}))
 }

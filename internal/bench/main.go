@@ -79,6 +79,7 @@ func run(ctx context.Context) error {
 		{"loops", b.loops},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
+		{"similarity", b.similarity},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

@@ -157,7 +157,7 @@ func experimentReference() string {
 		}
 		switch {
 		case s.Plugin && path == "dataset":
-			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for `uniclaw` see [its reference](uniclaw.md).\n")
+			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for `uniclaw` see [its reference](uniclaw.md), and for `webui` [its page](../webui.md).\n")
 		case s.Plugin:
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
 		}

@@ -7,9 +7,10 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
 	"github.com/berth-eval/berth/tasks/harbor"
+	"github.com/berth-eval/berth/tasks/sokoban"
 	"github.com/berth-eval/berth/tasks/uniclaw"
 )
 
 func main() {
-	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}))
+	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}, sokoban.Format{}))
 }

@@ -31,19 +31,18 @@ func TestConformance(t *testing.T) {
 	broken := dataset(t, map[string]string{fileLevels: "; first\n####\n#  #\n####\n"})
 	tasktest.Run(t, tasktest.Subject{
 		Format: Format{}, Good: []string{"testdata/good"}, Broken: []string{broken}, File: "levels.txt/first",
-		Edit:    func(b []byte) []byte { return []byte(strings.Replace(string(b), "
-
-; second", "
-######
-
-; second", 1)) },
+		Edit: func(b []byte) []byte {
+			return []byte(strings.Replace(string(b), "\n\n; second", "\n######\n\n; second", 1))
+		},
 		Options: task.Options{Config: json.RawMessage(`{"restart":true}`)},
 	})
 	unread := dataset(t, map[string]string{fileBounds: "[]"})
 	tasktest.Run(t, tasktest.Subject{
 		Format: Format{}, Good: []string{"testdata/published"}, Broken: []string{dataset(t, map[string]string{fileBounds: `{"1-Sokoban-small-v0": {}}`})},
 		File: "upper_bound.json/1-Sokoban-small-v0",
-		Edit: func(b []byte) []byte { return regexp.MustCompile(`"reward": [0-9.]+`).ReplaceAll(b, []byte("${0}00000001")) },
+		Edit: func(b []byte) []byte {
+			return regexp.MustCompile(`"reward": [0-9.]+`).ReplaceAll(b, []byte("${0}00000001"))
+		},
 	})
 	if found, err := (Format{}).Find(t.Context(), unread, task.Options{}); err != nil || !slices.Equal(found, []string{fileBounds}) {
 		t.Errorf("a file that cannot be read: %q, %v", found, err)

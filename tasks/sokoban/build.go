@@ -62,7 +62,7 @@ func (l *level) task(dir, source string, c *Config) (*task.Task, error) {
 		}},
 	}
 	if l.rebuilt {
-		t.Labels.Tags = []string{"rebuilt"}
+		t.Tags = []string{"rebuilt"}
 	}
 	if l.Solution != "" {
 		text := l.played()

@@ -195,7 +195,7 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 		return nil, nil, err
 	}
 	dir, source, id := filepath.Dir(filepath.Dir(abs)), filepath.Base(filepath.Dir(abs)), filepath.Base(abs)
-	if fi, err := os.Lstat(abs); err == nil && !fi.IsDir() { // a file that could not be read as levels
+	if fi, failed := os.Lstat(abs); failed == nil && !fi.IsDir() { // a file that could not be read as levels
 		dir, source, id = filepath.Dir(abs), id, ""
 	}
 	c, err := settings(o)

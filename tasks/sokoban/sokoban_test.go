@@ -106,7 +106,7 @@ func TestLevelsAreRebuilt(t *testing.T) {
 		t.Fatalf("%d, %q", len(tasks), problems)
 	}
 	tk := tasks["2-Sokoban-v0"]
-	if !slices.Contains(tk.Labels.Tags, "rebuilt") || tk.Labels.Category != "v0" || !strings.Contains(string(tk.Stages[0].Verifiers[0].Settings), `"labels":{"level":"rebuilt"}`) {
+	if !slices.Contains(tk.Tags, "rebuilt") || tk.Category != "v0" || !strings.Contains(string(tk.Stages[0].Verifiers[0].Settings), `"labels":{"level":"rebuilt"}`) {
 		t.Errorf("%+v, %s", tk.Labels, tk.Stages[0].Verifiers[0].Settings)
 	}
 	if mini, _ := load(t, "testdata/published", `{"names":"mini.json"}`); len(mini) != 1 || mini["2-Sokoban-v0"] == nil {
@@ -225,7 +225,7 @@ func TestTheLevelsThatShip(t *testing.T) {
 	tasks, problems := load(t, "../../examples/sokoban/levels", "")
 	of := map[string]int{}
 	for _, tk := range tasks {
-		of[tk.Labels.Category]++
+		of[tk.Category]++
 		if tk.Stages[0].Reference == nil {
 			t.Errorf("%s has no solution", tk.Name)
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// The largest room, in cells. The usual ones have at most 13.
+// MaxSide is the most rows and columns of a room. The usual ones have at most 13.
 const MaxSide = 40
 
 // Room is the state of a room. Cells are numbered by rows, beginning at 0.

@@ -178,9 +178,12 @@ type info struct {
 	Hash     string `json:"hash"`
 	Steps    int    `json:"steps"`
 	OnTarget int    `json:"boxes_on_target"` // as rewards count
-	Solved   bool   `json:"solved"`
-	Moved    bool   `json:"moved"`
-	Pushed   bool   `json:"pushed"`
+	// Gained is what the last start or restart has paid so far, without the cost of
+	// steps.
+	Gained float64 `json:"gained"`
+	Solved bool    `json:"solved"`
+	Moved  bool    `json:"moved"`
+	Pushed bool    `json:"pushed"`
 }
 
 func (o *open) act(name string, step *environment.Step) {
@@ -197,7 +200,8 @@ func (o *open) act(name string, step *environment.Step) {
 // state returns all of the state as JSON.
 func (o *open) state(r *room.Result) json.RawMessage {
 	raw, err := json.Marshal(info{
-		Grid: o.game.String(), Hash: o.game.Hash(), Steps: o.game.Steps(), OnTarget: o.game.OnTarget(), Solved: o.game.Solved(), Moved: r.Moved, Pushed: r.Pushed,
+		Grid: o.game.String(), Hash: o.game.Hash(), Steps: o.game.Steps(), OnTarget: o.game.OnTarget(), Gained: o.game.Gained(),
+		Solved: o.game.Solved(), Moved: r.Moved, Pushed: r.Pushed,
 	})
 	if err != nil {
 		panic(err) // texts and numbers

@@ -15,7 +15,7 @@ import (
 // boundName is the name of a level in upper_bound.json: an id and its class.
 var boundName = regexp.MustCompile(`^(.+)-Sokoban-([a-z0-9-]+)$`)
 
-// bounds reads a file with solutions, and rebuilds their levels.
+// bounds reads a file with solutions. The levels are not rebuilt yet.
 func bounds(file string, data []byte) (list []level, problem *task.Problem, err error) {
 	entries, problem := members(file, data)
 	if problem != nil {
@@ -24,13 +24,11 @@ func bounds(file string, data []byte) (list []level, problem *task.Problem, err 
 	if len(entries) == 0 {
 		return nil, &task.Problem{File: file, Severity: task.Error, Summary: "There is no level in the file", Detail: "It is an object of solutions by the names of levels."}, nil
 	}
-	for i, e := range entries {
-		l := level{id: e.name, name: e.name, file: file, line: e.line, rebuilt: true}
+	for i := range entries {
+		e := &entries[i]
+		l := level{id: e.name, name: e.name, file: file, line: e.line, rebuilt: true, entry: e}
 		if !title.MatchString(e.name) {
 			l.id = fmt.Sprintf("@%d", i+1)
-		}
-		if err := l.rebuild(e); err != nil {
-			l.bad(e.line, "The level cannot be rebuilt", err.Error())
 		}
 		list = append(list, l)
 	}
@@ -38,7 +36,7 @@ func bounds(file string, data []byte) (list []level, problem *task.Problem, err 
 }
 
 // rebuild makes a level of its solution.
-func (l *level) rebuild(e entry) error {
+func (l *level) rebuild(e *entry) error {
 	name := boundName.FindStringSubmatch(e.name)
 	if name == nil || !title.MatchString(e.name) {
 		return fmt.Errorf("its name is %.100q: want ID-Sokoban-CLASS, of letters, digits, \".\", \"_\" and \"-\"", e.name)

@@ -29,6 +29,7 @@ type level struct {
 	rows    []string
 	rebuilt bool // of its solution
 	grid    *grid
+	entry   *entry // what a JSON file says about it; nil: nothing
 
 	problems []task.Problem
 }
@@ -90,8 +91,12 @@ func levels(dir, source string) ([]level, *task.Problem, error) {
 	if problem != nil {
 		return nil, problem, nil
 	}
+	byName := map[string]*entry{}
+	for i := range entries {
+		byName[entries[i].name] = &entries[i]
+	}
 	for i := range list {
-		list[i].tell(entries)
+		list[i].entry = byName[list[i].name]
 	}
 	return list, nil, nil
 }
@@ -163,18 +168,20 @@ func members(file string, data []byte) (all []entry, problem *task.Problem) {
 }
 
 // tell adds what a JSON file says about a level.
-func (l *level) tell(entries []entry) {
-	for _, e := range entries {
-		if e.name != l.name {
-			continue
-		}
-		if err := config.Decode(e.raw, &l.about); err != nil {
-			l.problems = append(l.problems, task.Problem{File: aboutOf(l.file), Line: e.line, Key: l.name, Severity: task.Error, Summary: "Wrong data of a level", Detail: err.Error()})
-		}
-		if l.Solution != "" {
-			l.problems = append(l.problems, l.solution(aboutOf(l.file), e.line)...)
+func (l *level) tell() {
+	if l.entry == nil {
+		return
+	}
+	if l.rebuilt {
+		if err := l.rebuild(l.entry); err != nil {
+			l.bad(l.line, "The level cannot be rebuilt", err.Error())
 		}
 		return
+	}
+	if err := config.Decode(l.entry.raw, &l.about); err != nil {
+		l.problems = append(l.problems, task.Problem{File: aboutOf(l.file), Line: l.entry.line, Key: l.name, Severity: task.Error, Summary: "Wrong data of a level", Detail: err.Error()})
+	} else if l.Solution != "" {
+		l.problems = append(l.problems, l.solution(aboutOf(l.file), l.entry.line)...)
 	}
 }
 
@@ -196,6 +203,7 @@ func (l *level) solution(file string, line int) []task.Problem {
 
 // check reports what is wrong with a level and its solution.
 func (l *level) check() {
+	l.tell()
 	if task.Broken(l.problems) {
 		return
 	}

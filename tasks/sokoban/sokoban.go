@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -130,27 +131,33 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) (found []str
 	if err != nil {
 		return nil, fmt.Errorf("read dataset: %w", err)
 	}
+	missing, unread := maps.Clone(wanted), false
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		list, problem, err := levels(dir, f)
 		if err != nil || problem != nil {
-			found = append(found, f)
+			found, unread = append(found, f), true
 			continue
 		}
 		for i := range list {
-			if wanted == nil || slices.Contains(wanted, list[i].name) {
+			if wanted == nil || wanted[list[i].name] {
 				found = append(found, path.Join(f, list[i].id))
 			}
+			delete(missing, list[i].name)
 		}
+	}
+	if len(missing) > 0 && !unread {
+		names := slices.Sorted(maps.Keys(missing))
+		return nil, fmt.Errorf("read dataset: %s has %d names that are no levels of the dataset, such as %.100q", c.Names, len(names), names[0])
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
 }
 
 // names returns the levels that are taken; nil: all.
-func (c *Config) names(dir string) (list []string, err error) {
+func (c *Config) names(dir string) (all map[string]bool, err error) {
 	if c.Names == "" {
 		return nil, nil
 	}
@@ -158,13 +165,18 @@ func (c *Config) names(dir string) (list []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var list []string
 	if json.Unmarshal(data, &list) != nil {
 		list = strings.Fields(string(data))
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("%s has no names: write a JSON list of names, or one name in each line", c.Names)
 	}
-	return list, nil
+	all = map[string]bool{}
+	for _, name := range list {
+		all[name] = true
+	}
+	return all, nil
 }
 
 // Files returns the files that a level is read from.

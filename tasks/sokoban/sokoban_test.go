@@ -136,7 +136,7 @@ func TestTheGridOfASolution(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := level{}
-		err = l.rebuild(entry{name: "x-Sokoban-v0", raw: raw})
+		err = l.rebuild(&entry{name: "x-Sokoban-v0", raw: raw})
 		got := strings.Join(l.rows, "/")
 		fits := false
 		for want := range strings.SplitSeq(tt.err, "|") {
@@ -201,6 +201,43 @@ func TestWrongSettingsAreSaid(t *testing.T) {
 			t.Errorf("%s: %v; want %q", config, err, want)
 		}
 	}
+}
+
+func TestAListNamesLevels(t *testing.T) {
+	t.Parallel()
+	const level = "\n######\n#@$ .#\n######\n"
+	files := map[string]string{fileLevels: "; a" + level + "; b" + level + "; c" + level, "lines.txt": "c\na\n", "none.txt": "a\nd\ne\n", "empty.txt": "\n"}
+	dir := dataset(t, files)
+	find := func(names string) ([]string, error) {
+		return Format{}.Find(t.Context(), dir, task.Options{Config: json.RawMessage(`{"names":"` + names + `"}`)})
+	}
+	if found, err := find("lines.txt"); err != nil || !slices.Equal(found, []string{"levels.txt/a", "levels.txt/c"}) {
+		t.Errorf("%q, %v", found, err)
+	}
+	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are no levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names"} {
+		if _, err := find(names); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", names, err, want)
+		}
+	}
+}
+
+// Whatever is in the files, loading ends, and a task that is loaded is whole.
+func FuzzLoad(f *testing.F) {
+	f.Add("; a\n######\n#@$ .#\n######\n", `{"a": {"bound": 10.8, "solution": "RR"}}`, `{"1-Sokoban-v0": {"actions": ["r", "R"], "steps": 2, "reward": 10.8}}`)
+	f.Add("; a\n####\n#@$.\n", `{"a": {"bound": 1e999}}`, `{"1-Sokoban-v0": {"actions": ["U", "d", "D"], "reward": -1}}`)
+	f.Fuzz(func(t *testing.T, text, about, bound string) {
+		dir := dataset(t, map[string]string{fileLevels: text, "levels.json": about, fileBounds: bound})
+		found, err := Format{}.Find(t.Context(), dir, task.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			tk, problems, err := Format{}.Load(t.Context(), filepath.Join(dir, file), task.Options{})
+			if err != nil || (tk == nil) != task.Broken(problems) {
+				t.Errorf("%q: %v, %v, %v", file, tk, problems, err)
+			}
+		}
+	})
 }
 
 // Boxoban's files have numbers as names, and count their levels from 0.

@@ -1,8 +1,11 @@
 package levels
 
 import (
+	"encoding/json"
 	"errors"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/environments/sokoban/internal/room"
@@ -112,5 +115,46 @@ func TestThereAreEightClasses(t *testing.T) {
 	}
 	if Classes[2].Walk != 34 || Classes[0].Walk != 23 {
 		t.Errorf("walks of %d and %d steps, want int(1.7 · 20) and int(1.7 · 14)", Classes[2].Walk, Classes[0].Walk)
+	}
+}
+
+// The levels that ship are those that the generator makes with their seeds, and
+// their solutions are the shortest. BERTH_TEST_WHOLE tries all of them.
+func TestTheLevelsThatShip(t *testing.T) {
+	t.Parallel()
+	const folder = "../../../../examples/sokoban/levels/"
+	text, err := os.ReadFile(folder + "levels.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(folder + "levels.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var about map[string]struct {
+		Class, Solution string
+		Seed            uint64
+	}
+	if err = json.Unmarshal(raw, &about); err != nil {
+		t.Fatal(err)
+	}
+	tried := 0
+	for name, l := range about {
+		i := slices.IndexFunc(Classes, func(c Class) bool { return c.Name == l.Class })
+		if i < 0 || i > 1 && os.Getenv("BERTH_TEST_WHOLE") == "" {
+			continue // the larger ones take seconds
+		}
+		tried++
+		r, err := Generate(Classes[i], l.Seed)
+		if err != nil || !strings.Contains(string(text), "; "+name+"\n"+r.String()) {
+			t.Errorf("%s: seed %d makes another level, %v:\n%s", name, l.Seed, err, r)
+			continue
+		}
+		if path, err := Solve(r, 60, 2_000_000); err != nil || len(path) != len(l.Solution) {
+			t.Errorf("%s has a solution of %d moves, and %d are needed: %v", name, len(l.Solution), len(path), err)
+		}
+	}
+	if tried < 16 {
+		t.Errorf("%d levels, want at least the small ones", tried)
 	}
 }

@@ -49,7 +49,8 @@ type search struct {
 
 const never = int32(1) << 20
 
-// Solve returns a shortest solution of at most so many moves. It looks at no more
+// Solve returns a shortest solution of at most so many moves, of a room with a wall
+// all around. It looks at no more
 // than so many states. Fails with ErrNoSolution or ErrGaveUp.
 func Solve(r *room.Room, moves, states int) ([]room.Direction, error) {
 	s := &search{r: r, n: r.Boxes(), best: map[state]int32{}, dist: make([]int32, len(r.Wall)), box: make([]bool, len(r.Wall))}

@@ -52,6 +52,10 @@ func (g *Game) Steps() int { return g.steps }
 // step.
 func (g *Game) OnTarget() int { return g.onTarget }
 
+// Gained returns what was paid since the start or the last restart, without the cost
+// of steps.
+func (g *Game) Gained() float64 { return g.gained }
+
 // Step does a move.
 func (g *Game) Step(d Direction) (r Result) {
 	g.steps++

@@ -21,7 +21,12 @@ import (
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	agenttest.Run(t, agenttest.Subject{Plugin: served()})
+	m := chattest.Serve(t, model.DialectOpenAIChat, func(chattest.Question) chattest.Answer {
+		return chattest.Answer{Text: "### Actions\nclear, clear"}
+	})
+	agenttest.Run(t, agenttest.Subject{
+		Plugin: served(), Config: json.RawMessage(`{"mode":"global"}`), Models: map[string]model.Endpoint{loop.DefaultModel: m.Endpoint},
+	})
 }
 
 // game is a surface that counts what is done on it.

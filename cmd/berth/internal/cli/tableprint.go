@@ -201,6 +201,9 @@ func curveTable(res *output.Table) *terminal.Table {
 			{"all-k", func(at *output.AtK) *float64 { return at.AllK }, false},
 			{"best of k", func(at *output.AtK) *float64 { return &at.BestOfK }, r.Raw},
 		} {
+			if len(r.Curve) > 0 && line.of(&r.Curve[0]) == nil {
+				continue // nothing says what the full reward is
+			}
 			row := values(r, line.name)
 			for n := range k {
 				cell := "–"

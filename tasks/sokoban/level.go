@@ -68,7 +68,7 @@ func (l *level) bad(line int, summary, detail string) {
 func levels(dir, source string) ([]level, *task.Problem, error) {
 	data, err := untrusted.Read(dir, source, maxFile)
 	if err != nil {
-		return nil, nil, err
+		return notPlain(source, err)
 	}
 	if source == fileBounds {
 		return bounds(source, data)
@@ -85,20 +85,40 @@ func levels(dir, source string) ([]level, *task.Problem, error) {
 		return list, nil, nil
 	}
 	if err != nil {
-		return nil, nil, err
+		return notPlain(aboutOf(source), err)
 	}
 	entries, problem := members(aboutOf(source), data)
 	if problem != nil {
 		return nil, problem, nil
 	}
-	byName := map[string]*entry{}
+	byName, used := map[string]*entry{}, map[string]bool{}
 	for i := range entries {
 		byName[entries[i].name] = &entries[i]
 	}
 	for i := range list {
-		list[i].entry = byName[list[i].name]
+		if list[i].entry = byName[list[i].name]; list[i].entry != nil {
+			used[list[i].name] = true
+		}
+	}
+	for i := range entries {
+		if e := &entries[i]; !used[e.name] {
+			return nil, &task.Problem{
+				File: aboutOf(source), Line: e.line, Key: e.name, Severity: task.Error, Summary: "There is no level of this name",
+				Detail: fmt.Sprintf("%.100q is not in %s.", e.name, source),
+			}, nil
+		}
 	}
 	return list, nil, nil
+}
+
+// notPlain makes a problem of an error about a file that is a link or a pipe.
+func notPlain(file string, err error) ([]level, *task.Problem, error) {
+	if !errors.Is(err, untrusted.ErrNotPlain) {
+		return nil, nil, err
+	}
+	return nil, &task.Problem{
+		File: file, Severity: task.Error, Summary: "Not a regular file", Detail: "Put the file itself into the dataset: links are not followed.",
+	}, nil
 }
 
 // title is the name of a level.

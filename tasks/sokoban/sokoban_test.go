@@ -169,6 +169,7 @@ func TestWhatIsWrongIsSaidWithItsLine(t *testing.T) {
 		"an unknown class":        {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": `{"a": {"class": "smal-v0"}}`}, "Unknown class of level"},
 		"an unknown key":          {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": "{\n\n\"a\": {\"bond\": 1}}"}, "levels.json:3: Wrong data of a level"},
 		"JSON that is cut":        {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": "{\n\"a\": {"}, "levels.json:2: Not a JSON object"},
+		"of no level":             {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": "{\n\"b\": {}}"}, "levels.json:2: There is no level of this name"},
 		"through a wall":          {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": `{"a": {"solution": "uRR"}}`}, `move 1, "u", walks through a wall`},
 		"another reward":          {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": `{"a": {"solution": "RR", "bound": 10.9}}`}, "The solution gives 10.8, and the bound is 10.9"},
 		"a solution of nothing":   {map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "levels.json": `{"a": {"solution": "R"}}`}, "the 1 moves do not solve the level"},
@@ -200,6 +201,18 @@ func TestWrongSettingsAreSaid(t *testing.T) {
 		if _, err := (Format{}).Find(t.Context(), "testdata/good", task.Options{Config: json.RawMessage(config)}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", config, err, want)
 		}
+	}
+}
+
+// A link beside the levels is not followed, and the problem names it.
+func TestALinkIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{fileLevels: "; a\n######\n#@$ .#\n######\n", "other": "{}"})
+	if err := os.Symlink("other", filepath.Join(dir, "levels.json")); err != nil {
+		t.Fatal(err)
+	}
+	if tasks, problems := load(t, dir, ""); len(tasks) > 0 || !strings.Contains(strings.Join(problems, " "), "levels.json: Not a regular file") {
+		t.Errorf("%v, %q", tasks, problems)
 	}
 }
 

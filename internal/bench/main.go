@@ -77,6 +77,7 @@ func run(ctx context.Context) error {
 		{"scale", b.scale},
 		{"sleepers", b.sleepers},
 		{"loops", b.loops},
+		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
 		{"similarity", b.similarity},

@@ -20,9 +20,9 @@ func TestLevelsComeWithTheirSolutions(t *testing.T) {
 	}
 	for part := range strings.SplitSeq(strings.TrimPrefix(text, "; "), "\n; ") {
 		name, rows, _ := strings.Cut(strings.TrimSpace(part), "\n")
-		r, err := room.Parse(rows)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+		r, failed := room.Parse(rows)
+		if failed != nil {
+			t.Fatalf("%s: %v", name, failed)
 		}
 		g := room.Play(r, 0, 100)
 		for _, letter := range strings.ToLower(about[name].Solution) {

@@ -4,12 +4,10 @@ import (
 	"context"
 	_ "embed" // the script
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
@@ -108,43 +106,46 @@ func join(s state, object string) (json.RawMessage, error) {
 	return json.Marshal(all)
 }
 
-// Capture implements environment.Surface: it captures the target and the result, each
-// in a browser of its own.
-func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture) ([]string, error) {
+// The captures. Each has the time of a call, and the target's comes first: what an
+// agent's page does to the machine while it is captured does not reach it.
+const (
+	captureTarget = "target"
+	captureResult = "result"
+	fileElements  = "elements.json"
+)
+
+// Capture implements environment.Surface.
+func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture) (names []string, err error) {
 	o, err := e.find(id)
 	if err != nil {
 		return nil, err
 	}
-	if len(c.Settings) > 0 && string(c.Settings) != "{}" && string(c.Settings) != "null" {
+	switch {
+	case c.Name != captureTarget && c.Name != captureResult:
+		return nil, fmt.Errorf("%w: capture %s: there are %s and %s", fault.ErrInvalid, c.Name, captureTarget, captureResult)
+	case len(c.Settings) > 0 && string(c.Settings) != "{}" && string(c.Settings) != "null":
 		return nil, fmt.Errorf("%w: capture %s: it has no settings", fault.ErrInvalid, c.Name)
-	}
-	if o.task.Page == "" {
+	case o.task.Page == "":
 		return nil, fmt.Errorf("%w: capture %s: the task has no page that could be the target", fault.ErrInvalid, c.Name)
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var target, result captured
-	var noTarget, noResult error
-	var both sync.WaitGroup
-	both.Go(func() { target, noTarget = o.elements(ctx, o.rest, true) })
-	both.Go(func() { result, noResult = o.elements(ctx, written{o.files, o.rest}, false) })
-	both.Wait()
-	if err = errors.Join(noTarget, noResult); err != nil {
+	files, kept := o.rest, map[string][]byte{}
+	if c.Name == captureResult {
+		files = written{o.files, o.rest}
+		for name, text := range o.files {
+			kept[name] = []byte(text)
+		}
+	}
+	all, err := o.elements(ctx, files, c.Name == captureTarget)
+	if err != nil {
 		return nil, fmt.Errorf("capture %s: %w", c.Name, err)
 	}
-	var names []string
-	for name, v := range map[string]any{"target.json": target, "result.json": result} {
-		raw, failed := json.Marshal(v)
-		if failed == nil {
-			failed = os.WriteFile(filepath.Join(c.Folder, name), raw, 0o600)
-		}
-		if failed != nil {
-			return nil, failed
-		}
-		names = append(names, name)
+	if kept[fileElements], err = json.Marshal(all); err != nil {
+		return nil, err
 	}
-	for name, text := range o.files {
-		if err = os.WriteFile(filepath.Join(c.Folder, name), []byte(text), 0o600); err != nil {
+	for name, text := range kept {
+		if err = os.WriteFile(filepath.Join(c.Folder, name), text, 0o600); err != nil {
 			return nil, err
 		}
 		names = append(names, name)

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// needsMemory is what two browsers need, in MiB.
+// needsMemory is what a browser with a large page needs, in MiB.
 const needsMemory = 1024
 
 // surfaces are the open ones.

@@ -40,7 +40,8 @@ const (
 	resourcePage     = "page"      // folder of the files for the surface
 	resourceSolution = "solution"  // what the oracle plays
 	placeSolution    = "/solution" // never used: it is played on the surface
-	capture          = "page"
+	captureTarget    = "target"
+	captureResult    = "result"
 	verifierName     = "aes"
 )
 
@@ -165,7 +166,7 @@ func (b *builder) build(ctx context.Context) error {
 			Name: "main", Instruction: instruction,
 			Agent:     task.Phase{Time: task.Duration(b.config.Time)},
 			Surface:   &task.Surface{Steps: b.config.Steps},
-			Captures:  []task.Capture{{Name: capture}},
+			Captures:  []task.Capture{{Name: captureTarget}, {Name: captureResult}},
 			Verifiers: []task.VerifierUse{{Name: verifierName}},
 		}},
 	}

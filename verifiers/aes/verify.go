@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,21 +24,12 @@ type Config struct {
 	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is no shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
 	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
 	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
-	Capture   string `berth:"capture" default:"page" doc:"Name of the capture with the two pages."`
 }
 
-// Validate implements config.Validator.
-func (c *Config) Validate() (ps []config.Problem) {
-	if c.Capture == "" || path.Base(c.Capture) != c.Capture || c.Capture == ".." || c.Capture == "." {
-		ps = append(ps, config.Problem{Path: "capture", Summary: "Not a name", Detail: fmt.Sprintf("Got %q. Write the name of a capture of the task, such as page.", c.Capture)})
-	}
-	return ps
-}
-
-// The files of a capture, and of the details.
+// The captures, and the file with the details.
 const (
-	fileTarget  = "target.json"
-	fileResult  = "result.json"
+	fileTarget  = "attempt/captures/target/elements.json"
+	fileResult  = "attempt/captures/result/elements.json"
 	fileDetails = "aes.json"
 )
 
@@ -57,11 +47,11 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 	if err = settings(&r, &c); err != nil {
 		return v, fmt.Errorf("settings for this verifier: %w", err)
 	}
-	target, err := read(&r, &c, fileTarget)
+	target, err := read(&r, fileTarget)
 	if err != nil {
 		return v, err
 	}
-	result, err := read(&r, &c, fileResult)
+	result, err := read(&r, fileResult)
 	if err != nil {
 		return v, err
 	}
@@ -107,8 +97,7 @@ func settings(r *verifier.Request, c *Config) error {
 }
 
 // read reads a capture. One that was not taken is a missing artifact.
-func read(r *verifier.Request, c *Config, name string) (*similarity.Page, error) {
-	name = path.Join("attempt/captures", c.Capture, name)
+func read(r *verifier.Request, name string) (*similarity.Page, error) {
 	raw, err := r.ReadFile(name, surface.MaxCapture)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 const targets = `<!doctype html><title>Targets</title><body style="margin:0">
 <button id=one class=b onclick="log('one')">One</button><button class=b onclick="alert(1); log('two')">Two</button>
-<input name=who><input type=color id=colour value="#000000"><select id=list><option>A</option><option>B</option></select>
+<input name=who><input type=color id=colour value="#000000"><input type=date><select id=list><option>A</option><option>B</option></select>
 <a href="#here">A link</a><div id=over onmouseenter="log('over')" style="width:50px;height:50px">o</div>
 <div id=drag draggable=true ondragstart="log('drag')">drag</div><div id=drop ondragover="event.preventDefault()" ondrop="log('drop')" style="height:30px">drop</div>
 <button id=hidden style="display:none">Hidden</button>
@@ -60,10 +60,11 @@ func TestActionsBySelector(t *testing.T) {
 	}
 	must(t, b.TypeInto(within(t), Target{By: ByName, Selector: "who"}, "Ann\tx"))
 	must(t, b.TypeInto(within(t), css("#colour"), "#ff0000"))
+	must(t, b.TypeInto(within(t), css("input[type=date]"), "2026-01-31"))
 	must(t, b.ClickOn(within(t), Target{By: ByTag, Selector: "option", Index: 1}))
 	var values string
 	must(t, b.Inside(within(t), "[...document.querySelectorAll('input, select')].map(e => e.value).join()", time.Second, &values))
-	if values != "Ann,#ff0000,B" {
+	if values != "Ann,#ff0000,2026-01-31,B" {
 		t.Errorf("the fields have %q", values)
 	}
 	must(t, b.Clear(within(t), Target{By: ByName, Selector: "who"}))

@@ -157,13 +157,15 @@ func finderFinds(ctx context.Context, t *conformance.T, s Subject) {
 		t.Errorf("the task is %q, want %q", tk.File, s.File)
 	}
 	files := f.Files(tk)
+	has := func(p string) bool {
+		return slices.ContainsFunc(files, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") })
+	}
 	for i := range tk.Resources {
-		p := tk.HostFile(&tk.Resources[i], nil)
-		if !slices.ContainsFunc(files, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }) {
+		if !has(tk.HostFile(&tk.Resources[i], nil)) {
 			t.Errorf("Files = %q lacks resource %s", files, tk.Resources[i].Name)
 		}
 	}
-	if !slices.Contains(files, tk.HostPath(tk.File)) {
+	if !has(tk.HostPath(tk.File)) {
 		t.Errorf("Files = %q lacks the task itself", files)
 	}
 }

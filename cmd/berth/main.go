@@ -6,10 +6,11 @@ import (
 	"os"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/tasks/gauntlet"
 	"github.com/berth-eval/berth/tasks/harbor"
 	"github.com/berth-eval/berth/tasks/uniclaw"
 )
 
 func main() {
-	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}))
+	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}, gauntlet.Format{}))
 }

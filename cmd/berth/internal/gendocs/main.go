@@ -69,6 +69,7 @@ const index = `# Reference
 - [The experiment file](experiment.md), block by block
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
 - [The task format uniclaw](uniclaw.md): tasks in the layout of UniClawBench
+- [The task format gauntlet](gauntlet.md): tasks in the layout of GauntletBench
 - [The plugins](plugins.md) that come with Berth, and their options
 - [The comparators](compare.md): the verifiers that compare answers and exports with a ground truth
 - [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
@@ -157,7 +158,7 @@ func experimentReference() string {
 		}
 		switch {
 		case s.Plugin && path == "dataset":
-			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for `uniclaw` see [its reference](uniclaw.md).\n")
+			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings; see the references of [`uniclaw`](uniclaw.md) and [`gauntlet`](gauntlet.md).\n")
 		case s.Plugin:
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
 		}

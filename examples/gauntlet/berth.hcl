@@ -1,9 +1,21 @@
 # Tasks in the layout of GauntletBench, with five small applications of our own that
 # need no network: agents see a browser, and are graded by what the applications
 # export, not by what they say.
+variable "environment" {
+  type        = string
+  default     = "local"
+  description = "Environment of the sandboxes: local, podman or docker."
+}
+
+variable "image" {
+  type        = string
+  default     = ""
+  description = "Image with Chromium, for podman and docker."
+}
+
 experiment "gauntlet" {
   datasets    = [dataset.samples]
-  environment = environment.local
+  environment = environment.sandbox
 
   matrix {
     agent = [agent.oracle, agent.nop, agent.random]
@@ -23,6 +35,7 @@ dataset "samples" {
   path   = "."
 
   config {
+    image     = var.image
     solutions = "solutions" # the published tasks have none
     steps     = 100
 
@@ -70,8 +83,8 @@ dataset "samples" {
   }
 }
 
-environment "local" {
-  plugin  = "local"
+environment "sandbox" {
+  plugin  = var.environment
   surface = "browser"
 
   surface_config {

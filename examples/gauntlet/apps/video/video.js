@@ -5,21 +5,23 @@
 const scale = 0.04; // pixels per millisecond
 const left = 100; // of the timeline, in pixels
 const colours = {VIDEO: '#2680c2', AUDIO: '#27ab83', TEXT: '#9446ed'};
-const maxOperations = 1000;
+const maxOperations = 200;
 
 const store = kept('video', exported);
 let doc, chosen = 0, selected = null, dragged = null;
 
 const $ = id => document.getElementById(id);
 
+const timeline = d => ({name: d.name, timeline: d.tracks.map((t, i) => ({trackIndex: i, elements: t.elements, effectSubTrack: {items: t.effects}}))});
+
 function exported(d) {
-  const timeline = d.tracks.map((t, i) => ({trackIndex: i, elements: t.elements, effectSubTrack: {items: t.effects}}));
-  return {operations: [...d.operations, {type: 'EXPORT_COMPLETE', data: {name: d.name, timeline}, timestamp: Date.now()}]};
+  return {operations: [...d.operations, {type: 'EXPORT_COMPLETE', data: timeline(d), timestamp: Date.now()}]};
 }
 
 function changed(type, data) {
   doc.operations.push({type, data, timestamp: Date.now()});
   doc.operations = doc.operations.slice(-maxOperations);
+  for (const track of doc.tracks) for (const f of track.effects) Object.assign(f, span(find(f.elementId).e));
   store.save(doc);
   draw();
 }
@@ -62,10 +64,13 @@ function remove(id) {
   inspect();
 }
 
+// span is when an element fades out: in its last 3 seconds.
+const span = e => ({startTimeMs: Math.max(e.startTimeMs, end(e) - 3000), endTimeMs: end(e)});
+
 function fade(id) {
   const {e, track} = find(id);
   track.effects = track.effects.filter(f => f.elementId !== id);
-  track.effects.push({type: 'fade-out', elementId: id, startTimeMs: Math.max(e.startTimeMs, end(e) - 3000), endTimeMs: end(e), params: {curve: 'linear', from: 1, to: 0}});
+  track.effects.push({type: 'fade-out', elementId: id, ...span(e), params: {curve: 'linear', from: 1, to: 0}});
   changed('ADD_EFFECT', {elementId: id, type: 'fade-out'});
 }
 
@@ -127,7 +132,7 @@ function draw() {
     }
     parts.push(row);
   });
-  parts.push(make('button', {style: {...at(1080, 210, 180, 36), textAlign: 'center'}, onclick: () => changed('EXPORT_REQUESTED', {})}, 'Export'));
+  parts.push(make('button', {style: {...at(1080, 210, 180, 36), textAlign: 'center'}, onclick: () => changed('EXPORT_COMPLETE', structuredClone(timeline(doc)))}, 'Export'));
   $('timeline').replaceChildren(...parts);
   preview();
 }

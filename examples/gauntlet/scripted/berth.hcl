@@ -1,8 +1,20 @@
 # One task with a model that replies from a file: it sees the workflow editor and
 # edits it. Another one only says that it has done so, and does not pass.
+variable "environment" {
+  type        = string
+  default     = "local"
+  description = "Environment of the sandboxes: local, podman or docker."
+}
+
+variable "image" {
+  type        = string
+  default     = ""
+  description = "Image with Chromium, for podman and docker."
+}
+
 experiment "scripted" {
   datasets    = [dataset.samples]
-  environment = environment.local
+  environment = environment.sandbox
   agent       = agent.visual
 
   matrix {
@@ -16,6 +28,8 @@ dataset "samples" {
   include = ["tc_graph_002"]
 
   config {
+    image = var.image
+
     workflow {
       pages         = "apps"
       prefix        = "prompts/prefix.txt"
@@ -28,8 +42,8 @@ dataset "samples" {
   }
 }
 
-environment "local" {
-  plugin  = "local"
+environment "sandbox" {
+  plugin  = var.environment
   surface = "browser"
 
   surface_config {

@@ -32,6 +32,11 @@ const (
 	prefixFile = "prefix"
 )
 
+// success is the score that decides, and passes what it has to be.
+const success = "success"
+
+var passes = 1.0
+
 // The solution of a task, which is not part of the published layout.
 const (
 	placeSolution = "/solution"
@@ -187,7 +192,10 @@ func (b *builder) make(at page, truth truth) {
 	b.t = task.Task{
 		Name: b.item.id, Format: Name, FormatVersion: b.version, Dir: b.dir, File: path.Join(b.File, b.item.name), Labels: labels,
 		Metadata: object(map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
-		Mode:     task.ModeCopies, // the verifiers need no more than the captures and the record
+		// No verifier has a score of this name, so their decisions count, and a trial
+		// counts 0 or 1, although a circuit may have a part of its reward.
+		Success: task.Success{Score: success, AtLeast: &passes},
+		Mode:    task.ModeCopies, // the verifiers need no more than the captures and the record
 		Environment: task.Environment{
 			OS: "linux", Image: b.settings.Image, Network: at.network, Settings: object(browser),
 		},
@@ -218,7 +226,7 @@ func (b *builder) verifiers(prediction string, truth truth) []task.VerifierUse {
 	}
 	if b.settings.Judge {
 		uses = append(uses, task.VerifierUse{
-			Name: "visual-judge", Settings: object(map[string]any{"condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
+			Name: "visual-judge", Settings: object(map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
 		})
 	}
 	return uses

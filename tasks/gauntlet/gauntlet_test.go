@@ -84,7 +84,7 @@ func TestIdsTellTheApplication(t *testing.T) {
 		if text != want {
 			t.Errorf("%s:\n%s\nwant\n%s", file, text, want)
 		}
-		if got.Name != filepath.Base(file) || got.File != file || s.Surface.Steps != 100 || len(s.Verifiers) != 1 || got.Mode != task.ModeCopies || s.Agent.Time.Std() != 2*time.Hour {
+		if got.Name != filepath.Base(file) || got.File != file || s.Surface.Steps != 100 || len(s.Verifiers) != 1 || got.Success.Score != "success" || got.Mode != task.ModeCopies || s.Agent.Time.Std() != 2*time.Hour {
 			t.Errorf("%s: %+v", file, got)
 		}
 	}
@@ -114,7 +114,7 @@ func TestWhatEachRoleSees(t *testing.T) {
 		t.Errorf("verifiers see %s, %v", raw, err)
 	}
 	last := got.Stages[0].Verifiers[1]
-	if last.Name != "visual-judge" || string(last.Settings) != `{"condition":"MARK-CONDITION the delay is 5 minutes.","llm_judge_gt":"MARK-JUDGE The delay is short."}` {
+	if last.Name != "visual-judge" || string(last.Settings) != `{"llm_judge_gt":"MARK-JUDGE The delay is short.","success_condition":"MARK-CONDITION the delay is 5 minutes."}` {
 		t.Errorf("%s %s", last.Name, last.Settings)
 	}
 	if text := got.Stages[0].Instruction[0].Text; text != "You see a web application.\n\nSet the delay to 5 minutes.\n" {

@@ -156,7 +156,8 @@ func split(text string) (p prompt) {
 	}
 	p.text, p.condition = text[:at[0]], text[at[1]:]
 	if form := formMark.FindStringIndex(p.condition); form != nil {
-		p.text, p.condition = p.text+"\n\n"+p.condition[form[0]:], p.condition[:form[0]]
+		rest := split(p.condition[form[0]:]) // there may be another condition
+		p.text, p.condition = p.text+"\n\n"+rest.text, p.condition[:form[0]]+rest.condition
 	}
 	p.text, p.condition = strings.TrimSpace(p.text), strings.TrimSpace(p.condition)
 	return p

@@ -131,6 +131,7 @@ func TestPromptsAreSplit(t *testing.T) {
 		"Do it. **SUCCESS CONDITION:** done":                                    {"Do it.", "done"},
 		"Do it.\nSUCCESS CONDITIONS : a\n\nRESULT FORMAT:\n{\"x\": 1}\nSUCCESS": {"Do it.\n\nRESULT FORMAT:\n{\"x\": 1}\nSUCCESS", "a"},
 		"RESULT FORMAT: {}\nSUCCESS CONDITION: a SUCCESS CONDITION: b":          {"RESULT FORMAT: {}", "a SUCCESS CONDITION: b"},
+		"Do it.\nSUCCESS CONDITION: a\nRESULT FORMAT: {}\nSUCCESS CONDITION: b": {"Do it.\n\nRESULT FORMAT: {}", "a\nb"},
 		"SUCCESS CONDITION: only":                                               {"", "only"},
 		"Say which success conditions hold.":                                    {"Say which success conditions hold.", ""},
 	} {

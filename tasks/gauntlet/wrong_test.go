@@ -128,19 +128,20 @@ func reported(t *testing.T, all map[string]wrong) {
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	dir := dataset(t, map[string]string{"tasks/l.yaml": "tasks:\n  - {id: tc_3d_001, prompt: p, gt: {answer: '{}'}}\n"})
-	for settings, want := range map[string]string{
-		`{"steps": 0}`:                                              "steps is 0",
-		`{"agent_time": "-1s"}`:                                     "agent_time is -1s",
-		`{"scene": {"pages": "../x"}}`:                              `scene.pages is "../x": write the path of a file or folder in the dataset`,
-		`{"scene": {"pages": "."}}`:                                 "scene.pages is",
-		`{"solutions": "/x"}`:                                       "solutions is",
-		`{"scene": {"pages": "pages", "initial_delay": "2h"}}`:      "scene.initial_delay is 2h0m0s",
-		`{"scene": {"pages": "pages", "capture": {"kind": "url"}}}`: `scene.capture: kind "url" needs url`,
-		`{"scene": {"pages": "pages", "capture": {"kind": "none", "script": "x"}}}`: `scene.capture: kind "script" needs script`,
-		`{"scene": {"pages": "none"}}`:                                              "scene.pages: there is no folder none with files in the dataset",
-		`{"scene": {"pages": "pages", "prefix": "gone.txt"}}`:                       "scene.prefix: ",
-		`{"scenes": {}}`: `"scenes"`,
+	for _, tt := range [][2]string{
+		{`{"steps": 0}`, "steps is 0"},
+		{`{"agent_time": "-1s"}`, "agent_time is -1s"},
+		{`{"scene": {"pages": "../x"}}`, `scene.pages is "../x": write the path of a file or folder in the dataset`},
+		{`{"scene": {"pages": "."}}`, "scene.pages is"},
+		{`{"solutions": "/x"}`, "solutions is"},
+		{`{"scene": {"pages": "pages", "initial_delay": "2h"}}`, "scene.initial_delay is 2h0m0s"},
+		{`{"scene": {"pages": "pages", "capture": {"kind": "url"}}}`, `scene.capture: kind "url" needs url`},
+		{`{"scene": {"pages": "pages", "capture": {"kind": "none", "script": "x"}}}`, `scene.capture: kind "script" needs script`},
+		{`{"scene": {"pages": "none"}}`, "scene.pages: there is no folder none with files in the dataset"},
+		{`{"scene": {"pages": "pages", "prefix": "gone.txt"}}`, "scene.prefix: "},
+		{`{"scenes": {}}`, `"scenes"`},
 	} {
+		settings, want := tt[0], tt[1]
 		got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/l.yaml/tc_3d_001"), options(settings))
 		if got != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v, %v; want %q", settings, got, ps, err, want)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
@@ -37,16 +38,21 @@ func TestTheGauntletExample(t *testing.T) {
 				p.write("berth.hcl", text)
 			}
 			p.berth(0, "run", ".", "--no-live", "--var", "environment="+name, "--var", "image="+chromium)
-			all := p.show().Trials
-			for _, tr := range all {
-				failed := tr.Outcome == record.Failed || tr.Outcome == record.ArtifactMissing
-				if oracle := tr.CellKey == "agent=oracle"; oracle && tr.Outcome != record.Passed || !oracle && !failed {
-					t.Errorf("%s of %s is %s", tr.Task, tr.CellKey, tr.Outcome)
-				}
-			}
-			if len(all) != trials {
-				t.Errorf("%d trials, want %d", len(all), trials)
-			}
+			onlyTheOracle(t, p.show().Trials, trials)
 		})
+	}
+}
+
+// onlyTheOracle checks that the solutions passed, and that nothing else did.
+func onlyTheOracle(t *testing.T, all []output.ShowTrial, want int) {
+	t.Helper()
+	for _, tr := range all {
+		failed := tr.Outcome == record.Failed || tr.Outcome == record.ArtifactMissing
+		if oracle := tr.CellKey == "agent=oracle"; oracle && tr.Outcome != record.Passed || !oracle && !failed {
+			t.Errorf("%s of %s is %s", tr.Task, tr.CellKey, tr.Outcome)
+		}
+	}
+	if len(all) != want {
+		t.Errorf("%d trials, want %d", len(all), want)
 	}
 }

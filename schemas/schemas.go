@@ -49,6 +49,7 @@ func All() []Schema {
 		{"journal-line", "A line of journal/*.jsonl of a run", store.JournalLine{}},
 		{"summary", "summary.json of a run", summary.Summary{}},
 		{"result", "result.json of an attempt", record.Result{}},
+		{"checksums", "files.json of an attempt", store.Checksums{}},
 		{"event", "A line of events.jsonl of an attempt", record.Event{}},
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
@@ -71,7 +72,9 @@ func All() []Schema {
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
 		{"cli-show-attempt", "berth show RUN TRIAL ATTEMPT --json", output.ShowFull{}},
 		{"cli-show-table", "berth show RUN --by NAMES --json", output.Table{}},
+		{"cli-audit", "What `berth audit --json` prints, and the page that it writes", output.Audit{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
+		{"cli-replay", "berth replay --json", output.Replay{}},
 		{"cli-report", "berth report --json", output.Report{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},
@@ -104,7 +107,7 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
+	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/output",
 	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/surface", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -38,7 +38,7 @@ type Spec struct {
 	// installed where sandboxes can read it.
 	Sandboxd string
 	// Limits are the limits of the run; they replace those of the experiment.
-	Limits config.RunLimits
+	Limits experiment.RunLimits
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are refused.
 	Again []record.Outcome
@@ -134,7 +134,7 @@ func (s *Spec) leftover(err error) {
 }
 
 // environmentsOf returns the plugins that may make sandboxes in a run.
-func environmentsOf(e *config.Experiment) []string {
+func environmentsOf(e *experiment.Experiment) []string {
 	var names []string
 	for _, c := range e.Cells {
 		if !slices.Contains(names, c.Environment.Plugin) {

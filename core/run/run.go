@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -45,8 +45,8 @@ type Options struct {
 	Plan     *plan.Plan
 	Store    *store.Run
 	Executor Executor
-	Retry    config.Retry
-	Limits   config.RunLimits
+	Retry    experiment.Retry
+	Limits   experiment.RunLimits
 	// Demand returns what the attempts of a trial take up of Limits; nil: nothing
 	// but places of the whole run.
 	Demand func(*plan.Trial) Demand
@@ -165,7 +165,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 var processors = runtime.GOMAXPROCS(0)
 
 // inFlight returns how many attempts run at the same time.
-func inFlight(l config.RunLimits) int {
+func inFlight(l experiment.RunLimits) int {
 	if l.InFlight != nil && *l.InFlight > 0 {
 		return *l.InFlight
 	}
@@ -339,7 +339,7 @@ func (s *scheduler) tell(e Event) {
 // backoff returns how long to wait before the next attempt. The wait doubles
 // with each attempt made, and is random between half and all of it, so that
 // trials that failed together are not retried together.
-func backoff(r config.Retry, made int) time.Duration {
+func backoff(r experiment.Retry, made int) time.Duration {
 	d := r.Wait
 	for range made {
 		if d > r.MaxWait/2 {

@@ -150,8 +150,9 @@ func (a *Attempt) WriteFile(file string, data []byte) error {
 	return err
 }
 
-// Publish ends the attempt: it writes result.json to the disk and renames it,
-// then writes the journal entry, also to the disk. The attempt counts from the
+// Publish ends the attempt: it lists the checksums of all files in ChecksumsFile, writes
+// result.json to the disk and renames it, then writes the journal entry, also to
+// the disk. The attempt counts from the
 // moment that result.json has its name, and never before. A second call is an
 // error.
 //
@@ -164,6 +165,9 @@ func (a *Attempt) Publish(r record.Result) error {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
 	b, err := json.MarshalIndent(&r, "", "  ")
+	if err == nil {
+		err = a.sum()
+	}
 	if err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
@@ -174,7 +178,9 @@ func (a *Attempt) Publish(r record.Result) error {
 	a.run.mu.Lock()
 	a.run.index.byID[a.trial].ended(a.number, brief)
 	a.run.mu.Unlock()
-	return a.run.journal.append(Entry{Kind: AttemptEnded, Trial: a.trial, Attempt: a.number, Brief: brief}, true)
+	return a.run.journal.append(Entry{
+		Kind: AttemptEnded, Trial: a.trial, Attempt: a.number, Brief: brief, Sums: sums(a.dir, record.ResultFile, ChecksumsFile),
+	}, true)
 }
 
 // Abandon closes the files of an attempt that was not published. Its folder

@@ -30,7 +30,8 @@ const (
 	WriterEnded  EntryKind = "writer_ended"
 	AttemptBegan EntryKind = "attempt_began"
 	AttemptEnded EntryKind = "attempt_ended"
-	Noted        EntryKind = "noted" // something that a reader of the run should know
+	Noted        EntryKind = "noted"    // something that a reader of the run should know
+	Extended     EntryKind = "extended" // the manifest has further trials
 )
 
 // Entry is one line of a journal. Which fields are set depends on Kind.
@@ -44,6 +45,10 @@ type Entry struct {
 	Attempt int           `json:"attempt,omitempty"`
 	Brief   *Brief        `json:"result,omitempty"` // of an attempt that ended
 	Note    string        `json:"note,omitempty"`
+	// Sums are the checksums of files, "sha256:" and hex, by name: when an attempt
+	// ended, of its ChecksumsFile and result; when a writer began, ended or extended the
+	// run, of the manifest and, at the end, of PluginsFile and SummaryFile.
+	Sums map[string]string `json:"sums,omitempty"`
 	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`
 }
@@ -214,6 +219,9 @@ type Journal struct {
 	// Torn counts incomplete lines left by a crash or a full disk. Damaged
 	// counts lines that fail their checksum, and gaps in the numbers.
 	Torn, Damaged int
+	// Bad are the numbers, from 1, of the lines that Torn and Damaged count; of a
+	// gap it is the line after it.
+	Bad []int
 }
 
 // tail is how many bytes at the end of a journal are searched for its last
@@ -253,7 +261,7 @@ func ends(file string) (began *Entry, ended bool, err error) {
 // the disk is an error.
 func readJournal(r io.Reader) (j Journal, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
-	for {
+	for n := 1; ; n++ {
 		b, readErr := untrusted.Line(br, maxEntry)
 		long := errors.Is(readErr, untrusted.ErrLong)
 		if errors.Is(readErr, io.EOF) && len(b) == 0 && !long {
@@ -268,13 +276,16 @@ func readJournal(r io.Reader) (j Journal, err error) {
 		case ok && whole:
 			if len(j.Entries) > 0 && e.Seq != j.Entries[len(j.Entries)-1].Seq+1 {
 				j.Damaged++
+				j.Bad = append(j.Bad, n)
 			}
 			j.Entries = append(j.Entries, e)
 		case len(bytes.TrimSpace(b)) == 0:
 		case !whole && !long || !json.Valid(b):
 			j.Torn++
+			j.Bad = append(j.Bad, n)
 		default:
 			j.Damaged++
+			j.Bad = append(j.Bad, n)
 		}
 		if errors.Is(readErr, io.EOF) {
 			return j, nil
@@ -294,8 +305,8 @@ func unseal(b []byte) (e Entry, ok bool) {
 	return e, json.Unmarshal(entry, &e) == nil && e.Kind != ""
 }
 
-// readJournals reads all journals of the run in dir, oldest first.
-func readJournals(dir string) (all []Journal, err error) {
+// ReadJournals reads all journals of the run in dir, oldest first.
+func ReadJournals(dir string) (all []Journal, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: journals: %w", dir, err)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/page"
+	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/surface"

@@ -77,8 +77,10 @@ func run(ctx context.Context) error {
 		{"scale", b.scale},
 		{"sleepers", b.sleepers},
 		{"loops", b.loops},
+		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
+		{"similarity", b.similarity},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

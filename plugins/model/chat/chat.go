@@ -69,6 +69,7 @@ type Request struct {
 	// DefaultMaxTokens in dialects that need a number.
 	MaxTokens   int64
 	Temperature *float64 // nil leaves it to the provider
+	TopP        *float64 // the share of likely tokens to sample from; nil leaves it to the provider
 	// Schema is a JSON Schema (2020-12, without references to other documents)
 	// that the reply has to match. It is passed to the provider as its API has it,
 	// or told to the model in words where it has no way, and the reply is always

@@ -41,6 +41,9 @@ func (openaiChat) request(name string, r Request) map[string]any {
 	if r.Temperature != nil {
 		q["temperature"] = *r.Temperature
 	}
+	if r.TopP != nil {
+		q["top_p"] = *r.TopP
+	}
 	return q
 }
 

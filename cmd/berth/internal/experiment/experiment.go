@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/run"
@@ -39,7 +39,11 @@ type Flags struct {
 	SkipRefused bool
 	// Replay is the folder of a run that all models are replayed from; empty:
 	// what the experiment says.
-	Replay  string
+	Replay string
+	// Datasets are folders of tasks that replace those of the experiment, by the
+	// label of the dataset.
+	Datasets map[string]string
+
 	BaseDir string // folder that relative paths start from; empty: the experiment's
 	Kept    func(name string) string
 }
@@ -59,7 +63,8 @@ func (f *Flags) Register(cmd *cobra.Command) {
 type Loaded struct {
 	Experiment  *config.Experiment // nil: it has errors
 	Diagnostics config.Diagnostics
-	Plan        *plan.Plan // nil: the same
+	Plan        *plan.Plan         // nil: the same
+	Secrets     config.Diagnostics // the secrets that cannot be read; none without a plan
 	Host        *plugin.Host
 }
 
@@ -103,7 +108,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		names[i] = t.Name()
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
-		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
+		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Datasets: f.Datasets, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
 			if kind == config.KindFormat {
@@ -128,12 +133,13 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.askFormats(o.Formats)
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
+		Experiment: &l.Experiment.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
 		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err != nil {
 		return err
 	}
+	l.readSecrets()
 	l.checkVerifiers()
 	l.warnOfUsers()
 	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
@@ -197,16 +203,12 @@ func (l *Loaded) judge(ctx context.Context, b block) {
 
 // Ready reports whether a run could start.
 func (l *Loaded) Ready() bool {
-	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked()
+	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked() && !l.Secrets.HasErrors()
 }
 
 // Complain prints all errors and warnings to stderr.
 func (l *Loaded) Complain(to *terminal.Printer) error {
-	all := l.Diagnostics
-	if l.Plan != nil {
-		all = append(slices.Clone(all), l.Plan.Secrets...)
-	}
-	if err := to.Explain(all); err != nil {
+	if err := to.Explain(slices.Concat(l.Diagnostics, l.Secrets)); err != nil {
 		return err
 	}
 	if l.Plan == nil {
@@ -217,7 +219,7 @@ func (l *Loaded) Complain(to *terminal.Printer) error {
 	}
 	for _, p := range l.Plan.Problems {
 		head := terminal.Paint(to.ErrColor, terminal.Bad, "Error:")
-		if p.Severity == config.Warning {
+		if p.Severity == plan.Warning {
 			head = terminal.Paint(to.ErrColor, terminal.Odd, "Warning:")
 		}
 		to.Notef("%s %s\n", head, terminal.Clean(Text(l.Plan, p)))

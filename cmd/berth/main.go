@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/tasks/gauntlet"
 	"github.com/berth-eval/berth/tasks/harbor"
 	"github.com/berth-eval/berth/tasks/sokoban"
 	"github.com/berth-eval/berth/tasks/uniclaw"
@@ -13,5 +14,5 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(harbor.Format{}, sokoban.Format{}, uniclaw.Format{}, webui.Format{}))
+	os.Exit(cli.Main(harbor.Format{}, sokoban.Format{}, uniclaw.Format{}, webui.Format{}, gauntlet.Format{}))
 }

@@ -59,7 +59,7 @@ func (s *stage) beginSurface(ctx context.Context) error {
 	if of.plugin == nil {
 		return nil
 	}
-	return s.a.phase(ctx, s.phase(record.PhaseSetup, record.ByEnvironment), 2*surface.CallTime+limits.Control, func(ctx context.Context) error {
+	return s.a.phase(ctx, s.phase(record.PhaseSetup, record.ByEnvironment), 2*surface.CallTime+of.needs[s.task.Name].ResetTime+limits.Control, func(ctx context.Context) error {
 		if of.open == nil {
 			if err := s.a.openSurface(ctx); err != nil {
 				return fmt.Errorf("surface: %w", err)

@@ -51,6 +51,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 		return n, err
 	}
 	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Refusals: problems(&c, &s)}
+	n.ResetTime = delay(&c, &s).Truncate(time.Millisecond)
 	for _, a := range page.Actions() {
 		n.Actions = append(n.Actions, environment.Action{Name: a.Name, Doc: a.Doc, Schema: a.Schema()})
 	}
@@ -141,12 +142,8 @@ func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start
 	if err = o.browser.Reset(ctx, at(url)); err != nil {
 		return out, o.browser.Explained(err)
 	}
-	delay := o.config.InitialDelay
-	if o.task.InitialDelay != nil {
-		delay = *o.task.InitialDelay
-	}
 	select {
-	case <-time.After(delay):
+	case <-time.After(delay(&o.config, &o.task)):
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}

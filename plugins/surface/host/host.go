@@ -205,7 +205,7 @@ func (s *Surface) Begin(ctx context.Context, of *task.Stage, seed int64) error {
 		return nil
 	}
 	l := surface.Line{Kind: surface.KindReset, Level: asks.Level, Seed: seed}
-	_, err = s.observed(ctx, l, func(ctx context.Context) (environment.Observation, error) {
+	_, err = s.observed(ctx, l, s.limit+s.o.Needs[of.Name].ResetTime, func(ctx context.Context) (environment.Observation, error) {
 		return s.o.Plugin.Reset(ctx, s.id, environment.Start{Level: asks.Level, Seed: seed, Want: st.offer.Observations})
 	})
 	return err
@@ -294,7 +294,12 @@ func unusable(ctx context.Context, s *Surface) error {
 // call calls the plugin. If ctx does not end before, an error means that the
 // surface is lost.
 func call[T any](ctx context.Context, s *Surface, f func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it did not answer within %s", s.limit))
+	return within(ctx, s, s.limit, f)
+}
+
+// within is call with a limit of its own.
+func within[T any](ctx context.Context, s *Surface, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
 	v, err := f(bounded)
 	switch {

@@ -163,16 +163,18 @@ func finderFinds(ctx context.Context, t *conformance.T, s Subject) {
 		t.Errorf("the task is %q, want %q", tk.File, s.File)
 	}
 	files := f.Files(tk)
+	has := func(p string) bool {
+		return slices.ContainsFunc(files, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") })
+	}
 	for i := range tk.Resources {
-		p := tk.HostFile(&tk.Resources[i], nil)
 		if tk.Resources[i].Path == "" {
 			continue // the format made it
 		}
-		if !slices.ContainsFunc(files, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }) {
+		if !has(tk.HostFile(&tk.Resources[i], nil)) {
 			t.Errorf("Files = %q lacks resource %s", files, tk.Resources[i].Name)
 		}
 	}
-	if own := tk.HostPath(tk.File); !slices.ContainsFunc(files, func(f string) bool { return own == f || strings.HasPrefix(own, f+"/") }) {
+	if !has(tk.HostPath(tk.File)) {
 		t.Errorf("Files = %q lacks the task itself", files)
 	}
 }

@@ -186,3 +186,50 @@ func seenByTheModel(t *testing.T, attempt string) {
 		t.Error("the model gets no picture, or no tree")
 	}
 }
+
+// Between two steps of a task that are verified in restarted, everything in the
+// sandbox is ended, the browser as well. The second step has it again, at its first
+// page.
+func TestABrowserInSeveralSteps(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	dir, files := t.TempDir(), browserFiles()
+	files["berth.hcl"] = strings.NewReplacer(
+		"[agent.oracle, agent.nop, agent.random, agent.visual]", "[agent.oracle]", `experiment "browser" {`, "experiment \"browser\" {\n  verify = \"restarted\"",
+	).Replace(browserExperiment)
+	toml, _, _ := strings.Cut(files["tasks/counter/task.toml"], "[[metadata.berth.verifiers]]")
+	files["tasks/counter/task.toml"] = toml + "[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n"
+	delete(files, "tasks/counter/instruction.md")
+	for _, step := range []string{"one", "two"} {
+		files["tasks/counter/steps/"+step+"/instruction.md"] = "Press the button twice.\n"
+	}
+	files["tasks/counter/tests/test.sh"] = "echo 1 > /logs/verifier/reward.txt\n"
+	e2etest.Write(t, dir, files)
+	r := berthWith(t, dir, nil, "run", "--json")
+	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
+	if err != nil || len(attempts) != 1 {
+		t.Fatalf("%q, %v\n%s\n%s", attempts, err, r.out, r.stderr)
+	}
+	var got record.Result
+	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempts[0], record.ResultFile)), &got))
+	if got.Outcome != record.Passed {
+		t.Errorf("%s, %s", got.Outcome, pretty(got.Error))
+	}
+	did := ""
+	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.SurfaceFile)) {
+		var l surface.Line
+		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+		did += fmt.Sprintf(" %s:%s%s", l.Stage, l.Kind, l.Error)
+	}
+	if want := " one:reset one:act one:act two:reset two:act two:act"; did != want {
+		t.Errorf("the record has%s, want%s", did, want)
+	}
+	for _, step := range []string{"one", "two"} {
+		if n := e2etest.Read(t, attempts[0], "captures", step, "state", "value.json"); !strings.Contains(n, `"n":2`) {
+			t.Errorf("step %s: the capture is %s", step, n)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func (a *attempt) openSurface(ctx context.Context) (err error) {
 	if err != nil {
 		return outcome.On(record.ByCore, err)
 	}
-	who := host.Session{ID: surfaceSession, User: spec.User, Dir: box.Dir, Env: sandbox.List(box.Env)}
+	who := host.Session{ID: surfaceSession, User: spec.User, Dir: box.Dir, Env: sandbox.List(box.Env), Guarded: true}
 	a.surface.open, err = surfaces.Open(ctx, surfaces.Options{
 		Plugin: a.surface.plugin, Needs: a.surface.needs, Spec: spec, Dir: dir, Sockets: filepath.Join(a.in.Runtime, "f"),
 		Shell: relay.Of(box.Sandbox, who), Dial: box.Dial, Frames: filepath.Join(a.in.Record.Dir(), record.FramesDir), Now: a.now,

@@ -38,6 +38,13 @@ type Small [Width * Height]uint8
 // be hostile: a picture of more than MaxPixels is not decoded. Fails with
 // ErrPicture.
 func Read(data []byte, mediaType string) (*Small, error) {
+	if r, ok := openRows(data); ok && mediaType == "image/png" {
+		s, err := reduce(r.size, r.next)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPicture, err)
+		}
+		return s, nil
+	}
 	kind, known := kinds[mediaType]
 	if !known {
 		return nil, fmt.Errorf("%w: its type is %q", ErrPicture, mediaType)
@@ -78,10 +85,22 @@ var kinds = map[string]struct {
 // that it covers, rounded.
 func Reduce(p image.Image) *Small {
 	b := p.Bounds()
-	w, h := b.Dx(), b.Dy()
+	y := b.Min.Y - 1
+	s, _ := reduce(b.Size(), func(into []uint8) error {
+		y++
+		greyRow(into, p, y)
+		return nil
+	})
+	return s
+}
+
+// reduce makes the grey copy of a picture of that size. next gives its rows, one
+// after the other.
+func reduce(size image.Point, next func(into []uint8) error) (*Small, error) {
+	w, h := size.X, size.Y
 	out := &Small{}
 	if w < 1 || h < 1 {
-		return out
+		return out, nil
 	}
 	grey := make([]uint8, w)
 	var row [Width]uint64 // of the source, each weighted with the parts that it covers
@@ -95,7 +114,9 @@ func Reduce(p image.Image) *Small {
 			if s == lines.first && lines.shared {
 				weight = lines.head // row is still that of s, of which the rest belongs here
 			} else {
-				greyRow(grey, p, b.Min.Y+s)
+				if err := next(grey); err != nil {
+					return nil, err
+				}
 				across(&row, grey, columns)
 			}
 			for x, v := range row {
@@ -107,7 +128,7 @@ func Reduce(p image.Image) *Small {
 			line[x] = uint8((v + area/2) / area) //nolint:gosec // an average of bytes
 		}
 	}
-	return out
+	return out, nil
 }
 
 // span is what a pixel of the copy covers of the source, on one axis. Lengths are in

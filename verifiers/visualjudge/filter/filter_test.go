@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 )
 
@@ -181,13 +182,57 @@ func bomb(t testing.TB) []byte {
 	return encoded(t, image.NewGray(image.Rect(0, 0, 8192, 4097)))
 }
 
+// Rows that are read one by one give the same copy as package image/png.
+func TestRowsOfAPNG(t *testing.T) {
+	t.Parallel()
+	for _, size := range []image.Point{{1280, 720}, {333, 77}, {1, 1}, {2, 1000}} {
+		opaque, clear, grey := noise(size.X, size.Y, 3), noise(size.X, size.Y, 4), image.NewGray(image.Rectangle{Max: size})
+		smooth := image.NewNRGBA(image.Rectangle{Max: size}) // of which the encoder filters the rows
+		for y := range size.Y {
+			for x := range size.X {
+				opaque.Pix[opaque.PixOffset(x, y)+3] = 255
+				grey.SetGray(x, y, color.Gray{uint8(x * y)})
+				smooth.SetNRGBA(x, y, color.NRGBA{uint8(x), uint8(y), uint8(x + y), uint8(255 - x%2)})
+			}
+		}
+		for name, p := range map[string]image.Image{"RGB": opaque, "RGBA": clear, "grey": grey, "smooth": smooth, "a gradient": filled(size.X, size.Y, color.White)} {
+			data := encoded(t, p)
+			if _, ok := openRows(data); !ok {
+				t.Errorf("%s: it is not read row by row", name)
+			}
+			sameAsThePackage(t, data)
+		}
+	}
+	shot, err := os.ReadFile("testdata/screenshot.png") // by Chromium
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameAsThePackage(t, shot)
+}
+
+// sameAsThePackage compares the copy of a PNG with that of what image/png decodes, if
+// both can read it.
+func sameAsThePackage(t *testing.T, data []byte) {
+	t.Helper()
+	want, err := png.Decode(bytes.NewReader(data))
+	got, failed := Read(data, "image/png")
+	if err != nil || failed != nil || want.Bounds().Dx() > MaxPixels/want.Bounds().Dy() {
+		return
+	}
+	if *got != *Reduce(want) {
+		t.Errorf("the copies differ: %+v", Compare(got, Reduce(want)))
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add(encoded(f, filled(3, 3, color.White)))
+	f.Add(encoded(f, noise(9, 5, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Read(data, "image/png")
 		if (s == nil) == (err == nil) {
 			t.Errorf("%v, %v", s == nil, err)
 		}
+		sameAsThePackage(t, data)
 	})
 }
 

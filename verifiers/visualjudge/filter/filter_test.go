@@ -186,7 +186,7 @@ func bomb(t testing.TB) []byte {
 func TestRowsOfAPNG(t *testing.T) {
 	t.Parallel()
 	for _, size := range []image.Point{{1280, 720}, {333, 77}, {1, 1}, {2, 1000}} {
-		opaque, clear, grey := noise(size.X, size.Y, 3), noise(size.X, size.Y, 4), image.NewGray(image.Rectangle{Max: size})
+		opaque, glassy, grey := noise(size.X, size.Y, 3), noise(size.X, size.Y, 4), image.NewGray(image.Rectangle{Max: size})
 		smooth := image.NewNRGBA(image.Rectangle{Max: size}) // of which the encoder filters the rows
 		for y := range size.Y {
 			for x := range size.X {
@@ -195,7 +195,7 @@ func TestRowsOfAPNG(t *testing.T) {
 				smooth.SetNRGBA(x, y, color.NRGBA{uint8(x), uint8(y), uint8(x + y), uint8(255 - x%2)})
 			}
 		}
-		for name, p := range map[string]image.Image{"RGB": opaque, "RGBA": clear, "grey": grey, "smooth": smooth, "a gradient": filled(size.X, size.Y, color.White)} {
+		for name, p := range map[string]image.Image{"RGB": opaque, "RGBA": glassy, "grey": grey, "smooth": smooth, "a gradient": filled(size.X, size.Y, color.White)} {
 			data := encoded(t, p)
 			if _, ok := openRows(data); !ok {
 				t.Errorf("%s: it is not read row by row", name)

@@ -79,6 +79,7 @@ func run(ctx context.Context) error {
 		{"loops", b.loops},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
+		{"surfaces", b.surfaces},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},
@@ -123,6 +124,7 @@ func run(ctx context.Context) error {
 type bench struct {
 	bin     string // folder of the built programs
 	dir     string // for everything temporary, short
+	made    int    // sandboxes
 	figures figures
 }
 

@@ -7,7 +7,7 @@ import "fmt"
 // proxy is the URL of a proxy; empty: none, and names are not resolved either.
 func Arguments(profile, proxy string, s Settings) []string {
 	args := []string{
-		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
+		"--headless", "--remote-debugging-pipe", "--no-startup-window", // Reset opens the first page "--user-data-dir=" + profile,
 		fmt.Sprintf("--window-size=%d,%d", s.Width, s.Height),
 		"--no-sandbox", // the sandbox around it takes its place: namespaces cannot be made in there
 		"--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--mute-audio", "--password-store=basic",
@@ -26,7 +26,7 @@ func Arguments(profile, proxy string, s Settings) []string {
 		args = append(args, "--lang="+s.Locale)
 	}
 	if proxy != "" {
-		return append(args, "--proxy-server="+proxy, "--proxy-bypass-list=<-loopback>", "about:blank")
+		return append(args, "--proxy-server="+proxy, "--proxy-bypass-list=<-loopback>")
 	}
-	return append(args, "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank")
+	return append(args, "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND")
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -86,27 +87,22 @@ func writePages(site string) (pages []string, err error) {
 		return nil, err
 	}
 	pages = append(pages, "many")
-	sources, err := filepath.Glob("examples/visual-judge/tasks/greet/tests/site")
-	if err != nil {
-		return nil, err
-	}
-	apps, err := filepath.Glob("examples/gauntlet/apps/*")
-	if err != nil {
-		return nil, err
-	}
-	for _, from := range append(sources, apps...) {
-		if _, err = os.Stat(filepath.Join(from, "index.html")); err != nil {
-			continue
-		}
-		name := filepath.Base(from)
-		if name == "site" {
-			name = "visual-judge"
-		}
-		if err = os.CopyFS(filepath.Join(site, name), os.DirFS(from)); err != nil {
+	for name, from := range map[string]string{"judge": "examples/visual-judge/tasks/greet/tests", "gauntlet": "examples/gauntlet/apps"} {
+		found, err := filepath.Glob(filepath.Join(from, "*", "index.html"))
+		if err != nil {
 			return nil, err
 		}
-		pages = append(pages, name)
+		if len(found) == 0 {
+			continue
+		}
+		if err = os.CopyFS(filepath.Join(site, name), os.DirFS(from)); err != nil { // with what pages share
+			return nil, err
+		}
+		for _, f := range found {
+			pages = append(pages, name+"/"+filepath.Base(filepath.Dir(f)))
+		}
 	}
+	slices.Sort(pages[1:])
 	return pages, nil
 }
 

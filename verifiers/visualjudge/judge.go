@@ -172,7 +172,7 @@ func (w *work) changes(ctx context.Context, looked []pair) (events []event, note
 		switch {
 		case err == nil:
 			state, line.Reply = said.State, &said
-			events = append(events, event{Step: p.after.Step, Actions: p.after.Actions, Significance: math.Round(100*p.Significance) / 100, change: said})
+			events = append(events, event{Step: p.after.Step, Actions: brief(p.after.Actions), Significance: math.Round(100*p.Significance) / 100, change: said})
 		case ctx.Err() == nil && (errors.Is(err, chat.ErrBadReply) || errors.Is(err, chat.ErrTooLong)):
 			line.Error = cut(err.Error(), maxSaid)
 			notes = append(notes, fmt.Sprintf("the pair of step %d is left out: %s", p.after.Step, line.Error))

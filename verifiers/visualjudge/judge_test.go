@@ -422,6 +422,25 @@ func TestNamesOfPicturesStayInTheirFolder(t *testing.T) {
 	}
 }
 
+// However many and long the actions of an agent are, the question stays short.
+func TestLongActionsAreShortened(t *testing.T) {
+	t.Parallel()
+	s := &script{frames: map[string][]byte{"a.png": page(0, 0), "b.png": page(100, 0)}}
+	s.reset("a.png")
+	for i := range 50 {
+		s.act(i+1, "fill", `{"value":"`+strings.Repeat("x", 100_000)+`"}`, "")
+	}
+	s.act(51, "click", `{}`, "b.png")
+	_, pairs, final, err := judged(t, verifier.Request{View: s.lay(t), Earlier: earlier(verifier.Pass)}, four("4"))
+	if err != nil || len(pairs) != 1 {
+		t.Fatal(len(pairs), err)
+	}
+	pictures := len(b64(page(0, 0))) + len(b64(page(100, 0)))
+	if n, m := len(pairs[0].Body)-pictures, len(final[0].Body)-pictures; n > 50<<10 || m > 10<<10 {
+		t.Errorf("the questions have %d and %d bytes", n, m)
+	}
+}
+
 // A message to the user is the answer rather than the last words.
 func TestTheAnswerIsWhatTheUserWasTold(t *testing.T) {
 	t.Parallel()

@@ -88,6 +88,22 @@ type event struct {
 	change
 }
 
+// How much of the actions of an event the model sees that gives the score: an agent
+// must not be able to make the list of events too long for it.
+const (
+	briefActions = 5
+	briefAction  = 500 // bytes
+)
+
+// brief returns the last actions, shortened.
+func brief(actions []string) []string {
+	out := []string{}
+	for _, a := range actions[max(0, len(actions)-briefActions):] {
+		out = append(out, cut(a, briefAction))
+	}
+	return out
+}
+
 func part(b *strings.Builder, title, text string) {
 	if strings.TrimSpace(text) != "" {
 		b.WriteString(title + ":\n\n" + text + "\n\n")

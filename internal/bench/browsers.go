@@ -123,8 +123,8 @@ func (s *browsing) bare(ctx context.Context, page string) (took time.Duration, e
 		return 0, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	cmd := exec.CommandContext(ctx, s.chromium, "--headless", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--no-first-run",
-		"--window-size=1280,720", "--user-data-dir="+filepath.Join(dir, "profile"), "about:blank")
+	cmd := exec.CommandContext(ctx, s.chromium, "--headless", "--remote-debugging-pipe", "--no-startup-window", "--no-sandbox", "--disable-gpu", "--no-first-run",
+		"--window-size=1280,720", "--user-data-dir="+filepath.Join(dir, "profile"))
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	began := time.Now()
 	if err = cmd.Start(); err != nil {

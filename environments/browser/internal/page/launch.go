@@ -7,7 +7,8 @@ import "fmt"
 // proxy is the URL of a proxy; empty: none, and names are not resolved either.
 func Arguments(profile, proxy string, s Settings) []string {
 	args := []string{
-		"--headless", "--remote-debugging-pipe", "--no-startup-window", // Reset opens the first page "--user-data-dir=" + profile,
+		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
+		"--no-startup-window", // Reset opens the first page
 		fmt.Sprintf("--window-size=%d,%d", s.Width, s.Height),
 		"--no-sandbox", // the sandbox around it takes its place: namespaces cannot be made in there
 		"--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--mute-audio", "--password-store=basic",

@@ -347,14 +347,8 @@ func (b *box) shell(ctx context.Context, t *conformance.T) *sandbox.Client {
 }
 
 func (b *box) shellAs(ctx context.Context, t *conformance.T, user, dir string, env []string) *sandbox.Client {
-	return b.shellOf(ctx, t, host.Session{User: user, Dir: dir, Env: env})
-}
-
-// shellOf opens a session with an id of its own.
-func (b *box) shellOf(ctx context.Context, t *conformance.T, who host.Session) *sandbox.Client {
 	id := fmt.Sprint("session-", b.s.kit.counter.Add(1))
-	who.ID = id
-	c, err := b.core.Attach(ctx, who)
+	c, err := b.core.Attach(ctx, host.Session{ID: id, User: user, Dir: dir, Env: env})
 	if err != nil {
 		t.Fatalf("attach: %v", err)
 	}

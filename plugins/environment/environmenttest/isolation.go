@@ -1,9 +1,7 @@
 package environmenttest
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -13,9 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
-	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // wallClauses are about what root of a sandbox cannot do.
@@ -48,34 +44,6 @@ var wallClauses = []conformance.Clause[Subject]{
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if got := s.common(ctx, t).core.Hello.BoundingCapabilities &^ become.EngineCaps; got != 0 {
 				t.Errorf("commands can gain capabilities %#x: start sandboxd with SETPCAP, or without these", got)
-			}
-		},
-	},
-	{
-		Name:   "root inside cannot look into what a surface runs, or a finding says so",
-		Guards: "an agent that drives the browser past the record of its actions",
-		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			b := s.common(ctx, t)
-			for _, guarded := range []bool{false, true} {
-				running, stop := context.WithCancel(ctx)
-				said, theirs := io.Pipe()
-				ended := make(chan struct{})
-				c := b.shellOf(ctx, t, host.Session{Guarded: guarded})
-				go func() {
-					defer close(ended)
-					_, _ = c.Exec(running, sandbox.Command{Argv: []string{"/bin/sh", "-c", "echo $$; exec sleep 60"}, Stdout: theirs})
-					_ = theirs.Close()
-				}()
-				pid := bufio.NewScanner(said)
-				pid.Scan()
-				out := sh(ctx, t, b.shell(ctx, t), "cat /proc/"+pid.Text()+"/environ >/dev/null 2>&1 && echo reached; true")
-				stop()
-				_ = said.Close()
-				<-ended
-				known := strings.Contains(strings.Join(b.core.Hello.Findings, " "), "look into the programs of a surface")
-				if want := !guarded || known; strings.Contains(out, "reached") != want {
-					t.Errorf("guarded %v: root says %q of process %q; findings are %q", guarded, out, pid.Text(), b.core.Hello.Findings)
-				}
 			}
 		},
 	},

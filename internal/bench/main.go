@@ -81,6 +81,7 @@ func run(ctx context.Context) error {
 		{"gateway", b.gateway},
 		{"modes", b.modes},
 		{"similarity", b.similarity},
+		{"surfaces", b.surfaces},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},
@@ -125,6 +126,7 @@ func run(ctx context.Context) error {
 type bench struct {
 	bin     string // folder of the built programs
 	dir     string // for everything temporary, short
+	made    int    // sandboxes
 	figures figures
 }
 

@@ -227,7 +227,7 @@ func (b *builder) verifiers(prediction string, truth truth) []task.VerifierUse {
 	}
 	if b.settings.Judge {
 		uses = append(uses, task.VerifierUse{
-			Name: "visual-judge", Settings: object(map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
+			Name: "visual-judge", Advisory: true, Settings: object(map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
 		})
 	}
 	return uses

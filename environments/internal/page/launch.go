@@ -8,6 +8,7 @@ import "fmt"
 func Arguments(profile, proxy string, s Settings) []string {
 	args := []string{
 		"--headless", "--remote-debugging-pipe", "--user-data-dir=" + profile,
+		"--no-startup-window", // Reset opens the first page
 		fmt.Sprintf("--window-size=%d,%d", s.Width, s.Height),
 		"--no-sandbox", // the sandbox around it takes its place: namespaces cannot be made in there
 		"--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--mute-audio", "--password-store=basic",
@@ -26,7 +27,7 @@ func Arguments(profile, proxy string, s Settings) []string {
 		args = append(args, "--lang="+s.Locale)
 	}
 	if proxy != "" {
-		return append(args, "--proxy-server="+proxy, "--proxy-bypass-list=<-loopback>", "about:blank")
+		return append(args, "--proxy-server="+proxy, "--proxy-bypass-list=<-loopback>")
 	}
-	return append(args, "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank")
+	return append(args, "--no-proxy-server", "--host-resolver-rules=MAP * ~NOTFOUND")
 }

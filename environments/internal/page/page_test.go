@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -384,4 +385,14 @@ func decoded(t *testing.T, raw json.RawMessage) (s string) {
 func jsonText(v any) string {
 	s, _ := json.Marshal(v)
 	return string(s)
+}
+
+// The profile is in the folder that is removed with the browser.
+func TestTheProfileIsWhereItIsRemoved(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []string{"", "http://127.0.0.1:1"} {
+		if args := Arguments("/x/profile", proxy, Settings{}); !slices.Contains(args, "--user-data-dir=/x/profile") {
+			t.Errorf("%q", args)
+		}
+	}
 }

@@ -98,6 +98,18 @@ type Message struct {
 type Image struct {
 	MediaType string // image/png, image/jpeg, image/gif, image/webp
 	Data      []byte
+	// Detail is how closely the model looks, in the words of OpenAI's APIs ("low",
+	// "high"), which alone have such a setting for each picture. Empty leaves it to
+	// the provider.
+	Detail string
+}
+
+// detailed adds the detail of a picture to what an API of OpenAI gets of it.
+func (p *Image) detailed(o object) object {
+	if p.Detail != "" {
+		o["detail"] = p.Detail
+	}
+	return o
 }
 
 // url returns the picture as an address that contains it.

@@ -21,7 +21,7 @@ func conversation() Request {
 		System: "Be brief.", Effort: "low", MaxTokens: 99, Temperature: &warm, TopP: &warm,
 		Tools: []Tool{{Name: "add", Description: "Adds.", Parameters: json.RawMessage(`{"type":"object"}`)}},
 		Messages: []Message{
-			{Role: User, Text: "Look.", Images: []Image{{MediaType: "image/png", Data: []byte("png")}}},
+			{Role: User, Text: "Look.", Images: []Image{{MediaType: "image/png", Data: []byte("png"), Detail: "low"}}},
 			{Role: Assistant, Text: "I add.", Calls: []Call{{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"a":1}`), Signature: "s1"}}},
 			{Role: User, Results: []Result{{CallID: "c1", Text: "2", Failed: true}}},
 		},
@@ -40,7 +40,7 @@ func TestRequestsAreWhatTheDialectsWant(t *testing.T) {
 			"tools": [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}],
 			"messages": [
 				{"role": "system", "content": "Be brief."},
-				{"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}]},
+				{"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n", "detail": "low"}}]},
 				{"role": "assistant", "content": "I add.", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}}]},
 				{"role": "tool", "tool_call_id": "c1", "content": "2"}]}`},
 		{"anthropic", anthropic{}, `{
@@ -54,7 +54,7 @@ func TestRequestsAreWhatTheDialectsWant(t *testing.T) {
 			"model": "m", "store": false, "reasoning": {"effort": "low"}, "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.5, "instructions": "Be brief.",
 			"tools": [{"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}}],
 			"input": [
-				{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,cG5n"}]},
+				{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,cG5n", "detail": "low"}]},
 				{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I add."}]},
 				{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{\"a\":1}"},
 				{"type": "function_call_output", "call_id": "c1", "output": "2"}]}`},

@@ -83,7 +83,7 @@ func openaiParts(kind, text string, images []Image) (parts []object) {
 		parts = append(parts, object{"type": kind, "text": text})
 	}
 	for i := range images {
-		parts = append(parts, object{"type": "input_image", "image_url": images[i].url()})
+		parts = append(parts, images[i].detailed(object{"type": "input_image", "image_url": images[i].url()}))
 	}
 	return parts
 }

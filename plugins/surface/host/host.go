@@ -139,6 +139,29 @@ func Open(ctx context.Context, o Options) (*Surface, error) {
 	return s, nil
 }
 
+// Reopen opens the surface again in the plugin, for a sandbox in which everything was
+// ended that ran. Doors stay, and Begin follows. Fails with ErrLost.
+func (s *Surface) Reopen(ctx context.Context) error {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	spec := &s.o.Spec
+	for _, dir := range []string{spec.Frames, spec.Scratch} {
+		if err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+			return err
+		}
+	}
+	_, err = call(ctx, s, func(ctx context.Context) (string, error) {
+		_ = s.o.Plugin.CloseSurface(ctx, s.id) // what it ran has ended
+		var again error
+		s.id, again = s.o.Plugin.OpenSurface(ctx, s.o.Spec)
+		return s.id, again
+	})
+	return err
+}
+
 // reach gives the plugin its folders and the addresses that it needs.
 func (s *Surface) reach(ctx context.Context) error {
 	spec := &s.o.Spec

@@ -1,5 +1,6 @@
 # One task with a model that replies from a file: it sees the workflow editor and
-# edits it. Another one only says that it has done so, and does not pass.
+# edits it. Another one only says that it has done so, and does not pass. Two more
+# models judge the pictures.
 variable "environment" {
   type        = string
   default     = "local"
@@ -29,6 +30,7 @@ dataset "samples" {
 
   config {
     image = var.image
+    judge = true
 
     workflow {
       pages         = "apps"
@@ -55,6 +57,22 @@ environment "sandbox" {
 # Sees a picture and the accessibility tree, and writes actions as calls.
 agent "visual" {
   plugin = "visual"
+}
+
+verifier "visual-judge" {
+  models = { pairs = model.pairs, final = model.final }
+}
+
+model "pairs" {
+  provider = "script"
+  name     = "gpt-4o-mini"
+  script   = "./pairs.yaml"
+}
+
+model "final" {
+  provider = "script"
+  name     = "gpt-5.1"
+  script   = "./final.yaml"
 }
 
 model "editor" {

@@ -105,6 +105,10 @@ func TestAScriptedGauntlet(t *testing.T) {
 			t.Errorf("%s: %s, %s; want %s", tr.CellKey, tr.Outcome, tr.Attempts[0].Integrity, want)
 		}
 		attempt := tr.Attempts[0].Dir
+		judged := map[string]float64{"model=editor": 4, "model=boaster": 1}[tr.CellKey]
+		if scores := e2etest.Result(t, attempt).Scores; scores["judge"] != judged {
+			t.Errorf("%s: scores %v, want %g from the judge", tr.CellKey, scores, judged)
+		}
 		for _, name := range []string{record.SurfaceFile, record.FramesDir, record.CapturesDir + "/result/page.txt"} {
 			if _, err := os.Stat(filepath.Join(attempt, name)); err != nil {
 				t.Errorf("%s: %v", tr.CellKey, err)
@@ -116,10 +120,14 @@ func TestAScriptedGauntlet(t *testing.T) {
 		seen := 0
 		for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
 			var x struct {
+				Role    string `json:"role"`
 				Request string `json:"request"`
 				Reply   string `json:"reply"`
 			}
 			e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+			if x.Role != "agent" {
+				continue // the judge is told what decides
+			}
 			for _, digest := range []string{x.Request, x.Reply} {
 				b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), digest)
 				e2etest.Must(t, err)

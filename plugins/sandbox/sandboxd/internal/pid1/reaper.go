@@ -75,8 +75,6 @@ func (r *Reaper) watch() {
 
 // Start forks and executes path. It does not close the files of attr.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Process, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	// A child has the credentials of the thread that forks it, so this thread
 	// must have no capability to pass on.
 	runtime.LockOSThread()
@@ -84,6 +82,19 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Pro
 	if err := become.DropInheritable(); err != nil {
 		return nil, err
 	}
+	return r.fork(path, argv, attr)
+}
+
+// StartIn is Start in the mount namespace of a chamber.
+func (r *Reaper) StartIn(c *Chamber, path string, argv []string, attr *syscall.ProcAttr) (p *Process, err error) {
+	c.Do(func() { p, err = r.fork(path, argv, attr) })
+	return p, err
+}
+
+// fork makes a child of the current thread.
+func (r *Reaper) fork(path string, argv []string, attr *syscall.ProcAttr) (*Process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.score(oomChild)
 	pid, err := syscall.ForkExec(path, argv, attr)
 	r.score(r.oomOwn)

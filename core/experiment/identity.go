@@ -52,7 +52,7 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 		}
 	}
 	id := omitempty{
-		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits,
+		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits, "strict": c.Strict,
 	}
 	if u := c.User; u != nil {
 		id["user"] = omitempty{

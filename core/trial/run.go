@@ -122,6 +122,7 @@ func (a *attempt) allStages(ctx context.Context) error {
 func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
 	findings := a.recorder.All()
+	settle(findings, a.settled)
 	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings
 	a.res.Integrity, a.res.Reasons = outcome.Integrity(findings, verified)
@@ -146,7 +147,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		s := &a.stages[i]
 		sr := record.StageResult{
 			Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn,
-			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session,
+			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session, Again: s.Again,
 		}
 		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()

@@ -36,6 +36,7 @@ type second struct {
 
 	services []host.ServiceChange // that the agent could have changed
 
+	lasts bool // the agent's sandbox is needed after the snapshot
 	began bool // the agent's sandbox is not needed any more: its end is not the agent's work
 	holds bool // it has what the agent made, which may be why it fails
 
@@ -83,37 +84,46 @@ func (s *second) stop() {
 // prepareSecond checks that the environment can create the second sandbox, and
 // begins to pull or build its images. It does nothing if the stage needs none.
 func (s *stage) prepareSecond(ctx context.Context) error {
-	if !feasible.InSecondSandbox(s.mode) || !s.inSandbox(s.atEnd()) {
+	a := s.a
+	mode, strict := s.mode, feasible.Strict(a.in.Cell, s.mode)
+	if strict {
+		mode = task.ModeSnapshot
+	}
+	if !feasible.InSecondSandbox(mode) || !s.inSandbox(s.atEnd()) {
 		return nil
 	}
-	a := s.a
 	p := s.phase(record.PhasePrepare, record.ByConfig)
-	spec, modified, err := feasible.VerifierSpec(a.task, s.task, s.mode, a.in.Cell)
+	spec, modified, err := feasible.VerifierSpec(a.task, s.task, mode, a.in.Cell)
 	if err != nil {
 		return a.at(p, err)
 	}
-	if lost := a.sandbox.Made.Image.Volumes; s.mode == task.ModeSnapshot && len(lost) > 0 {
+	if lost := a.sandbox.Made.Image.Volumes; mode == task.ModeSnapshot && len(lost) > 0 {
 		return a.at(p, fmt.Errorf("a snapshot would lose work of the agent: the image keeps %s in volumes, which a snapshot does not have: choose verify = %q",
 			strings.Join(lost, ", "), task.ModeRestarted))
 	}
 	s.modified(modified)
-	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
+	e := feasible.VerifierEnvironment(a.task, s.task, mode)
 	env, err := e.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
 		return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
 	}
 	spec.Env, spec.Lease, spec.Labels = merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-	s.second = &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e}
-	if s.mode == task.ModeSnapshot {
-		s.second.spec.Image, s.second.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
-		s.second.original = a.spec.Image
-		if a.in.Cell.System == cell.SystemImage {
-			s.second.system = &systemFiles{}
+	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: strict || s.i+1 < len(a.task.Stages)}
+	if mode == task.ModeSnapshot {
+		w.spec.Image, w.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
+		w.original = a.spec.Image
+		if strict || a.in.Cell.System == cell.SystemImage {
+			w.system = &systemFiles{}
 		}
 	}
-	if err := a.check(ctx, s.second.spec); err != nil {
+	if err := a.check(ctx, w.spec); err != nil {
 		return a.at(p, err)
 	}
+	if strict {
+		s.again.second = w
+		return nil
+	}
+	s.second = w
 	if s.mode == task.ModeSeparate {
 		s.second.prepare(ctx, a, a.env)
 	}
@@ -155,10 +165,16 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 			return err
 		}
 	}
-	ctx, end := s.graded.Ctx(ctx)
+	inside, end := s.graded.Ctx(ctx)
 	defer end()
+	if err := s.beforehand(inside); err != nil {
+		return err
+	}
 	s.graded.Allow(reach.Verify)
-	return s.verify(ctx)
+	if err := s.verify(inside); err != nil {
+		return err
+	}
+	return s.gradeAgain(ctx, reach)
 }
 
 // createSecond creates the second sandbox and starts the programs of the task in
@@ -177,7 +193,10 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
-			if err = s.snapshot(ctx, p); err == nil && s.i+1 == len(a.task.Stages) {
+			if !s.again.taken {
+				err = s.snapshot(ctx, p)
+			}
+			if err == nil && !w.lasts {
 				a.beginRemoval(ctx, a.sandbox) // it is stopped, and the snapshot has its files
 			}
 		} else {
@@ -341,7 +360,7 @@ func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
 		return fmt.Errorf("snapshot: %w", a.sandbox.Err())
 	}
 	w.began = true
-	if s.i+1 == len(a.task.Stages) {
+	if !w.lasts {
 		if err := a.stayedStill(ctx); err != nil { // since the artifacts were copied
 			return outcome.On(record.ByAgent, err)
 		}

@@ -47,8 +47,8 @@ func (s *stage) settle(ctx context.Context) error {
 			return s.still(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
-				s.a.leftRunning = true
-				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, now.Unattributed))
+				s.again.asked = listening(left)
+				s.leftRunning(p, sandbox.Describe(left, now.Unattributed))
 			}
 			return nil
 		}
@@ -104,12 +104,16 @@ func (s *stage) notRestarted(name string, files []string) {
 
 // listeningStopped stores those of the processes that were listening and belong
 // to no service.
-func (s *stage) listeningStopped(ps []host.Process) {
+func (s *stage) listeningStopped(ps []host.Process) { s.killed = append(s.killed, listening(ps)...) }
+
+// listening describes the processes that listen and belong to no service.
+func listening(ps []host.Process) (names []string) {
 	for _, p := range ps {
 		if p.Service == "" && len(p.Listening) > 0 {
-			s.killed = append(s.killed, sandbox.Describe([]host.Process{p}, nil))
+			names = append(names, sandbox.Describe([]host.Process{p}, nil))
 		}
 	}
+	return names
 }
 
 // restart kills everything but PID 1 and starts the task's own services again.

@@ -50,6 +50,10 @@ type stage struct {
 	second *second          // nil: the verifiers need none
 	own    map[string]*own  // the verifiers' own sandboxes, by the name that the task uses
 
+	again    again  // in a strict experiment
+	remains  string // what the agent left running, from which the tests are to be kept
+	secluded bool   // and they are
+
 	suspects []string // services that the agent could have changed
 	message  agent.Message
 
@@ -57,7 +61,7 @@ type stage struct {
 }
 
 func (a *attempt) newStage(i int) *stage {
-	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox}
+	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox, again: again{from: len(a.recorder.All())}}
 }
 
 func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {
@@ -446,7 +450,13 @@ func (s *stage) clean(ctx context.Context) error {
 		}
 		// The agent may have changed the programs in the sandbox, including the
 		// one that removes files.
-		err := s.a.sandbox.Remove(ctx, s.fresh())
+		var err error
+		if s.secluded {
+			err = s.graded.Seclude(ctx) // no more
+		}
+		if err == nil {
+			err = s.a.sandbox.Remove(ctx, s.fresh())
+		}
 		if err == nil {
 			err = s.a.sandbox.Folders(ctx, s.a.task.Paths.VerifierLogs)
 		}

@@ -55,8 +55,9 @@ func (s *stage) verify(ctx context.Context) error {
 			defer s.servicesAgain(ctx, p)
 		}
 		defer s.verifierLogs(ctx, p)
+		defer s.undisturbed(ctx, p)
 		for n, u := range uses {
-			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
+			v, err := s.judge(ctx, judgement{use: u, number: n + 1, again: s.again.grades, earlier: s.out.Verdicts})
 			if err != nil {
 				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, err)); err != nil {
 					return outcome.On(record.ByVerifier, err)
@@ -174,6 +175,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			s.a.recorder.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
 		}
 	}
+	s.seclude(ctx, p)
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
 		if !s.places(r) {
@@ -195,7 +197,7 @@ func (s *stage) verifierLogs(ctx context.Context, p record.Phase) {
 	if s.mode == task.ModeCopies || s.graded.Gone() {
 		return
 	}
-	into, paths := filepath.Join(s.a.in.Record.Dir(), record.VerifierDir), &s.a.task.Paths
+	into, paths := s.verifierFiles(), &s.a.task.Paths
 	s.keep(ctx, p, "logs", paths.VerifierLogs, &collect.Collector{Into: into, MaxBytes: limits.LogsBytes})
 	before := filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()), strings.TrimPrefix(path.Clean(paths.Artifacts), "/"))
 	s.keep(ctx, p, "artifacts", paths.Artifacts, &collect.Collector{Into: into, Known: before})
@@ -250,7 +252,7 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 		return nil
 	}
 	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), recorder.Cut(strings.Join(names, ", "), 500))
-	if s.a.leftRunning {
+	if s.a.leftRunning && !s.secluded {
 		s.a.recorder.Exposed(p, "tests_changed", "%s", text)
 	} else {
 		s.a.recorder.Note(p, "tests_changed", "%s", text)
@@ -262,6 +264,7 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 type judgement struct {
 	use     task.VerifierUse
 	number  int // in the stage, used in names
+	again   bool
 	round   int
 	left    int // remaining follow-ups
 	earlier []verifier.Verdict
@@ -310,14 +313,16 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	for _, f := range v.Findings {
 		a.recorder.Finding(at, j.use.Name, f)
 	}
-	a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
+	if !s.again.grades { // the result has those of a second verification
+		a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
+	}
 	return v, nil
 }
 
 // request makes everything that a verifier gets. done undoes it.
 func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin) (r verifier.Request, done func() error, err error) {
 	a := s.a
-	id := fmt.Sprintf("verifier-%d-%d-%d", s.i+1, j.round, j.number)
+	id := "verifier-" + s.numbered(j)
 	var undo []func() error
 	done = func() error {
 		var errs []error
@@ -389,7 +394,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 // never nil.
 func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, r *verifier.Request, id string) (shut func() error, err error) {
 	a := s.a
-	shell, err := relay.New(filepath.Join(a.in.Runtime, fmt.Sprintf("v%d-%d-%d", s.i+1, j.round, j.number)), relay.Of(w.Sandbox, host.Session{
+	shell, err := relay.New(filepath.Join(a.in.Runtime, "v"+s.numbered(j)), relay.Of(w.Sandbox, host.Session{
 		ID: id, User: r.User, Dir: w.Dir, Env: sandbox.List(merge(w.Env, r.Env)), Grading: true,
 	}))
 	if err != nil {
@@ -412,7 +417,7 @@ func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, 
 // verifier wrote on the host: verifier/, with a subfolder for each stage, round
 // and verifier if there are several.
 func (s *stage) verifierDir(j judgement) string {
-	dir := filepath.Join(s.a.in.Record.Dir(), record.VerifierDir)
+	dir := s.verifierFiles()
 	if len(s.a.task.Stages) > 1 {
 		dir = filepath.Join(dir, s.task.Name)
 	}
@@ -423,6 +428,23 @@ func (s *stage) verifierDir(j judgement) string {
 		dir = filepath.Join(dir, plainName(j.use.Name, j.number))
 	}
 	return dir
+}
+
+// numbered names a judgement.
+func (s *stage) numbered(j judgement) string {
+	name := fmt.Sprintf("%d-%d-%d", s.i+1, j.round, j.number)
+	if j.again {
+		name += "-again"
+	}
+	return name
+}
+
+// verifierFiles is the folder of the attempt with the files of verifiers.
+func (s *stage) verifierFiles() string {
+	if s.again.grades {
+		return filepath.Join(s.a.in.Record.Dir(), record.AgainDir)
+	}
+	return filepath.Join(s.a.in.Record.Dir(), record.VerifierDir)
 }
 
 // plainName returns a verifier's name as the name of a folder, or a number if

@@ -74,6 +74,17 @@ func Mix() error {
 // without.
 const OwnCap = unix.CAP_WAKE_ALARM
 
+// TestCap is a capability that the commands of a verifier have, and no other
+// command can get, where they work in a mount namespace of their own. It is good
+// for nothing in a user namespace: whoever looks into a process or its files
+// through /proc, or traces it, must have all the capabilities that it has.
+const TestCap = unix.CAP_BLOCK_SUSPEND
+
+// own are the capabilities that sandboxd keeps for itself, where it is given them.
+// SYS_ADMIN is for the mounts of that namespace. Only an environment that makes a
+// user namespace itself has it to give.
+var own = mask(OwnCap, TestCap, unix.CAP_SYS_ADMIN)
+
 // Procs is GOMAXPROCS of sandboxd: its reserve of threads is counted with it.
 // With a second one each message wakes a thread that looks for more to do: a
 // tenth of what a short sandbox costs. The output of one command comes no faster
@@ -104,7 +115,7 @@ const RunName = "berth-sandboxd"
 // the bounding set already.
 func Become(path string, args ...string) error {
 	for c := range 64 {
-		if EngineCaps&(1<<c) == 0 && c != OwnCap {
+		if (EngineCaps|own)&(1<<c) == 0 {
 			// EINVAL past the kernel's last one; EPERM only without SETPCAP,
 			// and then sandboxd reports what is left in Hello.
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
@@ -114,7 +125,11 @@ func Become(path string, args ...string) error {
 		return err
 	}
 	// Only now: nothing enters the inheritable set that is not in this one.
-	_ = unix.Prctl(unix.PR_CAPBSET_DROP, OwnCap, 0, 0, 0)
+	for c := range 64 {
+		if own&(1<<c) != 0 {
+			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		}
+	}
 	// What an engine, or whoever started it, left open would be open in each
 	// command. The kernel has this since 5.11; before, it is the engine's care.
 	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
@@ -128,7 +143,7 @@ func Become(path string, args ...string) error {
 // changeID changes to OwnID, if there is such an id, and carries the
 // capabilities over both the change and the exec: by default each drops them.
 func changeID() error {
-	keep := (EngineCaps | mask(OwnCap)) & Bounding()
+	keep := (EngineCaps | own) & Bounding()
 	if OneID() { // sandboxd reports it
 		// For the exec of a program of root, which has all others from the bounding
 		// set. If it fails, sandboxd reports what it lacks.
@@ -195,6 +210,38 @@ func DropInheritable() error {
 	}
 	return nil
 }
+
+// Tests reports whether this process can give its commands TestCap in a mount
+// namespace of their own.
+func Tests() bool {
+	has, err := permitted()
+	return err == nil && has&mask(TestCap, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP) == mask(TestCap, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP)
+}
+
+// PassTestCap makes the commands that this thread starts have TestCap, whatever
+// user they run as, and also when they become another user and execute a program.
+// For that, a change of the user id must not change capabilities: a program that
+// changes it without executing another keeps those that it has. The caller has
+// locked its goroutine to the thread.
+func PassTestCap() error {
+	has, err := permitted()
+	if err == nil {
+		err = setCaps(has, mask(TestCap))
+	}
+	if err == nil {
+		err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, TestCap, 0, 0)
+	}
+	if err == nil {
+		err = unix.Prctl(unix.PR_SET_SECUREBITS, noSetuidFixup, 0, 0, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("pass on capability %d: %w", TestCap, err)
+	}
+	return nil
+}
+
+// noSetuidFixup is SECBIT_NO_SETUID_FIXUP of linux/securebits.h.
+const noSetuidFixup = 1 << 2
 
 // permitted is the permitted set of the process after Become: nothing changes it
 // then.

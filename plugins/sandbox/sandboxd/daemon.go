@@ -63,6 +63,8 @@ type daemon struct {
 
 	ports port.Ports
 
+	secluded secluded
+
 	starts sync.RWMutex // read: a program is being started; write: Freeze begins
 
 	mu       sync.Mutex
@@ -185,6 +187,13 @@ func newDaemon() (*daemon, error) {
 		born: born(), turn: turn{uids: map[uint32]bool{}},
 	}
 	d.reap, d.own, d.findings = pid1.Settle(without)
+	if become.Tests() {
+		var err error
+		if d.secluded.chamber, err = pid1.NewChamber(without); err != nil {
+			d.secluded.chamber = nil
+			d.findings = append(d.findings, fmt.Sprintf("tests cannot be kept from what an agent leaves running: %v", err))
+		}
+	}
 	_ = pipe.Null() // opened before the sandbox can replace /dev/null
 	return d, nil
 }

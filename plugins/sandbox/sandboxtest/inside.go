@@ -85,8 +85,10 @@ func build() error {
 		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
 	}
 	if p.NoOwnCap {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, become.OwnCap, 0, 0, 0); err != nil {
-			return err
+		for _, c := range []uintptr{become.OwnCap, become.TestCap, unix.CAP_SYS_ADMIN} {
+			if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+				return err
+			}
 		}
 	}
 	return become.Become(sandboxd.Path, args...)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -68,6 +69,16 @@ func (s *snapshots) take(ref string) (*packed, error) {
 	return p, nil
 }
 
+// close forgets all of them.
+func (s *snapshots) close() {
+	s.mu.Lock()
+	all := slices.Collect(maps.Keys(s.all))
+	s.mu.Unlock()
+	for _, ref := range all {
+		s.forget(ref)
+	}
+}
+
 // of returns what a snapshot or a sandbox was made of; nil: it is not known.
 func (s *snapshots) of(id string) *image.Image {
 	s.mu.Lock()
@@ -99,7 +110,7 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 	ref := snapshotPrefix + strings.ToLower(rand.Text()[:16])
 	e.snapshots.mu.Lock()
 	defer e.snapshots.mu.Unlock()
-	e.snapshots.all[ref] = &packed{tar: f, images: e.images, uses: 1}
+	e.snapshots.all[ref] = &packed{tar: f, spare: e.maker.Spare(id), images: e.images, uses: 1}
 	e.snapshots.facts[ref] = &image.Image{Facts: im.Facts}
 	return environment.Image{Ref: ref, Digest: im.Facts.Digest}, nil
 }

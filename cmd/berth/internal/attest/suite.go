@@ -44,7 +44,7 @@ type Suite struct {
 
 // New prepares the suite in dir, an empty folder. programs is the folder of
 // berth. The caller closes it.
-func New(c *Catalogue, environment, dir, programs string) (*Suite, error) {
+func New(ctx context.Context, c *Catalogue, environment, dir, programs string) (*Suite, error) {
 	s := &Suite{Catalogue: c, Environment: environment, dir: dir}
 	random := make([]byte, 16)
 	if _, err := rand.Read(random); err != nil {
@@ -54,7 +54,7 @@ func New(c *Catalogue, environment, dir, programs string) (*Suite, error) {
 	// All addresses of the host: a sandbox may reach any of them.
 	var l net.ListenConfig
 	var err error
-	if s.listener, err = l.Listen(context.Background(), "tcp", ":0"); err != nil {
+	if s.listener, err = l.Listen(ctx, "tcp", ":0"); err != nil {
 		return nil, fmt.Errorf("start a server that attacks ask: %w", err)
 	}
 	go s.serve()
@@ -263,8 +263,8 @@ func (s *Suite) TryOnHost(ctx context.Context, a *Attack) (d Damage, err error) 
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(s.dir, "attacks", a.Name, "solution", "solve.sh"))
 	cmd.Dir, cmd.Env = app, []string{"APP=" + app, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return d, fmt.Errorf("attack %s on the host: %w: %s", a.Name, err, out)
+	if out, failed := cmd.CombinedOutput(); failed != nil {
+		return d, fmt.Errorf("attack %s on the host: %w: %s", a.Name, failed, out)
 	}
 	answer, err := os.ReadFile(filepath.Join(app, "answer"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -31,7 +31,7 @@ func (c *Catalogue) Table() string {
 
 // cell is the expected result in a mode, and where another one is expected.
 func (a *Attack) cell(mode string) string {
-	text := string(a.Results[mode])
+	texts := []string{string(a.Results[mode])}
 	others := map[Result][]string{}
 	for _, environment := range slices.Sorted(maps.Keys(a.On)) {
 		if r, ok := a.On[environment][mode]; ok && r != a.Results[mode] {
@@ -39,9 +39,9 @@ func (a *Attack) cell(mode string) string {
 		}
 	}
 	for _, r := range slices.Sorted(maps.Keys(others)) {
-		text += fmt.Sprintf("; %s on %s", r, strings.Join(others[r], " and "))
+		texts = append(texts, fmt.Sprintf("%s on %s", r, strings.Join(others[r], " and ")))
 	}
-	return text
+	return strings.Join(texts, "; ")
 }
 
 // Tests writes the lines that tests of this tree hold in Markdown.

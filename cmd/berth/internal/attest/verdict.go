@@ -69,9 +69,9 @@ func (s *Suite) ReadGuarded(run string, damages map[string]Damage) (*output.Atte
 	seen := map[string]map[string]output.AttestMode{}
 	for _, t := range index.Trials {
 		name := path.Base(t.Task)
-		r, err := s.judge(run, t)
-		if err != nil {
-			return nil, err
+		r, failed := s.judge(run, t)
+		if failed != nil {
+			return nil, failed
 		}
 		if seen[name] == nil {
 			seen[name] = map[string]output.AttestMode{}
@@ -194,9 +194,9 @@ func (s *Suite) has(file string) (bool, error) {
 	defer f.Close()
 	var r io.Reader = f
 	if strings.HasSuffix(file, ".zst") {
-		z, err := zstd.NewReader(f)
-		if err != nil {
-			return false, err
+		z, failed := zstd.NewReader(f)
+		if failed != nil {
+			return false, failed
 		}
 		defer z.Close()
 		r = z

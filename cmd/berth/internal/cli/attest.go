@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/attest"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -37,7 +39,7 @@ func (a *app) attestCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "attest",
-		Short: "Try the attack suite on this machine, and compare with what is documented",
+		Short: "Try attacks on this machine and compare what comes of them",
 		Long: `Runs agents that try to pass without solving their task, in each verification
 mode of an environment, and prints for each attack whether it was held (no
 reward), detected (a reward, and the result says that it is exposed) or not held
@@ -90,7 +92,7 @@ func (a *app) attest(ctx context.Context, f *attestFlags, rf *runFlags) error {
 	if f.tasks == "" {
 		defer os.RemoveAll(dir)
 	}
-	s, err := attest.New(c, f.environment, dir, filepath.Dir(sandboxd))
+	s, err := attest.New(ctx, c, f.environment, dir, filepath.Dir(sandboxd))
 	if err != nil {
 		return err
 	}
@@ -180,11 +182,9 @@ func (a *app) attack(ctx context.Context, s *attest.Suite, f *attestFlags, rf *r
 	for i := range s.Catalogue.Attacks {
 		at := &s.Catalogue.Attacks[i]
 		if at.Unguarded == attest.OnHost {
-			d, err := s.TryOnHost(ctx, at)
-			if err != nil {
+			if damages[at.Name], err = s.TryOnHost(ctx, at); err != nil {
 				return nil, err
 			}
-			damages[at.Name] = d
 		}
 		if damages[at.Name].Missing != "" {
 			missing = append(missing, at.Name)
@@ -214,8 +214,11 @@ func (a *app) attestRun(ctx context.Context, file string, f *attestFlags, rf *ru
 		return "", err
 	}
 	defer l.Close()
-	// The user asked for no task, so what tasks warn about is not for the user.
-	l.Diagnostics = nil
+	// The user wrote none of this, and need not hear what can be run all the same.
+	l.Diagnostics = slices.DeleteFunc(l.Diagnostics, func(d config.Diagnostic) bool { return d.Severity == config.Warning })
+	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+		return "", err
+	}
 	if err = a.startable(l); err != nil {
 		return "", err
 	}

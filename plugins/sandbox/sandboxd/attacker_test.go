@@ -1,12 +1,10 @@
 package sandboxd_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/attacks"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -39,28 +37,18 @@ func init() {
 
 // headless goes on without its first thread, for ever.
 func headless([]string) error {
-	fmt.Fprintln(os.Stdout, "up")
-	go func() {
-		for {
-			cheat()
-			time.Sleep(time.Millisecond)
-		}
-	}()
-	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	attacks.Headless(os.Stdout, solved)
 	return nil
 }
 
 // chain is a process that makes the next and ends, and so on, for ever.
 func chain([]string) error {
-	fmt.Fprintln(os.Stdout, "up")
-	for {
-		cheat()
-		// Not through package syscall, which would wait for an exec.
-		if pid, _, _ := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); pid != 0 {
-			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-	}
+	attacks.Chain(os.Stdout, solved)
+	return nil
 }
+
+// solved is what the tests of internal/e2e ask for.
+var solved = attacks.NewWork("/app/done", "")
 
 // waker has itself continued again and again, by timers that send it SIGCONT, and
 // stops itself each time after it has written something.
@@ -87,34 +75,10 @@ func waker([]string) error {
 	}
 }
 
-// Names with the zero byte that the kernel wants.
-var (
-	tests = []byte("/tests/test.sh\x00")
-	done  = []byte("/app/done\x00")
-)
-
-// cheat solves the tasks of internal/e2e as soon as their tests are there. It
-// makes nothing but system calls: in chain there is no Go runtime any more.
-func cheat() {
-	at := unix.AT_FDCWD
-	if _, _, errno := unix.RawSyscall6(unix.SYS_FACCESSAT, uintptr(at), uintptr(unsafe.Pointer(&tests[0])), 0, 0, 0, 0); errno == 0 {
-		fd, _, errno := unix.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(&done[0])), unix.O_CREAT|unix.O_WRONLY, 0o644, 0, 0)
-		if errno == 0 {
-			_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
-		}
-	}
-}
-
 // What follows runs in the sandbox, as its root, against PID 1. Each line that
 // it prints begins with what was tried; those that begin with + succeeded.
 
-func tried(what string, err error) {
-	mark := "+"
-	if err != nil {
-		mark = "-"
-	}
-	fmt.Fprintf(os.Stdout, "%s %s: %v\n", mark, what, err)
-}
+func tried(what string, err error) { attacks.Tried(os.Stdout, what, err) }
 
 // succeeded are the attempts that worked, of what an attacker printed.
 func succeeded(out string) (what []string) {
@@ -280,39 +244,10 @@ func peekAs(pid int, as string) {
 	tried("write into its pipe"+as, err)
 }
 
-// limits does to PID 1 what equal ids allow, with no capability: first as root,
-// then with the id of PID 1, which root may take.
+// limits does to PID 1 what equal ids allow.
 func limits([]string) error {
-	try("")
-	// The saved id stays 0: leaving that for good would give up capabilities, and
-	// who has fewer than PID 1 is refused.
-	ids := func() error {
-		return errors.Join(syscall.Setresgid(become.OwnID, become.OwnID, become.OwnID), syscall.Setresuid(become.OwnID, become.OwnID, 0))
-	}
-	tried("take its id", ids())
-	try(" with its id")
+	attacks.Limits(os.Stdout, 1)
 	return nil
-}
-
-func try(as string) {
-	tried("prlimit"+as, unix.Prlimit(1, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8, Max: 8}, nil))
-	threads, _ := filepath.Glob("/proc/1/task/[0-9]*")
-	var limits, policies, kept error
-	for _, t := range threads {
-		id, _ := strconv.Atoi(filepath.Base(t))
-		limits = cmp.Or(limits, unix.Prlimit(id, unix.RLIMIT_FSIZE, &unix.Rlimit{}, nil))
-		param := struct{ priority int32 }{}
-		if _, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, uintptr(id), 5 /* SCHED_IDLE */, uintptr(unsafe.Pointer(&param))); errno != 0 {
-			policies = errno
-		}
-		var one unix.CPUSet
-		one.Set(0)
-		kept = cmp.Or(kept, unix.SchedSetaffinity(id, &one))
-	}
-	tried("prlimit of a thread"+as, limits)
-	tried("sched_setscheduler"+as, policies)
-	tried("sched_setaffinity"+as, kept)
-	tried("setpriority"+as, unix.Setpriority(unix.PRIO_PROCESS, 1, 19))
 }
 
 // processors keeps one thread of PID 1 to the first processor.

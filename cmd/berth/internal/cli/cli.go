@@ -182,7 +182,7 @@ every attempt.`,
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
 		a.showCommand(), a.compareCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
-		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
+		a.doctorCommand(), a.attestCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	usage.Strict(root)
 	return root

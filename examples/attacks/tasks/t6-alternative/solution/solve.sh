@@ -1,0 +1,2 @@
+#!/bin/sh
+ln -sf /bin/true /etc/alternatives/awk

@@ -1,0 +1,92 @@
+package command
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// The attack suite is as documented on this machine: a few attacks here, all of
+// them with BERTH_TEST_WHOLE. Each succeeds without guards first.
+func TestTheAttackSuiteIsAsDocumented(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	args := []string{"attest", "--json"}
+	want := 5
+	if e2etest.Whole() {
+		want = 40
+	} else {
+		for _, name := range []string{"r1-*", "t6-replaced-tool", "h1-*", "f5-*"} {
+			args = append(args, "--attack", name)
+		}
+	}
+	r := berth(t, t.TempDir(), args...)
+	r.want(t, 0)
+	res := answer[types.Attest](t, r, "cli-attest")
+	if len(res.Attacks) < want || len(res.Differences) != 0 || res.Environment != "local" {
+		t.Errorf("%+v", res)
+	}
+	for _, a := range res.Attacks {
+		if a.Missing == "" && (!a.Unguarded || len(a.Modes) != 5) {
+			t.Errorf("%s: succeeded without guards: %v, in %d modes", a.Name, a.Unguarded, len(a.Modes))
+		}
+	}
+}
+
+// A difference in either direction is an error, and names the attack and the
+// mode.
+func TestADifferenceFromTheTableOfAttacks(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	table := e2etest.Read(t, filepath.Join(tree.Root, "examples", "attacks", "attacks.yaml"))
+	_, entry, _ := strings.Cut(table, "  - name: t10-build-file\n")
+	entry, _, _ = strings.Cut(entry, "  - name: ")
+	better := strings.Replace(entry, "live: not held", "live: detected", 1)
+	worse := strings.Replace(better, "separate: not held", "separate: held", 1)
+	dir := t.TempDir()
+	e2etest.Write(t, dir, map[string]string{"table.yaml": "attacks:\n  - name: honest\n    control: true\n  - name: t10-build-file\n" + worse})
+	r := berth(t, dir, "attest", "--expect", "table.yaml", "--json")
+	r.want(t, 1)
+	res := answer[types.Attest](t, r, "cli-attest")
+	for _, mode := range []string{"live", "separate"} {
+		if !slices.ContainsFunc(res.Differences, func(d string) bool { return strings.HasPrefix(d, "t10-build-file in "+mode+": not held") }) {
+			t.Errorf("no difference in %s: %q", mode, res.Differences)
+		}
+	}
+	if len(res.Differences) != 2 {
+		t.Errorf("%q", res.Differences)
+	}
+}
+
+func TestAttestRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e2etest.Write(t, dir, map[string]string{"full/file": "", "bad.yaml": "attacks: 1\n"})
+	for want, args := range map[string][]string{
+		`matches no attack`:               {"--attack", "nobody"},
+		`full is not empty`:               {"--write-tasks", "full"},
+		`bad.yaml: [1:10]`:                {"--expect", "bad.yaml"},
+		`--in-flight must be at least 1`:  {"--in-flight", "0"},
+		`--environment: Plugin "nowhere"`: {"--environment", "nowhere", "--attack", "R1"},
+	} {
+		r := berth(t, dir, append([]string{"attest"}, args...)...)
+		if r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%q: exit code %d, want %q in:\n%s", args, r.code, want, r.stderr)
+		}
+	}
+	if runs, err := os.ReadDir(filepath.Join(dir, "runs")); err == nil {
+		t.Errorf("runs were made: %v", runs)
+	}
+	berth(t, dir, "attest", "--write-tasks", "tasks", "--attack", "R4").want(t, 0)
+	berth(t, dir, "task", "check", filepath.Join("tasks", "attacks")).want(t, 0)
+	berth(t, dir, "plan", filepath.Join("tasks", "attacks.hcl")).want(t, 0)
+	if _, err := os.Stat(filepath.Join(dir, "tasks", "unguarded", "r4-loop", "solution", "attack", "solve.sh")); err != nil {
+		t.Error(fmt.Errorf("the harness without guards: %w", err))
+	}
+}

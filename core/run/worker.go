@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -44,14 +45,17 @@ type Node struct {
 	pressure func() float64
 }
 
+// NewNode makes a node whose attempts are made by x, with limits for this process.
+func NewNode(x Executor, p *plan.Plan, l config.RunLimits, scratch string) *Node {
+	return &Node{Executor: x, Scratch: scratch, places: newPlaces(l, freeMemory()), demand: Demands(p), pressure: memoryPressure()}
+}
+
 // Work prepares this machine for the attempts of s.Worker, calls work, and removes
 // what the attempts left. First it removes what dead processes of any run left
 // here. The limits of s are those of this process.
 func Work(ctx context.Context, s Spec, work func(*Node) error) error {
 	return s.prepared(ctx, func(h *here) error {
-		return work(&Node{
-			Executor: h, Scratch: filepath.Join(h.place.Disk, "attempts"), places: newPlaces(s.Limits, max(0, freeMemory())), demand: Demands(s.Plan), pressure: memoryPressure(),
-		})
+		return work(NewNode(h, s.Plan, s.Limits, filepath.Join(h.place.Disk, "attempts")))
 	})
 }
 

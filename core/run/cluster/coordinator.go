@@ -64,6 +64,7 @@ type waiting struct {
 	by     string        // the pilot that claimed it; empty: nobody, as far as is known
 	sum    string        // of the published result; empty: it is not published
 	unread time.Duration // for how long the published result cannot be read
+	orphan time.Duration // for how long the holder of its lease has no journal
 	last   Running       // the last that was heard of it
 	ended  chan end
 	over   bool
@@ -221,14 +222,19 @@ func (c *Coordinator) Attempt(ctx context.Context, j run.Job) (record.Result, er
 	if e.err != nil {
 		return e.result, e.err
 	}
-	err := a.Took(&e.result, w.wait)
-	if gone := os.Remove(filepath.Join(c.root, queueDir, w.name+".json")); !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
+	return e.result, errors.Join(a.Took(&e.result, w.wait), c.unqueue(w.name))
+}
+
+// unqueue removes a job whose attempt has a result.
+func (c *Coordinator) unqueue(name string) error {
+	err := os.Remove(filepath.Join(c.root, queueDir, name+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tell(Line{Kind: Settled, Attempt: w.name})
-	return e.result, err
+	c.tell(Line{Kind: Settled, Attempt: name})
+	return err
 }
 
 // enqueue puts an attempt into the queue, unless an earlier coordinator did.

@@ -3,9 +3,16 @@ package cluster
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 
+	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
 )
 
 // ahead is how many attempts are in the queue or with pilots if the run has no
@@ -41,4 +48,38 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 		Demand: run.Demands(s.Plan), Adopted: c.Adopted,
 	})
 	return report, errors.Join(err, c.Close())
+}
+
+// Withdraw ends what pilots of an earlier coordinator may still do: this process
+// goes on with the run without pilots. Attempts that have no result end as
+// preempted, and what pilots make of them is thrown away. It does nothing to a run
+// without pilots.
+func Withdraw(s *store.Run, version string) error {
+	if _, err := os.Lstat(filepath.Join(s.Dir, Dir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c, err := New(Options{Plan: &plan.Plan{Experiment: &config.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
+	if err != nil {
+		return err
+	}
+	const why = "the run goes on without pilots"
+	c.Stop(why)
+	index := s.Index()
+	for id, number := range c.adopted {
+		a, adopting := s.Adopt(id, number)
+		if err = errors.Join(err, adopting); adopting != nil {
+			continue
+		}
+		w := &waiting{name: AttemptName(id, number), job: run.Job{Trial: &plan.Trial{Trial: *index.Trial(id).Trial}, Attempt: a}, ended: make(chan end, 1)}
+		c.mu.Lock()
+		r := c.unmade(w, record.Preempted, why)
+		c.settle(w, &r)
+		c.mu.Unlock()
+		e := <-w.ended
+		if err = errors.Join(err, e.err); e.err == nil {
+			err = errors.Join(err, a.Took(&e.result, 0), c.unqueue(w.name))
+		}
+		err = errors.Join(err, a.Abandon())
+	}
+	return errors.Join(err, c.Close())
 }

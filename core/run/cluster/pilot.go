@@ -133,9 +133,6 @@ const (
 	relax = 1.5
 )
 
-// relist is how often folders are listed: what is new is told by journals.
-const relist = 5 * time.Second
-
 // Work makes attempts until the run has ended, nothing came for a while, or ctx
 // ends: then attempts end as preempted, and are published.
 func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
@@ -148,7 +145,7 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 	over := ctx.Done()
 	for {
 		now := time.Now()
-		if now.Sub(listed) >= relist {
+		if now.Sub(listed) >= p.settings.Beat/2 { // what is new is also told by the journal
 			listed = now
 			p.trouble(p.relist())
 		}

@@ -37,7 +37,7 @@ func (c *Coordinator) watch(ctx context.Context) {
 		// silence of others.
 		passed := min(now.Sub(last), 2*wait+100*time.Millisecond)
 		last = now
-		if now.Sub(listed) >= relist/2 {
+		if now.Sub(listed) >= c.o.Settings.Beat/4 {
 			listed = now
 			c.relist()
 		}
@@ -355,10 +355,10 @@ func (c *Coordinator) lookAtLeases() {
 		case holder == c.claims.me: // of a claim whose answer was late
 			r := c.unmade(w, record.Preempted, "no pilot took the attempt")
 			c.settle(w, &r)
-		case p == nil:
-			w.unread += c.o.Settings.LostAfter / 4
-			if w.unread >= c.o.Settings.LostAfter {
-				c.end(w, fmt.Sprintf("%s has the lease and no journal", holder.Holder))
+		case p == nil: // a list of pilots may be old
+			if w.orphan += c.o.Settings.LostAfter / 4; w.orphan >= 2*c.o.Settings.LostAfter {
+				w.by = holder.Holder
+				c.end(w, fmt.Sprintf("pilot %s has the lease and no journal", holder.Holder))
 			}
 		case p.lost || p.ended:
 			c.claimed(w, p)

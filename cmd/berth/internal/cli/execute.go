@@ -209,7 +209,10 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
 		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}
-	if !j.Clustered() {
+	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
+		if err = cluster.Withdraw(j.store, version); err != nil {
+			return run.Report{}, err
+		}
 		return run.Execute(ctx, spec, progress.Event)
 	}
 	digests, err := a.digests(ctx, j.Loaded)

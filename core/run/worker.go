@@ -4,7 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -46,7 +46,7 @@ type Node struct {
 }
 
 // NewNode makes a node whose attempts are made by x, with limits for this process.
-func NewNode(x Executor, p *plan.Plan, l config.RunLimits, scratch string) *Node {
+func NewNode(x Executor, p *plan.Plan, l experiment.RunLimits, scratch string) *Node {
 	return &Node{Executor: x, Scratch: scratch, places: newPlaces(l, freeMemory()), demand: Demands(p), pressure: memoryPressure()}
 }
 

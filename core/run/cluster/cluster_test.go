@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -49,9 +49,9 @@ const patience = 30 * time.Second
 
 // planOf returns a plan of n trials of one cell.
 func planOf(n int) *plan.Plan {
-	c := &config.Cell{Slug: "a"}
+	c := &experiment.Cell{Slug: "a"}
 	c.Choices = map[string]string{"agent": "a"}
-	p := &plan.Plan{Experiment: &config.Experiment{Cells: []*config.Cell{c}}, Tasks: make([]plan.Task, 1)}
+	p := &plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{c}}, Tasks: make([]plan.Task, 1)}
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
 		p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
@@ -129,10 +129,10 @@ type carried struct {
 func (b *bed) carry(s cluster.Settings, inFlight int) *carried {
 	ctx, stop := context.WithCancel(b.t.Context())
 	c := &carried{done: make(chan struct{}), stop: stop}
-	b.plan.Experiment.Retry = config.Retry{Max: 3, On: []record.Outcome{record.Preempted}}
+	b.plan.Experiment.Retry = experiment.Retry{Max: 3, On: []record.Outcome{record.Preempted}}
 	go func() {
 		defer close(c.done)
-		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: config.RunLimits{Places: config.Places{InFlight: &inFlight}}}, s, func(e run.Event) {
+		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, func(e run.Event) {
 			if e.Kind == run.Notice {
 				b.say(e.Text)
 			}
@@ -200,7 +200,7 @@ func (b *bed) pilot(name string, inFlight int, x run.Executor) *flown {
 	})
 	ctx, stop := context.WithCancel(b.t.Context())
 	f := &flown{Pilot: p, stop: stop, done: make(chan error, 1)}
-	n := run.NewNode(x, b.plan, config.RunLimits{Places: config.Places{InFlight: &inFlight}}, filepath.Join(b.t.TempDir(), "scratch"))
+	n := run.NewNode(x, b.plan, experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}, filepath.Join(b.t.TempDir(), "scratch"))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -248,7 +248,7 @@ func TestTwoPilotsShareARun(t *testing.T) {
 		must(t, err)
 		by[r.Worker.Pilot]++
 		names := listed(t, dir)
-		if want := []string{store.CopiedFile, record.ResultFile, record.StepsFile}; !slices.Equal(names, want) {
+		if want := []string{store.ChecksumsFile, record.ResultFile, record.StepsFile}; !slices.Equal(names, want) {
 			t.Errorf("%s has %q, want %q", dir, names, want)
 		}
 		if tr.Attempts[0].Result.Queued <= 0 {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -58,7 +58,7 @@ func Withdraw(s *store.Run, version string) error {
 	if _, err := os.Lstat(filepath.Join(s.Dir, Dir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c, err := New(Options{Plan: &plan.Plan{Experiment: &config.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
+	c, err := New(Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
 	if err != nil {
 		return err
 	}

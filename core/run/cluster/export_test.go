@@ -22,7 +22,9 @@ var OwnerIsChecked = &ownerIsChecked
 type Claimer struct{ c *claimer }
 
 // NewTestClaimer makes a claimer.
-func NewTestClaimer(root, file, holder string) Claimer { return Claimer{newClaimer(root, file, holder)} }
+func NewTestClaimer(root, file, holder string) Claimer {
+	return Claimer{newClaimer(root, file, holder)}
+}
 
 // Claim takes a lease.
 func (c Claimer) Claim(name string) (bool, error) { return c.c.claim(name) }

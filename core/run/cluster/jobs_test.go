@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/run/cluster"
@@ -24,7 +24,9 @@ func TestAJobThatCannotBeReadEndsItsAttempt(t *testing.T) {
 	b := newBed(t, 3)
 	c := b.carry(calm, 3)
 	queue := filepath.Join(b.store.Dir, cluster.Dir, "queue")
-	job := func(trial int) string { return filepath.Join(queue, cluster.AttemptName(b.plan.Trials[trial].ID, 1)+".json") }
+	job := func(trial int) string {
+		return filepath.Join(queue, cluster.AttemptName(b.plan.Trials[trial].ID, 1)+".json")
+	}
 	for i := range 3 {
 		b.until("a job", func() bool { _, err := os.Stat(job(i)); return err == nil })
 	}
@@ -195,7 +197,7 @@ func TestAPilotTakesWhatItCanFinish(t *testing.T) {
 		Identity: cluster.Identity{Worker: record.Worker{Pilot: "short"}, InFlight: 1},
 	})
 	must(t, err)
-	must(t, p.Work(t.Context(), run.NewNode(passes("short"), b.plan, config.RunLimits{}, t.TempDir())))
+	must(t, p.Work(t.Context(), run.NewNode(passes("short"), b.plan, experiment.RunLimits{}, t.TempDir())))
 	if !b.heard("more than this pilot has left") {
 		t.Errorf("said: %q", b.said)
 	}

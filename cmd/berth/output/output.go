@@ -200,6 +200,10 @@ type ShowRunning struct {
 	Phase   *record.Phase `json:"phase,omitempty"` // the newest one; absent before the first
 	// PhaseAge is the number of seconds since the start of Phase.
 	PhaseAge float64 `json:"phase_age_s,omitempty"`
+	// Worker makes the attempt, in a run with pilots. Queued says that none does
+	// yet.
+	Worker *record.Worker `json:"worker,omitempty"`
+	Queued bool           `json:"queued,omitempty"`
 }
 
 // ShowFollow is one line of `berth show RUN TRIAL --follow`. Exactly one of the
@@ -228,6 +232,8 @@ type ShowAttempt struct {
 	Findings  int              `json:"findings"`
 	Error     *record.Error    `json:"error,omitempty"`
 	Spend     store.Spend      `json:"spend"` // of models, also when it was killed
+	// Queued is how many seconds the attempt waited for a pilot, before Start.
+	Queued float64 `json:"queued_s,omitempty"`
 }
 
 // AttemptState says how far an attempt came.

@@ -11,9 +11,13 @@ import (
 // Check returns what of a plan pilots cannot run: requests to models that need a
 // key, secrets, and budgets that all pilots would have to share.
 func Check(p *plan.Plan) (ps []plan.Problem) {
-	kind := p.Experiment.Executor.Kind
+	x := &p.Experiment.Executor
+	kind := x.Kind
 	add := func(summary, detail string) {
 		ps = append(ps, plan.Problem{Severity: plan.Error, Summary: summary, Detail: detail})
+	}
+	if x.Models == "relay" {
+		add(fmt.Sprintf("executor %q cannot relay requests to models yet", kind), "Remove models, or write models = \"direct\" if the models need no key.")
 	}
 	models := run.Models(p.Experiment.Cells...)
 	for _, m := range models {
@@ -44,6 +48,26 @@ func Check(p *plan.Plan) (ps []plan.Problem) {
 	if budget && len(models) > 0 {
 		add(fmt.Sprintf("executor %q cannot share a budget among pilots", kind),
 			"Budgets of the run and of cells hold only on one machine. Remove cost_usd, tokens and requests from limits and per_cell, and bound each trial with per_trial.")
+	}
+	return append(ps, tooShort(p)...)
+}
+
+// tooShort returns what does not fit into the time limit of a worker.
+func tooShort(p *plan.Plan) (ps []plan.Problem) {
+	x := &p.Experiment.Executor
+	if x.Time <= 0 {
+		return nil
+	}
+	longest, seen := Longest(p), map[string]bool{}
+	for i := range p.Trials {
+		t := &p.Trials[i]
+		if need := longest(t) + x.Grace; need > x.Time && t.Invalid == "" && t.Refused == "" && !seen[t.Task] {
+			seen[t.Task] = true
+			ps = append(ps, plan.Problem{
+				Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a worker",
+				Detail: fmt.Sprintf("It may take %s with grace, and a worker has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time),
+			})
+		}
 	}
 	return ps
 }

@@ -33,7 +33,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 		watch(e)
 	}
 	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
-	c, err := New(Options{
+	c, err := New(ctx, Options{
 		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan),
 		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
 	})
@@ -54,11 +54,11 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 // goes on with the run without pilots. Attempts that have no result end as
 // preempted, and what pilots make of them is thrown away. It does nothing to a run
 // without pilots.
-func Withdraw(s *store.Run, version string) error {
+func Withdraw(ctx context.Context, s *store.Run, version string) error {
 	if _, err := os.Lstat(filepath.Join(s.Dir, Dir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c, err := New(Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
+	c, err := New(ctx, Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}
 	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
-		if err = cluster.Withdraw(j.store, version); err != nil {
+		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
 			return run.Report{}, err
 		}
 		return run.Execute(ctx, spec, progress.Event)
@@ -219,7 +219,8 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	if err != nil {
 		return run.Report{}, err
 	}
-	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests}, progress.Event)
+	x := &j.Experiment.Executor
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, LostAfter: x.LostAfter, Idle: x.Idle}, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

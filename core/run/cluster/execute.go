@@ -22,14 +22,21 @@ const ahead = 256
 // Execute runs every trial of a plan that is not settled yet, as run.Execute does,
 // with pilots instead of this machine. Attempts that an earlier coordinator queued
 // and that go on are kept. When ctx ends, pilots cancel and publish their attempts.
-func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Observer) (report run.Report, err error) {
+//
+// With a fleet, a scheduler keeps pilots alive while there is work; nil: the user
+// starts them. If it refuses the first ones, nothing is run.
+func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, watch run.Observer) (report run.Report, err error) {
 	if s.Origins != nil {
 		return report, errors.New("pilots make only whole attempts: verify again on this machine")
 	}
 	var mu sync.Mutex
+	var k *keeper
 	told := func(e run.Event) {
 		mu.Lock()
 		defer mu.Unlock()
+		if k != nil {
+			k.heard(e)
+		}
 		watch(e)
 	}
 	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
@@ -43,11 +50,33 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 	if s.Limits.InFlight == nil {
 		s.Limits.InFlight = new(ahead)
 	}
-	report, err = run.Schedule(ctx, run.Options{
+	o := run.Options{
 		Plan: s.Plan, Store: s.Store, Executor: c, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: told,
 		Demand: run.Demands(s.Plan), Adopted: c.Adopted,
-	})
-	return report, errors.Join(err, c.Close())
+	}
+	if fleet == nil {
+		report, err = run.Schedule(ctx, o)
+		return report, errors.Join(err, c.Close())
+	}
+	first, err := newKeeper(ctx, *fleet, c, run.ToRun(o))
+	if err != nil {
+		return report, errors.Join(err, c.Close())
+	}
+	mu.Lock()
+	k = first
+	mu.Unlock()
+	work, fail := context.WithCancelCause(ctx)
+	keep, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { first.keep(keep, fail) })
+	report, err = run.Schedule(work, o)
+	stop()
+	keeping.Wait()
+	if cause := context.Cause(work); cause != nil && ctx.Err() == nil {
+		report.Stopped = cause.Error()
+	}
+	fail(nil)
+	return report, errors.Join(err, c.Close(), first.end(ctx))
 }
 
 // Withdraw ends what pilots of an earlier coordinator may still do: this process

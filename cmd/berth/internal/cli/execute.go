@@ -220,7 +220,17 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		return run.Report{}, err
 	}
 	x := &j.Experiment.Executor
-	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, LostAfter: x.LostAfter, Idle: x.Idle}, progress.Event)
+	fleet, err := a.fleet(j)
+	if err != nil {
+		return run.Report{}, err
+	}
+	if fleet != nil {
+		if spec.Limits.InFlight == nil { // pilots limit how many they make; some wait for them
+			spec.Limits.InFlight = new(2 * fleet.Workers * fleet.InFlight)
+		}
+		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
+	}
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

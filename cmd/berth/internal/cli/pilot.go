@@ -31,6 +31,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/executors/slurm"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -105,14 +106,18 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	x := &l.Experiment.Executor
-	scratch, err := a.scratchFolder(cmp.Or(f.scratch, x.Scratch))
+	job, inJob := slurm.InJob(a.env)
+	scratch, err := a.scratchFolder(cmp.Or(f.scratch, x.Scratch), job.Scratch)
 	if err != nil {
 		return err
 	}
 	f.workers = cmp.Or(f.workers, x.InFlight, x.CPUs, runtime.NumCPU())
 	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: identity(f.workers)}
+	if inJob && x.Kind == "slurm" {
+		o.Identity.Pilot, o.Identity.Job = job.Pilot, job.Job
+	}
 	if f.time > 0 {
-		o.Until = begin.Add(f.time)
+		o.Until = begin.Add(max(f.time-x.Grace, f.time/2))
 	}
 	o.Say = func(text string) {
 		a.Notef("%s pilot %s: %s\n", time.Now().Format(time.TimeOnly), o.Identity.Pilot, terminal.Clean(text))
@@ -170,12 +175,12 @@ const leastScratchMiB = 256
 
 // scratchFolder returns a folder of this user for attempts that are under way,
 // below the one that the user named, or below the first that is on a disk of this
-// machine and has room.
-func (a *app) scratchFolder(named string) (string, error) {
+// machine and has room. ofJob is that of the job of this process, if it is in one.
+func (a *app) scratchFolder(named, ofJob string) (string, error) {
 	parents := []string{named}
 	if named == "" {
 		tmp, _ := a.env("TMPDIR")
-		parents = slices.DeleteFunc([]string{tmp, "/tmp"}, func(s string) bool { return s == "" })
+		parents = slices.DeleteFunc([]string{ofJob, tmp, "/tmp"}, func(s string) bool { return s == "" })
 	}
 	var why error
 	for _, parent := range parents {

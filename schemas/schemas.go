@@ -70,6 +70,7 @@ func All() []Schema {
 		{"cli-plan", "berth plan --json", output.Plan{}},
 		{"cli-validate", "berth validate --json", output.Validate{}},
 		{"cli-run", "berth run, try and resume --json", output.Run{}},
+		{"cli-run-detached", "berth run --detach --json", output.Detached{}},
 		{"cli-show-runs", "berth show --json", output.Runs{}},
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},

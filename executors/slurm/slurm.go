@@ -46,57 +46,81 @@ type Slurm struct{ job Job }
 
 var _ cluster.Scheduler = (*Slurm)(nil)
 
-// New makes a scheduler. Fails if this machine has no Slurm.
-func New(j Job) (*Slurm, error) {
+// There fails if this machine cannot submit jobs.
+func There() error {
 	for _, command := range []string{"sbatch", "squeue", "scancel"} {
 		if _, err := exec.LookPath(command); err != nil {
-			return nil, fmt.Errorf("executor \"slurm\": %s is not on this machine: start the run where jobs are submitted, such as a login node, or start pilots yourself with executor \"pilots\"", command)
+			return fmt.Errorf("executor \"slurm\": %s is not on this machine: start the run where jobs are submitted, such as a login node, or start pilots yourself with executor \"pilots\"", command)
 		}
 	}
-	return &Slurm{j}, nil
+	return nil
 }
+
+// New makes a scheduler. Fails if this machine cannot submit jobs.
+func New(j Job) (*Slurm, error) { return &Slurm{j}, There() }
 
 // name is the name of the jobs of a run.
 func (s *Slurm) name() string { return "berth-" + s.job.ID[:min(16, len(s.job.ID))] }
 
 // Submit implements cluster.Scheduler.
 func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
-	args := []string{
-		"--parsable", "--job-name=" + s.name(), fmt.Sprintf("--array=0-%d", n-1), "--nodes=1", "--ntasks=1", "--requeue",
-		"--export=NIL", // nothing of the user's environment, which may have keys
-		"--output=" + filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out"), "--open-mode=append",
-		fmt.Sprintf("--signal=B:TERM@%d", max(1, int(s.job.Grace.Seconds()))),
+	args := append(s.options(), "--job-name="+s.name(), fmt.Sprintf("--array=0-%d", n-1),
+		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out"),
+		"--cpus-per-task="+strconv.Itoa(max(1, s.job.CPUs)))
+	if s.job.GPUs > 0 {
+		args = append(args, fmt.Sprintf("--gpus=%d", s.job.GPUs))
 	}
-	optional := func(option, value string) {
-		if value != "" && value != "0" {
-			args = append(args, "--"+option+"="+value)
-		}
-	}
-	optional("partition", s.job.Partition)
-	optional("account", s.job.Account)
-	optional("qos", s.job.QOS)
-	optional("cpus-per-task", strconv.Itoa(s.job.CPUs))
-	optional("gpus", strconv.Itoa(s.job.GPUs))
 	if s.job.Memory > 0 {
 		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
 	}
-	if s.job.Time > 0 {
-		args = append(args, "--time="+limit(s.job.Time))
-	}
-	args = append(args, s.job.Options...)
-	out, err := s.command(ctx, s.Script(), "sbatch", args...)
+	pilot := append([]string{"pilot", s.job.Run}, s.job.Args...)
+	id, err := s.sbatch(ctx, s.Script(pilot, true), append(args, s.job.Options...))
 	if err != nil {
 		return nil, err
-	}
-	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the cluster's name follows on some sites
-	if _, err = strconv.Atoi(id); err != nil {
-		return nil, fmt.Errorf("sbatch: it answered %q, which is no number of a job", out)
 	}
 	jobs := make([]string, n)
 	for i := range jobs {
 		jobs[i] = fmt.Sprintf("%s_%d", id, i)
 	}
 	return jobs, nil
+}
+
+// Detach submits a job of one core that goes on with the run as its coordinator, and
+// returns its number. args are arguments of berth.
+func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
+	return s.sbatch(ctx, s.Script(args, false), append(s.options(), "--job-name="+s.name()+"-run", "--cpus-per-task=1",
+		"--output="+filepath.Join(s.job.Run, "coordinator-%j.out")))
+}
+
+// options are the options of all jobs.
+func (s *Slurm) options() []string {
+	args := []string{
+		"--parsable", "--nodes=1", "--ntasks=1", "--requeue", "--open-mode=append",
+		"--export=NIL", // nothing of the user's environment, which may have keys
+		fmt.Sprintf("--signal=B:TERM@%d", max(1, int(s.job.Grace.Seconds()))),
+	}
+	for option, value := range map[string]string{"partition": s.job.Partition, "account": s.job.Account, "qos": s.job.QOS} {
+		if value != "" {
+			args = append(args, "--"+option+"="+value)
+		}
+	}
+	if s.job.Time > 0 {
+		args = append(args, "--time="+limit(s.job.Time))
+	}
+	return args
+}
+
+// sbatch submits a script, and returns the number of the job.
+func (s *Slurm) sbatch(ctx context.Context, script string, args []string) (string, error) {
+	out, err := s.command(ctx, script, "sbatch", args...)
+	if err != nil {
+		return "", err
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the cluster's name follows on some sites
+	if _, err = strconv.Atoi(id); err != nil {
+		return "", fmt.Errorf("sbatch: it answered %q, which is no number of a job", out)
+	}
+	return id, nil
 }
 
 // limit is a time limit as Slurm reads it, rounded up to minutes because it counts
@@ -106,19 +130,20 @@ func limit(d time.Duration) string {
 	return fmt.Sprintf("%d-%02d:%02d:00", minutes/(24*60), minutes/60%24, minutes%60)
 }
 
-// Script returns the script of a job.
-func (s *Slurm) Script() string {
+// Script returns the script of a job that runs berth with some arguments. With
+// addTime it also says how much time the job has left.
+func (s *Slurm) Script(berth []string, addTime bool) string {
 	j := &s.job
-	args := []string{quote(j.Berth), "pilot", quote(j.Run)}
-	for _, a := range j.Args {
+	args := []string{quote(j.Berth)}
+	for _, a := range berth {
 		args = append(args, quote(a))
 	}
 	timed := ""
-	if j.Time > 0 {
+	if j.Time > 0 && addTime {
 		timed = fmt.Sprintf(" --time \"$((%d - $(date +%%s) + began))s\"", int(j.Time.Seconds()))
 	}
 	return fmt.Sprintf(`#!/bin/sh
-# A pilot of a run of Berth. The environment has what is named here and nothing else.
+# A job of a run of Berth. The environment has what is named here and nothing else.
 began=$(date +%%s)
 umask 022
 export HOME=%s USER=%s LOGNAME=%s
@@ -185,7 +210,7 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 	if text == "" {
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
-	text = strings.Join(strings.Fields(strings.ReplaceAll(text, name+": ", "")), " ")
+	text = strings.NewReplacer(name+": ", "", "error: ", "", "fatal: ", "", "\n", "; ").Replace(text)
 	if slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(text, p) }) {
 		return "", fmt.Errorf("%s: %s: %w", name, text, cluster.ErrLater)
 	}

@@ -69,8 +69,10 @@ type Plan struct {
 	// fewer than two cells.
 	Power *Power `json:"power,omitempty"`
 	// Ready says that `berth run` would start.
-	Ready bool          `json:"ready"`
-	List  []store.Trial `json:"list,omitempty"` // with --trials
+	Ready bool `json:"ready"`
+	// Pilots says what a cluster is asked for; absent: it is asked for nothing.
+	Pilots *PlanPilots   `json:"pilots,omitempty"`
+	List   []store.Trial `json:"list,omitempty"` // with --trials
 }
 
 // Power says what a comparison of two cells can find, before there are results.
@@ -190,6 +192,20 @@ type ShowTrial struct {
 	Accepted int            `json:"accepted,omitempty"` // number of the attempt; 0: none
 	Running  *ShowRunning   `json:"running,omitempty"`  // absent: no attempt is in progress
 	Attempts []ShowAttempt  `json:"attempts"`
+}
+
+// PlanPilots is what the pilots of a run take at most.
+type PlanPilots struct {
+	Pilots int `json:"pilots"` // at the same time
+	// Hours are those of all pilots together, if every attempt takes as long as it
+	// may, with all retries. Absent: some attempt has no limit.
+	Hours *float64 `json:"hours,omitempty"`
+}
+
+// Detached is what `berth run --detach` says.
+type Detached struct {
+	Dir string `json:"dir"` // of the run
+	Job string `json:"job"` // that carries it
 }
 
 // ShowRunning is the attempt of a trial that is in progress.

@@ -31,6 +31,8 @@ type Options struct {
 	// Longest returns how long an attempt of a trial may take at most; 0: not
 	// known. Nil: it is never known.
 	Longest func(*plan.Trial) time.Duration
+	// Kept says that a scheduler keeps pilots alive; otherwise the user starts them.
+	Kept bool
 	// Say tells the user of pilots, in words; nil: nobody.
 	Say func(string)
 }

@@ -41,7 +41,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	}
 	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
 	c, err := New(ctx, Options{
-		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan),
+		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan), Kept: fleet != nil,
 		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
 	})
 	if err != nil {

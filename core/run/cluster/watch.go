@@ -49,7 +49,7 @@ func (c *Coordinator) watch(ctx context.Context) {
 			leased = 0
 			c.lookAtLeases()
 		}
-		if lonely += passed; c.attended() {
+		if lonely += passed; c.o.Kept || c.attended() {
 			lonely = 0
 		} else if lonely >= lonelyAfter {
 			lonely = 0

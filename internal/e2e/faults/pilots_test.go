@@ -57,6 +57,7 @@ func (p *place) pilot(dir string, workers int) *session {
 // vacated checks that nothing of pilots is left on this machine.
 func (p *place) vacated() {
 	p.test.Helper()
+	p.berth("gc", "--scratch", filepath.Join(p.dir, "s")).want(p.test, 0)
 	p.clean()
 	left, err := filepath.Glob(filepath.Join(p.dir, "s", "*", "*"))
 	if err != nil || len(left) > 0 {

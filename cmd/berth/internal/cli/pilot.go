@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -198,6 +199,19 @@ func (a *app) scratchFolder(named, ofJob string) (string, error) {
 		why = errors.Join(why, err)
 	}
 	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch", why)
+}
+
+// scratchFolders returns the folders of this user in which pilots may have left
+// something: below the default ones, and below named if it is not empty.
+func (a *app) scratchFolders(named string) (dirs []string) {
+	tmp, _ := a.env("TMPDIR")
+	for _, parent := range []string{named, tmp, "/tmp"} {
+		dir := filepath.Join(parent, "berth-"+strconv.Itoa(os.Getuid()))
+		if parent != "" && !slices.Contains(dirs, dir) && runtimedir.Ours(dir) == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
 }
 
 // digests returns the digests of everything that decides what attempts are made

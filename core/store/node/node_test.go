@@ -411,7 +411,6 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 // A machine that stops loses a runtime folder in memory, and with it what says who
 // made a folder in a scratch folder. Its lock there tells that its process is gone.
 func TestAScratchFolderIsSwept(t *testing.T) {
-	t.Setenv(node.EnvDir, t.TempDir())
 	scratch := t.TempDir()
 	p, err := node.ClaimWith("label", "/run", nil, scratch)
 	if err != nil {
@@ -422,9 +421,9 @@ func TestAScratchFolderIsSwept(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		left, err := node.SweepScratch(scratch, dry)
-		if err != nil || !slices.Equal(left, []string{dead}) {
-			t.Errorf("dry %v: %q, %v", dry, left, err)
+		left, sweepErr := node.SweepScratch(scratch, dry)
+		if sweepErr != nil || !slices.Equal(left, []string{dead}) {
+			t.Errorf("dry %v: %q, %v", dry, left, sweepErr)
 		}
 		if _, err = os.Stat(dead); dry != (err == nil) {
 			t.Errorf("dry %v: %v", dry, err)

@@ -90,3 +90,11 @@ func Keep(ctx context.Context, f Fleet, todo int, begin bool) (stopped error) {
 	k.keep(ctx, func(why error) { stopped = why })
 	return stopped
 }
+
+// SetLeastScratch sets the room that a pilot needs in its scratch folder.
+func SetLeastScratch(t *testing.T, bytes int64) {
+	t.Helper()
+	before := leastScratch
+	leastScratch = bytes
+	t.Cleanup(func() { leastScratch = before })
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,4 +278,31 @@ func add(t *testing.T, file string, b []byte) {
 	must(t, err)
 	_, err = f.Write(b)
 	must(t, errors.Join(err, f.Close()))
+}
+
+// A scratch folder without room spoils one attempt after the other. A pilot that has
+// one takes nothing.
+func TestAPilotWithAFullScratchTakesNothing(t *testing.T) { //nolint:paralleltest // it changes a limit
+	full := fake(func(context.Context, run.Job) (record.Result, error) { return record.Result{}, syscall.ENOSPC })
+	for _, guarded := range []bool{false, true} {
+		b := newBed(t, 2)
+		c := b.carry(calm, 2)
+		cluster.SetLeastScratch(t, 0)
+		if guarded {
+			cluster.SetLeastScratch(t, 1<<60)
+		}
+		one := b.pilot("one", 1, full)
+		if guarded {
+			b.until("the user is told", func() bool { return b.heard("pilot one: ") && b.heard("has no room for attempts") })
+		} else {
+			b.until("attempts are spoiled", func() bool { o, _ := b.attempts(); return o[record.Preempted] > 1 })
+		}
+		one.stop()
+		must(t, <-one.done)
+		if o, _ := b.attempts(); guarded && o[record.Preempted] > 0 {
+			t.Errorf("spoiled: %v", o)
+		}
+		c.stop()
+		c.wait(t)
+	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // PilotOptions are the options of a pilot.
@@ -59,6 +60,7 @@ type Pilot struct {
 	running map[string]*flight
 	ended   chan *flight
 
+	full   bool      // the scratch folder has no room
 	unsaid []Line    // lines that could not be written yet
 	told   time.Time // when the user last heard of trouble
 }
@@ -294,7 +296,7 @@ func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 	near := names[:min(len(names), 4*p.o.Identity.InFlight)] // those that were queued first, roughly
 	rand.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
 	for _, name := range names {
-		if len(p.running) >= p.o.Identity.InFlight {
+		if len(p.running) >= p.o.Identity.InFlight || p.cramped(n) {
 			return began
 		}
 		t, job, err := p.job(name)
@@ -331,6 +333,24 @@ func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 		p.begin(ctx, n, run.Job{Trial: t, Places: places}, &flight{Running: Running{Attempt: name, Phase: record.PhasePrepare}, number: job.Attempt, leave: leave})
 	}
 	return began
+}
+
+// leastScratch is the room in bytes without which a pilot takes nothing: it would
+// spoil one attempt after the other. It is changed only in tests.
+var leastScratch int64 = 16 << 20
+
+// cramped reports whether the scratch folder has no room, and says so when that
+// begins.
+func (p *Pilot) cramped(n *run.Node) bool {
+	dir := filepath.Dir(filepath.Dir(n.Scratch)) // the folders below are made when they are needed
+	free, known := runtimedir.Free(dir)
+	before := p.full
+	if p.full = known && free < leastScratch; p.full && !before {
+		why := fmt.Sprintf("%s has no room for attempts, %d MiB are left: it takes nothing until there is room", dir, free>>20)
+		p.say(Line{Kind: Troubled, Why: why})
+		p.o.Say(why)
+	}
+	return p.full
 }
 
 // forget does not look at a job again.

@@ -194,6 +194,9 @@ func (c *Coordinator) take(p *pilot, l Line) {
 		}
 	case Troubled:
 		delete(p.has, l.Attempt)
+		if w == nil {
+			c.say("pilot %s: %s", p.id, l.Why)
+		}
 		if w != nil && w.by == p.id {
 			c.end(w, fmt.Sprintf("the attempt could not be written: %s", l.Why))
 		}

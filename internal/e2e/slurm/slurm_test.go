@@ -26,7 +26,7 @@ type site struct {
 const cluster = "berth-e2e"
 
 // newSite starts the cluster, or skips the test.
-func newSite(t *testing.T) *site {
+func newSite(t *testing.T, options ...string) *site {
 	t.Helper()
 	if os.Getenv("BERTH_TEST_SLURM") == "" {
 		t.Skip("takes minutes and a Slurm of its own: set BERTH_TEST_SLURM=1 to run it")
@@ -40,7 +40,7 @@ func newSite(t *testing.T) *site {
 	if _, err = os.Stat(s.script); err != nil {
 		t.Skip("scripts/slurm-for-tests is missing")
 	}
-	out, err := s.run(5*time.Minute, "start")
+	out, err := s.run(5*time.Minute, append(options, "start")...)
 	if err != nil {
 		t.Skipf("no Slurm can be started here: %v\n%s", err, out)
 	}
@@ -243,6 +243,20 @@ func TestARunOutlivesWhatASchedulerDoes(t *testing.T) {
 	}
 	if attempts := s.settled("faults", trials); attempts <= trials {
 		t.Errorf("%d attempts of %d trials: nothing was preempted, and the test proves little", attempts, trials)
+	}
+	s.empty()
+}
+
+// The shared folder is behind sshfs, which shows what other nodes write some seconds
+// late.
+func TestARunOverSSHFS(t *testing.T) {
+	s := newSite(t, "--sshfs")
+	s.experiment("late", 8, strings.Replace(executor("requeue"), `"10s"
+}`, `"1m"
+}`, 1))
+	s.berth("late", "run . --no-live")
+	if attempts := s.settled("late", 8); attempts != 8 {
+		t.Errorf("%d attempts of 8 trials", attempts)
 	}
 	s.empty()
 }

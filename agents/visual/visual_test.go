@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +114,33 @@ func TestItSeesActsAndAnswers(t *testing.T) {
 	}
 	if strings.Contains(last, "TREE-1") || !strings.Contains(last, "TREE-2") || !strings.Contains(last, "TREE-3") || strings.Count(last, "input_image") != 2 {
 		t.Errorf("the last two observations are sent in full: %s", last)
+	}
+}
+
+// The pictures of an instruction are sent with it, and stay.
+func TestItGetsThePicturesOfTheInstruction(t *testing.T) {
+	t.Parallel()
+	view := t.TempDir()
+	if err := os.WriteFile(filepath.Join(view, "a.png"), []byte("\x89PNG\r\n\x1a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := chattest.Serve(t, model.DialectOpenAI, func(q chattest.Question) chattest.Answer {
+		return chattest.Answer{Text: []string{"click('1')", "click('2')", `{"answer": 1}`}[q.Turns]}
+	})
+	client, err := chat.Dial(m.Endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	o := offer()
+	s := &loop.Session[Config]{Config: Config{Memory: 1, MaxText: 60000}, Setup: agent.Setup{View: view}, Model: client, Surface: &page{}}
+	if _, err = newWorker(s, &o).Turn(t.Context(), agent.Message{Text: "Do it.", Files: []string{"a.png"}}, loop.NewRecorder(&memory{}, "m", 0)); err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range m.Questions() {
+		if n := strings.Count(string(q.Body), "input_image"); n != 2 { // the instruction's, and the newest of the page
+			t.Errorf("request %d has %d pictures, want 2", i+1, n)
+		}
 	}
 }
 

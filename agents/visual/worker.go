@@ -35,7 +35,8 @@ type worker struct {
 
 // exchange is a message to the model, and its reply.
 type exchange struct {
-	words  string // before what is seen
+	words  string       // before what is seen
+	images []chat.Image // of the task's instruction
 	seen   *environment.Observation
 	reply  string
 	answer bool // the model has replied
@@ -57,6 +58,10 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
 	w.said, w.broken = 0, 0
 	keys := resultKeys(m.Text)
+	images, err := loop.Images(w.s.Setup.View, m.Files)
+	if err != nil {
+		return agent.Yield{}, err
+	}
 	seen, err := w.s.Surface.Observe(ctx, w.kinds)
 	if err != nil {
 		return agent.Yield{}, err
@@ -68,7 +73,8 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 	words = "Your task:\n\n" + words
 	for {
 		now := seen
-		w.talk = append(w.talk, exchange{words: words, seen: &now})
+		w.talk = append(w.talk, exchange{words: words, images: images, seen: &now})
+		images = nil
 		done, step, next, err := w.ask(ctx, keys, r)
 		if err != nil {
 			return agent.Yield{}, err
@@ -213,7 +219,7 @@ func (w *worker) messages() (all []chat.Message) {
 	}
 	for i := range w.talk {
 		e := &w.talk[i]
-		m := chat.Message{Role: chat.User, Text: e.words}
+		m := chat.Message{Role: chat.User, Text: e.words, Images: slices.Clone(e.images)}
 		if e.seen != nil {
 			m.Text += "\n\n" + w.text(e.seen)
 			for _, f := range e.seen.Frames {

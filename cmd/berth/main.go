@@ -6,10 +6,13 @@ import (
 	"os"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/tasks/gauntlet"
 	"github.com/berth-eval/berth/tasks/harbor"
+	"github.com/berth-eval/berth/tasks/sokoban"
 	"github.com/berth-eval/berth/tasks/uniclaw"
+	"github.com/berth-eval/berth/tasks/webui"
 )
 
 func main() {
-	os.Exit(cli.Main(harbor.Format{}, uniclaw.Format{}))
+	os.Exit(cli.Main(harbor.Format{}, sokoban.Format{}, uniclaw.Format{}, webui.Format{}, gauntlet.Format{}))
 }

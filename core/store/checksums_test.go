@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,9 +54,7 @@ func TestTheFilesOfAnAttemptHaveChecksums(t *testing.T) {
 	must(t, err)
 	sums := map[string]string{}
 	for _, e := range journals[0].Entries {
-		for name, sum := range e.Sums {
-			sums[name] = sum
-		}
+		maps.Copy(sums, e.Sums)
 	}
 	for name, file := range map[string]string{
 		store.ChecksumsFile: filepath.Join(a.Dir(), store.ChecksumsFile), record.ResultFile: filepath.Join(a.Dir(), record.ResultFile),

@@ -325,7 +325,7 @@ func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		x.Damaged++ // changed since it was published, so it is not trusted
 	}
-	if a.Lost, err = exchanged(dir); err != nil {
+	if a.Lost, err = Exchanged(dir); err != nil {
 		x.Damaged++
 	}
 }

@@ -47,7 +47,7 @@ type Entry struct {
 	Note    string        `json:"note,omitempty"`
 	// Sums are the checksums of files, "sha256:" and hex, by name: when an attempt
 	// ended, of its ChecksumsFile and result; when a writer began, ended or extended the
-	// run, of the manifest and, at the end, of PluginsFile.
+	// run, of the manifest and, at the end, of PluginsFile and SummaryFile.
 	Sums map[string]string `json:"sums,omitempty"`
 	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`

@@ -270,7 +270,7 @@ func (r *Run) end() error {
 	if r.journal == nil {
 		return nil
 	}
-	err := r.journal.append(Entry{Kind: WriterEnded, Sums: sums(r.Dir, ManifestFile, PluginsFile)}, false)
+	err := r.journal.append(Entry{Kind: WriterEnded, Sums: sums(r.Dir, ManifestFile, PluginsFile, SummaryFile)}, false)
 	return errors.Join(err, r.journal.close())
 }
 

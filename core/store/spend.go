@@ -61,9 +61,9 @@ const (
 	maxExchanges = 4 << 30  // bytes of all of it
 )
 
-// exchanged returns what the attempt in dir has used according to its record of
+// Exchanged returns what the attempt in dir has used according to its record of
 // exchanges. It leaves out a line that was cut off by a kill.
-func exchanged(dir string) (Spend, error) {
+func Exchanged(dir string) (Spend, error) {
 	var sum Spend
 	counted := map[string]bool{} // requests that came to something
 	cut, err := untrusted.Lines(dir, record.ExchangesFile, maxExchange, maxExchanges, func(line []byte) {

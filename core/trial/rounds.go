@@ -163,10 +163,14 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 			v, judgeErr := s.judge(ctx, judgement{
 				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.out.Rounds, verdicts), copies: copies,
 			})
-			if judgeErr != nil {
-				return fmt.Errorf("verifier %s, round %d: %w", u.Name, round, judgeErr)
+			if judgeErr == nil {
+				verdicts = append(verdicts, v)
+				continue
 			}
-			verdicts = append(verdicts, v)
+			judgeErr = fmt.Errorf("verifier %s, round %d: %w", u.Name, round, judgeErr)
+			if judgeErr = s.failed(ctx, phase(record.PhaseJudge, record.ByVerifier), u, judgeErr); judgeErr != nil {
+				return judgeErr
+			}
 		}
 		return nil
 	})
@@ -347,7 +351,8 @@ func (s *stage) persona() string {
 func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict, text string) (string, error) {
 	for n, u := range uses {
 		plugin := s.a.verifiers[u.Name]
-		if _, ok := plugin.Verifier.(verifier.Rewriter); !ok || text == "" {
+		i := slices.IndexFunc(verdicts, func(v verifier.Verdict) bool { return v.Verifier == u.Name })
+		if _, ok := plugin.Verifier.(verifier.Rewriter); !ok || text == "" || i < 0 {
 			continue
 		}
 		r, done, err := s.request(ctx, judgement{
@@ -362,7 +367,7 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 				if !ok {
 					return "", fmt.Errorf("verifier %s is no rewriter any more", u.Name)
 				}
-				return w.Rewrite(ctx, r, verdicts[n], text)
+				return w.Rewrite(ctx, r, verdicts[i], text)
 			})
 		})
 		if err = errors.Join(err, done()); err != nil {

@@ -120,6 +120,7 @@ func (s *stage) restart(ctx context.Context) error {
 		return err
 	}
 	s.listeningStopped(killed)
+	s.a.surface.killed = s.a.surface.open != nil
 	started, changed, err := w.RestartServices(ctx)
 	for _, v := range changed {
 		s.notRestarted(v.Name, v.Files)

@@ -30,6 +30,7 @@ type surfaced struct {
 	plugin environment.Surface // nil: no stage has a surface
 	needs  surfaces.Needs
 	open   *surfaces.Surface // nil: not open
+	killed bool              // what it ran in the sandbox was ended with everything else
 }
 
 // surfacePlugin finds the plugin with the surface, and asks what it needs.
@@ -53,19 +54,28 @@ func (a *attempt) surfacePlugin(ctx context.Context) error {
 }
 
 // beginSurface puts the surface into the initial state of the stage. The first
-// stage opens it.
+// stage opens it, and so does one before which the processes of the sandbox were ended.
 func (s *stage) beginSurface(ctx context.Context) error {
 	of := &s.a.surface
 	if of.plugin == nil {
 		return nil
 	}
-	return s.a.phase(ctx, s.phase(record.PhaseSetup, record.ByEnvironment), 2*surface.CallTime+limits.Control, func(ctx context.Context) error {
-		if of.open == nil {
-			if err := s.a.openSurface(ctx); err != nil {
-				return fmt.Errorf("surface: %w", err)
-			}
+	return s.a.phase(ctx, s.phase(record.PhaseSetup, s.a.owner(record.ByEnvironment)), 2*surface.CallTime+of.needs[s.task.Name].ResetTime+limits.Control, func(ctx context.Context) (err error) {
+		switch {
+		case of.open == nil:
+			err = s.a.openSurface(ctx)
+		case of.killed && s.task.Surface != nil:
+			err, of.killed = of.open.Reopen(ctx), false
 		}
-		return of.open.Begin(ctx, s.task, int64(s.a.in.Repetition))
+		if err != nil {
+			err = fmt.Errorf("surface: %w", err)
+		} else {
+			err = of.open.Begin(ctx, s.task, int64(s.a.in.Repetition))
+		}
+		if errors.Is(err, surfaces.ErrBreach) {
+			err = outcome.On(record.ByEnvironment, err)
+		}
+		return err
 	})
 }
 
@@ -85,7 +95,7 @@ func (a *attempt) openSurface(ctx context.Context) (err error) {
 	if err != nil {
 		return outcome.On(record.ByCore, err)
 	}
-	who := host.Session{ID: surfaceSession, User: spec.User, Dir: box.Dir, Env: sandbox.List(box.Env)}
+	who := host.Session{ID: surfaceSession, User: spec.User, Dir: box.Dir, Env: sandbox.List(box.Env), Guarded: true}
 	a.surface.open, err = surfaces.Open(ctx, surfaces.Options{
 		Plugin: a.surface.plugin, Needs: a.surface.needs, Spec: spec, Dir: dir, Sockets: filepath.Join(a.in.Runtime, "f"),
 		Shell: relay.Of(box.Sandbox, who), Dial: box.Dial, Frames: filepath.Join(a.in.Record.Dir(), record.FramesDir), Now: a.now,

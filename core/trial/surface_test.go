@@ -30,11 +30,13 @@ type game struct {
 	spec    environment.SurfaceSpec
 	act     func(context.Context, *environment.Step) error
 	observe func(*environment.Observation) error
+	opened  int
 	closed  bool
 }
 
 func (g *game) OpenSurface(ctx context.Context, s environment.SurfaceSpec) (string, error) {
 	g.spec = s
+	g.opened++
 	return g.Game.OpenSurface(ctx, s)
 }
 
@@ -338,5 +340,38 @@ func TestASurfaceRunsInTheSandbox(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if found(r, "left_running") {
 		t.Errorf("what the surface runs counts as the agent's: %s", pretty(r.Findings))
+	}
+}
+
+// What a surface ran has ended between two stages that are verified in restarted. It
+// is opened again, also for a session that goes on. In another mode it stays open.
+func TestASurfaceIsOpenedAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		mode task.Mode
+		same bool
+		open int
+	}{{task.ModeRestarted, false, 2}, {task.ModeRestarted, true, 2}, {task.ModeLive, false, 1}} {
+		g := &game{}
+		a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+			_, err := add(ctx, s, "1")
+			return err
+		})
+		a.needs.KeepsSession = true
+		b := played(t, g, a, looks(func(verifierRequest) bool { return true }))
+		second := b.task.Stages[0]
+		second.Name, second.SameSession = "second", tt.same
+		b.task.Stages, b.task.Mode = append(b.task.Stages, second), tt.mode
+		r := b.run(t.Context(), t)
+		want(t, r, record.Passed, record.Yielded, record.Checked)
+		acted := 0
+		for _, l := range surfaceLines(t, b.dir) {
+			if l.Kind == surface.KindAct && l.Error == "" {
+				acted++
+			}
+		}
+		if g.opened != tt.open || acted != 2 {
+			t.Errorf("%s, same session %v: opened %d times, %d actions; want %d and 2", tt.mode, tt.same, g.opened, acted, tt.open)
+		}
 	}
 }

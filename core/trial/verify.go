@@ -58,7 +58,10 @@ func (s *stage) verify(ctx context.Context) error {
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
-				return outcome.On(record.ByVerifier, fmt.Errorf("verifier %s: %w", u.Name, err))
+				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, err)); err != nil {
+					return outcome.On(record.ByVerifier, err)
+				}
+				continue
 			}
 			if v.Decision == verifier.Continue {
 				return outcome.On(record.ByVerifier, fmt.Errorf("verifier %s: it said continue after the last turn", u.Name))
@@ -72,6 +75,17 @@ func (s *stage) verify(ctx context.Context) error {
 		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
+}
+
+// failed returns the error of a verifier. That of one that only advises is a finding,
+// unless something else is the cause, such as the sandbox, or the whole run stops.
+func (s *stage) failed(ctx context.Context, p record.Phase, u task.VerifierUse, err error) error {
+	f := outcome.Of(record.ByVerifier, err)
+	if !u.Advisory || ctx.Err() != nil || f.Stops != "" || (f.Boundary != record.ByVerifier && f.Boundary != record.ByModel) {
+		return err
+	}
+	s.a.recorder.Note(p, "advisory_failed", "%s", recorder.Cut(err.Error(), limits.OutputTail))
+	return nil
 }
 
 // atEnd returns the verifiers that do not judge rounds.

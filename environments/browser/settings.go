@@ -6,9 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/page"
+	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/surface"
 )
 
 // Config is the block surface_config of an experiment.
@@ -83,10 +84,21 @@ func problems(c *Config, s *settings) (list []string) {
 			list = append(list, fmt.Sprintf("The time zone %q is not known: write it like Europe/Berlin.", c.TimeZone))
 		}
 	}
+	if d := delay(c, s); d < 0 || d > surface.MaxReset {
+		list = append(list, fmt.Sprintf("The initial delay %s is out of range: choose 0s to %s.", d, surface.MaxReset))
+	}
 	if s.Pages != "" && strings.Contains("/"+s.Pages+"/", "/../") {
 		list = append(list, fmt.Sprintf("The folder of pages %q leaves the files of the task.", s.Pages))
 	}
 	return list
+}
+
+// delay returns how long to wait after the first page was opened.
+func delay(c *Config, s *settings) time.Duration {
+	if s.InitialDelay != nil {
+		return *s.InitialDelay
+	}
+	return c.InitialDelay
 }
 
 // at returns the URL of a page; a path is one of the task's pages.

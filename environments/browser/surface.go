@@ -6,15 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/environments/browser/internal/page"
+	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -41,12 +39,8 @@ type open struct {
 	config  Config
 	task    settings
 	shell   *sandbox.Client
-	browser *page.Browser
-	profile string
+	browser *page.Process
 	frames  int
-	stop    context.CancelFunc
-	ended   chan struct{} // closed when the command has ended
-	said    *tail
 }
 
 // Needs implements environment.Surface.
@@ -57,6 +51,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 		return n, err
 	}
 	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Refusals: problems(&c, &s)}
+	n.ResetTime = delay(&c, &s).Truncate(time.Millisecond)
 	for _, a := range page.Actions() {
 		n.Actions = append(n.Actions, environment.Action{Name: a.Name, Doc: a.Doc, Schema: a.Schema()})
 	}
@@ -65,14 +60,18 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 
 // OpenSurface implements environment.Surface.
 func (e *surfaces) OpenSurface(ctx context.Context, spec environment.SurfaceSpec) (id string, err error) {
-	o := &open{spec: spec, ended: make(chan struct{}), said: &tail{}}
+	o := &open{spec: spec}
 	if err = errors.Join(read(spec.Config, &o.config), read(spec.Settings, &o.task)); err != nil {
 		return "", err
 	}
 	if o.shell, err = sandbox.Dial(spec.Shell); err != nil {
 		return "", err
 	}
-	if err = o.launch(ctx); err != nil {
+	set, err := o.settings()
+	if err == nil {
+		o.browser, err = page.Start(ctx, page.Launch{Shell: o.shell, Program: o.config.Program, Proxy: spec.Proxy, Downloads: true, Settings: set})
+	}
+	if err != nil {
 		return "", errors.Join(err, o.close(context.WithoutCancel(ctx)))
 	}
 	e.mu.Lock()
@@ -83,45 +82,11 @@ func (e *surfaces) OpenSurface(ctx context.Context, spec environment.SurfaceSpec
 	return id, nil
 }
 
-// launch starts Chromium in the sandbox.
-func (o *open) launch(ctx context.Context) error {
-	profile, err := o.output(ctx, `d=$(mktemp -d /tmp/berth-browser.XXXXXX) && echo "$d"`)
-	if err != nil {
-		return fmt.Errorf("make a folder for the profile: %w", err)
-	}
-	o.profile = profile
-	if _, err = o.output(ctx, `command -v "$0"`, o.config.Program); err != nil {
-		return fmt.Errorf("there is no %s in the sandbox: install Chromium in the image of the task, or set program: %w", o.config.Program, err)
-	}
-	set, err := o.settings()
-	if err != nil {
-		return err
-	}
-	in, toBrowser := io.Pipe()
-	fromBrowser, out := io.Pipe()
-	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	o.stop = stop
-	// The shell gives the browser its input and output as the descriptors of the
-	// protocol.
-	argv := append([]string{"sh", "-c", `exec "$0" "$@" 3<&0 4>&1 </dev/null >&2`, o.config.Program}, page.Arguments(profile+"/profile", o.spec.Proxy, set)...)
-	go func() {
-		defer close(o.ended)
-		r, failed := o.shell.Exec(background, sandbox.Command{
-			Argv: argv, Env: []string{"HOME=" + profile, "XDG_CONFIG_HOME=" + profile, "XDG_CACHE_HOME=" + profile}, Stdin: in, Stdout: out, Stderr: o.said,
-		})
-		o.said.ended(r, failed)
-		_ = out.CloseWithError(io.EOF)
-		_ = in.CloseWithError(io.ErrClosedPipe)
-	}()
-	o.browser, err = page.New(ctx, fromBrowser, toBrowser, set)
-	return o.explained(err)
-}
-
 func (o *open) settings() (s page.Settings, err error) {
 	c := &o.config
 	s = page.Settings{
 		Width: c.Width, Height: c.Height, Scale: c.Scale, Locale: c.Locale, TimeZone: c.TimeZone, Open: o.spec.Proxy != "",
-		Downloads: o.profile + "/downloads", SlowMo: c.SlowMo, ActionTimeout: c.ActionTimeout, Settle: c.Settle, Load: c.Load,
+		SlowMo: c.SlowMo, ActionTimeout: c.ActionTimeout, Settle: c.Settle, Load: c.Load,
 	}
 	if c.Clock != "" {
 		if s.Clock, err = time.Parse(time.RFC3339, c.Clock); err != nil {
@@ -155,29 +120,6 @@ func onlyFolder(dir string) (string, error) {
 	return ".", err
 }
 
-// output runs a shell command and returns the line that it prints.
-func (o *open) output(ctx context.Context, script string, args ...string) (string, error) {
-	var out, said tail
-	r, err := o.shell.Exec(ctx, sandbox.Command{Argv: append([]string{"sh", "-c", script}, args...), Stdout: &out, Stderr: &said, Timeout: time.Minute})
-	if err == nil && !r.OK() {
-		err = fmt.Errorf("exit code %d: %s", r.ExitCode, said.text())
-	}
-	return strings.TrimSpace(out.text()), err
-}
-
-// explained adds what the browser printed last to an error, if it has ended.
-func (o *open) explained(err error) error {
-	if err == nil || o.browser == nil {
-		return err
-	}
-	select {
-	case <-o.browser.Done():
-		return fmt.Errorf("%w: %s", err, cmp.Or(o.said.text(), "it printed nothing"))
-	default:
-		return err
-	}
-}
-
 func (e *surfaces) find(id string) (*open, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -198,14 +140,10 @@ func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start
 		url = "about:blank"
 	}
 	if err = o.browser.Reset(ctx, at(url)); err != nil {
-		return out, o.explained(err)
-	}
-	delay := o.config.InitialDelay
-	if o.task.InitialDelay != nil {
-		delay = *o.task.InitialDelay
+		return out, o.browser.Explained(err)
 	}
 	select {
-	case <-time.After(delay):
+	case <-time.After(delay(&o.config, &o.task)):
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}
@@ -220,7 +158,7 @@ func (e *surfaces) Observe(ctx context.Context, id string, want []string) (out e
 	}
 	seen, err := o.browser.Observe(ctx, want)
 	if err != nil {
-		return out, o.explained(err)
+		return out, o.browser.Explained(err)
 	}
 	return o.observation(seen)
 }
@@ -268,7 +206,7 @@ func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, wa
 	}
 	seen, refused, err := o.browser.Act(ctx, &actions[i], call.Arguments, want)
 	if err != nil {
-		return step, o.explained(err)
+		return step, o.browser.Explained(err)
 	}
 	step.Error = refused
 	said := info{Refused: o.browser.Blocked(), Dialogs: o.browser.Dialogs()}
@@ -312,7 +250,7 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 		err = errors.New("there is nothing to capture")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("capture %s: %w", c.Name, o.explained(err))
+		return nil, fmt.Errorf("capture %s: %w", c.Name, o.browser.Explained(err))
 	}
 	return []string{name}, os.WriteFile(filepath.Join(c.Folder, name), data, 0o600)
 }
@@ -329,54 +267,10 @@ func (e *surfaces) CloseSurface(ctx context.Context, id string) error {
 	return o.close(ctx)
 }
 
-// close ends the browser and removes its profile, if the sandbox is still there.
+// close ends the browser.
 func (o *open) close(ctx context.Context) error {
-	if o.stop != nil {
-		o.stop() // kills the browser and what it started
-		select {
-		case <-o.ended:
-		case <-ctx.Done():
-		}
-	}
-	if o.profile != "" {
-		_, _ = o.output(ctx, `rm -rf "$0"`, o.profile) // it goes with the sandbox at the latest
+	if o.browser != nil {
+		o.browser.Stop(ctx)
 	}
 	return o.shell.Close()
-}
-
-// tail keeps the end of an output.
-type tail struct {
-	mu   sync.Mutex
-	last []byte
-	how  string // how the command ended
-}
-
-const kept = 2 << 10 // bytes
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = append(t.last, b...)
-	t.last = t.last[max(0, len(t.last)-kept):]
-	return len(b), nil
-}
-
-func (t *tail) ended(r sandbox.Result, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case err != nil:
-		t.how = err.Error()
-	case r.Signal != 0:
-		t.how = "killed by signal: " + r.Signal.String()
-	default:
-		t.how = fmt.Sprintf("exit code %d", r.ExitCode)
-	}
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.TrimSpace(t.how + " " + string(t.last)))
 }

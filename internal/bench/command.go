@@ -95,6 +95,8 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 // made is one sandbox with a shell through a relay.
 type made struct {
 	shell *sandbox.Client
+	box   *host.Sandbox
+	pid   int // of its first process
 	undo  []func()
 }
 
@@ -106,6 +108,8 @@ func (m *made) close() {
 
 func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 	m := &made{}
+	b.made++
+	unique := func(name string) string { return filepath.Join(b.dir, fmt.Sprint(name, b.made)) }
 	defer func() {
 		if err != nil {
 			m.close()
@@ -124,7 +128,7 @@ func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := host.NewFolder(filepath.Join(b.dir, "c"), binary)
+	folder, err := host.NewFolder(unique("c"), binary)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +147,8 @@ func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 		return nil, err
 	}
 	m.undo = append(m.undo, func() { _ = box.Close() })
-	r, err := relay.New(filepath.Join(b.dir, "r"), relay.Of(box, host.Session{ID: "bench"}))
+	m.box, m.pid = box, got.PID
+	r, err := relay.New(unique("r"), relay.Of(box, host.Session{ID: "bench"}))
 	if err != nil {
 		return nil, err
 	}

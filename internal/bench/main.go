@@ -77,8 +77,11 @@ func run(ctx context.Context) error {
 		{"scale", b.scale},
 		{"sleepers", b.sleepers},
 		{"loops", b.loops},
+		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
 		{"modes", b.modes},
+		{"similarity", b.similarity},
+		{"surfaces", b.surfaces},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},
@@ -123,6 +126,7 @@ func run(ctx context.Context) error {
 type bench struct {
 	bin     string // folder of the built programs
 	dir     string // for everything temporary, short
+	made    int    // sandboxes
 	figures figures
 }
 

@@ -80,6 +80,7 @@ func (b *bench) tables(ctx context.Context, f *figures) error {
 		{"show --by of 10,000 trials in 40 cells", "< 1 s", []string{"show", run, "--by", "cell", "--force"}},
 		{"compare of all 780 pairs of 40 cells, 10,000 permutations", "< 10 s", []string{"compare", run, "--force"}},
 		{"report of 10,000 trials in 40 cells", "< 5 s, < 300 MB", []string{"report", run, "--force", "-o", filepath.Join(b.dir, "report.html")}},
+		{"audit of 10,000 trials in 40 cells", "< 30 s", []string{"audit", run}},
 		{"export of 10,000 trials to Parquet", "", []string{"export", run, "--to", "parquet", "-o", filepath.Join(b.dir, "attempts.parquet")}},
 	} {
 		u, err := b.berth(ctx, m.args...)

@@ -7,7 +7,7 @@ import (
 
 func needsToProto(n SurfaceNeeds) *environmentpb.SurfaceNeeds {
 	p := &environmentpb.SurfaceNeeds{
-		Mounts: wire.Each(n.Mounts, mountToProto), ShmMib: n.ShmMiB, MemoryMib: n.MemoryMiB, Shell: n.Shell,
+		Mounts: wire.Each(n.Mounts, mountToProto), ShmMib: n.ShmMiB, MemoryMib: n.MemoryMiB, Shell: n.Shell, ResetMs: wire.Millis(n.ResetTime),
 		Actions: wire.Each(n.Actions, actionToProto), Observations: wire.Texts(n.Observations), Refusals: wire.Texts(n.Refusals),
 	}
 	if n.Ports != nil {
@@ -22,6 +22,7 @@ func needsToProto(n SurfaceNeeds) *environmentpb.SurfaceNeeds {
 func needsFromProto(p *environmentpb.SurfaceNeeds) (n SurfaceNeeds, err error) {
 	n = SurfaceNeeds{
 		Mounts: wire.Each(p.GetMounts(), mountFromProto), ShmMiB: p.GetShmMib(), MemoryMiB: p.GetMemoryMib(), Shell: p.GetShell(),
+		ResetTime:    wire.Duration(p.GetResetMs()),
 		Observations: p.GetObservations(), Refusals: p.GetRefusals(),
 	}
 	if p.GetPorts() != nil {

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // Surface is optional (capability "surface"): the observe-and-act side of a
@@ -61,6 +62,7 @@ type SurfaceNeeds struct {
 	Actions      []Action       `json:"actions,omitempty"`
 	Observations []string       `json:"observations,omitempty"` // the kinds
 	Refusals     []string       `json:"refusals,omitempty"`     // why it cannot be opened, and what to do
+	ResetTime    time.Duration  `json:"reset_time,omitempty"`   // how much longer than other calls Reset may take; whole milliseconds, at most an hour
 }
 
 // The kinds with a fixed meaning. Equal states may differ in the last three: they

@@ -21,7 +21,8 @@ import (
 // The bounds of a surface. The core does not use one any more that goes beyond
 // them.
 const (
-	CallTime     = 60 * time.Second // of Reset, Observe, Act and Capture
+	CallTime     = 60 * time.Second // of Observe, Act and Capture, and of Reset without SurfaceNeeds.ResetTime
+	MaxReset     = time.Hour        // of SurfaceNeeds.ResetTime
 	MaxFrame     = 10 << 20         // bytes
 	MaxFrames    = 20 << 20         // bytes of all frames of an observation
 	MaxText      = 1 << 20          // bytes of a text, of an error and of info

@@ -22,7 +22,8 @@ type Resource struct {
 	// Name is the slash-separated path in every view that has the resource,
 	// such as "references/map.png". It is unique in the task.
 	Name string `json:"name"`
-	// Path is the slash-separated path on the host within the task's folder.
+	// Path is the slash-separated path on the host within the task's folder. It is
+	// empty for a folder whose entries all have a Text.
 	Path string `json:"path"`
 	// Audience are the roles that may see it. Empty means the host only; see Public.
 	Audience []Role `json:"audience,omitempty"`
@@ -56,6 +57,10 @@ type Entry struct {
 	// From is the slash-separated path within the task's folder of the content,
 	// if it is not below the resource's own Path.
 	From string `json:"from,omitempty"`
+	// Text is the content of a file that the format made itself, such as a solution
+	// that the dataset has in another form. Empty means that the content is a file
+	// on the host. The digest of the task covers it.
+	Text string `json:"text,omitempty"`
 }
 
 // PlacePhase is the moment at which a resource is put into the sandbox.
@@ -83,6 +88,11 @@ func (t *Task) HostFile(r *Resource, e *Entry) string {
 	default:
 		return t.HostPath(path.Join(r.Path, e.Path))
 	}
+}
+
+// made reports whether nothing of the resource is a file on the host.
+func (r *Resource) made() bool {
+	return r.Folder && len(r.Entries) > 0 && !slices.ContainsFunc(r.Entries, func(e Entry) bool { return e.Text == "" })
 }
 
 // For reports whether role may see the resource in a stage. An oracle sees what

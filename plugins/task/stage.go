@@ -85,6 +85,9 @@ type Phase struct {
 // VerifierUse names a verifier plugin and the task's settings for it.
 type VerifierUse struct {
 	Name string `json:"name"`
+	// Advisory says that a verdict can do without it: its error is a finding, and
+	// the verdicts of the others stand.
+	Advisory bool `json:"advisory,omitempty"`
 	// Settings is a JSON object, or empty.
 	Settings json.RawMessage `json:"settings,omitempty"`
 }

@@ -42,7 +42,8 @@ type Task struct {
 	// the task's identity and not in its JSON.
 	Dir string `json:"-"`
 	// File is the slash-separated path, within Dir, of the file that describes the
-	// task; empty for a task that is its whole folder. It is not in the JSON either.
+	// task, or a path below that file if it describes several; empty for a task that
+	// is its whole folder. It is not in the JSON either.
 	File string `json:"-"`
 
 	// Stages is never empty. The sandbox lives across them, in order.

@@ -112,6 +112,8 @@ var broken = []struct {
 	{"resources[1].entries", func(t *Task) { slices.Reverse(t.Resources[1].Entries) }},
 	{"resources[1].entries[0].link", func(t *Task) { t.Resources[1].Entries[0].Link = "../../x" }},
 	{"resources[1].entries[1].path", func(t *Task) { t.Resources[1].Entries[1].Path = "/x" }},
+	{"resources[1].entries[1].text", func(t *Task) { t.Resources[1].Entries[1].Text = "x" }},
+	{"resources[1].path", func(t *Task) { t.Resources[1].Path = "" }},
 	{"resources[1].entries[1].mode", func(t *Task) { t.Resources[1].Entries[1].Mode = 0o4755 }},
 	{"environment.env", func(t *Task) { t.Environment.Env["A=B"] = Value{} }},
 	{"environment.env.A", func(t *Task) { t.Environment.Env["A"] = Value{Text: "a", Host: "B"} }},

@@ -91,7 +91,7 @@ func (c *checker) resource(key string, r *Resource) {
 		c.bad(key+".name", "is %q, which another resource has", r.Name)
 	}
 	c.resources[r.Name] = r
-	if !inside(r.Path) {
+	if !inside(r.Path) && (r.Path != "" || !r.made()) {
 		c.bad(key+".path", "is %q: it must be a relative, clean path", r.Path)
 	}
 	for _, role := range r.Audience {
@@ -135,6 +135,9 @@ func (c *checker) entry(key string, e Entry) {
 	}
 	if e.Size < 0 {
 		c.bad(key+".size", "is negative")
+	}
+	if e.Text != "" && (e.Folder || e.Link != "" || e.From != "" || e.Size != int64(len(e.Text))) {
+		c.bad(key+".text", "is set, but the entry is no file of that size, or comes from elsewhere")
 	}
 }
 

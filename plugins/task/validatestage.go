@@ -35,6 +35,9 @@ func (c *checker) stage(key string, i int, s *Stage) {
 		}
 		c.object(fmt.Sprintf("%s.verifiers[%d].settings", key, j), v.Settings)
 	}
+	if len(s.Verifiers) > 0 && !slices.ContainsFunc(s.Verifiers, func(v VerifierUse) bool { return !v.Advisory }) {
+		c.bad(key+".verifiers", "are all advisory: one of them has to decide")
+	}
 	c.mode(key+".mode", s.Mode)
 	if s.VerifyIn != nil {
 		c.environment(key+".verify_in", s.VerifyIn)

@@ -33,6 +33,7 @@ class SurfaceNeeds:
     ports: dict = dataclasses.field(default_factory=dict)  # name: port inside; spec.ports has an address for each
     shm_mib: int = 0
     memory_mib: int = 0
+    reset_ms: int = 0  # how much longer than 60 s reset may take, at most an hour
 
 
 @dataclasses.dataclass
@@ -200,7 +201,7 @@ class _Want(frozenset):
 
 
 def needs_message(n):
-    m = _Needs(observations=n.observations, refusals=n.refusals, shell=n.shell, ports=n.ports, shm_mib=n.shm_mib, memory_mib=n.memory_mib)
+    m = _Needs(observations=n.observations, refusals=n.refusals, shell=n.shell, ports=n.ports, shm_mib=n.shm_mib, memory_mib=n.memory_mib, reset_ms=n.reset_ms)
     for a in n.actions:
         m.actions.add(name=a.name, doc=a.doc, schema_json=json.dumps(a.schema).encode() if a.schema else b"")
     return m

@@ -91,6 +91,7 @@ func (d *decoder) settings(t *table) json.RawMessage {
 
 func (d *decoder) verifierUse(t *table) task.VerifierUse {
 	u := task.VerifierUse{Name: d.required(t, "name"), Settings: d.settings(t)}
+	u.Advisory, _ = t.boolean("advisory")
 	if u.Name == verifierName {
 		d.bad(t.at("name"), "Verifier is there already", "%q runs the task's own tests, after the verifiers of this list.", u.Name)
 	}

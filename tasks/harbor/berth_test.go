@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,34 @@ func TestAnInteractionIsRead(t *testing.T) {
 	}
 }
 
+// advisory survives the format and the JSON of a task.
+func TestAVerifierMayBeAdvisory(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(closedLoop, `name = "reviewer"`, "name = \"reviewer\"\nadvisory = true", 1)
+	f := minimal().with("task.toml", text, "tests/persona.md", "x\n")
+	tk, ps := f.load(t, task.Options{})
+	if tk == nil {
+		t.Fatal(ps)
+	}
+	raw, err := json.Marshal(tk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again task.Task
+	if err = json.Unmarshal(raw, &again); err != nil {
+		t.Fatal(err)
+	}
+	for _, vs := range [][]task.VerifierUse{tk.Stages[0].Verifiers, again.Stages[0].Verifiers} {
+		if len(vs) != 2 || !vs[0].Advisory || vs[1].Advisory {
+			t.Errorf("%+v", vs)
+		}
+	}
+	tk, ps = minimal().with("task.toml", text, "tests/persona.md", "x\n", "tests/test.sh", "").load(t, task.Options{})
+	if tk != nil || len(ps) != 1 || !strings.Contains(ps[0].String(), "are all advisory") {
+		t.Errorf("without another verifier: %v", ps)
+	}
+}
+
 func TestMistakesInAnInteraction(t *testing.T) {
 	t.Parallel()
 	for old, replaced := range map[string][2]string{
@@ -85,6 +114,7 @@ func TestMistakesInAnInteraction(t *testing.T) {
 		`stall_sec = 600`:                    {`stal_sec = 600`, `Did you mean "stall_sec"?`},
 		`total_sec = 1800`:                   {`total_sec = -1`, "is -1 seconds"},
 		`rubric = "tests/rubric.md", strict`: {`rubric = nan, strict`, "cannot say"},
+		"name = \"reviewer\"\n":              {"name = \"reviewer\"\nadvisory = \"maybe\"\n", "advisory"},
 	} {
 		text := strings.Replace(closedLoop, old, replaced[0], 1)
 		tk, ps := minimal().with("task.toml", text, "tests/persona.md", "x\n").load(t, task.Options{})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Places in the sandbox.
@@ -56,34 +58,34 @@ const oneshotTime = 1200 * time.Second
 
 // builder makes a task of its file and its folder.
 type builder struct {
-	reader
+	document.Reader
 
 	dir      string // of the dataset, absolute
 	root     *os.Root
 	options  task.Options
 	settings Config
-	files    *files
+	files    *folder.Files
 	keys     keys
 	t        task.Task
 }
 
 func (b *builder) build(ctx context.Context) error {
-	data, err := read(b.root, b.file, maxSize)
+	data, err := read(b.root, b.File, document.MaxSize)
 	if err != nil {
 		return err
 	}
-	if b.files, err = scan(ctx, b.root, injectionOf(b.file)); err != nil {
+	if b.files, err = folder.ScanParts(ctx, b.root, injectionOf(b.File)); err != nil {
 		return err
 	}
-	top := b.parse(data)
+	top := b.Parse(data)
 	if top == nil {
 		return nil
 	}
-	b.keys = top.all(b.settings.Snapshot)
-	category, id := path.Base(path.Dir(b.file)), strings.TrimSuffix(path.Base(b.file), extension)
+	b.keys = all(top, b.settings.Snapshot)
+	category, id := path.Base(path.Dir(b.File)), strings.TrimSuffix(path.Base(b.File), extension)
 	b.keys.check(top, category, id)
 	b.t = task.Task{
-		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.file, Metadata: b.keys.metadata(),
+		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.File, Metadata: b.keys.metadata(),
 		Labels:      task.Labels{Category: category},
 		Environment: task.Environment{OS: "linux", Image: b.settings.Image, Workdir: workspace, Network: task.Network{Mode: task.NetworkPublic}},
 		Mode:        task.ModeCopies,
@@ -115,11 +117,11 @@ func (b *builder) build(ctx context.Context) error {
 	if err = b.privacy(); err != nil {
 		return err
 	}
-	b.problems = append(b.problems, b.files.problems...)
-	if b.t.Digest, err = b.files.digest(ctx, b.file, data); err == nil {
+	b.Problems = append(b.Problems, b.files.Problems...)
+	if b.t.Digest, err = b.files.Digest(ctx, b.File, data); err == nil {
 		err = b.solution(ctx)
 	}
-	b.problems = append(b.problems, b.files.pointers...)
+	b.Problems = append(b.Problems, b.files.Pointers...)
 	return err
 }
 
@@ -129,18 +131,18 @@ func (b *builder) solution(ctx context.Context) error {
 	if b.settings.Solutions == "" {
 		return nil
 	}
-	folder := folderOf(filepath.ToSlash(filepath.Clean(b.settings.Solutions)), b.file)
-	own, err := scan(ctx, b.root, folder)
-	if err != nil || own.byPath[solve] == nil {
+	at := folderOf(filepath.ToSlash(filepath.Clean(b.settings.Solutions)), b.File)
+	own, err := folder.Scan(ctx, b.root, at)
+	if err != nil || own.ByPath[solve] == nil {
 		return err
 	}
 	b.t.Resources = append(b.t.Resources, task.Resource{
-		Name: solution, Path: folder, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
-		Entries: own.entries(whole, func(string) bool { return true }),
+		Name: solution, Path: at, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
+		Entries: own.Entries(folder.Whole, func(string) bool { return true }),
 	})
 	b.t.Stages[0].Reference = &task.Reference{Resource: solution, Argv: []string{"sh", path.Join(placeSolution, solve)}}
-	b.t.Digest, err = own.digest(ctx, b.t.Digest, nil)
-	b.problems = append(append(b.problems, own.problems...), own.pointers...)
+	b.t.Digest, err = own.Digest(ctx, b.t.Digest, nil)
+	b.Problems = append(append(b.Problems, own.Problems...), own.Pointers...)
 	return err
 }
 
@@ -151,7 +153,7 @@ func seconds(n int) task.Duration { return task.Duration(time.Duration(n) * time
 var passes = 1.0
 
 // references adds what only the supervisor sees.
-func (b *builder) references(t *table) {
+func (b *builder) references(t *document.Table) {
 	named := false
 	for _, r := range b.keys.references {
 		if p := b.path(r, dirReferences); p != "" {
@@ -159,26 +161,26 @@ func (b *builder) references(t *table) {
 			b.resource(task.Resource{Name: p, Audience: []task.Role{task.RoleVerifier}})
 		}
 	}
-	n := b.files.byPath[rubric]
+	n := b.files.ByPath[rubric]
 	switch {
 	case !named || n == nil:
-		t.bad("references", "The rubric is missing", "references must have %s, which says how the result is judged.", rubric)
-	case !n.mode.IsRegular():
-		t.bad("references", "The rubric is not a file", "%s must be a file, not a folder or a link.", rubric)
+		t.Bad("references", "The rubric is missing", "references must have %s, which says how the result is judged.", rubric)
+	case !n.Mode.IsRegular():
+		t.Bad("references", "The rubric is not a file", "%s must be a file, not a folder or a link.", rubric)
 	}
 }
 
 // path checks a path of a list, which lies in one folder of the task's files;
 // empty: it is wrong, which is reported.
-func (b *builder) path(e text, within string) string {
-	p := path.Clean(e.value)
+func (b *builder) path(e document.Text, within string) string {
+	p := path.Clean(e.Value)
 	switch {
-	case leaves(e.value):
-		b.report(task.Error, position(e.node), e.path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.value))
+	case leaves(e.Value):
+		b.Report(task.Error, document.Position(e.Node), e.Path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.Value))
 	case p != within && !strings.HasPrefix(p, within+"/"):
-		b.report(task.Error, position(e.node), e.path, "Path is in another folder", fmt.Sprintf("%q: it must be in %s/.", e.value, within))
-	case b.files.byPath[p] == nil:
-		b.report(task.Error, position(e.node), e.path, "File is missing", fmt.Sprintf("There is no %s in %s.", p, b.files.top))
+		b.Report(task.Error, document.Position(e.Node), e.Path, "Path is in another folder", fmt.Sprintf("%q: it must be in %s/.", e.Value, within))
+	case b.files.ByPath[p] == nil:
+		b.Report(task.Error, document.Position(e.Node), e.Path, "File is missing", fmt.Sprintf("There is no %s in %s.", p, b.files.Top))
 	default:
 		return p
 	}
@@ -197,38 +199,38 @@ func (b *builder) resource(r task.Resource) {
 			return
 		}
 	}
-	r.Path = path.Join(b.files.top, r.Name)
-	if r.Folder = b.files.byPath[r.Name].mode.IsDir(); r.Folder && r.Entries == nil {
-		r.Entries = b.files.entries(r.Name, func(string) bool { return true })
+	r.Path = path.Join(b.files.Top, r.Name)
+	if r.Folder = b.files.ByPath[r.Name].Mode.IsDir(); r.Folder && r.Entries == nil {
+		r.Entries = b.files.Entries(r.Name, func(string) bool { return true })
 	}
 	b.t.Resources = append(b.t.Resources, r)
 }
 
 // sources adds what the agent works on: all of the folder.
-func (b *builder) sources(t *table) {
+func (b *builder) sources(t *document.Table) {
 	for _, s := range b.keys.sources {
 		b.path(s, dirSources)
 	}
-	if !b.files.isDir(dirSources) {
+	if !b.files.IsDir(dirSources) {
 		return
 	}
 	if len(b.keys.sources) == 0 {
-		t.r.report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.top, dirSources))
+		t.R.Report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.Top, dirSources))
 	}
 	b.resource(task.Resource{
 		Name: dirSources, Audience: task.Public(), Place: placeSources, Phase: task.PlaceCreate,
-		Entries: b.files.entries(dirSources, func(p string) bool { return b.settings.Snapshot || !strings.HasSuffix(p, snapshots) }),
+		Entries: b.files.Entries(dirSources, func(p string) bool { return b.settings.Snapshot || !strings.HasSuffix(p, snapshots) }),
 	})
 }
 
 // skills adds the skills that come with the task. Other names are skills that the
 // agent has anyway.
-func (b *builder) skills(*table) {
+func (b *builder) skills(*document.Table) {
 	for _, s := range b.keys.skills {
 		switch {
-		case !strings.Contains(s.value, "/") && idForm.MatchString(s.value):
-		case strings.Count(s.value, "/") > 1:
-			b.report(task.Error, position(s.node), s.path, "Not a skill", fmt.Sprintf("%q: write %s/NAME for a folder of the task's files, or the name of a skill that the agent has.", s.value, dirSkills))
+		case !strings.Contains(s.Value, "/") && idForm.MatchString(s.Value):
+		case strings.Count(s.Value, "/") > 1:
+			b.Report(task.Error, document.Position(s.Node), s.Path, "Not a skill", fmt.Sprintf("%q: write %s/NAME for a folder of the task's files, or the name of a skill that the agent has.", s.Value, dirSkills))
 		default:
 			if p := b.path(s, dirSkills); p != "" && p != dirSkills {
 				b.resource(task.Resource{
@@ -246,20 +248,20 @@ func (b *builder) service(s *service) {
 		return // reported
 	}
 	if !idForm.MatchString(s.name) {
-		s.at.bad("name", "Not a name", "name is %q: use letters, digits, \".\", \"_\" and \"-\".", s.name)
+		s.at.Bad("name", "Not a name", "name is %q: use letters, digits, \".\", \"_\" and \"-\".", s.name)
 		return
 	}
 	if leaves(s.path) {
-		s.at.bad("path", "Path leaves the task's files", "%q: write the path of a folder in %s/ without \"..\".", s.path, dirServices)
+		s.at.Bad("path", "Path leaves the task's files", "%q: write the path of a folder in %s/ without \"..\".", s.path, dirServices)
 		return
 	}
 	s.path = path.Clean(s.path)
-	if p := path.Join(dirServices, s.path); len(b.files.below(p)) == 0 {
-		s.at.bad("path", "Service without files", "There is nothing in %s/%s.", b.files.top, p)
+	if p := path.Join(dirServices, s.path); len(b.files.Below(p)) == 0 {
+		s.at.Bad("path", "Service without files", "There is nothing in %s/%s.", b.files.Top, p)
 		return
 	}
 	if slices.ContainsFunc(b.t.Services, func(t task.Service) bool { return t.Name == s.name }) {
-		s.at.bad("name", "Service is listed twice", "%q is the name of another one.", s.name)
+		s.at.Bad("name", "Service is listed twice", "%q is the name of another one.", s.name)
 		return
 	}
 	c := task.Command{Argv: []string{"sh", "-c", s.start}, Dir: path.Join(placeServices, b.keys.id, s.path), User: "root"}
@@ -278,7 +280,7 @@ func (b *builder) serviceFiles() {
 	for _, s := range b.keys.services {
 		own = append(own, s.path)
 	}
-	entries := b.files.entries(dirServices, func(p string) bool {
+	entries := b.files.Entries(dirServices, func(p string) bool {
 		return slices.ContainsFunc(own, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") })
 	})
 	for _, dir := range own {
@@ -300,11 +302,11 @@ var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // privacy adds the variables of the host that the agent gets.
 func (b *builder) privacy() error {
-	if b.files.byPath[filePrivacy] == nil {
+	if b.files.ByPath[filePrivacy] == nil {
 		return nil
 	}
-	file := path.Join(b.files.top, filePrivacy)
-	data, err := read(b.root, file, maxSize)
+	file := path.Join(b.files.Top, filePrivacy)
+	data, err := read(b.root, file, document.MaxSize)
 	if err != nil {
 		return err
 	}
@@ -314,7 +316,7 @@ func (b *builder) privacy() error {
 		switch {
 		case name == "" || strings.HasPrefix(name, "#"):
 		case !variableForm.MatchString(name):
-			b.problems = append(b.problems, task.Problem{
+			b.Problems = append(b.Problems, task.Problem{
 				File: file, Line: n + 1, Column: 1, Severity: task.Error, Summary: "Not the name of a variable",
 				Detail: "A line has the name of one variable of the host, and no value.",
 			})

@@ -9,6 +9,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // The reference names every key and every setting.
@@ -22,21 +23,21 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top := (&reader{}).table("", f.Docs[0].Body)
-	top.all(false)
-	codex := (&reader{}).table("codex", &ast.MappingNode{})
+	top := (&document.Reader{}).Table("", f.Docs[0].Body)
+	all(top, false)
+	codex := (&document.Reader{}).Table("codex", &ast.MappingNode{})
 	new(keys).codex(codex)
-	for i, name := range codex.known {
-		codex.known[i] = "codex." + name
+	for i, name := range codex.Known {
+		codex.Known[i] = "codex." + name
 	}
 	schema, err := config.SchemaOf(&Config{})
-	if err != nil || len(top.known) < 20 || len(codex.known) < 3 {
-		t.Fatalf("%q, %q, %v", top.known, codex.known, err)
+	if err != nil || len(top.Known) < 20 || len(codex.Known) < 3 {
+		t.Fatalf("%q, %q, %v", top.Known, codex.Known, err)
 	}
 	for _, field := range schema.Fields {
-		top.known = append(top.known, field.Name)
+		top.Known = append(top.Known, field.Name)
 	}
-	for _, key := range append(top.known, codex.known...) {
+	for _, key := range append(top.Known, codex.Known...) {
 		if key != "codex" && !strings.Contains(string(text), "`"+key+"`") {
 			t.Errorf("%s is not in the reference", key)
 		}

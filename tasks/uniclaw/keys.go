@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // keys is what the file of a task says.
@@ -16,8 +17,8 @@ type keys struct {
 	model, image      string // models of the runner that the task was written for
 	turn, total       int    // seconds; total 0: no limit
 	threshold         float64
-	references        []text
-	sources, skills   []text
+	references        []document.Text
+	sources, skills   []document.Text
 	services          []service
 	recording, headed string
 	followUps         int
@@ -30,7 +31,7 @@ type keys struct {
 type service struct {
 	name, path, start string
 	oneshot           bool
-	at                *table
+	at                *document.Table
 }
 
 // maxSeconds bounds times: a month.
@@ -40,43 +41,43 @@ const maxSeconds = 31 * 24 * 3600
 const maxFollowUps = 1000
 
 // all reads the file. With snapshot, a task may have task_snapshot alone.
-func (t *table) all(snapshot bool) keys {
+func all(t *document.Table, snapshot bool) keys {
 	k := keys{
-		id: t.required("task_id"), category: t.required("category"),
-		system: t.word("agent_sys", "openclaw", "openclaw", "openclaw_edict", "nanobot"),
-		agent:  t.text("agent_id", "main"), model: t.text("model", "gpt-5.4"),
-		turn: t.whole("timeout_seconds", 1200, 1, maxSeconds), total: t.whole("max_total_seconds", 1800, 0, maxSeconds),
-		threshold:  t.number("success_threshold", 1, 0, 1),
-		references: t.texts("references"), sources: t.texts("sources"), skills: t.texts("skills"),
-		recording: t.word("recording", "none", "none", "low", "high"), headed: t.word("headed", "auto", "auto", "true", "false"),
+		id: t.Required("task_id"), category: t.Required("category"),
+		system: t.Word("agent_sys", "openclaw", "openclaw", "openclaw_edict", "nanobot"),
+		agent:  t.Text("agent_id", "main"), model: t.Text("model", "gpt-5.4"),
+		turn: t.Whole("timeout_seconds", 1200, 1, maxSeconds), total: t.Whole("max_total_seconds", 1800, 0, maxSeconds),
+		threshold:  t.Number("success_threshold", 1, 0, 1),
+		references: t.Texts("references"), sources: t.Texts("sources"), skills: t.Texts("skills"),
+		recording: t.Word("recording", "none", "none", "low", "high"), headed: t.Word("headed", "auto", "auto", "true", "false"),
 	}
-	k.image = t.text("image_model", k.model)
-	if k.snapshot = t.text("task_snapshot", ""); snapshot && strings.TrimSpace(k.snapshot) != "" {
-		k.task = t.text("task", "")
+	k.image = t.Text("image_model", k.model)
+	if k.snapshot = t.Text("task_snapshot", ""); snapshot && strings.TrimSpace(k.snapshot) != "" {
+		k.task = t.Text("task", "")
 	} else {
-		k.task = t.required("task")
+		k.task = t.Required("task")
 	}
 	if k.recording == "high" && k.headed == "false" {
-		t.bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
+		t.Bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
 	}
-	for _, e := range t.list("services") {
-		if s := t.r.table(e.path, e.node); s != nil {
-			k.services = append(k.services, s.service())
+	for _, e := range t.List("services") {
+		if s := t.R.Table(e.Path, e.Node); s != nil {
+			k.services = append(k.services, readService(s))
 		}
 	}
-	t.preExec()
-	if c := t.below("codex"); c != nil {
+	preExec(t)
+	if c := t.Below("codex"); c != nil {
 		k.codex(c)
 	} else {
 		k.followUps = usualFollowUps
 	}
 	for key, why := range refused {
-		if t.has(key) {
-			t.known = append(t.known, key)
-			t.bad(key, "Key is refused", "%s", why)
+		if t.Has(key) {
+			t.Known = append(t.Known, key)
+			t.Bad(key, "Key is refused", "%s", why)
 		}
 	}
-	t.done()
+	t.Done()
 	return k
 }
 
@@ -89,48 +90,48 @@ var refused = map[string]string{
 	"task_live": "Write the instruction under task, and one for the copies of live sites under task_snapshot.",
 }
 
-func (t *table) service() service {
-	s := service{name: t.required("name"), start: t.required("start"), oneshot: t.boolean("oneshot"), at: t}
-	s.path = t.text("path", s.name)
-	t.done()
+func readService(t *document.Table) service {
+	s := service{name: t.Required("name"), start: t.Required("start"), oneshot: t.Boolean("oneshot"), at: t}
+	s.path = t.Text("path", s.name)
+	t.Done()
 	return s
 }
 
 // preExec refuses programs that would run on the host.
-func (t *table) preExec() {
-	t.boolean("pre_exec_parallel_safe")
-	if n := t.list("pre_exec"); len(n) > 0 {
-		t.bad("pre_exec", "Programs for the host are refused", "The task wants %d of them to run outside of the sandbox, before it starts. Berth runs nothing of a task there.", len(n))
+func preExec(t *document.Table) {
+	t.Boolean("pre_exec_parallel_safe")
+	if n := t.List("pre_exec"); len(n) > 0 {
+		t.Bad("pre_exec", "Programs for the host are refused", "The task wants %d of them to run outside of the sandbox, before it starts. Berth runs nothing of a task there.", len(n))
 	}
 }
 
-func (k *keys) codex(t *table) {
-	k.followUps = t.whole("max_user_followups", usualFollowUps, 0, maxFollowUps)
-	if u := t.below("user_simulator"); u != nil {
-		k.policy = u.text("policy", "")
-		k.user = u.free()
+func (k *keys) codex(t *document.Table) {
+	k.followUps = t.Whole("max_user_followups", usualFollowUps, 0, maxFollowUps)
+	if u := t.Below("user_simulator"); u != nil {
+		k.policy = u.Text("policy", "")
+		k.user = u.Free()
 	}
-	if s := t.below("supervisor"); s != nil {
-		k.instructions = s.text("instructions", "")
-		k.supervisor = s.free()
+	if s := t.Below("supervisor"); s != nil {
+		k.instructions = s.Text("instructions", "")
+		k.supervisor = s.Free()
 	}
-	t.done()
+	t.Done()
 }
 
 // idForm is what ids and the names of folders may be.
 var idForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // check compares the file with where it is.
-func (k *keys) check(t *table, category, id string) {
+func (k *keys) check(t *document.Table, category, id string) {
 	for _, c := range []struct{ key, got, want, what string }{
 		{"task_id", k.id, id, "the name of the file"}, {"category", k.category, category, "the name of its folder"},
 	} {
 		switch {
 		case c.got == "": // reported
 		case !idForm.MatchString(c.got):
-			t.bad(c.key, "Not an id", "%s is %q: use letters, digits, \".\", \"_\" and \"-\", and begin with a letter or a digit.", c.key, c.got)
+			t.Bad(c.key, "Not an id", "%s is %q: use letters, digits, \".\", \"_\" and \"-\", and begin with a letter or a digit.", c.key, c.got)
 		case c.got != c.want:
-			t.bad(c.key, "Another id than that of the file", "%s is %q, but %s says %q.", c.key, c.got, c.what, c.want)
+			t.Bad(c.key, "Another id than that of the file", "%s is %q, but %s says %q.", c.key, c.got, c.what, c.want)
 		}
 	}
 }

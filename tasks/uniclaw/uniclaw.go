@@ -20,6 +20,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // Name is what an experiment calls the format.
@@ -147,10 +148,10 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 	}
 	category := filepath.Dir(abs)
 	b := &builder{
-		reader: reader{file: path.Join(dirTasks, filepath.Base(category), filepath.Base(abs)), lenient: o.Lenient},
+		Reader: document.Reader{File: path.Join(dirTasks, filepath.Base(category), filepath.Base(abs)), Lenient: o.Lenient},
 		dir:    filepath.Dir(filepath.Dir(category)), options: o,
 	}
-	if filepath.Base(filepath.Dir(category)) != dirTasks || path.Ext(b.file) != extension {
+	if filepath.Base(filepath.Dir(category)) != dirTasks || path.Ext(b.File) != extension {
 		return nil, nil, fmt.Errorf("read task %s: a task is a file %s/CATEGORY/TASK_ID%s", file, dirTasks, extension)
 	}
 	if err = settings(o, &b.settings); err != nil {
@@ -163,11 +164,11 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 	if err = b.build(ctx); err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
 	}
-	if task.Broken(b.problems) {
-		return nil, b.problems, nil
+	if task.Broken(b.Problems) {
+		return nil, b.Problems, nil
 	}
-	if b.problems = append(b.problems, b.t.Validate()...); task.Broken(b.problems) {
-		return nil, b.problems, nil
+	if b.Problems = append(b.Problems, b.t.Validate()...); task.Broken(b.Problems) {
+		return nil, b.Problems, nil
 	}
-	return &b.t, b.problems, nil
+	return &b.t, b.Problems, nil
 }

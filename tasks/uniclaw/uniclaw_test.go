@@ -15,10 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins/task/tasktest"
 )
 
-const (
-	sample = "tasks/101_office/sort-letters.yaml"
-	folder = "injection/101_office/sort-letters"
-)
+const sample = "tasks/101_office/sort-letters.yaml"
 
 // least is a task without anything that can be left out.
 const least = `task_id: t

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,8 +21,14 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// say is the action with which an agent tells the user something.
-const say = "send_msg_to_user"
+// The actions with which an agent tells the user something: an answer, or why the
+// task cannot be done, which may be the answer.
+const (
+	say        = "send_msg_to_user"
+	infeasible = "report_infeasible"
+)
+
+func says(action string) bool { return action == say || action == infeasible }
 
 // said is the part of a record's line that answers are taken from. A line of
 // surface.jsonl has an action and its arguments, one of turns.jsonl a message at
@@ -48,7 +55,7 @@ func answers(r *verifier.Request) ([]string, error) {
 		line func(*said)
 	}{
 		{"attempt/surface.jsonl", func(s *said) {
-			if (s.Action == say || s.Name == say) && (len(s.Error) == 0 || string(s.Error) == `""` || string(s.Error) == "null") {
+			if (says(s.Action) || says(s.Name)) && (len(s.Error) == 0 || string(s.Error) == `""` || string(s.Error) == "null") {
 				replace(&sent, argument(s.Arguments))
 			}
 		}},
@@ -58,7 +65,7 @@ func answers(r *verifier.Request) ([]string, error) {
 			}
 			replace(&words, text(s.Step.Message))
 			for _, c := range s.Step.ToolCalls {
-				if c.Name == say {
+				if says(c.Name) {
 					replace(&called, argument(c.Arguments))
 				}
 			}
@@ -92,12 +99,13 @@ func replace(to *string, by string) {
 // argument returns the text that a call sends.
 func argument(raw json.RawMessage) string {
 	var a struct {
-		Text string `json:"text"`
+		Text   string `json:"text"`
+		Reason string `json:"reason"`
 	}
 	if json.Unmarshal(raw, &a) != nil {
 		return ""
 	}
-	return a.Text
+	return cmp.Or(a.Text, a.Reason)
 }
 
 // text returns the text of a step.

@@ -106,6 +106,7 @@ func TestAnswers(t *testing.T) {
 		"the last action":        {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, "")}, verifier.Fail, "Oslo"},
 		"an action that failed":  {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, `,"error":"no"`)}, verifier.Pass, ""},
 		"another action":         {map[string]string{"surface": act("keyboard_type", wrong, ""), "turns": yield(right)}, verifier.Pass, ""},
+		"it cannot be done":      {map[string]string{"surface": act("send_msg_to_user", wrong, "") + strings.Replace(act("report_infeasible", right, ""), "text", "reason", 1)}, verifier.Pass, ""},
 		"a call of a step":       {map[string]string{"steps": step("agent", wrong, call(right)), "turns": yield(wrong)}, verifier.Pass, ""},
 		"the message of a step":  {map[string]string{"steps": step("agent", right, "")}, verifier.Pass, ""},
 		"a step of the user":     {map[string]string{"steps": step("user", right, "")}, verifier.Fail, "no answer"},

@@ -40,6 +40,8 @@ type ComparedCell struct {
 	// another cell. The success rate is its mean.
 	Raw  bool    `json:"raw_score,omitempty"`
 	Mean float64 `json:"success_rate"`
+	// Instead is as in a TableRow.
+	Instead string `json:"in_place_of_rate,omitempty"`
 	// PassAt1 and what else needs a full reward is null, absent or 0 if the score
 	// is raw and nothing says which value of it is the full reward.
 	PassAt1 *float64 `json:"pass_at_1"`

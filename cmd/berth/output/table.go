@@ -41,12 +41,15 @@ type TableRow struct {
 	Repetitions int `json:"repetitions"` // the most that a task has
 	// Raw says that the row is about a score of verifiers with values outside 0 to
 	// 1. Its success rate is the mean of that score. If nothing says which value is
-	// the full reward, what needs one is absent, null or empty: pass@1, the numbers
-	// for K trials, and solved tasks.
+	// the full reward, what needs one is absent, null or empty: pass@1, pass@k, all-k,
+	// and solved tasks.
 	Raw bool `json:"raw_score,omitempty"`
 	// Mean is the success rate; null, like the other rates, if nothing was
 	// measured.
-	Mean    *float64 `json:"success_rate"`
+	Mean *float64 `json:"success_rate"`
+	// Instead is what is printed in place of the success rate: "ife", if more than
+	// 90 % of the trials have that label.
+	Instead string   `json:"in_place_of_rate,omitempty"`
 	PassAt1 *float64 `json:"pass_at_1"`
 	// K is what the three after it are for: what was asked for, or the number of
 	// repetitions that every task has.
@@ -89,10 +92,10 @@ type TableRow struct {
 
 // AtK are the means over tasks for k trials of a task.
 type AtK struct {
-	K       int     `json:"k"`
-	PassAtK float64 `json:"pass_at_k"`
-	AllK    float64 `json:"all_k"`
-	BestOfK float64 `json:"best_of_k"`
+	K       int      `json:"k"`
+	PassAtK *float64 `json:"pass_at_k,omitempty"`
+	AllK    *float64 `json:"all_k,omitempty"`
+	BestOfK float64  `json:"best_of_k"`
 }
 
 // Measure is a number of each measured trial.

@@ -76,7 +76,10 @@ type Row struct {
 	// then by text. Texts of a name that are not among its 50 most frequent ones are
 	// counted together, as "(others)".
 	Labels map[string]map[string]int `json:"labels,omitempty"`
-	Oracle bool                      `json:"oracle,omitempty"`
+	// Instead is what tables print in place of scores: LabelIFE, if more than 90 % of
+	// the measured trials have that label.
+	Instead string `json:"in_place_of_score,omitempty"`
+	Oracle  bool   `json:"oracle,omitempty"`
 	// Exposed counts the measured trials whose result may have been influenced
 	// by processes that the agent left running, or by its changes.
 	Exposed int `json:"exposed"`
@@ -243,6 +246,11 @@ func (r *Row) finish(scores bool) {
 			r.Scores[name] += v / float64(len(vs))
 		}
 	}
+	ife := 0
+	for _, n := range r.Labels[LabelIFE] {
+		ife += n
+	}
+	r.Instead = Instead(ife, r.Measured)
 	for _, counts := range r.Labels {
 		fewLabels(counts)
 	}
@@ -250,6 +258,20 @@ func (r *Row) finish(scores bool) {
 		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
 	}
+}
+
+// LabelIFE is the label of an attempt whose agent did not follow its instructions
+// (instruction following error), so that its score says nothing about the task.
+const LabelIFE = "ife"
+
+// Instead returns what a table prints in place of a score of which so many of the
+// measured trials have the label LabelIFE; empty: the score itself.
+func Instead(labelled, measured int) string {
+	const share = 0.9
+	if float64(labelled) > share*float64(measured) {
+		return LabelIFE
+	}
+	return ""
 }
 
 // OtherLabels stands for the texts of a label that are not counted one by one.

@@ -257,3 +257,23 @@ func TestLabelsAreCounted(t *testing.T) {
 		t.Errorf("%d texts, %d others", len(got), got[summary.OtherLabels])
 	}
 }
+
+func TestALabelStandsInPlaceOfAScore(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		labelled, of int
+		want         string
+	}{{0, 0, ""}, {0, 10, ""}, {9, 10, ""}, {10, 10, "ife"}, {19, 20, "ife"}, {1, 1, "ife"}} {
+		x := &store.Index{}
+		for i := range tt.of {
+			s := state(0, fmt.Sprintf("t%d", i), record.Scored)
+			if i < tt.labelled {
+				s.Attempts[0].Result.Labels = map[string]string{summary.LabelIFE: fmt.Sprint("for reason ", i)}
+			}
+			x.Trials = append(x.Trials, s)
+		}
+		if got := summary.Of(cells(1), x).Cells[0].Instead; got != tt.want {
+			t.Errorf("%d of %d: %q, want %q", tt.labelled, tt.of, got, tt.want)
+		}
+	}
+}

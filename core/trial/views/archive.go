@@ -73,7 +73,7 @@ func add(tw *tar.Writer, root *os.Root, it item, name string) (string, error) {
 		h.Typeflag, h.Linkname = tar.TypeSymlink, it.link
 		return "", tw.WriteHeader(h)
 	}
-	f, err := root.Open(it.host)
+	f, err := it.open(root)
 	if err != nil {
 		return "", err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -19,6 +20,7 @@ type item struct {
 	size   int64
 	folder bool
 	link   string
+	text   string // the content, if the format made it
 	host   string // within the task's folder, for files
 }
 
@@ -43,6 +45,8 @@ func items(t *task.Task, r *task.Resource, root *os.Root) ([]item, error) {
 			out = append(out, item{name: e.Path, folder: true, mode: perm(e.Mode, 0o755)})
 		case e.Link != "":
 			out = append(out, item{name: e.Path, link: e.Link, mode: 0o777})
+		case e.Text != "":
+			out = append(out, item{name: e.Path, text: e.Text, mode: perm(e.Mode, 0o644), size: int64(len(e.Text))})
 		default:
 			it, err := fileItem(t, r, e, root)
 			if err != nil {
@@ -132,8 +136,16 @@ func link(it item, to string) error {
 	return os.Symlink(target, to)
 }
 
+// open opens the content of a file.
+func (it *item) open(root *os.Root) (io.ReadCloser, error) {
+	if it.text != "" {
+		return io.NopCloser(strings.NewReader(it.text)), nil
+	}
+	return root.Open(it.host)
+}
+
 func copyFile(root *os.Root, it item, to string) (err error) {
-	in, err := root.Open(it.host)
+	in, err := it.open(root)
 	if err != nil {
 		return err
 	}

@@ -221,6 +221,7 @@ func TestArchiveHoldsTheEntriesAndTheirSums(t *testing.T) {
 		{Path: "deep", Folder: true, Mode: 0o700},
 		{Path: "deep/util", From: "shared/util", Mode: 0o644},
 		{Path: "link", Link: "test.sh"},
+		{Path: "made", Text: "made\n", Size: 5},
 	}}
 	var b, again bytes.Buffer
 	sums, err := views.Archive(&b, tk, r, "/tests")
@@ -230,11 +231,11 @@ func TestArchiveHoldsTheEntriesAndTheirSums(t *testing.T) {
 	if _, err = views.Archive(&again, tk, r, "/tests"); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Errorf("the second archive differs (%v)", err)
 	}
-	if got := list(t, &b); !slices.Equal(got, []string{"test.sh 755 10", "deep/ 700 0", "deep/util 644 1", "link 777 0 -> test.sh"}) {
+	if got := list(t, &b); !slices.Equal(got, []string{"test.sh 755 10", "deep/ 700 0", "deep/util 644 1", "link 777 0 -> test.sh", "made 644 5"}) {
 		t.Errorf("archive holds %q", got)
 	}
 	const sumOfU = "0bfe935e70c321c7ca3afc75ce0d0ca2f98b5422e008bb31c00c6d7f1f1c0ad6"
-	if len(sums) != 2 || sums["/tests/deep/util"] != sumOfU {
+	if len(sums) != 3 || sums["/tests/deep/util"] != sumOfU {
 		t.Errorf("sums %v", sums)
 	}
 	one := &task.Resource{Name: "one", Path: "one"}

@@ -186,3 +186,112 @@ func seenByTheModel(t *testing.T, attempt string) {
 		t.Error("the model gets no picture, or no tree")
 	}
 }
+
+// Between two steps of a task that are verified in restarted, everything in the
+// sandbox is ended, the browser as well. The second step has it again, at its first
+// page.
+func TestABrowserInSeveralSteps(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	dir, files := t.TempDir(), browserFiles()
+	files["berth.hcl"] = strings.NewReplacer(
+		"[agent.oracle, agent.nop, agent.random, agent.visual]", "[agent.oracle]", `experiment "browser" {`, "experiment \"browser\" {\n  verify = \"restarted\"",
+	).Replace(browserExperiment)
+	toml, _, _ := strings.Cut(files["tasks/counter/task.toml"], "[[metadata.berth.verifiers]]")
+	files["tasks/counter/task.toml"] = toml + "[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n"
+	delete(files, "tasks/counter/instruction.md")
+	for _, step := range []string{"one", "two"} {
+		files["tasks/counter/steps/"+step+"/instruction.md"] = "Press the button twice.\n"
+	}
+	files["tasks/counter/tests/test.sh"] = "echo 1 > /logs/verifier/reward.txt\n"
+	e2etest.Write(t, dir, files)
+	r := berthWith(t, dir, nil, "run", "--json")
+	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
+	if err != nil || len(attempts) != 1 {
+		t.Fatalf("%q, %v\n%s\n%s", attempts, err, r.out, r.stderr)
+	}
+	var got record.Result
+	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempts[0], record.ResultFile)), &got))
+	if got.Outcome != record.Passed {
+		t.Errorf("%s, %s", got.Outcome, pretty(got.Error))
+	}
+	did := ""
+	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.SurfaceFile)) {
+		var l surface.Line
+		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+		did += fmt.Sprintf(" %s:%s%s", l.Stage, l.Kind, l.Error)
+	}
+	if want := " one:reset one:act one:act two:reset two:act two:act"; did != want {
+		t.Errorf("the record has%s, want%s", did, want)
+	}
+	for _, step := range []string{"one", "two"} {
+		if n := e2etest.Read(t, attempts[0], "captures", step, "state", "value.json"); !strings.Contains(n, `"n":2`) {
+			t.Errorf("step %s: the capture is %s", step, n)
+		}
+	}
+}
+
+// reachPipe writes into the pipe from which the browser reads its protocol.
+const reachPipe = `for p in /proc/[0-9]*; do
+  tr '\0' ' ' 2>/dev/null < $p/cmdline | grep -q -e '--remote-debugging-pipe' || continue
+  echo "found $p" >> /logs/artifacts/said
+  (printf '{"id":4242,"method":"Browser.getVersion"}\0' > $p/fd/3) 2>> /logs/artifacts/said && echo reached >> /logs/artifacts/said
+done
+true
+`
+
+// reachPort asks a port of a browser where its protocol is.
+const reachPort = `for i in $(seq 100); do
+  exec 3<>/dev/tcp/127.0.0.1/9333 && break
+  sleep 0.1
+done 2>/dev/null
+printf 'GET /json/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+timeout 10 cat <&3 | grep -q webSocketDebuggerUrl && echo reached >> /logs/artifacts/said
+true
+`
+
+// listening starts a second browser, which uses a port.
+const listening = `#!/bin/sh
+chromium --headless --no-sandbox --disable-gpu --user-data-dir=/tmp/second --remote-debugging-port=9333 about:blank >/dev/null 2>&1 3<&- 4>&- &
+exec chromium "$@"
+`
+
+// An agent that is root in a shell beside the browser cannot reach its protocol. It
+// reaches that of a browser that the surface starts in the same way with a port.
+func TestAnAgentBesideTheBrowser(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	for name, tt := range map[string]struct {
+		solve   string
+		reached bool
+	}{"through the pipe": {reachPipe, false}, "through a port": {reachPort, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, files := t.TempDir(), browserFiles()
+			files["berth.hcl"] = strings.Replace(browserExperiment, "[agent.oracle, agent.nop, agent.random, agent.visual]", "[agent.oracle]", 1)
+			if tt.reached {
+				files["berth.hcl"] = strings.Replace(files["berth.hcl"], "slow_mo", "program = \"/usr/local/bin/listening\"\n    slow_mo", 1)
+				files["tasks/counter/environment/listening"] = listening
+				files["tasks/counter/environment/Dockerfile"] += "COPY --chmod=755 listening /usr/local/bin/listening\n"
+			}
+			delete(files, "tasks/counter/solution/actions.jsonl")
+			files["tasks/counter/solution/solve.sh"] = "#!/bin/bash\nid -u > /logs/artifacts/said\n" + tt.solve
+			e2etest.Write(t, dir, files)
+			r := berthWith(t, dir, nil, "run", "--json")
+			said, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", "artifacts", "logs", "artifacts", "said"))
+			if err != nil || len(said) != 1 {
+				t.Fatalf("%q, %v\n%s\n%s", said, err, r.out, r.stderr)
+			}
+			text := e2etest.Read(t, filepath.Dir(said[0]), "said")
+			if !strings.HasPrefix(text, "0\n") || strings.Contains(text, "reached") != tt.reached || !tt.reached && !strings.Contains(text, "Permission denied") {
+				t.Errorf("the agent says %q; want that it is root, and reached %v", text, tt.reached)
+			}
+		})
+	}
+}

@@ -71,8 +71,6 @@ func unable(s Subject) string {
 		return "it refuses: " + needs.Refusals[0]
 	case (needs.Shell || needs.Terminal) && s.Shell == nil:
 		return "it needs a shell and no sandbox can be made here"
-	case needs.Surface:
-		return "it needs a surface"
 	case len(needs.Dialects) > 0 && !speaks(needs.Dialects, s.Models):
 		return "it needs a model and none is given"
 	case s.role() == agent.RoleOracle && s.Reference == nil:
@@ -111,6 +109,11 @@ func (s *Subject) setup(ctx context.Context, t *conformance.T) (agent.Setup, fun
 		if s.Inside != nil && len(s.Models) > 0 {
 			out.Models = s.Inside(ctx, t, out.Shell)
 		}
+	}
+	if needs, err := s.check(ctx); err == nil && needs.Surface {
+		shell := revoke
+		address, surface := counted(ctx, t)
+		out.Surface, revoke = address, func() { shell(); surface() }
 	}
 	return out, revoke
 }

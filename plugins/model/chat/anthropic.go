@@ -48,6 +48,9 @@ func (anthropic) request(name string, r Request) map[string]any {
 	if r.Temperature != nil {
 		q["temperature"] = *r.Temperature
 	}
+	if r.TopP != nil {
+		q["top_p"] = *r.TopP
+	}
 	return q
 }
 

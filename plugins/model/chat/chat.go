@@ -69,6 +69,7 @@ type Request struct {
 	// DefaultMaxTokens in dialects that need a number.
 	MaxTokens   int64
 	Temperature *float64 // nil leaves it to the provider
+	TopP        *float64 // the share of likely tokens to sample from; nil leaves it to the provider
 	// Schema is a JSON Schema (2020-12, without references to other documents)
 	// that the reply has to match. It is passed to the provider as its API has it,
 	// or told to the model in words where it has no way, and the reply is always
@@ -97,6 +98,18 @@ type Message struct {
 type Image struct {
 	MediaType string // image/png, image/jpeg, image/gif, image/webp
 	Data      []byte
+	// Detail is how closely the model looks, in the words of OpenAI's APIs ("low",
+	// "high"), which alone have such a setting for each picture. Empty leaves it to
+	// the provider.
+	Detail string
+}
+
+// detailed adds the detail of a picture to what an API of OpenAI gets of it.
+func (p *Image) detailed(o object) object {
+	if p.Detail != "" {
+		o["detail"] = p.Detail
+	}
+	return o
 }
 
 // url returns the picture as an address that contains it.

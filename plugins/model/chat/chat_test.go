@@ -18,10 +18,10 @@ import (
 func conversation() Request {
 	warm := 0.5
 	return Request{
-		System: "Be brief.", Effort: "low", MaxTokens: 99, Temperature: &warm,
+		System: "Be brief.", Effort: "low", MaxTokens: 99, Temperature: &warm, TopP: &warm,
 		Tools: []Tool{{Name: "add", Description: "Adds.", Parameters: json.RawMessage(`{"type":"object"}`)}},
 		Messages: []Message{
-			{Role: User, Text: "Look.", Images: []Image{{MediaType: "image/png", Data: []byte("png")}}},
+			{Role: User, Text: "Look.", Images: []Image{{MediaType: "image/png", Data: []byte("png"), Detail: "low"}}},
 			{Role: Assistant, Text: "I add.", Calls: []Call{{ID: "c1", Name: "add", Arguments: json.RawMessage(`{"a":1}`), Signature: "s1"}}},
 			{Role: User, Results: []Result{{CallID: "c1", Text: "2", Failed: true}}},
 		},
@@ -36,30 +36,30 @@ func TestRequestsAreWhatTheDialectsWant(t *testing.T) {
 		want string
 	}{
 		{"openai-chat", openaiChat{}, `{
-			"model": "m", "reasoning_effort": "low", "max_completion_tokens": 99, "temperature": 0.5,
+			"model": "m", "reasoning_effort": "low", "max_completion_tokens": 99, "temperature": 0.5, "top_p": 0.5,
 			"tools": [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}],
 			"messages": [
 				{"role": "system", "content": "Be brief."},
-				{"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n"}}]},
+				{"role": "user", "content": [{"type": "text", "text": "Look."}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,cG5n", "detail": "low"}}]},
 				{"role": "assistant", "content": "I add.", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":1}"}}]},
 				{"role": "tool", "tool_call_id": "c1", "content": "2"}]}`},
 		{"anthropic", anthropic{}, `{
-			"model": "m", "output_config": {"effort": "low"}, "max_tokens": 99, "temperature": 0.5, "system": "Be brief.",
+			"model": "m", "output_config": {"effort": "low"}, "max_tokens": 99, "temperature": 0.5, "top_p": 0.5, "system": "Be brief.",
 			"tools": [{"name": "add", "description": "Adds.", "input_schema": {"type": "object"}}],
 			"messages": [
 				{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "cG5n"}}, {"type": "text", "text": "Look.", "cache_control": {"type": "ephemeral"}}]},
 				{"role": "assistant", "content": [{"type": "text", "text": "I add."}, {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}]},
 				{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "2", "is_error": true, "cache_control": {"type": "ephemeral"}}]}]}`},
 		{"openai", openai{}, `{
-			"model": "m", "store": false, "reasoning": {"effort": "low"}, "max_output_tokens": 99, "temperature": 0.5, "instructions": "Be brief.",
+			"model": "m", "store": false, "reasoning": {"effort": "low"}, "max_output_tokens": 99, "temperature": 0.5, "top_p": 0.5, "instructions": "Be brief.",
 			"tools": [{"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}}],
 			"input": [
-				{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,cG5n"}]},
+				{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": "data:image/png;base64,cG5n", "detail": "low"}]},
 				{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I add."}]},
 				{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{\"a\":1}"},
 				{"type": "function_call_output", "call_id": "c1", "output": "2"}]}`},
 		{"gemini", gemini{}, `{
-			"generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}, "maxOutputTokens": 99, "temperature": 0.5},
+			"generationConfig": {"thinkingConfig": {"thinkingLevel": "low"}, "maxOutputTokens": 99, "temperature": 0.5, "topP": 0.5},
 			"systemInstruction": {"parts": [{"text": "Be brief."}]},
 			"tools": [{"functionDeclarations": [{"name": "add", "description": "Adds.", "parametersJsonSchema": {"type": "object"}}]}],
 			"contents": [

@@ -57,6 +57,9 @@ func (gemini) request(name string, r Request) map[string]any {
 	if r.Temperature != nil {
 		c["temperature"] = *r.Temperature
 	}
+	if r.TopP != nil {
+		c["topP"] = *r.TopP
+	}
 	if len(c) > 0 {
 		q["generationConfig"] = c
 	}

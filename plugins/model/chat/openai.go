@@ -40,6 +40,9 @@ func (openai) request(name string, r Request) map[string]any {
 	if r.Temperature != nil {
 		q["temperature"] = *r.Temperature
 	}
+	if r.TopP != nil {
+		q["top_p"] = *r.TopP
+	}
 	return q
 }
 
@@ -80,7 +83,7 @@ func openaiParts(kind, text string, images []Image) (parts []object) {
 		parts = append(parts, object{"type": kind, "text": text})
 	}
 	for i := range images {
-		parts = append(parts, object{"type": "input_image", "image_url": images[i].url()})
+		parts = append(parts, images[i].detailed(object{"type": "input_image", "image_url": images[i].url()}))
 	}
 	return parts
 }

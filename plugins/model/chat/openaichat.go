@@ -41,6 +41,9 @@ func (openaiChat) request(name string, r Request) map[string]any {
 	if r.Temperature != nil {
 		q["temperature"] = *r.Temperature
 	}
+	if r.TopP != nil {
+		q["top_p"] = *r.TopP
+	}
 	return q
 }
 
@@ -85,7 +88,7 @@ func openaiMessages(m *Message) (out []object) {
 
 func chatImages(images []Image) (parts []object) {
 	for i := range images {
-		parts = append(parts, object{"type": "image_url", "image_url": object{"url": images[i].url()}})
+		parts = append(parts, object{"type": "image_url", "image_url": images[i].detailed(object{"url": images[i].url()})})
 	}
 	return parts
 }

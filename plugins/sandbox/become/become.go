@@ -9,6 +9,7 @@
 package become
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -68,7 +69,9 @@ func Mix() error {
 // command can get. It is good for nothing in there, and that is not what it is
 // for: whoever sets the scheduling policy, the processors or the priority of a
 // thread must have an equal user id, which root may take, and all the capabilities
-// that the thread has.
+// that the thread has. The same holds for tracing a process and for opening its
+// files in /proc, so that a program with this capability is protected from those
+// without.
 const OwnCap = unix.CAP_WAKE_ALARM
 
 // Procs is GOMAXPROCS of sandboxd: its reserve of threads is counted with it.
@@ -125,10 +128,13 @@ func Become(path string, args ...string) error {
 // changeID changes to OwnID, if there is such an id, and carries the
 // capabilities over both the change and the exec: by default each drops them.
 func changeID() error {
-	if OneID() {
-		return nil // sandboxd reports it
-	}
 	keep := (EngineCaps | mask(OwnCap)) & Bounding()
+	if OneID() { // sandboxd reports it
+		// For the exec of a program of root, which has all others from the bounding
+		// set. If it fails, sandboxd reports what it lacks.
+		_ = setCaps(keep, keep&mask(OwnCap))
+		return nil
+	}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -150,6 +156,26 @@ func changeID() error {
 				return fmt.Errorf("change to id %d: ambient capability %d: %w", OwnID, c, err)
 			}
 		}
+	}
+	return nil
+}
+
+// PassOwn makes this thread one whose children have OwnCap, and no other capability
+// that they would not have otherwise. The caller has locked its goroutine to the
+// thread, and starts nothing else from it.
+func PassOwn() error {
+	permitted, err := permitted()
+	if err == nil && permitted&mask(OwnCap) == 0 {
+		err = errors.New("it is not there")
+	}
+	if err == nil {
+		err = setCaps(permitted, mask(OwnCap))
+	}
+	if err == nil { // for programs of ordinary users
+		err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, OwnCap, 0, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("pass capability %d on: %w", OwnCap, err)
 	}
 	return nil
 }

@@ -297,7 +297,7 @@ func (s *Sandbox) attach(ctx context.Context, label []byte, who Session) error {
 
 func attachRequest(label []byte, who Session) *pb.AttachRequest {
 	return &pb.AttachRequest{
-		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading,
+		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading, Guarded: who.Guarded,
 	}
 }
 

@@ -28,6 +28,11 @@ type Session struct {
 	// Grading is set for a verifier's: sandbox.Client.Read and
 	// sandbox.Command.Sweep work in it.
 	Grading bool
+	// Guarded protects its commands from all other programs of the sandbox, also
+	// those of root: nobody can trace them, read their memory or open their pipes.
+	// An agent's session must not have it. Hello has a finding where it is not
+	// possible.
+	Guarded bool
 }
 
 // Process is one process in the sandbox. Its text comes from the sandbox: it

@@ -1,9 +1,12 @@
 package sandboxd_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -210,6 +213,76 @@ func TestNobodyLooksIntoPID1(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// A program of a guarded session, such as a browser with a protocol on its pipes, is
+// reached by nobody, and one of another session by whoever is root beside it.
+func TestNobodyLooksIntoAGuardedProgram(t *testing.T) {
+	t.Parallel()
+	for name, o := range places() {
+		for _, user := range []string{"0", "1000"} {
+			if o.OneID && user != "0" {
+				continue // there is only root
+			}
+			t.Run(name+" "+user, func(t *testing.T) {
+				t.Parallel()
+				b := sandboxtest.Start(t, o)
+				for _, guarded := range []bool{false, true} {
+					out, heard := peekAt(t, b, host.Session{ID: fmt.Sprint("surface-", guarded), User: user, Guarded: guarded}, user)
+					got := succeeded(out)
+					switch {
+					case !guarded && (user == "0" && heard != "forged" || !slices.Contains(got, "open mem as its user") || !slices.Contains(got, "pidfd_getfd as its user")):
+						t.Errorf("without the guard it heard %q, and these succeeded: %q: is the guard still needed?\n%s", heard, got, out)
+					case guarded && (heard != "ours" || len(got) > 0 || !strings.Contains(out, "- ptrace as its user")):
+						t.Errorf("it heard %q, and these succeeded: %q\n%s", heard, got, out)
+					}
+				}
+			})
+		}
+	}
+}
+
+// peekAt attacks a program of a session that waits for a line, and returns what the
+// attacker says, and the line. If nothing was forged, it writes the line itself.
+func peekAt(t *testing.T, b *sandboxtest.Box, who host.Session, user string) (out, heard string) {
+	t.Helper()
+	c := b.ShellOf(who)
+	in, ours := io.Pipe()
+	said, theirs := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", `echo $$; read line; echo "$line"; cat >/dev/null`}, Stdin: in, Stdout: theirs})
+		ended <- errors.Join(err, theirs.Close())
+	}()
+	lines := bufio.NewScanner(said)
+	lines.Scan()
+	out, err := attack(t, b.Shell("agent"), "peek", lines.Text(), user)
+	if err != nil {
+		t.Error(err)
+	}
+	_, _ = ours.Write([]byte("ours\n")) // it may have heard another line
+	lines.Scan()
+	heard = lines.Text()
+	_ = ours.Close()
+	if err = <-ended; err != nil {
+		t.Error(err)
+	}
+	return out, heard
+}
+
+// Where sandboxd lacks the capability that guards, it says so.
+func TestAMissingGuardIsAFinding(t *testing.T) {
+	t.Parallel()
+	for _, lacks := range []bool{false, true} {
+		b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: true, NoOwnCap: lacks})
+		said := strings.Join(b.Hello.Findings, "; ")
+		if strings.Contains(said, "look into the programs of a surface") != lacks {
+			t.Errorf("lacks it: %v; findings %q", lacks, said)
+		}
+		if out, heard := peekAt(t, b, host.Session{ID: "surface", Guarded: true}, "0"); (heard == "forged") != lacks {
+			t.Errorf("lacks it: %v; heard %q\n%s", lacks, heard, out)
+		}
 	}
 }
 

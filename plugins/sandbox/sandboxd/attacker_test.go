@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
-		"headless": headless, "chain": chain, "vfork": vfork, "waker": waker, "lingering": lingering, "processors": processors,
+		"headless": headless, "chain": chain, "vfork": vfork, "waker": waker, "lingering": lingering, "processors": processors, "peek": peek,
 	}}))
 }
 
@@ -223,6 +223,60 @@ func intrude([]string) error {
 	err = unix.PtraceSeize(1)
 	tried("ptrace", err)
 	return nil
+}
+
+// peek looks for a way into a program of another session, of that process and user: as
+// root, then as that user, whom root may become.
+func peek(args []string) error {
+	pid, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	uid, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	peekAs(pid, "")
+	runtime.LockOSThread() // the ids are those of the thread
+	if err = errors.Join(unix.Setresgid(uid, uid, uid), unix.Setresuid(uid, uid, 0)); err != nil {
+		return err
+	}
+	peekAs(pid, " as its user")
+	return nil
+}
+
+func peekAs(pid int, as string) {
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	for _, f := range []string{"mem", "environ", "root/", "fd/1"} {
+		h, err := os.OpenFile(dir+f, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err == nil {
+			_ = h.Close()
+		}
+		tried("open "+f+as, err)
+	}
+	var b [8]byte
+	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &b[0], Len: 8}}, []unix.RemoteIovec{{Base: 0x400000, Len: 8}}, 0)
+	if errors.Is(err, syscall.EFAULT) { // allowed, but nothing is there
+		err = nil
+	}
+	tried("process_vm_readv"+as, err)
+	if fd, e := unix.PidfdOpen(pid, 0); e == nil {
+		taken, e := unix.PidfdGetfd(fd, 0, 0)
+		if e == nil {
+			_ = unix.Close(taken)
+		}
+		tried("pidfd_getfd"+as, e)
+	}
+	if err = unix.PtraceSeize(pid); err == nil {
+		_ = unix.PtraceDetach(pid)
+	}
+	tried("ptrace"+as, err)
+	h, err := os.OpenFile(dir+"fd/0", os.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err == nil {
+		_, err = h.WriteString("forged\n")
+		_ = h.Close()
+	}
+	tried("write into its pipe"+as, err)
 }
 
 // limits does to PID 1 what equal ids allow, with no capability: first as root,

@@ -80,6 +80,8 @@ type plan struct {
 	path string
 	argv []string
 	attr syscall.ProcAttr
+
+	guarded bool
 }
 
 // prepare makes a plan from a client's request.
@@ -122,7 +124,7 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{path: path, argv: argv}
+	p := &plan{path: path, argv: argv, guarded: def.guarded}
 	p.attr.Dir, p.attr.Env = dir, env
 	// The credential is always set, also for root, because sandboxd has an id
 	// of its own. If the kernel denies setgroups (one id only), there is
@@ -151,7 +153,7 @@ func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 		return fmt.Errorf("start %q: %w", p.argv[0], fault.ErrFrozen)
 	}
 	p.attr.Files = files
-	process, err := d.reap.Start(p.path, p.argv, &p.attr)
+	process, err := d.reap.Start(p.path, p.argv, &p.attr, p.guarded)
 	if err != nil {
 		return startError(p, err)
 	}

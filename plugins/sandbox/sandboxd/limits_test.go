@@ -42,7 +42,8 @@ func TestLimitsOfPID1AreItsOwn(t *testing.T) {
 				"prlimit with its id", "prlimit of a thread with its id", "sched_setscheduler with its id", "sched_setaffinity with its id", "setpriority with its id",
 			}, "",
 		},
-		{"one id", sandboxtest.Options{OneID: true}, []string{"prlimit", "sched_setscheduler"}, nil, "limit FSIZE is 0:0"},
+		{"one id", sandboxtest.Options{OneID: true}, []string{"prlimit"}, []string{"sched_setscheduler", "sched_setaffinity"}, "limit FSIZE is 0:0"},
+		{"one id, without a capability of its own", sandboxtest.Options{OneID: true, NoOwnCap: true}, []string{"prlimit", "sched_setscheduler"}, nil, "limit FSIZE is 0:0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -103,7 +104,7 @@ func TestProcessorsOfPID1AreItsOwn(t *testing.T) {
 	if runtime.NumCPU() == 1 {
 		t.Skip("this machine has one processor")
 	}
-	b := sandboxtest.Start(t, sandboxtest.Options{OneID: true})
+	b := sandboxtest.Start(t, sandboxtest.Options{OneID: true, NoOwnCap: true})
 	if _, err := attack(t, b.Shell("agent"), "processors"); err != nil {
 		t.Fatal(err)
 	}

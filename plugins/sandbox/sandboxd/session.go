@@ -45,6 +45,7 @@ type defaults struct {
 	env  []string
 	// grading: Read and ExecStart.sweep work.
 	grading bool
+	guarded bool // no other program of the sandbox can look into its commands
 }
 
 // connection is one Shell connection of a session.
@@ -89,7 +90,7 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 	if dir == "" {
 		dir = "/"
 	}
-	def := defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading()}
+	def := defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading(), guarded: q.GetGuarded()}
 	d := c.d
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/plugins/environment"
@@ -34,16 +35,16 @@ func (s *Surface) observe(ctx context.Context, want []string) (environment.Obser
 		return environment.Observation{}, err
 	}
 	defer release()
-	o, err := s.observed(ctx, surface.Line{Kind: surface.KindObserve}, func(ctx context.Context) (environment.Observation, error) {
+	o, err := s.observed(ctx, surface.Line{Kind: surface.KindObserve}, s.limit, func(ctx context.Context) (environment.Observation, error) {
 		return s.o.Plugin.Observe(ctx, s.id, want)
 	})
 	return shown(o, want), err
 }
 
 // observed makes a call that returns an observation, and records it.
-func (s *Surface) observed(ctx context.Context, l surface.Line, f func(context.Context) (environment.Observation, error)) (environment.Observation, error) {
+func (s *Surface) observed(ctx context.Context, l surface.Line, limit time.Duration, f func(context.Context) (environment.Observation, error)) (environment.Observation, error) {
 	l.Time = s.o.Now()
-	o, err := call(ctx, s, f)
+	o, err := within(ctx, s, limit, f)
 	if err == nil {
 		err = s.keep(&l, &o)
 	}

@@ -139,6 +139,29 @@ func Open(ctx context.Context, o Options) (*Surface, error) {
 	return s, nil
 }
 
+// Reopen opens the surface again in the plugin, for a sandbox in which everything was
+// ended that ran. Doors stay, and Begin follows. Fails with ErrLost.
+func (s *Surface) Reopen(ctx context.Context) error {
+	release, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	spec := &s.o.Spec
+	for _, dir := range []string{spec.Frames, spec.Scratch} {
+		if err = errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700)); err != nil {
+			return err
+		}
+	}
+	_, err = call(ctx, s, func(ctx context.Context) (string, error) {
+		_ = s.o.Plugin.CloseSurface(ctx, s.id) // what it ran has ended
+		var again error
+		s.id, again = s.o.Plugin.OpenSurface(ctx, s.o.Spec)
+		return s.id, again
+	})
+	return err
+}
+
 // reach gives the plugin its folders and the addresses that it needs.
 func (s *Surface) reach(ctx context.Context) error {
 	spec := &s.o.Spec
@@ -205,7 +228,7 @@ func (s *Surface) Begin(ctx context.Context, of *task.Stage, seed int64) error {
 		return nil
 	}
 	l := surface.Line{Kind: surface.KindReset, Level: asks.Level, Seed: seed}
-	_, err = s.observed(ctx, l, func(ctx context.Context) (environment.Observation, error) {
+	_, err = s.observed(ctx, l, s.limit+s.o.Needs[of.Name].ResetTime, func(ctx context.Context) (environment.Observation, error) {
 		return s.o.Plugin.Reset(ctx, s.id, environment.Start{Level: asks.Level, Seed: seed, Want: st.offer.Observations})
 	})
 	return err
@@ -294,7 +317,12 @@ func unusable(ctx context.Context, s *Surface) error {
 // call calls the plugin. If ctx does not end before, an error means that the
 // surface is lost.
 func call[T any](ctx context.Context, s *Surface, f func(context.Context) (T, error)) (T, error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it did not answer within %s", s.limit))
+	return within(ctx, s, s.limit, f)
+}
+
+// within is call with a limit of its own.
+func within[T any](ctx context.Context, s *Surface, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
 	v, err := f(bounded)
 	switch {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/surface/counter"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -149,5 +150,43 @@ func TestPorts(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("the address is still there")
+	}
+}
+
+// patient notes how long its Reset may take.
+type patient struct {
+	counter.Game
+	left time.Duration
+}
+
+func (p *patient) Reset(ctx context.Context, id string, s environment.Start) (environment.Observation, error) {
+	end, _ := ctx.Deadline()
+	p.left = time.Until(end)
+	return p.Game.Reset(ctx, id, s)
+}
+
+// A surface that waits for its page may ask for more time for a reset.
+func TestAResetMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	b := open(t, &fake{}, &task.Surface{})
+	p := &patient{}
+	b.o.Plugin = p
+	var err error
+	if b.id, err = p.OpenSurface(t.Context(), environment.SurfaceSpec{Frames: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, more := range []time.Duration{0, time.Hour} {
+		n := b.o.Needs["main"]
+		n.ResetTime = more
+		b.o.Needs["main"] = n
+		if err = b.Begin(t.Context(), &task.Stage{Name: "main", Surface: &task.Surface{}}, 1); err != nil {
+			t.Fatal(err)
+		}
+		if p.left > more+surface.CallTime || p.left < more+surface.CallTime/2 {
+			t.Errorf("with %s more, a reset has %s", more, p.left)
+		}
+	}
+	if ps := Problems(environment.SurfaceNeeds{ResetTime: 2 * time.Hour}, &task.Surface{}); len(ps) != 1 {
+		t.Errorf("a reset of two hours: %v", ps)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/suggest"
+	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -92,6 +93,9 @@ func Problems(n environment.SurfaceNeeds, asks *task.Surface) (ps []environment.
 				add(fmt.Sprintf("the surface has no %s %q", list.what, name), "%s", strings.TrimSpace("The task asks for it."+suggest.Hint(name, list.known)))
 			}
 		}
+	}
+	if n.ResetTime < 0 || n.ResetTime > surface.MaxReset {
+		add("the surface cannot be used", "It asks for %s for a reset, and at most %s are allowed.", n.ResetTime, surface.MaxReset)
 	}
 	if _, err := newStage("", n, &task.Surface{}); err != nil {
 		add("the surface cannot be used", "%s.", err)

@@ -68,8 +68,7 @@ func linkOutIsReported(ctx context.Context, t *conformance.T, s Subject) {
 
 func pipeIsReported(ctx context.Context, t *conformance.T, s Subject) {
 	dir := clone(t, s.Good[0])
-	r, _ := folderResource(t, s.load(ctx, t, dir))
-	if err := syscall.Mkfifo(filepath.Join(dir, filepath.FromSlash(r.Path), "pipe"), 0o600); err != nil {
+	if err := syscall.Mkfifo(s.planted(ctx, t, dir, "pipe"), 0o600); err != nil {
 		t.Fatalf("%v", err)
 	}
 	if got, problems, err := s.read(ctx, dir, s.Options); got != nil || err != nil || !task.Broken(problems) {
@@ -112,10 +111,26 @@ func contextEndsALoad(ctx context.Context, t *conformance.T, s Subject) {
 	}
 }
 
+// planted returns a path among the files of a task where something hostile can be
+// put: a new name in its folder resource, or, if the format makes the files of that,
+// the name of a file that it makes them from, which is removed.
+func (s *Subject) planted(ctx context.Context, t *conformance.T, dir, name string) string {
+	tk := s.load(ctx, t, dir)
+	r, e := folderResource(t, tk)
+	if e.Text == "" {
+		return filepath.Join(dir, filepath.FromSlash(r.Path), name)
+	}
+	file := task.Files(s.Format, tk)[0]
+	if err := os.Remove(file); err != nil {
+		t.Fatalf("%v", err)
+	}
+	return file
+}
+
 func linkOut(ctx context.Context, t *conformance.T, s Subject, target string) {
 	dir := clone(t, s.Good[0])
-	r, _ := folderResource(t, s.load(ctx, t, dir))
-	if err := os.Symlink(target, filepath.Join(dir, filepath.FromSlash(r.Path), "aaa-link")); err != nil {
+	link := s.planted(ctx, t, dir, "aaa-link")
+	if err := os.Symlink(target, link); err != nil {
 		t.Fatalf("%v", err)
 	}
 	got, problems, err := s.read(ctx, dir, s.Options)
@@ -123,7 +138,7 @@ func linkOut(ctx context.Context, t *conformance.T, s Subject, target string) {
 		t.Errorf("with a link to %s: got %v, %v; want a problem", target, got, err)
 	}
 	for _, p := range problems {
-		if strings.HasSuffix(p.File, "aaa-link") && p.Severity == task.Error {
+		if strings.HasSuffix(p.File, filepath.Base(link)) && p.Severity == task.Error {
 			return
 		}
 	}

@@ -117,11 +117,17 @@ func digestFollowsContent(ctx context.Context, t *conformance.T, s Subject) {
 	before := s.load(ctx, t, dir)
 	r, e := folderResource(t, before)
 	file := before.HostFile(r, e)
+	if e.Text != "" {
+		file = task.Files(s.Format, before)[0]
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	write(t, file, append(data, '\n'))
+	if s.Edit == nil {
+		s.Edit = func(b []byte) []byte { return append(b, '\n') }
+	}
+	write(t, file, s.Edit(data))
 	if after := s.load(ctx, t, dir); after.Digest == before.Digest {
 		t.Errorf("the digest is still %s after %s has changed", after.Digest, file)
 	}
@@ -157,13 +163,18 @@ func finderFinds(ctx context.Context, t *conformance.T, s Subject) {
 		t.Errorf("the task is %q, want %q", tk.File, s.File)
 	}
 	files := f.Files(tk)
+	has := func(p string) bool {
+		return slices.ContainsFunc(files, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") })
+	}
 	for i := range tk.Resources {
-		p := tk.HostFile(&tk.Resources[i], nil)
-		if !slices.ContainsFunc(files, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }) {
+		if tk.Resources[i].Path == "" {
+			continue // the format made it
+		}
+		if !has(tk.HostFile(&tk.Resources[i], nil)) {
 			t.Errorf("Files = %q lacks resource %s", files, tk.Resources[i].Name)
 		}
 	}
-	if !slices.Contains(files, tk.HostPath(tk.File)) {
+	if !has(tk.HostPath(tk.File)) {
 		t.Errorf("Files = %q lacks the task itself", files)
 	}
 }
@@ -185,6 +196,9 @@ func sixteenAtOnce(ctx context.Context, t *conformance.T, s Subject) {
 func resourcesExist(t *conformance.T, tk *task.Task) {
 	for i := range tk.Resources {
 		r := &tk.Resources[i]
+		if r.Path == "" {
+			continue // the format made it
+		}
 		fi, err := os.Stat(tk.HostFile(r, nil))
 		if err != nil || fi.IsDir() != r.Folder {
 			t.Errorf("resource %s: %v; want it there, folder: %v", r.Name, err, r.Folder)

@@ -25,6 +25,10 @@ type Subject struct {
 	// File is the path of a task in each of these folders, for a task.Finder;
 	// empty when a folder is a task.
 	File string
+	// Edit changes the content of a file of the first good folder so that its task
+	// is another one: of a file in its folder resource, or, if the format makes
+	// those, of the first of its Files. Nil appends a line end.
+	Edit func([]byte) []byte
 	// Options are needed to load Good; usually the zero value.
 	Options task.Options
 }

@@ -175,7 +175,11 @@ func comparedCells(res *output.Comparison) terminal.Table {
 		if c.SE != nil {
 			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*c.SE, c.Raw), numbers.Value(*c.SD, c.Raw))
 		}
-		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, between(c.Interval, c.Raw), share(c.PassAt1)}
+		around := between(c.Interval, c.Raw)
+		if c.Instead != "" {
+			rate, around = c.Instead, "–"
+		}
+		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, around, share(c.PassAt1)}
 		if k > 1 {
 			row = append(row, atK(c.PassAtK, c.K, false), atK(c.AllK, c.K, false))
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // exports are the formats that berth export writes.
-var exports = []string{string(export.CSV), string(export.JSONL), string(export.Parquet), "harbor", "atif"}
+var exports = []string{string(export.CSV), string(export.JSONL), string(export.Parquet), "harbor", "atif", "bundle"}
 
 func (a *app) exportCommand() *cobra.Command {
 	to, out, chosen := "", "", ""
@@ -35,18 +35,27 @@ harbor is a job folder that Harbor's viewer opens, with the accepted attempt of
 each trial. atif is a folder with the trajectory of each accepted attempt in the
 Agent Trajectory Interchange Format, and an index.
 
+bundle is one archive (tar, zstd) with the whole run, the files of its experiment
+and its tasks. berth audit and berth replay accept it on another machine.
+
 docs/exchange.md lists the columns and says which outcome becomes what, and
 docs/reference/selection.md the names that --select may use.`,
-		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories",
+		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories\n  berth export last --to bundle -o published.tar.zst",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeOneRun,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case !slices.Contains(exports, to):
 				return fmt.Errorf("--to: no format %q. Choose one of %s", to, strings.Join(exports, ", "))
 			case out == "":
 				return errors.New("-o is missing: name the file or folder to write. Example: berth export last --to csv -o attempts.csv")
+			}
+			if to == "bundle" {
+				if chosen != "" {
+					return errors.New("--select is not for bundle: an archive has the whole run, so that it can be audited")
+				}
+				return a.exportBundle(cmd.Context(), args[0], out)
 			}
 			return a.export(args[0], to, out, chosen)
 		},
@@ -89,9 +98,6 @@ func (a *app) export(name, to, out, chosen string) error {
 	if err != nil {
 		return fmt.Errorf("export %s: %w", report.Display(dir), err)
 	}
-	if answered, err := a.Answer(output.Export{Run: dir, Format: to, Path: out, Rows: done.Rows, Columns: done.Columns, Notes: done.Notes}); answered {
-		return err
-	}
 	what := terminal.Count(done.Rows, "row", "rows")
 	switch to {
 	case "harbor":
@@ -99,7 +105,15 @@ func (a *app) export(name, to, out, chosen string) error {
 	case "atif":
 		what = terminal.Count(done.Rows, "trajectory", "trajectories")
 	}
-	a.Printf("%s written to %s\n", what, terminal.Clean(out))
+	return a.exported(output.Export{Run: dir, Format: to, Path: out, Rows: done.Rows, Columns: done.Columns, Notes: done.Notes}, what)
+}
+
+// exported says what was written.
+func (a *app) exported(done output.Export, what string) error {
+	if answered, err := a.Answer(done); answered {
+		return err
+	}
+	a.Printf("%s written to %s\n", what, terminal.Clean(done.Path))
 	for _, n := range done.Notes {
 		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(n))
 	}

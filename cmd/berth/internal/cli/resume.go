@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +178,7 @@ func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf
 	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
 	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
 	ef.Lenient = ef.Lenient || m.Header.Lenient
-	ef.Replay = m.Header.Replay
+	ef.Replay = cmp.Or(ef.Replay, m.Header.Replay)
 	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
 	l, err = a.load(ctx, path, ef)
 	return dir, m, l, err

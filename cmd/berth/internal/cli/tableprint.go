@@ -111,12 +111,16 @@ func rateTable(res *output.Table) terminal.Table {
 		if r.SE != nil {
 			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*r.SE, r.Raw), numbers.Value(*r.SD, r.Raw))
 		}
+		around, best := between(r.Interval, r.Raw), ofK(r.BestOfK, r.K, r.Raw)
+		if r.Instead != "" {
+			rate, around, best = r.Instead, "–", "–"
+		}
 		if r.PassAt1 != nil {
 			solved = fmt.Sprintf("%d/%d/%d", len(r.Always), len(r.Sometimes), len(r.Never))
 		}
-		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, between(r.Interval, r.Raw), share(r.PassAt1))
+		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, around, share(r.PassAt1))
 		if k > 0 {
-			row = append(row, ofK(r.PassAtK, r.K, false), ofK(r.AllK, r.K, false), ofK(r.BestOfK, r.K, r.Raw))
+			row = append(row, ofK(r.PassAtK, r.K, false), ofK(r.AllK, r.K, false), best)
 		}
 		row = append(row, solved, fmt.Sprintf("%d of %d", r.Timeouts, r.Measured))
 		if budget {
@@ -190,18 +194,23 @@ func curveTable(res *output.Table) *terminal.Table {
 		r := &res.Rows[i]
 		for _, line := range []struct {
 			name string
-			of   func(*output.AtK) float64
+			of   func(*output.AtK) *float64
 			raw  bool
 		}{
-			{"pass@k", func(at *output.AtK) float64 { return at.PassAtK }, false},
-			{"all-k", func(at *output.AtK) float64 { return at.AllK }, false},
-			{"best of k", func(at *output.AtK) float64 { return at.BestOfK }, r.Raw},
+			{"pass@k", func(at *output.AtK) *float64 { return at.PassAtK }, false},
+			{"all-k", func(at *output.AtK) *float64 { return at.AllK }, false},
+			{"best of k", func(at *output.AtK) *float64 { return &at.BestOfK }, r.Raw},
 		} {
+			if len(r.Curve) > 0 && line.of(&r.Curve[0]) == nil {
+				continue // nothing says what the full reward is
+			}
 			row := values(r, line.name)
 			for n := range k {
 				cell := "–"
-				if n < len(r.Curve) {
-					cell = numbers.Value(line.of(&r.Curve[n]), line.raw)
+				if n < len(r.Curve) && r.Instead == "" {
+					if v := line.of(&r.Curve[n]); v != nil {
+						cell = numbers.Value(*v, line.raw)
+					}
 				}
 				row = append(row, cell)
 			}

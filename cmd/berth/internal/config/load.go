@@ -91,7 +91,7 @@ func (l *loader) load() {
 	l.parts = sortBlocks(l.src)
 	l.diags = append(l.diags, l.parts.Diags...)
 	dir := cmp.Or(l.opts.BaseDir, l.src.Dir)
-	reader, err := eval.NewReader(dir, l.opts.AllowRead)
+	reader, err := eval.NewReader(dir, l.opts.AllowRead, l.opts.Kept)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
 	}
@@ -99,7 +99,6 @@ func (l *loader) load() {
 		l.diags = append(l.diags, source.Problem("Folder cannot be read", "%s.", err)...)
 		return
 	}
-	reader.Kept = l.opts.Kept
 	variables := l.parts.byType["variable"]
 	var diags hcl.Diagnostics
 	l.vars, l.masks, diags = variable.Values(l.ctx, l.src, variables, variable.Given{Vars: l.opts.Vars, Files: l.opts.VarFiles, LookupEnv: l.lookupEnv})

@@ -25,6 +25,9 @@ type Options struct {
 	// holds the replies of a model, by the name that it has in Experiment.Files.
 	// Nil reads files where they are; with it only copies are read.
 	Kept func(name string) string
+	// Datasets are folders that datasets are read from instead of their own, by
+	// label. For the tasks of a run from another machine.
+	Datasets map[string]string
 	// DefaultEnvironment is the plugin of an experiment that names no
 	// environment; empty means that it must name one.
 	DefaultEnvironment string

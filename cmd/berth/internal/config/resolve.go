@@ -65,6 +65,9 @@ func (c *builder) dataset(label string) *experiment.Dataset {
 		}
 		defer func() { c.keep(r) }()
 		dir := c.abs(d.Path)
+		if moved := c.l.opts.Datasets[label]; moved != "" {
+			dir, d.Path = moved, moved
+		}
 		r.Report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
 		if known := c.l.opts.Formats; len(known) == 0 || slices.Contains(known, d.Format) {
 			d.Dataset.Config = c.config(r, "config", KindFormat, d.Format, "format")

@@ -34,6 +34,8 @@ type Options struct {
 	Binary string
 	// Config is the configuration of its plugins; empty: none.
 	Config json.RawMessage
+	// Level is what surfaces begin with; empty: what a surface without a level has.
+	Level string
 	// Only are words of the names of the clauses that are tried; empty: all.
 	Only string
 	// Cases are folders with works that its verifiers judge, see
@@ -257,7 +259,7 @@ func (b *bench) trySurface(ctx context.Context, env environment.Environment, rep
 	if err != nil && !errors.Is(err, environment.ErrRefused) {
 		return err
 	}
-	s := surfacetest.Subject{Surface: of, Request: environment.SurfaceRequest{Config: b.o.Config}}
+	s := surfacetest.Subject{Surface: of, Request: environment.SurfaceRequest{Config: b.o.Config, Level: b.o.Level}}
 	if sandboxes != nil {
 		s.Shell = func(ctx context.Context, t *conformance.T) string {
 			address, _ := sandboxes.shell(ctx, t, order{})

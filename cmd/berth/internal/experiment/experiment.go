@@ -40,7 +40,11 @@ type Flags struct {
 	SkipRefused bool
 	// Replay is the folder of a run that all models are replayed from; empty:
 	// what the experiment says.
-	Replay  string
+	Replay string
+	// Datasets are folders of tasks that replace those of the experiment, by the
+	// label of the dataset.
+	Datasets map[string]string
+
 	BaseDir string // folder that relative paths start from; empty: the experiment's
 	Kept    func(name string) string
 }
@@ -105,7 +109,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		names[i] = t.Name()
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
-		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
+		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Datasets: f.Datasets, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
 			if kind == config.KindFormat {

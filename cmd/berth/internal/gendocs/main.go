@@ -69,6 +69,8 @@ const index = `# Reference
 - [The experiment file](experiment.md), block by block
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
 - [The task format uniclaw](uniclaw.md): tasks in the layout of UniClawBench
+- [The task format gauntlet](gauntlet.md): tasks in the layout of GauntletBench
+- [The task format sokoban](sokoban.md): levels of Sokoban
 - [The plugins](plugins.md) that come with Berth, and their options
 - [The comparators](compare.md): the verifiers that compare answers and exports with a ground truth
 - [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
@@ -157,7 +159,7 @@ func experimentReference() string {
 		}
 		switch {
 		case s.Plugin && path == "dataset":
-			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for `uniclaw` see [its reference](uniclaw.md).\n")
+			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for the others see their pages ([uniclaw](uniclaw.md), [gauntlet](gauntlet.md), [sokoban](sokoban.md), [webui](../webui.md)).\n")
 		case s.Plugin:
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
 		}

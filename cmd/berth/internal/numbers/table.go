@@ -205,6 +205,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	}
 	var attempts []stats.Attempt
 	var measured []*Trial
+	ife, decides := 0, true // the row is about the score that decides
 	for _, t := range g.trials {
 		r.Planned++
 		r.Outcomes[t.Outcome()]++
@@ -216,6 +217,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 		if t.reward != "" {
 			a.Score = b.Rewards[t.reward]
 			a.Full = a.Score >= 1
+			decides = decides && b.Score != nil && *b.Score == a.Score
 		}
 		a.Full = a.Full && g.full
 		if w.Rules.Weigh == WeighCategory {
@@ -226,6 +228,12 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 		}
 		attempts, measured = append(attempts, a), append(measured, t.Trial)
 		count(&r, b.AgentEnd, b.Integrity)
+		if b.Labels[summary.LabelIFE] != "" {
+			ife++
+		}
+	}
+	if decides {
+		r.Instead = summary.Instead(ife, len(measured))
 	}
 	if r.Measured = len(attempts); r.Measured == 0 {
 		return r, nil
@@ -275,12 +283,11 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	case w.Bootstrap:
 		r.Bootstrap = interval(s.Bootstrap(level, resamples, w.Seed))
 	}
-	if !g.full {
-		return nil
+	if g.full {
+		r.PassAt1 = &one
+		by := s.Solved()
+		r.Always, r.Sometimes, r.Never = nonNil(by.Always), nonNil(by.Sometimes), nonNil(by.Never)
 	}
-	r.PassAt1 = &one
-	by := s.Solved()
-	r.Always, r.Sometimes, r.Never = nonNil(by.Always), nonNil(by.Sometimes), nonNil(by.Never)
 	if r.K = w.K; w.K == 0 {
 		r.K = least
 	}
@@ -300,10 +307,13 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		if err != nil {
 			return err
 		}
+		if !g.full {
+			at.PassAtK, at.AllK = nil, nil
+		}
 		if r.K <= least {
 			r.Curve = append(r.Curve, at)
 		}
-		r.PassAtK, r.AllK, r.BestOfK, r.TasksOfK = &at.PassAtK, &at.AllK, &at.BestOfK, tasks
+		r.PassAtK, r.AllK, r.BestOfK, r.TasksOfK = at.PassAtK, at.AllK, &at.BestOfK, tasks
 	}
 	return nil
 }
@@ -318,7 +328,7 @@ func atK(s *stats.Sample, k int) (at output.AtK, tasks int, err error) {
 		return at, 0, err
 	}
 	best, err := s.BestOf(k)
-	return output.AtK{K: k, PassAtK: some.Value, AllK: all.Value, BestOfK: best.Value}, some.Tasks, err
+	return output.AtK{K: k, PassAtK: &some.Value, AllK: &all.Value, BestOfK: best.Value}, some.Tasks, err
 }
 
 // spent computes what the trials of a row used.

@@ -169,10 +169,46 @@ func TestScoresOutsideOneAreNotRates(t *testing.T) {
 		if name == "reward" && (r.Raw || r.PassAt1 == nil || r.K != 2 || len(r.Never) == 3 && limit == "1h") {
 			t.Errorf("%s: %+v", r.Values, r)
 		}
-		if name == "cases" && (!r.Raw || !near(r.Mean, means[limit]) || r.PassAt1 != nil || r.K != 0 || r.PassAtK != nil || r.BestOfK != nil ||
+		if name == "cases" && (!r.Raw || !near(r.Mean, means[limit]) || r.PassAt1 != nil || r.K != 2 || r.PassAtK != nil || !near(r.BestOfK, means[limit]) ||
 			len(r.Always)+len(r.Sometimes)+len(r.Never) > 0 || r.CostUSD.PerSuccess != nil) {
 			t.Errorf("%s: %+v", r.Values, r)
 		}
+	}
+}
+
+// Where nearly all agents did not follow their instructions, no number says how
+// well they do.
+func TestALabelStandsInPlaceOfARate(t *testing.T) {
+	t.Parallel()
+	run := swept()
+	for i, tr := range run.Index.Trials {
+		if tr.Cell == 1 || tr.Cell == 2 && i%2 == 0 {
+			tr.Attempts[0].Result.Labels = map[string]string{"ife": "nonsense"}
+		}
+	}
+	j, err := numbers.Join([]numbers.Run{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	instead := 0
+	for i := range table.Rows {
+		if table.Rows[i].Instead == "ife" {
+			instead++
+		}
+		if c.Cells[i].Instead == "ife" {
+			instead++
+		}
+	}
+	if instead != 2 {
+		t.Errorf("%d rows and cells, want one of each: %+v", instead, table.Rows)
 	}
 }
 
@@ -198,7 +234,7 @@ func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
 		}
 		r := table.Rows[1] // 40m: two of three tasks have the score 1 in one of two repetitions
 		if !r.Raw || !near(r.Mean, 1.0/3) || says && (!near(r.PassAt1, 1.0/3) || !near(r.PassAtK, 2.0/3) || len(r.Sometimes) != 2) ||
-			!says && (r.PassAt1 != nil || r.K != 0 || len(r.Sometimes) > 0 || r.CostUSD.PerSuccess != nil) {
+			!says && (r.PassAt1 != nil || r.PassAtK != nil || !near(r.BestOfK, 2.0/3) || len(r.Sometimes) > 0 || r.CostUSD.PerSuccess != nil) {
 			t.Errorf("%s: %+v", what, r)
 		}
 		if notes := strings.Join(table.Notes, "\n"); !strings.Contains(notes, "3 rows are about a score with values below 0 or above 1") || strings.Contains(notes, "at_least") == says {

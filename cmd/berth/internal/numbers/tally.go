@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
@@ -19,6 +20,7 @@ type Tally struct {
 	Sample *stats.Sample // of the measured trials; nil before ComputeAll, and if there is none
 
 	trials []stats.Attempt
+	ife    int  // measured trials whose agent did not follow its instructions
 	open   bool // nothing says which trials have the full reward
 }
 
@@ -41,6 +43,9 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 	if t.Accepted().Result.Integrity == record.Exposed {
 		c.Exposed++
 	}
+	if t.Accepted().Result.Labels[summary.LabelIFE] != "" {
+		c.ife++
+	}
 	if weigh == WeighCategory {
 		a.Group = t.Category
 	}
@@ -62,7 +67,7 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 	c.Sample = s
 	least, most := s.Repetitions()
 	c.Tasks, c.Repetitions = s.Tasks(), most
-	c.Mean = s.Mean()
+	c.Mean, c.Instead = s.Mean(), summary.Instead(c.ife, c.Measured)
 	if !c.open {
 		one := s.PassAt1()
 		c.PassAt1 = &one
@@ -72,7 +77,7 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 		if err != nil {
 			return err
 		}
-		c.K, c.PassAtK, c.AllK = least, at.PassAtK, at.AllK
+		c.K, c.PassAtK, c.AllK = least, *at.PassAtK, *at.AllK
 	}
 	over := s.OverRepetitions()
 	c.SE, c.SD = number(over.SE), number(over.SD)

@@ -106,8 +106,8 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		}
 		row = append(row, strconv.Itoa(r.Passed), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
 		if scores {
-			score := ""
-			if r.Score != nil {
+			score := r.Instead
+			if r.Score != nil && score == "" {
 				score = strconv.FormatFloat(*r.Score, 'f', 3, 64)
 			}
 			row = append(row, score)
@@ -127,8 +127,8 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 // means are the means of a row's scores by these names.
 func means(r *summary.Row, names []string) (cells []string) {
 	for _, name := range names {
-		mean := ""
-		if v, ok := r.Scores[name]; ok {
+		mean := r.Instead
+		if v, ok := r.Scores[name]; ok && mean == "" {
 			mean = strconv.FormatFloat(v, 'f', 3, 64)
 		}
 		cells = append(cells, mean)

@@ -2742,8 +2742,9 @@ type SurfaceNeeds struct {
 	MemoryMib     int64                  `protobuf:"varint,4,opt,name=memory_mib,json=memoryMib,proto3" json:"memory_mib,omitempty"`                                                  // at least; 0: any
 	Shell         bool                   `protobuf:"varint,5,opt,name=shell,proto3" json:"shell,omitempty"`                                                                           // SurfaceSpec.shell has an address
 	Actions       []*SurfaceAction       `protobuf:"bytes,6,rep,name=actions,proto3" json:"actions,omitempty"`
-	Observations  []string               `protobuf:"bytes,7,rep,name=observations,proto3" json:"observations,omitempty"` // the kinds
-	Refusals      []string               `protobuf:"bytes,8,rep,name=refusals,proto3" json:"refusals,omitempty"`         // why it cannot be opened, and what to do
+	Observations  []string               `protobuf:"bytes,7,rep,name=observations,proto3" json:"observations,omitempty"`       // the kinds
+	Refusals      []string               `protobuf:"bytes,8,rep,name=refusals,proto3" json:"refusals,omitempty"`               // why it cannot be opened, and what to do
+	ResetMs       int64                  `protobuf:"varint,9,opt,name=reset_ms,json=resetMs,proto3" json:"reset_ms,omitempty"` // how much longer than other calls Reset may take, at most an hour; 0: no longer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2832,6 +2833,13 @@ func (x *SurfaceNeeds) GetRefusals() []string {
 		return x.Refusals
 	}
 	return nil
+}
+
+func (x *SurfaceNeeds) GetResetMs() int64 {
+	if x != nil {
+		return x.ResetMs
+	}
+	return 0
 }
 
 type SurfaceOpenRequest struct {
@@ -4210,7 +4218,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\rsettings_json\x18\x03 \x01(\fR\fsettingsJson\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\tR\x05level\"A\n" +
 	"\x11SurfaceNeedsReply\x12,\n" +
-	"\x05needs\x18\x01 \x01(\v2\x16.berth.v1.SurfaceNeedsR\x05needs\"\xf2\x02\n" +
+	"\x05needs\x18\x01 \x01(\v2\x16.berth.v1.SurfaceNeedsR\x05needs\"\x8d\x03\n" +
 	"\fSurfaceNeeds\x12.\n" +
 	"\x06mounts\x18\x01 \x03(\v2\x16.berth.v1.SandboxMountR\x06mounts\x127\n" +
 	"\x05ports\x18\x02 \x03(\v2!.berth.v1.SurfaceNeeds.PortsEntryR\x05ports\x12\x17\n" +
@@ -4220,7 +4228,8 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x05shell\x18\x05 \x01(\bR\x05shell\x121\n" +
 	"\aactions\x18\x06 \x03(\v2\x17.berth.v1.SurfaceActionR\aactions\x12\"\n" +
 	"\fobservations\x18\a \x03(\tR\fobservations\x12\x1a\n" +
-	"\brefusals\x18\b \x03(\tR\brefusals\x1a8\n" +
+	"\brefusals\x18\b \x03(\tR\brefusals\x12\x19\n" +
+	"\breset_ms\x18\t \x01(\x03R\aresetMs\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

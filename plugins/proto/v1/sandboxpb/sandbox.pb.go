@@ -264,7 +264,11 @@ type AttachRequest struct {
 	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /
 	Env     [][]byte               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V; each command has these, overridden by its own
 	// A verifier's session, in which Read and ExecStart.sweep are allowed.
-	Grading       bool `protobuf:"varint,6,opt,name=grading,proto3" json:"grading,omitempty"`
+	Grading bool `protobuf:"varint,6,opt,name=grading,proto3" json:"grading,omitempty"`
+	// What the session starts is protected from the other programs of the sandbox,
+	// also from those of root: they cannot trace it, read its memory, or open its
+	// files, pipes among them. Hello has a finding where this is not possible.
+	Guarded       bool `protobuf:"varint,7,opt,name=guarded,proto3" json:"guarded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -337,6 +341,13 @@ func (x *AttachRequest) GetEnv() [][]byte {
 func (x *AttachRequest) GetGrading() bool {
 	if x != nil {
 		return x.Grading
+	}
+	return false
+}
+
+func (x *AttachRequest) GetGuarded() bool {
+	if x != nil {
+		return x.Guarded
 	}
 	return false
 }
@@ -4429,14 +4440,15 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\fRenewRequest\x12\x19\n" +
 	"\blease_ms\x18\x01 \x01(\x03R\aleaseMs\"\f\n" +
 	"\n" +
-	"RenewReply\"\x91\x01\n" +
+	"RenewReply\"\xab\x01\n" +
 	"\rAttachRequest\x12\x14\n" +
 	"\x05label\x18\x01 \x01(\fR\x05label\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x12\n" +
 	"\x04user\x18\x03 \x01(\tR\x04user\x12\x10\n" +
 	"\x03dir\x18\x04 \x01(\fR\x03dir\x12\x10\n" +
 	"\x03env\x18\x05 \x03(\fR\x03env\x12\x18\n" +
-	"\agrading\x18\x06 \x01(\bR\agrading\"\r\n" +
+	"\agrading\x18\x06 \x01(\bR\agrading\x12\x18\n" +
+	"\aguarded\x18\a \x01(\bR\aguarded\"\r\n" +
 	"\vAttachReply\")\n" +
 	"\rDetachRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\"\r\n" +

@@ -240,6 +240,16 @@ func (m *AttachRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Guarded {
+		i--
+		if m.Guarded {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x38
+	}
 	if m.Grading {
 		i--
 		if m.Grading {
@@ -4115,6 +4125,9 @@ func (m *AttachRequest) SizeVT() (n int) {
 	if m.Grading {
 		n += 2
 	}
+	if m.Guarded {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6235,6 +6248,26 @@ func (m *AttachRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Grading = bool(v != 0)
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Guarded", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Guarded = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -51,6 +51,11 @@ func Settle(w Without) (r *Reaper, own *Own, findings []string) {
 		reserveThreads()
 	}
 	r = newReaper()
+	if forks, err := passOn(); err == nil {
+		r.guarded = forks
+	} else {
+		findings = append(findings, fmt.Sprintf("root of the sandbox can look into the programs of a surface: %v", err))
+	}
 	if !w.Deafness {
 		ignoreSignals()
 	}

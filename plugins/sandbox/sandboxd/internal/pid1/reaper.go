@@ -31,6 +31,7 @@ type Reaper struct {
 	first   chan struct{} // signals that there are children again; room for one
 	oom     *os.File      // our own oom_score_adj
 	oomOwn  []byte        // its value at the start
+	guarded chan<- func() // to the thread that starts guarded programs; nil: there is none
 }
 
 // Process is one child that Start started.
@@ -53,6 +54,25 @@ func newReaper() *Reaper {
 	return r
 }
 
+// passOn makes a thread that starts guarded programs. It is made before any other
+// program is started: a thread that has given up what it passes on cannot get it
+// back.
+func passOn() (chan<- func(), error) {
+	forks, ready := make(chan func()), make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := become.PassOwn()
+		if ready <- err; err != nil {
+			runtime.UnlockOSThread() // nothing has changed on it
+			return
+		}
+		for f := range forks {
+			f()
+		}
+	}()
+	return forks, <-ready
+}
+
 // watch waits in the kernel, on a thread of its own, until a child has ended,
 // and then lets Collect collect it. A handler of SIGCHLD would need two more
 // threads, each of which has to wake up first: the one that the signal
@@ -73,19 +93,14 @@ func (r *Reaper) watch() {
 	}
 }
 
-// Start forks and executes path. It does not close the files of attr.
-func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Process, error) {
+// Start forks and executes path. It does not close the files of attr. No other
+// program of the sandbox, not even of root, can look into a guarded one, where
+// Settle has no finding about that.
+func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr, guarded bool) (*Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// A child has the credentials of the thread that forks it, so this thread
-	// must have no capability to pass on.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := become.DropInheritable(); err != nil {
-		return nil, err
-	}
 	r.score(oomChild)
-	pid, err := syscall.ForkExec(path, argv, attr)
+	pid, err := r.fork(path, argv, attr, guarded)
 	r.score(r.oomOwn)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
@@ -97,6 +112,26 @@ func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr) (*Pro
 	default: // watch has not taken the last signal yet
 	}
 	return p, nil
+}
+
+// fork forks on a thread that has no capability to pass on, or only the one that
+// guards: a child has the credentials of the thread that forks it.
+func (r *Reaper) fork(path string, argv []string, attr *syscall.ProcAttr, guarded bool) (pid int, err error) {
+	if guarded && r.guarded != nil {
+		done := make(chan struct{})
+		r.guarded <- func() {
+			defer close(done)
+			pid, err = syscall.ForkExec(path, argv, attr)
+		}
+		<-done
+		return pid, err
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err = become.DropInheritable(); err != nil {
+		return 0, err
+	}
+	return syscall.ForkExec(path, argv, attr)
 }
 
 // oomChild makes the kernel kill commands first when memory runs out.

@@ -39,15 +39,19 @@ type Reader struct {
 type root struct{ name, real string } // both absolute; links are resolved in real
 
 // NewReader makes a reader of the folder that relative paths start from, and of
-// further folders.
-func NewReader(dir string, allow []string) (*Reader, error) {
-	r := &Reader{dir: dir, read: map[string][]byte{}, names: maxGlob}
+// further folders. If kept is set, only copies are read (see [Reader.Kept]), and the
+// folders may be missing.
+func NewReader(dir string, allow []string, kept func(name string) string) (*Reader, error) {
+	r := &Reader{dir: dir, read: map[string][]byte{}, names: maxGlob, Kept: kept}
 	for _, d := range append([]string{dir}, allow...) {
 		abs, err := filepath.Abs(d)
 		if err != nil {
 			return nil, fmt.Errorf("folder %q: %w", d, err)
 		}
 		resolved, err := filepath.EvalSymlinks(abs)
+		if kept != nil && errors.Is(err, fs.ErrNotExist) {
+			resolved, err = abs, nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("folder %q: %w", d, err)
 		}

@@ -77,7 +77,7 @@ func TestFilesAreReadInTheFolderAlone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			check := func(want, wantErr string, allow ...string) {
-				r, err := eval.NewReader(dir, allow)
+				r, err := eval.NewReader(dir, allow, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -122,7 +122,7 @@ func TestGlobLooksInTheFolderAlone(t *testing.T) {
 		{pattern: "[a", err: "not a pattern"},
 		{pattern: strings.Repeat("{a,b}", 9), err: "not a pattern"},
 	} {
-		r, err := eval.NewReader(dir, nil)
+		r, err := eval.NewReader(dir, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestGlobLooksInTheFolderAlone(t *testing.T) {
 			t.Errorf("Glob(%q) = %q, %v; want %q, error with %q", tt.pattern, got, err, tt.want, tt.err)
 		}
 	}
-	r, err := eval.NewReader(dir, []string{outside})
+	r, err := eval.NewReader(dir, []string{outside}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestGlobLooksInTheFolderAlone(t *testing.T) {
 
 func TestGlobStopsInALargeFolder(t *testing.T) {
 	dir, _ := tree(t)
-	r, err := eval.NewReader(dir, nil)
+	r, err := eval.NewReader(dir, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestGlobStopsInALargeFolder(t *testing.T) {
 
 func TestReaderRemembersWhatWasRead(t *testing.T) {
 	dir, outside := tree(t)
-	r, err := eval.NewReader(dir, []string{outside})
+	r, err := eval.NewReader(dir, []string{outside}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

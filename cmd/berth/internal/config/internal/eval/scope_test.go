@@ -30,7 +30,7 @@ func parse(t testing.TB, text string) hclsyntax.Expression {
 
 func env(t testing.TB, locals map[string]string) *eval.Env {
 	t.Helper()
-	r, err := eval.NewReader(t.TempDir(), nil)
+	r, err := eval.NewReader(t.TempDir(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

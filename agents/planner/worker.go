@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/trajectory"
+)
+
+//go:embed prompts
+var prompts embed.FS
+
+// prompt returns one of the planner's own texts.
+func prompt(name string) string {
+	b, err := prompts.ReadFile("prompts/" + name + ".md")
+	if err != nil {
+		panic(err) // they are part of the program
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// worker is the agent in one session.
+type worker struct {
+	s      *loop.Session[Config]
+	offer  *environment.Offer
+	kinds  []string
+	system string
+
+	task  string                   // of the turn
+	first *environment.Observation // before the first action of the turn
+	pairs []pair
+}
+
+// pair is a reply of the model, and what was seen after its actions.
+type pair struct {
+	reply string
+	words string // what was done
+	seen  environment.Observation
+}
+
+func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
+	w := &worker{s: s, offer: offer, kinds: s.Config.Observations}
+	if len(w.kinds) == 0 {
+		w.kinds = offer.Observations
+	}
+	c := &s.Config
+	var actions strings.Builder
+	for i := range offer.Actions {
+		fmt.Fprintf(&actions, "- %s: %s\n", offer.Actions[i].Name, offer.Actions[i].Doc)
+	}
+	w.system = strings.NewReplacer(
+		"{{actions}}", actions.String(), "{{steps}}", fmt.Sprint(offer.Steps), "{{format}}", cmp.Or(c.FormatPrompt, prompt(c.format()))+"\n",
+	).Replace(cmp.Or(c.Prompt, prompt(cmp.Or(c.Mode, modeOnline))))
+	return w
+}
+
+// Turn implements loop.Worker.
+func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
+	if len(w.offer.Actions) == 0 {
+		return agent.Yield{End: agent.Done, Reason: "the surface has no action"}, nil
+	}
+	seen, err := w.s.Surface.Observe(ctx, w.kinds)
+	if err != nil {
+		return agent.Yield{}, err
+	}
+	w.task, w.first, w.pairs = m.Text, &seen, nil
+	loops, lost := w.s.Config.MaxLoop, 0
+	if w.s.Config.Mode == modeGlobal {
+		loops = 1
+	}
+	for range loops {
+		done, acted, err := w.step(ctx, r)
+		if err != nil || done != nil {
+			if done == nil {
+				done = &agent.Yield{}
+			}
+			return *done, err
+		}
+		if !acted {
+			lost++
+		}
+	}
+	y := agent.Yield{End: agent.Done, Reason: "all actions of the plan are done"}
+	if w.s.Config.Mode != modeGlobal {
+		y = agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("the %d steps of the planner are used up", loops)}
+	}
+	if lost > 0 {
+		y.Reason += fmt.Sprintf("; in %d of them the model named no action", lost)
+	}
+	return y, nil
+}
+
+// tries is how many replies a step may have until one names an action.
+const tries = 3
+
+// step asks for what to do next, and does it. done is not nil if the turn ends.
+func (w *worker) step(ctx context.Context, r *loop.Recorder) (done *agent.Yield, acted bool, err error) {
+	c := &w.s.Config
+	q := chat.Request{System: w.system, Messages: w.messages(), MaxTokens: c.MaxTokens, Effort: c.ReasoningEffort, Temperature: number(c.Temperature), TopP: number(c.TopP)}
+	for try := 1; ; try++ {
+		reply, err := r.Ask(ctx, w.s.Model, q)
+		if err != nil {
+			return nil, false, err
+		}
+		step := r.Of(reply, reply.Text)
+		if calls := parse(c.format(), reply.Text, w.offer.Actions); len(calls) > 0 {
+			p := pair{reply: reply.Text}
+			done, err = w.act(ctx, calls, &p, &step)
+			w.pairs = append(w.pairs, p)
+			if failed := r.Step(step); err == nil {
+				err = failed
+			}
+			return done, true, err
+		}
+		if err = r.Step(step); err != nil || try == tries {
+			return nil, false, err
+		}
+		q.Messages = append(q.Messages,
+			chat.Message{Role: chat.Assistant, Text: nonEmpty(reply.Text)},
+			chat.Message{Role: chat.User, Text: cmp.Or(c.Regenerate, prompt("regenerate"))})
+	}
+}
+
+// number returns a setting that may be left to the provider.
+func number(v float64) *float64 {
+	if v == unset {
+		return nil
+	}
+	return &v
+}
+
+// act does the actions of a reply, up to one after which nothing may follow. What
+// is refused is told, and the next one is tried.
+func (w *worker) act(ctx context.Context, calls []environment.Call, p *pair, step *trajectory.Step) (done *agent.Yield, err error) {
+	var told []string
+	for i := range calls {
+		call := &calls[i]
+		if len(call.Arguments) == 0 {
+			call.Arguments = json.RawMessage("{}")
+		}
+		id := fmt.Sprintf("action-%d", i+1)
+		if err = loop.Call(step, id, call.Name, call.Arguments); err != nil {
+			return nil, err
+		}
+		s, err := w.s.Surface.Act(ctx, *call, w.kinds)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", call.Name, err)
+		}
+		text := call.Name + " is done."
+		if s.Error != "" {
+			text = call.Name + " was refused: " + s.Error
+		}
+		loop.Observe(step, id, text)
+		told, p.seen = append(told, text), s.Observation
+		if s.Done {
+			return &agent.Yield{End: agent.Done, Reason: "the surface is done"}, nil
+		}
+		if s.Truncated {
+			return &agent.Yield{End: agent.MaxSteps, Reason: "no actions are left"}, nil
+		}
+	}
+	p.words = strings.Join(told, "\n")
+	return nil, nil //nolint:nilnil // the turn goes on
+}
+
+// Close implements loop.Worker.
+func (*worker) Close(context.Context, *loop.Recorder) error { return nil }
+
+// messages returns the conversation: the task, and the last pairs of action and
+// observation. Only the newest observations have their pictures.
+func (w *worker) messages() []chat.Message {
+	c := &w.s.Config
+	kept := w.pairs[max(0, len(w.pairs)-c.AM):]
+	first := chat.Message{Role: chat.User, Text: "Your task:\n\n" + w.task}
+	if len(kept) == len(w.pairs) { // it stands right before the first pair
+		w.show(&first, w.first, len(kept) < c.OM)
+	}
+	all := []chat.Message{first}
+	for i := range kept {
+		m := chat.Message{Role: chat.User, Text: kept[i].words + "\n\n" + cmp.Or(c.Continue, prompt("continue"))}
+		w.show(&m, &kept[i].seen, len(kept)-i <= c.OM)
+		all = append(all, chat.Message{Role: chat.Assistant, Text: nonEmpty(kept[i].reply)}, m)
+	}
+	return all
+}
+
+func nonEmpty(s string) string {
+	if strings.TrimSpace(s) == "" {
+		return "(nothing)" // providers refuse an empty message
+	}
+	return s
+}
+
+// maxText is how much text of an observation the model gets, in characters.
+const maxText = 60_000
+
+// show adds an observation to a message.
+func (w *worker) show(m *chat.Message, o *environment.Observation, pictures bool) {
+	var b strings.Builder
+	if o.Text != "" {
+		b.WriteString(o.Text + "\n")
+	}
+	parts := map[string]json.RawMessage{}
+	_ = json.Unmarshal(o.JSON, &parts) // the core has checked that it is an object, or there is none
+	for _, kind := range w.kinds {
+		raw, ok := parts[kind]
+		if !ok {
+			continue
+		}
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "# %s\n%s\n", kind, text)
+		}
+	}
+	text := []rune(b.String())
+	if len(text) > maxText {
+		text = append(text[:maxText], []rune("\n(the rest is left out)\n")...)
+	}
+	m.Text = strings.TrimRight(m.Text+"\n\n"+string(text), "\n")
+	if !pictures {
+		return
+	}
+	for _, f := range o.Frames {
+		m.Images = append(m.Images, chat.Image{MediaType: f.MediaType, Data: f.Data})
+	}
+}

@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/audit"
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// audits says what audit does with a page.
+type audits struct {
+	out, key        string // where the page goes, and the key that signs it
+	verify, signers string // a signed page, and the keys that are trusted
+	report          string // a report that is made again
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	var o audits
+	cmd := &cobra.Command{
+		Use:   "audit RUN",
+		Short: "Compute the numbers of a run again from its raw records",
+		Long: `Computes every number of a run again from its raw records, and names each file
+and line that differs from what was recorded: journals, manifest, files of
+attempts, results, scores, outcomes, integrity, tokens, costs, and the numbers
+of all tables. It also says what cannot be checked, and why.
+
+--report FILE makes a report of the run again and compares it with the file.
+--sign KEY signs the page with an SSH key: PAGE.sig is a signature as
+ssh-keygen -Y sign makes it, and ssh-keygen -Y verify -n berth-audit reads it.
+--verify PAGE checks such a signature with the public keys in --signers FILE,
+audits the run again, and compares the result with the page.
+
+RUN is a folder, or an archive that berth export --to bundle made.
+
+Exit code 1 means that something differs.`,
+		Example: "  berth audit last\n  berth audit last --report report.html\n" +
+			"  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: completeOneRun,
+		RunE:              func(_ *cobra.Command, args []string) error { return a.audit(args[0], &o) },
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&o.out, "output", "o", "", "write the page as JSON to this `FILE`")
+	fs.StringVar(&o.key, "sign", "", "sign the page of -o with this private SSH `KEY`")
+	fs.StringVar(&o.verify, "verify", "", "check this signed `PAGE` and its PAGE.sig")
+	fs.StringVar(&o.signers, "signers", "", "`FILE` with the public SSH keys that you trust, for --verify")
+	fs.StringVar(&o.report, "report", "", "compare this report of the run, made by this berth without --select")
+	return cmd
+}
+
+func (o *audits) wrong() error {
+	switch {
+	case o.key != "" && o.out == "":
+		return errors.New("--sign needs -o: name the file for the page. Example: berth audit last -o audit.json --sign ~/.ssh/id_ed25519")
+	case o.verify != "" && o.signers == "":
+		return errors.New("--verify needs --signers: name a file with the public keys that you trust, such as the author's id_ed25519.pub")
+	case o.verify == "" && o.signers != "":
+		return errors.New("--signers is for --verify PAGE")
+	}
+	return nil
+}
+
+// audit prints what an audit found.
+func (a *app) audit(name string, o *audits) error {
+	if err := o.wrong(); err != nil {
+		return &exit{exitUsage, err}
+	}
+	opened, err := openRun(name)
+	if err != nil {
+		return err
+	}
+	defer opened.remove()
+	dir := opened.dir
+	now, err := audit.Run(dir)
+	if err != nil {
+		return err
+	}
+	if o.report != "" {
+		if err = compareReport(now, dir, o.report); err != nil {
+			return err
+		}
+	}
+	text, err := json.MarshalIndent(now, "", "  ")
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if err = writeAudit(text, o); err != nil {
+		return err
+	}
+	said := ""
+	if o.verify != "" {
+		if said, err = verifyAudit(now, o); err != nil {
+			return &exit{exitErrors, err}
+		}
+	}
+	done, err := a.Answer(now)
+	if err != nil {
+		return err
+	}
+	if !done {
+		a.printAudit(now)
+		if said != "" {
+			a.Printf("%s\n", terminal.Clean(said))
+		}
+		if o.out != "" {
+			a.Printf("page written to %s\n", terminal.Clean(o.out))
+		}
+	}
+	if now.Problems > 0 {
+		return &exit{code: exitErrors}
+	}
+	return nil
+}
+
+// writeAudit writes the page, and its signature.
+func writeAudit(text []byte, o *audits) error {
+	if o.out == "" {
+		return nil
+	}
+	var signature []byte
+	if o.key != "" {
+		var err error
+		if signature, err = audit.Sign(text, o.key); err != nil {
+			return fmt.Errorf("sign: %w", err)
+		}
+	}
+	err := renameio.WriteFile(o.out, text, 0o644, renameio.WithTempDir(filepath.Dir(o.out)))
+	if err == nil && signature != nil {
+		err = renameio.WriteFile(o.out+".sig", signature, 0o644, renameio.WithTempDir(filepath.Dir(o.out)))
+	}
+	return err
+}
+
+// verifyAudit checks a signed page, and that it is what an audit says now.
+func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
+	page, err := os.ReadFile(o.verify)
+	if err != nil {
+		return "", err
+	}
+	signature, err := os.ReadFile(o.verify + ".sig")
+	if err != nil {
+		return "", fmt.Errorf("verify %s: its signature is missing: %w", o.verify, err)
+	}
+	by, err := audit.Verify(page, signature, o.signers)
+	if err != nil {
+		return "", fmt.Errorf("verify %s: %w", o.verify, err)
+	}
+	var was output.Audit
+	if err = json.Unmarshal(page, &was); err != nil {
+		return "", fmt.Errorf("verify %s: it is no page of an audit: %w", o.verify, err)
+	}
+	switch {
+	case was.Version != now.Version:
+		return "", fmt.Errorf("verify %s: it has version %d, this berth reads %d: use the berth that made it", o.verify, was.Version, now.Version)
+	case was.Run != now.Run:
+		return "", fmt.Errorf("verify %s: it is about the run %s, and this is %s", o.verify, was.Run, now.Run)
+	case was.Manifest != now.Manifest:
+		return "", fmt.Errorf("verify %s: the manifest of the run has the checksum %s, and %s was signed: the plan was changed or extended", o.verify, now.Manifest, was.Manifest)
+	}
+	var again output.Audit
+	text, err := json.Marshal(now)
+	if err == nil {
+		err = json.Unmarshal(text, &again)
+	}
+	if err != nil {
+		return "", err
+	}
+	if !reflect.DeepEqual(was, again) {
+		return "", fmt.Errorf("verify %s: the signature by %s is good, but the run is not as it was: an audit says something else now (compare with berth audit --json)", o.verify, by)
+	}
+	return fmt.Sprintf("%s was signed by %s, and the run is as it says", o.verify, by), nil
+}
+
+// compareReport makes a report again and compares it with a file.
+func compareReport(now *output.Audit, dir, file string) error {
+	was, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	runs, err := numbers.Read(dir)
+	if err != nil {
+		return err
+	}
+	c := output.AuditCheck{Name: "report", What: "Each line of the report " + file + ", made again.", Checked: bytes.Count(was, []byte("\n"))}
+	rules, err := numbers.RulesOf(runs)
+	if err != nil {
+		return err
+	}
+	var again []byte
+	for _, force := range []bool{false, true} { // a report that was refused was written with --force
+		o := page.Options{Berth: version, Rules: rules}
+		o.Seed, o.Force = 1, force
+		if again, err = page.Make(runs, &o); err == nil && bytes.Equal(again, was) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(again, was) {
+		before, after := strings.Split(string(was), "\n"), strings.Split(string(again), "\n")
+		n := 0
+		for n < min(len(before), len(after)) && before[n] == after[n] {
+			n++
+		}
+		c.Problems = []output.AuditProblem{{File: file, Line: n + 1, Text: "it is not what the records give: another berth made it, with other flags, or it was changed"}}
+		now.Problems++
+	}
+	now.Checks = append(now.Checks, c)
+	return nil
+}
+
+// printAudit prints the page.
+func (a *app) printAudit(p *output.Audit) {
+	a.Printf("run       %s\nmanifest  %s\n\n", terminal.Clean(p.Run), terminal.Clean(p.Manifest))
+	t := terminal.Table{Head: []string{"check", "checked", "problems", "what"}, Right: []bool{1: true, 2: true, 3: false}, Below: true}
+	for i := range p.Checks {
+		c := &p.Checks[i]
+		t.Row(c.Name, fmt.Sprint(c.Checked), fmt.Sprint(len(c.Problems)+c.More), c.What)
+	}
+	t.Write(a.Printer)
+	for i := range p.Checks {
+		c := &p.Checks[i]
+		for _, x := range c.Problems {
+			where := x.File
+			if x.Line > 0 {
+				where += fmt.Sprintf(":%d", x.Line)
+			}
+			a.Printf("\n%s: %s\n", terminal.Clean(where), terminal.Clean(x.Text))
+		}
+		if c.More > 0 {
+			a.Printf("\n%d more problems of the check %s\n", c.More, c.Name)
+		}
+	}
+	head := "\nNot checked:\n"
+	for i := range p.Checks {
+		for _, u := range p.Checks[i].Unchecked {
+			a.Printf("%s  %s: %s\n", head, p.Checks[i].Name, terminal.Clean(u))
+			head = ""
+		}
+	}
+	a.Printf("\noutcomes:  %s\nintegrity: %s\nmodes:     %s\n", counts(p.Outcomes), counts(p.Integrity), counts(p.Modes))
+	for _, of := range slices.Sorted(maps.Keys(p.Digests)) {
+		if n := len(p.Digests[of]); n > 1 {
+			a.Printf("%s was used in %d versions: %s\n", terminal.Clean(of), n, counts(p.Digests[of]))
+		}
+	}
+	if p.Problems == 0 {
+		a.Printf("\nEverything that could be checked is as it was recorded.\n")
+		return
+	}
+	a.Printf("\n%d problems: the run is not what its records say.\n", p.Problems)
+}
+
+// counts prints counts by name, the names in order.
+func counts(of map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, fmt.Sprintf("%d %s", of[name], terminal.Clean(name)))
+	}
+	return strings.Join(all, ", ")
+}

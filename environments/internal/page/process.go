@@ -1,0 +1,146 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// Launch says how a browser is started in a sandbox.
+type Launch struct {
+	Shell     *sandbox.Client // the caller closes it, after Stop
+	Program   string          // Chromium: a name in the PATH of the sandbox, or a path
+	Proxy     string          // URL of a proxy, inside the sandbox; empty: none
+	Downloads bool            // pages may download files, to a folder of the profile
+	Settings  Settings
+}
+
+// Process is Chromium in a sandbox, with a profile that was made for it.
+type Process struct {
+	*Browser
+
+	shell   *sandbox.Client
+	profile string
+	stop    context.CancelFunc
+	ended   chan struct{} // closed when the command has ended
+	said    *tail
+}
+
+// Start starts Chromium. Stop frees it.
+func Start(ctx context.Context, l Launch) (p *Process, err error) {
+	p = &Process{shell: l.Shell, ended: make(chan struct{}), said: &tail{}}
+	if p.profile, err = p.output(ctx, `d=$(mktemp -d /tmp/berth-browser.XXXXXX) && echo "$d"`); err != nil {
+		return nil, fmt.Errorf("make a folder for the profile: %w", err)
+	}
+	if err = p.launch(ctx, &l); err != nil {
+		p.Stop(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Process) launch(ctx context.Context, l *Launch) error {
+	if _, err := p.output(ctx, `command -v "$0"`, l.Program); err != nil {
+		return fmt.Errorf("there is no %s in the sandbox: install Chromium in the image of the task, or set program: %w", l.Program, err)
+	}
+	if l.Downloads {
+		l.Settings.Downloads = p.profile + "/downloads"
+	}
+	in, toBrowser := io.Pipe()
+	fromBrowser, out := io.Pipe()
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p.stop = stop
+	// The shell gives the browser its input and output as the descriptors of the
+	// protocol.
+	argv := append([]string{"sh", "-c", `exec "$0" "$@" 3<&0 4>&1 </dev/null >&2`, l.Program}, Arguments(p.profile+"/profile", l.Proxy, l.Settings)...)
+	go func() {
+		defer close(p.ended)
+		r, failed := p.shell.Exec(background, sandbox.Command{
+			Argv: argv, Env: []string{"HOME=" + p.profile, "XDG_CONFIG_HOME=" + p.profile, "XDG_CACHE_HOME=" + p.profile}, Stdin: in, Stdout: out, Stderr: p.said,
+		})
+		p.said.ended(r, failed)
+		_ = out.CloseWithError(io.EOF)
+		_ = in.CloseWithError(io.ErrClosedPipe)
+	}()
+	b, err := New(ctx, fromBrowser, toBrowser, l.Settings)
+	p.Browser = b
+	return p.Explained(err)
+}
+
+// output runs a shell command and returns the line that it prints.
+func (p *Process) output(ctx context.Context, script string, args ...string) (string, error) {
+	var out, said tail
+	r, err := p.shell.Exec(ctx, sandbox.Command{Argv: append([]string{"sh", "-c", script}, args...), Stdout: &out, Stderr: &said, Timeout: time.Minute})
+	if err == nil && !r.OK() {
+		err = fmt.Errorf("exit code %d: %s", r.ExitCode, said.text())
+	}
+	return strings.TrimSpace(out.text()), err
+}
+
+// Explained adds what the browser printed last to an error, if it has ended.
+func (p *Process) Explained(err error) error {
+	if err == nil || p.Browser == nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+		return fmt.Errorf("%w: %s", err, cmp.Or(p.said.text(), "it printed nothing"))
+	default:
+		return err
+	}
+}
+
+// Stop ends the browser and removes its profile, if the sandbox is still there.
+func (p *Process) Stop(ctx context.Context) {
+	if p.stop != nil {
+		p.stop() // kills the browser and what it started
+		select {
+		case <-p.ended:
+		case <-ctx.Done():
+		}
+	}
+	_, _ = p.output(ctx, `rm -rf "$0"`, p.profile) // it goes with the sandbox at the latest
+}
+
+// tail keeps the end of an output.
+type tail struct {
+	mu   sync.Mutex
+	last []byte
+	how  string // how the command ended
+}
+
+const kept = 2 << 10 // bytes
+
+// Write implements io.Writer.
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last = append(t.last, b...)
+	t.last = t.last[max(0, len(t.last)-kept):]
+	return len(b), nil
+}
+
+func (t *tail) ended(r sandbox.Result, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		t.how = err.Error()
+	case r.Signal != 0:
+		t.how = "killed by signal: " + r.Signal.String()
+	default:
+		t.how = fmt.Sprintf("exit code %d", r.ExitCode)
+	}
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(strings.TrimSpace(t.how + " " + string(t.last)))
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/berth-eval/berth/environments/sokoban/internal/room"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/fault"
+)
+
+// Config is the block surface_config of an experiment.
+type Config struct {
+	Size int `berth:"size" default:"16" doc:"Pixels of a cell in the picture (kind image): a multiple of 16."`
+}
+
+// settings are what a task says about its level.
+type settings struct {
+	Boxes   int  `berth:"num_boxes" default:"0" doc:"Number of boxes that rewards count with. 0: as many as the level has."`
+	Most    int  `berth:"max_steps" default:"200" doc:"After how many steps the game is over."`
+	Restart bool `berth:"restart" default:"false" doc:"Whether there is an action Restart."`
+}
+
+// The bounds of the numbers above.
+const (
+	maxSize  = 128
+	maxBoxes = room.MaxSide * room.MaxSide
+	maxMoves = 1_000_000
+)
+
+// read decodes a JSON object, which may be absent.
+func read(text json.RawMessage, into any) error {
+	if len(text) == 0 {
+		text = json.RawMessage("{}")
+	}
+	if err := config.Decode(text, into); err != nil {
+		return fmt.Errorf("%w: %w", fault.ErrBadConfig, err)
+	}
+	return nil
+}
+
+// problems returns what is wrong in a configuration and the task's settings.
+func problems(c *Config, s *settings) (list []string) {
+	if c.Size < room.Tile || c.Size > maxSize || c.Size%room.Tile != 0 {
+		list = append(list, fmt.Sprintf("The size %d of a cell is not possible: choose a multiple of %d up to %d.", c.Size, room.Tile, maxSize))
+	}
+	if s.Boxes < 0 || s.Boxes > maxBoxes {
+		list = append(list, fmt.Sprintf("num_boxes is %d: it is 0, or the number of boxes.", s.Boxes))
+	}
+	if s.Most < 1 || s.Most > maxMoves {
+		list = append(list, fmt.Sprintf("max_steps is %d: choose a number from 1 to %d.", s.Most, maxMoves))
+	}
+	return list
+}

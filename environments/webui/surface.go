@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox"
+)
+
+// needsMemory is what a browser with a large page needs, in MiB.
+const needsMemory = 1024
+
+// surfaces are the open ones.
+type surfaces struct {
+	mu   sync.Mutex
+	all  map[string]*open
+	next int
+}
+
+func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
+
+// open is one page that an agent rebuilds. Its methods for the agent hold mu.
+type open struct {
+	mu     sync.Mutex
+	browse func(context.Context, page.Settings) (browsing, error)
+	spec   environment.SurfaceSpec
+	config Config
+	task   settings
+	shell  *sandbox.Client
+	root   *os.Root          // of the task's files; nil: there are none
+	rest   fs.FS             // the target, and the other files of the task
+	files  map[string]string // that the agent has written, by name
+	seen   environment.Observation
+	frames int
+}
+
+// The actions of an agent.
+const (
+	actRefresh = "refresh"
+	writes     = "write_"
+)
+
+// kinds are the files that an agent writes, by the kind that is in the action's name.
+var kinds = map[string]string{"html": fileHTML, "css": fileCSS, "javascript": fileJavaScript}
+
+// The kinds of frames: after the page was loaded, and after each of its actions.
+const (
+	kindPage   = "page"
+	kindAction = "action_%d"
+)
+
+var contentSchema = json.RawMessage(`{"type": "object", "properties": {"content": {"type": "string", "description": "The whole file."}}, "required": ["content"], "additionalProperties": false}`)
+
+// Needs implements environment.Surface.
+func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
+	var c Config
+	var s settings
+	if err = read(r.Config, r.Settings, &c, &s); err != nil {
+		return n, err
+	}
+	n = environment.SurfaceNeeds{MemoryMiB: needsMemory, Shell: true, Observations: []string{environment.KindText, kindPage}, Refusals: problems(&c, &s)}
+	for i := range s.Actions {
+		n.Observations = append(n.Observations, fmt.Sprintf(kindAction, i+1))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		n.Actions = append(n.Actions, environment.Action{
+			Name: writes + kind, Doc: fmt.Sprintf("Writes the file %s, in place of what it had. Shows the page then, and after each of its actions.", kinds[kind]), Schema: contentSchema,
+		})
+	}
+	n.Actions = append(n.Actions, environment.Action{Name: actRefresh, Doc: "Opens the page again, and shows it then, and after each of its actions."})
+	return n, nil
+}
+
+// OpenSurface implements environment.Surface.
+func (e *surfaces) OpenSurface(_ context.Context, spec environment.SurfaceSpec) (id string, err error) {
+	o := &open{spec: spec, files: map[string]string{}}
+	o.browse = o.start
+	if err = read(spec.Config, spec.Settings, &o.config, &o.task); err != nil {
+		return "", err
+	}
+	folder := spec.Scratch // which is empty
+	if spec.Files != "" && o.task.Page != "" {
+		folder = filepath.Join(spec.Files, filepath.FromSlash(o.task.Page))
+	}
+	if o.root, err = os.OpenRoot(folder); err != nil { // nothing outside of it is served, whatever the links
+		return "", err
+	}
+	o.rest = o.root.FS()
+	if o.shell, err = sandbox.Dial(spec.Shell); err != nil {
+		return "", errors.Join(err, o.root.Close())
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.next++
+	id = fmt.Sprintf("webui-%d", e.next)
+	e.all[id] = o
+	return id, nil
+}
+
+func (e *surfaces) find(id string) (*open, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if o := e.all[id]; o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("%w: surface %q", environment.ErrNoSandbox, id)
+}
+
+// Reset implements environment.Surface.
+func (e *surfaces) Reset(_ context.Context, id string, start environment.Start) (environment.Observation, error) {
+	o, err := e.find(id)
+	if err != nil {
+		return environment.Observation{}, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.files = map[string]string{}
+	o.seen = environment.Observation{Text: "Nothing is written yet: index.html is empty.\n"}
+	return o.shown(start.Want)
+}
+
+// Observe implements environment.Surface: it shows what was shown last.
+func (e *surfaces) Observe(_ context.Context, id string, want []string) (environment.Observation, error) {
+	o, err := e.find(id)
+	if err != nil {
+		return environment.Observation{}, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.shown(want)
+}
+
+// Act implements environment.Surface.
+func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
+	o, err := e.find(id)
+	if err != nil {
+		return step, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	kind, writing := strings.CutPrefix(call.Name, writes)
+	switch name := kinds[kind]; {
+	case writing && name != "":
+		var in struct {
+			Content *string `json:"content"`
+		}
+		if json.Unmarshal(call.Arguments, &in) != nil || in.Content == nil {
+			step.Error = fmt.Sprintf("ValueError: %s needs the argument content, the text of the file", call.Name)
+			break
+		}
+		o.files = maps.Clone(o.files)
+		o.files[name] = *in.Content
+		err = o.look(ctx)
+	case call.Name == actRefresh:
+		err = o.look(ctx)
+	default:
+		step.Error = fmt.Sprintf("ValueError: there is no action %q", cut(call.Name, 200))
+	}
+	if err == nil {
+		step.Observation, err = o.shown(want)
+	}
+	return step, err
+}
+
+// Bounds of the pictures of an observation, in bytes: all of them together, and how
+// many of these may be lossless.
+const (
+	maxPictures = 18 << 20
+	maxLossless = 12 << 20
+	quality     = 80
+)
+
+// look opens the page, and sees it and what its actions make of it.
+func (o *open) look(ctx context.Context) error {
+	var text strings.Builder
+	for _, name := range []string{fileHTML, fileCSS, fileJavaScript} {
+		if content, ok := o.files[name]; ok {
+			fmt.Fprintf(&text, "%s has %d bytes.\n", name, len(content))
+		} else {
+			fmt.Fprintf(&text, "%s is not written.\n", name)
+		}
+	}
+	seen := environment.Observation{}
+	total := 0
+	err := o.visit(ctx, written{o.files, o.rest}, func(ctx context.Context, b *page.Browser, n int, failed error) error {
+		what, kind := "The page after it was loaded", kindPage
+		if n > 0 {
+			what, kind = fmt.Sprintf("The page after action %d, %s", n, cut(o.task.Actions[n-1].Name, 200)), fmt.Sprintf(kindAction, n)
+		}
+		var f environment.Frame
+		if failed == nil {
+			f, failed = picture(ctx, b, total)
+		}
+		if failed != nil {
+			fmt.Fprintf(&text, "%s: there is no picture. %s\n", what, cut(page.Failure(failed), maxFailure))
+			return nil
+		}
+		total += len(f.Data)
+		f.Name = kind
+		seen.Frames = append(seen.Frames, f)
+		fmt.Fprintf(&text, "%s: picture %s.\n", what, kind)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	seen.Text = strings.ToValidUTF8(text.String(), "\ufffd")
+	o.seen = seen
+	return nil
+}
+
+// picture takes a picture of the page, which is a JPEG if there is little room.
+func picture(ctx context.Context, b *page.Browser, total int) (f environment.Frame, err error) {
+	f.MediaType = "image/png"
+	if f.Data, err = b.Picture(ctx, 0); err == nil && total+len(f.Data) > maxLossless {
+		f.MediaType = "image/jpeg"
+		f.Data, err = b.Picture(ctx, quality)
+	}
+	if err == nil && (total+len(f.Data) > maxPictures || len(f.Data) == 0) {
+		err = fmt.Errorf("the pictures have more than %d bytes", maxPictures)
+	}
+	return f, err
+}
+
+// maxInline is the size of a frame that is sent with its observation, in bytes.
+const maxInline = 1 << 20
+
+// shown returns what was seen last, of the kinds that are wanted; none means all. The
+// core removes the files of large frames when it has read them, so they are written
+// each time.
+func (o *open) shown(want []string) (out environment.Observation, err error) {
+	wanted := func(kind string) bool { return len(want) == 0 || slices.Contains(want, kind) }
+	if wanted(environment.KindText) {
+		out.Text = o.seen.Text
+	}
+	for _, f := range o.seen.Frames {
+		if wanted(f.Name) {
+			out.Frames = append(out.Frames, f)
+		}
+	}
+	for i := range out.Frames {
+		f := &out.Frames[i]
+		if len(f.Data) <= maxInline {
+			continue
+		}
+		o.frames++
+		f.Path = fmt.Sprintf("%d", o.frames)
+		if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
+			return out, err
+		}
+		f.Data = nil
+	}
+	return out, nil
+}
+
+// CloseSurface implements environment.Surface.
+func (e *surfaces) CloseSurface(_ context.Context, id string) error {
+	e.mu.Lock()
+	o := e.all[id]
+	delete(e.all, id)
+	e.mu.Unlock()
+	if o == nil {
+		return nil
+	}
+	return errors.Join(o.shell.Close(), o.root.Close())
+}
+
+// cut shortens a text to at most n bytes.
+func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

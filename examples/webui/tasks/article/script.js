@@ -1,0 +1,1 @@
+addEventListener('scroll', () => document.querySelector('header').classList.toggle('small', scrollY > 100));

@@ -1,0 +1,113 @@
+package command
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// One flipped byte in any kind of file of a run is found and named.
+func TestAnAuditNamesEachFlippedByte(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	if r := berthWith(t, dir, nil, "run", filepath.Join(tree.Root, "examples", "quickstart")); r.code != 0 {
+		t.Fatalf("run: %d\n%s\n%s", r.code, r.out, r.stderr)
+	}
+	if r := berthWith(t, dir, nil, "audit", "last"); r.code != 0 || !strings.Contains(r.out, "Everything that could be checked is as it was recorded") {
+		t.Fatalf("audit: %d\n%s\n%s", r.code, r.out, r.stderr)
+	}
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
+	e2etest.Must(t, err)
+	kinds := map[string]string{}
+	e2etest.Must(t, filepath.WalkDir(runs[0], func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			kind := d.Name()
+			if rel, _ := filepath.Rel(runs[0], p); strings.HasPrefix(rel, "journal") || strings.HasSuffix(kind, ".zst") {
+				kind = filepath.Dir(rel)
+				if strings.HasSuffix(p, ".zst") {
+					kind = "blob"
+				}
+			}
+			kinds[kind] = p
+		}
+		return err
+	}))
+	if len(kinds) < 15 {
+		t.Errorf("only %d kinds of files: %v", len(kinds), kinds)
+	}
+	for kind, p := range kinds {
+		b, err := os.ReadFile(p)
+		e2etest.Must(t, err)
+		if len(b) == 0 {
+			continue
+		}
+		was := bytes.Clone(b)
+		b[len(b)/2] ^= 1
+		e2etest.Must(t, os.WriteFile(p, b, 0o600))
+		r := berthWith(t, dir, nil, "audit", "last")
+		e2etest.Must(t, os.WriteFile(p, was, 0o600))
+		rel, _ := filepath.Rel(runs[0], p)
+		if r.code == 0 || !strings.Contains(r.out+r.stderr, rel) && !strings.Contains(r.stderr, filepath.Base(p)) {
+			t.Errorf("a flipped byte of %s: exit code %d, and it is not named:\n%s%s", kind, r.code, r.out, r.stderr)
+		}
+	}
+}
+
+// A page that was signed is checked with the author's key, and by ssh-keygen.
+func TestAnAuditIsSigned(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("ssh-keygen is not installed: apt-get install openssh-client")
+	}
+	dir := t.TempDir()
+	for _, key := range []string{"author", "stranger"} {
+		if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	e2etest.Write(t, dir, map[string]string{"allowed_signers": "author@example.org " + e2etest.Read(t, dir, "author.pub")})
+	if r := berthWith(t, dir, nil, "run", filepath.Join(tree.Root, "examples", "quickstart")); r.code != 0 {
+		t.Fatalf("run: %d\n%s", r.code, r.stderr)
+	}
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"audit", "last", "-o", "page.json", "--sign", "author"}, 0, "page written to page.json"},
+		{[]string{"audit", "last", "--verify", "page.json", "--signers", "author.pub"}, 0, "was signed by SHA256:"},
+		{[]string{"audit", "last", "--verify", "page.json", "--signers", "allowed_signers"}, 0, "and the run is as it says"},
+		{[]string{"audit", "last", "--verify", "page.json", "--signers", "stranger.pub"}, 1, "is not one of those that you trust: it is SHA256:"},
+		{[]string{"audit", "last", "--sign", "author"}, 2, "--sign needs -o"},
+		{[]string{"audit", "last", "-o", "x.json", "--sign", "author.pub"}, 2, "is no private SSH key"},
+		{[]string{"report", "last", "-o", "report.html"}, 0, "report written"},
+		{[]string{"audit", "last", "--report", "report.html"}, 0, "Everything that could be checked"},
+	} {
+		if r := berthWith(t, dir, nil, tt.args...); r.code != tt.code || !strings.Contains(r.out+r.stderr, tt.want) {
+			t.Errorf("%q ended with %d, want %d and %q:\n%s%s", tt.args, r.code, tt.code, tt.want, r.out, r.stderr)
+		}
+	}
+	verify := exec.CommandContext(t.Context(), "ssh-keygen", "-Y", "verify", "-f", "allowed_signers", "-I", "author@example.org", "-n", "berth-audit", "-s", "page.json.sig")
+	verify.Dir, verify.Stdin = dir, strings.NewReader(e2etest.Read(t, dir, "page.json"))
+	if out, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("ssh-keygen: %v: %s", err, out)
+	}
+	for file, want := range map[string]string{"page.json": "is not the one that was signed", "report.html": "report.html:"} {
+		e2etest.Write(t, dir, map[string]string{file: strings.Replace(e2etest.Read(t, dir, file), "6", "7", 1)})
+		args := []string{"audit", "last", "--verify", "page.json", "--signers", "author.pub"}
+		if file == "report.html" {
+			args = []string{"audit", "last", "--report", file}
+		}
+		if r := berthWith(t, dir, nil, args...); r.code != 1 || !strings.Contains(r.out+r.stderr, want) {
+			t.Errorf("with a changed %s: %d, want 1 and %q:\n%s%s", file, r.code, want, r.out, r.stderr)
+		}
+	}
+}

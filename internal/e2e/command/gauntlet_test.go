@@ -1,0 +1,168 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/plugins/surface"
+)
+
+// gauntlet copies the example, with other texts in its files, and needs what runs it.
+func gauntlet(t *testing.T, change map[string]map[string]string) string {
+	t.Helper()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "gauntlet"), os.DirFS(filepath.Join(tree.Root, "examples", "gauntlet"))))
+	for name, texts := range change {
+		text := e2etest.Read(t, dir, "gauntlet", name)
+		for old, with := range texts {
+			if !strings.Contains(text, old) {
+				t.Fatalf("%s has no %q", name, old)
+			}
+			text = strings.Replace(text, old, with, 1)
+		}
+		e2etest.Write(t, filepath.Join(dir, "gauntlet"), map[string]string{name: text})
+	}
+	return dir
+}
+
+// The tasks of the example are passed by their solutions, and not by doing nothing
+// or anything. One that cannot be done is passed by saying what is missing.
+func TestTheGauntletExample(t *testing.T) {
+	t.Parallel()
+	edit := map[string]string{"[agent.oracle, agent.nop, agent.random]": "[agent.oracle, agent.nop]"}
+	edit[`path   = "."`] = `path   = "."
+  include = ["tc_graph_004", "tc_frad_002"]`
+	cells, tasks := 2, 2
+	if e2etest.Whole() {
+		edit, cells, tasks = nil, 3, 20
+	}
+	dir := gauntlet(t, map[string]map[string]string{"berth.hcl": edit})
+	r := berth(t, dir, "run", "gauntlet", "--no-live")
+	r.want(t, 0)
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	if len(show.Trials) != cells*tasks {
+		t.Fatalf("%d trials, want %d", len(show.Trials), cells*tasks)
+	}
+	left := 0
+	for _, tr := range show.Trials {
+		if want := tr.CellKey == "agent=oracle"; (tr.Outcome == record.Passed) != want || tr.Outcome != record.Passed && tr.Outcome != record.Failed && tr.Outcome != record.ArtifactMissing {
+			t.Errorf("%s of %s: %s", tr.Task, tr.CellKey, tr.Outcome)
+		}
+		if tr.CellKey == "agent=oracle" && strings.HasPrefix(tr.Task, "tc_frad_") {
+			left += refusals(t, tr.Attempts[0].Dir)["tiles.example"]
+		}
+	}
+	if left < 1 {
+		t.Error("no request to the host of the map was counted")
+	}
+}
+
+// refusals returns how many requests of an attempt were refused, by host.
+func refusals(t *testing.T, attempt string) (all map[string]int) {
+	t.Helper()
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
+		var l surface.Line
+		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+		var info struct {
+			Requests map[string]int `json:"refused_requests"`
+		}
+		if len(l.Info) > 0 {
+			e2etest.Must(t, json.Unmarshal(l.Info, &info))
+			all = info.Requests
+		}
+	}
+	return all
+}
+
+// An agent edits the workflow and passes. Another one says that it has done so, and
+// the export shows that it has not. Neither is told how it is judged.
+func TestAScriptedGauntlet(t *testing.T) {
+	t.Parallel()
+	const truth = "assets/graph_ground_truth/task2.json"
+	dir := gauntlet(t, map[string]map[string]string{
+		"tasks/workflow.yaml":      {"there is one new node": "MARK-CONDITION there is one new node", "A node Email appears": "MARK-JUDGE A node Email appears"},
+		truth:                      {`"graph"`: `"note": "MARK-TRUTH", "graph"`},
+		"apps/workflow/index.html": {"<header>": `<img src="https://mark-info.example/x.png" alt=""><header>`},
+	})
+	berth(t, dir, "run", "gauntlet/scripted", "--no-live").want(t, 0)
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	for _, tr := range show.Trials {
+		want := map[string]record.Outcome{"model=editor": record.Passed, "model=boaster": record.Failed}[tr.CellKey]
+		if tr.Outcome != want || tr.Attempts[0].Integrity != record.Checked {
+			t.Errorf("%s: %s, %s; want %s", tr.CellKey, tr.Outcome, tr.Attempts[0].Integrity, want)
+		}
+		attempt := tr.Attempts[0].Dir
+		judged := map[string]float64{"model=editor": 4, "model=boaster": 1}[tr.CellKey]
+		if scores := e2etest.Result(t, attempt).Scores; scores["judge"] != judged {
+			t.Errorf("%s: scores %v, want %g from the judge", tr.CellKey, scores, judged)
+		}
+		for _, name := range []string{record.SurfaceFile, record.FramesDir, record.CapturesDir + "/result/page.txt"} {
+			if _, err := os.Stat(filepath.Join(attempt, name)); err != nil {
+				t.Errorf("%s: %v", tr.CellKey, err)
+			}
+		}
+		if tr.CellKey == "model=editor" && refusals(t, attempt)["mark-info.example"] != 1 {
+			t.Errorf("refused: %v", refusals(t, attempt))
+		}
+		seen := 0
+		for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
+			var x struct {
+				Role    string `json:"role"`
+				Request string `json:"request"`
+				Reply   string `json:"reply"`
+			}
+			e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+			if x.Role != "agent" {
+				continue // the judge is told what decides
+			}
+			for _, digest := range []string{x.Request, x.Reply} {
+				b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), digest)
+				e2etest.Must(t, err)
+				if seen++; strings.Contains(strings.ToLower(string(b)), "mark-") {
+					t.Errorf("%s: what decides is in a request or a reply", tr.CellKey)
+				}
+			}
+		}
+		if text := e2etest.Read(t, attempt, "steps.jsonl"); seen < 2 || strings.Contains(text, "MARK-") {
+			t.Errorf("%s: %d requests and replies, and steps %.300s", tr.CellKey, seen, text)
+		}
+	}
+	if len(show.Trials) != 2 {
+		t.Errorf("%d trials", len(show.Trials))
+	}
+}
+
+// A task of the published layout whose ground truth cannot be read is invalid by its
+// name, with file and line, and the others are planned.
+func TestAWrongTaskOfGauntlet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "gauntlet"), os.DirFS(filepath.Join(tree.Root, "examples", "gauntlet"))))
+	const truth = "assets/3d_ground_truth/task2.json"
+	text := e2etest.Read(t, dir, "gauntlet", truth)
+	at := strings.LastIndex(text, "}")
+	e2etest.Write(t, filepath.Join(dir, "gauntlet"), map[string]string{truth: strings.TrimRight(text[:at], "\n ") + ",\n}\n"})
+	r := berth(t, dir, "plan", "gauntlet")
+	line := strings.Count(strings.TrimRight(text[:at], "\n "), "\n") + 2
+	for _, want := range []string{"tc_3d_002", fmt.Sprintf("%s:%d:", truth, line), "Ground truth is no JSON", "There is a comma before it: remove it."} {
+		if !strings.Contains(r.out+r.stderr, want) {
+			t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
+		}
+	}
+	if !strings.Contains(r.out+r.stderr, "3 with an invalid task") {
+		t.Errorf("the other tasks are not planned (code %d):\n%s%s", r.code, r.out, r.stderr)
+	}
+}

@@ -1,0 +1,113 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/plugins/agent"
+)
+
+// An agent draws a workflow on a page: the comparator says 1, and the judge, whose
+// models reply from files, says 4. The stored attempt is judged again with the same
+// result. A judge that fails is a finding, and the comparator's verdict stands.
+func TestTheVisualJudge(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "example"), os.DirFS(filepath.Join(tree.Root, "examples", "visual-judge"))))
+	task := filepath.Join(dir, "example", "tasks", "greet", "task.toml")
+	marked := strings.NewReplacer("An email follows", "MARK-condition: an email follows", "Two boxes,", "MARK-truth: two boxes,").Replace(e2etest.Read(t, task))
+	e2etest.Write(t, filepath.Dir(task), map[string]string{"task.toml": marked})
+	if r := berthWith(t, dir, nil, "run", "example"); r.code != 0 {
+		t.Fatalf("%s\n%s", r.out, r.stderr)
+	}
+	trials := filepath.Join(dir, "runs", "*", "trials", "*")
+	first := attemptOf(t, trials, 1)
+	judgedAs(t, first, 4)
+	for _, of := range []string{"verifier/visual-judge/pairs.jsonl", "captures/export/value.json", record.SurfaceFile} {
+		if e2etest.Read(t, first, filepath.FromSlash(of)) == "" {
+			t.Errorf("%s is empty", of)
+		}
+	}
+	noMarks(t, first)
+
+	if r := berthWith(t, dir, nil, "regrade", "last"); r.code != 0 {
+		t.Fatalf("regrade: %s\n%s", r.out, r.stderr)
+	}
+	again := attemptOf(t, trials, 2)
+	judgedAs(t, again, 4)
+	if one, two := e2etest.Read(t, first, "verifier", "visual-judge", "pairs.jsonl"), e2etest.Read(t, again, "verifier", "visual-judge", "pairs.jsonl"); one != two {
+		t.Errorf("judged again, the pairs are\n%s\nand were\n%s", two, one)
+	}
+
+	e2etest.Must(t, os.RemoveAll(filepath.Join(dir, "runs")))
+	e2etest.Write(t, filepath.Join(dir, "example"), map[string]string{"final.yaml": "replies:\n  - text: 'Well done.'\n"})
+	if r := berthWith(t, dir, nil, "run", "example"); r.code != 0 {
+		t.Fatalf("with a judge that fails: %s\n%s", r.out, r.stderr)
+	}
+	got := resultOf(t, attemptOf(t, trials, 1))
+	failed := false
+	for _, f := range got.Findings {
+		failed = failed || f.Code == "advisory_failed" && strings.Contains(f.Text, "visual-judge")
+	}
+	if _, scored := got.Scores["judge"]; got.Outcome != record.Passed || got.Scores["reward"] != 1 || scored || !failed {
+		t.Errorf("with a judge that fails: %s, %v, %+v", got.Outcome, got.Scores, got.Findings)
+	}
+}
+
+func attemptOf(t *testing.T, trials string, number int) string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(trials, "attempt-"+string(rune('0'+number))))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("attempts %q, %v", all, err)
+	}
+	return all[0]
+}
+
+func resultOf(t *testing.T, attempt string) (r record.Result) {
+	t.Helper()
+	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, record.ResultFile)), &r))
+	return r
+}
+
+func judgedAs(t *testing.T, attempt string, judge float64) {
+	t.Helper()
+	if r := resultOf(t, attempt); r.Outcome != record.Passed || r.Scores["reward"] != 1 || r.Scores["judge"] != judge || len(r.Verdicts) != 2 {
+		t.Errorf("%s, %v, %s: want a pass, reward 1 and judge %g", r.Outcome, r.Scores, pretty(r.Error), judge)
+	}
+}
+
+// noMarks looks at what the models were asked: the agent's sees neither the success
+// condition nor how a good result looks, and the judge's see them.
+func noMarks(t *testing.T, attempt string) {
+	t.Helper()
+	seen := map[string]string{}
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
+		var x struct {
+			Role    string `json:"role"`
+			Request string `json:"request"`
+		}
+		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+		body, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), x.Request)
+		e2etest.Must(t, err)
+		seen[x.Role] += string(body)
+	}
+	for _, mark := range []string{"MARK-condition", "MARK-truth"} {
+		if strings.Contains(seen[string(agent.RoleAgent)], mark) || !strings.Contains(seen["judge"], mark) {
+			t.Errorf("%s: in a request of the agent %v, of the judge %v", mark, strings.Contains(seen[string(agent.RoleAgent)], mark), strings.Contains(seen["judge"], mark))
+		}
+	}
+	if len(seen[string(agent.RoleAgent)]) == 0 {
+		t.Error("the agent asked nothing")
+	}
+}

@@ -1,0 +1,165 @@
+package command
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+const pagesExperiment = `experiment "pages" {
+  datasets    = [dataset.pages]
+  environment = environment.local
+  matrix {
+    agent = [AGENTS]
+  }
+  limits {
+    in_flight = 2
+  }
+}
+dataset "pages" {
+  format = "webui"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin  = "local"
+  surface = "webui"
+  surface_config {
+    settle = "50ms"
+  }
+}
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+agent "nop" {
+  plugin = "nop"
+}
+`
+
+// rebuilt is a page with a button that changes its text and color.
+const rebuilt = `<!doctype html><body style="margin:0">
+<h1 id=title data-filter-by="text" data-evalby="text|color" style="margin:40px;width:400px;height:60px;color:rgb(10, 20, 30)">Title</h1>
+<button id=go data-filter-by="has_text" data-evalby="text|background-color" style="width:200px;height:80px;background-color:rgb(10, 200, 30)" onclick="this.textContent='Gone'; this.style.backgroundColor='rgb(200, 20, 30)'">Go</button>`
+
+const rebuiltActions = `{"actions": [{"name": "press", "steps": [{"do": "click", "selector": "#go"}]}]}`
+
+// rebuiltTask is a task whose solution writes a page.
+func rebuiltTask(files map[string]string, name, solution string) {
+	line, _ := json.Marshal(map[string]any{"name": "write_html", "arguments": map[string]string{"content": solution}}) // a text never fails
+	for file, text := range map[string]string{
+		"index.html": rebuilt, "tasks.md": "Rebuild the page. Its button is #go.\n", "actions.json": rebuiltActions, "solution/actions.jsonl": string(line) + "\n",
+	} {
+		files["tasks/"+name+"/"+file] = text
+	}
+}
+
+// measured is what the verifier keeps.
+type measured struct {
+	AES    float64 `json:"aes"`
+	States []struct {
+		Failed   string  `json:"failed"`
+		AES      float64 `json:"aes"`
+		Elements []struct {
+			Target   string             `json:"target"`
+			Result   string             `json:"result"`
+			Geometry float64            `json:"geometry"`
+			Values   map[string]float64 `json:"properties"`
+		} `json:"elements"`
+	} `json:"states"`
+}
+
+// rebuild runs the tasks and returns what was measured, by the names of trial and
+// agent.
+func rebuild(t *testing.T, files map[string]string, agents string) map[string]measured {
+	t.Helper()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("chromium"); err != nil {
+		t.Skip("chromium is not installed: apt-get install chromium")
+	}
+	dir := t.TempDir()
+	files["berth.hcl"] = strings.Replace(pagesExperiment, "AGENTS", agents, 1)
+	e2etest.Write(t, dir, files)
+	r := berthWith(t, dir, nil, "run", "--json")
+	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
+	if err != nil || len(attempts) == 0 {
+		t.Fatalf("%v\n%s\n%s", err, r.out, r.stderr)
+	}
+	all := map[string]measured{}
+	for _, attempt := range attempts {
+		got := e2etest.Result(t, attempt)
+		if got.Outcome != record.Scored {
+			t.Fatalf("%s: %s, %s", attempt, got.Outcome, pretty(got.Error))
+		}
+		var m measured
+		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "verifier", "aes.json")), &m))
+		trial, _, _ := strings.Cut(filepath.Base(filepath.Dir(attempt)), "--1-")
+		all[trial] = m
+	}
+	return all
+}
+
+// The page itself is 1, and an empty one 0, measured in a real browser.
+func TestAPageIsRebuilt(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{}
+	rebuiltTask(files, "page", rebuilt)
+	all := rebuild(t, files, "agent.oracle, agent.nop")
+	same, empty := all["page--oracle"], all["page--nop"]
+	if same.AES != 1 || len(same.States) != 2 || len(same.States[0].Elements) != 2 || len(same.States[1].Elements) != 1 {
+		t.Errorf("the page itself: %+v", same)
+	}
+	if empty.AES != 0 || len(empty.States) != 2 || empty.States[1].Failed == "" {
+		t.Errorf("an empty page: %+v", empty)
+	}
+}
+
+// Each change of a page in a real browser lowers the part that it belongs to.
+func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
+	if !e2etest.Whole() {
+		t.Skip("it starts twenty browsers: set BERTH_TEST_WHOLE")
+	}
+	t.Parallel()
+	change := func(from, to string) string {
+		if strings.Count(rebuilt, from) != 1 {
+			t.Fatalf("%q is not in the page once", from)
+		}
+		return strings.Replace(rebuilt, from, to, 1)
+	}
+	type parts struct{ geometry, color, text, missing, load, action bool }
+	changes := map[string]struct {
+		solution string
+		less     parts
+	}{
+		"place":   {change("margin:40px", "margin:40px 300px"), parts{geometry: true, load: true}},
+		"colour":  {change("color:rgb(10, 20, 30)", "color:rgb(10, 220, 30)"), parts{color: true, load: true}},
+		"text":    {change(">Title<", ">Tittle<"), parts{text: true, load: true}},
+		"missing": {change("margin:40px", "visibility:hidden;margin:40px"), parts{missing: true, load: true}},
+		"dead":    {change("onclick", "data-dead"), parts{action: true}},
+		"refused": {change("id=go", "id=went"), parts{action: true}},
+	}
+	files := map[string]string{}
+	for name, c := range changes {
+		rebuiltTask(files, name, c.solution)
+	}
+	all := rebuild(t, files, "agent.oracle")
+	for name, c := range changes {
+		m := all[name+"--oracle"]
+		if len(m.States) != 2 || len(m.States[0].Elements) != 2 {
+			t.Fatalf("%s: %+v", name, m)
+		}
+		title := m.States[0].Elements[0]
+		got := parts{missing: title.Result == "", load: m.States[0].AES < 1, action: m.States[1].AES < 1}
+		if !got.missing {
+			got.geometry, got.color, got.text = title.Geometry < 1, title.Values["color"] < 1, title.Values["text"] < 1
+		}
+		if got != c.less || m.AES >= 1 || (m.States[1].Failed != "") != (name == "refused") {
+			t.Errorf("%s lowers %+v, want %+v: %+v", name, got, c.less, m)
+		}
+		t.Logf("%-8s aes %.4f: after loading %.4f, after the action %.4f %s", name, m.AES, m.States[0].AES, m.States[1].AES, m.States[1].Failed)
+	}
+}

@@ -1,0 +1,101 @@
+package gauntlet
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
+)
+
+// idForm is how ids are written.
+var idForm = regexp.MustCompile(`^tc_(graph|3d|vid|circuit|frad)_([0-9]{3})$`)
+
+// readList reads a list, and finds its entries. It reports what is wrong with the
+// list as a whole, and not what is wrong with its tasks.
+func readList(root *os.Root, file string, lenient bool) *list {
+	l := &list{Reader: document.Reader{File: file, Lenient: lenient}}
+	text, err := read(root, file, maxList)
+	if err != nil {
+		l.Report(task.Error, nil, "", "List cannot be read", err.Error()+".")
+		return l
+	}
+	l.parse(text)
+	return l
+}
+
+func (l *list) parse(text []byte) {
+	top := l.Parse(text)
+	if top == nil {
+		return
+	}
+	l.version = scalar(top.Get("version"))
+	top.Known = append(top.Known, "name", "description") // texts for people
+	entries := top.List("tasks")
+	switch {
+	case len(entries) == 0 && !task.Broken(l.Problems):
+		top.Bad("tasks", "List has no tasks", "Write them under tasks, as a list.")
+	case len(entries) > maxTasks:
+		top.Bad("tasks", "List is too long", "It has %d tasks, and at most %d are read.", len(entries), maxTasks)
+	default:
+		for i, e := range entries {
+			l.add(i+1, e)
+		}
+	}
+	top.Done()
+}
+
+// add notes an entry. A second one with the same id is noted with the first one.
+func (l *list) add(n int, e document.Entry) {
+	it := item{name: fmt.Sprintf("entry-%d", n), at: e, id: idOf(e.Node)}
+	if idForm.MatchString(it.id) {
+		it.name = it.id
+	}
+	if first := l.find(it.name); first != nil {
+		first.more = append(first.more, e)
+		return
+	}
+	l.items = append(l.items, it)
+}
+
+func (l *list) find(name string) *item {
+	i := slices.IndexFunc(l.items, func(it item) bool { return it.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &l.items[i]
+}
+
+// idOf returns the id of an entry; empty: it has none.
+func idOf(n ast.Node) string {
+	var values []*ast.MappingValueNode
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		values = m.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{m}
+	}
+	for _, v := range values {
+		if v.Key.GetToken().Value == "id" {
+			return scalar(v.Value)
+		}
+	}
+	return ""
+}
+
+// scalar returns a text or a number as text; empty: it is neither.
+func scalar(n ast.Node) string {
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		return n.GetToken().Value
+	}
+	if n == nil {
+		return ""
+	}
+	text, _ := document.TextOf(n)
+	return text
+}

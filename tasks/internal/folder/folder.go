@@ -1,0 +1,223 @@
+// Package folder lists the files of a task for its resources and its digest. What
+// must not be carried into a sandbox is a problem: links that leave their folder,
+// pipes and devices, and files that are pointers of git-LFS.
+//
+// It must not know any task format.
+package folder
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// maxFiles bounds the files of one task.
+const maxFiles = 100_000
+
+// Files are the files of a folder.
+type Files struct {
+	Top      string // the folder, relative to the dataset
+	ByPath   map[string]*Node
+	Problems []task.Problem
+	Pointers []task.Problem // files whose content is elsewhere; Digest finds them
+
+	root  *os.Root
+	parts bool
+	nodes []Node // sorted by path
+}
+
+// Node is a file, a folder or a link.
+type Node struct {
+	Path string // relative to Files.Top
+	Mode fs.FileMode
+	Size int64  // bytes
+	Link string // the target of a link
+}
+
+// Scan lists the files of a folder, which is one resource. A folder that does not
+// exist has none.
+func Scan(ctx context.Context, root *os.Root, top string) (*Files, error) {
+	return scan(ctx, root, top, false)
+}
+
+// ScanParts is Scan for a folder whose own folders are resources: a link has to
+// stay in the one that it is in.
+func ScanParts(ctx context.Context, root *os.Root, top string) (*Files, error) {
+	return scan(ctx, root, top, true)
+}
+
+func scan(ctx context.Context, root *os.Root, top string, parts bool) (*Files, error) {
+	f := &Files{root: root, parts: parts, Top: top, ByPath: map[string]*Node{}}
+	if fi, err := root.Lstat(top); errors.Is(err, fs.ErrNotExist) || err == nil && !fi.IsDir() {
+		return f, nil
+	}
+	err := fs.WalkDir(root.FS(), top, func(p string, _ fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || p == top {
+			return err
+		}
+		if len(f.nodes) >= maxFiles {
+			return fmt.Errorf("%s has more than %d files", top, maxFiles)
+		}
+		return f.add(p)
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(f.nodes, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
+	for i := range f.nodes {
+		f.ByPath[f.nodes[i].Path] = &f.nodes[i]
+	}
+	return f, nil
+}
+
+func (f *Files) add(p string) error {
+	fi, err := f.root.Lstat(p)
+	if err != nil {
+		return err
+	}
+	n := Node{Path: strings.TrimPrefix(p, f.Top+"/"), Mode: fi.Mode()}
+	switch {
+	case fi.Mode().IsRegular():
+		n.Size = fi.Size()
+	case fi.IsDir():
+	case fi.Mode()&fs.ModeSymlink != 0:
+		if n.Link, err = f.root.Readlink(p); err != nil {
+			return err
+		}
+		to := path.Join(path.Dir(n.Path), n.Link)
+		folder, _, _ := strings.Cut(n.Path, "/")
+		if path.IsAbs(n.Link) || to == ".." || strings.HasPrefix(to, "../") || f.parts && !strings.HasPrefix(to, folder+"/") {
+			f.bad(p, "Link leaves its folder", fmt.Sprintf("It leads to %q. Copy the file, or link to it by a relative path.", n.Link))
+			return nil
+		}
+	default:
+		f.bad(p, "Not a regular file", fmt.Sprintf("It is of type %s. A task has files, folders and links only.", fi.Mode().Type()))
+		return nil
+	}
+	f.nodes = append(f.nodes, n)
+	return nil
+}
+
+func (f *Files) bad(p, summary, detail string) {
+	f.Problems = append(f.Problems, task.Problem{File: p, Severity: task.Error, Summary: summary, Detail: detail})
+}
+
+// IsDir reports whether a path is that of a folder.
+func (f *Files) IsDir(p string) bool { return f.ByPath[p] != nil && f.ByPath[p].Mode.IsDir() }
+
+// Whole is the folder of all files.
+const Whole = "."
+
+// Below returns what is in a folder, at any depth.
+func (f *Files) Below(dir string) []Node {
+	if dir == Whole {
+		return f.nodes
+	}
+	by := func(n Node, p string) int { return strings.Compare(n.Path, p) }
+	from, _ := slices.BinarySearchFunc(f.nodes, dir+"/", by)
+	to, _ := slices.BinarySearchFunc(f.nodes, dir+"0", by) // "0" follows "/"
+	return f.nodes[from:to]
+}
+
+// Entries returns what a resource has of a folder: files, links that stay in it,
+// and empty folders.
+func (f *Files) Entries(dir string, wanted func(rel string) bool) []task.Entry {
+	var out []task.Entry
+	prefix := strings.TrimPrefix(dir+"/", Whole+"/")
+	for _, n := range f.Below(dir) {
+		rel := strings.TrimPrefix(n.Path, prefix)
+		switch {
+		case !wanted(rel):
+		case n.Mode.IsDir():
+			if len(f.Below(n.Path)) == 0 {
+				out = append(out, task.Entry{Path: rel, Folder: true, Mode: uint32(n.Mode.Perm())})
+			}
+		case n.Link == "":
+			out = append(out, task.Entry{Path: rel, Mode: uint32(n.Mode.Perm()), Size: n.Size})
+		case strings.HasPrefix(path.Join(path.Dir(n.Path), n.Link), prefix):
+			out = append(out, task.Entry{Path: rel, Link: n.Link, Mode: 0o777})
+		default:
+			f.bad(path.Join(f.Top, n.Path), "Link leaves its folder", fmt.Sprintf("It leads to %q, which is not in %s. Copy the file.", n.Link, dir))
+		}
+	}
+	return out
+}
+
+// pointer begins a file that stands for one that git-LFS holds; such a file is
+// small.
+var pointer = []byte("version https://git-lfs.github.com/spec/")
+
+const maxPointer = 1024
+
+// Digest is over a text with the name of its file, and over all files: names, whether they
+// can be executed, link targets and contents. It notes the files that are
+// pointers.
+func (f *Files) Digest(ctx context.Context, file string, text []byte) (string, error) {
+	h := sha256.New()
+	own := sha256.Sum256(text)
+	fmt.Fprintf(h, "%s\x00%s\n", file, hex.EncodeToString(own[:]))
+	for _, n := range f.nodes {
+		switch {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
+		case n.Mode.IsDir():
+			fmt.Fprintf(h, "d %s\x00\n", n.Path)
+		case n.Link != "":
+			fmt.Fprintf(h, "l %s\x00%s\n", n.Path, n.Link)
+		default:
+			s, err := f.sum(&n)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(h, "f %t %s\x00%s\n", n.Mode&0o111 != 0, n.Path, s)
+		}
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// sum returns the hex SHA-256 of a file, and notes it if it is a pointer.
+func (f *Files) sum(n *Node) (string, error) {
+	p := path.Join(f.Top, n.Path)
+	file, err := f.root.Open(p)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	var head bytes.Buffer
+	if _, err = io.Copy(h, io.TeeReader(file, limited{&head, len(pointer)})); err != nil {
+		return "", err
+	}
+	if n.Size <= maxPointer && bytes.Equal(head.Bytes(), pointer) {
+		f.Pointers = append(f.Pointers, task.Problem{
+			File: p, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
+			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
+		})
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	b *bytes.Buffer
+	n int
+}
+
+func (l limited) Write(p []byte) (int, error) {
+	l.b.Write(p[:min(len(p), max(0, l.n-l.b.Len()))])
+	return len(p), nil
+}

@@ -1,0 +1,196 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Bounds of a task.
+const (
+	maxFiles       = 5000
+	maxFile        = 64 << 20 // bytes
+	maxText        = 1 << 20  // bytes of tasks.md
+	maxActionsFile = 1 << 20  // bytes
+	maxPicture     = 10 << 20 // bytes
+	maxPictures    = 100
+)
+
+// file is one file of the task's folder.
+type file struct {
+	path string // slash-separated
+	size int64
+}
+
+func within(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
+
+func (b *builder) find(p string) *file {
+	i, ok := slices.BinarySearchFunc(b.files, p, func(f file, p string) int { return strings.Compare(f.path, p) })
+	if !ok {
+		return nil
+	}
+	return &b.files[i]
+}
+
+// scan lists the files, and returns a digest of their names and contents. Hidden
+// ones, and what Python leaves, are no part of a task.
+func (b *builder) scan(ctx context.Context) (string, error) {
+	err := fs.WalkDir(b.root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil || p == "." {
+			return err
+		}
+		hidden := strings.HasPrefix(e.Name(), ".") || e.Name() == "__pycache__"
+		switch {
+		case hidden && e.IsDir():
+			return fs.SkipDir
+		case hidden || e.IsDir():
+			return nil
+		case !e.Type().IsRegular():
+			b.bad(p, 0, "Not a regular file", "A task has files and folders only. Copy the file instead of linking to it.")
+			return nil
+		case len(b.files) >= maxFiles:
+			return fmt.Errorf("the task has more than %d files", maxFiles)
+		}
+		fi, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if fi.Size() > maxFile {
+			b.bad(p, 0, "File is too large", "It has %d bytes, at most %d are allowed.", fi.Size(), maxFile)
+			return nil
+		}
+		b.files = append(b.files, file{p, fi.Size()})
+		return nil
+	})
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(b.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
+	h := sha256.New()
+	for i := range b.files {
+		sum, err := b.sum(ctx, b.files[i].path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s\x00%s\n", b.files[i].path, sum)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// pointer begins a file that stands for one that git-LFS holds.
+const pointer = "version https://git-lfs.github.com/spec/"
+
+func (b *builder) sum(ctx context.Context, p string) (string, error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	f, err := b.root.Open(p)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	head := make([]byte, len(pointer))
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	if bytes.Equal(head[:n], []byte(pointer)) {
+		b.bad(p, 1, "File is a pointer of git-LFS", "Its content was not downloaded: run `git lfs pull` in the dataset.")
+	}
+	h.Write(head[:n])
+	_, err = io.Copy(h, f)
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
+// read returns a file of at most limit bytes.
+func (b *builder) read(p string, limit int64) ([]byte, error) {
+	found := b.find(p)
+	if found == nil {
+		return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
+	}
+	f, err := b.root.Open(p)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", p, limit)
+	}
+	return text, err
+}
+
+// pictureForm is a picture in Markdown.
+var pictureForm = regexp.MustCompile(`!\[[^\]\n]*\]\(\s*<?([^)\s>]+)>?(?:\s+"[^"\n]*")?\s*\)`)
+
+var mediaTypes = map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
+
+// instruction returns the description as text and pictures, in their order. A
+// picture elsewhere in the network stays text.
+func (b *builder) instruction(text string) (parts []task.Part) {
+	last := 0
+	add := func(s string) {
+		if strings.TrimSpace(s) != "" {
+			parts = append(parts, task.Part{Text: s})
+		}
+	}
+	for _, m := range pictureForm.FindAllStringSubmatchIndex(text, -1) {
+		to := text[m[2]:m[3]]
+		if strings.Contains(to, "://") || strings.HasPrefix(to, "data:") {
+			continue
+		}
+		if name := b.picture(to, 1+strings.Count(text[:m[0]], "\n")); name != "" {
+			add(text[last:m[0]])
+			parts = append(parts, task.Part{Resource: name, MediaType: mediaTypes[strings.ToLower(path.Ext(name))]})
+			last = m[1]
+		}
+	}
+	add(text[last:])
+	if len(parts) == 0 {
+		b.bad(fileText, 0, "The description is empty", "%s says what the agent has to do.", fileText)
+	}
+	return parts
+}
+
+// picture adds a picture that the agent gets, and returns its name; empty: it is
+// wrong, which is reported.
+func (b *builder) picture(to string, line int) string {
+	name := path.Clean(to)
+	known := slices.ContainsFunc(b.t.Resources, func(r task.Resource) bool { return r.Name == name })
+	switch f := b.find(name); {
+	case known:
+		return name
+	case !filepath.IsLocal(name) || strings.Contains(name, `\`):
+		b.bad(fileText, line, "Picture is outside of the task", "%q: write the path of a file in the task's folder.", to)
+	case mediaTypes[strings.ToLower(path.Ext(name))] == "":
+		b.bad(fileText, line, "Picture of an unknown type", "%q: pictures are .png, .jpg or .webp.", to)
+	case f == nil:
+		b.bad(fileText, line, "Picture is missing", "There is no file %q in the task's folder.", name)
+	case within(name, dirSolution):
+		b.bad(fileText, line, "Picture is part of the solution", "%q: move it to another folder.", name)
+	case f.size > maxPicture:
+		b.bad(fileText, line, "Picture is too large", "%q has %d bytes, at most %d are allowed.", name, f.size, maxPicture)
+	case len(b.t.Resources) >= maxPictures:
+		b.bad(fileText, line, "Too many pictures", "At most %d are allowed.", maxPictures)
+	default:
+		b.t.Resources = append(b.t.Resources, task.Resource{Name: name, Path: name, Audience: task.Public()})
+		return name
+	}
+	return ""
+}

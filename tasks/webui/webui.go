@@ -1,0 +1,226 @@
+// Package webui reads tasks in which an agent rebuilds a web page: a folder with
+// the page (index.html, style.css, script.js), with tasks.md, which describes it,
+// and with the actions of the page, in actions.json or in actions.py of the
+// published layout.
+//
+// It only reads: it runs nothing, and no Python either. The page itself is for the
+// host alone. No role of a task sees it.
+package webui
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Name is what an experiment calls the format.
+const Name = "webui"
+
+// Names in the folder of a task.
+const (
+	fileHTML    = "index.html"
+	fileText    = "tasks.md"
+	fileActions = "actions.json"
+	filePython  = "actions.py"
+	dirSolution = "solution"
+	fileSolve   = "actions.jsonl"
+)
+
+// Names in a task.
+const (
+	resourcePage     = "page"      // folder of the files for the surface
+	resourceSolution = "solution"  // what the oracle plays
+	placeSolution    = "/solution" // never used: it is played on the surface
+	captureTarget    = "target"
+	captureResult    = "result"
+	verifierName     = "aes"
+)
+
+// Format reads the layout. The zero value is ready.
+type Format struct{}
+
+var _ task.Configurable = Format{}
+
+// Config is the body of the `config` block of a dataset.
+type Config struct {
+	Image string        `berth:"image" doc:"Image of the sandboxes, with Chromium. Absent: what the environment has."`
+	Steps int           `berth:"steps" default:"50" doc:"How many actions an agent has."`
+	Time  time.Duration `berth:"time" default:"1h" doc:"How long an agent may take."`
+}
+
+// Validate implements config.Validator.
+func (c *Config) Validate() (ps []config.Problem) {
+	if c.Steps < 1 || c.Steps > 100_000 {
+		ps = append(ps, config.Problem{Path: "steps", Summary: "Number out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100000.", c.Steps)})
+	}
+	if c.Time < time.Second {
+		ps = append(ps, config.Problem{Path: "time", Summary: "Time is too short", Detail: fmt.Sprintf("Got %s. Write a duration such as \"30m\".", c.Time)})
+	}
+	return ps
+}
+
+// Name returns what an experiment calls the format.
+func (Format) Name() string { return Name }
+
+// Config implements task.Configurable.
+func (Format) Config() any { return &Config{} }
+
+// Detect reports whether dir has a page and its description.
+func (Format) Detect(dir string) bool {
+	for _, name := range []string{fileHTML, fileText} {
+		if fi, err := os.Lstat(filepath.Join(dir, name)); err != nil || fi.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// Load reads the task in a folder.
+func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	b := &builder{}
+	given := o.Config
+	if len(given) == 0 {
+		given = json.RawMessage("{}")
+	}
+	if ps := config.Validate(given, &b.config); len(ps) > 0 {
+		return nil, nil, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
+	}
+	var err error
+	if b.dir, err = filepath.Abs(dir); err != nil {
+		return nil, nil, err
+	}
+	if b.root, err = os.OpenRoot(b.dir); err != nil {
+		return nil, nil, fmt.Errorf("read task: %w", err)
+	}
+	defer b.root.Close()
+	if err = b.build(ctx); err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
+	}
+	if !task.Broken(b.problems) {
+		b.problems = append(b.problems, b.t.Validate()...)
+	}
+	if task.Broken(b.problems) {
+		return nil, b.problems, nil
+	}
+	return &b.t, b.problems, nil
+}
+
+// builder makes a task of its folder.
+type builder struct {
+	dir      string // absolute
+	root     *os.Root
+	config   Config
+	files    []file
+	actions  []action
+	problems []task.Problem
+	t        task.Task
+}
+
+func (b *builder) bad(file string, line int, summary, format string, args ...any) {
+	b.problems = append(b.problems, task.Problem{
+		File: file, Line: line, Severity: task.Error, Summary: summary, Detail: fmt.Sprintf(format, args...),
+	})
+}
+
+func (b *builder) build(ctx context.Context) error {
+	digest, err := b.scan(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := b.read(fileText, maxText)
+	if err != nil {
+		return err
+	}
+	if b.find(fileHTML) == nil {
+		b.bad(fileHTML, 0, "The page is missing", "A task has %s, which is the page that is to be rebuilt.", fileHTML)
+	}
+	if err = b.readActions(); err != nil {
+		return err
+	}
+	settings, err := json.Marshal(struct {
+		Page    string   `json:"page"`
+		Actions []action `json:"actions"`
+	}{resourcePage, b.actions})
+	if err != nil {
+		return err
+	}
+	instruction := b.instruction(string(text))
+	b.t = task.Task{
+		Resources: b.t.Resources,
+		Name:      filepath.Base(b.dir), Format: Name, Dir: b.dir, Digest: digest,
+		Environment: task.Environment{
+			OS: "linux", Image: b.config.Image, Network: task.Network{Mode: task.NetworkNone}, Settings: settings,
+		},
+		Mode:    task.ModeCopies,
+		Success: task.Success{Score: verifierName},
+		Stages: []task.Stage{{
+			Name: "main", Instruction: instruction,
+			Agent:     task.Phase{Time: task.Duration(b.config.Time)},
+			Surface:   &task.Surface{Steps: b.config.Steps},
+			Captures:  []task.Capture{{Name: captureTarget}, {Name: captureResult}},
+			Verifiers: []task.VerifierUse{{Name: verifierName}},
+		}},
+	}
+	b.page()
+	b.solution()
+	return nil
+}
+
+// readActions reads the actions of the page: those of actions.json if it is there.
+func (b *builder) readActions() error {
+	name, parse := fileActions, (*builder).readJSON
+	if b.find(fileActions) == nil {
+		name, parse = filePython, (*builder).readPython
+	}
+	text, err := b.read(name, maxActionsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // a page that nothing is done to
+	}
+	if err == nil {
+		parse(b, string(text))
+		b.checkActions(name)
+	}
+	return err
+}
+
+// page adds the files of the page, which only the host has: each file and folder
+// beside the page is a resource.
+func (b *builder) page() {
+	for i := range b.files {
+		f := &b.files[i]
+		top, below, nested := strings.Cut(f.path, "/")
+		if f.path == fileText || f.path == fileActions || f.path == filePython || nested && top == dirSolution {
+			continue
+		}
+		name := resourcePage + "/" + top
+		if n := len(b.t.Resources); n == 0 || b.t.Resources[n-1].Name != name {
+			b.t.Resources = append(b.t.Resources, task.Resource{Name: name, Path: top, Folder: nested})
+			b.t.Environment.Files = append(b.t.Environment.Files, name)
+		}
+		if r := &b.t.Resources[len(b.t.Resources)-1]; nested {
+			r.Entries = append(r.Entries, task.Entry{Path: below, Mode: 0o644, Size: f.size})
+		}
+	}
+}
+
+// solution adds what the oracle plays, if the task has it.
+func (b *builder) solution() {
+	f := b.find(dirSolution + "/" + fileSolve)
+	if f == nil {
+		return
+	}
+	b.t.Resources = append(b.t.Resources, task.Resource{
+		Name: resourceSolution, Path: dirSolution, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
+		Entries: []task.Entry{{Path: fileSolve, Mode: 0o644, Size: f.size}},
+	})
+	b.t.Stages[0].Reference = &task.Reference{Resource: resourceSolution, Argv: []string{"cat", placeSolution + "/" + fileSolve}}
+}

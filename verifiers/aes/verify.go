@@ -1,0 +1,194 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/verifiers/aes/internal/similarity"
+)
+
+// Config is the body of a verifier block's config.
+type Config struct {
+	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is no shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
+	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
+	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
+}
+
+// The captures, and the file with the details.
+const (
+	fileTarget  = "attempt/captures/target/elements.json"
+	fileResult  = "attempt/captures/result/elements.json"
+	fileDetails = "aes.json"
+)
+
+// The scores.
+const (
+	scoreAES    = "aes"
+	scoreStrict = "aes_strict"
+)
+
+type aes struct{}
+
+// Verify implements verifier.Verifier.
+func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+	var c Config
+	if err = settings(&r, &c); err != nil {
+		return v, fmt.Errorf("settings for this verifier: %w", err)
+	}
+	target, err := read(&r, fileTarget)
+	if err != nil {
+		return v, err
+	}
+	result, err := read(&r, fileResult)
+	if err != nil {
+		return v, err
+	}
+	got, err := similarity.Compare(ctx, target, result, similarity.Options{Published: c.Published, Text: c.Follow == "text"})
+	if err != nil {
+		return v, err
+	}
+	if r.Scratch != "" {
+		if err = keep(filepath.Join(r.Scratch, fileDetails), got); err != nil {
+			log("the details are not kept: " + err.Error())
+		}
+	}
+	least, most := 0.0, 1.0
+	score := func(value float64) verifier.Score { return verifier.Score{Value: value, Min: &least, Max: &most} }
+	v = verifier.Verdict{Decision: verifier.Scored, Rationale: rationale(got), Checkpoints: checkpoints(got)}
+	v.Scores = map[string]verifier.Score{scoreAES: score(got.AES), scoreStrict: score(got.Strict)}
+	if c.PricedOut == "zero" {
+		v.Scores[scoreAES] = score(got.Strict)
+	}
+	return v, nil
+}
+
+// settings reads those of the task, and of the experiment over them.
+func settings(r *verifier.Request, c *Config) error {
+	all := map[string]json.RawMessage{}
+	for _, raw := range []json.RawMessage{r.Settings, r.Config} {
+		own := map[string]json.RawMessage{}
+		if len(bytes.TrimSpace(raw)) > 0 {
+			if err := json.Unmarshal(raw, &own); err != nil {
+				return err
+			}
+		}
+		maps.Copy(all, own)
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if ps := config.Validate(raw, c); len(ps) > 0 {
+		return config.Problems(ps)
+	}
+	return nil
+}
+
+// read reads a capture. One that was not taken is a missing artifact.
+func read(r *verifier.Request, name string) (*similarity.Page, error) {
+	raw, err := r.ReadFile(name, surface.MaxCapture)
+	if err != nil {
+		return nil, err
+	}
+	p, err := similarity.Read(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+// keep writes what each element scored.
+func keep(file string, r *similarity.Result) error {
+	raw, err := json.MarshalIndent(r, "", " ")
+	return errors.Join(err, os.WriteFile(file, append(raw, '\n'), 0o600))
+}
+
+// checkpoints are the states of the page.
+func checkpoints(r *similarity.Result) (all []verifier.Checkpoint) {
+	for i, s := range r.States {
+		c := verifier.Checkpoint{Name: "load", Passed: s.AES >= 1 || len(s.Elements) == 0, Weight: s.Weight, Note: fmt.Sprintf("%.4f", s.AES)}
+		if i > 0 {
+			c.Name = fmt.Sprintf("action %d: %s", i, cut(s.Action, 100))
+		}
+		switch {
+		case s.Failed != "":
+			c.Passed, c.Note = false, cut(s.Failed, 300)
+		case len(s.Elements) == 0:
+			c.Note = "no element counts"
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// shown is how many elements a rationale names.
+const shown = 15
+
+// rationale names the elements that cost most.
+func rationale(r *similarity.Result) string {
+	type loss struct {
+		lost float64
+		text string
+	}
+	var all []loss
+	for i, s := range r.States {
+		for _, e := range s.Elements {
+			l := loss{lost: (1 - e.Score) * e.Weight}
+			switch {
+			case l.lost <= 0:
+				continue
+			case s.Failed != "":
+				l.text = "the action failed"
+			case e.Priced:
+				l.text = "priced out: its best partner is too different"
+			case e.Result == "":
+				l.text = "nothing was found for it"
+			default:
+				l.text = fmt.Sprintf("%.3f: %s", e.Score, differs(&e))
+			}
+			l.text = fmt.Sprintf("state %d, %s: %s", i, e.Target, l.text)
+			all = append(all, l)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b loss) int { return cmp.Compare(b.lost, a.lost) })
+	var b strings.Builder
+	for i, l := range all {
+		if i == shown {
+			fmt.Fprintf(&b, "and %d elements more\n", len(all)-shown)
+			break
+		}
+		b.WriteString(l.text + "\n")
+	}
+	return b.String()
+}
+
+// differs names the parts of an element that differ.
+func differs(e *similarity.Pair) string {
+	parts := []string{fmt.Sprintf("geometry %.3f", e.Geometry)}
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for name := range e.Values {
+			if !yield(name) {
+				return
+			}
+		}
+	}) {
+		if v := e.Values[name]; v < 1 {
+			parts = append(parts, fmt.Sprintf("%s %.3f", name, v))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func cut(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }

@@ -1,0 +1,55 @@
+// Command reward serves a verifier that makes a score of the rewards that a surface
+// gave. It also counts what the agent's model put out, and says if that was no
+// play at all.
+//
+// It is a pure function of the record and the settings.
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+func main() { plugins.Serve(served()) }
+
+func served() plugins.Plugin {
+	return plugins.Verifier(plugins.Info{
+		Name: "reward", Version: "1.0.0",
+		Doc: "Makes a score of the rewards that a surface gave: their sum, last, best or mean, beside a bound.",
+	}, Config{}, verifier.Traits{Needs: verifier.NeedsNone}, judge{})
+}
+
+// Config are the settings. A task sets them, and the config block of an experiment
+// replaces what it names.
+type Config struct {
+	Reduce string  `berth:"reduce" default:"sum" enum:"sum,last,best,mean" doc:"What is made of the rewards: their sum, the last one, the greatest sum of the rewards up to any step, or their mean."`
+	From   int     `berth:"from" default:"0" doc:"The first step whose sum counts for best. 0: the sum before the first step, which is 0, counts too."`
+	Bound  float64 `berth:"bound" default:"0" doc:"What is subtracted from the reduced reward, such as that of the best known solution."`
+	Scale  float64 `berth:"scale" default:"1" doc:"What the difference is multiplied with."`
+	Offset float64 `berth:"offset" default:"0" doc:"What is added then. The score is (reward − bound) · scale + offset; it has no range."`
+	// IfeActions keeps short games out: a level may be solved by going right twice.
+	IfeActions int               `berth:"ife_actions" default:"10" doc:"How many actions there must be before the label ife is given because they are all the same."`
+	Labels     map[string]string `berth:"labels" doc:"Labels that every result gets."`
+}
+
+// Validate implements config.Validator.
+func (c *Config) Validate() (ps []config.Problem) {
+	for path, v := range map[string]float64{"bound": c.Bound, "scale": c.Scale, "offset": c.Offset} {
+		if math.IsNaN(v) || math.Abs(v) > largest {
+			ps = append(ps, config.Problem{Path: config.Path(path), Summary: "Number is out of range", Detail: fmt.Sprintf("Got %g. Write a number from -1e12 to 1e12.", v)})
+		}
+	}
+	for path, n := range map[string]int{"from": c.From, "ife_actions": c.IfeActions} {
+		if n < 0 {
+			ps = append(ps, config.Problem{Path: config.Path(path), Summary: "Number is negative", Detail: fmt.Sprintf("Got %d. Write a number from 0 on.", n)})
+		}
+	}
+	return ps
+}
+
+// largest is the largest number that is used as a reward or a setting.
+const largest = 1e12

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// The scores of a verdict.
+const (
+	scoreName   = "score"       // (reward − bound) · scale + offset
+	rewardName  = "reward"      // the reduced rewards
+	outputsName = "outputs"     // replies of the agent's model
+	unparsed    = "unparsed"    // those without an action
+	sameAction  = "same_action" // how often the commonest action was done
+)
+
+// The label of an attempt in which the agent did not follow its instructions, and
+// why.
+const (
+	ife         = "ife"
+	ifeUnparsed = "more than 90 % of the outputs have no action"
+	ifeSame     = "more than 90 % of the actions are the same"
+	ifeShare    = 0.9
+)
+
+// The bounds of what is read of a record, in bytes.
+const (
+	maxLine   = 32 << 20
+	maxRecord = 4 << 30
+)
+
+type judge struct{}
+
+// seen is what the record says.
+type seen struct {
+	rewards []float64
+	actions map[string]int
+	acts    int
+	outputs int
+	empty   int // outputs without an action
+	bad     error
+}
+
+// Verify implements verifier.Verifier.
+func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
+	var c Config
+	if err = read(&r, &c); err != nil {
+		return v, err
+	}
+	s := seen{actions: map[string]int{}}
+	if err = lines(&r, "attempt/surface.jsonl", s.surface); errors.Is(err, fs.ErrNotExist) {
+		return v, fmt.Errorf("attempt/surface.jsonl: %w: the task has no surface, or it was never opened", verifier.ErrArtifactMissing)
+	}
+	if err == nil {
+		if err = lines(&r, "attempt/steps.jsonl", s.step); errors.Is(err, fs.ErrNotExist) {
+			err = nil // an agent without steps
+		}
+	}
+	if err == nil {
+		err = errors.Join(s.bad, ctx.Err())
+	}
+	if err != nil {
+		return v, err
+	}
+	reward := c.reduce(s.rewards)
+	same := 0
+	for _, n := range s.actions {
+		same = max(same, n)
+	}
+	score := verifier.Score{Value: rounded((reward-c.Bound)*c.Scale + c.Offset)}
+	if err = score.Valid(); err != nil {
+		return v, err
+	}
+	v = verifier.Verdict{
+		Decision: verifier.Scored, Labels: maps.Clone(c.Labels),
+		Scores: map[string]verifier.Score{
+			scoreName: score, rewardName: {Value: reward},
+			outputsName: {Value: float64(s.outputs)}, unparsed: {Value: float64(s.empty), Lower: true}, sameAction: {Value: float64(same), Lower: true},
+		},
+		Rationale: fmt.Sprintf("%d rewards, %s %g; %d actions, the commonest one %d times; %d outputs, %d without an action",
+			len(s.rewards), c.Reduce, reward, s.acts, same, s.outputs, s.empty),
+	}
+	if why := s.ife(&c, same); why != "" {
+		if v.Labels == nil {
+			v.Labels = map[string]string{}
+		}
+		v.Labels[ife] = why
+	}
+	return v, nil
+}
+
+// ife says why an attempt counts as one that did not follow its instructions.
+func (s *seen) ife(c *Config, same int) string {
+	switch {
+	case float64(s.empty) > ifeShare*float64(s.outputs):
+		return ifeUnparsed
+	case s.acts >= max(c.IfeActions, 1) && float64(same) > ifeShare*float64(s.acts):
+		return ifeSame
+	}
+	return ""
+}
+
+// reduce makes one number of rewards. Without any it is 0.
+func (c *Config) reduce(rewards []float64) float64 {
+	sum, best := 0.0, 0.0
+	if c.From > 0 {
+		best = math.Inf(-1)
+	}
+	for i, r := range rewards {
+		if sum += r; i+1 >= c.From {
+			best = max(best, sum)
+		}
+	}
+	switch {
+	case len(rewards) == 0:
+		return 0
+	case c.Reduce == "last":
+		return rewards[len(rewards)-1]
+	case c.Reduce == "mean":
+		return rounded(sum / float64(len(rewards)))
+	case c.Reduce == "best" && math.IsInf(best, -1):
+		return rounded(sum) // fewer steps than From
+	case c.Reduce == "best":
+		return rounded(best)
+	}
+	return rounded(sum)
+}
+
+// rounded removes what adding tenths leaves behind, so that a reward that is equal
+// to the bound gives the offset itself.
+func rounded(v float64) float64 {
+	if math.Abs(v) > largest { // no digits are left
+		return v
+	}
+	return math.Round(v*1e9) / 1e9
+}
+
+// surface counts a line of the record of the surface.
+func (s *seen) surface(raw []byte, stage string) {
+	var l surface.Line
+	if json.Unmarshal(raw, &l) != nil || stage != "" && l.Stage != stage || l.Kind != surface.KindAct {
+		return
+	}
+	if l.Reward != nil {
+		if math.Abs(*l.Reward) > largest {
+			s.bad = fmt.Errorf("%w: the surface gave %g in step %d", verifier.ErrBadReward, *l.Reward, l.Step)
+		}
+		s.rewards = append(s.rewards, *l.Reward)
+	}
+	if l.Error != "" {
+		return
+	}
+	name := l.Action
+	var b bytes.Buffer
+	if len(l.Arguments) > 0 && json.Compact(&b, l.Arguments) == nil && b.String() != "{}" {
+		name += b.String()
+	}
+	s.acts++
+	s.actions[name]++
+}
+
+// step counts a line of the record of the agent's steps.
+func (s *seen) step(raw []byte, stage string) {
+	var l struct {
+		Stage string          `json:"stage"`
+		Role  string          `json:"role"`
+		Step  trajectory.Step `json:"step"`
+	}
+	if json.Unmarshal(raw, &l) != nil || stage != "" && l.Stage != stage || l.Role != "agent" && l.Role != "oracle" || l.Step.Source != trajectory.Model {
+		return
+	}
+	if n := l.Step.LLMCallCount; n != nil && *n == 0 {
+		return // no model wrote it
+	}
+	s.outputs++
+	if len(l.Step.ToolCalls) == 0 {
+		s.empty++
+	}
+}
+
+// lines calls each with the lines of a record.
+func lines(r *verifier.Request, name string, each func(line []byte, stage string)) error {
+	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, func(line []byte) { each(line, r.Stage) })
+	if err == nil && cut {
+		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// read reads the settings of the task, and of the experiment over them.
+func read(r *verifier.Request, c *Config) error {
+	all := map[string]json.RawMessage{}
+	for _, raw := range []json.RawMessage{r.Settings, r.Config} {
+		var members map[string]json.RawMessage
+		if len(bytes.TrimSpace(raw)) > 0 {
+			if err := json.Unmarshal(raw, &members); err != nil {
+				return fmt.Errorf("settings for this verifier: %w", err)
+			}
+		}
+		maps.Copy(all, members)
+	}
+	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(bytes.TrimSpace(v)) == "null" })
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	if ps := config.Validate(raw, c); len(ps) > 0 {
+		return fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
+	}
+	return nil
+}

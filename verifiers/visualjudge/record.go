@@ -1,0 +1,141 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Bounds of what is read and shown.
+const (
+	maxLine    = 32 << 20 // bytes of a line of a record
+	maxRecord  = 1 << 30  // bytes of a record
+	maxAction  = 2 << 10  // bytes of an action, with its arguments and its error
+	maxActions = 20       // actions between two pictures that are shown: the last ones
+	maxAnswer  = 64 << 10 // bytes of the agent's answer
+)
+
+// say is the action with which an agent tells the user something.
+const say = "send_msg_to_user"
+
+// sight is a picture of the record, and what was done since the one before.
+type sight struct {
+	Frame   surface.Frame
+	Step    int64    // of the last action before it; 0: none
+	Actions []string // since the picture before it
+	First   bool     // after a reset: there is none before it
+}
+
+// record is what the judge takes from the record of an attempt.
+type record struct {
+	sights []sight
+	answer string
+}
+
+// readRecord reads the record of the stage. kind is the kind of pictures; empty: the
+// first one of each line.
+func readRecord(r *verifier.Request, kind string) (rec record, err error) {
+	next := sight{First: true}
+	sent := ""
+	err = lines(r, "attempt/surface.jsonl", func(raw []byte) {
+		var l surface.Line
+		if json.Unmarshal(raw, &l) != nil || !ofStage(r, l.Stage) {
+			return
+		}
+		switch l.Kind {
+		case surface.KindReset:
+			next = sight{First: true}
+		case surface.KindAct:
+			next.Step = max(next.Step, l.Step)
+			next.Actions = append(next.Actions, action(&l))
+			next.Actions = next.Actions[max(0, len(next.Actions)-maxActions):]
+			if text := argument(l.Arguments); l.Action == say && l.Error == "" && text != "" {
+				sent = text
+			}
+		}
+		for _, f := range l.Frames {
+			if kind == "" || f.Name == kind {
+				next.Frame = f
+				rec.sights = append(rec.sights, next)
+				next = sight{Step: next.Step}
+				break
+			}
+		}
+	})
+	if err != nil {
+		return rec, err
+	}
+	err = lines(r, "attempt/turns.jsonl", func(raw []byte) {
+		var l struct{ Kind, Stage, Message string }
+		if json.Unmarshal(raw, &l) == nil && l.Kind == "yield" && ofStage(r, l.Stage) && strings.TrimSpace(l.Message) != "" {
+			rec.answer = l.Message
+		}
+	})
+	if sent != "" {
+		rec.answer = sent
+	}
+	rec.answer = cut(rec.answer, maxAnswer)
+	return rec, err
+}
+
+func ofStage(r *verifier.Request, stage string) bool {
+	return r.Stage == "" || stage == "" || stage == r.Stage
+}
+
+// action returns an action of the record as a line of text.
+func action(l *surface.Line) string {
+	text := cut(l.Action+"("+string(l.Arguments)+")", maxAction)
+	if l.Error != "" {
+		text += ", which failed: " + cut(l.Error, maxAction)
+	}
+	return text
+}
+
+// argument returns the text that a call sends.
+func argument(raw json.RawMessage) string {
+	var a struct {
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(raw, &a) != nil {
+		return ""
+	}
+	return strings.TrimSpace(a.Text)
+}
+
+// lines calls each with the lines of a record. A record that is not there has none.
+func lines(r *verifier.Request, name string, each func(line []byte)) error {
+	longer, err := untrusted.Lines(r.View, name, maxLine, maxRecord, each)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && longer {
+		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// picture reads a picture of the record.
+func picture(r *verifier.Request, f *surface.Frame) ([]byte, error) {
+	if f.File == "" || path.Base(f.File) != f.File {
+		return nil, fmt.Errorf("%q is no name of a picture", cut(f.File, 200))
+	}
+	return untrusted.Read(r.View, "attempt/frames/"+f.File, surface.MaxFrame)
+}
+
+// cut shortens a text to at most n bytes and a mark.
+func cut(s string, n int) string {
+	if s = strings.ToValidUTF8(s, "\uFFFD"); len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// Config is the body of a verifier block's config. The defaults are those of
+// GauntletBench.
+type Config struct {
+	RMSE        float64 `berth:"rmse" default:"0.03" doc:"A pair of pictures is looked at if the root of their mean square difference reaches this, as a share of the largest possible. Pictures are compared as grey copies of 320 × 200 pixels."`
+	Changed     float64 `berth:"changed" default:"0.01" doc:"A pair is also looked at if this share of the pixels differs at all."`
+	PHash       int     `berth:"phash" default:"0" doc:"A pair is also looked at if the perceptual hashes differ in this many of 64 bits. 0: they are not compared. The paper of GauntletBench says 5, its program does not compare them."`
+	MaxPairs    int     `berth:"max_pairs" default:"200" doc:"How many pairs are looked at. If there are more, these are the ones that differ most."`
+	Frame       string  `berth:"frame" default:"" doc:"Kind of picture that is looked at, such as screenshot. Empty: the first picture of each line of the record."`
+	PairsDetail string  `berth:"pairs_detail" enum:"low,high,auto" default:"low" doc:"How closely the model pairs looks at pictures. Only the APIs of OpenAI have this setting."`
+	FinalDetail string  `berth:"final_detail" enum:"low,high,auto" default:"high" doc:"How closely the model final looks at the last picture."`
+	PairsEffort string  `berth:"pairs_effort" default:"" doc:"How hard the model pairs should think, in the provider's own word; empty leaves it to the provider."`
+	FinalEffort string  `berth:"final_effort" default:"" doc:"How hard the model final should think. GauntletBench publishes results with gpt-5.1 and low."`
+}
+
+// The largest values that make sense.
+const (
+	maxPairs = 10_000
+	hashBits = 64
+)
+
+// Validate implements config.Validator.
+func (c *Config) Validate() (ps []config.Problem) {
+	for _, share := range []struct {
+		key   string
+		value float64
+	}{{"rmse", c.RMSE}, {"changed", c.Changed}} {
+		if !(share.value > 0 && share.value <= 1) {
+			ps = append(ps, config.Problem{Path: config.Path(share.key), Summary: "A share is out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 1.", share.value)})
+		}
+	}
+	if c.PHash < 0 || c.PHash > hashBits {
+		ps = append(ps, config.Problem{Path: "phash", Summary: "A number of bits is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.PHash, hashBits)})
+	}
+	if c.MaxPairs < 0 || c.MaxPairs > maxPairs {
+		ps = append(ps, config.Problem{Path: "max_pairs", Summary: "A number of pairs is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.MaxPairs, maxPairs)})
+	}
+	return ps
+}
+
+// settings are what a task says to the judge.
+type settings struct {
+	Instruction      string `json:"instruction"`       // the task in words; empty: instruction.md of the view
+	SuccessCondition string `json:"success_condition"` // may be empty
+	Truth            string `json:"llm_judge_gt"`      // how a good result looks; may be empty
+}
+
+// maxTask is how much of the task the models see, in bytes.
+const maxTask = 256 << 10
+
+// read reads the task's settings, strictly because they decide what a result is,
+// and the configuration.
+func read(r *verifier.Request) (c Config, s settings, err error) {
+	if ps := config.Validate(orEmpty(r.Config), &c); len(ps) > 0 {
+		return c, s, fmt.Errorf("config of this verifier: %w", config.Problems(ps))
+	}
+	d := json.NewDecoder(bytes.NewReader(orEmpty(r.Settings)))
+	d.DisallowUnknownFields()
+	if err = d.Decode(&s); err != nil {
+		return c, s, fmt.Errorf("settings of the task for this verifier: %w", err)
+	}
+	if s.Instruction == "" {
+		text, err := r.ReadFile("instruction.md", 64<<20)
+		if err != nil {
+			return c, s, fmt.Errorf("the task: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
+		}
+		s.Instruction = string(text)
+	}
+	s.Instruction = cut(s.Instruction, maxTask)
+	return c, s, nil
+}
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return json.RawMessage("{}")
+	}
+	return raw
+}

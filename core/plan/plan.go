@@ -26,6 +26,8 @@ type Input struct {
 	// Dialects are those in which requests to models will be served; none if it
 	// is the zero value.
 	Dialects dialect.Set
+	// Executors are the kinds of executors that the caller has besides "local".
+	Executors []string
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }
@@ -136,13 +138,13 @@ func (p *Plan) SkipRefused() {
 	}
 }
 
-// later refuses settings that the experiment file allows but this version does
-// not support yet.
-func (m *maker) later() {
-	if kind := m.in.Experiment.Executor.Kind; kind != "" && kind != "local" {
+// executor refuses an executor that the caller does not have.
+func (m *maker) executor() {
+	kind := m.in.Experiment.Executor.Kind
+	if known := append([]string{"local"}, m.in.Executors...); kind != "" && !slices.Contains(known, kind) {
 		m.problems.add(Problem{
-			Severity: Error, Summary: fmt.Sprintf("executor %q is not supported yet", kind),
-			Detail: "Remove the block to run on this machine.",
+			Severity: Error, Summary: fmt.Sprintf("executor %q is not known", kind),
+			Detail: fmt.Sprintf("Choose one of %s, or remove the block to run on this machine.", strings.Join(known, ", ")),
 		})
 	}
 }
@@ -156,7 +158,7 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
-	m.later()
+	m.executor()
 	m.identities()
 	m.trials()
 	if len(p.Trials) > 0 && !p.runnable() {

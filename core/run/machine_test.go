@@ -50,7 +50,7 @@ func TestAModelWithTwoNamesCountsOnce(t *testing.T) {
 	of := cell.Cell{
 		Agent: cell.Agent{Label: "one", Models: map[string]*cell.Model{"default": m, "small": m}}, Environment: cell.Environment{Label: "box"},
 	}
-	d := demands(&plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
+	d := Demands(&plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
 	if !slices.Equal(d.Models, []string{"large"}) {
 		t.Fatalf("models: %q", d.Models)
 	}

@@ -160,6 +160,14 @@ func (h *holder) start() refusal {
 	return admitted
 }
 
+// take begins an attempt whatever its limits are: it runs already.
+func (h *holder) take() {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	h.p.asked += h.memory
+	h.move(trial.Working)
+}
+
 // memoryLeft returns the MiB that all attempts may ask for, and those that none
 // asks for now.
 func (p *places) memoryLeft() (all, left int64) {

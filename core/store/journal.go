@@ -63,12 +63,15 @@ type Brief struct {
 	// Rewards are all scores of the verifiers, by name.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// Scores are the scores of an attempt without a deciding score.
-	Scores    map[string]float64 `json:"scores,omitempty"`
-	Labels    map[string]string  `json:"labels,omitempty"`
-	Start     time.Time          `json:"start"`
-	End       time.Time          `json:"end"`
-	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
-	Steps     int64              `json:"steps,omitempty"` // of the agent
+	Scores map[string]float64 `json:"scores,omitempty"`
+	Labels map[string]string  `json:"labels,omitempty"`
+	Start  time.Time          `json:"start"`
+	End    time.Time          `json:"end"`
+	// Queued is how long the attempt waited for a worker, by the clock of the
+	// process that waited; 0: it waited for none.
+	Queued    time.Duration `json:"queued_ns,omitempty"`
+	AgentTime time.Duration `json:"agent_time_ns,omitempty"`
+	Steps     int64         `json:"steps,omitempty"` // of the agent
 	Spend
 	Origin    int               `json:"regraded,omitempty"` // the attempt whose work was verified again; 0: its own
 	Oracle    bool              `json:"oracle,omitempty"`
@@ -145,8 +148,9 @@ type sealed struct {
 	Entry json.RawMessage `json:"entry"`
 }
 
-func seal(e *Entry) ([]byte, error) {
-	b, err := json.Marshal(e)
+// Seal returns v as a line with a checksum, with its line end.
+func Seal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +182,7 @@ func (j *journal) append(e Entry, durable bool) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
-	b, err := seal(&e)
+	b, err := Seal(&e)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -293,16 +297,23 @@ func readJournal(r io.Reader) (j Journal, err error) {
 	}
 }
 
-// unseal reads a line as seal wrote it. It takes the entry out of the line without
-// decoding the line, which would take longer than all of the rest.
+// unseal reads an entry of a journal.
 func unseal(b []byte) (e Entry, ok bool) {
+	ok = Unseal(b, &e) && e.Kind != ""
+	return e, ok
+}
+
+// Unseal reads a line as Seal wrote it into the value that into points to, and
+// reports whether the line is whole and unchanged. It takes the value out of the
+// line without decoding the line, which would take longer than all of the rest.
+func Unseal(b []byte, into any) bool {
 	b, begun := bytes.CutPrefix(bytes.TrimSpace(b), []byte(`{"sum":"`))
 	sum, entry, split := bytes.Cut(b, []byte(`","entry":`))
 	entry, ended := bytes.CutSuffix(entry, []byte("}"))
 	if !begun || !split || !ended || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(entry, castagnoli)) {
-		return e, false
+		return false
 	}
-	return e, json.Unmarshal(entry, &e) == nil && e.Kind != ""
+	return json.Unmarshal(entry, into) == nil
 }
 
 // ReadJournals reads all journals of the run in dir, oldest first.

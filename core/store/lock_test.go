@@ -227,7 +227,7 @@ func onAFullDisk(dir string) error {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
 		return fmt.Errorf("no small disk: %w", err)
 	}
-	if err := naiveOnAFullDisk(dir); err != nil {
+	if err := errors.Join(naiveOnAFullDisk(dir), copyToAFullDisk(dir)); err != nil {
 		return err
 	}
 	const n = 40

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
@@ -204,10 +205,32 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	if j.flags.inFlight > 0 {
 		limits.InFlight = &j.flags.inFlight
 	}
-	return run.Execute(ctx, run.Spec{
+	spec := run.Spec{
 		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
 		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
-	}, progress.Event)
+	}
+	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
+		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
+			return run.Report{}, err
+		}
+		return run.Execute(ctx, spec, progress.Event)
+	}
+	digests, err := a.digests(ctx, j.Loaded)
+	if err != nil {
+		return run.Report{}, err
+	}
+	x := &j.Experiment.Executor
+	fleet, err := a.fleet(j)
+	if err != nil {
+		return run.Report{}, err
+	}
+	if fleet != nil {
+		if spec.Limits.InFlight == nil { // pilots limit how many they make; some wait for them
+			spec.Limits.InFlight = new(2 * fleet.Workers * fleet.InFlight)
+		}
+		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
+	}
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

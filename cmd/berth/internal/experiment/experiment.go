@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins"
@@ -134,12 +135,15 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	l.askFormats(o.Formats)
 	l.Plan, err = plan.Make(ctx, plan.Input{
 		Experiment: &l.Experiment.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
-		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
+		Executors: Executors, Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err != nil {
 		return err
 	}
 	l.readSecrets()
+	if l.Clustered() {
+		l.Plan.Problems = append(l.Plan.Problems, cluster.Check(l.Plan)...)
+	}
 	l.checkVerifiers()
 	l.warnOfUsers()
 	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
@@ -150,6 +154,15 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return l.checkLock(ctx, o.LockAbove)
 	}
 	return nil
+}
+
+// Executors are the kinds of executors besides "local". With "pilots", the user
+// starts the workers.
+var Executors = []string{"pilots", "slurm"}
+
+// Clustered reports whether pilots make the attempts.
+func (l *Loaded) Clustered() bool {
+	return l.Experiment != nil && slices.Contains(Executors, l.Experiment.Executor.Kind)
 }
 
 // block is a block with a configuration for a plugin to validate.

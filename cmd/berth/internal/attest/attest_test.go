@@ -80,12 +80,13 @@ func TestThePageHasTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if page, err := c.Page(string(text)); err != nil || page != string(text) {
+	page, err := c.Page(string(text))
+	if err != nil || page != string(text) {
 		t.Errorf("docs/security.md has another table than attacks.yaml (%v): run make generate", err)
 	}
 	i := slices.IndexFunc(c.Attacks, func(a Attack) bool { return a.Name == "r4-loop" })
 	c.Attacks[i].Results[Restarted] = NotHeld
-	if page, err := c.Page(string(text)); err != nil || page == string(text) {
+	if page, err = c.Page(string(text)); err != nil || page == string(text) {
 		t.Errorf("another result makes no other page (%v)", err)
 	}
 	if _, err = c.Page("nothing\n"); err == nil {

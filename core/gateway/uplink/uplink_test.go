@@ -468,7 +468,7 @@ func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
 	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
 	b := newBed(t, p)
 	b.makes = func(client, trial string, attempt int) error {
-		if client == "one" && trial == "t1" && attempt == 1 {
+		if client != "two" && trial == "t1" && attempt == 1 {
 			return nil
 		}
 		return fmt.Errorf("%s does not make attempt %d of %s", client, attempt, trial)
@@ -486,7 +486,7 @@ func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
 		"another attempt":             one.attempt("t1", func(s *models.Spec) { s.Attempt = 2 }),
 		"another trial":               one.attempt("t2"),
 		"a model that the trial does not use": func() *attempt {
-			q := b.pilot("one", func(o *gateway.Options) { o.Models = []*cell.Model{&other} })
+			q := b.pilot("three", func(o *gateway.Options) { o.Models = []*cell.Model{&other} })
 			q.asks = &other
 			return q.attempt("t1")
 		}(),

@@ -94,6 +94,8 @@ func ofFile(path string) (schema string, lines bool) {
 	switch name {
 	case record.ResultFile:
 		return "result", false
+	case store.ChecksumsFile:
+		return "checksums", false
 	case record.EventsFile:
 		return "event", true
 	case record.TurnsFile:

@@ -49,6 +49,7 @@ func All() []Schema {
 		{"journal-line", "A line of journal/*.jsonl of a run", store.JournalLine{}},
 		{"summary", "summary.json of a run", summary.Summary{}},
 		{"result", "result.json of an attempt", record.Result{}},
+		{"checksums", "files.json of an attempt", store.Checksums{}},
 		{"event", "A line of events.jsonl of an attempt", record.Event{}},
 		{"turn", "A line of turns.jsonl of an attempt", record.Turn{}},
 		{"step", "A line of steps.jsonl of an attempt", record.Step{}},
@@ -104,7 +105,7 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "core/config", "cmd/berth/internal/conform", "cmd/berth/output",
+	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/output",
 	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/surface", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 

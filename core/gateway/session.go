@@ -24,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -191,7 +192,7 @@ func (s *session) entry(name string, m *cell.Model, token string) (*entry, error
 
 // listenHost opens the private socket, and a loopback port for clients that
 // cannot use sockets.
-func (s *session) listenHost(ctx context.Context) (host, url string, err error) {
+func (s *session) listenHost(ctx context.Context) (socket, url string, err error) {
 	path := s.g.socket()
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
@@ -211,9 +212,9 @@ func (s *session) listenHost(ctx context.Context) (host, url string, err error) 
 
 // listenInside opens the loopback port in the sandbox.
 func (s *session) listenInside(ctx context.Context) (string, error) {
-	p := newPipe()
+	p := host.NewListener()
 	s.serve(p)
-	port, err := s.spec.Inside(ctx, 0, p.serve)
+	port, err := s.spec.Inside(ctx, 0, p.Serve)
 	if err != nil {
 		return "", err
 	}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -79,7 +79,7 @@ func (a *asker) cell(ctx context.Context, i int) error {
 }
 
 // agent asks an agent what it needs; nil: it could not say.
-func (a *asker) agent(ctx context.Context, c *config.Cell, ag cell.Agent, role agent.Role) (*agent.Needs, error) {
+func (a *asker) agent(ctx context.Context, c *experiment.Cell, ag cell.Agent, role agent.Role) (*agent.Needs, error) {
 	if a.gone["agent "+ag.Plugin] {
 		return nil, nil //nolint:nilnil // it is in the plan's Missing already
 	}
@@ -111,7 +111,7 @@ func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	p := Problem{Severity: config.Error, Cells: []string{cell}, Summary: who + " cannot answer", Detail: err.Error()}
+	p := Problem{Severity: Error, Cells: []string{cell}, Summary: who + " cannot answer", Detail: err.Error()}
 	if errors.Is(err, agent.ErrBadConfig) {
 		p.Summary = who + " refuses its configuration"
 	}
@@ -120,7 +120,7 @@ func (a *asker) failed(ctx context.Context, who, cell string, err error) error {
 }
 
 // verifiers asks the verifiers that a task names for their requirements.
-func (a *asker) verifiers(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, n *Needs) error {
+func (a *asker) verifiers(ctx context.Context, c *experiment.Cell, tc cell.Cell, t *task.Task, n *Needs) error {
 	for i := range t.Stages {
 		for _, u := range t.Stages[i].Verifiers {
 			name := u.Name
@@ -166,13 +166,13 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 		refused = report.Refusals
 		for _, d := range report.Degraded {
 			a.problems.add(Problem{
-				Severity: config.Warning, Summary: d.Summary, Detail: d.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
+				Severity: Warning, Summary: d.Summary, Detail: d.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
 			})
 		}
 	}
 	for _, r := range refused {
 		a.problems.add(Problem{
-			Severity: config.Error, Refusal: true, Summary: r.Summary, Detail: r.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
+			Severity: Error, Refusal: true, Summary: r.Summary, Detail: r.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
 		})
 	}
 	if len(refused) > 0 {
@@ -191,7 +191,7 @@ func (a *asker) refuse(cell, place int, why feasible.Problem) {
 }
 
 // surface asks the plugin with the surface what it needs for a task.
-func (a *asker) surface(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task) (surface.Needs, []feasible.Problem, error) {
+func (a *asker) surface(ctx context.Context, c *experiment.Cell, tc cell.Cell, t *task.Task) (surface.Needs, []feasible.Problem, error) {
 	if !t.HasSurface() {
 		return nil, nil, nil
 	}
@@ -208,7 +208,7 @@ func (a *asker) surface(ctx context.Context, c *config.Cell, tc cell.Cell, t *ta
 }
 
 // environment returns an environment; nil: it is not available.
-func (a *asker) environment(ctx context.Context, c *config.Cell, name string) (environment.Environment, record.PluginUsed, error) {
+func (a *asker) environment(ctx context.Context, c *experiment.Cell, name string) (environment.Environment, record.PluginUsed, error) {
 	if a.gone["environment "+name] {
 		return nil, record.PluginUsed{}, nil
 	}
@@ -229,7 +229,7 @@ type sandboxes struct {
 }
 
 // sandboxes asks whether the environment can create the sandboxes of a task.
-func (a *asker) sandboxes(ctx context.Context, c *config.Cell, tc cell.Cell, t *task.Task, of sandboxes) (environment.Report, error) {
+func (a *asker) sandboxes(ctx context.Context, c *experiment.Cell, tc cell.Cell, t *task.Task, of sandboxes) (environment.Report, error) {
 	spec, _, err := feasible.Spec(t, tc, *of.needs.Agent)
 	if err != nil {
 		return environment.Report{}, fmt.Errorf("task %s, cell %s: %w", t.Name, c.Key, err) // Unsupported lets none through
@@ -248,26 +248,4 @@ func (a *asker) sandboxes(ctx context.Context, c *config.Cell, tc cell.Cell, t *
 		all.Refusals, all.Degraded = union(all.Refusals, r.Refusals), union(all.Degraded, r.Degraded)
 	}
 	return all, nil
-}
-
-// secrets checks the secrets of every cell, and of the verifiers that its tasks
-// use.
-func (m *maker) secrets() {
-	seen := map[string]bool{}
-	for _, c := range m.plan.Experiment.Cells {
-		var used []string
-		for _, d := range c.Datasets {
-			for _, place := range m.datasets[d.Label] {
-				if t := m.plan.Tasks[place].Task; t != nil {
-					used = union(used, verifierNames(t))
-				}
-			}
-		}
-		for _, d := range c.CheckSecrets(used...) {
-			if s := d.String(); !seen[s] {
-				seen[s] = true
-				m.plan.Secrets = append(m.plan.Secrets, d)
-			}
-		}
-	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -19,27 +19,27 @@ import (
 
 // Input is everything that a plan is made from.
 type Input struct {
-	Experiment *config.Experiment
+	Experiment *experiment.Experiment
 	Formats    []task.Format
 	// Plugins say what they need and refuse; nil asks no plugin.
 	Plugins trial.Plugins
 	// Dialects are those in which requests to models will be served; none if it
 	// is the zero value.
 	Dialects dialect.Set
+	// Executors are the kinds of executors that the caller has besides "local".
+	Executors []string
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }
 
 // Plan is a run before it starts.
 type Plan struct {
-	Experiment *config.Experiment
+	Experiment *experiment.Experiment
 	Tasks      []Task
 	Trials     []Trial
 	// Problems of severity error prevent the run from starting.
 	Problems []Problem
 	Missing  []Missing
-	// Secrets are the secrets that cannot be read, with their positions.
-	Secrets config.Diagnostics
 	// Checker caches the answers of plugins; the attempts of the run use it
 	// too.
 	Checker *feasible.Checker
@@ -67,12 +67,21 @@ type Trial struct {
 	Place int
 }
 
+// Severity is how bad a problem is.
+type Severity string
+
+// The severities.
+const (
+	Error   Severity = "error"   // the run cannot start
+	Warning Severity = "warning" // it can, but perhaps not as meant
+)
+
 // Problem is a fact about the plan that the user should know.
 type Problem struct {
-	Severity config.Severity `json:"severity"`
-	Summary  string          `json:"summary"`
-	Detail   string          `json:"detail,omitempty"`
-	Dataset  string          `json:"dataset,omitempty"`
+	Severity Severity `json:"severity"`
+	Summary  string   `json:"summary"`
+	Detail   string   `json:"detail,omitempty"`
+	Dataset  string   `json:"dataset,omitempty"`
 	// Tasks and Cells say where the problem is; empty means everywhere.
 	Tasks []string `json:"tasks,omitempty"`
 	Cells []string `json:"cells,omitempty"`
@@ -100,11 +109,11 @@ type Missing struct {
 
 // Blocked reports whether something prevents the run from starting.
 func (p *Plan) Blocked() bool {
-	if len(p.Missing) > 0 || p.Secrets.HasErrors() {
+	if len(p.Missing) > 0 {
 		return true
 	}
 	for i := range p.Problems {
-		if p.Problems[i].Severity == config.Error {
+		if p.Problems[i].Severity == Error {
 			return true
 		}
 	}
@@ -120,22 +129,22 @@ func (p *Plan) runnable() bool {
 // warnings: their trials stay in the plan and never run.
 func (p *Plan) SkipRefused() {
 	if !p.runnable() {
-		p.Problems = append([]Problem{{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is refused or invalid."}}, p.Problems...)
+		p.Problems = append([]Problem{{Severity: Error, Summary: "no trial can be run", Detail: "Every task is refused or invalid."}}, p.Problems...)
 	}
 	for i := range p.Problems {
 		if p.Problems[i].Refusal {
-			p.Problems[i].Severity = config.Warning
+			p.Problems[i].Severity = Warning
 		}
 	}
 }
 
-// later refuses settings that the experiment file allows but this version does
-// not support yet.
-func (m *maker) later() {
-	if kind := m.in.Experiment.Executor.Kind; kind != "" && kind != "local" {
+// executor refuses an executor that the caller does not have.
+func (m *maker) executor() {
+	kind := m.in.Experiment.Executor.Kind
+	if known := append([]string{"local"}, m.in.Executors...); kind != "" && !slices.Contains(known, kind) {
 		m.problems.add(Problem{
-			Severity: config.Error, Summary: fmt.Sprintf("executor %q is not supported yet", kind),
-			Detail: "Remove the block to run on this machine.",
+			Severity: Error, Summary: fmt.Sprintf("executor %q is not known", kind),
+			Detail: fmt.Sprintf("Choose one of %s, or remove the block to run on this machine.", strings.Join(known, ", ")),
 		})
 	}
 }
@@ -149,12 +158,11 @@ func Make(ctx context.Context, in Input) (*Plan, error) {
 	if err := m.tasks(ctx); err != nil {
 		return nil, err
 	}
-	m.later()
+	m.executor()
 	m.identities()
 	m.trials()
-	m.secrets()
 	if len(p.Trials) > 0 && !p.runnable() {
-		m.problems.add(Problem{Severity: config.Error, Summary: "no trial can be run", Detail: "Every task is invalid. The warnings say why; `berth task check DIR` lists all that is wrong."})
+		m.problems.add(Problem{Severity: Error, Summary: "no trial can be run", Detail: "Every task is invalid. The warnings say why; `berth task check DIR` lists all that is wrong."})
 	}
 	if len(p.Trials) > 0 { // otherwise nothing needs checking
 		if err := m.checks(ctx); err != nil {
@@ -183,7 +191,7 @@ type maker struct {
 
 // ModelOf returns the label of a cell's model, or the labels of its agent's
 // models if the cell has none.
-func ModelOf(c *config.Cell) string {
+func ModelOf(c *experiment.Cell) string {
 	if c.Model != nil {
 		return c.Model.Label
 	}
@@ -212,7 +220,7 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 }
 
 // endpoints returns the endpoints of the models of a cell, by who uses them.
-func endpoints(c *config.Cell) map[string]store.Endpoint {
+func endpoints(c *experiment.Cell) map[string]store.Endpoint {
 	all := map[string]store.Endpoint{}
 	add := func(who string, ms map[string]*cell.Model) {
 		for role, m := range ms {

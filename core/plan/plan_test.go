@@ -7,20 +7,21 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
-	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
-	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -132,40 +133,32 @@ func folder(t testing.TB, tasks map[string]string) string {
 	return dir
 }
 
-const rest = `
-dataset "d" {
-  format = "lines"
-  path   = "./tasks"
-}
-environment "e" {
-  plugin = "env"
-}
-agent "a" {
-  plugin = "first"
-}
-agent "b" {
-  plugin = "second"
-}
-`
-
-// load reads an experiment whose block of that name has the body.
-func load(t testing.TB, dir, body string) *config.Experiment {
-	t.Helper()
-	file := filepath.Join(dir, "x.hcl")
-	if err := os.WriteFile(file, []byte("experiment \"x\" {\n  datasets = [dataset.d]\n  environment = environment.e\n"+body+rest), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e, ds := config.Load(t.Context(), file, config.Options{
-		LookupEnv: func(string) (string, bool) { return "", false },
-		Schemas:   func(plugins.Kind, string) (pluginconfig.Schema, error) { return pluginconfig.Schema{}, nil },
-	})
-	if ds.HasErrors() {
-		t.Fatal(ds)
+// load makes an experiment on the dataset of a folder, with a cell for each agent.
+func load(dir string, agents ...string) *experiment.Experiment {
+	e := &experiment.Experiment{Repeat: 1}
+	for i, name := range agents {
+		key := ""
+		if len(agents) > 1 {
+			key = "agent=" + name
+		}
+		e.Cells = append(e.Cells, &experiment.Cell{
+			Cell: cell.Cell{
+				Agent: cell.Agent{Label: name, Plugin: name}, Environment: cell.Environment{Label: "e", Plugin: "env"},
+			},
+			Index: i, Key: key, Slug: name, Datasets: []experiment.Dataset{{Label: "d", Format: "lines", Path: filepath.Join(dir, "tasks")}},
+		})
 	}
 	return e
 }
 
-func plans(t testing.TB, e *config.Experiment, p trial.Plugins) *plan.Plan {
+// two makes an experiment with two cells and three repetitions.
+func two(dir string) *experiment.Experiment {
+	e := load(dir, "first", "second")
+	e.Repeat = 3
+	return e
+}
+
+func plans(t testing.TB, e *experiment.Experiment, p trial.Plugins) *plan.Plan {
 	t.Helper()
 	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Dialects: dialects.All})
 	if err != nil {
@@ -174,12 +167,10 @@ func plans(t testing.TB, e *config.Experiment, p trial.Plugins) *plan.Plan {
 	return made
 }
 
-const two = "  repeat = 3\n  matrix {\n    agent = [agent.a, agent.b]\n  }\n}\n"
-
 func TestEveryCellTaskAndRepetitionIsATrial(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "", "two": "", "three": "bad has no instruction"})
-	p := plans(t, load(t, dir, two), &fakePlugins{})
+	p := plans(t, two(dir), &fakePlugins{})
 	if len(p.Trials) != 2*3*3 || p.Blocked() {
 		t.Fatalf("%d trials, problems %v", len(p.Trials), p.Problems)
 	}
@@ -210,7 +201,9 @@ func TestTooManyTrialsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "ok", "two": "ok"})
 	p := &fakePlugins{}
-	made := plans(t, load(t, dir, "  repeat = 100000\n  matrix {\n    agent = [agent.a, agent.b]\n    n = [1, 2, 3]\n  }\n  per_trial {\n    max_steps = matrix.n\n  }\n}\n"), p)
+	e := load(dir, "first", "second", "third", "fourth", "fifth", "sixth")
+	e.Repeat = 100_000
+	made := plans(t, e, p)
 	const want = "1200000 trials are too many: 6 cells on their tasks, 100000 times each"
 	if !made.Blocked() || len(made.Trials) > 0 || len(made.Problems) != 1 || !strings.Contains(made.Problems[0].Summary+": "+made.Problems[0].Detail, want) {
 		t.Errorf("%d trials; problems %v, want %q", len(made.Trials), made.Problems, want)
@@ -229,17 +222,20 @@ func TestTrialIDByHand(t *testing.T) {
 func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": ""})
-	base := plans(t, load(t, dir, "  agent = agent.a\n}\n"), &fakePlugins{})
-	moved := plans(t, load(t, folder(t, map[string]string{"one": ""}), "  agent = agent.a\n  limits {\n    in_flight = 7\n  }\n}\n"), &fakePlugins{})
-	if base.Trials[0].ID != moved.Trials[0].ID {
+	base := plans(t, load(dir, "first"), &fakePlugins{})
+	e := load(folder(t, map[string]string{"one": ""}), "first")
+	e.Limits.InFlight, e.Retry.Max = new(7), 3
+	if moved := plans(t, e, &fakePlugins{}); base.Trials[0].ID != moved.Trials[0].ID {
 		t.Error("a path or a limit of the run is in the id")
 	}
-	for name, body := range map[string]string{
-		"agent":            "  agent = agent.b\n}\n",
-		"limits":           "  agent = agent.a\n  per_trial {\n    agent_time = \"7m\"\n  }\n}\n",
-		"how it is judged": "  agent = agent.a\n  verify = \"restarted\"\n}\n",
+	for name, change := range map[string]func(*experiment.Cell){
+		"agent":            func(c *experiment.Cell) { c.Agent.Plugin = "second" },
+		"limits":           func(c *experiment.Cell) { c.Limits.AgentTime = 7 * time.Minute },
+		"how it is judged": func(c *experiment.Cell) { c.Datasets[0].Verify = task.ModeRestarted },
 	} {
-		other := plans(t, load(t, dir, body), &fakePlugins{})
+		e = load(dir, "first")
+		change(e.Cells[0])
+		other := plans(t, e, &fakePlugins{})
 		if other.Trials[0].ID == base.Trials[0].ID {
 			t.Errorf("%s is not in the id", name)
 		}
@@ -249,7 +245,7 @@ func TestIDsDependOnWhatCouldChangeResultsAndOnNothingElse(t *testing.T) {
 func TestRefusalsAreByNameAndOnce(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"one": "", "big": "memory", "many": "compose compose.yaml"})
-	p := plans(t, load(t, dir, two), &fakePlugins{refuse: func(s environment.Spec) string {
+	p := plans(t, two(dir), &fakePlugins{refuse: func(s environment.Spec) string {
 		if s.Limits.MemoryMiB == 99 {
 			return "no memory limit here"
 		}
@@ -279,7 +275,7 @@ func TestRefusalsAreByNameAndOnce(t *testing.T) {
 
 func TestMissingPluginsAreNamed(t *testing.T) {
 	t.Parallel()
-	p := plans(t, load(t, folder(t, map[string]string{"one": ""}), two), &fakePlugins{missing: "second"})
+	p := plans(t, two(folder(t, map[string]string{"one": ""})), &fakePlugins{missing: "second"})
 	if len(p.Missing) != 1 || p.Missing[0].Name != `agent "second"` || !p.Blocked() {
 		t.Errorf("missing %+v", p.Missing)
 	}
@@ -300,7 +296,7 @@ func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
 		{"API", nil, []string{"API_*"}, "API is not let through"},
 		{"UNSET", nil, []string{"*"}, "UNSET is not set."},
 	} {
-		e := load(t, folder(t, map[string]string{"one": "env " + tt.variable, "two": ""}), two)
+		e := two(folder(t, map[string]string{"one": "env " + tt.variable, "two": ""}))
 		for i := range e.Cells {
 			e.Cells[i].Datasets[0].AllowEnv = tt.dataset
 		}
@@ -327,18 +323,19 @@ func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
 }
 
 // ten makes a plan of 10,000 trials: 100 tasks × 20 cells × 5 repetitions.
-func ten(t testing.TB) *config.Experiment {
+func ten(t testing.TB) *experiment.Experiment {
 	t.Helper()
 	tasks := map[string]string{}
 	for i := range 100 {
 		tasks[fmt.Sprintf("task-%03d", i)] = ""
 	}
-	var levels []string
-	for i := range 10 {
-		levels = append(levels, fmt.Sprintf("\"%dm\"", i+1))
+	e := load(folder(t, tasks), slices.Repeat([]string{"first", "second"}, 10)...)
+	e.Repeat = 5
+	for i, c := range e.Cells {
+		c.Limits.AgentTime = time.Duration(i/2+1) * time.Minute
+		c.Key, c.Slug = fmt.Sprintf("%s,time=%s", c.Key, c.Limits.AgentTime), fmt.Sprintf("%s-%s", c.Slug, c.Limits.AgentTime)
 	}
-	return load(t, folder(t, tasks), "  repeat = 5\n  matrix {\n    agent = [agent.a, agent.b]\n    time = ["+strings.Join(levels, ", ")+
-		"]\n  }\n  per_trial {\n    agent_time = matrix.time\n  }\n}\n")
+	return e
 }
 
 // A plan of 10,000 trials is fast because each question is asked once.

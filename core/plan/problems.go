@@ -1,10 +1,6 @@
 package plan
 
-import (
-	"slices"
-
-	"github.com/berth-eval/berth/core/config"
-)
+import "slices"
 
 // problems collects problems, and merges equal problems of several tasks or
 // cells.
@@ -14,7 +10,7 @@ type problems struct {
 }
 
 type problemKey struct {
-	severity                 config.Severity
+	severity                 Severity
 	summary, detail, dataset string
 }
 
@@ -51,8 +47,8 @@ func (ps *problems) into(p *Plan) {
 	p.Problems = append(p.Problems, ps.list...)
 }
 
-func rank(s config.Severity) int {
-	if s == config.Error {
+func rank(s Severity) int {
+	if s == Error {
 		return 0
 	}
 	return 1

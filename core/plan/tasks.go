@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -38,7 +38,7 @@ func (m *maker) tasks(ctx context.Context) error {
 	return nil
 }
 
-func (m *maker) load(ctx context.Context, d config.Dataset) error {
+func (m *maker) load(ctx context.Context, d experiment.Dataset) error {
 	at := slices.IndexFunc(m.in.Formats, func(f task.Format) bool { return f.Name() == d.Format })
 	if at < 0 {
 		return fmt.Errorf("dataset %q: no task format %q: choose from %s", d.Label, d.Format, formatNames(m.in.Formats))
@@ -52,13 +52,13 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 	items := pick(listing.Items, d)
 	if len(items) == 0 {
 		m.problems.add(Problem{
-			Severity: config.Error, Dataset: d.Label, Summary: "dataset has no tasks",
+			Severity: Error, Dataset: d.Label, Summary: "dataset has no tasks",
 			Detail: fmt.Sprintf("Nothing at or below %s looks like a task of format %q.", d.Path, d.Format),
 		})
 	}
 	if n := len(listing.Deep); n > 0 {
 		m.problems.add(Problem{
-			Severity: config.Warning, Dataset: d.Label, Summary: "folders that lie too deep were not looked into",
+			Severity: Warning, Dataset: d.Label, Summary: "folders that lie too deep were not looked into",
 			Detail: fmt.Sprintf("%d of them, the first is %s.", n, listing.Deep[0]),
 		})
 	}
@@ -69,7 +69,7 @@ func (m *maker) load(ctx context.Context, d config.Dataset) error {
 		m.plan.Tasks = append(m.plan.Tasks, t)
 		if it.Task == nil {
 			m.problems.add(Problem{
-				Severity: config.Warning, Dataset: d.Label, Tasks: []string{t.Name}, Summary: "task is invalid and counts as task_invalid",
+				Severity: Warning, Dataset: d.Label, Tasks: []string{t.Name}, Summary: "task is invalid and counts as task_invalid",
 				Detail: FirstError(it.Problems),
 			})
 		}
@@ -98,7 +98,7 @@ func FirstError(ps []task.Problem) string {
 
 // pick applies sample and limit. It draws a sample from the tasks in the order
 // of their names, so that the same seed gives the same sample on every machine.
-func pick(items []task.Item, d config.Dataset) []task.Item {
+func pick(items []task.Item, d experiment.Dataset) []task.Item {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b task.Item) int {
 		return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.Path, b.Path))

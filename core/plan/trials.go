@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
 // identities computes the identity of each cell for each of its datasets.
@@ -66,7 +64,7 @@ func (m *maker) trials() {
 	}
 	if total > maxTrials {
 		m.problems.add(Problem{
-			Severity: config.Error, Summary: fmt.Sprintf("%d trials are too many", total),
+			Severity: Error, Summary: fmt.Sprintf("%d trials are too many", total),
 			Detail: fmt.Sprintf("%d cells on their tasks, %d times each; at most %d. Lower repeat, leave out values of the matrix, or split the experiment.",
 				len(p.Experiment.Cells), repeat, maxTrials),
 		})
@@ -97,7 +95,7 @@ func (m *maker) trials() {
 	}
 }
 
-func datasetOf(c *config.Cell, label string) *config.Dataset {
+func datasetOf(c *experiment.Cell, label string) *experiment.Dataset {
 	for i := range c.Datasets {
 		if c.Datasets[i].Label == label {
 			return &c.Datasets[i]
@@ -106,7 +104,7 @@ func datasetOf(c *config.Cell, label string) *config.Dataset {
 	return nil
 }
 
-func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
+func (m *maker) trial(cell int, d *experiment.Dataset, place, rep int) Trial {
 	t, c := &m.plan.Tasks[place], m.plan.Experiment.Cells[cell]
 	out := Trial{Place: place, Trial: store.Trial{Task: t.Name, Dataset: d.Label, Cell: cell, Repetition: rep}}
 	identity := m.plan.identities[cell][d.Label]
@@ -125,7 +123,7 @@ func (m *maker) trial(cell int, d *config.Dataset, place, rep int) Trial {
 // twice reports two trials that are equal in everything that could change their
 // result: running both would count one thing twice.
 func (m *maker) twice(a, b *Trial) {
-	p := Problem{Severity: config.Error, Summary: "trial is planned twice"}
+	p := Problem{Severity: Error, Summary: "trial is planned twice"}
 	ca, cb := m.plan.Experiment.Cells[a.Cell].Key, m.plan.Experiment.Cells[b.Cell].Key
 	if a.Cell != b.Cell {
 		p.Cells = []string{ca, cb}
@@ -135,17 +133,4 @@ func (m *maker) twice(a, b *Trial) {
 		p.Detail = fmt.Sprintf("The datasets %s hold the same task. Exclude it from one of them.", strings.Join([]string{a.Dataset, b.Dataset}, " and "))
 	}
 	m.problems.add(p)
-}
-
-// verifierNames returns the verifiers that a task names, sorted, without
-// duplicates.
-func verifierNames(t *task.Task) []string {
-	var names []string
-	for i := range t.Stages {
-		for _, u := range t.Stages[i].Verifiers {
-			names = append(names, u.Name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -325,6 +325,18 @@ type Regraded struct {
 	TaskDigest string `json:"origin_task_digest"` // of the task on which the agent worked
 }
 
+// Worker is the process that made an attempt, in a run whose attempts are made by
+// workers on other machines.
+type Worker struct {
+	Pilot string `json:"pilot"`          // unique in the run
+	Node  string `json:"node,omitempty"` // its machine
+	Job   string `json:"job,omitempty"`  // of the scheduler of a cluster; empty: somebody started it by hand
+	// Lost says why the work is lost: the worker was not heard of any more. The
+	// process that schedules the run then wrote the result. Absent: the worker
+	// wrote it.
+	Lost string `json:"lost,omitempty"`
+}
+
 // Result is result.json: one attempt.
 type Result struct {
 	Version int `json:"version"` // version of the format of this file: 1
@@ -344,7 +356,8 @@ type Result struct {
 	Repetition int                        `json:"repetition"`
 	Attempt    int                        `json:"attempt"`
 	Host       string                     `json:"host"`
-	Berth      string                     `json:"berth"` // version of this program
+	Worker     *Worker                    `json:"worker,omitempty"` // absent: the process that scheduled the run made the attempt
+	Berth      string                     `json:"berth"`            // version of this program
 	Outcome    Outcome                    `json:"outcome"`
 	AgentEnd   AgentEnd                   `json:"agent_end,omitempty"`
 	Integrity  Integrity                  `json:"integrity"`

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -64,7 +64,7 @@ func helper() int {
 		return record.Result{Outcome: record.Passed}
 	}}
 	_, err = run.Schedule(context.Background(), run.Options{
-		Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &eight}},
+		Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &eight}},
 		Watch: func(e run.Event) {
 			if e.Kind == run.Ended {
 				_, _ = fmt.Fprintf(log, "%s %d\n", e.Trial.ID, e.Attempt)

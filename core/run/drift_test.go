@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -68,7 +68,7 @@ func TestWaitsDoubleAndAreSpread(t *testing.T) {
 		var waits []time.Duration
 		schedule(t, run.Options{
 			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
-			Retry: config.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
+			Retry: experiment.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
 			Watch: func(e run.Event) {
 				if e.Kind == run.Waiting {
 					waits = append(waits, e.Wait)
@@ -110,7 +110,7 @@ func TestAMeasuredAttemptIsNotRetried(t *testing.T) {
 	t.Parallel()
 	broken := state("t", record.VerifierError)
 	broken.Attempts[0].Result.AgentEnd, broken.Attempts[0].Result.Retryable = record.Yielded, true
-	r := config.Retry{Max: 3, On: []record.Outcome{record.VerifierError}}
+	r := experiment.Retry{Max: 3, On: []record.Outcome{record.VerifierError}}
 	if _, open := run.Open(broken, r, nil); open {
 		t.Error("an attempt that counts as measured is retried")
 	}
@@ -127,7 +127,7 @@ func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
 	}
 	hundred := 100
 	f := &fake{attempt: always(record.Passed)}
-	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &hundred}}}); err != nil {
+	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &hundred}}}); err != nil {
 		b.Fatal(err)
 	}
 	if err = r.Close(); err != nil {

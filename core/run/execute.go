@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -38,7 +38,7 @@ type Spec struct {
 	// installed where sandboxes can read it.
 	Sandboxd string
 	// Limits are the limits of the run; they replace those of the experiment.
-	Limits config.RunLimits
+	Limits experiment.RunLimits
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are refused.
 	Again []record.Outcome
@@ -57,7 +57,10 @@ type Spec struct {
 	FindRun func(name string) (string, error)
 	// LookupEnv reads host variables; nil means that there are none.
 	LookupEnv func(string) (string, bool)
-	Log       zerolog.Logger
+	// Worker is this process if another one schedules the run; nil: this process
+	// does. See Work.
+	Worker *Worker
+	Log    zerolog.Logger
 }
 
 // Observer receives the events of a run, one after another. It must not block
@@ -77,43 +80,57 @@ type Observer func(Event)
 // half as often as usual, unless $GOMAXPROCS or $GOGC are set: sandboxes need
 // the processors, and the core waits most of the time.
 func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err error) {
+	err = s.prepared(ctx, func(h *here) (err error) {
+		report, err = Schedule(ctx, Options{
+			Plan: s.Plan, Store: s.Store, Executor: h, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch,
+			Demand: Demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
+		})
+		return err
+	})
+	return report, err
+}
+
+// prepared prepares this machine for attempts, calls work, and removes what the
+// attempts left.
+func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 	if s.LookupEnv == nil {
 		s.LookupEnv = func(string) (string, bool) { return "", false }
 	}
 	defer yieldProcessors(s.LookupEnv)()
-	label := s.Store.Manifest.Header.Run
-	// The store is locked, so no other process is working on this run.
-	if left, gcErr := CollectGarbage(ctx, s.Host, label, false); gcErr != nil || len(left.Problems) > 0 {
+	label, garbage, scratch := s.Store.Manifest.Header.Run, s.Store.Manifest.Header.Run, ""
+	if s.Worker != nil { // others work on the same run, perhaps on this machine
+		label, garbage, scratch = s.Worker.label(label), "", s.Worker.Scratch
+	}
+	// If there is no Worker, the store is locked, so no other process is working on
+	// this run.
+	if left, gcErr := CollectGarbage(ctx, s.Host, garbage, false); gcErr != nil || len(left.Problems) > 0 {
 		s.Log.Warn().Err(gcErr).Strs("problems", left.Problems).Msg("something of an earlier process of this run may be left")
 	}
-	place, err := node.Claim(label, s.Store.Dir, environmentsOf(s.Plan.Experiment))
+	place, err := node.ClaimWith(label, s.Store.Dir, environmentsOf(s.Plan.Experiment), scratch)
 	if err != nil {
-		return report, err
+		return err
 	}
 	defer func() { s.leftover(place.Release()) }()
 	models, err := s.gateway(place.Dir)
 	if err != nil {
-		return report, err
+		return err
 	}
 	if models != nil {
 		defer func() { s.leftover(models.Close()) }()
 	}
 	executor, err := s.executor(place, models)
 	if err != nil {
-		return report, err
+		return err
 	}
 	if executor.output, err = s.keepOutput(executor); err != nil {
-		return report, err
+		return err
 	}
 	defer func() {
 		if lost := executor.output.close(); lost != nil {
 			s.Log.Warn().Err(lost).Msg("some output of plugins was not kept")
 		}
 	}()
-	report, err = Schedule(ctx, Options{
-		Plan: s.Plan, Store: s.Store, Executor: executor, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch,
-		Demand: demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
-	})
+	err = work(executor)
 	// A plugin that died in Create may have made sandboxes that no attempt
 	// knows.
 	left := &Garbage{}
@@ -122,7 +139,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 		s.Log.Warn().Strs("problems", left.Problems).Msg("sandboxes of this run may be left: berth gc tries again")
 		s.leftover(place.Leave())
 	}
-	return report, err
+	return err
 }
 
 // leftover logs what could not be removed after a run. It does not change the
@@ -134,7 +151,7 @@ func (s *Spec) leftover(err error) {
 }
 
 // environmentsOf returns the plugins that may make sandboxes in a run.
-func environmentsOf(e *config.Experiment) []string {
+func environmentsOf(e *experiment.Experiment) []string {
 	var names []string
 	for _, c := range e.Cells {
 		if !slices.Contains(names, c.Environment.Plugin) {

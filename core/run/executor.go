@@ -29,7 +29,8 @@ type here struct {
 	place    *node.Place
 	sandboxd string         // path of the installed program
 	models   models.Gateway // nil: there are no models
-	run      string         // id of the run, the owner of everything that is created
+	run      string         // id of the run
+	label    string         // the owner of everything that is created
 	hostname string
 	cells    []map[string]cell.Cell // by cell, then by dataset
 	count    atomic.Int64
@@ -46,13 +47,16 @@ func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, erro
 		return nil, err
 	}
 	header := &s.Store.Manifest.Header
-	h := &here{Spec: s, place: place, sandboxd: sandboxd, run: header.Run}
+	h := &here{Spec: s, place: place, sandboxd: sandboxd, run: header.Run, label: place.Label}
 	if served != nil {
 		h.models = served
 	}
 	h.guard = &guard{formats: s.Formats}
 	var accept func(drift string) error
-	if s.AcceptDrift {
+	switch {
+	case s.AcceptDrift && s.Worker != nil: // the process that schedules the run has recorded it
+		accept = func(string) error { return nil }
+	case s.AcceptDrift:
 		accept = s.Store.Accept
 	}
 	h.drift = compare(s.Store.Index(), accept)
@@ -91,7 +95,7 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 	ctx = plugin.ForAttempt(ctx, name)
 	env := task.Options{AllowEnv: t.Options.AllowEnv, LookupEnv: h.LookupEnv}
 	return trial.Run(ctx, trial.Input{
-		Run: h.run, Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
+		Run: h.run, Label: h.label, Worker: h.Worker.record(), Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
 		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin,
@@ -118,7 +122,7 @@ func (h *here) notTheTask(ctx context.Context, j Job, t *plan.Task, why error) r
 	p := record.Phase{Name: record.PhasePrepare, Who: by, Start: now, End: now, Error: why.Error()}
 	return record.Result{
 		Version: 1, Run: h.run, Trial: j.Trial.ID, Task: t.Name, TaskDigest: t.Task.Digest, Repetition: j.Trial.Repetition,
-		Cell: h.cells[j.Trial.Cell][j.Trial.Dataset].Choices, Attempt: j.Attempt.Number(), Host: h.hostname, Berth: h.Berth,
+		Cell: h.cells[j.Trial.Cell][j.Trial.Dataset].Choices, Attempt: j.Attempt.Number(), Host: h.hostname, Worker: h.Worker.record(), Berth: h.Berth,
 		Outcome: ended, Integrity: record.Unknown, Phases: []record.Phase{p}, Start: now, End: now,
 		Error: &record.Error{Boundary: by, Phase: p.Name, Message: why.Error(), Retry: ended == record.Preempted},
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
 )
 
 // left counts the trials that have not begun, or wait for their next attempt.
@@ -116,9 +119,47 @@ func (s *scheduler) pressed() bool {
 // start starts an attempt, which has a place.
 func (s *scheduler) start(ctx context.Context, it item, h *holder) {
 	a, err := s.o.Store.Begin(it.trial.ID)
-	if err != nil {
+	s.carry(ctx, it, h, begun{a, err})
+}
+
+// adopt goes on with the attempts that go on since before this process. They have
+// their places whatever the limits are now.
+func (s *scheduler) adopt(ctx context.Context, adopted []item) {
+	for _, it := range adopted {
+		h := s.places.holder(s.demand(it))
+		h.take()
+		a, err := s.o.Store.Adopt(it.trial.ID, s.o.Adopted(it.trial))
+		s.carry(ctx, it, h, begun{a, err})
+	}
+}
+
+// takeAdopted takes the trials with an attempt that goes on out of items.
+func takeAdopted(items *[]item, number func(*plan.Trial) int) (adopted []item) {
+	if number == nil {
+		return nil
+	}
+	*items = slices.DeleteFunc(*items, func(it item) bool {
+		goesOn := number(it.trial) > 0
+		if goesOn {
+			adopted = append(adopted, it)
+		}
+		return goesOn
+	})
+	return adopted
+}
+
+// begun is an attempt that was begun, or the error.
+type begun struct {
+	attempt *store.Attempt
+	err     error
+}
+
+// carry waits for the end of an attempt, in the background.
+func (s *scheduler) carry(ctx context.Context, it item, h *holder, b begun) {
+	a := b.attempt
+	if b.err != nil {
 		h.end()
-		s.unwritten(it, 0, err)
+		s.unwritten(it, 0, b.err)
 		return
 	}
 	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})

@@ -73,8 +73,9 @@ func availableIn(file string) int64 {
 	return 0
 }
 
-// demands returns a function that returns what the attempts of a trial take up.
-func demands(p *plan.Plan) func(*plan.Trial) Demand {
+// Demands returns a function that returns what the attempts of a trial take up. It
+// is not safe for concurrent use.
+func Demands(p *plan.Plan) func(*plan.Trial) Demand {
 	type key struct {
 		cell, place int
 		dataset     string

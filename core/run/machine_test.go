@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 )
 
@@ -50,11 +50,11 @@ func TestAModelWithTwoNamesCountsOnce(t *testing.T) {
 	of := cell.Cell{
 		Agent: cell.Agent{Label: "one", Models: map[string]*cell.Model{"default": m, "small": m}}, Environment: cell.Environment{Label: "box"},
 	}
-	d := demands(&plan.Plan{Experiment: &config.Experiment{Cells: []*config.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
+	d := Demands(&plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
 	if !slices.Equal(d.Models, []string{"large"}) {
 		t.Fatalf("models: %q", d.Models)
 	}
-	p := newPlaces(config.RunLimits{Places: config.Places{InFlight: new(9)}, Model: map[string]config.Places{"large": {InFlight: new(2)}}}, 0)
+	p := newPlaces(experiment.RunLimits{Places: experiment.Places{InFlight: new(9)}, Model: map[string]experiment.Places{"large": {InFlight: new(2)}}}, 0)
 	for i, want := range []refusal{admitted, admitted, full} {
 		if got := p.holder(d).start(); got != want {
 			t.Errorf("attempt %d of at most 2 with the model: %d, want %d", i+1, got, want)

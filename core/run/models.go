@@ -5,14 +5,14 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/store"
 )
 
 // Models returns the models that some cells use, without duplicates, by label.
-func Models(cells ...*config.Cell) []*cell.Model {
+func Models(cells ...*experiment.Cell) []*cell.Model {
 	var used []*cell.Model
 	add := func(ms map[string]*cell.Model) {
 		for _, m := range ms {

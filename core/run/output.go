@@ -25,8 +25,8 @@ type output struct {
 	mu       sync.Mutex
 	file     *os.File
 	left     int
-	attempts map[string]*store.Attempt // that run now, by the name that plugins get
-	err      error                     // the first failure to write
+	attempts map[string]Attempt // that run now, by the name that plugins get
+	err      error              // the first failure to write
 }
 
 // keepOutput keeps the output of plugins from now on, without the secrets of the
@@ -34,11 +34,15 @@ type output struct {
 func (s *Spec) keepOutput(h *here) (*output, error) {
 	// A run that is resumed may have been made by somebody else, who can put a link there.
 	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	file, err := os.OpenFile(filepath.Join(s.Store.Dir, store.PluginsFile), flags, 0o644)
+	name := filepath.Join(s.Store.Dir, store.PluginsFile)
+	if s.Worker != nil {
+		name = s.Worker.Output
+	}
+	file, err := os.OpenFile(name, flags, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("keep the output of plugins: %w", err)
 	}
-	o := &output{file: file, left: maxOutput, attempts: map[string]*store.Attempt{}}
+	o := &output{file: file, left: maxOutput, attempts: map[string]Attempt{}}
 	s.Host.Keep(redact.New(h.secrets()...), o.keep)
 	return o, nil
 }
@@ -88,7 +92,7 @@ func (o *output) keep(l plugin.Line) {
 }
 
 // begin makes an attempt known; end ends that.
-func (o *output) begin(name string, a *store.Attempt) (end func()) {
+func (o *output) begin(name string, a Attempt) (end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.attempts[name] = a

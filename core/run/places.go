@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/trial"
 )
 
@@ -43,7 +43,7 @@ type places struct {
 
 // tally counts the attempts that one set of limits is for.
 type tally struct {
-	limits config.Places
+	limits experiment.Places
 	count  [3]int // in flight, building, verifying
 }
 
@@ -58,7 +58,7 @@ type holder struct {
 	ok       chan struct{}
 }
 
-func newPlaces(l config.RunLimits, freeMiB int64) *places {
+func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
 	whole := l.Places
 	n := inFlight(l)
 	whole.InFlight = &n
@@ -158,6 +158,14 @@ func (h *holder) start() refusal {
 	p.asked += h.memory
 	h.move(trial.Building)
 	return admitted
+}
+
+// take begins an attempt whatever its limits are: it runs already.
+func (h *holder) take() {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	h.p.asked += h.memory
+	h.move(trial.Working)
 }
 
 // memoryLeft returns the MiB that all attempts may ask for, and those that none

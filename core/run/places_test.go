@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -23,7 +23,7 @@ import (
 // store.
 func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
 	t.Helper()
-	p := &plan.Plan{Experiment: &config.Experiment{}}
+	p := &plan.Plan{Experiment: &experiment.Experiment{}}
 	m := &store.Manifest{Header: store.Header{Experiment: "exp"}}
 	for cell, n := range n {
 		slug := fmt.Sprintf("c%d", cell)
@@ -73,7 +73,7 @@ func TestARunStoppedHalfWayHasHalfOfEveryCell(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		_, err := run.Schedule(ctx, run.Options{
-			Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(4)}},
+			Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(4)}},
 			Watch: func(e run.Event) {
 				if half(e) {
 					stop()
@@ -99,7 +99,7 @@ func TestCellsThatWereAddedCatchUp(t *testing.T) {
 	first.Trials = p.Trials[:5]
 	schedule(t, run.Options{Plan: &first, Store: r, Executor: &fake{attempt: always(record.Passed)}})
 	f := &fake{attempt: always(record.Passed)}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(1)}}})
+	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}})
 	for i, id := range f.began[:5] {
 		if id != p.Trials[10+i].ID {
 			t.Errorf("attempt %d was of %s, want one of the cell without results", i, id)
@@ -180,7 +180,7 @@ func TestImagesOfASecondSandboxCount(t *testing.T) {
 		p, r := cellsOf(t, 20)
 		e := newParts()
 		e.second = 4 * time.Second
-		report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Demand: demandOf, Limits: config.RunLimits{Places: config.Places{InFlight: new(8), Building: new(2)}}})
+		report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Demand: demandOf, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(8), Building: new(2)}}})
 		if report.Ran != 20 || e.most["building"] != 2 {
 			t.Errorf("report %+v; at most %v at the same time, want 2 building", report, e.most)
 		}
@@ -211,31 +211,31 @@ func TestEveryLimitHoldsAndIsReached(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		limits config.RunLimits
+		limits experiment.RunLimits
 		want   map[string]int
 	}{
-		{"building", config.RunLimits{Places: config.Places{InFlight: new(8), Building: new(3)}}, map[string]int{"building": 3}},
-		{"verifying", config.RunLimits{Places: config.Places{InFlight: new(8), Verifying: new(2)}}, map[string]int{"verifying": 2, "building": 8}},
+		{"building", experiment.RunLimits{Places: experiment.Places{InFlight: new(8), Building: new(3)}}, map[string]int{"building": 3}},
+		{"verifying", experiment.RunLimits{Places: experiment.Places{InFlight: new(8), Verifying: new(2)}}, map[string]int{"verifying": 2, "building": 8}},
 		{
 			"an environment",
-			config.RunLimits{Places: config.Places{InFlight: new(8)}, Environment: map[string]config.Places{"docker": {InFlight: new(2), Building: new(1)}}},
+			experiment.RunLimits{Places: experiment.Places{InFlight: new(8)}, Environment: map[string]experiment.Places{"docker": {InFlight: new(2), Building: new(1)}}},
 			map[string]int{"building docker": 1, "working docker": 2, "building local": 7},
 		},
 		{
 			"an agent",
-			config.RunLimits{Places: config.Places{InFlight: new(8)}, Agent: map[string]config.Places{"pi": {InFlight: new(1)}}},
+			experiment.RunLimits{Places: experiment.Places{InFlight: new(8)}, Agent: map[string]experiment.Places{"pi": {InFlight: new(1)}}},
 			map[string]int{"working pi": 1},
 		},
 		{
 			"a model",
-			config.RunLimits{Places: config.Places{InFlight: new(8)}, Model: map[string]config.Places{"large": {InFlight: new(5)}}},
+			experiment.RunLimits{Places: experiment.Places{InFlight: new(8)}, Model: map[string]experiment.Places{"large": {InFlight: new(5)}}},
 			map[string]int{"large": 5},
 		},
 		{
 			"all of them",
-			config.RunLimits{
-				Places:      config.Places{InFlight: new(6), Building: new(2), Verifying: new(3)},
-				Environment: map[string]config.Places{"docker": {Verifying: new(1)}},
+			experiment.RunLimits{
+				Places:      experiment.Places{InFlight: new(6), Building: new(2), Verifying: new(3)},
+				Environment: map[string]experiment.Places{"docker": {Verifying: new(1)}},
 			},
 			map[string]int{"building": 2, "verifying docker": 1},
 		},
@@ -263,7 +263,7 @@ func TestEveryLimitHoldsAndIsReached(t *testing.T) {
 // thousand times as long as everything else.
 func TestASlowVerificationKeepsNothingFromStarting(t *testing.T) {
 	t.Parallel()
-	took := func(limits config.RunLimits) (last time.Duration) {
+	took := func(limits experiment.RunLimits) (last time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			p, r := cellsOf(t, 40)
 			e := newParts()
@@ -278,10 +278,10 @@ func TestASlowVerificationKeepsNothingFromStarting(t *testing.T) {
 		})
 		return last
 	}
-	if got := took(config.RunLimits{Places: config.Places{InFlight: new(2)}}); got < time.Hour {
+	if got := took(experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}}); got < time.Hour {
 		t.Errorf("without a limit of its own, the last agent had finished after %s: the damage is not shown", got)
 	}
-	if got := took(config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(3)}}); got > 3*time.Minute {
+	if got := took(experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(3)}}); got > 3*time.Minute {
 		t.Errorf("the last agent had finished after %s, want at most 3m", got)
 	}
 }
@@ -294,7 +294,7 @@ func TestSandboxesThatWaitAreBounded(t *testing.T) {
 			p, r := cellsOf(t, 60)
 			e := newParts()
 			e.verify = seconds(60)
-			limits := config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(1)}}
+			limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(1)}}
 			if tt.waiting > 0 {
 				limits.Waiting = new(tt.waiting)
 			}
@@ -348,7 +348,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 			return record.Result{Outcome: record.Passed}
 		}}
 		o := run.Options{
-			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: config.RunLimits{Places: config.Places{InFlight: new(8)}},
+			Plan: p, Store: r, Executor: f, FreeMiB: 10 << 10, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(8)}},
 			Demand: func(t *plan.Trial) run.Demand { return run.Demand{MemoryMiB: asks[t.Cell]} },
 			Watch:  tells(&told),
 		}
@@ -384,7 +384,7 @@ func TestMemoryPressureHoldsBackStarts(t *testing.T) {
 			return record.Result{Outcome: record.Passed}
 		}}
 		schedule(t, run.Options{
-			Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: new(4)}},
+			Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(4)}},
 			Pressure: func() float64 {
 				if under() {
 					return 40
@@ -415,7 +415,7 @@ func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		report, err := run.Schedule(ctx, run.Options{
-			Plan: p, Store: r, Executor: e, Limits: config.RunLimits{Places: config.Places{InFlight: new(2), Verifying: new(1)}},
+			Plan: p, Store: r, Executor: e, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(1)}},
 		})
 		if err != nil || report.Stopped != run.Interrupted {
 			t.Errorf("%+v, %v", report, err)

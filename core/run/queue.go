@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -43,7 +43,7 @@ func todo(o Options) (items []item, planned []*plan.Trial) {
 // Open reports whether a trial still has to run, and how many retries it has
 // had. It has to run if it has no final outcome, if its last outcome is to be
 // retried, or if the user wants it to run again.
-func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries int, run bool) {
+func Open(t *store.TrialState, r experiment.Retry, more []record.Outcome) (retries int, run bool) {
 	if t.Invalid != "" || t.Refused != "" {
 		return 0, false
 	}
@@ -67,7 +67,7 @@ func Open(t *store.TrialState, r config.Retry, more []record.Outcome) (retries i
 
 // again reports whether an attempt is retried. An error that would be the same
 // next time is not retried, and neither is an attempt that counts as measured.
-func again(r config.Retry, o record.Outcome, end record.AgentEnd, retryable bool) bool {
+func again(r experiment.Retry, o record.Outcome, end record.AgentEnd, retryable bool) bool {
 	return r.Max > 0 && retryable && !o.MeasuredAfter(end) && slices.Contains(r.On, o)
 }
 

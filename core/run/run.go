@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -21,7 +21,7 @@ import (
 // Job is one attempt to make.
 type Job struct {
 	Trial   *plan.Trial
-	Attempt *store.Attempt
+	Attempt Attempt
 	// Live receives the events of the attempt; it does not block.
 	Live func(record.Event)
 	// Places says when the attempt may go on to its next part. It is in the part
@@ -29,6 +29,14 @@ type Job struct {
 	Places trial.Places
 	// Origin is the attempt to verify again; nil: a whole attempt is made.
 	Origin *trial.Origin
+}
+
+// Attempt is where an attempt is recorded: in the folder of the run
+// ([store.Attempt]), or first on a disk of this machine ([store.Staged]).
+type Attempt interface {
+	trial.Attempt
+	// Number is 1 for the first attempt of a trial.
+	Number() int
 }
 
 // Executor runs attempts. It is safe for concurrent use.
@@ -45,8 +53,8 @@ type Options struct {
 	Plan     *plan.Plan
 	Store    *store.Run
 	Executor Executor
-	Retry    config.Retry
-	Limits   config.RunLimits
+	Retry    experiment.Retry
+	Limits   experiment.RunLimits
 	// Demand returns what the attempts of a trial take up of Limits; nil: nothing
 	// but places of the whole run.
 	Demand func(*plan.Trial) Demand
@@ -64,6 +72,10 @@ type Options struct {
 	// Origins are attempts that are verified again, by the ids of their trials:
 	// only these trials run. Nil: whole attempts are made.
 	Origins map[string]*trial.Origin
+	// Adopted returns the attempt of a trial that goes on since before this
+	// process, by its number; 0: there is none. Nil: no attempt outlives the process
+	// that began it.
+	Adopted func(*plan.Trial) int
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)
@@ -81,6 +93,7 @@ const (
 	Waiting                   // a trial waits for its next attempt
 	Stopping                  // no more attempts begin in the run, or in the cell of Trial; Text says why
 	Held                      // attempts that have a free place do not begin for the moment; Text says why
+	Notice                    // something that concerns workers on other machines; Text says what
 )
 
 // Event is something that happened in a run.
@@ -127,10 +140,13 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 		defer cancel()
 		s.late = end.Done()
 	}
-	s.queue = newLanes(todo(o))
-	s.to = s.queue.left
+	items, planned := todo(o)
+	adopted := takeAdopted(&items, o.Adopted)
+	s.queue = newLanes(items, planned)
+	s.to = s.queue.left + len(adopted)
 	s.spend(nil)
 	s.events.to = s.o.Watch
+	s.adopt(ctx, adopted)
 	cancelled := ctx.Done()
 	for {
 		held := s.fill(ctx)
@@ -165,7 +181,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 var processors = runtime.GOMAXPROCS(0)
 
 // inFlight returns how many attempts run at the same time.
-func inFlight(l config.RunLimits) int {
+func inFlight(l experiment.RunLimits) int {
 	if l.InFlight != nil && *l.InFlight > 0 {
 		return *l.InFlight
 	}
@@ -339,7 +355,7 @@ func (s *scheduler) tell(e Event) {
 // backoff returns how long to wait before the next attempt. The wait doubles
 // with each attempt made, and is random between half and all of it, so that
 // trials that failed together are not retried together.
-func backoff(r config.Retry, made int) time.Duration {
+func backoff(r experiment.Retry, made int) time.Duration {
 	d := r.Wait
 	for range made {
 		if d > r.MaxWait/2 {

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -67,7 +67,7 @@ func newRun(dir string, n int) (*plan.Plan, *store.Run, error) {
 }
 
 func trials(n int) *plan.Plan {
-	p := &plan.Plan{Experiment: &config.Experiment{}}
+	p := &plan.Plan{Experiment: &experiment.Experiment{}}
 	for i := range n {
 		id := fmt.Sprintf("%064d", i)
 		p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
@@ -126,7 +126,7 @@ func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
 	p, r := planOf(t, 20)
 	f := &fake{attempt: always(record.Passed)}
 	one := 1
-	report := schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &one}}})
+	report := schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
 	var want []string
 	for i := range p.Trials {
 		want = append(want, p.Trials[i].ID)
@@ -149,7 +149,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 		}}
 		limit := 4
 		start := time.Now()
-		schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &limit}}})
+		schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &limit}}})
 		if got := f.mostEver.Load(); got != 4 {
 			t.Errorf("%d at the same time, want 4", got)
 		}
@@ -159,7 +159,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 	})
 }
 
-var retry = config.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
+var retry = experiment.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
 
 // failing gives an infrastructure error n times, then a pass.
 func failing(n int, retryable bool) func(context.Context, run.Job) record.Result {
@@ -221,7 +221,7 @@ func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 		start := time.Now()
 		var waits []time.Duration
 		schedule(t, run.Options{
-			Plan: p, Store: r, Executor: f, Retry: retry, Limits: config.RunLimits{Places: config.Places{InFlight: &one}},
+			Plan: p, Store: r, Executor: f, Retry: retry, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}},
 			Watch: func(e run.Event) {
 				if e.Kind == run.Waiting {
 					waits = append(waits, e.Wait)
@@ -255,7 +255,7 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	began := 0
 	var stopping []string
 	report, err := run.Schedule(ctx, run.Options{
-		Plan: p, Store: r, Executor: f, Limits: config.RunLimits{Places: config.Places{InFlight: &three}}, Retry: retry,
+		Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &three}}, Retry: retry,
 		Watch: func(e run.Event) {
 			switch e.Kind {
 			case run.Began:
@@ -289,7 +289,7 @@ func TestTheTimeOfTheRunEndsIt(t *testing.T) {
 		p, r := planOf(t, 10)
 		one, limit := 1, 3500*time.Millisecond
 		report := schedule(t, run.Options{
-			Plan: p, Store: r, Limits: config.RunLimits{Places: config.Places{InFlight: &one}, Time: &limit},
+			Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, Time: &limit},
 			Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 				time.Sleep(time.Second)
 				return record.Result{Outcome: record.Passed}
@@ -306,7 +306,7 @@ func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	p, r := planOf(t, 10)
 	one, limit, cost := 1, 3.0, 1.0
 	o := run.Options{
-		Plan: p, Store: r, Limits: config.RunLimits{Places: config.Places{InFlight: &one}, CostUSD: &limit},
+		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, CostUSD: &limit},
 		Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 			return record.Result{Outcome: record.Passed, Usage: []record.Usage{{CostUSD: &cost}}}
 		}},
@@ -336,7 +336,7 @@ func TestARunFolderThatCannotBeWrittenEndsTheRun(t *testing.T) {
 	one := 1
 	b := &broken{}
 	b.after.Store(5)
-	report := schedule(t, run.Options{Plan: p, Store: r, Executor: b, Limits: config.RunLimits{Places: config.Places{InFlight: &one}}})
+	report := schedule(t, run.Options{Plan: p, Store: r, Executor: b, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}})
 	if report.Broken == nil || report.Stopped == "" || report.Ran != 5 {
 		t.Errorf("report %+v", report)
 	}
@@ -400,7 +400,7 @@ func TestAnAttemptMayStopItsRun(t *testing.T) {
 			p, r := planOf(t, 10)
 			one, n := 1, 0
 			report := schedule(t, run.Options{
-				Plan: p, Store: r, Limits: config.RunLimits{Places: config.Places{InFlight: &one}}, Retry: retry,
+				Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}, Retry: retry,
 				Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 					if n++; n > before {
 						return refused(record.ScopeRun)
@@ -431,7 +431,7 @@ func TestAnAttemptMayStopItsCell(t *testing.T) {
 	}
 	one := 1
 	report := schedule(t, run.Options{
-		Plan: p, Store: r, Limits: config.RunLimits{Places: config.Places{InFlight: &one}}, Retry: retry,
+		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}}, Retry: retry,
 		Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
 			if j.Trial.Cell == 1 {
 				return refused(record.ScopeCell)

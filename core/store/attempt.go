@@ -68,13 +68,18 @@ func (r *Run) Begin(trial string) (*Attempt, error) {
 		if err != nil {
 			return nil, fmt.Errorf("begin attempt: %w", err)
 		}
-		a := &Attempt{run: r, trial: trial, dir: dir, number: number, files: map[string]*appended{}}
-		r.mu.Lock()
-		t.attempt(number)
-		r.mu.Unlock()
-		// Not durable: the folder alone shows that there was an attempt.
-		return a, r.journal.append(Entry{Kind: AttemptBegan, Trial: trial, Attempt: number}, false)
+		return r.began(trial, number, dir)
 	}
+}
+
+// began records that this process is responsible for an attempt from now on.
+func (r *Run) began(trial string, number int, dir string) (*Attempt, error) {
+	a := &Attempt{run: r, trial: trial, dir: dir, number: number, files: map[string]*appended{}}
+	r.mu.Lock()
+	began := r.index.byID[trial].attempt(number).Began
+	r.mu.Unlock()
+	// Not durable: the folder alone shows that there was an attempt.
+	return a, r.journal.append(Entry{Kind: AttemptBegan, Time: began, Trial: trial, Attempt: number}, false)
 }
 
 // Dir is the absolute path of the attempt's folder.
@@ -150,8 +155,9 @@ func (a *Attempt) WriteFile(file string, data []byte) error {
 	return err
 }
 
-// Publish ends the attempt: it writes result.json to the disk and renames it,
-// then writes the journal entry, also to the disk. The attempt counts from the
+// Publish ends the attempt: it lists the checksums of all files in ChecksumsFile, writes
+// result.json to the disk and renames it, then writes the journal entry, also to
+// the disk. The attempt counts from the
 // moment that result.json has its name, and never before. A second call is an
 // error.
 //
@@ -163,18 +169,17 @@ func (a *Attempt) Publish(r record.Result) error {
 	if err := a.close(); err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
-	b, err := json.MarshalIndent(&r, "", "  ")
+	b, err := resultBytes(&r)
+	if err == nil {
+		err = a.sum()
+	}
+	if err == nil {
+		err = replace(filepath.Join(a.dir, record.ResultFile), b)
+	}
 	if err != nil {
 		return fmt.Errorf("publish attempt: %w", err)
 	}
-	if err = replace(filepath.Join(a.dir, record.ResultFile), append(b, '\n')); err != nil {
-		return fmt.Errorf("publish attempt: %w", err)
-	}
-	brief := BriefOf(&r)
-	a.run.mu.Lock()
-	a.run.index.byID[a.trial].ended(a.number, brief)
-	a.run.mu.Unlock()
-	return a.run.journal.append(Entry{Kind: AttemptEnded, Trial: a.trial, Attempt: a.number, Brief: brief}, true)
+	return a.Took(&r, 0)
 }
 
 // Abandon closes the files of an attempt that was not published. Its folder

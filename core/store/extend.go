@@ -35,6 +35,9 @@ func (r *Run) Extend(m *Manifest, files []File) error {
 	if err == nil {
 		err = m.write(filepath.Join(r.Dir, ManifestFile))
 	}
+	if err == nil {
+		err = r.journal.append(Entry{Kind: Extended, Sums: sums(r.Dir, ManifestFile)}, true)
+	}
 	if err != nil {
 		return fmt.Errorf("extend run: %w", err)
 	}

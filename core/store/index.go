@@ -206,7 +206,7 @@ func Read(dir string) (*Manifest, *Index, error) {
 		var js []Journal
 		var wrong error
 		var reading sync.WaitGroup
-		reading.Go(func() { js, wrong = readJournals(dir) }) // as much work as the plan
+		reading.Go(func() { js, wrong = ReadJournals(dir) }) // as much work as the plan
 		m, err := ReadManifest(dir)
 		reading.Wait()
 		if err = cmp.Or(err, wrong); err != nil {
@@ -222,7 +222,7 @@ func Read(dir string) (*Manifest, *Index, error) {
 }
 
 func readIndex(dir string, m *Manifest) (*Index, error) {
-	js, err := readJournals(dir)
+	js, err := ReadJournals(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -257,6 +257,7 @@ func (x *Index) take(j *Journal) {
 			w.Ended = true
 		case e.Kind == Noted:
 			x.Notes = append(x.Notes, *e)
+		case e.Kind == Extended: // the manifest says with what
 		case t == nil || e.Attempt < 1 || e.Attempt > maxAttempts:
 			x.Damaged++
 			x.strange++

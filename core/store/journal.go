@@ -30,7 +30,8 @@ const (
 	WriterEnded  EntryKind = "writer_ended"
 	AttemptBegan EntryKind = "attempt_began"
 	AttemptEnded EntryKind = "attempt_ended"
-	Noted        EntryKind = "noted" // something that a reader of the run should know
+	Noted        EntryKind = "noted"    // something that a reader of the run should know
+	Extended     EntryKind = "extended" // the manifest has further trials
 )
 
 // Entry is one line of a journal. Which fields are set depends on Kind.
@@ -44,6 +45,10 @@ type Entry struct {
 	Attempt int           `json:"attempt,omitempty"`
 	Brief   *Brief        `json:"result,omitempty"` // of an attempt that ended
 	Note    string        `json:"note,omitempty"`
+	// Sums are the checksums of files, "sha256:" and hex, by name: when an attempt
+	// ended, of its ChecksumsFile and result; when a writer began, ended or extended the
+	// run, of the manifest and, at the end, of PluginsFile.
+	Sums map[string]string `json:"sums,omitempty"`
 	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`
 }
@@ -58,12 +63,15 @@ type Brief struct {
 	// Rewards are all scores of the verifiers, by name.
 	Rewards map[string]float64 `json:"rewards,omitempty"`
 	// Scores are the scores of an attempt without a deciding score.
-	Scores    map[string]float64 `json:"scores,omitempty"`
-	Labels    map[string]string  `json:"labels,omitempty"`
-	Start     time.Time          `json:"start"`
-	End       time.Time          `json:"end"`
-	AgentTime time.Duration      `json:"agent_time_ns,omitempty"`
-	Steps     int64              `json:"steps,omitempty"` // of the agent
+	Scores map[string]float64 `json:"scores,omitempty"`
+	Labels map[string]string  `json:"labels,omitempty"`
+	Start  time.Time          `json:"start"`
+	End    time.Time          `json:"end"`
+	// Queued is how long the attempt waited for a worker, by the clock of the
+	// process that waited; 0: it waited for none.
+	Queued    time.Duration `json:"queued_ns,omitempty"`
+	AgentTime time.Duration `json:"agent_time_ns,omitempty"`
+	Steps     int64         `json:"steps,omitempty"` // of the agent
 	Spend
 	Origin    int               `json:"regraded,omitempty"` // the attempt whose work was verified again; 0: its own
 	Oracle    bool              `json:"oracle,omitempty"`
@@ -140,8 +148,9 @@ type sealed struct {
 	Entry json.RawMessage `json:"entry"`
 }
 
-func seal(e *Entry) ([]byte, error) {
-	b, err := json.Marshal(e)
+// Seal returns v as a line with a checksum, with its line end.
+func Seal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +182,7 @@ func (j *journal) append(e Entry, durable bool) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
-	b, err := seal(&e)
+	b, err := Seal(&e)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -214,6 +223,9 @@ type Journal struct {
 	// Torn counts incomplete lines left by a crash or a full disk. Damaged
 	// counts lines that fail their checksum, and gaps in the numbers.
 	Torn, Damaged int
+	// Bad are the numbers, from 1, of the lines that Torn and Damaged count; of a
+	// gap it is the line after it.
+	Bad []int
 }
 
 // tail is how many bytes at the end of a journal are searched for its last
@@ -253,7 +265,7 @@ func ends(file string) (began *Entry, ended bool, err error) {
 // the disk is an error.
 func readJournal(r io.Reader) (j Journal, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
-	for {
+	for n := 1; ; n++ {
 		b, readErr := untrusted.Line(br, maxEntry)
 		long := errors.Is(readErr, untrusted.ErrLong)
 		if errors.Is(readErr, io.EOF) && len(b) == 0 && !long {
@@ -268,13 +280,16 @@ func readJournal(r io.Reader) (j Journal, err error) {
 		case ok && whole:
 			if len(j.Entries) > 0 && e.Seq != j.Entries[len(j.Entries)-1].Seq+1 {
 				j.Damaged++
+				j.Bad = append(j.Bad, n)
 			}
 			j.Entries = append(j.Entries, e)
 		case len(bytes.TrimSpace(b)) == 0:
 		case !whole && !long || !json.Valid(b):
 			j.Torn++
+			j.Bad = append(j.Bad, n)
 		default:
 			j.Damaged++
+			j.Bad = append(j.Bad, n)
 		}
 		if errors.Is(readErr, io.EOF) {
 			return j, nil
@@ -282,20 +297,27 @@ func readJournal(r io.Reader) (j Journal, err error) {
 	}
 }
 
-// unseal reads a line as seal wrote it. It takes the entry out of the line without
-// decoding the line, which would take longer than all of the rest.
+// unseal reads an entry of a journal.
 func unseal(b []byte) (e Entry, ok bool) {
+	ok = Unseal(b, &e) && e.Kind != ""
+	return e, ok
+}
+
+// Unseal reads a line as Seal wrote it into the value that into points to, and
+// reports whether the line is whole and unchanged. It takes the value out of the
+// line without decoding the line, which would take longer than all of the rest.
+func Unseal(b []byte, into any) bool {
 	b, begun := bytes.CutPrefix(bytes.TrimSpace(b), []byte(`{"sum":"`))
 	sum, entry, split := bytes.Cut(b, []byte(`","entry":`))
 	entry, ended := bytes.CutSuffix(entry, []byte("}"))
 	if !begun || !split || !ended || string(sum) != fmt.Sprintf("%08x", crc32.Checksum(entry, castagnoli)) {
-		return e, false
+		return false
 	}
-	return e, json.Unmarshal(entry, &e) == nil && e.Kind != ""
+	return json.Unmarshal(entry, into) == nil
 }
 
-// readJournals reads all journals of the run in dir, oldest first.
-func readJournals(dir string) (all []Journal, err error) {
+// ReadJournals reads all journals of the run in dir, oldest first.
+func ReadJournals(dir string) (all []Journal, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("%s: journals: %w", dir, err)

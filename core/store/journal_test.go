@@ -20,7 +20,7 @@ func entries(t testing.TB, n int) (all []Entry, data []byte, ends []int) {
 	t.Helper()
 	for i := range n {
 		e := Entry{Kind: AttemptEnded, Seq: i + 1, Time: time.Unix(int64(i), 0).UTC(), Trial: "t<&>\u2028", Attempt: 1, Brief: &Brief{Outcome: record.Passed}}
-		b, err := seal(&e)
+		b, err := Seal(&e)
 		if err != nil {
 			t.Fatal(err)
 		}

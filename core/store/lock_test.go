@@ -202,7 +202,7 @@ func takenOver(t *testing.T, dir string, lives bool) {
 	}
 }
 
-// A full disk: the helper has a disk of 256 KiB in its own mount namespace,
+// A full disk: the helper has a disk of 512 KiB in its own mount namespace,
 // fills it during attempts, frees space, and continues.
 func TestAFullDiskLosesNothingThatWasPublished(t *testing.T) {
 	t.Parallel()
@@ -224,10 +224,10 @@ func TestAFullDiskLosesNothingThatWasPublished(t *testing.T) {
 }
 
 func onAFullDisk(dir string) error {
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=512k"); err != nil {
 		return fmt.Errorf("no small disk: %w", err)
 	}
-	if err := naiveOnAFullDisk(dir); err != nil {
+	if err := errors.Join(naiveOnAFullDisk(dir), copyToAFullDisk(dir)); err != nil {
 		return err
 	}
 	const n = 40

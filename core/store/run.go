@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -157,7 +158,7 @@ func (r *Run) begin(takeOver bool) (err error) {
 	if r.journal, err = createJournal(filepath.Join(r.Dir, JournalDir, writer+".jsonl")); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	err = r.journal.append(Entry{Kind: WriterBegan, Process: &self, Berth: r.berth}, true)
+	err = r.journal.append(Entry{Kind: WriterBegan, Process: &self, Berth: r.berth, Sums: sums(r.Dir, ManifestFile)}, true)
 	if err == nil {
 		err = vacant(r.Dir, writer, takeOver) // a process on another machine may have opened the run at the same moment
 	}
@@ -217,7 +218,9 @@ func (r *Run) recover() error {
 			if !a.found {
 				continue
 			}
-			if err := r.journal.append(Entry{Kind: AttemptEnded, Trial: t.ID, Attempt: a.Number, Brief: a.Result}, false); err != nil {
+			dir := filepath.Join(r.Dir, TrialsDir, filepath.FromSlash(t.Dir), AttemptDir(a.Number))
+			e := Entry{Kind: AttemptEnded, Trial: t.ID, Attempt: a.Number, Brief: a.Result, Sums: sums(dir, record.ResultFile, ChecksumsFile)}
+			if err := r.journal.append(e, false); err != nil {
 				return err
 			}
 		}
@@ -267,7 +270,7 @@ func (r *Run) end() error {
 	if r.journal == nil {
 		return nil
 	}
-	err := r.journal.append(Entry{Kind: WriterEnded}, false)
+	err := r.journal.append(Entry{Kind: WriterEnded, Sums: sums(r.Dir, ManifestFile, PluginsFile)}, false)
 	return errors.Join(err, r.journal.close())
 }
 

@@ -94,7 +94,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return err
 	}
 	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
-	a.spec.Labels = environment.Labels{Owner: a.in.Run, Trial: a.in.Trial, Attempt: a.in.Attempt}
+	a.spec.Labels = environment.Labels{Owner: a.in.Label, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	return a.images(ctx, a.env, &a.spec)
 }
 

@@ -21,12 +21,14 @@ import (
 
 // Input is everything that an attempt is made from.
 type Input struct {
-	Run        string // owner label of what is made; unique on this machine
-	Trial      string // trial id
-	Repetition int    // 1…; the seed of surfaces
-	Attempt    int    // 1…
-	Host       string // name of this machine, for the record
-	Berth      string // version of this program, for the record
+	Run        string         // id of the run
+	Label      string         // owner label of what is made, unique on this machine; empty: Run
+	Trial      string         // trial id
+	Repetition int            // 1…; the seed of surfaces
+	Attempt    int            // 1…
+	Host       string         // name of this machine, for the record
+	Worker     *record.Worker // this process, for the record; nil: it is no worker
+	Berth      string         // version of this program, for the record
 
 	Task *task.Task
 	Cell cell.Cell

@@ -52,6 +52,7 @@ func newAttempt(in Input) (*attempt, error) {
 	if in.Now == nil {
 		in.Now = time.Now
 	}
+	in.Label = cmp.Or(in.Label, in.Run)
 	if in.LookupEnv == nil {
 		in.LookupEnv = func(string) (string, bool) { return "", false }
 	}
@@ -71,7 +72,7 @@ func newAttempt(in Input) (*attempt, error) {
 	}
 	a.res = record.Result{
 		Version: 1, Run: in.Run, Trial: in.Trial, Task: in.Task.Name, TaskDigest: in.Task.Digest, Cell: in.Cell.Choices,
-		Repetition: in.Repetition, Attempt: in.Attempt, Host: in.Host, Berth: in.Berth,
+		Repetition: in.Repetition, Attempt: in.Attempt, Host: in.Host, Worker: in.Worker, Berth: in.Berth,
 		Oracle: in.Cell.Agent.Oracle, Success: &a.success, Start: in.Now(), Phases: []record.Phase{},
 	}
 	return a, nil

@@ -84,7 +84,7 @@ func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 func (a *attempt) orphaned(ctx context.Context, w *sandbox.Sandbox, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
-	_, dead := a.env.List(asking, a.in.Run)
+	_, dead := a.env.List(asking, a.in.Label)
 	if !errors.Is(dead, plugin.ErrPluginGone) && w.Process == a.environmentProcess() {
 		return nil
 	}

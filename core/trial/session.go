@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"sync"
@@ -38,6 +39,7 @@ type session struct {
 	scratch  string
 	relay    *relay.Relay   // nil: no shell
 	door     *surfaces.Door // nil: no surface
+	tools    io.Closer      // the surface as tools in the sandbox; nil: there are none
 	models   models.Session // nil: no models
 	recorder *recorder.SessionRecorder
 
@@ -103,6 +105,10 @@ func (s *session) shut(ctx context.Context) error {
 		errs = append(errs, s.door.Shut(ctx))
 		s.door = nil
 	}
+	if s.tools != nil {
+		errs = append(errs, s.tools.Close())
+		s.tools = nil
+	}
 	if s.relay != nil {
 		errs = append(errs, s.relay.Shut(ctx))
 		s.relay = nil
@@ -162,7 +168,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 		return nil, err
 	}
 	if o.role != agent.RoleUser {
-		if err = errors.Join(a.agentSetup(s, o, &setup), a.onSurface(s, &setup)); err != nil {
+		if err = errors.Join(a.agentSetup(s, o, &setup), a.onSurface(ctx, s, &setup)); err != nil {
 			return nil, err
 		}
 	}

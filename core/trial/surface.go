@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/plugin"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/surface"
 	surfaces "github.com/berth-eval/berth/plugins/surface/host"
+	"github.com/berth-eval/berth/plugins/surface/mcp"
 )
 
 // surfaceSession is the session of the plugin with the surface in the sandbox.
@@ -92,15 +94,37 @@ func (a *attempt) openSurface(ctx context.Context) (err error) {
 	return err
 }
 
-// onSurface lets a session act on the surface.
-func (a *attempt) onSurface(s *session, setup *agent.Setup) (err error) {
+// onSurface lets a session act on the surface. One with a shell, whose agent may
+// be a program in the sandbox, also gets it as tools there.
+func (a *attempt) onSurface(ctx context.Context, s *session, setup *agent.Setup) (err error) {
 	if a.surface.open == nil {
 		return nil
 	}
-	if s.door, err = a.surface.open.NewDoor(filepath.Join(a.in.Runtime, s.id+"-f")); err == nil {
-		setup.Surface = s.door.Address()
+	if s.door, err = a.surface.open.NewDoor(filepath.Join(a.in.Runtime, s.id+"-f")); err != nil {
+		return outcome.On(record.ByCore, err)
 	}
-	return outcome.On(record.ByCore, err)
+	setup.Surface = s.door.Address()
+	if s.relay == nil || s.role != agent.RoleAgent {
+		return nil
+	}
+	tools := mcp.New(s.door.Session())
+	port, err := a.sandbox.Listen(ctx, 0, tools.Serve)
+	if err != nil {
+		return errors.Join(outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("surface: %w", err)), tools.Close())
+	}
+	s.tools = closers{port, tools}
+	setup.Servers = append(setup.Servers, mcp.Of(port.Number, setup.Servers))
+	return nil
+}
+
+// closers are closed one after the other.
+type closers []io.Closer
+
+func (all closers) Close() (err error) {
+	for _, c := range all {
+		err = errors.Join(err, c.Close())
+	}
+	return err
 }
 
 // surfaceLost attributes the loss of the surface. Once the agent has acted on it,

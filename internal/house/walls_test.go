@@ -18,7 +18,8 @@ var only = []struct {
 	{"github.com/docker/docker", nil},
 	{"github.com/docker/cli", nil},
 	{"github.com/chromedp", []string{"environments/browser", "cmd/berth/internal/report/page"}}, // the latter in its tests
-	{"github.com/hashicorp/hcl", []string{"core/config", "cmd/berth"}},
+	{"github.com/hashicorp/hcl", []string{"cmd/berth"}},
+	{"github.com/zclconf", []string{"cmd/berth"}},
 	{"github.com/spf13", []string{"cmd/berth", "internal"}},
 	{"charm.land", []string{"cmd/berth", "internal"}},
 	{"gonum.org", []string{"core/stats"}},
@@ -32,7 +33,7 @@ func under(path, dir string) bool { return path == dir || strings.HasPrefix(path
 var layers = [][]string{
 	{"cell", "redact", "record", "stats"},
 	{"models"},
-	{"config", "gateway", "plugin", "store"},
+	{"experiment", "gateway", "plugin", "store"},
 	{"trial"},
 	{"plan"},
 	{"run"},
@@ -131,7 +132,7 @@ func TestTrespass(t *testing.T) {
 		{"core/run", module + "/core/trial", ""},
 		{"core/run", module + "/plugins/task", ""},
 		{"core/gateway", module + "/plugins/dialect", ""},
-		{"core/gateway", module + "/core/config", "below it"},
+		{"core/gateway", module + "/core/experiment", "below it"},
 		{"core/gateway", module + "/dialects/openai", "never a concrete"},
 		{"dialects/openai", module + "/plugins/dialect", ""},
 		{"dialects/openai", module + "/core/gateway/recording", "dialects/ imports"},
@@ -149,10 +150,12 @@ func TestTrespass(t *testing.T) {
 		{"environments/local", module + "/core/run", "environments/ imports only"},
 		{"environments/podman", module + "/environments/internal/engine", ""},
 		{"verifiers/script", module + "/tasks/harbor", "verifiers/ imports only"},
-		{"tasks/harbor", module + "/core/config", "tasks/ imports only"},
+		{"tasks/harbor", module + "/core/experiment", "tasks/ imports only"},
 		{"cmd/berth", module + "/tasks/harbor", ""},
-		{"core/config", "github.com/hashicorp/hcl/v2", ""},
-		{"core/plan", "github.com/hashicorp/hcl/v2", "belongs in core/config"},
+		{"cmd/berth/internal/config", "github.com/hashicorp/hcl/v2", ""},
+		{"core/plan", "github.com/hashicorp/hcl/v2", "belongs in cmd/berth"},
+		{"core/experiment", "github.com/zclconf/go-cty/cty", "belongs in cmd/berth"},
+		{"core/plan", module + "/cmd/berth/internal/config", "never a concrete"},
 		{"cmd/berth/internal/cli", "github.com/spf13/cobra", ""},
 		{"core/run", "github.com/spf13/cobra", "belongs in cmd/berth"},
 		{"environments/podman", "github.com/containers/podman/v5/pkg/bindings", ""},
@@ -174,20 +177,20 @@ func TestNoProgramLinksWhatItMustNot(t *testing.T) {
 		"github.com/containers", "go.podman.io", "github.com/moby/moby", "github.com/moby/buildkit/client",
 		"github.com/docker/docker", "github.com/docker/cli", "github.com/chromedp",
 	}
-	core := []string{"github.com/hashicorp/hcl", "github.com/spf13", "charm.land"}
+	program := []string{"github.com/hashicorp/hcl", "github.com/zclconf", "github.com/spf13", "charm.land"}
 	for _, tt := range []struct {
 		pattern string
 		not     []string
 	}{
-		{"./plugins/...", slices.Concat(engines, core)},
-		{"./core/...", engines},
+		{"./plugins/...", slices.Concat(engines, program)},
+		{"./core/...", slices.Concat(engines, program)},
 		{"./cmd/berth", engines},
 		// os/exec waits for children, and so does the reaper of PID 1: each
 		// would take the other's.
-		{"./cmd/berth-sandboxd", slices.Concat(engines, core, []string{"os/exec"})},
-		{"./agents/...", slices.Concat(engines, core)},
-		{"./verifiers/...", slices.Concat(engines, core)},
-		{"./environments/local/...", slices.Concat(engines, core)},
+		{"./cmd/berth-sandboxd", slices.Concat(engines, program, []string{"os/exec"})},
+		{"./agents/...", slices.Concat(engines, program)},
+		{"./verifiers/...", slices.Concat(engines, program)},
+		{"./environments/local/...", slices.Concat(engines, program)},
 	} {
 		t.Run(tt.pattern, func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@
 // reports a problem with a path such as "mount[1].source".
 //
 // This package must not know HCL, expressions, files or lines. They belong to
-// the host (core/config), which evaluates on the plugin's behalf and turns a
-// path into a place in the user's file. This package depends only on the
-// standard library.
+// the host (cmd/berth/internal/config), which evaluates on the plugin's behalf
+// and turns a path into a place in the user's file. This package depends only on
+// the standard library.
 package config

@@ -8,9 +8,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"

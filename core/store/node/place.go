@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -54,6 +55,12 @@ const (
 // makes, run is the folder of its run, and environments are the plugins that it
 // is going to use.
 func Claim(label, run string, environments []string) (*Place, error) {
+	return ClaimWith(label, run, environments, "")
+}
+
+// ClaimWith is Claim with a folder of this user on a local disk in which the place
+// has its other folder; empty: see Owner.Disk.
+func ClaimWith(label, run string, environments []string, big string) (*Place, error) {
 	dir, err := Dir()
 	if err != nil {
 		return nil, err
@@ -75,7 +82,7 @@ func Claim(label, run string, environments []string) (*Place, error) {
 			return nil, errors.Join(fmt.Errorf("runtime folder: %s cannot be locked", lockOf(p.Dir)), err)
 		}
 	}
-	if big := disk(dir); big != "" {
+	if big = cmp.Or(big, disk(dir)); big != "" {
 		p.Disk = filepath.Join(big, filepath.Base(p.Dir))
 	}
 	if err = os.Mkdir(p.Dir, 0o700); err != nil {

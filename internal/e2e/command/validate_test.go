@@ -12,12 +12,12 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// The built program refuses every broken experiment of core/config with exit
+// The built program refuses every broken experiment of cmd/berth/internal/config with exit
 // code 2, reports at least as many problems as the golden text, and leaves no
 // process behind.
 func TestValidateOfBrokenExperiments(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob(filepath.Join(tree.Root, "core", "config", "testdata", "broken", "*.hcl"))
+	files, err := filepath.Glob(filepath.Join(tree.Root, "cmd", "berth", "internal", "config", "testdata", "broken", "*.hcl"))
 	if err != nil || len(files) < 25 {
 		t.Fatalf("%d broken experiments, %v", len(files), err)
 	}

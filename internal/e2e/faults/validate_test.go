@@ -10,11 +10,11 @@ import (
 )
 
 // For experiments with one mistake each, the program reports it with exit code
-// 2, leaves no process running and creates no run. core/config has the golden
-// texts of the messages.
+// 2, leaves no process running and creates no run. cmd/berth/internal/config has
+// the golden texts of the messages.
 func TestBrokenExperimentsStartNothing(t *testing.T) {
 	t.Parallel()
-	from := filepath.Join(tree(), "core", "config", "testdata", "broken")
+	from := filepath.Join(tree(), "cmd", "berth", "internal", "config", "testdata", "broken")
 	files, err := filepath.Glob(filepath.Join(from, "*.hcl"))
 	if err != nil || len(files) < 25 {
 		t.Fatalf("%d broken experiments in %s, want 25 or more: %v", len(files), from, err)

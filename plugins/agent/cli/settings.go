@@ -124,7 +124,9 @@ func (s *Settings) servers(task []agent.Server) []agent.Server {
 		out = append(out, server)
 	}
 	for i := range out {
-		out[i] = launched(out[i])
+		if out[i] = launched(out[i]); out[i].Headers == nil {
+			out[i].Headers = map[string]string{} // several CLIs leave out a server whose headers are null
+		}
 	}
 	return out
 }

@@ -72,6 +72,10 @@ func (*Door) guard(ctx context.Context, req any, i *grpc.UnaryServerInfo, next g
 // Address is passed to an agent; it is valid as long as the session.
 func (d *Door) Address() string { return "unix:" + d.path }
 
+// Session is what the door leads to, for servers of other protocols. Calls fail
+// with sandbox.ErrRevoked while the door is closed.
+func (d *Door) Session() environment.Session { return guarded{d} }
+
 // Open lets calls through from now on. Opening twice is not an error.
 func (d *Door) Open(ctx context.Context) {
 	d.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -236,7 +237,13 @@ func (s *Surface) Boasts(called map[string]int) (all []string) {
 		return nil
 	}
 	for _, a := range s.stage.offer.Actions {
-		if n := called[a.Name]; n > s.acts[a.Name] {
+		n := 0
+		for name, times := range called {
+			if name == a.Name || strings.HasSuffix(strings.ReplaceAll(name, "__", "_"), "surface_"+a.Name) { // a tool of package mcp, as agents name it
+				n += times
+			}
+		}
+		if n > s.acts[a.Name] {
 			all = append(all, fmt.Sprintf("the agent's steps have %d calls of %s, and %d reached the surface", n, a.Name, s.acts[a.Name]))
 		}
 	}

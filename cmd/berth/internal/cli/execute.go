@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
@@ -20,10 +21,10 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
@@ -91,9 +92,8 @@ func (f *runFlags) requirements() ([]requirement.Rule, error) {
 // printed.
 func (a *app) startable(l *experiment.Loaded) error {
 	if a.JSON && !l.Ready() {
-		a.failure.Diagnostics = l.Diagnostics
+		a.failure.Diagnostics = slices.Concat(l.Diagnostics, l.Secrets)
 		if l.Plan != nil {
-			a.failure.Diagnostics = append(a.failure.Diagnostics, l.Plan.Secrets...)
 			a.failure.Problems, a.failure.Missing = l.Plan.Problems, l.Plan.Missing
 		}
 	} else if err := l.Complain(a.Printer); err != nil {
@@ -101,7 +101,7 @@ func (a *app) startable(l *experiment.Loaded) error {
 	}
 	if !l.Ready() {
 		err := errors.New("nothing was started")
-		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal && p.Severity == config.Error }) {
+		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal && p.Severity == plan.Error }) {
 			err = errors.New("nothing was started: exclude the refused tasks, or skip them with --skip-refused")
 		}
 		return &exit{exitUsage, err}
@@ -120,15 +120,6 @@ func machineReady() error {
 		_, err = run.InstallSandboxd(sandboxd)
 	}
 	return err
-}
-
-// limits returns the limits of the experiment, overridden by the command line.
-func (j *job) limits() config.RunLimits {
-	l := j.Experiment.Limits
-	if j.flags.inFlight > 0 {
-		l.InFlight = &j.flags.inFlight
-	}
-	return l
 }
 
 // execute executes a run and prints the result. It closes the store.
@@ -210,10 +201,25 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	progress := tui.New(o)
 	defer progress.Close()
 	defer a.logs.through(progress)()
-	return run.Execute(ctx, run.Spec{
-		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: j.limits(),
+	limits := j.Experiment.Limits
+	if j.flags.inFlight > 0 {
+		limits.InFlight = &j.flags.inFlight
+	}
+	spec := run.Spec{
+		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
 		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
-	}, progress.Event)
+	}
+	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
+		if err = cluster.Withdraw(j.store, version); err != nil {
+			return run.Report{}, err
+		}
+		return run.Execute(ctx, spec, progress.Event)
+	}
+	digests, err := a.digests(ctx, j.Loaded)
+	if err != nil {
+		return run.Report{}, err
+	}
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests}, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/dialects"
 )
@@ -70,7 +70,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 		return p
 	}
 	p.Experiment, p.Repeat, p.Trials, p.Cost = l.Experiment.Name, l.Experiment.Repeat, len(l.Plan.Trials), cost.WorstCase(l.Plan, &dialects.All)
-	p.Diagnostics = append(p.Diagnostics, l.Plan.Secrets...)
+	p.Diagnostics = append(p.Diagnostics, l.Secrets...)
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
 	for _, c := range l.Experiment.Cells {

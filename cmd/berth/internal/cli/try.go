@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/model"
@@ -103,10 +103,8 @@ func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.
 	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
 		return err
 	}
-	if l.Plan != nil {
-		if l.Plan.Secrets, err = ofFlags(file, l.Plan.Secrets); err != nil {
-			return err
-		}
+	if l.Secrets, err = ofFlags(file, l.Secrets); err != nil {
+		return err
 	}
 	if err = a.startable(l); err != nil {
 		return err

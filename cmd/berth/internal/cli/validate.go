@@ -6,7 +6,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 )
 
@@ -40,10 +39,10 @@ func (a *app) sayValid(l *experiment.Loaded) error {
 	if l.Plan != nil {
 		v.Problems = append(v.Problems, l.Plan.Problems...)
 		v.Missing = append(v.Missing, l.Plan.Missing...)
-		l.Plan.Secrets = nil
+		l.Secrets = nil
 	}
 	for i := range v.Problems {
-		v.Valid = v.Valid && v.Problems[i].Severity != config.Error
+		v.Valid = v.Valid && v.Problems[i].Severity != plan.Error
 	}
 	for i := range v.Missing {
 		v.Valid = v.Valid && v.Missing[i].Kind != plan.MissingPlugin

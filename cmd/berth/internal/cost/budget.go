@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -44,7 +43,7 @@ func SmallBudgets(p *plan.Plan, dialects *dialect.Set) []plan.Problem {
 			at := slices.IndexFunc(all, func(p plan.Problem) bool { return p.Detail == detail })
 			if at < 0 {
 				at = len(all)
-				all = append(all, plan.Problem{Severity: config.Warning, Summary: "a budget may be too small for one request", Detail: detail})
+				all = append(all, plan.Problem{Severity: plan.Warning, Summary: "a budget may be too small for one request", Detail: detail})
 			}
 			if !slices.Contains(all[at].Cells, c.Key) {
 				all[at].Cells = append(all[at].Cells, c.Key)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -73,7 +73,7 @@ type unbounded struct {
 
 // trialCost is the most that one attempt in a cell can cost, or why that is
 // not known.
-func trialCost(c *config.Cell, dialects *dialect.Set, n plan.Needs) (usd float64, unknown []unbounded) {
+func trialCost(c *experiment.Cell, dialects *dialect.Set, n plan.Needs) (usd float64, unknown []unbounded) {
 	add := func(who string, models map[string]*cell.Model, budget *float64, tokens *int64) {
 		if len(models) == 0 {
 			return

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins"
@@ -61,7 +61,7 @@ agent "a" {
 	if ds.HasErrors() {
 		t.Fatal(ds)
 	}
-	p, err := plan.Make(t.Context(), plan.Input{Experiment: e, Formats: []task.Format{format{}}})
+	p, err := plan.Make(t.Context(), plan.Input{Experiment: &e.Experiment, Formats: []task.Format{format{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestABudgetThatCannotPayForOneRequestIsAWarning(t *testing.T) {
 			var got []string
 			for _, q := range cost.SmallBudgets(p, &dialects.All) {
 				got = append(got, q.Detail)
-				if q.Severity != config.Warning {
+				if q.Severity != plan.Warning {
 					t.Errorf("problem %+v", q)
 				}
 			}

@@ -15,13 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins"
@@ -59,7 +60,8 @@ func (f *Flags) Register(cmd *cobra.Command) {
 type Loaded struct {
 	Experiment  *config.Experiment // nil: it has errors
 	Diagnostics config.Diagnostics
-	Plan        *plan.Plan // nil: the same
+	Plan        *plan.Plan         // nil: the same
+	Secrets     config.Diagnostics // the secrets that cannot be read; none without a plan
 	Host        *plugin.Host
 }
 
@@ -128,11 +130,15 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.askFormats(o.Formats)
 	l.Plan, err = plan.Make(ctx, plan.Input{
-		Experiment: l.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
-		Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
+		Experiment: &l.Experiment.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
+		Executors: Executors, Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err != nil {
 		return err
+	}
+	l.readSecrets()
+	if l.Clustered() {
+		l.Plan.Problems = append(l.Plan.Problems, cluster.Check(l.Plan)...)
 	}
 	l.checkVerifiers()
 	l.warnOfUsers()
@@ -144,6 +150,15 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		return l.checkLock(ctx, o.LockAbove)
 	}
 	return nil
+}
+
+// Executors are the kinds of executors besides "local". With "pilots", the user
+// starts the workers.
+var Executors = []string{"pilots"}
+
+// Clustered reports whether pilots make the attempts.
+func (l *Loaded) Clustered() bool {
+	return l.Experiment != nil && slices.Contains(Executors, l.Experiment.Executor.Kind)
 }
 
 // block is a block with a configuration for a plugin to validate.
@@ -197,16 +212,12 @@ func (l *Loaded) judge(ctx context.Context, b block) {
 
 // Ready reports whether a run could start.
 func (l *Loaded) Ready() bool {
-	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked()
+	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked() && !l.Secrets.HasErrors()
 }
 
 // Complain prints all errors and warnings to stderr.
 func (l *Loaded) Complain(to *terminal.Printer) error {
-	all := l.Diagnostics
-	if l.Plan != nil {
-		all = append(slices.Clone(all), l.Plan.Secrets...)
-	}
-	if err := to.Explain(all); err != nil {
+	if err := to.Explain(slices.Concat(l.Diagnostics, l.Secrets)); err != nil {
 		return err
 	}
 	if l.Plan == nil {
@@ -217,7 +228,7 @@ func (l *Loaded) Complain(to *terminal.Printer) error {
 	}
 	for _, p := range l.Plan.Problems {
 		head := terminal.Paint(to.ErrColor, terminal.Bad, "Error:")
-		if p.Severity == config.Warning {
+		if p.Severity == plan.Warning {
 			head = terminal.Paint(to.ErrColor, terminal.Odd, "Warning:")
 		}
 		to.Notef("%s %s\n", head, terminal.Clean(Text(l.Plan, p)))

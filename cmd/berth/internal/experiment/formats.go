@@ -3,7 +3,7 @@ package experiment
 import (
 	"slices"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/plugins"
 )
 

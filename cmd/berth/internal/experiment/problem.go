@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -15,7 +14,7 @@ func Text(p *plan.Plan, q plan.Problem) string {
 	if len(q.Cells) == len(p.Experiment.Cells) {
 		q.Cells = nil
 	}
-	if n := len(q.Tasks); q.Severity == config.Warning && q.Cells == nil && n == len(p.Tasks) && n > 1 {
+	if n := len(q.Tasks); q.Severity == plan.Warning && q.Cells == nil && n == len(p.Tasks) && n > 1 {
 		q.Tasks, q.Dataset = nil, ""
 	}
 	var b strings.Builder

@@ -3,7 +3,6 @@ package experiment
 import (
 	"slices"
 
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plan"
 )
 
@@ -11,7 +10,7 @@ import (
 // messages, for cells without one. Their results will be marked as modified.
 func (l *Loaded) warnOfUsers() {
 	silent := plan.Problem{
-		Severity: config.Warning, Summary: "messages of a simulated user are left out, since the experiment has none",
+		Severity: plan.Warning, Summary: "messages of a simulated user are left out, since the experiment has none",
 		Detail: "Only the first turn runs, and the results are marked as modified. Add a block user to run the whole task.",
 	}
 	for i := range l.Plan.Trials {

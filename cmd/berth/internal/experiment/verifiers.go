@@ -6,18 +6,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
 
-// verifiers returns the names of verifiers that tasks use.
-func (l *Loaded) verifiers() []string {
+// verifiers returns the names of verifiers that the tasks of some datasets use;
+// those of all if none is named.
+func (l *Loaded) verifiers(datasets ...string) []string {
 	var names []string
 	for i := range l.Plan.Tasks {
 		t := l.Plan.Tasks[i].Task
-		if t == nil {
+		if t == nil || len(datasets) > 0 && !slices.Contains(datasets, l.Plan.Tasks[i].Dataset) {
 			continue
 		}
 		for s := range t.Stages {

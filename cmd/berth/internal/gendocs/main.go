@@ -18,9 +18,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
-	"github.com/berth-eval/berth/core/config"
 	"github.com/berth-eval/berth/core/plugin"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -73,7 +73,7 @@ func imagesOf(p *plan.Plan) ([]imageJob, error) {
 			continue
 		}
 		c := p.Experiment.Cells[t.Cell]
-		d := slices.IndexFunc(c.Datasets, func(d config.Dataset) bool { return d.Label == p.Tasks[t.Place].Dataset })
+		d := slices.IndexFunc(c.Datasets, func(d experiment.Dataset) bool { return d.Label == p.Tasks[t.Place].Dataset })
 		if d < 0 {
 			continue
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/config"
+	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -111,7 +111,7 @@ func (f *Follower) Over() (bool, error) {
 			return false, err
 		}
 	}
-	retry := config.Retry{}
+	retry := experiment.Retry{}
 	if r := f.m.Header.Retry; r != nil {
 		retry.Max, retry.On = r.Max, r.On
 	}

@@ -108,6 +108,8 @@ func (s *state) take(e run.Event) []string {
 		return []string{fmt.Sprintf("%s  in %s", s.name(e), terminal.Seconds(e.Wait))}
 	case run.Held:
 		return []string{terminal.Paint(s.o.Color, terminal.Odd, "waiting: "+terminal.Clean(e.Text))}
+	case run.Notice:
+		return []string{terminal.Clean(e.Text)}
 	case run.Stopping:
 		if e.Trial != nil { // a cell; the others go on
 			return []string{terminal.Paint(s.o.Color, terminal.Odd, "stopping "+terminal.Clean(e.Text))}
@@ -145,6 +147,9 @@ func (s *state) live(e run.Event) {
 		a.phase = string(e.Live.Phase)
 		if e.Live.Stage != "" && e.Live.Turn > 1 {
 			a.phase = fmt.Sprintf("%s %d", a.phase, e.Live.Turn)
+		}
+		if e.Live.Text != "" {
+			a.phase += " on " + terminal.Clean(e.Live.Text)
 		}
 	case record.EventStep:
 		a.steps++

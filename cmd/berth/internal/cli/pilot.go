@@ -1,0 +1,245 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
+	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/plugins/runtimedir"
+)
+
+// pilotFlags are the user's choices for a pilot.
+type pilotFlags struct {
+	workers int
+	scratch string
+	idle    time.Duration
+	time    time.Duration
+	trust   bool
+}
+
+func (a *app) pilotCommand() *cobra.Command {
+	var ef experiment.Flags
+	var f pilotFlags
+	cmd := &cobra.Command{
+		Use:   "pilot RUN",
+		Short: "Take attempts of a run that is under way, and make them on this machine",
+		Long: `Makes attempts of a run whose experiment has an executor block for pilots, on
+this machine, which must see the folder of the run, the tasks and the plugins
+under the same paths. Start it by hand, by ssh, or as the command of any job, as
+often as you like: every pilot takes attempts that no other one has. The process
+that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the plan, the limits and
+the results (docs/cluster.md).
+
+A pilot ends when the run has ended, or when nothing came for a while. On Ctrl-C
+or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.`,
+		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
+		Args:    cobra.ExactArgs(1),
+
+		ValidArgsFunction: completeOneRun,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.workers < 1:
+				return fmt.Errorf("--workers must be at least 1, got %d", f.workers)
+			case f.idle < 0 || f.time < 0:
+				return errors.New("--idle and --time must not be negative")
+			}
+			return a.pilot(cmd.Context(), args[0], &ef, &f)
+		},
+	}
+	ef.Register(cmd)
+	fs := cmd.Flags()
+	fs.IntVar(&f.workers, "workers", runtime.NumCPU(), "`NUMBER` of attempts at the same time")
+	fs.StringVar(&f.scratch, "scratch", "", "keep attempts that are under way in `DIR`, on a disk of this machine (default: $TMPDIR or /tmp)")
+	fs.DurationVar(&f.idle, "idle", 0, "end when there was nothing to do for this `TIME` (default: that of the experiment, or 5m)")
+	fs.DurationVar(&f.time, "time", 0, "end within this `TIME`, and take no attempt that may take longer; 0: no limit")
+	fs.BoolVar(&f.trust, "trust", false, "continue although other users own the run folder or can write to it")
+	return cmd
+}
+
+// pilot is the pilot command.
+func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *pilotFlags) error {
+	// A scheduler repeats the signal before it kills; what a pilot needs after the
+	// first one is time.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
+	begin := time.Now()
+	dir, m, l, err := a.loadRun(ctx, name, ef, &resumeFlags{trust: f.trust})
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err = a.startable(l); err != nil {
+		return err
+	}
+	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
+		a.tellChanges(changes, l.Plan, m.Header.Created)
+		return &exit{exitUsage, errors.New("the tasks or plugins that this machine sees make another plan than that of the run")}
+	}
+	s, err := store.View(dir)
+	if err != nil {
+		return err
+	}
+	scratch, err := scratchFolder(f.scratch)
+	if err != nil {
+		return err
+	}
+	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: identity(f.workers)}
+	if f.time > 0 {
+		o.Until = begin.Add(f.time)
+	}
+	o.Say = func(text string) {
+		a.Notef("%s pilot %s: %s\n", time.Now().Format(time.TimeOnly), o.Identity.Pilot, terminal.Clean(text))
+	}
+	p, err := cluster.NewPilot(o)
+	if errors.Is(err, cluster.ErrOver) {
+		return &exit{exitUsage, fmt.Errorf("%s needs no pilot: %w. Resume it with: berth resume %s", report.Display(dir), err, report.Display(dir))}
+	}
+	if err != nil {
+		return err
+	}
+	if err = a.sameDigests(ctx, l, p.Settings().Digests); err != nil {
+		return errors.Join(&exit{exitUsage, err}, p.Leave(err.Error()))
+	}
+	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.workers, "attempt", "attempts")))
+	return a.workAs(ctx, l, s, p, &run.Worker{
+		Worker: o.Identity.Worker, Scratch: scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
+	})
+}
+
+// workAs prepares this machine and lets the pilot work.
+func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p *cluster.Pilot, who *run.Worker) error {
+	sandboxd, err := sandboxdPath()
+	if err != nil {
+		return errors.Join(err, p.Leave(err.Error()))
+	}
+	limits := l.Experiment.Limits
+	limits.InFlight, limits.CostUSD, limits.Tokens, limits.Requests = new(p.InFlight()), nil, nil, nil
+	spec := run.Spec{
+		Plan: l.Plan, Store: s, Host: l.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
+		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+		Worker: who,
+	}
+	worked := false
+	err = run.Work(ctx, spec, func(n *run.Node) error {
+		worked = true
+		return p.Work(ctx, n)
+	})
+	if !worked && err != nil {
+		err = errors.Join(err, p.Leave(err.Error()))
+	}
+	return err
+}
+
+// identity names a pilot that was started by hand.
+func identity(workers int) cluster.Identity {
+	self := node.Self()
+	host, _, _ := strings.Cut(self.Host, ".")
+	name := fmt.Sprintf("%s-%d-%s", store.Name(host, 60), self.PID, strings.ToLower(rand.Text()[:6]))
+	return cluster.Identity{Worker: record.Worker{Pilot: name, Node: self.Host}, Process: self, InFlight: workers, Berth: version}
+}
+
+// scratchFolder returns a folder of this user for attempts that are under way,
+// below parent, which everybody may write to.
+func scratchFolder(parent string) (string, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	if err := runtimedir.Local(parent); err != nil {
+		return "", fmt.Errorf("--scratch: attempts that are under way are kept on a disk of this machine: %w: name another folder", err)
+	}
+	dir, err := runtimedir.For(os.Getuid()).Own(parent)
+	if err != nil {
+		return "", fmt.Errorf("--scratch: %w: name another folder", err)
+	}
+	return dir, nil
+}
+
+// digests returns the digests of everything that decides what attempts are made
+// with, for pilots to compare.
+func (a *app) digests(ctx context.Context, l *experiment.Loaded) (map[string]string, error) {
+	used, err := l.Plugins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, p := range used {
+		all[p.Kind+" "+p.Name] = p.Digest
+	}
+	bundles, err := a.bundles().Digests()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, bundles)
+	exe, err := os.Executable()
+	if err == nil {
+		all["berth"], err = digestOfFile(exe)
+	}
+	if sandboxd, missing := sandboxdPath(); err == nil && missing == nil {
+		all[sandboxdName], err = digestOfFile(sandboxd)
+	}
+	return all, err
+}
+
+func digestOfFile(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), err
+}
+
+// sameDigests fails if a program on this machine differs from that of the
+// coordinator.
+func (a *app) sameDigests(ctx context.Context, l *experiment.Loaded, want map[string]string) error {
+	here, err := a.digests(ctx, l)
+	if err != nil {
+		return err
+	}
+	var differ []string
+	for _, what := range slices.Sorted(maps.Keys(want)) {
+		switch now, there := here[what]; {
+		case !there:
+			differ = append(differ, what+" is missing here")
+		case now != want[what]:
+			differ = append(differ, fmt.Sprintf("%s is %s here and %s where the run was started", what, shortDigest(now), shortDigest(want[what])))
+		}
+	}
+	if len(differ) > 0 {
+		return fmt.Errorf("this machine would make other attempts than the run: %s. Use the same installation on all machines", strings.Join(differ, "; "))
+	}
+	return nil
+}
+
+func shortDigest(d string) string {
+	if algorithm, sum, ok := strings.Cut(d, ":"); ok && len(sum) > 12 {
+		return algorithm + ":" + sum[:12]
+	}
+	return d
+}

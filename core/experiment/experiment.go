@@ -1,0 +1,136 @@
+// Package experiment has what a run executes: the cells of an experiment with
+// their datasets, and the limits of the run. A plan is made from it.
+//
+// It must not know how an experiment is written: the tags only declare the
+// attributes of the types that are blocks of an experiment file.
+package experiment
+
+import (
+	"time"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Experiment is what a run executes. It is safe for concurrent use, because
+// nothing changes it once it is made.
+type Experiment struct {
+	Repeat   int // repetitions of every cell × task, at least 1
+	Limits   RunLimits
+	Keep     Keep
+	Retry    Retry
+	Executor Executor
+	// Cells are never empty.
+	Cells []*Cell
+}
+
+// RunLimits bound the whole run. Nil means no limit; for InFlight, Waiting and
+// MemoryMiB that the runner chooses. They do not affect results.
+type RunLimits struct {
+	Places
+	Waiting     *int              `berth:"waiting" doc:"With a limit verifying: number of attempts whose agent has finished, and whose verification has not begun. They keep their sandboxes. While it is reached, no attempt starts. Absent: four times in_flight."`
+	MemoryMiB   *int64            `berth:"memory_mib" doc:"What the tasks of all attempts together may ask for, in MiB. Absent: the memory of this machine that is free at the start of the run. A task that asks for more runs while no other task with such a limit does."`
+	Environment map[string]Places `berth:"environment" doc:"Limits for the attempts in one environment, by the label of its block."`
+	Agent       map[string]Places `berth:"agent" doc:"Limits for the attempts of one agent, by the label of its block."`
+	Model       map[string]Places `berth:"model" doc:"Limits for the attempts whose agent uses a model, by the label of its block. For requests with one key see in_flight of the model."`
+	Time        *time.Duration    `berth:"time" doc:"Time limit of the run. Attempts that have not started by then are not run."`
+	CostUSD     *float64          `berth:"cost_usd" doc:"What all models of the run may cost, in USD."`
+	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the run."`
+	Requests    *int64            `berth:"requests" doc:"Model requests of the run."`
+}
+
+// Places bound how many attempts do something at the same time. Nil means no
+// limit.
+type Places struct {
+	InFlight  *int `berth:"in_flight" doc:"Number of attempts at the same time. With a limit verifying, attempts that are being verified do not count. Absent: no limit, and for the whole run the number of processors."`
+	Building  *int `berth:"building" doc:"Number of attempts at the same time whose image is being prepared, or whose sandbox is being created."`
+	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified. They no longer count as in_flight, so that a slow verification keeps no attempt from starting."`
+}
+
+// Blocks returns the limits of single environments, agents and models, by the
+// type of the block and its label.
+func (l *RunLimits) Blocks() map[string]map[string]Places {
+	return map[string]map[string]Places{"environment": l.Environment, "agent": l.Agent, "model": l.Model}
+}
+
+// Keep says which attempts keep the files that differ from the image.
+type Keep struct {
+	Which string // "failed", "all", or empty: none
+	MiB   int64  // the most that an attempt keeps
+}
+
+// Retry says which attempts are run again, and how often.
+type Retry struct {
+	Max     int              `berth:"max" default:"0" doc:"Number of further attempts of a trial."`
+	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
+	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that."`
+	MaxWait time.Duration    `berth:"max_wait" default:"1m" doc:"Longest wait."`
+}
+
+// Executor says where attempts run. Kind "local" is this machine; any other
+// kind is for the runner to know or to refuse by name.
+type Executor struct {
+	Kind      string        `berth:"-"`
+	Workers   int           `berth:"workers" doc:"Number of workers at the same time."`
+	Partition string        `berth:"partition" doc:"Queue that workers are submitted to."`
+	Account   string        `berth:"account" doc:"Account to charge."`
+	QOS       string        `berth:"qos" doc:"Quality of service."`
+	Time      time.Duration `berth:"time" default:"0s" doc:"Time limit of a worker."`
+	CPUs      int           `berth:"cpus" doc:"Cores of a worker."`
+	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a worker in MiB."`
+	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
+	Options   []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
+	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
+}
+
+// Cell is one point of the matrix, with every block that it uses resolved: what
+// its attempts have in common, and what only a plan needs.
+type Cell struct {
+	cell.Cell
+
+	// Index is the position in the plan, from 0.
+	Index int
+	// Key names the cell for people and selection: "agent=a,effort=low"; empty
+	// without a matrix.
+	Key string
+	// Slug is Key for file names: lower case letters, digits, "." "_" and "-",
+	// at most 60 bytes, unique in the experiment, never empty.
+	Slug string
+	// Datasets are never empty.
+	Datasets []Dataset
+	// Model is the cell's own; nil means that none was chosen.
+	Model *cell.Model
+	// PerCell bounds all attempts of the cell together.
+	PerCell cell.Budget
+}
+
+// On is the cell as an attempt on a task of one of its datasets has it, with the
+// labels of secrets: good for questions, not for running. See [cell.Cell.Reveal].
+func (c *Cell) On(d *Dataset) cell.Cell {
+	out := c.Cell
+	out.Verify, out.System, out.Success = d.Verify, d.System, d.Success
+	return out
+}
+
+// Dataset is a folder of tasks.
+type Dataset struct {
+	Label  string `berth:"-"`
+	Format string `berth:"format" required:"true" doc:"Task format of the folder."`
+	// Path is absolute.
+	Path    string   `berth:"path" required:"true" doc:"Folder of tasks, relative to the folder of the experiment."`
+	Include []string `berth:"include" doc:"Globs of task names to run. Absent: all."`
+	Exclude []string `berth:"exclude" doc:"Globs of task names to leave out."`
+	Limit   int      `berth:"limit" doc:"Number of tasks to keep, the first ones by name. 0: all."`
+	Sample  int      `berth:"sample" doc:"Number of tasks to draw at random, with seed. 0: all."`
+	Seed    int64    `berth:"seed" doc:"Seed of sample: the same seed draws the same tasks."`
+	Lenient bool     `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
+	// AllowEnv are patterns as of path.Match.
+	AllowEnv []string  `berth:"allow_env" doc:"Host variables that the tasks may read, such as [\"EVAL_*\"]; as with --allow-env."`
+	Verify   task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's."`
+	System   string    `berth:"system" enum:"image" doc:"Where the system files of a snapshot come from, instead of what the experiment says."`
+	// Success replaces the rule of the tasks; nil keeps it.
+	Success *task.Success `berth:"-"`
+	// Config are the settings of the format.
+	Config cell.Values `berth:"-"`
+}

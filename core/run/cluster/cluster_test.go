@@ -1,0 +1,276 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("/tmp", "bcl")
+	if err == nil {
+		err = os.Setenv(node.EnvDir, dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	goleak.VerifyTestMain(m)
+}
+
+// bed is a run with its coordinator, and what both said.
+type bed struct {
+	t     *testing.T
+	plan  *plan.Plan
+	store *store.Run
+
+	mu   sync.Mutex
+	said []string
+}
+
+// patience bounds every wait of a test.
+const patience = 30 * time.Second
+
+// planOf returns a plan of n trials of one cell.
+func planOf(n int) *plan.Plan {
+	c := &experiment.Cell{Slug: "a"}
+	c.Choices = map[string]string{"agent": "a"}
+	p := &plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{c}}, Tasks: make([]plan.Task, 1)}
+	for i := range n {
+		id := fmt.Sprintf("%064d", i)
+		p.Trials = append(p.Trials, plan.Trial{Trial: store.Trial{
+			ID: id, Dir: store.TrialDir("task", "a", i+1, id[56:]), Task: "task", TaskDigest: "d", Repetition: i + 1,
+		}})
+	}
+	return p
+}
+
+// newBed makes a run of n trials.
+func newBed(t *testing.T, n int) *bed {
+	t.Helper()
+	b := &bed{t: t, plan: planOf(n)}
+	m := &store.Manifest{
+		Header: store.Header{Experiment: "exp"},
+		Cells:  []store.Cell{{Key: "agent=a", Slug: "a", Agent: "a", Choices: map[string]string{"agent": "a"}}},
+	}
+	for i := range b.plan.Trials {
+		m.Trials = append(m.Trials, b.plan.Trials[i].Trial)
+	}
+	var err error
+	b.store, err = store.Create(t.TempDir(), m, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = b.store.Close() }) // some tests close it themselves
+	return b
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) say(text string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = append(b.said, text)
+}
+
+// heard reports whether something was said.
+func (b *bed) heard(part string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.said, func(s string) bool { return strings.Contains(s, part) })
+}
+
+// until polls until ok.
+func (b *bed) until(what string, ok func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.t.Fatalf("not in %s: %s; said: %q", patience, what, b.said)
+		}
+	}
+}
+
+// quick are settings with which a pilot is lost soon.
+var quick = cluster.Settings{Beat: 50 * time.Millisecond, LostAfter: 400 * time.Millisecond, Idle: patience}
+
+// calm are settings with which no pilot is lost on a busy machine.
+var calm = cluster.Settings{Beat: 200 * time.Millisecond, LostAfter: patience, Idle: patience}
+
+// carried is a run that is carried out in the background.
+type carried struct {
+	report run.Report
+	err    error
+	done   chan struct{}
+	stop   context.CancelFunc
+}
+
+// carry carries out the run, with retries of preempted attempts.
+func (b *bed) carry(s cluster.Settings, inFlight int) *carried {
+	ctx, stop := context.WithCancel(b.t.Context())
+	c := &carried{done: make(chan struct{}), stop: stop}
+	b.plan.Experiment.Retry = experiment.Retry{Max: 3, On: []record.Outcome{record.Preempted}}
+	go func() {
+		defer close(c.done)
+		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, func(e run.Event) {
+			if e.Kind == run.Notice {
+				b.say(e.Text)
+			}
+		})
+	}()
+	b.t.Cleanup(func() { stop(); <-c.done })
+	return c
+}
+
+func (c *carried) wait(t *testing.T) run.Report {
+	t.Helper()
+	select {
+	case <-c.done:
+	case <-time.After(patience):
+		t.Fatal("the run does not end")
+	}
+	must(t, c.err)
+	return c.report
+}
+
+// fake makes attempts as the test says.
+type fake func(ctx context.Context, j run.Job) (record.Result, error)
+
+func (f fake) Attempt(ctx context.Context, j run.Job) (record.Result, error) { return f(ctx, j) }
+
+// passes makes an attempt that passes, and says which pilot made it.
+func passes(pilot string) fake {
+	return func(_ context.Context, j run.Job) (record.Result, error) {
+		if err := j.Attempt.Append(record.StepsFile, map[string]string{"by": pilot}); err != nil {
+			return record.Result{}, err
+		}
+		r := resultOf(j, record.Passed, pilot)
+		return r, j.Attempt.Publish(r)
+	}
+}
+
+func resultOf(j run.Job, o record.Outcome, pilot string) record.Result {
+	return record.Result{
+		Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: o, Integrity: record.Checked, Worker: &record.Worker{Pilot: pilot}, Start: time.Now(), End: time.Now(),
+	}
+}
+
+// flown is a pilot that works in the background.
+type flown struct {
+	*cluster.Pilot
+	stop context.CancelFunc
+	done chan error
+}
+
+// pilot starts a pilot.
+func (b *bed) pilot(name string, inFlight int, x run.Executor) *flown {
+	b.t.Helper()
+	b.until("a coordinator", func() bool {
+		m, _ := filepath.Glob(filepath.Join(b.store.Dir, cluster.Dir, "coordinators", "*.jsonl")) //nolint:errcheck // the pattern is good
+		return len(m) > 0
+	})
+	var p *cluster.Pilot
+	b.until("pilot "+name+" begins", func() bool {
+		var err error
+		p, err = cluster.NewPilot(cluster.PilotOptions{
+			Dir: b.store.Dir, Plan: b.plan, Say: b.say,
+			Identity: cluster.Identity{Worker: record.Worker{Pilot: name, Node: "node-of-" + name}, InFlight: inFlight},
+		})
+		return err == nil // the coordinator may be about to write its first line
+	})
+	ctx, stop := context.WithCancel(b.t.Context())
+	f := &flown{Pilot: p, stop: stop, done: make(chan error, 1)}
+	n := run.NewNode(x, b.plan, experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}, filepath.Join(b.t.TempDir(), "scratch"))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.done <- p.Work(ctx, n)
+	}()
+	b.t.Cleanup(func() { stop(); <-over })
+	return f
+}
+
+// attempts counts the attempts of the run by outcome, as a reader finds them.
+func (b *bed) attempts() (outcomes map[record.Outcome]int, x *store.Index) {
+	b.t.Helper()
+	_, x, err := store.Read(b.store.Dir)
+	must(b.t, err)
+	outcomes = map[record.Outcome]int{}
+	for _, tr := range x.Trials {
+		for _, a := range tr.Attempts {
+			if a.Result == nil {
+				outcomes[record.NotRun]++
+			} else {
+				outcomes[a.Result.Outcome]++
+			}
+		}
+	}
+	return outcomes, x
+}
+
+func TestTwoPilotsShareARun(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 40)
+	c := b.carry(calm, 8)
+	one, two := b.pilot("one", 2, passes("one")), b.pilot("two", 2, passes("two"))
+	report := c.wait(t)
+	for _, p := range []*flown{one, two} {
+		must(t, <-p.done)
+	}
+	outcomes, x := b.attempts()
+	if report.Ran != 40 || outcomes[record.Passed] != 40 || len(outcomes) != 1 || x.Damaged+x.Torn != 0 {
+		t.Fatalf("%+v, %v, %d damaged", report, outcomes, x.Damaged)
+	}
+	by := map[string]int{}
+	for _, tr := range x.Trials {
+		dir := filepath.Join(b.store.Dir, store.TrialsDir, tr.Dir, "attempt-1")
+		r, err := store.ReadResult(dir)
+		must(t, err)
+		by[r.Worker.Pilot]++
+		names := listed(t, dir)
+		if want := []string{store.ChecksumsFile, record.ResultFile, record.StepsFile}; !slices.Equal(names, want) {
+			t.Errorf("%s has %q, want %q", dir, names, want)
+		}
+		if tr.Attempts[0].Result.Queued <= 0 {
+			t.Errorf("%s waited %s for a pilot", tr.ID, tr.Attempts[0].Result.Queued)
+		}
+	}
+	if by["one"] == 0 || by["two"] == 0 {
+		t.Errorf("made by %v: one pilot did nothing", by)
+	}
+	if left := listed(t, filepath.Join(b.store.Dir, cluster.Dir, "queue")); len(left) > 0 {
+		t.Errorf("left in the queue: %q", left)
+	}
+}
+
+// listed returns the sorted names in a folder.
+func listed(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	must(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}

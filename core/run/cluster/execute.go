@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// ahead is how many attempts are in the queue or with pilots if the run has no
+// limit: pilots limit how many they make, each on its machine.
+const ahead = 256
+
+// Execute runs every trial of a plan that is not settled yet, as run.Execute does,
+// with pilots instead of this machine. Attempts that an earlier coordinator queued
+// and that go on are kept. When ctx ends, pilots cancel and publish their attempts.
+func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Observer) (report run.Report, err error) {
+	if s.Origins != nil {
+		return report, errors.New("pilots make only whole attempts: verify again on this machine")
+	}
+	var mu sync.Mutex
+	told := func(e run.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		watch(e)
+	}
+	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
+	c, err := New(Options{
+		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan),
+		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
+	})
+	if err != nil {
+		return report, err
+	}
+	if s.Limits.InFlight == nil {
+		s.Limits.InFlight = new(ahead)
+	}
+	report, err = run.Schedule(ctx, run.Options{
+		Plan: s.Plan, Store: s.Store, Executor: c, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: told,
+		Demand: run.Demands(s.Plan), Adopted: c.Adopted,
+	})
+	return report, errors.Join(err, c.Close())
+}
+
+// Withdraw ends what pilots of an earlier coordinator may still do: this process
+// goes on with the run without pilots. Attempts that have no result end as
+// preempted, and what pilots make of them is thrown away. It does nothing to a run
+// without pilots.
+func Withdraw(s *store.Run, version string) error {
+	if _, err := os.Lstat(filepath.Join(s.Dir, Dir)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	c, err := New(Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
+	if err != nil {
+		return err
+	}
+	const why = "the run goes on without pilots"
+	c.Stop(why)
+	index := s.Index()
+	for id, number := range c.adopted {
+		a, adopting := s.Adopt(id, number)
+		if err = errors.Join(err, adopting); adopting != nil {
+			continue
+		}
+		w := &waiting{name: AttemptName(id, number), job: run.Job{Trial: &plan.Trial{Trial: *index.Trial(id).Trial}, Attempt: a}, ended: make(chan end, 1)}
+		c.mu.Lock()
+		r := c.unmade(w, record.Preempted, why)
+		c.settle(w, &r)
+		c.mu.Unlock()
+		e := <-w.ended
+		if err = errors.Join(err, e.err); e.err == nil {
+			err = errors.Join(err, a.Took(&e.result, 0), c.unqueue(w.name))
+		}
+		err = errors.Join(err, a.Abandon())
+	}
+	return errors.Join(err, c.Close())
+}

@@ -82,6 +82,7 @@ type Executor struct {
 	GPUs      int           `berth:"gpus" doc:"GPUs of a worker."`
 	Options   []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
 	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
+	Models    string        `berth:"models" enum:"direct,relay" doc:"How workers reach models. relay: through the process that runs berth run, which has the keys and holds the budgets of the run and of cells. direct: from their own machine; keys are read there, and with such a budget each trial needs one of its own. Absent: relay for models with a key, direct for others."`
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what

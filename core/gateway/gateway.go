@@ -35,7 +35,8 @@ import (
 // Options are the options of a gateway.
 type Options struct {
 	// Dir is a folder for this gateway only, on a local disk, with a path of at
-	// most 80 bytes. New creates it and Close removes it.
+	// most 80 bytes. New creates it and Close removes it. Empty: the gateway has no
+	// sessions, and only forwards requests.
 	Dir string
 	// Dialects are the supported dialects, at least one, and other data about
 	// providers.
@@ -162,7 +163,7 @@ func New(o Options) (*Gateway, error) {
 	if err := g.openCells(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil && o.Dir != "" {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	return g, nil

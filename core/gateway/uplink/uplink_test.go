@@ -136,7 +136,9 @@ func (b *bed) listen() {
 			defer b.mu.Unlock()
 			return b.tokens[client], nil
 		},
-		Makes: func(_ context.Context, client, trial string, attempt int) error { return b.makes(client, trial, attempt) },
+		Makes: func(_ context.Context, client, trial string, attempt int) error {
+			return b.makes(client, trial, attempt)
+		},
 		Secrets: []*cell.Secret{
 			{Label: "one", Read: func() (string, error) { return "first value", nil }},
 			{Label: "two", Read: func() (string, error) { return "a", nil }},

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/collect"
 )
@@ -84,6 +85,14 @@ func ofFile(path string) (schema string, lines bool) {
 		return "summary", false
 	case parts[0] == store.JournalDir:
 		return "journal-line", true
+	case parts[0] == cluster.Dir && len(parts) == 3:
+		switch {
+		case parts[1] == "queue":
+			return "cluster-job", false
+		case (parts[1] == "pilots" || parts[1] == "coordinators") && strings.HasSuffix(path, ".jsonl"):
+			return "cluster-line", true
+		}
+		return "", false
 	case parts[0] != store.TrialsDir:
 		return "", false
 	case len(parts) == 5 && strings.Join(parts[3:], "/") == record.ExchangesFile:

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial/collect"
@@ -60,6 +61,8 @@ func All() []Schema {
 		{"exchange", "A line of model/exchanges.jsonl of an attempt", gateway.Exchange{}},
 		{"log-line", "A line of log of an attempt", logLine{}},
 		{"artifacts", "artifacts/manifest.json of an attempt", []collect.Entry{}},
+		{"cluster-line", "A line of the journals in cluster/ of a run", cluster.SealedLine{}},
+		{"cluster-job", "A file in cluster/queue of a run", cluster.SealedJob{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
 		{"bundle", "bundle.json of a bundle, the programs of an agent", bundle.Manifest{}},
 		{"cli-failure", "what any command says on stderr when it fails with --json", output.Failure{}},
@@ -67,6 +70,7 @@ func All() []Schema {
 		{"cli-plan", "berth plan --json", output.Plan{}},
 		{"cli-validate", "berth validate --json", output.Validate{}},
 		{"cli-run", "berth run, try and resume --json", output.Run{}},
+		{"cli-run-detached", "berth run --detach --json", output.Detached{}},
 		{"cli-show-runs", "berth show --json", output.Runs{}},
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},

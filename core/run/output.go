@@ -33,10 +33,10 @@ type output struct {
 // run. The caller closes the result.
 func (s *Spec) keepOutput(h *here) (*output, error) {
 	// A run that is resumed may have been made by somebody else, who can put a link there.
-	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	name := filepath.Join(s.Store.Dir, store.PluginsFile)
 	if s.Worker != nil {
-		name = s.Worker.Output
+		name, flags = s.Worker.Output, os.O_CREATE|os.O_WRONLY|os.O_EXCL // of this process alone
 	}
 	file, err := os.OpenFile(name, flags, 0o644)
 	if err != nil {

@@ -40,6 +40,12 @@ func todo(o Options) (items []item, planned []*plan.Trial) {
 	return items, planned
 }
 
+// ToRun counts the trials that still have to run.
+func ToRun(o Options) int {
+	items, _ := todo(o)
+	return len(items)
+}
+
 // Open reports whether a trial still has to run, and how many retries it has
 // had. It has to run if it has no final outcome, if its last outcome is to be
 // retried, or if the user wants it to run again.

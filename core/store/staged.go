@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -72,16 +74,26 @@ func (s *Staged) Copy() (err error) {
 	if err != nil {
 		return err
 	}
-	if settled, listed := s.settled(); settled || listed != nil {
-		return listed
+	there, err := s.listed()
+	if there[record.ResultFile] && err == nil {
+		return nil // an earlier call failed after that
 	}
-	part := filepath.Join(s.to, "."+s.worker+".part")
-	if err = os.RemoveAll(part); err != nil { // of an earlier call that failed
+	part := "." + s.worker + ".part"
+	for _, e := range append(mine, nil) {
+		name := part
+		if e != nil {
+			name = e.Name()
+		}
+		if err == nil && there[name] { // of an earlier call that failed: only this process gives files these names
+			err = os.RemoveAll(filepath.Join(s.to, name))
+		}
+	}
+	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(part) //nolint:errcheck // it is no part of the record
+	part = filepath.Join(s.to, part)
 	if err = s.copyTo(part); err == nil {
-		_, err = s.settled()
+		_, err = s.listed()
 	}
 	var names []string
 	for _, e := range mine {
@@ -91,39 +103,40 @@ func (s *Staged) Copy() (err error) {
 	}
 	names = append(names, ChecksumsFile)
 	for _, name := range names {
-		if err == nil {
-			// Only this process gives files these names; what has one is of an
-			// earlier call that failed.
-			err = errors.Join(os.RemoveAll(filepath.Join(s.to, name)), os.Rename(filepath.Join(part, name), filepath.Join(s.to, name)))
+		if err == nil { // the names are free; os.Rename would look them up
+			err = unix.Rename(filepath.Join(part, name), filepath.Join(s.to, name))
 		}
 	}
 	if err == nil {
 		err = first(filepath.Join(part, record.ResultFile), filepath.Join(s.to, record.ResultFile))
 	}
-	if errors.Is(err, ErrSettled) {
-		for _, name := range names {
+	switch {
+	case errors.Is(err, ErrSettled):
+		for _, name := range append(names, filepath.Base(part)) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.to, name)))
 		}
+	case err != nil:
+		_ = os.RemoveAll(part) // it is no part of the record
+	default:
+		_, _ = unix.Unlink(filepath.Join(part, record.ResultFile)), unix.Rmdir(part) // the same
 	}
 	return err
 }
 
-// settled reports whether the attempt has its own result in the run: an earlier
-// Copy may have failed after that. Fails with ErrSettled if it has another one. It
-// lists the folder: a name that is looked up before another machine makes it may
-// stay unknown here for a long time.
-func (s *Staged) settled() (bool, error) {
+// listed returns the names in the folder of the attempt in the run. Fails with
+// ErrSettled if it has the result of another writer. It lists the folder: a name
+// that is looked up before another machine makes it may stay unknown here for a long
+// time.
+func (s *Staged) listed() (map[string]bool, error) {
 	entries, err := os.ReadDir(s.to)
+	there := map[string]bool{}
 	for _, e := range entries {
-		if e.Name() != record.ResultFile {
-			continue
-		}
-		if same(filepath.Join(s.dir, record.ResultFile), filepath.Join(s.to, record.ResultFile)) {
-			return true, nil
-		}
-		return false, ErrSettled
+		there[e.Name()] = true
 	}
-	return false, err
+	if there[record.ResultFile] && !same(filepath.Join(s.dir, record.ResultFile), filepath.Join(s.to, record.ResultFile)) {
+		return there, ErrSettled
+	}
+	return there, err
 }
 
 // Sum returns the checksum of the result as it is in the run.
@@ -150,9 +163,9 @@ func (s *Staged) copyTo(part string) error {
 		case d.IsDir():
 			return os.Mkdir(to, 0o755)
 		case d.Type() == fs.ModeSymlink:
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
+			target, broken := os.Readlink(path)
+			if broken != nil {
+				return broken
 			}
 			return os.Symlink(target, to)
 		case !d.Type().IsRegular():
@@ -259,7 +272,9 @@ func resultBytes(r *record.Result) ([]byte, error) {
 }
 
 // View opens a run for reading, for a worker of another process: nothing can be
-// begun or noted with it. Its index is the state at this moment.
+// begun or noted with it. Its index is what journals tell at this moment. It looks
+// up no attempt, because a name that another machine is about to make must not be
+// looked up before.
 func View(dir string) (*Run, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -269,6 +284,13 @@ func View(dir string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, err := readIndex(dir, m)
-	return &Run{Dir: dir, Manifest: m, index: index}, err
+	js, err := ReadJournals(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{Dir: dir, Manifest: m, index: newIndex(m)}
+	for i := range js {
+		r.index.take(&js[i])
+	}
+	return r, nil
 }

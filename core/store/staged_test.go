@@ -228,8 +228,8 @@ func copyToAFullDisk(dir string) error {
 	if err = s.Publish(big); err == nil || errors.Is(err, store.ErrSettled) {
 		return fmt.Errorf("published to a full disk: %w", err)
 	}
-	if entries, err := os.ReadDir(to); err != nil || len(entries) > 0 {
-		return fmt.Errorf("left on a full disk: %v, %w", entries, err)
+	if entries, listed := os.ReadDir(to); listed != nil || len(entries) > 0 {
+		return fmt.Errorf("left on a full disk: %v, %w", entries, listed)
 	}
 	if err = os.Remove(fill); err != nil {
 		return err

@@ -76,6 +76,10 @@ func trespass(from, to string) string {
 		if !under(ours, "dialects") && !under(ours, "plugins") && !replays {
 			return "dialects/ imports plugins/; dialects/replay also imports core/gateway/recording"
 		}
+	case "executors":
+		if !under(ours, "executors/"+name) && !under(ours, "plugins") && ours != "core/run/cluster" {
+			return "executors/ imports plugins/, its own folder and core/run/cluster"
+		}
 	case "core":
 		if !under(ours, "core") && !under(ours, "plugins") {
 			return "core/ imports plugins/ and never a concrete plugin or format"
@@ -129,6 +133,9 @@ func TestTrespass(t *testing.T) {
 		{"plugins/agent", module + "/plugins/model", ""},
 		{"plugins/agent", module + "/core/record", "plugins/ imports nothing"},
 		{"plugins/agent", module + "/internal/x", "plugins/ imports nothing"},
+		{"executors/slurm", module + "/core/run/cluster", ""},
+		{"executors/slurm", module + "/core/run", "executors/ imports"},
+		{"core/run", module + "/executors/slurm", "never a concrete"},
 		{"core/run", module + "/core/trial", ""},
 		{"core/run", module + "/plugins/task", ""},
 		{"core/gateway", module + "/plugins/dialect", ""},

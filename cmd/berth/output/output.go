@@ -69,8 +69,10 @@ type Plan struct {
 	// fewer than two cells.
 	Power *Power `json:"power,omitempty"`
 	// Ready says that `berth run` would start.
-	Ready bool          `json:"ready"`
-	List  []store.Trial `json:"list,omitempty"` // with --trials
+	Ready bool `json:"ready"`
+	// Pilots says what a cluster is asked for; absent: it is asked for nothing.
+	Pilots *PlanPilots   `json:"pilots,omitempty"`
+	List   []store.Trial `json:"list,omitempty"` // with --trials
 }
 
 // Power says what a comparison of two cells can find, before there are results.
@@ -192,6 +194,20 @@ type ShowTrial struct {
 	Attempts []ShowAttempt  `json:"attempts"`
 }
 
+// PlanPilots is what the pilots of a run take at most.
+type PlanPilots struct {
+	Pilots int `json:"pilots"` // at the same time
+	// Hours are those of all pilots together, if every attempt takes as long as it
+	// may, with all retries. Absent: some attempt has no limit.
+	Hours *float64 `json:"hours,omitempty"`
+}
+
+// Detached is what `berth run --detach` says.
+type Detached struct {
+	Dir string `json:"dir"` // of the run
+	Job string `json:"job"` // that carries it
+}
+
 // ShowRunning is the attempt of a trial that is in progress.
 type ShowRunning struct {
 	Attempt int           `json:"attempt"`
@@ -200,6 +216,10 @@ type ShowRunning struct {
 	Phase   *record.Phase `json:"phase,omitempty"` // the newest one; absent before the first
 	// PhaseAge is the number of seconds since the start of Phase.
 	PhaseAge float64 `json:"phase_age_s,omitempty"`
+	// Worker makes the attempt, in a run with pilots. Queued says that none does
+	// yet.
+	Worker *record.Worker `json:"worker,omitempty"`
+	Queued bool           `json:"queued,omitempty"`
 }
 
 // ShowFollow is one line of `berth show RUN TRIAL --follow`. Exactly one of the
@@ -228,6 +248,8 @@ type ShowAttempt struct {
 	Findings  int              `json:"findings"`
 	Error     *record.Error    `json:"error,omitempty"`
 	Spend     store.Spend      `json:"spend"` // of models, also when it was killed
+	// Queued is how many seconds the attempt waited for a pilot, before Start.
+	Queued float64 `json:"queued_s,omitempty"`
 }
 
 // AttemptState says how far an attempt came.

@@ -10,7 +10,8 @@ import (
 // Check returns what of a plan pilots cannot run: attempts without a budget of
 // their own that would spend one of the run without the coordinator.
 func Check(p *plan.Plan) (ps []plan.Problem) {
-	kind := p.Experiment.Executor.Kind
+	x := &p.Experiment.Executor
+	kind := x.Kind
 	add := func(summary, detail string) {
 		ps = append(ps, plan.Problem{Severity: plan.Error, Summary: summary, Detail: detail})
 	}
@@ -20,6 +21,26 @@ func Check(p *plan.Plan) (ps []plan.Problem) {
 				"Its models are asked from the machines of pilots. There the budget of the run or of the cell holds only if each attempt is bounded in the same unit. "+
 					"Write cost_usd, tokens or requests in per_trial, the user block or the verifier block, or models = \"relay\" in the executor block.")
 			break
+		}
+	}
+	return append(ps, tooShort(p)...)
+}
+
+// tooShort returns what does not fit into the time limit of a worker.
+func tooShort(p *plan.Plan) (ps []plan.Problem) {
+	x := &p.Experiment.Executor
+	if x.Time <= 0 {
+		return nil
+	}
+	longest, seen := Longest(p), map[string]bool{}
+	for i := range p.Trials {
+		t := &p.Trials[i]
+		if need := longest(t) + x.Grace; need > x.Time && t.Invalid == "" && t.Refused == "" && !seen[t.Task] {
+			seen[t.Task] = true
+			ps = append(ps, plan.Problem{
+				Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a worker",
+				Detail: fmt.Sprintf("It may take %s with grace, and a worker has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time),
+			})
 		}
 	}
 	return ps

@@ -132,7 +132,7 @@ func (b *bed) carry(s cluster.Settings, inFlight int) *carried {
 	b.plan.Experiment.Retry = experiment.Retry{Max: 3, On: []record.Outcome{record.Preempted}}
 	go func() {
 		defer close(c.done)
-		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, func(e run.Event) {
+		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, nil, func(e run.Event) {
 			if e.Kind == run.Notice {
 				b.say(e.Text)
 			}

@@ -33,6 +33,8 @@ type Options struct {
 	Longest func(*plan.Trial) time.Duration
 	// relay serves pilots; nil: they need none.
 	relay *relay
+	// Kept says that a scheduler keeps pilots alive; otherwise the user starts them.
+	Kept bool
 	// Say tells the user of pilots, in words; nil: nobody.
 	Say func(string)
 }
@@ -96,7 +98,7 @@ const (
 
 // New makes a coordinator, and makes it known to pilots. It finds the attempts that
 // an earlier one queued and that have no result. The caller closes it.
-func New(o Options) (*Coordinator, error) {
+func New(ctx context.Context, o Options) (*Coordinator, error) {
 	s := &o.Settings
 	if s.LostAfter <= 0 {
 		s.LostAfter = LostAfter
@@ -125,7 +127,7 @@ func New(o Options) (*Coordinator, error) {
 	if err := c.begin(); err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it also hears how pilots end after a cancel
 	c.cancel = cancel
 	c.watching.Go(func() { c.watch(ctx) })
 	return c, nil
@@ -157,7 +159,7 @@ func (c *Coordinator) begin() error {
 func (c *Coordinator) newest() (newest int, err error) {
 	names, err := list(c.root, coordinatorsDir, ".jsonl")
 	for _, name := range names {
-		if n, err := strconv.Atoi(name); err == nil {
+		if n, wrong := strconv.Atoi(name); wrong == nil {
 			newest = max(newest, n)
 		}
 	}
@@ -323,11 +325,11 @@ func (c *Coordinator) settle(w *waiting, r *record.Result) {
 	a, _ := w.job.Attempt.(settler) //nolint:errcheck // Attempt has checked it
 	switch err := a.Settle(r); {
 	case errors.Is(err, store.ErrSettled):
-		published, _, err := readResult(a.Dir())
-		if err == nil {
+		published, _, unread := readResult(a.Dir())
+		if unread == nil {
 			r = published
 		}
-		c.over(w, end{*r, err})
+		c.over(w, end{*r, unread})
 	default:
 		c.over(w, end{*r, err})
 	}
@@ -354,7 +356,7 @@ func (c *Coordinator) unmade(w *waiting, o record.Outcome, why string) record.Re
 	r := record.Result{
 		Version: 1, Run: c.o.Settings.Run, Trial: t.ID, Task: t.Task, TaskDigest: t.TaskDigest, Repetition: t.Repetition,
 		Attempt: w.job.Attempt.Number(), Host: host, Berth: c.o.Settings.Berth, Outcome: o, Integrity: record.Unknown,
-		Phases: []record.Phase{}, Start: now, End: now, Steps: int64(w.last.Steps),
+		Start: now, End: now, Steps: int64(w.last.Steps),
 		Error: &record.Error{Boundary: record.ByCore, Phase: phase, Stage: w.last.Stage, Message: why, Retry: o == record.Preempted},
 	}
 	if cells := c.o.Plan.Experiment.Cells; t.Cell < len(cells) {
@@ -363,11 +365,12 @@ func (c *Coordinator) unmade(w *waiting, o record.Outcome, why string) record.Re
 	if w.by != "" {
 		r.Start = w.queued.Add(w.wait).UTC()
 		r.Worker = &record.Worker{Pilot: w.by}
-		if p := c.pilots[w.by]; p != nil {
+		if p := c.pilots[w.by]; p != nil && p.identity != nil {
 			*r.Worker = p.identity.Worker
 			r.Host = p.identity.Node
 		}
 	}
+	r.Phases = []record.Phase{{Name: phase, Stage: w.last.Stage, Turn: w.last.Turn, Who: record.ByCore, Start: r.Start, End: r.End, Error: why}}
 	return r
 }
 

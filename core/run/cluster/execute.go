@@ -22,14 +22,21 @@ const ahead = 256
 // Execute runs every trial of a plan that is not settled yet, as run.Execute does,
 // with pilots instead of this machine. Attempts that an earlier coordinator queued
 // and that go on are kept. When ctx ends, pilots cancel and publish their attempts.
-func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Observer) (report run.Report, err error) {
+//
+// With a fleet, a scheduler keeps pilots alive while there is work; nil: the user
+// starts them. If it refuses the first ones, nothing is run.
+func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, watch run.Observer) (report run.Report, err error) {
 	if s.Origins != nil {
 		return report, errors.New("pilots make only whole attempts: verify again on this machine")
 	}
 	var mu sync.Mutex
+	var k *keeper
 	told := func(e run.Event) {
 		mu.Lock()
 		defer mu.Unlock()
+		if k != nil {
+			k.heard(e)
+		}
 		watch(e)
 	}
 	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
@@ -39,9 +46,9 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	settings.Relay = new(r.server.Place())
-	c, err := New(Options{
+	c, err := New(ctx, Options{
 		relay: r,
-		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan),
+		Plan:  s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan), Kept: fleet != nil,
 		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
 	})
 	if err != nil {
@@ -51,22 +58,44 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, watch run.Obser
 	if s.Limits.InFlight == nil {
 		s.Limits.InFlight = new(ahead)
 	}
-	report, err = run.Schedule(ctx, run.Options{
+	o := run.Options{
 		Plan: s.Plan, Store: s.Store, Executor: c, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: told,
 		Demand: run.Demands(s.Plan), Adopted: c.Adopted,
-	})
-	return report, errors.Join(err, c.Close())
+	}
+	if fleet == nil {
+		report, err = run.Schedule(ctx, o)
+		return report, errors.Join(err, c.Close())
+	}
+	first, err := newKeeper(ctx, *fleet, c, run.ToRun(o))
+	if err != nil {
+		return report, errors.Join(err, c.Close())
+	}
+	mu.Lock()
+	k = first
+	mu.Unlock()
+	work, fail := context.WithCancelCause(ctx)
+	keep, stop := context.WithCancel(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() { first.keep(keep, fail) })
+	report, err = run.Schedule(work, o)
+	stop()
+	keeping.Wait()
+	if cause := context.Cause(work); cause != nil && ctx.Err() == nil {
+		report.Stopped = cause.Error()
+	}
+	fail(nil)
+	return report, errors.Join(err, c.Close(), first.end(ctx))
 }
 
 // Withdraw ends what pilots of an earlier coordinator may still do: this process
 // goes on with the run without pilots. Attempts that have no result end as
 // preempted, and what pilots make of them is thrown away. It does nothing to a run
 // without pilots.
-func Withdraw(s *store.Run, version string) error {
+func Withdraw(ctx context.Context, s *store.Run, version string) error {
 	if _, err := os.Lstat(filepath.Join(s.Dir, Dir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	c, err := New(Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
+	c, err := New(ctx, Options{Plan: &plan.Plan{Experiment: &experiment.Experiment{}}, Store: s, Settings: Settings{Berth: version}})
 	if err != nil {
 		return err
 	}

@@ -242,8 +242,8 @@ func TestAJournalIsFollowed(t *testing.T) {
 	f := cluster.NewFollower(dir, "j.jsonl")
 	read := func(passed time.Duration, want ...string) {
 		t.Helper()
-		lines, err := f.Read(passed)
-		must(t, err)
+		lines, readErr := f.Read(passed)
+		must(t, readErr)
 		var got []string
 		for _, l := range lines {
 			got = append(got, string(l.Kind)+l.Attempt)

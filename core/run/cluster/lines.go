@@ -245,6 +245,18 @@ type Job struct {
 	Longest time.Duration `json:"longest_ns,omitempty"`
 }
 
+// SealedLine is a line as it is written, as a type for its schema.
+type SealedLine struct {
+	Sum   string `json:"sum"` // CRC-32C of the bytes of Entry, 8 hex digits
+	Entry Line   `json:"entry"`
+}
+
+// SealedJob is a job as it is written, as a type for its schema.
+type SealedJob struct {
+	Sum   string `json:"sum"` // CRC-32C of the bytes of Entry, 8 hex digits
+	Entry Job    `json:"entry"`
+}
+
 // maxJob is the largest size of a job in bytes.
 const maxJob = 64 << 10
 

@@ -84,8 +84,8 @@ func TestALostPilotThatComesBackLosesToTheOther(t *testing.T) {
 	naive := filepath.Join(b.folder(0, 1), "naive.json")
 	must(t, os.WriteFile(naive, []byte(strings.Replace(string(before), `"preempted"`, `"passed"`, 1)), 0o600))
 	must(t, os.Rename(naive, filepath.Join(b.folder(0, 1), record.ResultFile)))
-	if r, err := store.ReadResult(b.folder(0, 1)); err != nil || r.Outcome != record.Passed {
-		t.Fatalf("a rename does not replace the result: %v, %v: the test proves nothing", r, err)
+	if r, readErr := store.ReadResult(b.folder(0, 1)); readErr != nil || r.Outcome != record.Passed {
+		t.Fatalf("a rename does not replace the result: %v, %v: the test proves nothing", r, readErr)
 	}
 	must(t, os.WriteFile(naive, before, 0o600))
 	must(t, os.Rename(naive, filepath.Join(b.folder(0, 1), record.ResultFile)))
@@ -159,8 +159,8 @@ func TestTheClockOfAPilotDecidesNothing(t *testing.T) {
 		must(t, err)
 		for seq := 3; seq < 20; seq++ {
 			at := time.Now().Add(off)
-			raw, err := cluster.SealAt(cluster.Line{Kind: cluster.Alive, Running: []cluster.Running{{Attempt: name}}}, seq, at)
-			must(t, err)
+			raw, sealed := cluster.SealAt(cluster.Line{Kind: cluster.Alive, Running: []cluster.Running{{Attempt: name}}}, seq, at)
+			must(t, sealed)
 			_, err = file.Write(raw)
 			must(t, err)
 			if away := time.Since(at).Abs(); away < quick.LostAfter {
@@ -204,7 +204,7 @@ func TestARunGoesOnWithoutItsPilots(t *testing.T) {
 	}
 	s, err := store.Open(copied, "test", true)
 	must(t, err)
-	must(t, cluster.Withdraw(s, "test"))
+	must(t, cluster.Withdraw(t.Context(), s, "test"))
 	must(t, s.Close())
 	g.b = &bed{t: t, plan: b.plan, store: s}
 	if _, err = g.publish(0); !errors.Is(err, store.ErrSettled) {

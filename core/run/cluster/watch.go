@@ -19,6 +19,7 @@ type pilot struct {
 	silent   time.Duration // since the last new number, by the watcher's clock, while it watched
 	lost     bool
 	ended    bool
+	told     bool               // the keeper knows that it is gone
 	why      string             // it ended
 	has      map[string]bool    // attempts that it claimed and did not end
 	sums     map[string]string  // of results that it published, of attempts that nobody waited for yet
@@ -48,7 +49,7 @@ func (c *Coordinator) watch(ctx context.Context) {
 			leased = 0
 			c.lookAtLeases()
 		}
-		if lonely += passed; c.attended() {
+		if lonely += passed; c.o.Kept || c.attended() {
 			lonely = 0
 		} else if lonely >= lonelyAfter {
 			lonely = 0

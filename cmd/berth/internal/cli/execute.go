@@ -212,7 +212,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 	}
 	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
-		if err = cluster.Withdraw(j.store, version); err != nil {
+		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
 			return run.Report{}, err
 		}
 		return run.Execute(ctx, spec, progress.Event)
@@ -221,7 +221,18 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	if err != nil {
 		return run.Report{}, err
 	}
-	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, RelayAddress: j.flags.relay}, progress.Event)
+	x := &j.Experiment.Executor
+	fleet, err := a.fleet(j)
+	if err != nil {
+		return run.Report{}, err
+	}
+	if fleet != nil {
+		if spec.Limits.InFlight == nil { // pilots limit how many they make; some wait for them
+			spec.Limits.InFlight = new(2 * fleet.Workers * fleet.InFlight)
+		}
+		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
+	}
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, RelayAddress: j.flags.relay, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -30,6 +31,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/executors/slurm"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -63,7 +65,7 @@ or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.
 		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case f.workers < 1:
+			case f.workers < 1 && cmd.Flags().Changed("workers"):
 				return fmt.Errorf("--workers must be at least 1, got %d", f.workers)
 			case f.idle < 0 || f.time < 0:
 				return errors.New("--idle and --time must not be negative")
@@ -73,8 +75,8 @@ or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.
 	}
 	ef.Register(cmd)
 	fs := cmd.Flags()
-	fs.IntVar(&f.workers, "workers", runtime.NumCPU(), "`NUMBER` of attempts at the same time")
-	fs.StringVar(&f.scratch, "scratch", "", "keep attempts that are under way in `DIR`, on a disk of this machine (default: $TMPDIR or /tmp)")
+	fs.IntVar(&f.workers, "workers", 0, "`NUMBER` of attempts at the same time (default: in_flight or cpus of the executor block, or the number of processors)")
+	fs.StringVar(&f.scratch, "scratch", "", "keep attempts that are under way in `DIR`, on a disk of this machine (default: that of the executor block, or the first of $TMPDIR and /tmp that is not shared and has room)")
 	fs.DurationVar(&f.idle, "idle", 0, "end when there was nothing to do for this `TIME` (default: that of the experiment, or 5m)")
 	fs.DurationVar(&f.time, "time", 0, "end within this `TIME`, and take no attempt that may take longer; 0: no limit")
 	fs.BoolVar(&f.trust, "trust", false, "continue although other users own the run folder or can write to it")
@@ -104,13 +106,19 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	if err != nil {
 		return err
 	}
-	scratch, err := scratchFolder(f.scratch)
+	x := &l.Experiment.Executor
+	job, inJob := slurm.InJob(a.env)
+	scratch, err := a.scratchFolder(cmp.Or(f.scratch, x.Scratch), job.Scratch)
 	if err != nil {
 		return err
 	}
+	f.workers = cmp.Or(f.workers, x.InFlight, x.CPUs, runtime.NumCPU())
 	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: identity(f.workers)}
+	if inJob && x.Kind == "slurm" {
+		o.Identity.Pilot, o.Identity.Job = job.Pilot, job.Job
+	}
 	if f.time > 0 {
-		o.Until = begin.Add(f.time)
+		o.Until = begin.Add(max(f.time-x.Grace, f.time/2))
 	}
 	o.Say = func(text string) {
 		a.Notef("%s pilot %s: %s\n", time.Now().Format(time.TimeOnly), o.Identity.Pilot, terminal.Clean(text))
@@ -171,20 +179,34 @@ func identity(workers int) cluster.Identity {
 	return cluster.Identity{Worker: record.Worker{Pilot: name, Node: self.Host}, Process: self, InFlight: workers, Berth: version}
 }
 
+// leastScratchMiB is the room that a folder for attempts must have to be chosen.
+const leastScratchMiB = 256
+
 // scratchFolder returns a folder of this user for attempts that are under way,
-// below parent, which everybody may write to.
-func scratchFolder(parent string) (string, error) {
-	if parent == "" {
-		parent = os.TempDir()
+// below the one that the user named, or below the first that is on a disk of this
+// machine and has room. ofJob is that of the job of this process, if it is in one.
+func (a *app) scratchFolder(named, ofJob string) (string, error) {
+	parents := []string{named}
+	if named == "" {
+		tmp, _ := a.env("TMPDIR")
+		parents = slices.DeleteFunc([]string{ofJob, tmp, "/tmp"}, func(s string) bool { return s == "" })
 	}
-	if err := runtimedir.Local(parent); err != nil {
-		return "", fmt.Errorf("--scratch: attempts that are under way are kept on a disk of this machine: %w: name another folder", err)
+	var why error
+	for _, parent := range parents {
+		err := runtimedir.Local(parent)
+		if free, known := runtimedir.Free(parent); err == nil && known && free < leastScratchMiB<<20 && named == "" {
+			err = fmt.Errorf("%s has %d MiB left", parent, free>>20)
+		}
+		dir := ""
+		if err == nil {
+			dir, err = runtimedir.For(os.Getuid()).Own(parent)
+		}
+		if err == nil {
+			return dir, nil
+		}
+		why = errors.Join(why, err)
 	}
-	dir, err := runtimedir.For(os.Getuid()).Own(parent)
-	if err != nil {
-		return "", fmt.Errorf("--scratch: %w: name another folder", err)
-	}
-	return dir, nil
+	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch", why)
 }
 
 // digests returns the digests of everything that decides what attempts are made

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/dialects"
 )
 
@@ -49,6 +51,9 @@ repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if
 			if !l.Ready() {
 				return &exit{exitUsage, nil}
 			}
+			if err = schedulerThere(l); err != nil {
+				return err
+			}
 			if err = machineReady(); err != nil {
 				return &exit{exitUsage, err}
 			}
@@ -71,6 +76,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	}
 	p.Experiment, p.Repeat, p.Trials, p.Cost = l.Experiment.Name, l.Experiment.Repeat, len(l.Plan.Trials), cost.WorstCase(l.Plan, &dialects.All)
 	p.Diagnostics = append(p.Diagnostics, l.Secrets...)
+	p.Pilots = pilotsOf(l)
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
 	for _, c := range l.Experiment.Cells {
@@ -99,6 +105,26 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 			p.List = append(p.List, t.Trial)
 		}
 	}
+	return p
+}
+
+// pilotsOf returns what a plan asks a scheduler for; nil: nothing.
+func pilotsOf(l *experiment.Loaded) *output.PlanPilots {
+	x := &l.Experiment.Executor
+	if x.Kind != "slurm" {
+		return nil
+	}
+	each := slurmInFlight(x)
+	p := &output.PlanPilots{Pilots: min(max(1, x.Workers), (len(l.Plan.Trials)+each-1)/each)}
+	longest, sum := cluster.Longest(l.Plan), time.Duration(0)
+	for i := range l.Plan.Trials {
+		one := longest(&l.Plan.Trials[i])
+		if one == 0 {
+			return p
+		}
+		sum += one * time.Duration(1+l.Experiment.Retry.Max)
+	}
+	p.Hours = new(sum.Hours() / float64(each))
 	return p
 }
 
@@ -185,6 +211,9 @@ func (a *app) planTables(p *output.Plan) {
 	a.power(p.Power)
 	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))
 	a.Printf("worst-case cost: %s\n", costText(p.Cost))
+	if p.Pilots != nil {
+		a.Printf("at most %s at the same time%s\n", terminal.Count(p.Pilots.Pilots, "pilot", "pilots"), hoursText(p.Pilots))
+	}
 	if p.Invalid+p.Refused > 0 {
 		var why []string
 		if p.Invalid > 0 {
@@ -195,6 +224,14 @@ func (a *app) planTables(p *output.Plan) {
 		}
 		a.Printf("trials that cannot run: %s\n", strings.Join(why, ", "))
 	}
+}
+
+// hoursText says how many hours the pilots of a plan take at most.
+func hoursText(p *output.PlanPilots) string {
+	if p.Hours == nil {
+		return "; their hours are unknown, because a task has no time limit"
+	}
+	return fmt.Sprintf(", and %.1f node-hours", *p.Hours)
 }
 
 func costText(c output.Cost) string {

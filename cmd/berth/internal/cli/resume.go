@@ -116,6 +116,9 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		}
 		return err
 	}
+	if err = schedulerThere(l); err != nil {
+		return err
+	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
 		a.tellChanges(changes, l.Plan, m.Header.Created)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}

@@ -26,6 +26,7 @@ func (a *app) runCommand() *cobra.Command {
 
 		replay      string
 		prepareOnly bool
+		detach      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run [PATH]",
@@ -61,6 +62,12 @@ incomplete, can be resumed; 130 interrupted.`,
 			if err = a.startable(l); err != nil {
 				return err
 			}
+			if err = schedulerThere(l); err != nil {
+				return err
+			}
+			if detach && l.Experiment.Executor.Kind != "slurm" {
+				return errors.New("--detach needs a scheduler that carries the run: write an executor \"slurm\" block")
+			}
 			m := l.Plan.Manifest(a.header(l, &ef))
 			if err = rf.possible(m); err != nil {
 				return err
@@ -70,12 +77,17 @@ incomplete, can be resumed; 130 interrupted.`,
 				return elsewhere(err)
 			}
 			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), report.Display(s.Dir))
-			return a.execute(cmd.Context(), &job{Loaded: l, flags: &rf, store: s})
+			j := &job{Loaded: l, flags: &rf, store: s}
+			if detach {
+				return a.detach(cmd.Context(), j)
+			}
+			return a.execute(cmd.Context(), j)
 		},
 	}
 	ef.Register(cmd)
 	rf.register(cmd)
 	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks, and start nothing")
+	cmd.Flags().BoolVar(&detach, "detach", false, "let a job of the cluster carry the run, and return (docs/cluster.md)")
 	cmd.Flags().StringVar(&replay, "replay", "", "answer requests to models with what this `RUN` recorded, without asking a provider")
 	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd

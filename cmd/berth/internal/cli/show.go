@@ -309,7 +309,7 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 		number = t.Attempts[n-1].Number
 	}
 	if len(args) == 2 && !f.steps && !f.surface {
-		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), number)
+		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t, report.Pilots(dir)), number)
 	}
 	if number == 0 {
 		a.Printf("no attempt yet\n")
@@ -349,7 +349,7 @@ func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
 	case over || err != nil:
 		err = errors.Join(err, a.showTrial(args, &showFlags{all: all}))
 	default:
-		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t), 0)
+		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t, report.Pilots(dir)), 0)
 		err = f.Follow(ctx)
 	}
 	switch {

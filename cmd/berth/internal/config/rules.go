@@ -95,6 +95,9 @@ func places(r *rules, path pluginconfig.Path, p experiment.Places) {
 	positive(r, path.Attr("verifying"), p.Verifying)
 }
 
+// leastLost is the shortest time after which a worker may count as lost.
+const leastLost = time.Second
+
 func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	r := &rules{}
 	natural(r, "workers", b.Workers)
@@ -102,6 +105,12 @@ func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	natural(r, "memory_mib", b.MemoryMiB)
 	natural(r, "gpus", b.GPUs)
 	natural(r, "time", int64(b.Time))
+	natural(r, "in_flight", b.InFlight)
+	natural(r, "grace", int64(b.Grace))
+	natural(r, "idle", int64(b.Idle))
+	if b.Kind != "local" && b.LostAfter < leastLost {
+		r.add("lost_after", "Time is too short", "A worker says every few seconds that it lives. Write at least %s.", leastLost)
+	}
 	return r.ps
 }
 

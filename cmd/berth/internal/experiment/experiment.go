@@ -159,7 +159,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 
 // Executors are the kinds of executors besides "local". With "pilots", the user
 // starts the workers.
-var Executors = []string{"pilots"}
+var Executors = []string{"pilots", "slurm"}
 
 // Clustered reports whether pilots make the attempts.
 func (l *Loaded) Clustered() bool {

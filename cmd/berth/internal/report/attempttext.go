@@ -41,9 +41,17 @@ func TrialHead(p *terminal.Printer, m *store.Manifest, t *store.TrialState, now 
 			continue
 		}
 		p.Printf("%sattempt %d  %s  %s  %s\n", mark, at.Number, terminal.Paint(p.Color, tui.StyleOf(at.Result.Outcome), string(at.Result.Outcome)),
-			at.Result.Start.Local().Format("2006-01-02 15:04:05"), terminal.Seconds(at.Result.End.Sub(at.Result.Start)))
+			at.Result.Start.Local().Format("2006-01-02 15:04:05"), terminal.Seconds(at.Result.End.Sub(at.Result.Start))+inQueue(at.Result.Queued))
 	}
 	p.Printf("\n")
+}
+
+// inQueue says how long an attempt waited for a pilot.
+func inQueue(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return ", after " + terminal.Seconds(d) + " in the queue"
 }
 
 // outcomeText is the outcome of a trial, or that it is running.
@@ -116,6 +124,24 @@ func millis(d time.Duration) string {
 	return terminal.Seconds(d)
 }
 
+// madeBy names the pilot that made an attempt.
+func madeBy(w *record.Worker) string {
+	if w == nil {
+		return ""
+	}
+	s := "pilot " + w.Pilot
+	if w.Node != "" {
+		s += " on " + w.Node
+	}
+	if w.Job != "" {
+		s += ", job " + w.Job
+	}
+	if w.Lost != "" {
+		s += ", which was lost"
+	}
+	return s
+}
+
 // resultText prints the result of an attempt.
 func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	line := func(key, value string) {
@@ -127,6 +153,7 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	line("agent end", string(r.AgentEnd))
 	line("integrity", strings.TrimSuffix(fmt.Sprintf("%s: %s", r.Integrity, strings.Join(r.Reasons, "; ")), ": "))
 	line("verified", verifiedIn(r))
+	line("made by", madeBy(r.Worker))
 	if r.Success != nil {
 		line("rule", Rule(r.Success, len(r.Stages)))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -40,8 +41,9 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 		Dir: dir, Run: m.Header, Summary: summary.Of(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
 		Torn: x.Torn, Damaged: x.Damaged,
 	}
+	pilots := Pilots(dir)
 	for _, t := range x.Trials {
-		res.Trials = append(res.Trials, Trial(dir, m, x, t))
+		res.Trials = append(res.Trials, trialOf(dir, m, x, t, pilots))
 	}
 	for _, w := range x.Writers {
 		sw := output.ShowWriter{Name: w.Name, Berth: w.Began.Berth, Began: w.Began.Time, Ended: w.Ended}
@@ -58,6 +60,10 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 
 // Trial returns a trial with its attempts.
 func Trial(dir string, m *store.Manifest, x *store.Index, t *store.TrialState) output.ShowTrial {
+	return trialOf(dir, m, x, t, Pilots(dir))
+}
+
+func trialOf(dir string, m *store.Manifest, x *store.Index, t *store.TrialState, pilots *cluster.State) output.ShowTrial {
 	res := output.ShowTrial{Trial: *t.Trial, CellKey: m.Cells[t.Cell].Key, Outcome: t.Outcome(), Attempts: []output.ShowAttempt{}}
 	if acc := t.Accepted(); acc != nil {
 		res.Accepted = acc.Number
@@ -68,14 +74,14 @@ func Trial(dir string, m *store.Manifest, x *store.Index, t *store.TrialState) o
 		if at.Result == nil {
 			sa.Phases = phasesOf(folder, sa.State == output.UnderWay, &[]string{})
 			if sa.State == output.UnderWay {
-				res.Running = runningOf(&at, sa.Phases)
+				res.Running = Running(dir, x, t, pilots)
 			}
 			res.Attempts = append(res.Attempts, sa)
 			continue
 		}
 		b := at.Result
 		sa.Outcome, sa.AgentEnd, sa.Integrity, sa.Score = b.Outcome, b.AgentEnd, b.Integrity, b.Score
-		sa.Start, sa.End, sa.Phases = b.Start, b.End, []record.Phase{}
+		sa.Start, sa.End, sa.Phases, sa.Queued = b.Start, b.End, []record.Phase{}, b.Queued.Seconds()
 		if r, err := store.ReadResult(folder); err == nil {
 			sa.Phases, sa.Findings, sa.Error = r.Phases, len(r.Findings), r.Error
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -42,10 +43,23 @@ func ageAt(then, now time.Time) time.Duration {
 
 // runningText is the phase of an attempt in progress, and since when it takes.
 func runningText(r *output.ShowRunning) string {
-	if r.Phase == nil {
-		return "no phase yet"
+	switch {
+	case r.Queued:
+		return "waits for a pilot"
+	case r.Phase == nil:
+		return "no phase yet" + onNode(r)
+	case r.Worker != nil: // its clock is another one
+		return phaseName(r.Phase) + onNode(r)
 	}
 	return phaseName(r.Phase) + " for " + terminal.Seconds(time.Duration(r.PhaseAge*float64(time.Second)))
+}
+
+// onNode says where an attempt is made, if that is not known from its run.
+func onNode(r *output.ShowRunning) string {
+	if r.Worker == nil {
+		return ""
+	}
+	return " on " + terminal.Clean(r.Worker.Node)
 }
 
 // phaseName is the name of a phase with its turn and its stage, where an attempt
@@ -68,11 +82,38 @@ func phaseName(p *record.Phase) string {
 const mainStage = "main"
 
 // Running returns the attempt of a trial that is in progress; nil if there is
-// none.
-func Running(dir string, x *store.Index, t *store.TrialState) *output.ShowRunning {
+// none. pilots are those of the run; nil: it has none.
+func Running(dir string, x *store.Index, t *store.TrialState, pilots *cluster.State) *output.ShowRunning {
 	if !x.UnderWay(t) {
 		return nil
 	}
 	at := &t.Attempts[len(t.Attempts)-1]
-	return runningOf(at, phasesOf(Folder(dir, t, at.Number), true, &[]string{}))
+	r := runningOf(at, phasesOf(Folder(dir, t, at.Number), true, &[]string{}))
+	if pilots != nil {
+		atPilot(r, pilots, t)
+	}
+	return r
+}
+
+// atPilot says who makes an attempt, and what is known of it. Its files are on the
+// machine of the pilot until it ends.
+func atPilot(r *output.ShowRunning, pilots *cluster.State, t *store.TrialState) {
+	w, there := pilots.Working[cluster.AttemptName(t.ID, r.Attempt)]
+	if !there {
+		r.Queued = true
+		return
+	}
+	r.Worker = &w.Worker
+	if w.Phase != "" {
+		r.Phase = &record.Phase{Name: w.Phase, Stage: w.Stage, Turn: w.Turn}
+	}
+}
+
+// Pilots returns what is known of the pilots of a run; nil if it has none.
+func Pilots(dir string) *cluster.State {
+	s, err := cluster.Read(dir)
+	if err != nil {
+		return &cluster.State{} // then it is not known where attempts are made
+	}
+	return s
 }

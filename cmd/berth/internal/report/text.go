@@ -242,12 +242,13 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 	}
 	t.Head = append(t.Head, "note")
 	shared := summary.SharedNames(m)
+	pilots := Pilots(dir)
 	for _, tr := range trials {
 		task := tr.Task
 		if shared[task] {
 			task = named(task, tr.Dataset)
 		}
-		now := Running(dir, x, tr)
+		now := Running(dir, x, tr, pilots)
 		score, took, remark := "", "", tr.Invalid+tr.Refused
 		if acc := tr.Accepted(); acc != nil {
 			if acc.Result.Score != nil {

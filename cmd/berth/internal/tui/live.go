@@ -86,7 +86,7 @@ type attempt struct {
 
 // take records an event and returns the permanent lines to print.
 func (s *state) take(e run.Event) []string {
-	if e.Kind != run.Live {
+	if e.Kind != run.Live && e.Kind != run.Notice {
 		s.to = e.To
 	}
 	switch e.Kind {

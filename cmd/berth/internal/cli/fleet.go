@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	loaded "github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/executors/slurm"
+)
+
+// fleet returns the pilots that a scheduler keeps alive for a run; nil if the user
+// starts them.
+func (a *app) fleet(j *job) (*cluster.Fleet, error) {
+	x := &j.Experiment.Executor
+	if x.Kind != "slurm" {
+		return nil, nil
+	}
+	s, err := a.slurm(j)
+	return &cluster.Fleet{Scheduler: s, Workers: max(1, x.Workers), InFlight: slurmInFlight(x)}, err
+}
+
+// schedulerThere fails if an experiment needs a scheduler that this machine does not
+// have. Nodes need not have it.
+func schedulerThere(l *loaded.Loaded) error {
+	if l.Experiment.Executor.Kind == "slurm" {
+		if err := slurm.There(); err != nil {
+			return &exit{exitUsage, err}
+		}
+	}
+	return nil
+}
+
+// slurmInFlight is how many attempts a pilot makes at a time.
+func slurmInFlight(x *experiment.Executor) int { return cmp.Or(x.InFlight, x.CPUs, 1) }
+
+// slurm returns the scheduler for a run.
+func (a *app) slurm(j *job) (*slurm.Slurm, error) {
+	x := &j.Experiment.Executor
+	exe, err := os.Executable()
+	if err == nil {
+		exe, err = filepath.EvalSymlinks(exe)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		return nil, fmt.Errorf("executor \"slurm\": %w", err)
+	}
+	home, _ := a.env("HOME")
+	return slurm.New(slurm.Job{
+		ID: j.store.Manifest.Header.Run, Run: j.store.Dir, Berth: exe, Dir: filepath.Dir(j.store.Dir), Home: cmp.Or(home, me.HomeDir), User: me.Username,
+		Args: []string{"--workers", strconv.Itoa(slurmInFlight(x))}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
+		Partition: x.Partition, Account: x.Account, QOS: x.QOS, Options: x.Options,
+	})
+}
+
+// detach lets a job of the cluster go on with a run, as its coordinator. It closes
+// the store.
+func (a *app) detach(ctx context.Context, j *job) error {
+	s, err := a.slurm(j)
+	if err = errors.Join(err, j.store.Close()); err != nil {
+		return err
+	}
+	args := []string{"resume", j.store.Dir, "--no-live"}
+	if j.flags.inFlight > 0 {
+		args = append(args, "--in-flight", strconv.Itoa(j.flags.inFlight))
+	}
+	for _, r := range j.flags.require {
+		args = append(args, "--require", r)
+	}
+	id, err := s.Detach(ctx, args...)
+	if err != nil {
+		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
+	}
+	if done, err := a.Answer(output.Detached{Dir: j.store.Dir, Job: id}); done || err != nil {
+		return err
+	}
+	a.Printf("job %s carries the run %s\nshow it: berth show %s\n", id, report.Display(j.store.Dir), report.Display(j.store.Dir))
+	return nil
+}
+
+// cancelOnSecond makes a second Ctrl-C cancel the jobs of a run before it ends this
+// process. The first one lets pilots end by themselves.
+func (a *app) cancelOnSecond(ctx context.Context, s cluster.Scheduler) (undo func()) {
+	got := make(chan os.Signal, 2)
+	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
+	over := make(chan struct{})
+	go func() {
+		for n := 0; n < 2; n++ {
+			select {
+			case <-got:
+			case <-over:
+				return
+			}
+		}
+		a.Notef("cancelling the jobs of the run\n")
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		if err := s.Cancel(limited, false); err != nil {
+			a.Notef("%v\n", err)
+		}
+		signal.Reset(syscall.SIGINT)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGINT) // as a second Ctrl-C ends any other run
+	}()
+	return func() {
+		signal.Stop(got)
+		close(over)
+	}
+}

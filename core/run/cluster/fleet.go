@@ -1,0 +1,247 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/run"
+)
+
+// Scheduler starts pilots as jobs of a cluster. Its methods are not called
+// concurrently.
+type Scheduler interface {
+	// Submit submits n pilots, and returns the names of their jobs as State and the
+	// pilots say them. Fails with ErrLater in the chain if a limit is reached that
+	// passes.
+	Submit(ctx context.Context, n int) (jobs []string, err error)
+	// State returns the jobs of this run that have not ended, also those of an
+	// earlier coordinator.
+	State(ctx context.Context) ([]JobState, error)
+	// Cancel ends the jobs of this run; with waiting only those that have not begun.
+	Cancel(ctx context.Context, waiting bool) error
+}
+
+// ErrLater means that a scheduler takes no jobs for the moment.
+var ErrLater = errors.New("the scheduler takes no jobs for the moment")
+
+// JobState is the state of a job.
+type JobState struct {
+	Job   string
+	Waits string // why it waits, in words; empty: it runs
+}
+
+// Fleet says how many pilots a scheduler keeps alive.
+type Fleet struct {
+	Scheduler Scheduler
+	Workers   int // pilots at a time
+	InFlight  int // attempts of a pilot at a time
+}
+
+// Bounds of what the scheduler is asked: a site may allow four requests a minute for
+// a longer time.
+const (
+	askEvery    = 30 * time.Second // between two questions for the state
+	perMinute   = 10               // submissions
+	oneCommand  = time.Minute      // the longest time of a command
+	failedLimit = 3                // submissions in a row of which no pilot began, before the run stops
+)
+
+// keeper keeps pilots alive while there is work.
+type keeper struct {
+	f Fleet
+	c *Coordinator
+
+	mu   sync.Mutex
+	todo int // attempts and trials that are not done
+
+	jobs   map[string]jobPhase // jobs that have not ended, as far as is known
+	times  []time.Time         // of submissions in the last minute
+	asked  time.Time
+	failed int // submissions in a row of which no pilot began
+	waits  string
+}
+
+// jobPhase is what is known of a job.
+type jobPhase int
+
+const (
+	submitted jobPhase = iota // no pilot of it has begun
+	working                   // its pilot lives
+	left                      // its pilot is gone: it has ended, or starts again
+)
+
+// newKeeper asks for the jobs of an earlier coordinator, and submits the first
+// pilots. Its error has the scheduler's own words.
+func newKeeper(ctx context.Context, f Fleet, c *Coordinator, todo int) (*keeper, error) {
+	k := &keeper{f: f, c: c, todo: todo, jobs: map[string]jobPhase{}}
+	if err := k.ask(ctx); err != nil {
+		return nil, err
+	}
+	if err := k.submit(ctx); err != nil && !errors.Is(err, ErrLater) {
+		return nil, err
+	}
+	return k, nil
+}
+
+// heard takes in how much is left to do.
+func (k *keeper) heard(e run.Event) {
+	if e.Kind == run.Live || e.Kind == run.Notice {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.todo = e.Running + e.Left
+	if e.Kind == run.Stopping && e.Trial == nil {
+		k.todo = e.Running // nothing more begins
+	}
+}
+
+// keep works until ctx ends. fail stops the run.
+func (k *keeper) keep(ctx context.Context, fail func(error)) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		k.match()
+		var err error
+		if k.uncertain() && time.Since(k.asked) >= askEvery {
+			err = k.ask(ctx)
+		}
+		if err == nil {
+			err = k.submit(ctx)
+		}
+		switch {
+		case k.failed >= failedLimit:
+			fail(fmt.Errorf("%d jobs in a row ended before a pilot began: what they said is in %s", k.failed, LogDir))
+			return
+		case err != nil && ctx.Err() == nil:
+			k.say(err.Error())
+		}
+	}
+}
+
+// match finds the pilots of jobs, in the journals of pilots.
+func (k *keeper) match() {
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	for _, p := range k.c.pilots {
+		if p.identity == nil || p.identity.Job == "" {
+			continue
+		}
+		phase, counted := k.jobs[p.identity.Job]
+		gone := p.ended || p.lost
+		switch {
+		case counted && phase != working && !gone:
+			k.jobs[p.identity.Job], k.failed = working, 0
+		case counted && gone && !p.told:
+			k.jobs[p.identity.Job] = left
+		}
+		p.told = gone
+	}
+}
+
+// uncertain reports whether a job may have ended without a pilot that says so.
+func (k *keeper) uncertain() bool {
+	for _, phase := range k.jobs {
+		if phase != working {
+			return true
+		}
+	}
+	return false
+}
+
+// ask asks the scheduler for the state of all jobs.
+func (k *keeper) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, oneCommand)
+	defer cancel()
+	k.asked = time.Now()
+	states, err := k.f.Scheduler.State(ctx)
+	if err != nil {
+		return err
+	}
+	there, why := map[string]bool{}, map[string]int{}
+	for _, s := range states {
+		there[s.Job] = true
+		if _, counted := k.jobs[s.Job]; !counted || s.Waits != "" {
+			k.jobs[s.Job] = submitted // of an earlier coordinator, or it starts again
+		}
+		if s.Waits != "" {
+			why[s.Waits]++
+		}
+	}
+	lost := 0
+	for job, phase := range k.jobs {
+		if !there[job] {
+			delete(k.jobs, job)
+			if phase == submitted {
+				lost++
+			}
+		}
+	}
+	if lost > 0 && len(k.jobs) == 0 {
+		k.failed++
+	}
+	var texts []string
+	for text, n := range why {
+		texts = append(texts, fmt.Sprintf("%d jobs wait: %s", n, text))
+	}
+	k.say(strings.Join(texts, "; "))
+	return nil
+}
+
+// say tells the user something once.
+func (k *keeper) say(text string) {
+	if text == k.waits {
+		return
+	}
+	if k.waits = text; text != "" {
+		k.c.o.Say(text)
+	}
+}
+
+// submit submits as many pilots as are missing.
+func (k *keeper) submit(ctx context.Context) error {
+	k.mu.Lock()
+	want := min(k.f.Workers, (k.todo+k.f.InFlight-1)/k.f.InFlight)
+	k.mu.Unlock()
+	n := want - len(k.jobs)
+	now := time.Now()
+	for len(k.times) > 0 && now.Sub(k.times[0]) >= time.Minute {
+		k.times = k.times[1:]
+	}
+	if n <= 0 || len(k.times) >= perMinute || k.failed > 0 && len(k.times) > 0 {
+		return nil
+	}
+	k.times = append(k.times, now)
+	ctx, cancel := context.WithTimeout(ctx, oneCommand)
+	defer cancel()
+	jobs, err := k.f.Scheduler.Submit(ctx, n)
+	for _, job := range jobs {
+		k.jobs[job] = submitted
+	}
+	if len(jobs) > 0 {
+		k.asked = now // they are not known everywhere yet
+		k.c.o.Say(fmt.Sprintf("submitted %d pilots: %s", len(jobs), strings.Join(jobs[:min(len(jobs), 3)], ", ")))
+	}
+	return err
+}
+
+// end cancels jobs that have not begun: pilots that run end by themselves.
+func (k *keeper) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneCommand)
+	defer cancel()
+	for _, phase := range k.jobs {
+		if phase == submitted {
+			return k.f.Scheduler.Cancel(ctx, true)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+package faults
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/schemas"
+)
+
+// piloted writes an experiment whose attempts are made by pilots. body is added to
+// its experiment block, and more to the executor block.
+func (p *place) piloted(body, more string) {
+	p.test.Helper()
+	scratch := filepath.Join(p.dir, "s")
+	if err := os.MkdirAll(scratch, 0o700); err != nil {
+		p.test.Fatal(err)
+	}
+	if err := os.Chown(scratch, p.uid, -1); err != nil {
+		p.test.Fatal(err)
+	}
+	p.experiment(body, fmt.Sprintf("executor \"pilots\" {\n  scratch = %q\n  %s\n}\n", scratch, more))
+}
+
+// coordinated starts a run, and returns its folder when pilots can begin.
+func (p *place) coordinated() (*session, string) {
+	p.test.Helper()
+	s := p.start(nil, "run", ".", "--no-live")
+	p.follows(s, 1)
+	return s, p.run()
+}
+
+// follows waits until the n-th coordinator can be followed.
+func (p *place) follows(s *session, n int) {
+	p.test.Helper()
+	poll(p.test, "there is a coordinator", s, func() bool {
+		m, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", cluster.Dir, "coordinators", fmt.Sprintf("%d.claim-0", n)))
+		return err == nil && len(m) == 1
+	})
+}
+
+// pilot starts a pilot.
+func (p *place) pilot(dir string, workers int) *session {
+	p.test.Helper()
+	return p.start(nil, "pilot", dir, "--workers", fmt.Sprint(workers))
+}
+
+// vacated checks that nothing of pilots is left on this machine.
+func (p *place) vacated() {
+	p.test.Helper()
+	p.clean()
+	left, err := filepath.Glob(filepath.Join(p.dir, "s", "*", "*"))
+	if err != nil || len(left) > 0 {
+		p.test.Errorf("left of pilots: %q, %v", left, err)
+	}
+}
+
+// attemptsOf returns the results of all attempts of a run, by folder, and how many
+// attempts have none.
+func attemptsOf(t *testing.T, dir string) (results map[string]*record.Result, none int) {
+	t.Helper()
+	_, x, err := store.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	results = map[string]*record.Result{}
+	for _, tr := range x.Trials {
+		for _, a := range tr.Attempts {
+			at := filepath.Join(tr.Dir, store.AttemptDir(a.Number))
+			r, err := store.ReadResult(filepath.Join(dir, store.TrialsDir, at))
+			if err != nil {
+				none++
+				continue
+			}
+			if a.Result == nil || a.Result.Outcome != r.Outcome {
+				t.Errorf("%s: the journal says %+v, the result %s", at, a.Result, r.Outcome)
+			}
+			results[at] = r
+		}
+	}
+	return results, none
+}
+
+// Two pilots make the same run as this machine alone: the same trials, rewards and
+// manifest.
+func TestPilotsMakeTheSameRun(t *testing.T) {
+	t.Parallel()
+	users(t, func(p *place) {
+		t := p.test
+		p.task("tiny", "", solveTiny, testTiny)
+		const body = "repeat = 3\n  matrix {\n    agent = [agent.oracle, agent.nop]\n  }"
+		p.experiment(body, "")
+		p.berth("run", ".", "--no-live").want(t, 0)
+		alone := p.run()
+		moved := filepath.Join(p.dir, "alone")
+		if err := os.Rename(alone, moved); err != nil {
+			t.Fatal(err)
+		}
+		p.piloted(body, "")
+		c, dir := p.coordinated()
+		one, two := p.pilot(dir, 1), p.pilot(dir, 1)
+		c.wait().want(t, 0)
+		one.wait().want(t, 0)
+		two.wait().want(t, 0)
+
+		before, after := lines(t, moved), lines(t, dir)
+		if len(before) != 9 || !slices.Equal(before[1:], after[1:]) { // the first line is about the run
+			t.Errorf("manifests differ:\n%q\n%q", before, after)
+		}
+		want, _ := attemptsOf(t, moved)
+		got, none := attemptsOf(t, dir)
+		if len(want) != 6 || len(got) != len(want) || none > 0 {
+			t.Fatalf("%d results alone, %d of pilots, %d without", len(want), len(got), none)
+		}
+		for at, w := range want {
+			g := got[at]
+			if g == nil || g.Outcome != w.Outcome || g.Integrity != w.Integrity || fmt.Sprint(g.Scores) != fmt.Sprint(w.Scores) || g.Mode != w.Mode {
+				t.Errorf("%s: %+v of pilots, %+v alone", at, g, w)
+			}
+			if g != nil && (g.Worker == nil || g.Worker.Pilot == "" || g.Worker.Node == "" || w.Worker != nil) {
+				t.Errorf("%s: made by %+v, alone by %+v", at, g.Worker, w.Worker)
+			}
+		}
+		p.settled(dir)
+		p.vacated()
+		if n, err := schemas.CheckRun(dir); err != nil || n == 0 {
+			t.Errorf("%d texts of the run checked against their schemas: %v", n, err)
+		}
+	})
+}
+
+// lines returns the lines of a manifest.
+func lines(t *testing.T, dir string) []string {
+	t.Helper()
+	return strings.Split(strings.TrimSuffix(read(filepath.Join(dir, store.ManifestFile)), "\n"), "\n")
+}
+
+// The coordinator and its pilots are killed at random instants, and started again:
+// no result is lost, nothing counts twice, and nothing is left on the machine.
+func TestKilledPilotsAndCoordinatorsLoseNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("loops of kills are part of make test, not of the quick gate")
+	}
+	t.Parallel()
+	trials := 40
+	if os.Getenv("BERTH_TEST_WHOLE") != "" {
+		trials = 200
+	}
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	p.piloted(fmt.Sprintf(`repeat = %d
+  matrix {
+    agent = [agent.oracle, agent.nop]
+  }
+  limits {
+    in_flight = 6
+  }
+  retry {
+    max = 50
+    on  = ["preempted"]
+    wait = "0s"
+  }`, trials/2), `lost_after = "2s"`)
+	c, dir := p.coordinated()
+	coordinators, kills := 1, 0
+	pilots := []*session{p.pilot(dir, 2), p.pilot(dir, 2)}
+	before := published(t, dir)
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); {
+		after := published(t, dir)
+		still(t, before, after)
+		before = after
+		if count(t, dir, "attempt_ended") >= trials && kills >= 6 || over(c) {
+			break
+		}
+		wait(c, time.Duration(300+rand.N(900))*time.Millisecond)
+		kills++
+		switch i := rand.N(3); i {
+		case 2:
+			c.signal(syscall.SIGKILL)
+			if r := c.wait(); r.Signal != syscall.SIGKILL {
+				r.want(t, 0)
+				break
+			}
+			coordinators++
+			c = p.start(nil, "resume", dir, "--no-live")
+			p.follows(c, coordinators)
+		default:
+			pilots[i].signal(syscall.SIGKILL)
+			pilots[i].wait()
+			pilots[i] = p.pilot(dir, 2)
+		}
+	}
+	c.wait().want(t, 0)
+	for _, s := range pilots {
+		s.wait()
+	}
+	still(t, before, published(t, dir))
+	results, none := attemptsOf(t, dir)
+	finished := map[record.Outcome]int{}
+	for _, r := range results {
+		finished[r.Outcome]++
+	}
+	if finished[record.Passed] != trials/2 || finished[record.Failed] != trials/2 || len(finished) > 3 {
+		t.Errorf("after %d kills: %v, and %d without a result; want %d passed and failed each, and else only preempted", kills, finished, none, trials/2)
+	}
+	if kills < 3 {
+		t.Errorf("only %d kills: the test proves little", kills)
+	}
+	p.settled(dir)
+	endedOnce(t, dir)
+	p.vacated()
+}
+
+// over reports whether a process has ended.
+func over(s *session) bool {
+	select {
+	case <-s.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// solveLong works for two seconds and more.
+const solveLong = "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; " + solveTiny
+
+// A pilot is stopped for longer than its lease, and another one makes the next
+// attempt. When the first goes on, it throws its copy away.
+func TestAStoppedPilotThatGoesOnLosesItsAttempt(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("long", "", solveLong, testTiny)
+	p.piloted("agent = agent.oracle\n  retry {\n    max = 2\n    on = [\"preempted\"]\n    wait = \"0s\"\n  }", `lost_after = "2s"`)
+	c, dir := p.coordinated()
+	one := p.pilot(dir, 1)
+	poll(t, "the pilot has the attempt", c, func() bool {
+		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*-1"))
+		return err == nil && len(m) == 1
+	})
+	one.signal(syscall.SIGSTOP)
+	poll(t, "the pilot is lost", c, func() bool { return count(t, dir, "attempt_ended") > 0 })
+	two := p.pilot(dir, 1)
+	poll(t, "the other pilot has the next attempt", c, func() bool {
+		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*-2"))
+		return err == nil && len(m) == 1
+	})
+	one.signal(syscall.SIGCONT)
+	c.wait().want(t, 0)
+	two.wait().want(t, 0)
+	if r := one.wait().want(t, 0); !strings.Contains(r.stderr, "another result was there first") {
+		t.Errorf("the stopped pilot said:\n%s", r.stderr)
+	}
+	results, none := attemptsOf(t, dir)
+	var found []string
+	for at, r := range results {
+		lost := ""
+		if r.Worker != nil {
+			lost = r.Worker.Lost
+		}
+		found = append(found, fmt.Sprintf("%s %s %s", filepath.Base(at), r.Outcome, lost))
+	}
+	slices.Sort(found)
+	if want := []string{"attempt-1 preempted worker", "attempt-2 passed "}; !slices.Equal(found, want) || none > 0 {
+		t.Errorf("%q, want %q", found, want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, store.TrialsDir, "*", "attempt-1", "*")); len(left) != 1 { //nolint:errcheck // the pattern is good
+		t.Errorf("the lost attempt has %q, want its result only", left)
+	}
+	p.vacated()
+}
+
+// The coordinator is killed. Its pilots go on, and the one that resumes the run
+// keeps what they have.
+func TestPilotsOutliveTheirCoordinator(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("long", "", solveLong, testTiny)
+	p.piloted("agent = agent.oracle\n  repeat = 4", "")
+	c, dir := p.coordinated()
+	pilots := []*session{p.pilot(dir, 1), p.pilot(dir, 1)}
+	poll(t, "both pilots work", c, func() bool {
+		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*"))
+		return err == nil && len(m) >= 2
+	})
+	c.signal(syscall.SIGKILL)
+	c.wait()
+	p.berth("resume", dir, "--no-live").want(t, 0)
+	for _, s := range pilots {
+		s.wait().want(t, 0)
+	}
+	results, none := attemptsOf(t, dir)
+	for at, r := range results {
+		if r.Outcome != record.Passed {
+			t.Errorf("%s is %s", at, r.Outcome)
+		}
+	}
+	if len(results) != 4 || none > 0 { // a local run would have begun four others
+		t.Errorf("%d attempts with and %d without a result, want 4 and 0", len(results), none)
+	}
+	p.settled(dir)
+	p.vacated()
+}
+
+// One Ctrl-C at the coordinator ends the run on all machines.
+func TestOneSignalEndsPilotsToo(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("long", "", solveLong, testTiny)
+	p.piloted("agent = agent.oracle\n  repeat = 4", "")
+	c, dir := p.coordinated()
+	pilot := p.pilot(dir, 2)
+	poll(t, "the pilot works", c, func() bool {
+		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*"))
+		return err == nil && len(m) >= 2
+	})
+	c.signal(syscall.SIGINT)
+	c.wait().want(t, 130)
+	pilot.wait().want(t, 0)
+	results, none := attemptsOf(t, dir)
+	for at, r := range results {
+		if r.Outcome != record.Cancelled {
+			t.Errorf("%s is %s", at, r.Outcome)
+		}
+	}
+	if len(results) != 4 || none > 0 {
+		t.Errorf("%d attempts with and %d without a result, want 4 and 0", len(results), none)
+	}
+	p.vacated()
+}
+
+// A machine with another build of a plugin does not make attempts.
+func TestAPilotWithAnotherPluginIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	p.piloted("agent = agent.nop", "")
+	c, dir := p.coordinated()
+	other := filepath.Join(p.dir, "bin")
+	if err := os.CopyFS(other, os.DirFS(bin)); err != nil {
+		t.Fatal(err)
+	}
+	plugin, err := os.OpenFile(filepath.Join(other, "plugins", "berth-plugin-nop"), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = plugin.WriteString("another build"); err != nil {
+		t.Fatal(err)
+	}
+	if err = plugin.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := p.shepherd(nil, nil, filepath.Join(other, "berth"), "pilot", dir).wait().want(t, 2)
+	if !strings.Contains(r.stderr, "agent nop is sha256:") || !strings.Contains(r.stderr, "Use the same installation") {
+		t.Errorf("the pilot said:\n%s", r.stderr)
+	}
+	poll(t, "the coordinator heard", c, func() bool { return strings.Contains(read(c.err), "agent nop is sha256:") })
+	p.pilot(dir, 1).wait().want(t, 0)
+	c.wait().want(t, 0)
+}

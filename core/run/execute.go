@@ -113,6 +113,11 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 	if left, gcErr := CollectGarbage(ctx, s.Host, garbage, false); gcErr != nil || len(left.Problems) > 0 {
 		s.Log.Warn().Err(gcErr).Strs("problems", left.Problems).Msg("something of an earlier process of this run may be left")
 	}
+	if scratch != "" {
+		if _, err := node.SweepScratch(scratch, false); err != nil {
+			s.leftover(err)
+		}
+	}
 	place, err := node.ClaimWith(label, s.Store.Dir, environmentsOf(s.Plan.Experiment), scratch)
 	if err != nil {
 		return err

@@ -127,12 +127,17 @@ type carried struct {
 
 // carry carries out the run, with retries of preempted attempts.
 func (b *bed) carry(s cluster.Settings, inFlight int) *carried {
+	return b.carryWith(s, inFlight, nil)
+}
+
+// carryWith carries out the run with a fleet.
+func (b *bed) carryWith(s cluster.Settings, inFlight int, fleet *cluster.Fleet) *carried {
 	ctx, stop := context.WithCancel(b.t.Context())
 	c := &carried{done: make(chan struct{}), stop: stop}
 	b.plan.Experiment.Retry = experiment.Retry{Max: 3, On: []record.Outcome{record.Preempted}}
 	go func() {
 		defer close(c.done)
-		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, nil, func(e run.Event) {
+		c.report, c.err = cluster.Execute(ctx, run.Spec{Plan: b.plan, Store: b.store, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, s, fleet, func(e run.Event) {
 			if e.Kind == run.Notice {
 				b.say(e.Text)
 			}

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"context"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -71,3 +73,20 @@ var ErrUndecided = errUndecided
 
 // PlanDigest is for tests.
 var PlanDigest = planDigest
+
+// Keep keeps pilots alive until ctx ends, for a run whose pilots begin at once or
+// never. It returns why it stopped the run; nil: it did not.
+func Keep(ctx context.Context, f Fleet, todo int, begin bool) (stopped error) {
+	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}}
+	k, err := newKeeper(ctx, f, c, todo)
+	if err != nil {
+		return err
+	}
+	if begin {
+		for job := range k.jobs {
+			c.pilots[job] = &pilot{id: job, identity: &Identity{Worker: record.Worker{Job: job}}}
+		}
+	}
+	k.keep(ctx, func(why error) { stopped = why })
+	return stopped
+}

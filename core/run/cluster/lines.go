@@ -193,6 +193,9 @@ func (f *follower) read(passed time.Duration) (lines []Line, err error) {
 		return nil, err
 	}
 	defer file.Close()
+	if err = ours(file); err != nil {
+		return nil, err
+	}
 	fi, err := file.Stat()
 	if err != nil || fi.Size() <= f.offset {
 		return nil, err

@@ -407,3 +407,35 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 	}
 	_ = cmd.Wait()
 }
+
+// A machine that stops loses a runtime folder in memory, and with it what says who
+// made a folder in a scratch folder. Its lock there tells that its process is gone.
+func TestAScratchFolderIsSwept(t *testing.T) {
+	scratch := t.TempDir()
+	p, err := node.ClaimWith("label", "/run", nil, scratch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := filepath.Join(scratch, "0badcafe")
+	if err = errors.Join(os.MkdirAll(p.Disk, 0o700), os.MkdirAll(filepath.Join(dead, "attempts"), 0o700), os.WriteFile(dead+".lock", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		left, sweepErr := node.SweepScratch(scratch, dry)
+		if sweepErr != nil || !slices.Equal(left, []string{dead}) {
+			t.Errorf("dry %v: %q, %v", dry, left, sweepErr)
+		}
+		if _, err = os.Stat(dead); dry != (err == nil) {
+			t.Errorf("dry %v: %v", dry, err)
+		}
+	}
+	if _, err = os.Stat(p.Disk); err != nil {
+		t.Errorf("the folder of a living process: %v", err)
+	}
+	if err = p.Release(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := os.ReadDir(scratch); err != nil || len(entries) > 0 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}

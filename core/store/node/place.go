@@ -40,8 +40,9 @@ type Owner struct {
 // lives; the kernel releases the lock however the process ends.
 type Place struct {
 	Owner
-	Dir  string
-	lock *flock.Flock
+	Dir     string
+	lock    *flock.Flock
+	scratch *flock.Flock // of the folder in a scratch folder; nil: there is none
 }
 
 const (
@@ -58,9 +59,10 @@ func Claim(label, run string, environments []string) (*Place, error) {
 	return ClaimWith(label, run, environments, "")
 }
 
-// ClaimWith is Claim with a folder of this user on a local disk in which the place
-// has its other folder; empty: see Owner.Disk.
-func ClaimWith(label, run string, environments []string, big string) (*Place, error) {
+// ClaimWith is Claim with a scratch folder: a folder of this user on a local disk in
+// which the place has its other folder; empty: see Owner.Disk. The other folder is
+// locked there, because a runtime folder in memory is lost when the machine stops.
+func ClaimWith(label, run string, environments []string, scratch string) (*Place, error) {
 	dir, err := Dir()
 	if err != nil {
 		return nil, err
@@ -82,8 +84,13 @@ func ClaimWith(label, run string, environments []string, big string) (*Place, er
 			return nil, errors.Join(fmt.Errorf("runtime folder: %s cannot be locked", lockOf(p.Dir)), err)
 		}
 	}
-	if big = cmp.Or(big, disk(dir)); big != "" {
+	if big := cmp.Or(scratch, disk(dir)); big != "" {
 		p.Disk = filepath.Join(big, filepath.Base(p.Dir))
+	}
+	if scratch != "" {
+		if p.scratch, err = try(lockOf(p.Disk)); err != nil || p.scratch == nil {
+			return nil, errors.Join(fmt.Errorf("scratch folder: %s cannot be locked", lockOf(p.Disk)), err, p.Release())
+		}
 	}
 	if err = os.Mkdir(p.Dir, 0o700); err != nil {
 		return nil, errors.Join(fmt.Errorf("runtime folder: %w", err), p.Release())
@@ -125,9 +132,32 @@ func (p *Place) Release() error {
 	if e := os.Remove(lockOf(p.Dir)); !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, e)
 	}
+	if p.scratch != nil {
+		err = errors.Join(err, remove(p.scratch))
+		p.scratch = nil
+	}
 	err = errors.Join(err, p.lock.Unlock())
 	p.lock = nil
 	return err
+}
+
+// SweepScratch removes what dead processes left in a scratch folder, or only lists it
+// in a dry run.
+func SweepScratch(dir string, dry bool) (left []string, err error) {
+	locks, err := filepath.Glob(filepath.Join(dir, "*"+lockSuffix))
+	for _, file := range locks {
+		l, tryErr := try(file)
+		if err = errors.Join(err, tryErr); l == nil {
+			continue // its process lives
+		}
+		left = append(left, strings.TrimSuffix(file, lockSuffix))
+		if dry {
+			err = errors.Join(err, l.Unlock())
+			continue
+		}
+		err = errors.Join(err, os.RemoveAll(strings.TrimSuffix(file, lockSuffix)), remove(l))
+	}
+	return left, err
 }
 
 // Leave releases the lock and leaves the place as it is, for the next cleaner.

@@ -100,7 +100,7 @@ func (a *app) cancelOnSecond(ctx context.Context, s cluster.Scheduler) (undo fun
 	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
 	over := make(chan struct{})
 	go func() {
-		for n := 0; n < 2; n++ {
+		for range 2 {
 			select {
 			case <-got:
 			case <-over:

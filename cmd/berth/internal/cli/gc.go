@@ -10,10 +10,12 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store/node"
 )
 
 func (a *app) gcCommand() *cobra.Command {
 	dry := false
+	var scratch string
 	var kept imageFlags
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -48,6 +50,13 @@ Berth did not create.`,
 			if err != nil {
 				res.Problems = append(res.Problems, err.Error())
 			}
+			for _, dir := range a.scratchFolders(scratch) {
+				swept, err := node.SweepScratch(dir, dry)
+				res.Folders = append(res.Folders, swept...)
+				if err != nil {
+					res.Problems = append(res.Problems, err.Error())
+				}
+			}
 			if rule.Any() {
 				pruned, err := images.Prune(cmd.Context(), h, rule, dry)
 				if err != nil {
@@ -68,6 +77,7 @@ Berth did not create.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "list what would be removed, including sandboxes, and remove nothing")
+	cmd.Flags().StringVar(&scratch, "scratch", "", "also remove what pilots left below `DIR`, the scratch folder of an experiment")
 	kept.declare(cmd)
 	return cmd
 }

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -209,6 +210,19 @@ func (a *app) scratchFolder(named, ofJob string) (string, error) {
 	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch", why)
 }
 
+// scratchFolders returns the folders of this user in which pilots may have left
+// something: below the default ones, and below named if it is not empty.
+func (a *app) scratchFolders(named string) (dirs []string) {
+	tmp, _ := a.env("TMPDIR")
+	for _, parent := range []string{named, tmp, "/tmp"} {
+		dir := filepath.Join(parent, "berth-"+strconv.Itoa(os.Getuid()))
+		if parent != "" && !slices.Contains(dirs, dir) && runtimedir.Ours(dir) == nil {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
 // digests returns the digests of everything that decides what attempts are made
 // with, for pilots to compare.
 func (a *app) digests(ctx context.Context, l *experiment.Loaded) (map[string]string, error) {
@@ -256,6 +270,7 @@ func (a *app) sameDigests(ctx context.Context, l *experiment.Loaded, want map[st
 	var differ []string
 	for _, what := range slices.Sorted(maps.Keys(want)) {
 		switch now, there := here[what]; {
+		case !there && strings.HasPrefix(what, "bundle "): // perhaps nobody needs it
 		case !there:
 			differ = append(differ, what+" is missing here")
 		case now != want[what]:

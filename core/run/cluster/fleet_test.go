@@ -1,0 +1,118 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/berth-eval/berth/core/run/cluster"
+)
+
+// site counts what a scheduler is asked, and answers as the test says. It starts
+// nothing: jobs of the real Slurm are tested in internal/e2e/slurm.
+type site struct {
+	submits, asks []time.Time
+	sizes         []int
+	submit        func(n int) error
+	waits         map[string]string // jobs that have not ended
+	cancelled     bool
+}
+
+func (s *site) Submit(_ context.Context, n int) (jobs []string, err error) {
+	s.submits, s.sizes = append(s.submits, time.Now()), append(s.sizes, n)
+	if s.submit != nil {
+		if err = s.submit(n); err != nil {
+			return nil, err
+		}
+	}
+	for i := range n {
+		jobs = append(jobs, fmt.Sprintf("%d_%d", len(s.submits), i))
+	}
+	return jobs, nil
+}
+
+func (s *site) State(context.Context) (states []cluster.JobState, err error) {
+	s.asks = append(s.asks, time.Now())
+	for job, why := range s.waits {
+		states = append(states, cluster.JobState{Job: job, Waits: why})
+	}
+	return states, nil
+}
+
+func (s *site) Cancel(context.Context, bool) error {
+	s.cancelled = true
+	return nil
+}
+
+// bounded checks the rates that a site bears.
+func (s *site) bounded(t *testing.T) {
+	t.Helper()
+	for i := range s.submits {
+		if i >= 10 && s.submits[i].Sub(s.submits[i-10]) < time.Minute {
+			t.Errorf("eleven submissions within %s", s.submits[i].Sub(s.submits[i-10]))
+		}
+	}
+	for i := range s.asks {
+		if i > 1 && s.asks[i].Sub(s.asks[i-1]) < 30*time.Second { // the first one is at the start
+			t.Errorf("two questions for the state within %s", s.asks[i].Sub(s.asks[i-1]))
+		}
+	}
+}
+
+func TestASchedulerIsAskedLittle(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		site    *site
+		todo    int
+		begin   bool // the pilots begin
+		submits int
+		asks    [2]int // at least and at most, in ten minutes
+		stops   bool
+	}{
+		{"all pilots work: nothing to ask", &site{}, 100, true, 1, [2]int{1, 1}, false},
+		{"pilots of an earlier coordinator wait", &site{waits: map[string]string{"1_0": "no node is free", "1_1": "no node is free", "1_2": "no node is free", "1_3": "no node is free"}}, 100, false, 0, [2]int{15, 21}, false},
+		{"jobs end before their pilots begin", &site{}, 100, false, 3, [2]int{3, 8}, true},
+		{"a limit is reached", &site{submit: func(int) error { return cluster.ErrLater }}, 100, false, 91, [2]int{1, 1}, false},
+		{"less work than pilots", &site{}, 3, true, 1, [2]int{1, 1}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				stopped := cluster.Keep(ctx, cluster.Fleet{Scheduler: tt.site, Workers: 4, InFlight: 2}, tt.todo, tt.begin)
+				if (stopped != nil) != tt.stops {
+					t.Errorf("stopped: %v", stopped)
+				}
+				if n := len(tt.site.submits); n > tt.submits+10 || tt.submits < 10 && n != tt.submits {
+					t.Errorf("%d submissions, want %d", n, tt.submits)
+				}
+				if n := len(tt.site.asks); n < tt.asks[0] || n > tt.asks[1] {
+					t.Errorf("asked %d times, want %v", n, tt.asks)
+				}
+				if want := min(4, (tt.todo+1)/2); tt.submits > 0 && tt.site.sizes[0] != want {
+					t.Errorf("%d pilots, want %d", tt.site.sizes[0], want)
+				}
+				tt.site.bounded(t)
+			})
+		})
+	}
+}
+
+// What the scheduler refuses at once is said before anything runs.
+func TestARefusedSubmissionStopsTheRunAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 3)
+	words := errors.New("Invalid partition name specified")
+	s := &site{submit: func(int) error { return words }}
+	c := b.carryWith(calm, 3, &cluster.Fleet{Scheduler: s, Workers: 2, InFlight: 1})
+	<-c.done
+	if !errors.Is(c.err, words) || c.report.Ran != 0 || len(s.submits) != 1 {
+		t.Errorf("%+v, %v, %d submissions", c.report, c.err, len(s.submits))
+	}
+	c.err = nil
+}

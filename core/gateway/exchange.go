@@ -407,17 +407,6 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	hold.Settle(actual)
 }
 
-// beyond bounds the usage that a provider may report, as a multiple of the
-// possible usage of a request and its answer. A higher number is not believed.
-// Providers may work in several rounds.
-const beyond = 16
-
-// believed reports whether the request can have used that much.
-func (x *exchange) believed(u dialect.Usage) bool {
-	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
-	return u.Input <= most && u.Output <= most
-}
-
 // maxID is the largest length of the id of an answer that is kept, in bytes.
 const maxID = 200
 

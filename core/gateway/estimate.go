@@ -1,7 +1,10 @@
 package gateway
 
-import "github.com/berth-eval/berth/plugins/dialect"
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"github.com/berth-eval/berth/plugins/dialect"
+)
 
 // known is a request whose number of tokens the provider reported, with digests
 // of its parts. The parts that the next request has in common with it are then

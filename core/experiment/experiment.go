@@ -87,7 +87,7 @@ type Executor struct {
 	Grace     time.Duration `berth:"grace" default:"2m" doc:"Time that a worker has to end its attempts, before its time limit and when it is preempted."`
 	Idle      time.Duration `berth:"idle" default:"5m" doc:"A worker ends when there was nothing to do for this long."`
 	LostAfter time.Duration `berth:"lost_after" default:"1m" doc:"A worker counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`
-	Models    string        `berth:"models" enum:"direct,relay" doc:"How workers reach models: direct, from their own machine, only for models without a key. relay is not implemented yet. Absent: direct."`
+	Models    string        `berth:"models" enum:"direct,relay" doc:"How workers reach models. relay: through the process that runs berth run, which has the keys and holds the budgets of the run and of cells. direct: from their own machine; keys are read there, and with such a budget each trial needs one of its own. Absent: relay for models with a key, direct for others."`
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what

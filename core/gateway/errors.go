@@ -67,7 +67,10 @@ func inWords(host string, err error) string {
 
 // trouble says why the provider did not serve a request, without secrets.
 func (x *exchange) trouble(resp *http.Response, err error) error {
-	if err != nil {
+	switch {
+	case errors.As(err, new(*remoteError)), errors.As(err, new(*uplinkError)):
+		return err // in words already
+	case err != nil:
 		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))))
 	}
 	return errors.New(refusalInWords(x.e.up.host(), resp.StatusCode))

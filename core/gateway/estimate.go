@@ -1,6 +1,10 @@
 package gateway
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"github.com/berth-eval/berth/plugins/dialect"
+)
 
 // known is a request whose number of tokens the provider reported, with digests
 // of its parts. The parts that the next request has in common with it are then
@@ -65,4 +69,15 @@ func (k *known) most(b []byte, inline, perToken int64) int64 {
 	// New files are not text.
 	fresh := min(text, max(0, int64(k.fresh(b))-max(0, inline-k.inline)))
 	return min(text, k.input+seam+fresh/perToken)
+}
+
+// beyond bounds the usage that a provider may report, as a multiple of the
+// possible usage of a request and its answer. A higher number is not believed.
+// Providers may work in several rounds.
+const beyond = 16
+
+// believed reports whether the request can have used that much.
+func (x *exchange) believed(u dialect.Usage) bool {
+	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
+	return u.Input <= most && u.Output <= most
 }

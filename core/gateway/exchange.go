@@ -42,6 +42,10 @@ type exchange struct {
 	sent    []byte // the client's body, for a fallback; nil: there is none
 	key     int    // index of the key that is used
 
+	forward *forwarding // of a request from another gateway; nil: it is a client's
+	remote  forwarded   // what became of a request to another gateway
+	askedAt time.Time   // when the other gateway asked the provider; zero: not yet
+
 	keep     bool         // it is to be recorded
 	asked    []byte       // body without secrets
 	answered bool         // reply holds the answer as far as it was received
@@ -61,6 +65,10 @@ func (x *exchange) fail(kind dialect.FailureKind, format string, args ...any) {
 
 func (x *exchange) refuse(f dialect.Failure) {
 	x.line.Error = f.Message
+	if x.forward != nil {
+		x.refuseUp(f)
+		return
+	}
 	resp := x.d.Failure(f)
 	x.line.Status = resp.Status
 	switch {
@@ -179,7 +187,11 @@ func (x *exchange) unreserved(err error) {
 		if spent.Unit != "requests" {
 			err = fmt.Errorf("%w (%d tokens of input and %d of output are set aside for it)", err, x.worst.Input, x.worst.Output)
 		}
-		x.s.refuse(spent, err)
+		if x.forward != nil {
+			x.forward.unreserved(x.s.g, spent)
+		} else {
+			x.s.refuse(spent, err)
+		}
 		x.fail(dialect.Spent, "%s", err)
 	} else {
 		x.fail(dialect.Over, "the turn that this token is good for is over")
@@ -214,7 +226,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 		resp, sent, turn, err = x.paced(ctx)
 	}
 	if err != nil {
-		x.unanswered(ctx, err, hold, !sent.IsZero())
+		x.unanswered(ctx, err, hold, !sent.IsZero() && (!x.e.up.relayed || !x.askedAt.IsZero()))
 		done = true
 		if errors.Is(err, dialect.ErrDropped) {
 			panic(http.ErrAbortHandler)
@@ -248,6 +260,9 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	req, err := x.request(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if x.e.up.relayed {
+		return x.askUp(ctx, req)
 	}
 	return x.roundTrip(ctx, req)
 }
@@ -311,13 +326,20 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 
 // unreached tells the client that the provider could not be reached.
 func (x *exchange) unreached(err error) {
+	if x.refusedUp(err) {
+		return
+	}
 	name := x.e.up.model.Name
 	if r, ok := errors.AsType[*replayError](err); ok {
 		x.s.setDown(fmt.Errorf("model %q: %w", name, r.err))
 		x.fail(dialect.BadRequest, "%s", r.err)
 		return
 	}
-	x.down(x.trouble(nil, err), hopeless(err, 0))
+	why := x.trouble(nil, err)
+	x.down(why, hopeless(err, 0))
+	if x.forward != nil {
+		x.forward.Message, x.forward.Hopeless = why.Error(), hopeless(err, 0)
+	}
 	x.fail(dialect.Unreachable, "the provider of model %q cannot be reached", name)
 }
 
@@ -383,17 +405,6 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	x.failed(!ok || broken.any() || r.Error != "", ok)
 	x.judge(status, r, broken)
 	hold.Settle(actual)
-}
-
-// beyond bounds the usage that a provider may report, as a multiple of the
-// possible usage of a request and its answer. A higher number is not believed.
-// Providers may work in several rounds.
-const beyond = 16
-
-// believed reports whether the request can have used that much.
-func (x *exchange) believed(u dialect.Usage) bool {
-	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
-	return u.Input <= most && u.Output <= most
 }
 
 // maxID is the largest length of the id of an answer that is kept, in bytes.

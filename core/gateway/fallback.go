@@ -20,7 +20,7 @@ func (e *pausedError) Error() string { return e.why.Error() }
 // so that a fallback serves without further tries.
 func down(resp *http.Response, err error) bool {
 	if err != nil {
-		return true
+		return !errors.As(err, new(*uplinkError))
 	}
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout, statusOverloaded:
@@ -38,6 +38,9 @@ func (x *exchange) failover(ctx context.Context, resp *http.Response, err error)
 	u := x.e.up
 	if x.e.next == nil || u.health == nil || ctx.Err() != nil {
 		return nil //nolint:nilerr // the client has gone
+	}
+	if r, ok := errors.AsType[*remoteError](err); ok && r.Failure != dialect.Unreachable || errors.As(err, new(*uplinkError)) {
+		return nil //nolint:nilerr // this is not about the provider
 	}
 	if paused, ok := errors.AsType[*pausedError](err); ok {
 		return paused.why

@@ -35,7 +35,8 @@ import (
 // Options are the options of a gateway.
 type Options struct {
 	// Dir is a folder for this gateway only, on a local disk, with a path of at
-	// most 80 bytes. New creates it and Close removes it.
+	// most 80 bytes. New creates it and Close removes it. Empty: the gateway has no
+	// sessions, and only forwards requests.
 	Dir string
 	// Dialects are the supported dialects, at least one, and other data about
 	// providers.
@@ -50,6 +51,12 @@ type Options struct {
 	Cells []Cell
 	// Transport carries requests to providers; nil means the default.
 	Transport http.RoundTripper
+	// Uplink carries requests to Gateway.Forward of another process, which has the
+	// keys of the models that Relayed reports, and the budgets of the run and of
+	// cells. A Relayed of nil reports all. Uplink nil: all providers are asked from
+	// here.
+	Uplink  http.RoundTripper
+	Relayed func(*cell.Model) bool
 	// Replay finds the run that a model is replayed from.
 	Replay func(run string) (Recording, error)
 	// RateLimit is how requests to providers are limited; the zero value is the
@@ -80,6 +87,8 @@ type Gateway struct {
 	ledger *ledger.Ledger
 	run    *ledger.Account
 	cells  map[string]*ledger.Account // by trial
+	trials map[string]*Cell           // by trial
+	guests guests
 	memory *memory
 	count  atomic.Int64
 
@@ -93,9 +102,18 @@ type Gateway struct {
 	replays  map[string]Recording       // by the name of the run
 }
 
+// guests are the sessions of requests from other gateways.
+type guests struct {
+	sync.Mutex
+
+	sessions map[string]*session // by attempt, role and model
+}
+
 // upstream is one model of the experiment and how to reach it.
 type upstream struct {
 	model   cell.Model
+	id      string // in all processes
+	relayed bool   // its requests are forwarded
 	price   *dialect.Price
 	others  map[string]*dialect.Price // of allow_models
 	keys    []*apiKey                 // at least one, if there is a provider
@@ -116,7 +134,7 @@ func New(o Options) (*Gateway, error) {
 		o.Transport = transport()
 	}
 	g := &Gateway{
-		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, attempts: map[string]*ledger.Account{},
+		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, trials: map[string]*Cell{}, attempts: map[string]*ledger.Account{},
 		payers: map[string]*ledger.Attempt{},
 		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
 	}
@@ -145,7 +163,7 @@ func New(o Options) (*Gateway, error) {
 	if err := g.openCells(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil && o.Dir != "" {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	return g, nil
@@ -173,6 +191,9 @@ func (g *Gateway) add(m *cell.Model, as cell.Model) error {
 func (g *Gateway) openCells() error {
 	for i := range g.o.Cells {
 		c := &g.o.Cells[i]
+		for _, id := range c.Trials {
+			g.trials[id] = c
+		}
 		if c.Limit.None() {
 			continue
 		}
@@ -234,7 +255,7 @@ func transport() http.RoundTripper {
 }
 
 func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
-	u := &upstream{model: *m, price: PriceOf(&g.o.Dialects, m), others: map[string]*dialect.Price{}}
+	u := &upstream{model: *m, id: modelID(m), price: PriceOf(&g.o.Dialects, m), others: map[string]*dialect.Price{}}
 	for _, name := range m.AllowModels {
 		other := *m
 		other.Name, other.Price = name, nil
@@ -269,6 +290,10 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 	if u.base == "" {
 		u.base = u.dialect.Base()
 	}
+	if g.relayed(m) {
+		g.forwards(u)
+		return u, nil
+	}
 	if err := g.keysOf(u); err != nil {
 		return nil, err
 	}
@@ -290,11 +315,7 @@ func (g *Gateway) Session(ctx context.Context, spec models.Spec) (models.Session
 
 // accounts returns the budgets that a session uses, its own first.
 func (g *Gateway) accounts(spec *models.Spec) []*ledger.Account {
-	as := []*ledger.Account{g.account(spec)}
-	if c := g.cells[spec.Trial]; c != nil {
-		as = append(as, c)
-	}
-	return append(as, g.run)
+	return append([]*ledger.Account{g.account(spec)}, g.shared(spec.Trial)...)
 }
 
 // placesOf returns the places for requests of the agent of a session, which all
@@ -315,7 +336,7 @@ func (g *Gateway) placesOf(spec *models.Spec) chan struct{} {
 // account returns the budget of one role in one attempt, which all of its
 // sessions share. Each verifier has its own.
 func (g *Gateway) account(spec *models.Spec) *ledger.Account {
-	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt) + "/" + spec.Role + "/" + spec.Verifier
+	key := attemptKey(spec.Trial, spec.Attempt) + "/" + spec.Role + "/" + spec.Verifier
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.attempts[key]
@@ -334,9 +355,12 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 	return a
 }
 
+// attemptKey identifies an attempt in the run.
+func attemptKey(trial string, attempt int) string { return trial + "/" + strconv.Itoa(attempt) }
+
 // payer returns the attempt of a session for the ledger.
 func (g *Gateway) payer(spec *models.Spec) *ledger.Attempt {
-	key := spec.Trial + "/" + strconv.Itoa(spec.Attempt)
+	key := attemptKey(spec.Trial, spec.Attempt)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.payers[key] == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -109,6 +108,9 @@ func hopeless(err error, status int) bool {
 	if err == nil {
 		return false
 	}
+	if r, ok := errors.AsType[*remoteError](err); ok {
+		return r.Hopeless
+	}
 	if errors.As(err, new(*net.DNSError)) || errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.RecordHeaderError)) {
 		return true
 	}
@@ -117,7 +119,7 @@ func hopeless(err error, status int) bool {
 
 // attempt returns the name of the attempt of a session.
 func (s *session) attempt() string {
-	return s.spec.Trial + "/" + strconv.Itoa(s.spec.Attempt)
+	return attemptKey(s.spec.Trial, s.spec.Attempt)
 }
 
 // down records that the provider did not serve. A provider that cannot serve at

@@ -57,6 +57,8 @@ func (x *exchange) cause(status int) Cause {
 		return CauseProvider
 	case x.e.play != nil:
 		return CauseProvider // a scripted model says so itself
+	case u.relayed:
+		return x.remote.Cause
 	case u.replay != nil:
 		return CauseRequest
 	}

@@ -38,7 +38,11 @@ var perHop = map[string]bool{
 // changes of the policy.
 func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 	b := x.body.Bytes()
-	target, err := url.Parse(x.e.up.base + x.call.Path)
+	base := x.e.up.base
+	if x.e.up.relayed {
+		base = uplinkBase
+	}
+	target, err := url.Parse(base + x.call.Path)
 	if err != nil {
 		return nil, fmt.Errorf("base_url: %w", err)
 	}

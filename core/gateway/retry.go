@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -38,6 +39,9 @@ func (x *exchange) waiting() (end func()) {
 // signing sends keep-alives to the client. Call end before writing anything
 // else.
 func (x *exchange) signing() (end func()) {
+	if x.forward != nil {
+		return func() {}
+	}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -124,7 +128,7 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 	refused := map[int]bool{} // keys
 	for {
 		keys := x.candidates(refused)
-		if why := x.pausing(keys); x.e.next != nil && why != nil {
+		if why := x.pausing(keys); !x.alone() && why != nil {
 			return nil, time.Time{}, nothing, &pausedError{why}
 		}
 		turn, waitErr := x.acquire(ctx, keys)
@@ -157,6 +161,15 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 // try sends the request with the chosen key.
 func (x *exchange) try(ctx context.Context) (resp *http.Response, sent time.Time, err error) {
 	sent, x.line.Limit = time.Now(), x.e.up.keys[x.key].limiter.State().Limit
+	if x.e.up.relayed { // it sends keep-alives itself
+		x.askedAt = time.Time{}
+		resp, err = x.send(ctx)
+		if !x.askedAt.IsZero() {
+			sent = x.askedAt
+		}
+		return resp, sent, err
+	}
+	x.doing(nowAsking)
 	if x.failing != nil {
 		defer x.signing()() // the client has waited for long
 	}
@@ -170,10 +183,13 @@ func (x *exchange) resultOf(ctx context.Context, resp *http.Response, err error)
 	if ctx.Err() != nil {
 		return ratelimit.Nothing, 0
 	}
+	if x.e.up.relayed && (err == nil || errors.As(err, new(*remoteError))) {
+		return ratelimit.Nothing, 0 // the other gateway has asked again as often as it makes sense
+	}
 	r, after := resultOf(resp, err)
 	isDown := down(resp, err)
 	x.e.up.keys[x.key].down.Store(isDown)
-	if x.e.next != nil && isDown {
+	if !x.alone() && isDown {
 		r = ratelimit.Failed // also if it is overloaded: the fallback serves while this one pauses
 	}
 	return r, after
@@ -186,11 +202,12 @@ func (x *exchange) again(resp *http.Response, err error, sent time.Time, keys []
 	x.failing = x.trouble(resp, err)
 	x.s.wait.addSince(sent)
 	x.line.Waited += time.Since(sent)
-	if hopeless(err, 0) && !x.e.up.health.hasServed() && x.e.next == nil { // waiting does not help
+	if hopeless(err, 0) && !x.e.up.health.hasServed() && x.alone() { // waiting does not help
 		return false
 	}
+	x.doing(nowWaiting)
 	failed(x.failing.Error())
-	return !x.gaveUp(keys) && (x.e.next == nil || !down(resp, err))
+	return !x.gaveUp(keys) && (x.alone() || !down(resp, err))
 }
 
 // resultOf returns what an answer says about the provider, and how long the

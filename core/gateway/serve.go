@@ -28,17 +28,22 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 		return
 	}
 	x := &exchange{s: s, e: e, d: d, call: call, w: w, r: r, life: life, control: http.NewResponseController(w)}
+	x.run(leave)
+}
+
+// run answers the request, and then lets the turn end.
+func (x *exchange) run(leave func()) {
 	defer func() {
 		x.finish(func() {
 			x.leave()
 			leave()
 		})
 	}()
-	ctx, cancel := context.WithCancelCause(r.Context())
+	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(life, func() { cancel(context.Cause(life)) })() //nolint:contextcheck // as above
-	if call.Kind == dialect.List {
-		answer(w, dialect.Response{Status: http.StatusOK, Header: jsonHeader(), Body: d.Listed([]string{e.up.model.Name})})
+	defer context.AfterFunc(x.life, func() { cancel(context.Cause(x.life)) })() //nolint:contextcheck // a request ends with the turn, too
+	if x.call.Kind == dialect.List {
+		answer(x.w, dialect.Response{Status: http.StatusOK, Header: jsonHeader(), Body: x.d.Listed([]string{x.e.up.model.Name})})
 		return
 	}
 	x.serve(ctx)

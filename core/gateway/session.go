@@ -43,6 +43,7 @@ type session struct {
 	secrets   secrets
 	underWay  atomic.Int64 // bytes held for requests
 	replies   atomic.Int64 // bytes held for answers
+	uplink    atomic.Bool  // a request was forwarded
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the current turn: a request has to end with it
@@ -243,6 +244,7 @@ func (s *session) Allow(ctx context.Context) error {
 func (s *session) Revoke(ctx context.Context) error {
 	defer s.ended()
 	defer s.g.ledger.End(s.payer, s.accounts...)
+	defer s.endUp(ctx)
 	s.mu.Lock()
 	if s.life != nil {
 		s.end(errRevoked)

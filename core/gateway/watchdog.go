@@ -190,11 +190,26 @@ func (x *exchange) roundTrip(ctx context.Context, req *http.Request) (*http.Resp
 	sent := time.Now()
 	dog := x.s.watchProvider(first, idle, cancel)
 	resp, err := x.s.g.o.Transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	return x.begun(ctx, answering{resp, err, dog, cancel, sent})
+}
+
+// answering is a request that a provider may have begun to answer.
+type answering struct {
+	resp   *http.Response
+	err    error
+	dog    *watchdog
+	cancel context.CancelCauseFunc
+	sent   time.Time
+}
+
+// begun waits for the beginning of an answer.
+func (x *exchange) begun(ctx context.Context, a answering) (*http.Response, error) {
+	resp, err := a.resp, a.err
 	if err == nil {
 		resp, err = fit(resp)
 	}
 	if err == nil {
-		body := &watchedBody{ReadCloser: resp.Body, ctx: ctx, dog: dog}
+		body := &watchedBody{ReadCloser: resp.Body, ctx: ctx, dog: a.dog}
 		resp.Body = body
 		if resp.StatusCode >= 300 {
 			return resp, nil
@@ -206,9 +221,9 @@ func (x *exchange) roundTrip(ctx context.Context, req *http.Request) (*http.Resp
 	}
 	err = silentOr(ctx, err)
 	if context.Cause(ctx) == nil || errors.As(err, new(*silentError)) { // nobody else ended it
-		x.s.wait.addSince(sent)
+		x.s.wait.addSince(a.sent)
 	}
-	dog.stop()
-	cancel(nil)
+	a.dog.stop()
+	a.cancel(nil)
 	return nil, err
 }

@@ -2,12 +2,15 @@ package run
 
 import (
 	"context"
+	"net/http"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
 
 	"github.com/rs/zerolog"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
@@ -60,7 +63,11 @@ type Spec struct {
 	// Worker is this process if another one schedules the run; nil: this process
 	// does. See Work.
 	Worker *Worker
-	Log    zerolog.Logger
+	// Uplink leads to the gateway of the process that schedules the run, and
+	// Relayed reports which models are asked through it. Nil: none.
+	Uplink  http.RoundTripper
+	Relayed func(*cell.Model) bool
+	Log     zerolog.Logger
 }
 
 // Observer receives the events of a run, one after another. It must not block
@@ -116,7 +123,9 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 		return err
 	}
 	defer func() { s.leftover(place.Release()) }()
-	models, err := s.gateway(place.Dir)
+	// Folders of attempts in the same folder have names of letters and digits,
+	// without an underscore.
+	models, err := s.Gateway(filepath.Join(place.Dir, "_g"))
 	if err != nil {
 		return err
 	}

@@ -37,11 +37,27 @@ func Models(cells ...*experiment.Cell) []*cell.Model {
 	return used
 }
 
-// gateway makes the gateway of a run; nil when it uses no models.
-func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
+// Gateway makes the gateway of this process; nil when the run uses no models. dir
+// is as in gateway.Options. If another process schedules the run, it has the
+// budgets of the run and of cells, and the keys of the models that are asked
+// through it.
+func (s *Spec) Gateway(dir string) (*gateway.Gateway, error) {
 	ms := Models(s.Plan.Experiment.Cells...)
 	if len(ms) == 0 {
 		return nil, nil
+	}
+	if s.Worker != nil {
+		g, err := gateway.New(gateway.Options{
+			Dir: dir, Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Uplink: s.Uplink, Relayed: s.Relayed, Log: s.Log,
+		})
+		for _, used := range ms {
+			for _, m := range used.Chain() {
+				if err == nil && s.Uplink != nil && s.Relayed(m) {
+					m.APIKey, m.APIKeys = nil, nil // nobody reads them here
+				}
+			}
+		}
+		return g, err
 	}
 	spent := spentBefore(s.Store.Index())
 	var sum ledger.Amount
@@ -49,10 +65,8 @@ func (s *Spec) gateway(dir string) (*gateway.Gateway, error) {
 		sum = sum.Plus(one)
 	}
 	l := s.Limits
-	// Folders of attempts in the same folder have names of letters and digits,
-	// without an underscore.
 	return gateway.New(gateway.Options{
-		Dir: dir + "/_g", Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
+		Dir: dir, Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
 }

@@ -5,49 +5,23 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/plan"
-	"github.com/berth-eval/berth/core/run"
 )
 
-// Check returns what of a plan pilots cannot run: requests to models that need a
-// key, secrets, and budgets that all pilots would have to share.
+// Check returns what of a plan pilots cannot run: attempts without a budget of
+// their own that would spend one of the run without the coordinator.
 func Check(p *plan.Plan) (ps []plan.Problem) {
 	x := &p.Experiment.Executor
 	kind := x.Kind
 	add := func(summary, detail string) {
 		ps = append(ps, plan.Problem{Severity: plan.Error, Summary: summary, Detail: detail})
 	}
-	if x.Models == "relay" {
-		add(fmt.Sprintf("executor %q cannot relay requests to models yet", kind), "Remove models, or write models = \"direct\" if the models need no key.")
-	}
-	models := run.Models(p.Experiment.Cells...)
-	for _, m := range models {
-		if len(m.ChainKeys()) > 0 {
-			add(fmt.Sprintf("executor %q cannot use model %q", kind, m.Label),
-				"The model needs a key, and keys are not sent to other machines. Use a model without a key, or remove the executor block to run on this machine.")
-		}
-	}
 	for _, c := range p.Experiment.Cells {
-		secret := len(c.Agent.Config.Secrets()) + len(c.Environment.Config.Secrets()) + len(c.Environment.SurfaceConfig.Secrets())
-		for _, v := range c.Verifiers {
-			secret += len(v.Config.Secrets())
-		}
-		if c.User != nil {
-			secret += len(c.User.Agent.Config.Secrets())
-		}
-		if secret > 0 {
-			add(fmt.Sprintf("executor %q cannot run a cell with a secret", kind),
-				fmt.Sprintf("A plugin of cell %s has a secret in its configuration, and secrets are not sent to other machines.", c.Slug))
+		if _, unbounded := sliceOf(p.Experiment, c); unbounded != "" {
+			add(fmt.Sprintf("executor %q: the %s of cell %s needs a budget of its own", kind, unbounded, c.Slug),
+				"Its models are asked from the machines of pilots. There the budget of the run or of the cell holds only if each attempt is bounded in the same unit. "+
+					"Write cost_usd, tokens or requests in per_trial, the user block or the verifier block, or models = \"relay\" in the executor block.")
 			break
 		}
-	}
-	l := p.Experiment.Limits
-	budget := l.CostUSD != nil || l.Tokens != nil || l.Requests != nil
-	for _, c := range p.Experiment.Cells {
-		budget = budget || c.PerCell.CostUSD != nil || c.PerCell.Tokens != nil || c.PerCell.Requests != nil
-	}
-	if budget && len(models) > 0 {
-		add(fmt.Sprintf("executor %q cannot share a budget among pilots", kind),
-			"Budgets of the run and of cells hold only on one machine. Remove cost_usd, tokens and requests from limits and per_cell, and bound each trial with per_trial.")
 	}
 	return append(ps, tooShort(p)...)
 }

@@ -31,6 +31,8 @@ type Options struct {
 	// Longest returns how long an attempt of a trial may take at most; 0: not
 	// known. Nil: it is never known.
 	Longest func(*plan.Trial) time.Duration
+	// relay serves pilots; nil: they need none.
+	relay *relay
 	// Kept says that a scheduler keeps pilots alive; otherwise the user starts them.
 	Kept bool
 	// Say tells the user of pilots, in words; nil: nobody.
@@ -114,7 +116,7 @@ func New(ctx context.Context, o Options) (*Coordinator, error) {
 	c := &Coordinator{
 		o: o, root: filepath.Join(o.Store.Dir, Dir), waiting: map[string]*waiting{}, pilots: map[string]*pilot{}, adopted: map[string]int{},
 	}
-	for _, sub := range []string{"", queueDir, leasesDir, pilotsDir, coordinatorsDir, "log"} {
+	for _, sub := range []string{"", queueDir, leasesDir, pilotsDir, coordinatorsDir, relayDir, "log"} {
 		if err := os.Mkdir(filepath.Join(c.root, sub), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("queue: %w", err)
 		}
@@ -211,7 +213,11 @@ func (c *Coordinator) Attempt(ctx context.Context, j run.Job) (record.Result, er
 	}
 	j.Places.Try(trial.Working) // pilots limit the other parts, each on its machine
 	w := &waiting{name: AttemptName(j.Trial.ID, a.Number()), job: j, queued: time.Now(), ended: make(chan end, 1)}
-	if err := c.enqueue(w); err != nil {
+	defer c.o.relay.release(j.Trial.ID, a.Number())
+	settle, err := c.o.relay.slice(ctx, c.o.Plan, j.Trial)
+	if err != nil {
+		c.noRoom(w, err)
+	} else if err = c.enqueue(w); err != nil {
 		return record.Result{}, fmt.Errorf("queue: %w", err)
 	}
 	var e end
@@ -223,6 +229,9 @@ func (c *Coordinator) Attempt(ctx context.Context, j run.Job) (record.Result, er
 	}
 	if e.err != nil {
 		return e.result, e.err
+	}
+	if settle != nil {
+		settle(&e.result)
 	}
 	return e.result, errors.Join(a.Took(&e.result, w.wait), c.unqueue(w.name))
 }

@@ -40,13 +40,21 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 		watch(e)
 	}
 	settings.Berth, settings.AcceptDrift = s.Berth, s.AcceptDrift
+	r, err := newRelay(ctx, &s, settings.RelayAddress)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	settings.Relay = new(r.server.Place())
 	c, err := New(ctx, Options{
-		Plan: s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan), Kept: fleet != nil,
+		relay: r,
+		Plan:  s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan), Kept: fleet != nil,
 		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
 	})
 	if err != nil {
 		return report, err
 	}
+	r.begin(c)
 	if s.Limits.InFlight == nil {
 		s.Limits.InFlight = new(ahead)
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
@@ -29,6 +30,7 @@ const (
 	leasesDir       = "leases"
 	pilotsDir       = "pilots"
 	coordinatorsDir = "coordinators"
+	relayDir        = "relay"
 )
 
 // Kind is the kind of a line of a journal.
@@ -101,6 +103,12 @@ type Settings struct {
 	// Digests are those of the program, of plugins by kind and name, and of bundles
 	// by name. A pilot with others refuses to work.
 	Digests map[string]string `json:"digests,omitempty"`
+	// Relay is where pilots reach models and secrets; nil: they need none of the
+	// coordinator's.
+	Relay *uplink.Place `json:"relay,omitempty"`
+	// RelayAddress is where the relay is to listen; empty: at all addresses of the
+	// coordinator's machine.
+	RelayAddress string `json:"-"`
 	// AcceptDrift continues although bundles or images differ from those of
 	// earlier attempts.
 	AcceptDrift bool `json:"accept_drift,omitempty"`

@@ -15,8 +15,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -46,6 +48,7 @@ type Pilot struct {
 	journal  *journal
 	claims   *claimer
 	settings Settings
+	relay    atomic.Pointer[uplink.Place] // of the coordinator
 	byID     map[string]*plan.Trial
 
 	generation  int // of the coordinator that is followed
@@ -111,7 +114,7 @@ func (p *Pilot) InFlight() int { return p.o.Identity.InFlight }
 
 // Leave ends a pilot that did not work, and says why in its journal.
 func (p *Pilot) Leave(why string) error {
-	return p.journal.add(Line{Kind: PilotEnded, Why: why})
+	return errors.Join(p.giveUpToken(), p.journal.add(Line{Kind: PilotEnded, Why: why}))
 }
 
 // How long a pilot and a coordinator wait before they look again: soon after
@@ -172,7 +175,7 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 		}
 	}
 	p.o.Say("ends: " + why)
-	return p.journal.add(Line{Kind: PilotEnded, Why: why})
+	return errors.Join(p.giveUpToken(), p.journal.add(Line{Kind: PilotEnded, Why: why}))
 }
 
 // done reports whether there is nothing more to do, and why.
@@ -226,6 +229,7 @@ func (p *Pilot) follow() error {
 		return fmt.Errorf("coordinator %d: %w", newest, err)
 	}
 	p.generation, p.coordinator, p.settings, p.over = newest, f, *lines[0].Run, false
+	p.relay.Store(p.settings.Relay)
 	p.hear(lines)
 	return nil
 }

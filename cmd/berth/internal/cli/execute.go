@@ -37,6 +37,7 @@ type runFlags struct {
 	inFlight int
 	require  []string
 	noLive   bool
+	relay    string
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -45,6 +46,7 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
 	fs.StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
+	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
 }
 
 // possible refuses a --require rule that matches no cell of the plan, because
@@ -230,7 +232,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		}
 		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
 	}
-	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
+	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, RelayAddress: j.flags.relay, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

@@ -90,6 +90,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	// first one is time.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	begin := time.Now()
+	ef.Remote = true
 	dir, m, l, err := a.loadRun(ctx, name, ef, &resumeFlags{trust: f.trust})
 	if err != nil {
 		return err
@@ -151,6 +152,14 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 		Plan: l.Plan, Store: s, Host: l.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
 		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 		Worker: who,
+	}
+	up, err := p.Uplink()
+	if err != nil {
+		return errors.Join(err, p.Leave(err.Error()))
+	}
+	if up != nil {
+		defer up.Close()
+		spec.Uplink, spec.Relayed = up, cluster.Relayed(&l.Experiment.Executor)
 	}
 	worked := false
 	err = run.Work(ctx, spec, func(n *run.Node) error {

@@ -47,6 +47,9 @@ type Flags struct {
 
 	BaseDir string // folder that relative paths start from; empty: the experiment's
 	Kept    func(name string) string
+	// Remote says that another process schedules the run and sends the secrets: they
+	// are not read here.
+	Remote bool
 }
 
 // Register adds the flags to a command.
@@ -140,7 +143,9 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	if err != nil {
 		return err
 	}
-	l.readSecrets()
+	if !f.Remote {
+		l.readSecrets()
+	}
 	if l.Clustered() {
 		l.Plan.Problems = append(l.Plan.Problems, cluster.Check(l.Plan)...)
 	}

@@ -1,0 +1,157 @@
+package uplink
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-eval/berth/core/cell"
+)
+
+// Client is the beginning of a connection. It implements http.RoundTripper for
+// the requests of a gateway, and is safe for concurrent use.
+type Client struct {
+	name, token string
+	where       func() Place
+	http        *http.Transport
+
+	mu   sync.Mutex
+	last string // the address that was reached last
+}
+
+// NewClient makes a client with a name and a token that the server knows. where
+// returns where the server is, which may change when another one takes over. It
+// connects when it is used. The caller closes it.
+func NewClient(name, token string, where func() Place) *Client {
+	c := &Client{name: name, token: token, where: where}
+	protocols := &http.Protocols{}
+	protocols.SetHTTP2(true)
+	c.http = &http.Transport{
+		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.dial(ctx) },
+		Protocols:      protocols, HTTP2: pings(), DisableCompression: true, MaxConnsPerHost: 1, IdleConnTimeout: time.Hour,
+		WriteBufferSize: 64 << 10, // sends a conversation in few writes
+	}
+	return c
+}
+
+// connecting is how long one address may take to answer.
+const connecting = 5 * time.Second
+
+// dial connects to the first address that the server answers at.
+func (c *Client) dial(ctx context.Context) (net.Conn, error) {
+	p := c.where()
+	if len(p.Addresses) == 0 {
+		return nil, errors.New("it is not known where it is")
+	}
+	c.mu.Lock()
+	order := slices.Clone(p.Addresses)
+	if i := slices.Index(order, c.last); i > 0 {
+		order = slices.Insert(slices.Delete(order, i, i+1), 0, c.last)
+	}
+	c.mu.Unlock()
+	var failed []string
+	for _, a := range order {
+		conn, err := connect(ctx, a, p.Fingerprint)
+		if err == nil {
+			c.mu.Lock()
+			c.last = a
+			c.mu.Unlock()
+			return conn, nil
+		}
+		failed = append(failed, fmt.Sprintf("%s: %s", a, err))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.New(strings.Join(failed, "; "))
+}
+
+// errOther means that something else listens at an address.
+var errOther = errors.New("this is not the process of the run: its certificate is another one")
+
+// connect connects to an address where a certificate is expected.
+func connect(ctx context.Context, address, expected string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connecting)
+	defer cancel()
+	d := tls.Dialer{Config: &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"},
+		InsecureSkipVerify: true, //nolint:gosec // the fingerprint is compared instead: nobody has signed the certificate
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return verified(s.PeerCertificates, expected)
+		},
+	}}
+	return d.DialContext(ctx, "tcp", address)
+}
+
+func verified(chain []*x509.Certificate, expected string) error {
+	if len(chain) == 0 || !same(fingerprint(chain[0].Raw), expected) {
+		return errOther
+	}
+	return nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(clientHeader, c.name)
+	r.Header.Set(tokenHeader, c.token)
+	return c.http.RoundTrip(r)
+}
+
+// Reachable connects to the server, and returns the address at which it answered.
+func (c *Client) Reachable(ctx context.Context) (string, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return "", fmt.Errorf("relay: %w", err)
+	}
+	defer conn.Close()
+	return conn.RemoteAddr().String(), nil
+}
+
+// Fetch makes secrets ask the server for their values when they are read, instead
+// of this machine. Call it before any of them is read.
+func (c *Client) Fetch(secrets []*cell.Secret) {
+	for _, s := range secrets {
+		s.Read = func() (string, error) { return c.secret(s.Label) }
+	}
+}
+
+// secretTime is how long the server may take to send a secret.
+const secretTime = time.Minute
+
+func (c *Client) secret(label string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), secretTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://gateway"+secretPath, strings.NewReader(label))
+	if err != nil {
+		return "", err
+	}
+	resp, err := c.RoundTrip(r)
+	if err != nil {
+		return "", fmt.Errorf("%s: relay: %w", label, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxSecret))
+	if err != nil {
+		return "", fmt.Errorf("%s: relay: %w", label, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: relay: %s", label, strings.TrimSpace(string(b)))
+	}
+	return string(b), nil
+}
+
+// maxSecret is the largest size of a secret in bytes: 1 MiB.
+const maxSecret = 1 << 20
+
+// Close ends the connection.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

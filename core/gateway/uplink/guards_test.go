@@ -1,0 +1,289 @@
+package uplink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/gateway/ledger"
+	"github.com/berth-eval/berth/core/gateway/uplink"
+	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/record"
+)
+
+func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
+	t.Parallel()
+	var p *provider
+	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
+	b := newBed(t, p)
+	b.makes = func(client, trial string, attempt int) error {
+		if client != "two" && trial == "t1" && attempt == 1 {
+			return nil
+		}
+		return fmt.Errorf("%s does not make attempt %d of %s", client, attempt, trial)
+	}
+	one, two := b.pilot("one"), b.pilot("two")
+	other := *one.model
+	other.Name, other.Label = "m2", "other"
+	good := one.attempt("t1")
+	if status, text, err := good.ask(t.Context(), padded); err != nil || status != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", status, err, text)
+	}
+	_ = good.end()
+	for name, a := range map[string]*attempt{
+		"an attempt of another pilot": two.attempt("t1"),
+		"another attempt":             one.attempt("t1", func(s *models.Spec) { s.Attempt = 2 }),
+		"another trial":               one.attempt("t2"),
+		"a model that the trial does not use": func() *attempt {
+			q := b.pilot("three", func(o *gateway.Options) { o.Models = []*cell.Model{&other} })
+			q.asks = &other
+			return q.attempt("t1")
+		}(),
+	} {
+		status, text, err := a.ask(t.Context(), padded)
+		if err != nil || status < 400 || a.Down() == nil {
+			t.Errorf("%s: status %d, %v, down %v: %s", name, status, err, a.Down(), text)
+		}
+		_ = a.Close(t.Context())
+	}
+	if n := p.asked.Load(); n != 1 {
+		t.Errorf("%d requests reached the provider", n)
+	}
+	b.mu.Lock()
+	b.tokens["one"] = "" // its file is gone
+	b.mu.Unlock()
+	for _, token := range []string{"", "guessed"} {
+		c := uplink.NewClient("one", token, b.where)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://gateway/forward/v1/messages", strings.NewReader(padded))
+		must(t, err)
+		resp, err := c.RoundTrip(r)
+		must(t, err)
+		if _ = resp.Body.Close(); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("token %q: status %d", token, resp.StatusCode)
+		}
+		c.Close()
+	}
+}
+
+// The server is gone, and comes back elsewhere with another certificate: the
+// request waits, and that is no time of the attempt.
+func TestARequestWaitsForTheOtherMachine(t *testing.T) {
+	t.Parallel()
+	var p *provider
+	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
+	b := newBed(t, p)
+	one := b.pilot("one")
+	first := one.attempt("t1")
+	if status, text, err := first.ask(t.Context(), padded); err != nil || status != http.StatusOK {
+		t.Fatalf("status %d, %v: %s", status, err, text)
+	}
+	_ = first.end()
+	must(t, b.server.Close())
+	a := one.attempt("t2")
+	done := make(chan error, 1)
+	go func() {
+		status, text, err := a.ask(t.Context(), padded)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", status, text)
+		}
+		done <- err
+	}()
+	poll(t, "it waits", func() bool { return a.Waited() > 300*time.Millisecond })
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	b.listen()
+	must(t, <-done)
+	if x := a.end(); x.Waited < 300*time.Millisecond || x.Tries == 0 {
+		t.Errorf("waited %s, %d tries", x.Waited, x.Tries)
+	}
+	if a.Refusal() != nil || a.Down() != nil {
+		t.Errorf("refusal %v, down %v", a.Refusal(), a.Down())
+	}
+}
+
+func TestAnotherCertificateIsNotAccepted(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(http.ResponseWriter, *http.Request) {})
+	b := newBed(t, p)
+	good := b.where()
+	c := uplink.NewClient("one", "t", func() uplink.Place { return good })
+	defer c.Close()
+	if at, err := c.Reachable(t.Context()); err != nil || at != good.Addresses[0] {
+		t.Errorf("the right one: %q, %v", at, err)
+	}
+	bad := good
+	bad.Fingerprint = strings.Repeat("0", 64)
+	c = uplink.NewClient("one", "t", func() uplink.Place { return bad })
+	defer c.Close()
+	if _, err := c.Reachable(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("another one: %v", err)
+	}
+	late := good
+	late.Addresses = append([]string{"127.0.0.1:1"}, good.Addresses...) // nothing listens at the first
+	c = uplink.NewClient("one", "t", func() uplink.Place { return late })
+	defer c.Close()
+	if at, err := c.Reachable(t.Context()); err != nil || at != good.Addresses[0] {
+		t.Errorf("the second address: %q, %v", at, err)
+	}
+}
+
+// A key that the provider refuses is told, and not shown.
+func TestAProviderThatRefusesTheKeyEndsTheRun(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"error":{"message":"bad key `+r.Header.Get("X-Api-Key")+`"}}`)
+	})
+	b := newBed(t, p)
+	a := b.pilot("one").attempt("t1")
+	status, text, err := a.ask(t.Context(), padded)
+	if err != nil || status != http.StatusUnauthorized || strings.Contains(text, canary) {
+		t.Errorf("status %d, %v: %s", status, err, text)
+	}
+	if r := a.Refusal(); r == nil || r.Scope != record.ScopeRun || !r.Provider {
+		t.Errorf("refusal %+v", r)
+	}
+	if x := a.end(); strings.Contains(fmt.Sprintf("%+v", x), canary) {
+		t.Errorf("the key is in the record: %+v", x)
+	}
+}
+
+func TestAProviderThatIsDownIsGivenUpOnce(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	b := newBed(t, p, func(o *gateway.Options) { o.RateLimit.GiveUpAfter = 100 * time.Millisecond })
+	a := b.pilot("one").attempt("t1")
+	status, text, err := a.ask(t.Context(), padded)
+	if err != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("status %d, %v: %s", status, err, text)
+	}
+	if a.Down() == nil || a.Refusal() != nil {
+		t.Errorf("down %v, refusal %v", a.Down(), a.Refusal())
+	}
+	asked := p.asked.Load()
+	if x := a.end(); x.Tries == 0 || int64(x.Tries) != asked-1 {
+		t.Errorf("%d tries, %d requests", x.Tries, asked)
+	}
+	if got := b.g.Settled(); got.USD != 0 {
+		t.Errorf("settled %+v", got)
+	}
+}
+
+func TestAFallbackServesThroughTheRelay(t *testing.T) {
+	t.Parallel()
+	var p *provider
+	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
+	down := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	first := func(second *cell.Model) *cell.Model {
+		m := *second
+		m.Label, m.Name, m.BaseURL, m.Fallback = "first", "m0", down.URL, []*cell.Model{second}
+		return &m
+	}
+	b := newBed(t, p, func(o *gateway.Options) { o.Models = append(o.Models, first(p.model(hasKey))) })
+	var asks *cell.Model
+	one := b.pilot("one", func(o *gateway.Options) {
+		asks = first(o.Models[0])
+		o.Models = append(o.Models, asks)
+	})
+	one.asks = asks
+	a := one.attempt("t1")
+	if status, text, err := a.ask(t.Context(), padded); err != nil || status != http.StatusOK {
+		t.Errorf("status %d, %v: %s", status, err, text)
+	}
+	if x := a.end(); x.Model != "m1" || x.FallbackFor != "m0" || down.asked.Load() != 1 {
+		t.Errorf("exchange %+v, %d requests to the first model", x, down.asked.Load())
+	}
+}
+
+// A client that goes away takes its request with it, at the provider too.
+func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
+	t.Parallel()
+	begun, over := make(chan struct{}), make(chan struct{})
+	p := provide(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(begun)
+		<-r.Context().Done()
+		close(over)
+	})
+	b := newBed(t, p)
+	a := b.pilot("one").attempt("t1")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-begun; cancel() }()
+	if _, _, err := a.ask(ctx, padded); err == nil {
+		t.Error("it was answered")
+	}
+	select {
+	case <-over:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the request to the provider does not end")
+	}
+	_ = a.end()
+	b.g.Release(t.Context(), "t1", 1)
+	if got := b.g.Settled(); got.USD != 1 { // the provider may charge for it
+		t.Errorf("settled %+v", got)
+	}
+}
+
+// An attempt that has ended, or whose pilot is lost, keeps nothing of the budget
+// and asks nothing.
+func TestWhatIsReleasedIsFree(t *testing.T) {
+	t.Parallel()
+	begun := make(chan struct{}, 2)
+	p := provide(t, func(_ http.ResponseWriter, r *http.Request) {
+		begun <- struct{}{}
+		<-r.Context().Done()
+	})
+	limit := 2.5
+	b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
+	one := b.pilot("one")
+	a := one.attempt("t1")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _, _ = a.ask(t.Context(), padded)
+	}()
+	<-begun
+	b.g.Release(t.Context(), "t1", 1)
+	<-done
+	settle, err := b.g.Slice(t.Context(), "t2", ledger.Amount{USD: 1.5}) // 1 is spent, and nothing kept
+	must(t, err)
+	settle(ledger.Amount{USD: 0.25})
+	settle(ledger.Amount{USD: 5})
+	if got := b.g.Settled(); got.USD != 1.25 {
+		t.Errorf("settled %+v", got)
+	}
+	var spent *ledger.SpentError
+	if _, err = b.g.Slice(t.Context(), "t3", ledger.Amount{USD: 1.5}); !errors.As(err, &spent) || b.g.ScopeOf(spent) != record.ScopeRun {
+		t.Errorf("what does not fit: %v", err)
+	}
+	_ = a.Close(t.Context())
+}
+
+func TestSecretsComeOverTheConnection(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(http.ResponseWriter, *http.Request) {})
+	b := newBed(t, p)
+	one := b.pilot("one")
+	ask := func(label string) (string, error) {
+		s := &cell.Secret{Label: label, Read: noKey}
+		one.client.Fetch([]*cell.Secret{s})
+		return s.Read()
+	}
+	if v, err := ask("one"); err != nil || v != "first value" {
+		t.Errorf("%q, %v", v, err)
+	}
+	for label, want := range map[string]string{"two": "several secrets", `${secret("KEY")}`: "no such secret"} {
+		if v, err := ask(label); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %q, %v", label, v, err)
+		}
+	}
+}

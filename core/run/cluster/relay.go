@@ -1,0 +1,250 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/gateway"
+	"github.com/berth-eval/berth/core/gateway/uplink"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// Relayed returns which models pilots reach through the coordinator: those that
+// the executor block says, else those that need a key.
+func Relayed(x *experiment.Executor) func(*cell.Model) bool {
+	return func(m *cell.Model) bool {
+		if x.Models != "" {
+			return x.Models == "relay"
+		}
+		return len(m.Keys()) > 0
+	}
+}
+
+// relay is the coordinator's end of the connections of its pilots.
+type relay struct {
+	gateway *gateway.Gateway // nil: the run uses no models
+	server  *uplink.Server
+	ready   chan struct{} // closed when c is set
+	c       *Coordinator
+}
+
+// newRelay starts a relay that listens at an address; empty: at all of this
+// machine.
+func newRelay(ctx context.Context, s *run.Spec, address string) (*relay, error) {
+	g, err := s.Gateway("")
+	if err != nil {
+		return nil, err
+	}
+	r := &relay{gateway: g, ready: make(chan struct{})}
+	o := uplink.Options{Address: address, Token: r.token, Makes: r.makes, Secrets: secretsOf(s.Plan)}
+	if g != nil {
+		o.Gateway = g
+	}
+	r.server, err = uplink.Listen(ctx, o)
+	return r, err
+}
+
+// begin lets requests in.
+func (r *relay) begin(c *Coordinator) {
+	r.c = c
+	close(r.ready)
+}
+
+// close ends all connections.
+func (r *relay) close() error {
+	err := r.server.Close()
+	if r.gateway != nil {
+		err = errors.Join(err, r.gateway.Close())
+	}
+	return err
+}
+
+// letGo is how long requests of an attempt that has a result may take to end.
+const letGo = 5 * time.Second
+
+// release forgets an attempt that has a result.
+func (r *relay) release(trial string, attempt int) {
+	if r == nil || r.gateway == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), letGo)
+	defer cancel()
+	r.gateway.Release(ctx, trial, attempt)
+}
+
+// ticket is the file of a pilot that has its token. Only its user can read it.
+type ticket struct {
+	Version int    `json:"version"` // 1
+	Token   string `json:"token"`
+}
+
+// token returns the token of a pilot.
+func (r *relay) token(ctx context.Context, name string) (string, error) {
+	if err := r.begun(ctx); err != nil {
+		return "", err
+	}
+	if !safe.MatchString(name) {
+		return "", errors.New("no such pilot")
+	}
+	f, err := untrusted.Open(r.c.root, relayDir+"/"+name+".json", maxJob)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if err = private(f); err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(f)
+	var t ticket
+	if err == nil {
+		err = json.Unmarshal(b, &t)
+	}
+	return t.Token, err
+}
+
+// private fails if other users can read a file, or if it is one of theirs.
+func private(f *os.File) error {
+	fi, err := f.Stat()
+	if err == nil && fi.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s can be read by other users", f.Name())
+	}
+	return errors.Join(err, ours(f))
+}
+
+func (r *relay) begun(ctx context.Context) error {
+	select {
+	case <-r.ready:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// seeing is how long a lease may take to be seen here, and look the time between
+// two looks at it.
+const (
+	seeing = time.Minute
+	look   = 100 * time.Millisecond
+)
+
+// makes returns why a pilot may not ask models for an attempt, or nil. A lease may
+// be seen here late.
+func (r *relay) makes(ctx context.Context, name, trial string, attempt int) error {
+	if err := r.begun(ctx); err != nil {
+		return err
+	}
+	attemptName := AttemptName(trial, attempt)
+	for end := time.Now().Add(seeing); ; {
+		by, waits := r.c.claimant(attemptName)
+		if waits && by == "" {
+			if l, err := holderOf(r.c.root, attemptName); err == nil {
+				by = l.Holder
+			}
+		}
+		switch {
+		case !waits:
+			return fmt.Errorf("attempt %d of trial %s has a result, or none was asked for", attempt, trial)
+		case by == name:
+			return nil
+		case by != "" || time.Now().After(end):
+			return fmt.Errorf("pilot %s does not make attempt %d of trial %s", name, attempt, trial)
+		}
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// claimant returns who makes an attempt, as far as is known, and whether it has no
+// result yet.
+func (c *Coordinator) claimant(name string) (by string, waits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[name]
+	if w == nil {
+		return "", false
+	}
+	return w.by, true
+}
+
+// secretsOf returns the secrets of a plan that pilots need: all but the keys of
+// models.
+func secretsOf(p *plan.Plan) (needed []*cell.Secret) {
+	var keys []*cell.Secret
+	for _, m := range run.Models(p.Experiment.Cells...) {
+		for _, key := range m.ChainKeys() {
+			keys = append(keys, key.Secret())
+		}
+	}
+	for _, c := range p.Experiment.Cells {
+		for _, s := range c.Uses() {
+			if !slices.Contains(keys, s) && !slices.Contains(needed, s) {
+				needed = append(needed, s)
+			}
+		}
+	}
+	return needed
+}
+
+// Uplink makes the pilot's end of the connection to the coordinator, and writes the
+// file with its token. It makes the secrets of the plan, but the keys of models,
+// come over the connection. Nil: the coordinator has no relay, because the run
+// needs none. The file is removed when the pilot ends.
+func (p *Pilot) Uplink() (*uplink.Client, error) {
+	if p.settings.Relay == nil {
+		return nil, nil
+	}
+	token, err := uplink.Token()
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(&ticket{Version: 1, Token: token})
+	if err != nil {
+		return nil, err
+	}
+	file := p.ticket()
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("token for models: %w", err)
+	}
+	_, err = f.Write(append(b, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return nil, fmt.Errorf("token for models: %w", err)
+	}
+	c := uplink.NewClient(p.o.Identity.Pilot, token, func() uplink.Place {
+		if at := p.relay.Load(); at != nil {
+			return *at
+		}
+		return uplink.Place{}
+	})
+	c.Fetch(secretsOf(p.o.Plan))
+	return c, nil
+}
+
+// ticket returns the path of the file with the pilot's token.
+func (p *Pilot) ticket() string {
+	return filepath.Join(p.root, relayDir, p.o.Identity.Pilot+".json")
+}
+
+// giveUpToken removes the file with the pilot's token.
+func (p *Pilot) giveUpToken() error {
+	err := os.Remove(p.ticket())
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return err
+}

@@ -133,10 +133,10 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add("verification mode refused", "%s", err)
 		return ps
 	}
-	if c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted) {
+	switch {
+	case c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted):
 		add("system files cannot be those of the image", "Mode %q verifies in the agent's own sandbox. Set verify = %q, or remove system.", mode, task.ModeSnapshot)
-	}
-	if c.Strict && mode == task.ModeSnapshot && c.System == "" {
+	case c.Strict && mode == task.ModeSnapshot && c.System == "":
 		add("a strict experiment needs the system files of the image", "Mode %q with the agent's own system files can be exposed, and is not verified a second time. Add system = \"image\".", mode)
 	}
 	snapshot := mode == task.ModeSnapshot || Strict(c, mode)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -64,12 +65,12 @@ func TestAJobOfAnotherUserIsRefused(t *testing.T) { //nolint:paralleltest // it 
 			*cluster.OwnerIsChecked = true
 		}
 		c := b.carry(calm, 1) // the second trial waits for the first
-		var made []int
+		var made atomic.Int32
 		b.pilot("one", 2, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
 			if j.Attempt.Number() == 7 {
-				made = append(made, 7)
+				made.Add(1)
 			} else {
-				b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") || len(made) > 0 })
+				b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") || made.Load() > 0 })
 			}
 			return passes("one")(ctx, j)
 		}))
@@ -82,8 +83,8 @@ func TestAJobOfAnotherUserIsRefused(t *testing.T) { //nolint:paralleltest // it 
 		must(t, os.Chown(filepath.Join(other, theirs), 65534, 65534))
 		must(t, os.Rename(filepath.Join(other, theirs), filepath.Join(b.store.Dir, cluster.Dir, "queue", theirs)))
 		c.wait(t)
-		if guarded == (len(made) > 0) {
-			t.Errorf("guarded %v: the pilot made %d attempts for a stranger", guarded, len(made))
+		if guarded == (made.Load() > 0) {
+			t.Errorf("guarded %v: the pilot made %d attempts for a stranger", guarded, made.Load())
 		}
 	}
 }

@@ -109,17 +109,9 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		if cells {
 			row = append(row, terminal.Clean(r.Cell))
 		}
-		passed := strconv.Itoa(r.Passed)
-		if unchecked {
-			passed = fmt.Sprintf("%d of %d", r.PassedChecked, r.Passed)
-		}
-		row = append(row, passed, rate(r.OfPlanned, r.Counted(), r.Planned), rate(r.OfMeasured, r.Counted(), r.Measured))
+		row = append(row, passes(r, unchecked), rate(r.OfPlanned, r.Counted(), r.Planned), rate(r.OfMeasured, r.Counted(), r.Measured))
 		if scores {
-			score := r.Instead
-			if r.Score != nil && score == "" {
-				score = strconv.FormatFloat(*r.Score, 'f', 3, 64)
-			}
-			row = append(row, score)
+			row = append(row, score(r))
 		}
 		row = append(row, means(r, others)...)
 		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
@@ -131,6 +123,23 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		t.Row(row...)
 	}
 	t.Write(p)
+}
+
+// passes is how many trials of a row passed, and, if wanted, how many of them have
+// a checked result.
+func passes(r *summary.Row, checked bool) string {
+	if checked {
+		return fmt.Sprintf("%d of %d", r.PassedChecked, r.Passed)
+	}
+	return strconv.Itoa(r.Passed)
+}
+
+// score is the mean score of a row.
+func score(r *summary.Row) string {
+	if r.Score != nil && r.Instead == "" {
+		return strconv.FormatFloat(*r.Score, 'f', 3, 64)
+	}
+	return r.Instead
 }
 
 // means are the means of a row's scores by these names.

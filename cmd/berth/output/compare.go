@@ -28,14 +28,16 @@ type Interval struct {
 
 // ComparedCell has the numbers of one cell of a run, over its measured trials.
 type ComparedCell struct {
-	Name        string `json:"name"`
-	Run         string `json:"run"`  // folder
-	Cell        string `json:"cell"` // key
-	Planned     int    `json:"planned"`
-	Measured    int    `json:"measured"`
-	Exposed     int    `json:"exposed"` // of the measured ones
-	Tasks       int    `json:"tasks"`
-	Repetitions int    `json:"repetitions"` // the most that a task has
+	Name     string `json:"name"`
+	Run      string `json:"run"`  // folder
+	Cell     string `json:"cell"` // key
+	Planned  int    `json:"planned"`
+	Measured int    `json:"measured"`
+	Exposed  int    `json:"exposed"` // of the measured ones
+	// PassedChecked counts those that passed and whose result is checked.
+	PassedChecked int `json:"passed_checked"`
+	Tasks         int `json:"tasks"`
+	Repetitions   int `json:"repetitions"` // the most that a task has
 	// Raw says that the score that decides has values outside 0 to 1, here or in
 	// another cell. The success rate is its mean.
 	Raw  bool    `json:"raw_score,omitempty"`

@@ -57,10 +57,15 @@ type Row struct {
 	Planned int    `json:"planned"`
 	// Measured counts the trials that say something about the agent: see
 	// Policy.
-	Measured int                    `json:"measured"`
-	Passed   int                    `json:"passed"`
-	Outcomes map[record.Outcome]int `json:"outcomes"`
-	// OfPlanned and OfMeasured are Passed divided by the two denominators, from
+	Measured int `json:"measured"`
+	Passed   int `json:"passed"`
+	// PassedChecked counts those that passed and whose result is checked.
+	PassedChecked int                    `json:"passed_checked"`
+	Outcomes      map[record.Outcome]int `json:"outcomes"`
+	// Strict says that the cell is strict: of what passed, its rates count only
+	// what is checked.
+	Strict bool `json:"strict,omitempty"`
+	// OfPlanned and OfMeasured are Counted divided by the two denominators, from
 	// 0 to 1; null when the denominator is 0. OfPlanned is the headline,
 	// because it leaves out no trial.
 	OfPlanned  *float64 `json:"pass_rate_of_planned"`
@@ -98,6 +103,14 @@ type Row struct {
 const Policy = "measured are passed, failed, scored, agent_error, and, once the agent has worked, verifier_error, artifact_missing and " +
 	"integrity_violation; everything else says nothing about the agent"
 
+// Counted is how many trials count as passed in the rates.
+func (r *Row) Counted() int {
+	if r.Strict {
+		return r.PassedChecked
+	}
+	return r.Passed
+}
+
 // infrastructureMark is the share of trials with an infrastructure outcome at
 // which a table is marked.
 const infrastructureMark = 0.05
@@ -117,7 +130,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 	cells := make([]Row, len(m.Cells))
 	for i := range m.Cells {
 		c := &m.Cells[i]
-		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
+		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Strict: c.Strict, Outcomes: map[record.Outcome]int{}}
 	}
 	tasks, several := map[place]*Row{}, SharedNames(m)
 	facts := map[string]int{}
@@ -128,7 +141,8 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		}
 		row := tasks[at]
 		if row == nil {
-			row = &Row{Name: t.Task, Dataset: at.dataset, Cell: cells[t.Cell].Name, Agent: cells[t.Cell].Agent, Model: cells[t.Cell].Model, Outcomes: map[record.Outcome]int{}}
+			c := &cells[t.Cell]
+			row = &Row{Name: t.Task, Dataset: at.dataset, Cell: c.Name, Agent: c.Agent, Model: c.Model, Strict: c.Strict, Outcomes: map[record.Outcome]int{}}
 			tasks[at] = row
 		}
 		o := t.Outcome()
@@ -191,6 +205,9 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 	r.Outcomes[o]++
 	if o == record.Passed {
 		r.Passed++
+		if a.Result.Integrity == record.Checked {
+			r.PassedChecked++
+		}
 	}
 	if !t.Measured() {
 		return
@@ -234,7 +251,7 @@ func (r *Row) finish(scores bool) {
 		if n == 0 {
 			return nil
 		}
-		v := float64(r.Passed) / float64(n)
+		v := float64(r.Counted()) / float64(n)
 		return &v
 	}
 	r.OfMeasured, r.OfPlanned = rate(r.Measured), rate(r.Planned)

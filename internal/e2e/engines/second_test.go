@@ -137,19 +137,36 @@ func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
 	}
 }
 
-// A snapshot holds 4 GiB: an agent could fill the disk of the engine.
+// A snapshot holds 4 GiB: an agent could fill the disk of the engine, or of the
+// host.
 func TestASnapshotOfFiveGigabytesIsRefused(t *testing.T) {
 	t.Parallel()
+	t.Run("local", func(t *testing.T) {
+		t.Parallel()
+		tooBig(t, newPlace(t), "local", "larger than 4096 MiB, which is the most that a snapshot holds")
+	})
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
-		p.task("big", "", "dd if=/dev/zero of=/app/big bs=1 count=1 seek=5368709119 2> /dev/null; "+solveTiny, testTiny)
-		p.experiment(m.plugin, "", "verify = \"snapshot\"")
-		p.berth(1, "run", ".", "--no-live")
-		r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
-		const says = "have 5120 MiB; a snapshot holds 4096 MiB at most"
-		if r.Outcome != record.AgentError || r.Error == nil || !strings.Contains(r.Error.Message, says) {
-			t.Errorf("%s, %+v; want %s with %q", r.Outcome, r.Error, record.AgentError, says)
-		}
+		tooBig(t, p, m.plugin, "have 5120 MiB; a snapshot holds 4096 MiB at most")
 		p.clean(m)
 	})
+}
+
+// tooBig runs a task whose agent writes a file of 5 GiB, and wants the error.
+func tooBig(t *testing.T, p *place, plugin, says string) {
+	t.Helper()
+	const solve = "dd if=/dev/zero of=/app/big bs=1 count=1 seek=5368709119 2> /dev/null; " + solveTiny
+	config := ""
+	if plugin == "local" { // which has no base image
+		p.tampered(tampering{name: "big", solve: solve})
+		config = "storage_mib = 8192" // on a machine with little memory, too
+	} else {
+		p.task("big", "", solve, testTiny)
+	}
+	p.experiment(plugin, config, `verify = "snapshot"`)
+	p.berth(1, "run", ".", "--no-live")
+	r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
+	if r.Outcome != record.AgentError || r.Error == nil || !strings.Contains(r.Error.Message, says) {
+		t.Errorf("%s, %+v; want %s with %q", r.Outcome, r.Error, record.AgentError, says)
+	}
 }

@@ -135,7 +135,8 @@ func comparedRemarks(res *output.Comparison) (lines []string) {
 			lines = append(lines, fmt.Sprintf("note: %s: %d of %d planned trials were not measured", c.Name, left, c.Planned))
 		}
 		if c.Exposed > 0 {
-			lines = append(lines, fmt.Sprintf("note: %s: %d of %d results are exposed", c.Name, c.Exposed, c.Measured))
+			lines = append(lines, fmt.Sprintf("note: %s: %d of %d results are exposed, and the success rate counts them; %d of %d planned trials passed and are checked",
+				c.Name, c.Exposed, c.Measured, c.PassedChecked, c.Planned))
 		}
 	}
 	if slices.ContainsFunc(res.Cells, func(c output.ComparedCell) bool { return c.Raw }) {

@@ -40,10 +40,14 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 		return a, false
 	}
 	c.Measured++
-	if t.Accepted().Result.Integrity == record.Exposed {
+	r := t.Accepted().Result
+	if r.Integrity == record.Exposed {
 		c.Exposed++
 	}
-	if t.Accepted().Result.Labels[summary.LabelIFE] != "" {
+	if r.Outcome == record.Passed && r.Integrity == record.Checked {
+		c.PassedChecked++
+	}
+	if r.Labels[summary.LabelIFE] != "" {
 		c.ife++
 	}
 	if weigh == WeighCategory {

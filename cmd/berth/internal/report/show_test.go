@@ -365,7 +365,7 @@ func TestOfPlannedIsTheHeadlineAndTasksNameTheirCells(t *testing.T) {
 	t.Parallel()
 	half, all := 0.5, 1.0
 	row := func(name, cell string) summary.Row {
-		return summary.Row{Name: name, Cell: cell, Agent: "a", Planned: 2, Measured: 1, Passed: 1, OfPlanned: &half, OfMeasured: &all}
+		return summary.Row{Name: name, Cell: cell, Agent: "a", Planned: 2, Measured: 1, Passed: 1, PassedChecked: 1, OfPlanned: &half, OfMeasured: &all}
 	}
 	var b bytes.Buffer
 	report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{
@@ -388,6 +388,30 @@ func TestTablesCountWhatIsExposed(t *testing.T) {
 		report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{row}})
 		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "0        2\n") != (exposed == 2) {
 			t.Errorf("with %d exposed:\n%s", exposed, got)
+		}
+	}
+}
+
+// A pass that is not checked is counted beside those that are.
+func TestTablesCountWhatPassedAndIsChecked(t *testing.T) {
+	t.Parallel()
+	whole, half := 1.0, 0.5
+	for _, tt := range []struct {
+		checked int
+		strict  bool
+		rate    float64
+		head    string
+		want    string
+	}{
+		{2, true, whole, "cell     passed    of planned", "agent=a       2  100.0% (2/2)"},
+		{1, false, whole, "cell     checked of passed    of planned", "agent=a             1 of 2  100.0% (2/2)"},
+		{1, true, half, "cell     checked of passed   of planned", "agent=a             1 of 2  50.0% (1/2)"},
+	} {
+		row := summary.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, PassedChecked: tt.checked, Strict: tt.strict, OfMeasured: &tt.rate, OfPlanned: &tt.rate}
+		var b bytes.Buffer
+		report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{row}})
+		if got := b.String(); !strings.Contains(got, tt.head) || !strings.Contains(got, tt.want) {
+			t.Errorf("%d checked, strict %v:\n%s", tt.checked, tt.strict, got)
 		}
 	}
 }
@@ -416,7 +440,7 @@ func TestTheTableOfTasksFitsATerminal(t *testing.T) {
 	half, all := 0.5, 1.0
 	row := func(name, cell string) summary.Row {
 		return summary.Row{
-			Name: name, Cell: cell, Agent: "a", Planned: 200, Measured: 100, Passed: 100, OfPlanned: &half, OfMeasured: &all, Score: &half, Exposed: 3, Budget: 4,
+			Name: name, Cell: cell, Agent: "a", Planned: 200, Measured: 100, Passed: 100, PassedChecked: 97, OfPlanned: &half, OfMeasured: &all, Score: &half, Exposed: 3, Budget: 4,
 		}
 	}
 	s := &summary.Summary{Cells: []summary.Row{row("agent=claude-code model=opus", "")}}

@@ -66,12 +66,13 @@ const maxTasks = 50
 // rows prints one table of a summary with both denominators. The one of planned
 // trials comes first, because it includes every trial.
 func rows(p *terminal.Printer, what string, rows []summary.Row) {
-	scores, exposed, budget, cells := false, false, false, false
+	scores, exposed, budget, cells, unchecked := false, false, false, false, false
 	for i := range rows {
 		scores = scores || rows[i].Score != nil
 		exposed = exposed || rows[i].Exposed > 0
 		budget = budget || rows[i].Budget > 0
 		cells = cells || rows[i].Cell != ""
+		unchecked = unchecked || rows[i].PassedChecked < rows[i].Passed
 	}
 	t := terminal.Table{Head: []string{what}, Right: []bool{false}}
 	if cells {
@@ -79,7 +80,11 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 	}
 	t.Above = len(t.Head)
 	t.Right = append(t.Right, true, true, true, true, true, true, true)
-	t.Head = append(t.Head, "passed", "of planned", "of measured")
+	passed := "passed"
+	if unchecked {
+		passed = "checked of passed" // one column, so that the table fits a terminal
+	}
+	t.Head = append(t.Head, passed, "of planned", "of measured")
 	if scores {
 		t.Head = append(t.Head, "mean score")
 	}
@@ -104,13 +109,9 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		if cells {
 			row = append(row, terminal.Clean(r.Cell))
 		}
-		row = append(row, strconv.Itoa(r.Passed), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
+		row = append(row, passes(r, unchecked), rate(r.OfPlanned, r.Counted(), r.Planned), rate(r.OfMeasured, r.Counted(), r.Measured))
 		if scores {
-			score := r.Instead
-			if r.Score != nil && score == "" {
-				score = strconv.FormatFloat(*r.Score, 'f', 3, 64)
-			}
-			row = append(row, score)
+			row = append(row, score(r))
 		}
 		row = append(row, means(r, others)...)
 		if row = append(row, strconv.Itoa(r.Planned-r.Measured)); exposed {
@@ -122,6 +123,23 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		t.Row(row...)
 	}
 	t.Write(p)
+}
+
+// passes is how many trials of a row passed, and, if wanted, how many of them have
+// a checked result.
+func passes(r *summary.Row, checked bool) string {
+	if checked {
+		return fmt.Sprintf("%d of %d", r.PassedChecked, r.Passed)
+	}
+	return strconv.Itoa(r.Passed)
+}
+
+// score is the mean score of a row.
+func score(r *summary.Row) string {
+	if r.Score != nil && r.Instead == "" {
+		return strconv.FormatFloat(*r.Score, 'f', 3, 64)
+	}
+	return r.Instead
 }
 
 // means are the means of a row's scores by these names.

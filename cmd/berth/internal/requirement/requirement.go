@@ -39,6 +39,7 @@ var metrics = map[string]func(r *summary.Row) *float64{
 	"planned":               func(r *summary.Row) *float64 { return number(r.Planned) },
 	"measured":              func(r *summary.Row) *float64 { return number(r.Measured) },
 	"passed":                func(r *summary.Row) *float64 { return number(r.Passed) },
+	"passed_checked":        func(r *summary.Row) *float64 { return number(r.PassedChecked) },
 	"failed":                func(r *summary.Row) *float64 { return number(r.Outcomes[record.Failed]) },
 	"exposed":               func(r *summary.Row) *float64 { return number(r.Exposed) },
 	"unmeasured":            func(r *summary.Row) *float64 { return number(r.Planned - r.Measured) },

@@ -45,6 +45,7 @@ func TestRequirements(t *testing.T) {
 		"agent=b: unmeasured < 1":          "has unmeasured 1",
 		"agent=b: failed > 1":              "has failed 1",
 		"agent=a: exposed = 0":             "cell agent=a has exposed 1",
+		"agent=a: passed_checked = passed": "cell agent=a has passed_checked 1",
 		"agent=c: passed = 0":              "no cell is like that",
 		"mean_score >= 0.4":                "",
 		"agent=a, model=x: passed = 0":     "no cell is like that",

@@ -25,6 +25,11 @@ var ErrNoSandbox = errors.New("no such sandbox of this process")
 // ErrTooLarge means that the files of a sandbox are more than a snapshot holds.
 var ErrTooLarge = errors.New("too large")
 
+// snapshotBytes is how many bytes of files a snapshot holds at most, as those of
+// engines do. It counts files with holes in full, because Export writes the holes:
+// an agent could fill the disk of the host with what takes no memory.
+const snapshotBytes int64 = 4 << 30
+
 // end kills the first process of the sandbox, and with it all others, and waits
 // until it has ended.
 func (b *box) end() {
@@ -88,6 +93,7 @@ func (m *Maker) exporter(b *box) (*exporter, error) {
 	if limit == 0 {
 		limit = Memory() / 2 // what a tmpfs without a size holds
 	}
+	limit = min(limit, snapshotBytes)
 	ours, theirs, err := channel()
 	if err != nil {
 		return nil, err

@@ -76,3 +76,9 @@ func Running(dir string, x *store.Index, t *store.TrialState) *output.ShowRunnin
 	at := &t.Attempts[len(t.Attempts)-1]
 	return runningOf(at, phasesOf(Folder(dir, t, at.Number), true, &[]string{}))
 }
+
+// Phases returns the phases of an attempt in a folder that has no result, and adds
+// to cut what is missing.
+func Phases(dir string, underWay bool, cut *[]string) []record.Phase {
+	return phasesOf(dir, underWay, cut)
+}

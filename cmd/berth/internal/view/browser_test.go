@@ -58,7 +58,7 @@ func TestInABrowser(t *testing.T) {
 			err = chromedp.Run(ctx, chromedp.Navigate(w.address+path), chromedp.Title(&title),
 				chromedp.Evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &wide))
 		}
-		if title == "taken" || wide > 0 {
+		if title == "taken" || title != "" && wide > 0 { // a part without a title is shown within a page
 			t.Errorf("%s: title %q, %d pixels too wide", path, title, wide)
 		}
 	}

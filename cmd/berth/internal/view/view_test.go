@@ -132,16 +132,16 @@ func (w *site) attempt(t testing.TB, trial string, steps int) string {
 			t.Fatal(err)
 		}
 	}
-	add(record.TurnsFile, record.Turn{Time: now, Kind: record.TurnMessage, Stage: evil, Turn: 1, From: evil, Text: evil, Reason: evil})
+	add(record.TurnsFile, record.Turn{Time: now, Kind: evil, End: evil, Over: evil, Stage: evil, Turn: 1, From: evil, Text: evil, Reason: evil})
 	add(record.VerdictsFile, record.Verdict{Time: now, Verdict: verifier.Verdict{
-		Verifier: evil, Stage: evil, Decision: "x", Rationale: evil, Handoff: evil, Scores: map[string]verifier.Score{evil: {Value: 1}},
+		Verifier: evil, Stage: evil, Decision: evil, Rationale: evil, Handoff: evil, Scores: map[string]verifier.Score{evil: {Value: 1}},
 		Checkpoints: []verifier.Checkpoint{{Name: evil, Note: evil}}, Findings: []verifier.Finding{{Code: evil, Text: evil}},
 	}})
-	add(record.EventsFile, record.Event{Time: now, Type: record.EventPhaseStart, Phase: record.PhaseName(evil), Stage: evil})
+	add(record.EventsFile, record.Event{Time: now, Type: record.EventPhaseStart, Phase: evil, Stage: evil})
 	content := trajectory.Text(evil)
 	for n := range steps {
 		add(record.StepsFile, record.Step{Time: now, Stage: evil, Role: evil, Step: trajectory.Step{
-			StepID: int64(n + 1), Source: trajectory.Source(evil), Message: trajectory.Text(fmt.Sprintf("message %d %s", n+1, evil)), ModelName: evil, ReasoningContent: evil,
+			StepID: int64(n + 1), Source: evil, Message: trajectory.Text(fmt.Sprintf("message %d %s", n+1, evil)), ModelName: evil, ReasoningContent: evil,
 			ToolCalls:   []trajectory.ToolCall{{ID: "1", Name: evil, Arguments: json.RawMessage(`{"a":"</pre><script>1</script>"}`)}},
 			Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &content, Subagents: []trajectory.SubagentRef{{TrajectoryPath: evil}}}}},
 		}})
@@ -155,10 +155,10 @@ func (w *site) attempt(t testing.TB, trial string, steps int) string {
 	}
 	score := 1.0
 	if err := a.Publish(record.Result{
-		Version: 1, Trial: trial, Attempt: a.Number(), Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Exposed, Reasons: []string{evil}, Score: &score,
-		Scores: map[string]float64{evil: 1}, Labels: map[string]string{evil: evil}, Error: &record.Error{Boundary: record.Boundary(evil), Message: evil},
+		Version: 1, Trial: trial, Attempt: a.Number(), Outcome: record.Passed, AgentEnd: evil, Integrity: evil, Reasons: []string{evil}, Score: &score,
+		Scores: map[string]float64{evil: 1}, Labels: map[string]string{evil: evil}, Error: &record.Error{Boundary: evil, Phase: evil, Message: evil},
 		Findings: []record.Finding{{Finding: verifier.Finding{Code: evil, Severity: evil, Text: evil}, By: evil}}, Usage: []record.Usage{{Role: evil, Model: evil}},
-		Phases: []record.Phase{{Name: record.PhaseName(evil), Start: now, End: now.Add(time.Second), Error: evil}}, Start: now, End: now.Add(time.Second),
+		Phases: []record.Phase{{Name: evil, Start: now, End: now.Add(time.Second), Error: evil}}, Start: now, End: now.Add(time.Second),
 	}); err != nil {
 		t.Fatal(err)
 	}

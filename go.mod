@@ -19,6 +19,7 @@ require (
 	github.com/parquet-go/parquet-go v0.32.0
 	github.com/tidwall/gjson v1.20.1
 	golang.org/x/image v0.33.0
+	golang.org/x/net v0.60.0
 	gonum.org/v1/gonum v0.17.0
 )
 
@@ -198,7 +199,6 @@ require (
 	go.yaml.in/yaml/v4 v4.0.0-rc.4 // indirect
 	golang.org/x/crypto v0.57.0
 	golang.org/x/mod v0.41.0
-	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sync v0.24.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.46.0 // indirect

@@ -117,3 +117,9 @@ func Pilots(dir string) *cluster.State {
 	}
 	return s
 }
+
+// Phases returns the phases of an attempt in a folder that has no result, and adds
+// to cut what is missing.
+func Phases(dir string, underWay bool, cut *[]string) []record.Phase {
+	return phasesOf(dir, underWay, cut)
+}

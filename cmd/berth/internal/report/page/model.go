@@ -75,6 +75,7 @@ type model struct {
 	Raw      bool // scores have values below 0 or above 1: their means are printed as they are
 
 	joined *numbers.Joined
+	raw    *numbers.Raw // of all trials, also those that are not selected
 	tasks  []string
 }
 
@@ -93,8 +94,30 @@ type finding struct {
 	Trials               int
 }
 
-// newModel computes the numbers of the runs.
+// newModel computes the numbers of the runs and everything else that the report
+// has.
 func newModel(runs []numbers.Run, o *Options) (*model, error) {
+	m, err := counted(runs, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range runs {
+		m.Runs = append(m.Runs, factsOf(&runs[i]))
+	}
+	m.Title = m.Runs[0].Experiment
+	m.Groups = m.groups(m.raw)
+	if m.ByAxis, err = m.alongAxes(); err != nil {
+		return nil, err
+	}
+	if m.Pairs, err = m.pairs(); err != nil {
+		return nil, err
+	}
+	m.found()
+	return m, nil
+}
+
+// counted computes the numbers of the cells of the runs.
+func counted(runs []numbers.Run, o *Options) (*model, error) {
 	j, err := numbers.Join(runs)
 	if err != nil {
 		return nil, err
@@ -105,6 +128,7 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	}
 	m := &model{Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
 	raw := numbers.RawOf(j.Trials)
+	m.raw = raw
 	m.Raw = raw.Any()
 	if err = m.choose(o); err != nil {
 		return nil, err
@@ -142,18 +166,6 @@ func newModel(runs []numbers.Run, o *Options) (*model, error) {
 	}
 	m.occurring()
 	m.order()
-	for i := range runs {
-		m.Runs = append(m.Runs, factsOf(&runs[i]))
-	}
-	m.Title = m.Runs[0].Experiment
-	m.Groups = m.groups(raw)
-	if m.ByAxis, err = m.alongAxes(); err != nil {
-		return nil, err
-	}
-	if m.Pairs, err = m.pairs(); err != nil {
-		return nil, err
-	}
-	m.found()
 	return m, nil
 }
 

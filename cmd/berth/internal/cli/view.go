@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/view"
+)
+
+func (a *app) viewCommand() *cobra.Command {
+	port, listen := 0, ""
+	cmd := &cobra.Command{
+		Use:   "view [RUN ...]",
+		Short: "Show runs in a browser, also while they go on",
+		Long: `Serves web pages about runs until it is interrupted: their numbers and charts,
+trials, attempts with what the agent said, did and saw, files, and requests to
+models. Without arguments it shows all runs in ./runs, also those that begin
+later. It writes nothing.
+
+The address that is printed contains a token. Only who has it can read the pages,
+so that other users of the machine cannot. The pages are served on the loopback
+interface, unless --listen names another address.`,
+		Example: "  berth view\n  berth view last --port 8080\n  berth view --listen 192.0.2.7:8080",
+
+		ValidArgsFunction: completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case a.JSON:
+				return errors.New("view serves pages and has no answer to print as JSON: leave out --json")
+			case port < 0 || port > 65535:
+				return fmt.Errorf("--port: %d is not a port: choose one from 1 to 65535, or 0 for a free one", port)
+			case listen != "" && cmd.Flags().Changed("port"):
+				return errors.New("--listen and --port both name a port: write it in --listen only. Example: --listen 192.0.2.7:8080")
+			case listen == "":
+				listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+			}
+			return a.view(cmd.Context(), args, listen)
+		},
+	}
+	fs := cmd.Flags()
+	fs.IntVar(&port, "port", 0, "port on the loopback interface; 0 takes a free one")
+	fs.StringVar(&listen, "listen", "", "address to serve on instead of the loopback interface, as HOST:PORT")
+	return cmd
+}
+
+// view serves pages until ctx ends.
+func (a *app) view(ctx context.Context, names []string, listen string) error {
+	o := view.Options{Folder: report.RunsDir, Listen: listen, Berth: version}
+	for _, name := range names {
+		dir, err := report.FindRun(name)
+		if err != nil {
+			return err
+		}
+		o.Dirs = append(o.Dirs, dir)
+	}
+	s, err := view.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	a.Printf("%s\nOpen this address in a browser. Press Ctrl-C to end.\n", s.Address())
+	return s.Serve(ctx)
+}

@@ -1,0 +1,169 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif"
+	_ "image/jpeg" // formats of pictures
+	"image/png"
+	"net/http"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/core/gateway/recording"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// Bounds of a picture.
+const (
+	maxPicture = 20 << 20 // bytes
+	maxPixels  = 25_000_000
+)
+
+// decoding limits how many pictures are decoded at the same time, since each may
+// take 100 MB.
+var decoding = make(chan struct{}, 2)
+
+// isPicture reports whether a file is shown as a picture.
+func isPicture(name string) bool {
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif"}, strings.ToLower(path.Ext(name)))
+}
+
+// picture serves a picture of an attempt. It is decoded and written again, so that
+// a browser gets nothing but pixels.
+func (s *Server) picture(w http.ResponseWriter, hr *http.Request) {
+	r := &request{Request: hr, s: s, w: w}
+	a, err := s.attempt(r)
+	if err == nil {
+		var b []byte
+		if b, err = untrusted.Read(a.dir, r.FormValue("name"), maxPicture); err == nil {
+			b, err = redraw(r, b)
+		}
+		if err == nil {
+			w.Header().Set("Content-Type", "image/png")
+			_, _ = w.Write(b)
+			return
+		}
+	}
+	http.Error(w, "the picture is not shown: "+err.Error(), http.StatusNotFound)
+}
+
+// redraw decodes a picture and returns it as PNG.
+func redraw(r *request, b []byte) ([]byte, error) {
+	c, _, err := image.DecodeConfig(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	if c.Width <= 0 || c.Height <= 0 || c.Width > maxPixels/c.Height {
+		return nil, fmt.Errorf("it has %d × %d pixels, at most %d are shown", c.Width, c.Height, maxPixels)
+	}
+	select {
+	case decoding <- struct{}{}:
+		defer func() { <-decoding }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	i, _, err := image.Decode(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&out, i)
+	return out.Bytes(), err
+}
+
+// filePage shows a part of a file of an attempt as text, or a picture.
+func (s *Server) filePage(r *request) error {
+	a, err := s.attempt(r)
+	if err != nil {
+		return err
+	}
+	name := r.FormValue("name")
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return fmt.Errorf("%w: %q is no file of the attempt", errMissing, name)
+	}
+	data := map[string]any{"A": a, "File": name, "Picture": isPicture(name)}
+	if !isPicture(name) {
+		at := r.number("at")
+		text, size, next, err := chunk(a.dir, name, at)
+		if err != nil {
+			return err
+		}
+		if path.Ext(name) == ".cast" {
+			text = said(text)
+		}
+		data["Text"], data["Size"], data["At"], data["Next"], data["More"] = text, size, at, next, next < size && next > at
+	}
+	return r.show("file", name, data)
+}
+
+// said returns what a terminal recording (asciicast) wrote, without its times.
+func said(text string) string {
+	var b strings.Builder
+	for l := range strings.Lines(text) {
+		var event []json.RawMessage
+		var kind, out string
+		if json.Unmarshal([]byte(l), &event) != nil || len(event) != 3 {
+			continue
+		}
+		if json.Unmarshal(event[1], &kind) == nil && kind == "o" && json.Unmarshal(event[2], &out) == nil {
+			b.WriteString(out)
+		}
+	}
+	return plain(b.String())
+}
+
+// exchangesPage lists the requests to models, as they were recorded.
+func (s *Server) exchangesPage(r *request) error {
+	a, err := s.attempt(r)
+	if err != nil {
+		return err
+	}
+	lines, next, err := readPart(a.dir, record.ExchangesFile, r.number("at"), 50)
+	if err != nil {
+		return err
+	}
+	type exchange struct {
+		Raw            part
+		Request, Reply string
+		Size           int64
+		Long           bool
+	}
+	var all []exchange
+	for _, l := range lines {
+		var e recording.Entry
+		x := exchange{Raw: partOf(string(l.b), maxText), Size: l.size, Long: l.b == nil}
+		if json.Unmarshal(l.b, &e) == nil {
+			x.Request, x.Reply = e.Request, e.Reply
+		}
+		all = append(all, x)
+	}
+	return r.show("exchanges", "Requests to models", map[string]any{"A": a, "All": all, "Next": next, "More": len(lines) > 0})
+}
+
+// bodyPage shows a part of a body of an exchange.
+func (s *Server) bodyPage(r *request) error {
+	a, err := s.attempt(r)
+	if err != nil {
+		return err
+	}
+	b, err := recording.Fetch(filepath.Join(a.dir, record.ModelDir), r.FormValue("digest"))
+	if err != nil {
+		return errors.Join(errMissing, err)
+	}
+	var pretty bytes.Buffer
+	if len(b) < maxPart && json.Indent(&pretty, b, "", "  ") == nil {
+		b = pretty.Bytes()
+	}
+	at := min(r.number("at"), int64(len(b)))
+	to := min(at+maxChunk, int64(len(b)))
+	return r.show("body", "Body of a request", map[string]any{
+		"A": a, "Digest": r.FormValue("digest"), "Text": plain(string(b[at:to])), "Size": int64(len(b)), "Next": to, "More": to < int64(len(b)),
+	})
+}

@@ -1,0 +1,138 @@
+package view
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// Bounds of what one answer holds.
+const (
+	maxFile  = 64 << 30 // bytes of a file of which a part is read
+	maxLine  = 8 << 20  // bytes of one line that is shown
+	maxPart  = 4 << 20  // bytes of lines after which a part ends
+	maxText  = 16 << 10 // bytes of one text of a step
+	maxChunk = 64 << 10 // bytes of a part of a file
+	maxShown = 1000     // entries of a list of one attempt
+)
+
+// numbered is a line of a file of JSON lines.
+type numbered struct {
+	at   int64 // where it begins
+	size int64
+	b    []byte // nil: it is too long
+}
+
+// readPart reads at most that many whole lines, beginning at a byte. next is where
+// the following part begins. A last line without its end is left out, because it
+// is still being written.
+func readPart(dir, name string, at int64, most int) (lines []numbered, next int64, err error) {
+	f, err := untrusted.Open(dir, name, maxFile)
+	if err != nil {
+		return nil, at, err
+	}
+	defer f.Close()
+	if _, err = f.Seek(at, io.SeekStart); err != nil {
+		return nil, at, err
+	}
+	in := &counted{r: bufio.NewReaderSize(f, 64<<10)}
+	next = at
+	for kept := 0; len(lines) < most && kept < maxPart; {
+		l := numbered{at: next}
+		l.b, l.size, err = in.line()
+		if errors.Is(err, io.EOF) {
+			return lines, next, nil
+		}
+		if err != nil {
+			return lines, next, err
+		}
+		next += l.size
+		kept += len(l.b)
+		lines = append(lines, l)
+	}
+	return lines, next, nil
+}
+
+// counted reads lines and counts their bytes.
+type counted struct{ r *bufio.Reader }
+
+// line returns the next line without its end, and its size with it; no line, but
+// its size, if it is too long.
+func (c *counted) line() (line []byte, size int64, err error) {
+	for {
+		b, err := c.r.ReadSlice('\n')
+		size += int64(len(b))
+		if size <= maxLine {
+			line = append(line, b...)
+		} else {
+			line = nil
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil:
+			return nil, size, err
+		case line == nil:
+			return nil, size, nil
+		}
+		return line[:len(line)-1], size, nil
+	}
+}
+
+// skip returns where the line with that number begins, counted from 0, or the end
+// of the last line if there are fewer, and how many lines were skipped.
+func skip(dir, name string, n int64) (at, skipped int64, err error) {
+	f, err := untrusted.Open(dir, name, maxFile)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 256<<10)
+	for size := int64(0); skipped < n; {
+		b, err := r.ReadSlice('\n')
+		size += int64(len(b))
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case errors.Is(err, io.EOF):
+			return at, skipped, nil
+		case err != nil:
+			return at, skipped, err
+		}
+		at, size = at+size, 0
+		skipped++
+	}
+	return at, skipped, nil
+}
+
+// chunk reads a part of a file as text. A part does not end within a character.
+func chunk(dir, name string, at int64) (text string, size, next int64, err error) {
+	f, err := untrusted.Open(dir, name, maxFile)
+	if err != nil {
+		return "", 0, at, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return "", 0, at, err
+	}
+	b := make([]byte, maxChunk)
+	n, err := f.ReadAt(b, at)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", 0, at, fmt.Errorf("read %s: %w", name, err)
+	}
+	b = b[:n]
+	for i := 1; i < utf8.UTFMax && n == maxChunk && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				b = b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return plain(string(b)), fi.Size(), at + int64(len(b)), nil
+}

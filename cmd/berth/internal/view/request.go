@@ -1,0 +1,158 @@
+package view
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+)
+
+// request is a request for a page.
+type request struct {
+	*http.Request
+	s *Server
+	w http.ResponseWriter
+}
+
+// page answers with what handle shows, or with a page that says what is wrong.
+func (s *Server) page(handle func(*request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		r := &request{Request: hr, s: s, w: w}
+		err := handle(r)
+		if err == nil {
+			return
+		}
+		status := http.StatusInternalServerError
+		if errors.Is(err, errMissing) || errors.Is(err, fs.ErrNotExist) {
+			status = http.StatusNotFound
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(status)
+		_ = r.s.pages.ExecuteTemplate(w, "error", map[string]any{"Title": "Not shown", "Error": err.Error()})
+	}
+}
+
+// show writes a page, once all of it is made.
+func (r *request) show(name, title string, data map[string]any) error {
+	data["Title"], data["Berth"] = title, r.s.o.Berth
+	var b bytes.Buffer
+	if err := r.s.pages.ExecuteTemplate(&b, name, data); err != nil {
+		return err
+	}
+	r.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, err := r.w.Write(b.Bytes())
+	_ = err // the browser has gone
+	return nil
+}
+
+// number returns a number of the address that is not negative; 0 if there is none.
+func (r *request) number(name string) int64 {
+	n, err := strconv.ParseInt(r.FormValue(name), 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// with returns the address of the page with another value in its query.
+func (r *request) with(name, value string) string {
+	q := url.Values{}
+	for k, v := range r.URL.Query() {
+		q[k] = v
+	}
+	q.Set(name, value)
+	return "?" + q.Encode()
+}
+
+// plain returns a text of several lines without escape sequences and control
+// characters.
+func plain(s string) string {
+	s = ansi.Strip(strings.ToValidUTF8(s, "�"))
+	return strings.Map(func(r rune) rune {
+		if r == '\r' || r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			if r == '\r' {
+				return -1
+			}
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+}
+
+// part is a text for a page, cut if it is long.
+type part struct {
+	Text string
+	Cut  int // bytes that are not shown
+}
+
+// partOf returns the first bytes of a text.
+func partOf(s string, most int) part {
+	cut := max(0, len(s)-most)
+	s = s[:len(s)-cut]
+	for i := 0; cut > 0 && i < utf8.UTFMax && len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
+		s = s[:len(s)-1]
+	}
+	return part{plain(s), cut}
+}
+
+// functions are those of the templates. clean is for names and other texts of one
+// line.
+func functions() template.FuncMap {
+	return template.FuncMap{
+		"clean": func(v any) string { return terminal.Ends(fmt.Sprint(v), 400) },
+		"short": func(s string) string { return s[:min(len(s), 12)] },
+		"path":  url.PathEscape,
+		"query": url.QueryEscape,
+		"plain": plain,
+		"when": func(t time.Time) string {
+			if t.IsZero() {
+				return "–"
+			}
+			return t.Local().Format("2006-01-02 15:04:05")
+		},
+		"took": func(from, to time.Time) string {
+			if from.IsZero() || to.IsZero() {
+				return "–"
+			}
+			return terminal.Seconds(to.Sub(from))
+		},
+		"seconds": func(d time.Duration) string { return terminal.Seconds(d) },
+		"usd": func(x *float64) string {
+			if x == nil {
+				return "–"
+			}
+			return strconv.FormatFloat(*x, 'f', 4, 64)
+		},
+		"value": func(x *float64, raw bool) string {
+			if x == nil {
+				return "–"
+			}
+			return numbers.Value(*x, raw)
+		},
+		"score": func(x *float64) string {
+			if x == nil {
+				return "–"
+			}
+			return strconv.FormatFloat(*x, 'g', 4, 64)
+		},
+		"kib": func(n int64) string {
+			if n < 10<<10 {
+				return strconv.FormatInt(n, 10) + " bytes"
+			}
+			return strconv.FormatInt(n>>10, 10) + " KiB"
+		},
+	}
+}

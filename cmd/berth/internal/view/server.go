@@ -1,0 +1,182 @@
+package view
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
+)
+
+// Options say what a Server shows and where.
+type Options struct {
+	// Dirs are the folders of runs. Empty: all runs in Folder, also those that are
+	// made later.
+	Dirs   []string
+	Folder string
+	// Listen is the address, as in net.Listen. Port 0 takes a free one.
+	Listen string
+	Berth  string // version of this program
+}
+
+// Server shows runs. Its methods are safe for concurrent use.
+type Server struct {
+	o        Options
+	listener net.Listener
+	token    string
+	cookie   string // name of the cookie, which differs between servers of a host
+	pages    *template.Template
+	runs     runs
+	scripts  map[string][]byte // the libraries of the charts, packed
+}
+
+//go:embed assets
+var assets embed.FS
+
+// New opens the address and prepares a Server. Serve has to follow.
+func New(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{o: o, scripts: map[string][]byte{}, runs: runs{kept: map[string]*kept{}}}
+	var secret [32]byte
+	if _, err := rand.Read(secret[:]); err != nil {
+		return nil, err
+	}
+	s.token = hex.EncodeToString(secret[:])
+	libraries, err := charts.Libraries()
+	if err != nil {
+		return nil, err
+	}
+	for i := range libraries {
+		s.scripts[libraries[i].Name+".js"] = libraries[i].Packed
+	}
+	if s.pages, err = template.New("").Funcs(functions()).ParseFS(assets, "assets/*.html"); err != nil {
+		return nil, err
+	}
+	var listen net.ListenConfig
+	if s.listener, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)
+	}
+	if at, ok := s.listener.Addr().(*net.TCPAddr); ok {
+		s.cookie = fmt.Sprintf("berth_view_%d", at.Port)
+	}
+	return s, nil
+}
+
+// Address is what a person opens in a browser. It contains the token.
+func (s *Server) Address() string {
+	host, port, err := net.SplitHostPort(s.listener.Addr().String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/?token=" + s.token
+}
+
+// Serve answers requests until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	stopped := context.AfterFunc(ctx, func() {
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		if server.Shutdown(late) != nil {
+			_ = server.Close()
+		}
+	})
+	defer stopped()
+	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// policy lets a page use the files of this server and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+// Handler answers requests that have the token.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.page(s.listPage))
+	mux.HandleFunc("GET /assets/{name}", s.asset)
+	mux.HandleFunc("GET /run/{run}/{$}", s.page(s.runPage))
+	mux.HandleFunc("GET /run/{run}/charts", s.charts)
+	mux.HandleFunc("GET /run/{run}/changes", s.changes)
+	mux.HandleFunc("GET /run/{run}/trials", s.page(s.trialsPage))
+	mux.HandleFunc("GET /run/{run}/task", s.page(s.taskPage))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/{$}", s.page(s.attemptPage))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/steps", s.page(s.stepsPart))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/surface", s.page(s.surfacePart))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/exchanges", s.page(s.exchangesPage))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/body", s.page(s.bodyPage))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/file", s.page(s.filePage))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/picture", s.picture)
+	mux.HandleFunc("GET /compare", s.page(s.comparePage))
+	return s.guard(mux)
+}
+
+// guard lets only those in who have the token, and sets the headers that keep a
+// page from loading or doing anything else.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if token := r.URL.Query().Get("token"); token != "" && s.is(token) {
+			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+			q := r.URL.Query()
+			q.Del("token")
+			to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/"), RawQuery: q.Encode()}
+			http.Redirect(w, r, to.String(), http.StatusSeeOther)
+			return
+		}
+		if c, err := r.Cookie(s.cookie); err != nil || !s.is(c.Value) {
+			http.Error(w, "Open the address that berth view printed. It contains a token, without which nothing is shown.", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) is(token string) bool {
+	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
+}
+
+// asset serves the style, the script, and the libraries of the charts.
+func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	b, packed := s.scripts[name]
+	kind := "text/javascript; charset=utf-8"
+	if !packed {
+		if name != "view.css" && name != "view.js" {
+			http.NotFound(w, r)
+			return
+		}
+		if strings.HasSuffix(name, ".css") {
+			kind = "text/css; charset=utf-8"
+		}
+		var err error
+		if b, err = assets.ReadFile("assets/" + name); err != nil {
+			http.NotFound(w, r)
+			return
+		}
+	} else {
+		w.Header().Set("Content-Encoding", "gzip")
+	}
+	w.Header().Set("Content-Type", kind)
+	_, _ = w.Write(b)
+}

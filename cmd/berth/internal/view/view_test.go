@@ -1,0 +1,302 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// evil is a text that would do something in a page that does not escape it.
+const evil = `</script></pre><script>document.title="taken"</script><img src=x onerror="document.title='taken'"><a href="javascript:1">` + "\x1b[31m\xff\xfe"
+
+// site is a Server with a run and the browser of somebody who has the token.
+type site struct {
+	*Server
+
+	client  *http.Client
+	address string
+	run     *store.Run
+	trials  []store.Trial
+}
+
+// newSite makes a run with that many trials.
+func newSite(t testing.TB, trials int) *site {
+	t.Helper()
+	m := &store.Manifest{
+		Header: store.Header{Experiment: evil, Berth: "test", Created: time.Now()},
+		Cells:  []store.Cell{{Key: "agent=" + evil, Slug: "a", Agent: evil, Environment: "local", Choices: map[string]string{"agent": evil}}},
+	}
+	for n := range trials {
+		id := fmt.Sprintf("%064x", n+1)
+		task := fmt.Sprintf("task-%d %s", n/2, evil)
+		m.Trials = append(m.Trials, store.Trial{ID: id, Dir: store.TrialDir(task, "a", n%2+1, id), Task: task, TaskDigest: "sha256:1", Dataset: evil, Repetition: n%2 + 1})
+	}
+	folder := t.TempDir()
+	run, err := store.Create(folder, m, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = run.Close() })
+	s, err := New(t.Context(), Options{Folder: folder, Listen: "127.0.0.1:0", Berth: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.listener.Close() })
+	served := httptest.NewServer(s.Handler())
+	t.Cleanup(served.Close)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &site{Server: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, address: served.URL, run: run, trials: m.Trials}
+	w.get(t, "/?token="+s.token, http.StatusOK)
+	return w
+}
+
+// get returns an answer, which must have that status.
+func (w *site) get(t testing.TB, path string, status int) string {
+	t.Helper()
+	r, err := w.client.Get(w.address + path) //nolint:noctx // the client has a time limit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	var b bytes.Buffer
+	if _, err = b.ReadFrom(r.Body); err != nil {
+		t.Fatal(err)
+	}
+	if r.StatusCode != status {
+		t.Fatalf("%s: status %d, want %d: %.600s", path, r.StatusCode, status, b.String())
+	}
+	if r.Header.Get("Content-Security-Policy") != policy {
+		t.Errorf("%s: no policy", path)
+	}
+	return b.String()
+}
+
+// safe fails for a page that has an element or an attribute which is not ours.
+func safe(t *testing.T, path, page string) {
+	t.Helper()
+	z := html.NewTokenizer(strings.NewReader(page))
+	for {
+		switch z.Next() {
+		case html.ErrorToken:
+			return
+		case html.StartTagToken, html.SelfClosingTagToken:
+			token := z.Token()
+			for _, a := range token.Attr {
+				address := a.Key == "href" || a.Key == "src"
+				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || address && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "?") {
+					t.Errorf("%s: <%s %s=%q>", path, token.Data, a.Key, a.Val)
+				}
+			}
+			if token.Data == "script" && !strings.Contains(token.String(), `src="/assets/view.js"`) {
+				t.Errorf("%s: %s", path, token)
+			}
+		default:
+		}
+		if raw := z.Raw(); bytes.ContainsAny(raw, "\x1b") || !bytes.Equal(bytes.ToValidUTF8(raw, nil), raw) {
+			t.Errorf("%s: control characters or broken UTF-8 in %q", path, raw[:min(len(raw), 200)])
+		}
+	}
+}
+
+// attempt writes an attempt with hostile texts everywhere, and publishes it.
+func (w *site) attempt(t testing.TB, trial string, steps int) string {
+	t.Helper()
+	a, err := w.run.Begin(trial)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	add := func(file string, v any) {
+		if err := a.Append(file, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(record.TurnsFile, record.Turn{Time: now, Kind: evil, End: evil, Over: evil, Stage: evil, Turn: 1, From: evil, Text: evil, Reason: evil})
+	add(record.VerdictsFile, record.Verdict{Time: now, Verdict: verifier.Verdict{
+		Verifier: evil, Stage: evil, Decision: evil, Rationale: evil, Handoff: evil, Scores: map[string]verifier.Score{evil: {Value: 1}},
+		Checkpoints: []verifier.Checkpoint{{Name: evil, Note: evil}}, Findings: []verifier.Finding{{Code: evil, Text: evil}},
+	}})
+	add(record.EventsFile, record.Event{Time: now, Type: record.EventPhaseStart, Phase: evil, Stage: evil})
+	content := trajectory.Text(evil)
+	for n := range steps {
+		add(record.StepsFile, record.Step{Time: now, Stage: evil, Role: evil, Step: trajectory.Step{
+			StepID: int64(n + 1), Source: evil, Message: trajectory.Text(fmt.Sprintf("message %d %s", n+1, evil)), ModelName: evil, ReasoningContent: evil,
+			ToolCalls:   []trajectory.ToolCall{{ID: "1", Name: evil, Arguments: json.RawMessage(`{"a":"</pre><script>1</script>"}`)}},
+			Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &content, Subagents: []trajectory.SubagentRef{{TrajectoryPath: evil}}}}},
+		}})
+	}
+	add(record.SurfaceFile, surface.Line{Time: now, Kind: evil, Action: evil, Text: evil, Error: evil, Frames: []surface.Frame{{Name: evil, File: "broken.png"}, {File: "../../x.png"}}})
+	for name, content := range map[string]string{"frames/broken.png": "no picture", "model/exchanges.jsonl": `{"kind":"` + `<script>1</script>","request":"../../../etc/passwd"}` + "\n", "artifacts/a.txt": evil, "agent/terminal.cast": "{}\n[0.1,\"o\",\"\\u001b[31mhello\"]\n"} {
+		path := filepath.Join(a.Dir(), name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	score := 1.0
+	if err := a.Publish(record.Result{
+		Version: 1, Trial: trial, Attempt: a.Number(), Outcome: record.Passed, AgentEnd: evil, Integrity: evil, Reasons: []string{evil}, Score: &score,
+		Scores: map[string]float64{evil: 1}, Labels: map[string]string{evil: evil}, Error: &record.Error{Boundary: evil, Phase: evil, Message: evil},
+		Findings: []record.Finding{{Finding: verifier.Finding{Code: evil, Severity: evil, Text: evil}, By: evil}}, Usage: []record.Usage{{Role: evil, Model: evil}},
+		Phases: []record.Phase{{Name: evil, Start: now, End: now.Add(time.Second), Error: evil}}, Start: now, End: now.Add(time.Second),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return a.Dir()
+}
+
+func (w *site) pages(trial string) []string {
+	run := "/run/" + filepath.Base(w.run.Dir) + "/"
+	at := run + "trial/" + trial + "/1/"
+	key := url.QueryEscape(filepath.Base(w.run.Dir) + "/" + trial + "/1")
+	return []string{
+		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?sort=score&select=" + url.QueryEscape(`outcome == "passed"`),
+		run + "trials?select=" + url.QueryEscape(evil), run + "task?name=" + url.QueryEscape(string([]rune(w.trials[0].Task))), at, at + "?step=2", at + "steps?at=0", at + "surface",
+		at + "exchanges", at + "file?name=artifacts/a.txt", at + "file?name=frames/broken.png", at + "file?name=agent/terminal.cast",
+		"/compare?a=" + key + "&b=" + key,
+	}
+}
+
+// Nothing of a record becomes an element of any page.
+func TestHostileRecordsAreText(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 2)
+	w.attempt(t, w.trials[0].ID, 3)
+	for _, path := range w.pages(w.trials[0].ID) {
+		safe(t, path, w.get(t, path, http.StatusOK))
+	}
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	for _, path := range []string{
+		"/run/none/", at + "file?name=../../../manifest.jsonl", at + "file?name=/etc/passwd", at + "file?name=" + url.QueryEscape(evil), at + "body?digest=../../../etc/passwd",
+		at + "picture?name=frames/broken.png", "/run/" + filepath.Base(w.run.Dir) + "/trial/x/1/", at + "../9999999999999999999999/", "/compare?a=1&b=2",
+	} {
+		safe(t, path, w.get(t, path, http.StatusNotFound))
+	}
+	if cast := w.get(t, at+"file?name=agent/terminal.cast", http.StatusOK); !strings.Contains(cast, "<pre>hello</pre>") {
+		t.Errorf("the recording is not shown as text: %s", cast)
+	}
+	var charts struct{ Charts []any }
+	if err := json.Unmarshal([]byte(w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/charts", http.StatusOK)), &charts); err != nil || len(charts.Charts) == 0 {
+		t.Errorf("charts: %v, %d", err, len(charts.Charts))
+	}
+}
+
+// Only who has the token gets a page, and a wrong one gets nothing.
+func TestTokenIsNeeded(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	stranger := &site{Server: w.Server, client: &http.Client{Timeout: time.Minute}, address: w.address, run: w.run}
+	for _, path := range []string{"/", "/?token=" + strings.Repeat("0", 64), "/assets/view.js", "/run/" + filepath.Base(w.run.Dir) + "/charts", "/run/" + filepath.Base(w.run.Dir) + "/changes"} {
+		stranger.get(t, path, http.StatusForbidden)
+	}
+	if page := w.get(t, "/assets/vega.js", http.StatusOK); len(page) < 100_000 {
+		t.Errorf("the library of charts has %d bytes", len(page))
+	}
+}
+
+// A page says what is missing or too large, and shows the rest.
+func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 2)
+	dir := w.attempt(t, w.trials[0].ID, 1)
+	f, err := os.OpenFile(filepath.Join(dir, record.StepsFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = f.WriteString(`{"step":"` + strings.Repeat("x", 50<<20) + "\"}\nnot JSON\n{\"torn"); err != nil {
+		t.Fatal(err)
+	}
+	err = errors.Join(f.Close(), os.WriteFile(filepath.Join(dir, record.ResultFile), []byte("{"), 0o600), os.Remove(filepath.Join(dir, record.TurnsFile)),
+		os.Remove(filepath.Join(dir, record.VerdictsFile)), os.Symlink("/etc/passwd", filepath.Join(dir, record.VerdictsFile)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	page := w.get(t, at, http.StatusOK)
+	safe(t, at, page)
+	for _, want := range []string{"Step 2 has 51200 KiB and is not shown here", "Line 3 of steps.jsonl cannot be read", "message 1 ", "There is no result", "verdicts.jsonl: not a regular file"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page, "root:") || len(page) > 1<<20 {
+		t.Errorf("the page has %d bytes, or follows a link", len(page))
+	}
+	if err = os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if page = w.get(t, at, http.StatusOK); !strings.Contains(page, "only the journal of the run is left") {
+		t.Error("the page does not say that the folder was removed")
+	}
+}
+
+// A conversation is shown in parts, and from the step that the address names.
+func TestStepsComeInParts(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	w.attempt(t, w.trials[0].ID, 2000)
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	began := time.Now()
+	page := w.get(t, at, http.StatusOK)
+	t.Logf("an attempt of 2,000 steps: %v, %d KiB", time.Since(began), len(page)>>10)
+	if n := strings.Count(page, `<section class="step"`); n != stepsPage {
+		t.Errorf("%d steps at first, want %d", n, stepsPage)
+	}
+	if page = w.get(t, at+"?step=1990", http.StatusOK); !strings.Contains(page, `id="step-1990"`) || strings.Contains(page, `id="step-1989"`) {
+		t.Error("the page does not begin at step 1990")
+	}
+	next := "steps?at=0"
+	for n := 1; n <= 2000; {
+		part := w.get(t, at+next, http.StatusOK)
+		got := strings.Count(part, `<section class="step"`)
+		if got == 0 || !strings.Contains(part, fmt.Sprintf(`id="step-%d"`, n)) {
+			t.Fatalf("no step %d in the part %s", n, next)
+		}
+		n += got
+		_, rest, _ := strings.Cut(part, `/1/steps?`)
+		rest, _, _ = strings.Cut(rest, `"`)
+		next = "steps?" + html.UnescapeString(rest)
+	}
+	if part := w.get(t, at+next, http.StatusOK); strings.Contains(part, "<section") {
+		t.Error("there is something after the last step")
+	}
+}
+
+// A browser hears of a change of the run.
+func TestChangesAreTold(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	r, err := w.client.Get(w.address + "/run/" + filepath.Base(w.run.Dir) + "/changes") //nolint:noctx // the client has a time limit
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	b := make([]byte, 64)
+	if n, err := r.Body.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), "retry:") {
+		t.Fatalf("got %q, %v", b[:n], err)
+	}
+	w.attempt(t, w.trials[0].ID, 1)
+	if n, err := r.Body.Read(b); err != nil || string(b[:n]) != "data: changed\n\n" {
+		t.Errorf("got %q, %v", b[:n], err)
+	}
+}

@@ -83,11 +83,7 @@ func (x *exchange) refuse(f dialect.Failure) {
 // serve runs the exchange and records it.
 func (x *exchange) serve(ctx context.Context) {
 	x.line = Exchange{Time: time.Now().UTC(), Role: x.s.spec.Role, Name: x.e.name, Model: x.e.up.model.Name, Dialect: string(x.d.Name())}
-	// A client that does not read or write must not outlive its turn.
-	defer context.AfterFunc(x.life, func() { //nolint:contextcheck // the turn ends it, whatever the request does
-		_ = x.control.SetReadDeadline(time.Unix(1, 0))
-		_ = x.control.SetWriteDeadline(time.Unix(1, 0))
-	})()
+	defer x.endWithTurn()()
 	if x.e.up.dialect != nil && x.e.up.dialect.Name() != x.d.Name() {
 		x.reject(dialect.NotServed, "model %q speaks %s, not %s", x.e.up.model.Name, x.e.up.dialect.Name(), x.d.Name())
 		return

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/dialect"
 )
@@ -28,7 +30,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 		return
 	}
 	x := &exchange{s: s, e: e, d: d, call: call, w: w, r: r, life: life, control: http.NewResponseController(w)}
-	x.run(leave)
+	x.run(leave) //nolint:contextcheck // as above
 }
 
 // run answers the request, and then lets the turn end.
@@ -47,6 +49,28 @@ func (x *exchange) run(leave func()) {
 		return
 	}
 	x.serve(ctx)
+}
+
+// endWithTurn keeps a client that does not read or write from outliving its turn.
+// The caller must call end before the request is over: a server's connection must
+// not be touched afterwards.
+func (x *exchange) endWithTurn() (end func()) {
+	var mu sync.Mutex
+	over := false
+	stop := context.AfterFunc(x.life, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			_ = x.control.SetReadDeadline(time.Unix(1, 0))
+			_ = x.control.SetWriteDeadline(time.Unix(1, 0))
+		}
+	})
+	return func() {
+		stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
 }
 
 // other answers requests that belong to no dialect: checks whether the server

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -244,6 +245,13 @@ func TestWhatIsReleasedIsFree(t *testing.T) {
 	})
 	limit := 2.5
 	b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
+	var released atomic.Bool
+	b.makes = func(string, string, int) error {
+		if released.Load() {
+			return errors.New("it has a result")
+		}
+		return nil
+	}
 	one := b.pilot("one")
 	a := one.attempt("t1")
 	done := make(chan struct{})
@@ -252,6 +260,7 @@ func TestWhatIsReleasedIsFree(t *testing.T) {
 		_, _, _ = a.ask(t.Context(), padded)
 	}()
 	<-begun
+	released.Store(true) // as a coordinator does: the attempt has a result
 	b.g.Release(t.Context(), "t1", 1)
 	<-done
 	settle, err := b.g.Slice(t.Context(), "t2", ledger.Amount{USD: 1.5}) // 1 is spent, and nothing kept

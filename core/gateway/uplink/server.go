@@ -167,7 +167,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.secret(w, r)
 		return
 	}
-	s.o.Gateway.Forward(w, r, func(trial string, attempt int) error { return s.o.Makes(r.Context(), name, trial, attempt) })
+	ctx := r.Context()
+	s.o.Gateway.Forward(w, r, func(trial string, attempt int) error { return s.o.Makes(ctx, name, trial, attempt) }) //nolint:contextcheck // it is the request's
 }
 
 // errManySecrets says that a label does not tell which secret is meant.

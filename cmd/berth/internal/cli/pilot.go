@@ -153,7 +153,7 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
 		Worker: who,
 	}
-	up, err := p.Uplink()
+	up, err := p.Uplink() //nolint:contextcheck // secrets are read by what has no context
 	if err != nil {
 		return errors.Join(err, p.Leave(err.Error()))
 	}

@@ -166,7 +166,10 @@ const probeFile = "berth-task-check"
 func (p *Probe) probeScript() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "#!/bin/sh\nout=%s\nmkdir -p \"$out\"\nexec > \"$out/%s\" 2>/dev/null\n", quoted(p.Task.Paths.Artifacts), probeFile)
-	const prune = `\( -path /proc -o -path /sys -o -path /dev -o -path /solution -o -path /tests -o -path /logs \) -prune -o`
+	prune := `\( -path /proc -o -path /sys -o -path /dev -o -path /solution -o -path /tests -o -path /logs \) -prune -o`
+	if p.Environment == "local" { // its programs are those of this machine, and no part of the task
+		prune = strings.Replace(prune, `\( `, `\( -path /usr -o `, 1)
+	}
 	sizes := map[string]bool{}
 	for _, s := range p.secret {
 		sizes["-size "+s.what+"c"] = true

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
-// probed writes a task whose tests say r=1 if condition holds.
-func probed(t *testing.T, dir, name, condition string, more map[string]string) {
+// runnable writes a task whose tests say r=1 if condition holds.
+func runnable(t *testing.T, dir, name, condition string, more map[string]string) {
 	t.Helper()
 	task(t, dir, name, "echo done > /app/word")
 	e2etest.Write(t, filepath.Join(dir, name), map[string]string{
@@ -53,7 +53,7 @@ func TestATaskIsCheckedByRunningIt(t *testing.T) {
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	same := `[ "$(cat /app/word)" = done ]`
-	probed(t, dir, "good", same, map[string]string{"cheat/reward.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"})
+	runnable(t, dir, "good", same, map[string]string{"cheat/reward.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"})
 	got := verdicts(t, dir, "good", 0, 2)
 	for _, mode := range []string{"live", "restarted", "snapshot"} {
 		contains(t, got, "oracle  "+mode+": held :0 passed 2 of 2", "nop  "+mode+": held :0 passed 0 of 2", "cheat reward "+mode+": held", "empty  "+mode+": held")
@@ -67,7 +67,7 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	probed(t, dir, "leaky", "[ -e /app/word ]", map[string]string{
+	runnable(t, dir, "leaky", "[ -e /app/word ]", map[string]string{
 		"tests/expected.txt":        "the answer to the whole task\n",
 		"environment/notes.txt":     "the answer to the whole task\n",
 		"environment/Dockerfile":    "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY . /app/\n",
@@ -92,7 +92,7 @@ func TestATaskWithAFlakyTest(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
-	probed(t, dir, "flaky", `[ "$(cat /app/word)" = done ] && [ $(($(od -An -N1 -tu1 /dev/urandom) % 2)) = 0 ]`, nil)
+	runnable(t, dir, "flaky", `[ "$(cat /app/word)" = done ] && [ $(($(od -An -N1 -tu1 /dev/urandom) % 2)) = 0 ]`, nil)
 	got := verdicts(t, dir, "flaky", 1, 6)
 	if !slices.ContainsFunc(got, func(s string) bool {
 		return strings.HasPrefix(s, "flaky oracle ") && strings.Contains(s, ": failed tests/test.sh:3 ") && strings.HasSuffix(s, "the tests use /dev/urandom")

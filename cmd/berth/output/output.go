@@ -300,6 +300,7 @@ type TaskReport struct {
 	Problems []task.Problem `json:"problems,omitempty"`
 	Needs    []task.Need    `json:"needs,omitempty"`
 	Task     *task.Task     `json:"task,omitempty"`
+	Run      *TaskRun       `json:"run,omitempty"` // with --run, and for a valid task
 }
 
 // AgentBundle is one bundle, as `berth agent bundle`, export and import say.

@@ -208,7 +208,20 @@ func (a *app) attack(ctx context.Context, s *attest.Suite, f *attestFlags, rf *r
 // attestRun executes an experiment of the suite and returns the folder of its
 // run.
 func (a *app) attestRun(ctx context.Context, file string, f *attestFlags, rf *runFlags) (string, error) {
-	ef := &experiment.Flags{}
+	return a.madeRun(ctx, file, &made{&experiment.Flags{}, f.runs, rf})
+}
+
+// made says how to run an experiment that the program wrote itself.
+type made struct {
+	experiment *experiment.Flags
+	runs       string // folder that the folder of the run is created in
+	flags      *runFlags
+}
+
+// madeRun executes an experiment that the program wrote, and returns the folder
+// of its run.
+func (a *app) madeRun(ctx context.Context, file string, how *made) (string, error) {
+	ef, rf := how.experiment, how.flags
 	l, err := a.load(ctx, file, ef)
 	if err != nil {
 		return "", err
@@ -223,7 +236,7 @@ func (a *app) attestRun(ctx context.Context, file string, f *attestFlags, rf *ru
 		return "", err
 	}
 	m := l.Plan.Manifest(a.header(l, ef))
-	s, err := store.Create(f.runs, m, files(l.Experiment))
+	s, err := store.Create(how.runs, m, files(l.Experiment))
 	if err != nil {
 		return "", elsewhere(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/plugins/suggest"
@@ -37,27 +38,46 @@ func (a *app) taskCheckCommand() *cobra.Command {
 	var (
 		f      experiment.Flags
 		format string
+		rf     taskRunFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Describe tasks and list their problems",
 		Long: `Reads the tasks at or below DIR, and prints what each needs and every problem
 in its files, with line and column. Nothing is run. The exit code is 2 if a
-task is invalid.`,
-		Example: "  berth task check tasks/hello\n  berth task check tasks --json",
+task is invalid.
+
+With --run, each valid task is run several times in each verification mode that
+it and the environment allow. Its solution must pass. The agent nop, the
+solutions in its folder cheat, and empty files in place of those that the tests
+name must fail. Equal conditions must have equal outcomes, and the tests must not
+need a network. Files of the tests and of the solution, and commits outside the
+history of a repository, must not be in the sandbox. The exit code is 1 if a
+check fails.`,
+		Example: "  berth task check tasks/hello\n  berth task check tasks --json\n  berth task check --run tasks/hello --environment podman",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.taskCheck(cmd.Context(), args[0], format, &f)
+			if err := rf.possibleRun(); err != nil {
+				return err
+			}
+			return a.taskCheck(cmd.Context(), args[0], format, &f, &rf)
 		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&format, "format", "", "task `FORMAT` (default: detected from the files)")
 	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host, or those like EVAL_*; may be repeated")
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
+	rf.given = fs
+	fs.BoolVar(&rf.run, "run", false, "run the tasks, too")
+	fs.IntVar(&rf.times, "times", 3, "with --run, the `NUMBER` of runs in each condition")
+	fs.StringVar(&rf.environment, "environment", defaultEnvironment, "with --run, the `ENVIRONMENT` plugin")
+	fs.StringVar(&rf.runs, "runs", report.RunsDir, "with --run, create the folders of the runs in `DIR`")
+	fs.IntVar(&rf.inFlight, "in-flight", 0, "with --run, the `NUMBER` of attempts at the same time (default: the number of processors)")
+	fs.BoolVar(&rf.noLive, "no-live", false, "with --run, print progress as lines, also on a terminal")
 	return cmd
 }
 
-func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Flags) error {
+func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Flags, rf *taskRunFlags) error {
 	at, err := a.tasksAt(dir, name)
 	if errors.Is(err, errNoTasks) {
 		var names []string
@@ -88,6 +108,11 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 		}
 		res.Tasks = append(res.Tasks, r)
 	}
+	if rf.run {
+		if err = a.taskRun(ctx, at, &res, rf, f); err != nil {
+			return err
+		}
+	}
 	done, err := a.Answer(res)
 	if err != nil {
 		return err
@@ -100,6 +125,9 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	}
 	if res.Valid < len(res.Tasks) {
 		return &exit{exitUsage, nil}
+	}
+	if slices.ContainsFunc(res.Tasks, func(r output.TaskReport) bool { return r.Run != nil && r.Run.Failed > 0 }) {
+		return &exit{exitErrors, nil}
 	}
 	return nil
 }
@@ -172,6 +200,9 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		}
 		for _, n := range r.Needs {
 			a.Printf("  needs %s: %s\n", n.Feature, terminal.Clean(n.Detail))
+		}
+		if r.Run != nil {
+			a.sayTaskRun(r.Run)
 		}
 	}
 	for _, dir := range res.Deep {

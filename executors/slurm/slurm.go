@@ -64,17 +64,9 @@ func (s *Slurm) name() string { return "berth-" + s.job.ID[:min(16, len(s.job.ID
 
 // Submit implements cluster.Scheduler.
 func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
-	args := append(s.options(), "--job-name="+s.name(), fmt.Sprintf("--array=0-%d", n-1),
-		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out"),
-		"--cpus-per-task="+strconv.Itoa(max(1, s.job.CPUs)))
-	if s.job.GPUs > 0 {
-		args = append(args, fmt.Sprintf("--gpus=%d", s.job.GPUs))
-	}
-	if s.job.Memory > 0 {
-		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
-	}
 	pilot := append([]string{"pilot", s.job.Run}, s.job.Args...)
-	id, err := s.sbatch(ctx, s.Script(pilot, true), append(args, s.job.Options...))
+	id, err := s.sbatch(ctx, s.Script(pilot, true), s.likePilot(fmt.Sprintf("--array=0-%d", n-1),
+		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out")))
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +82,25 @@ func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
 func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 	return s.sbatch(ctx, s.Script(args, false), append(s.options(), "--job-name="+s.name()+"-run", "--cpus-per-task=1",
 		"--output="+filepath.Join(s.job.Run, "coordinator-%j.out")))
+}
+
+// Try submits one job that runs berth with some arguments on a node as a pilot gets
+// it, and returns its number. What it prints goes to a file.
+func (s *Slurm) Try(ctx context.Context, file string, args ...string) (string, error) {
+	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+file))
+}
+
+// likePilot are the options of a job that gets what a pilot gets.
+func (s *Slurm) likePilot(more ...string) []string {
+	args := append(s.options(), "--job-name="+s.name(), "--cpus-per-task="+strconv.Itoa(max(1, s.job.CPUs)))
+	args = append(args, more...)
+	if s.job.GPUs > 0 {
+		args = append(args, fmt.Sprintf("--gpus=%d", s.job.GPUs))
+	}
+	if s.job.Memory > 0 {
+		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
+	}
+	return append(args, s.job.Options...)
 }
 
 // options are the options of all jobs.

@@ -320,3 +320,24 @@ func TestWhatAClusterRefuses(t *testing.T) {
 		t.Errorf("a short time: %s", out)
 	}
 }
+
+func TestDoctorSeesBothEndsOfAGoodAndOfACrippledNode(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t, "--no-userns", "node3")
+	s.experiment("good", 1, executor("requeue"))
+	out := s.on("login", "cd good && ../bin/berth doctor berth.hcl")
+	for _, want := range []string{"hard links: both ends wanted", "scratch: /srv/scratch/", "The experiment can run on node"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in:\n%s", want, out)
+		}
+	}
+	for node, c := range map[string]struct{ block, want string }{
+		"node3": {executor("requeue"), "user namespaces are not allowed"},
+		"node1": {strings.Replace(executor("requeue"), "/srv/scratch", s.shared, 1), "so it is shared"},
+	} {
+		s.experiment(node, 1, strings.Replace(c.block, "{", fmt.Sprintf("{\n  options = [\"--nodelist=%s\"]", node), 1))
+		out = s.on("login", "cd "+node+" && if ../bin/berth doctor berth.hcl; then echo no error; fi; ls -a")
+		if !strings.Contains(out, c.want) || !strings.Contains(out, "cannot run on this cluster yet") || strings.Contains(out, "no error") || strings.Contains(out, "runs") {
+			t.Errorf("%s: no %q in:\n%s", node, c.want, out)
+		}
+	}
+}

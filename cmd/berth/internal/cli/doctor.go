@@ -19,14 +19,27 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "doctor",
+	var f clusterFlags
+	cmd := &cobra.Command{
+		Use:   "doctor [PATH]",
 		Short: "Check what this machine can run, and how to fix what is missing",
 		Long: `Checks this machine, and asks every environment plugin whether it could run a
-plain task. The exit code is 1 if none can.`,
-		Example: "  berth doctor\n  berth doctor --json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+plain task. The exit code is 1 if none can.
+
+With an experiment that has an executor "slurm" block, submits one short job as
+its pilots are submitted, and says what the job and this machine see of each
+other: the folder of runs, its claims, the clocks, the programs, the disk for
+attempts, the environments, and how long the job waited. The exit code is 1 if
+the experiment cannot run there.`,
+		Example: "  berth doctor\n  berth doctor --json\n  berth doctor experiment.hcl",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case f.node != "":
+				return a.doctorNode(cmd.Context(), f.node)
+			case len(args) > 0:
+				return a.doctorCluster(cmd.Context(), args[0], &f)
+			}
 			res, err := a.doctor(cmd.Context())
 			if err != nil {
 				return err
@@ -42,6 +55,8 @@ plain task. The exit code is 1 if none can.`,
 			return nil
 		},
 	}
+	f.register(cmd)
+	return cmd
 }
 
 // brokenPlugin is the prefix of the name of a check about a file that is not a
@@ -160,13 +175,29 @@ func machineChecks() []output.DoctorCheck {
 }
 
 func (a *app) sayDoctor(res *output.Doctor) {
+	a.sayChecks(res.Checks, res.Environments)
+	if res.Ready {
+		can := []string{}
+		for _, e := range res.Environments {
+			if e.OK {
+				can = append(can, e.Name)
+			}
+		}
+		a.Printf("\nThis machine can run tasks with environment %s.\nNo sandbox was started to find out. Try one: berth try DIR\n", strings.Join(can, " or "))
+	} else {
+		a.Printf("\nThis machine cannot run tasks yet; see the lines above.\n")
+	}
+}
+
+// sayChecks prints checks, and what environments said.
+func (a *app) sayChecks(checks []output.DoctorCheck, environments []output.DoctorEnvironment) {
 	mark := func(ok bool) string {
 		if ok {
 			return terminal.Paint(a.Color, terminal.Good, "ok     ")
 		}
 		return terminal.Paint(a.Color, terminal.Bad, "missing")
 	}
-	for _, c := range res.Checks {
+	for _, c := range checks {
 		m := mark(c.OK)
 		if c.OK && c.Remedy != "" {
 			m = terminal.Paint(a.Color, terminal.Odd, "note   ")
@@ -176,7 +207,7 @@ func (a *app) sayDoctor(res *output.Doctor) {
 			a.Printf("         → %s\n", terminal.Clean(c.Remedy))
 		}
 	}
-	for _, e := range res.Environments {
+	for _, e := range environments {
 		about := ""
 		if e.About != "" {
 			about = ": " + terminal.Clean(e.About)
@@ -191,16 +222,5 @@ func (a *app) sayDoctor(res *output.Doctor) {
 		for _, p := range e.Degraded {
 			a.Printf("         %s %s: %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(p.Summary), terminal.Clean(p.Detail))
 		}
-	}
-	if res.Ready {
-		can := []string{}
-		for _, e := range res.Environments {
-			if e.OK {
-				can = append(can, e.Name)
-			}
-		}
-		a.Printf("\nThis machine can run tasks with environment %s.\nNo sandbox was started to find out. Try one: berth try DIR\n", strings.Join(can, " or "))
-	} else {
-		a.Printf("\nThis machine cannot run tasks yet; see the lines above.\n")
 	}
 }

@@ -48,24 +48,32 @@ func slurmInFlight(x *experiment.Executor) int { return cmp.Or(x.InFlight, x.CPU
 
 // slurm returns the scheduler for a run.
 func (a *app) slurm(j *job) (*slurm.Slurm, error) {
-	x := &j.Experiment.Executor
+	o, err := a.slurmJob(&j.Experiment.Executor, j.store.Manifest.Header.Run, j.store.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return slurm.New(o)
+}
+
+// slurmJob is what jobs for a run in dir are submitted with.
+func (a *app) slurmJob(x *experiment.Executor, id, dir string) (o slurm.Job, err error) {
 	exe, err := os.Executable()
 	if err == nil {
 		exe, err = filepath.EvalSymlinks(exe)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
+		return o, fmt.Errorf("find this program: %w", err)
 	}
 	me, err := user.Current()
 	if err != nil {
-		return nil, fmt.Errorf("executor \"slurm\": %w", err)
+		return o, fmt.Errorf("executor \"slurm\": %w", err)
 	}
 	home, _ := a.env("HOME")
-	return slurm.New(slurm.Job{
-		ID: j.store.Manifest.Header.Run, Run: j.store.Dir, Berth: exe, Dir: filepath.Dir(j.store.Dir), Home: cmp.Or(home, me.HomeDir), User: me.Username,
+	return slurm.Job{
+		ID: id, Run: dir, Berth: exe, Dir: filepath.Dir(dir), Home: cmp.Or(home, me.HomeDir), User: me.Username,
 		Args: []string{"--workers", strconv.Itoa(slurmInFlight(x))}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
 		Partition: x.Partition, Account: x.Account, QOS: x.QOS, Options: x.Options,
-	})
+	}, nil
 }
 
 // detach lets a job of the cluster go on with a run, as its coordinator. It closes

@@ -1,0 +1,202 @@
+package nodecheck
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// Needs is what the experiment wants of its nodes.
+type Needs struct {
+	Environments []string // plugins of its cells
+	LostAfter    time.Duration
+	Relayed      bool // some model is asked through the submitting machine
+}
+
+// leastScratch is the free space below which a scratch folder is named, in MiB.
+const leastScratch = 1024
+
+// Findings says what was seen, for people. host is the submitting machine.
+func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.DoctorCluster {
+	d := &output.DoctorCluster{Host: host, Job: s.Job, StartS: math.Round(s.Start.Seconds()*10) / 10, Checks: []output.DoctorCheck{}, Environments: []output.DoctorEnvironment{}}
+	f := findings{d}
+	if s.Report == nil {
+		text := s.Failed
+		if lines := strings.TrimSpace(string(printed[:min(len(printed), 2000)])); lines != "" {
+			text += "; it printed: " + lines
+		}
+		f.bad("job", text, noReport(s, printed))
+		return d
+	}
+	r := s.Report
+	d.Node = r.Host
+	f.good("job", fmt.Sprintf("job %s ran on %s; its first file was seen here %.1f s after the submission", s.Job, r.Host, d.StartS), "")
+	if r.Problem != "" {
+		f.bad("job", r.Problem, "ask whoever runs the cluster, or start pilots yourself with executor \"pilots\"")
+	}
+	f.folder(s, want)
+	f.clocks(r)
+	f.programs(r)
+	f.scratch(s)
+	f.relay(host, r, want)
+	f.environments(r, want)
+	d.Ready = !slices.ContainsFunc(d.Checks, func(c output.DoctorCheck) bool { return !c.OK })
+	return d
+}
+
+func noReport(s *Seen, printed []byte) string {
+	switch {
+	case s.Start > 0:
+		return "see why the job ended; the lines of setup, or a limit of the scheduler, may have ended it"
+	case strings.HasPrefix(s.Failed, "the job did not start"):
+		return "wait for a free node with --wait, or choose another partition"
+	case len(printed) > 0:
+		return "fix what the job printed: the program, setup and the folder must work on the nodes"
+	default:
+		return "start in a folder that the nodes see under the same path and can write to, or name one with --runs"
+	}
+}
+
+type findings struct{ d *output.DoctorCluster }
+
+// good adds a check that passed; with a remedy it is a note.
+func (f findings) good(name, text, remedy string) {
+	f.d.Checks = append(f.d.Checks, output.DoctorCheck{Name: name, OK: true, Text: text, Remedy: remedy})
+}
+
+func (f findings) bad(name, text, remedy string) {
+	f.d.Checks = append(f.d.Checks, output.DoctorCheck{Name: name, Text: text, Remedy: remedy})
+}
+
+func (f findings) folder(s *Seen, want *Needs) {
+	r := s.Report
+	f.good("run folder", fmt.Sprintf("both ends see it; file system %s here, %s on the node", orUnknown(s.Folder), orUnknown(r.Folder)), "")
+	for _, l := range []struct {
+		what string
+		seen Lateness
+	}{{"new files", r.Names}, {"new lines", r.Lines}} {
+		name := l.what + " in the run folder"
+		// Both directions lie in one round; this end and the other one may each be late.
+		need := time.Duration(3 * l.seen.Longest * float64(time.Second)).Round(time.Second)
+		switch {
+		case l.seen.Failed != "":
+			f.bad(name, "the other end does not see them: "+l.seen.Failed, "use a folder on a file system whose changes all machines see")
+		case need > want.LostAfter:
+			f.bad(name, fmt.Sprintf("seen and answered after up to %.2f s", l.seen.Longest), fmt.Sprintf("set lost_after to at least %s, or use a file system with shorter caches", need))
+		default:
+			f.good(name, fmt.Sprintf("seen and answered after up to %.2f s", l.seen.Longest), "")
+		}
+	}
+	f.claims("hard links", &s.Links, &r.Links)
+	f.claims("exclusive creation", &s.Creates, &r.Creates)
+}
+
+// claims checks that each name went to one end.
+func (f findings) claims(name string, a, b *Claims) {
+	remedy := "use another file system for the run folder: two pilots could make the same attempt on this one"
+	for _, c := range []*Claims{a, b} {
+		if c.Failed != "" {
+			f.bad(name, c.Failed, "use a file system with hard links for the run folder")
+			return
+		}
+	}
+	taken := [names]int{}
+	for _, i := range slices.Concat(a.Won, b.Won) {
+		if i >= 0 && i < names {
+			taken[i]++
+		}
+	}
+	for i, n := range taken {
+		if n != 1 {
+			f.bad(name, fmt.Sprintf("of two ends that wanted name %d, %d got it", i, n), remedy)
+			return
+		}
+	}
+	f.good(name, fmt.Sprintf("both ends wanted %d names, and one end got each (%d here, %d on the node)", names, len(a.Won), len(b.Won)), "")
+}
+
+func (f findings) clocks(r *Report) {
+	c := r.Clock
+	if !c.Known || math.IsNaN(c.Ahead+c.Error) || math.IsInf(c.Ahead+c.Error, 0) {
+		return
+	}
+	text := fmt.Sprintf("that of the node is %+.2f s from this one, ± %.2f s", c.Ahead, c.Error)
+	remedy := ""
+	if math.Abs(c.Ahead)-c.Error > 2 {
+		remedy = "nothing depends on it, but the times in results differ: let the machines set their clocks"
+	}
+	f.good("clocks", text, remedy)
+}
+
+func (f findings) programs(r *Report) {
+	same := "install Berth in a folder that the nodes see, and use the same files on all machines"
+	if len(r.Missing) > 0 {
+		f.bad("programs and tasks", strings.Join(r.Missing, "; "), "put them into a folder that the nodes see under the same path")
+	}
+	if len(r.Differ) > 0 {
+		f.bad("programs", "other files on the node: "+strings.Join(r.Differ, ", "), same)
+	}
+	if len(r.Missing)+len(r.Differ) == 0 {
+		f.good("programs and tasks", "the node has the same", "")
+	}
+}
+
+func (f findings) scratch(s *Seen) {
+	c := &s.Report.Scratch
+	text := fmt.Sprintf("%s, file system %s, %d MiB free", c.Dir, orUnknown(c.System), c.Free)
+	switch {
+	case c.Failed != "":
+		f.bad("scratch", c.Failed, "set scratch in the executor block to a folder on a disk of the nodes")
+	case s.ScratchShared && s.Report.Host != f.d.Host:
+		f.bad("scratch", text+"; this machine sees it too, so it is shared", "set scratch in the executor block to a folder on a disk of the nodes")
+	case c.Free < leastScratch:
+		f.good("scratch", text, "attempts may need more room: set scratch to a larger disk")
+	default:
+		f.good("scratch", text, "")
+	}
+}
+
+func (f findings) relay(host string, r *Report, want *Needs) {
+	switch {
+	case r.Relay.Failed == "":
+		f.good("connection", fmt.Sprintf("the node reaches %s at %s", host, r.Relay.Address), "")
+	case want.Relayed:
+		f.bad("connection", fmt.Sprintf("the node does not reach %s, which asks the models: %s", host, r.Relay.Failed), "start the run on a machine that the nodes reach")
+	default:
+		f.good("connection", fmt.Sprintf("the node does not reach %s: %s", host, r.Relay.Failed), "the run needs no such connection: its nodes ask the models themselves")
+	}
+}
+
+func (f findings) environments(r *Report, want *Needs) {
+	if r.Doctor == nil {
+		return
+	}
+	for _, c := range r.Doctor.Checks {
+		c.Name = "on the node: " + c.Name
+		if strings.HasPrefix(c.Name, "on the node: plugin") {
+			c.OK = true // what the experiment needs is compared by itself
+		}
+		f.d.Checks = append(f.d.Checks, c)
+	}
+	f.d.Environments = r.Doctor.Environments
+	for _, name := range want.Environments {
+		i := slices.IndexFunc(f.d.Environments, func(e output.DoctorEnvironment) bool { return e.Name == name })
+		switch {
+		case i < 0:
+			f.bad("environment "+name, "the node does not have it", "install its plugin in a folder that the nodes see")
+		case !f.d.Environments[i].OK:
+			f.bad("environment "+name, "the experiment uses it, and it cannot make sandboxes on the node", "follow what it says below, or use another environment or partition")
+		}
+	}
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "of an unknown type"
+	}
+	return s
+}

@@ -1,0 +1,225 @@
+package nodecheck
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/run/cluster"
+)
+
+// oneNode runs the end on the node in this process: both ends are real, the way to
+// the node is not. The real Slurm is in internal/e2e/slurm.
+type oneNode struct {
+	node  *Node  // nil: the job ends at once
+	print string // what the job prints
+	waits string // the job waits for ever
+	over  chan error
+}
+
+func (o *oneNode) Try(ctx context.Context, file string, _ ...string) (string, error) {
+	if o.waits != "" {
+		return "7", nil
+	}
+	if o.node != nil {
+		go func() { o.over <- o.node.Work(ctx) }()
+	}
+	return "7", os.WriteFile(file, []byte(o.print), 0o600)
+}
+
+func (o *oneNode) State(context.Context) ([]cluster.JobState, error) {
+	if o.waits == "" {
+		return nil, nil
+	}
+	return []cluster.JobState{{Job: "7", Waits: o.waits}}, nil
+}
+
+func node(t *testing.T, dir string) *Node {
+	t.Helper()
+	scratch := t.TempDir()
+	return &Node{
+		Dir:     dir,
+		Scratch: func(string) (string, error) { return scratch, nil },
+		Digest: func(file string) (string, error) {
+			b, err := os.ReadFile(file)
+			return string(b), err
+		},
+		Doctor: func(context.Context) (*output.Doctor, error) {
+			return &output.Doctor{Environments: []output.DoctorEnvironment{{Name: "local", OK: true}}}, nil
+		},
+	}
+}
+
+func look(t *testing.T, o *oneNode, dir string, q Request) *Seen {
+	t.Helper()
+	o.over = make(chan error, 1)
+	q.UID = os.Getuid()
+	c := Check{
+		Dir: dir, Scheduler: o, Request: q, Wait: time.Minute, Late: 10 * time.Second, Every: 10 * time.Millisecond,
+		Say: func(text string) { t.Log(text) },
+	}
+	if o.node == nil {
+		c.Late = 50 * time.Millisecond
+	}
+	if o.waits != "" {
+		c.Wait = 100 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := c.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.node != nil && o.waits == "" {
+		if err = <-o.over; err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+var needs = Needs{Environments: []string{"local"}, LostAfter: time.Minute}
+
+func TestBothEndsOfAGoodFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "program")
+	if err := os.WriteFile(file, []byte("digest"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := look(t, &oneNode{node: node(t, dir)}, dir, Request{Files: map[string]string{file: "digest"}, Folders: []string{dir}})
+	d := s.Findings("login", &needs, nil)
+	for _, c := range d.Checks {
+		// The scratch folder is seen by both ends, which are one machine here.
+		if !c.OK && c.Name != "scratch" {
+			t.Errorf("%s: %s", c.Name, c.Text)
+		}
+	}
+	if !s.ScratchShared {
+		t.Error("this end did not see the scratch folder of its own machine")
+	}
+	r := s.Report
+	if r.Names.Rounds != rounds || r.Lines.Rounds != rounds || !r.Clock.Known || r.Clock.Ahead > r.Clock.Error || -r.Clock.Ahead > r.Clock.Error {
+		t.Errorf("measured: %+v", r)
+	}
+	if len(s.Links.Won)+len(r.Links.Won) != names || len(s.Creates.Won)+len(r.Creates.Won) != names {
+		t.Errorf("claims: %v and %v, %v and %v", s.Links, r.Links, s.Creates, r.Creates)
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(r.Scratch.Marker), "*")); len(left) > 0 {
+		t.Errorf("left in the scratch folder: %v", left)
+	}
+}
+
+func TestWhatANodeDoesNotHaveIsSaidWithARemedy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "program")
+	if err := os.WriteFile(file, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := node(t, dir)
+	n.Scratch = func(string) (string, error) { return "", errors.New("it is on NFS") }
+	n.Doctor = func(context.Context) (*output.Doctor, error) {
+		return &output.Doctor{Environments: []output.DoctorEnvironment{{Name: "local"}}}, nil
+	}
+	s := look(t, &oneNode{node: n}, dir, Request{Files: map[string]string{file: "digest", dir + "/none": ""}, Folders: []string{dir + "/tasks"}})
+	s.Report.Relay = (&Relay{Addresses: []string{"127.0.0.1:1"}}).reach(t.Context())
+	want := needs
+	want.Environments, want.Relayed = []string{"local", "podman"}, true
+	d := s.Findings("login", &want, nil)
+	for name, text := range map[string]string{
+		"programs": file, "programs and tasks": dir + "/tasks", "scratch": "NFS", "connection": "127.0.0.1:1",
+		"environment local": "cannot make sandboxes", "environment podman": "does not have it",
+	} {
+		if c := find(d, name); c == nil || c.OK || c.Remedy == "" || !strings.Contains(c.Text, text) {
+			t.Errorf("%s: %+v, wanted %q and a remedy", name, c, text)
+		}
+	}
+	if d.Ready {
+		t.Error("it is called ready")
+	}
+}
+
+func find(d *output.DoctorCluster, name string) *output.DoctorCheck {
+	for i := range d.Checks {
+		if d.Checks[i].Name == name {
+			return &d.Checks[i]
+		}
+	}
+	return nil
+}
+
+func TestAFolderThatIsLateOrGivesANameTwice(t *testing.T) {
+	t.Parallel()
+	all := make([]int, names)
+	for i := range all {
+		all[i] = i
+	}
+	good := func() *Seen {
+		return &Seen{Report: &Report{Doctor: &output.Doctor{}, Scratch: Scratch{Free: leastScratch}, Links: Claims{Won: all}, Creates: Claims{Won: all}}}
+	}
+	want := Needs{LostAfter: time.Minute}
+	if d := good().Findings("login", &want, nil); !d.Ready {
+		t.Fatalf("a good one is not ready: %+v", d.Checks)
+	}
+	for name, harm := range map[string]func(s *Seen){
+		"new files in the run folder": func(s *Seen) { s.Report.Names.Longest = 21 },
+		"new lines in the run folder": func(s *Seen) { s.Report.Lines.Failed = "nothing came" },
+		"hard links":                  func(s *Seen) { s.Links.Won = []int{3} },
+		"exclusive creation":          func(s *Seen) { s.Report.Creates.Won = all[1:] },
+		"scratch":                     func(s *Seen) { s.ScratchShared, s.Report.Host = true, "node1" },
+	} {
+		s := good()
+		harm(s)
+		d := s.Findings("login", &want, nil)
+		if c := find(d, name); d.Ready || c.OK || c.Remedy == "" {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+	s := good()
+	s.Links.Failed = "operation not permitted"
+	if c := find(s.Findings("login", &want, nil), "hard links"); c.OK || !strings.Contains(c.Remedy, "hard links") {
+		t.Errorf("hard links: %+v", c)
+	}
+}
+
+func TestAJobWithoutAReport(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		job  oneNode
+		text string
+	}{
+		"ended":   {oneNode{print: "module: not found\n"}, "left no report; it printed: module: not found"},
+		"silent":  {oneNode{}, "left no report"},
+		"waiting": {oneNode{waits: "the partition is down"}, "did not start within 100ms: the partition is down"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := look(t, &c.job, dir, Request{})
+			printed, _ := os.ReadFile(Out(dir)) //nolint:errcheck // a job that waits prints nothing
+			d := s.Findings("login", &needs, printed)
+			if d.Ready || len(d.Checks) != 1 || !strings.Contains(d.Checks[0].Text, c.text) || d.Checks[0].Remedy == "" {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}
+
+func TestOnlyWholeLinesOfAJournalCount(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for text, want := range map[string]int{"": 0, "1 5\n": 1, "1 5\n2": 1, "1 5\n2 6\n": 2, "x\n": 0, "1 5\n\x00\x00\n": 1} {
+		if err := os.WriteFile(filepath.Join(dir, linesFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if n, _ := said(dir); n != want {
+			t.Errorf("%q: %d, wanted %d", text, n, want)
+		}
+	}
+}

@@ -57,7 +57,7 @@ func (s *Server) runPage(r *request) error {
 		data["Table"] = t
 	}
 	var flights []flight
-	more := 0
+	more, pilots := 0, report.Pilots(k.Dir)
 	for _, t := range k.Index.Trials {
 		if !k.Index.UnderWay(t) {
 			continue
@@ -66,7 +66,7 @@ func (s *Server) runPage(r *request) error {
 			more++
 			continue
 		}
-		if running := report.Running(k.Dir, k.Index, t); running != nil {
+		if running := report.Running(k.Dir, k.Index, t, pilots); running != nil {
 			flights = append(flights, flight{t, k.Manifest.Cells[t.Cell].Key, running})
 		}
 	}

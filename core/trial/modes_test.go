@@ -165,10 +165,15 @@ func TestTheVerifiersFilesComeAfterTheAgent(t *testing.T) {
 	}
 }
 
-// within waits in a shell until a condition holds, for half a minute at most.
+// within waits in a shell until a condition holds, for three seconds at most: where
+// tests are kept from what the agent left, it never does.
 func within(condition string) string {
-	return "i=0; until " + condition + " || [ $i = 300 ]; do sleep 0.1; i=$((i+1)); done"
+	return "i=0; until " + condition + " || [ $i = 30 ]; do sleep 0.1; i=$((i+1)); done"
 }
+
+// keeps reports whether the tests of an attempt were kept from what the agent left
+// running, which is not possible with one user id.
+func keeps(r record.Result) bool { return !found(r, "protection") }
 
 func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 	t.Parallel()
@@ -180,7 +185,7 @@ func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 		{"by the tests themselves", "true", "echo changed > /tests/data", task.ModeRestarted, record.Checked},
 		{
 			"by what the agent left", "(setsid sh -c 'while ! [ -e /tests/data ]; do sleep 0.01; done; echo forged > /tests/data' >/dev/null 2>&1 &)",
-			within("grep -q forged /tests/data"), task.ModeLive, record.Exposed,
+			within("grep -q forged /tests/data"), task.ModeLive, record.Checked,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -189,8 +194,12 @@ func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 			b.task.Mode = tt.mode
 			withTests(t, b, map[string]string{"data": "honest"})
 			r := b.run(t.Context(), t)
+			changed := tt.mode == task.ModeRestarted
+			if tt.mode == task.ModeLive && !keeps(r) {
+				tt.integrity, changed = record.Exposed, true
+			}
 			want(t, r, record.Passed, record.Yielded, tt.integrity)
-			if !found(r, "tests_changed") {
+			if found(r, "tests_changed") != changed {
 				t.Errorf("findings %s", pretty(r.Findings))
 			}
 		})
@@ -310,8 +319,8 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 }
 
 // TestCheats runs agents that try to get the reward without doing the work. In
-// the mode live, which does not protect against them, each succeeds and the
-// result says so. In restarted, none succeeds.
+// the mode live, none succeeds where tests are kept from what the agent left;
+// elsewhere each does, and the result says so. In restarted, none succeeds.
 func TestCheats(t *testing.T) {
 	t.Parallel()
 	// The test command reads what it is itself told to trust, late: once the
@@ -338,13 +347,17 @@ func TestCheats(t *testing.T) {
 				switch {
 				// Each cheat empties its file before it writes it, again and again.
 				case mode == task.ModeLive && tt.name == "replaces the tests":
-					b.judges["judge"] = tests(within("{ sh /tests/test.sh; "+rewarded+"; }") + "; [ $i -lt 300 ]")
+					b.judges["judge"] = tests(within("{ sh /tests/test.sh; "+rewarded+"; }") + "; [ $i -lt 30 ]")
 				case mode == task.ModeLive:
-					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; [ $i -lt 300 ]")
+					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; [ $i -lt 30 ]")
 				case tt.name == "replaces the tests":
 					b.judges["judge"] = tests("sleep 0.3; " + test)
 				}
-				want(t, b.run(t.Context(), t), w.Outcome, record.Yielded, w.Integrity)
+				r := b.run(t.Context(), t)
+				if mode == task.ModeLive && keeps(r) {
+					w.Outcome, w.Integrity = record.Failed, r.Integrity // what the cheat wrote elsewhere is seen
+				}
+				want(t, r, w.Outcome, record.Yielded, w.Integrity)
 			})
 		}
 	}

@@ -117,25 +117,7 @@ func TestAScriptedGauntlet(t *testing.T) {
 		if tr.CellKey == "model=editor" && refusals(t, attempt)["mark-info.example"] != 1 {
 			t.Errorf("refused: %v", refusals(t, attempt))
 		}
-		seen := 0
-		for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
-			var x struct {
-				Role    string `json:"role"`
-				Request string `json:"request"`
-				Reply   string `json:"reply"`
-			}
-			e2etest.Must(t, json.Unmarshal([]byte(line), &x))
-			if x.Role != "agent" {
-				continue // the judge is told what decides
-			}
-			for _, digest := range []string{x.Request, x.Reply} {
-				b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), digest)
-				e2etest.Must(t, err)
-				if seen++; strings.Contains(strings.ToLower(string(b)), "mark-") {
-					t.Errorf("%s: what decides is in a request or a reply", tr.CellKey)
-				}
-			}
-		}
+		seen := saidToTheAgent(t, attempt)
 		if text := e2etest.Read(t, attempt, "steps.jsonl"); seen < 2 || strings.Contains(text, "MARK-") {
 			t.Errorf("%s: %d requests and replies, and steps %.300s", tr.CellKey, seen, text)
 		}
@@ -143,6 +125,31 @@ func TestAScriptedGauntlet(t *testing.T) {
 	if len(show.Trials) != 2 {
 		t.Errorf("%d trials", len(show.Trials))
 	}
+}
+
+// saidToTheAgent looks for what decides in the requests and replies of the agent's
+// model, and returns how many there are. The judge is told what decides.
+func saidToTheAgent(t *testing.T, attempt string) (seen int) {
+	t.Helper()
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
+		var x struct {
+			Role    string `json:"role"`
+			Request string `json:"request"`
+			Reply   string `json:"reply"`
+		}
+		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+		if x.Role != "agent" {
+			continue
+		}
+		for _, digest := range []string{x.Request, x.Reply} {
+			b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), digest)
+			e2etest.Must(t, err)
+			if seen++; strings.Contains(strings.ToLower(string(b)), "mark-") {
+				t.Errorf("%s: what decides is in a request or a reply", attempt)
+			}
+		}
+	}
+	return seen
 }
 
 // A task of the published layout whose ground truth cannot be read is invalid by its

@@ -74,7 +74,7 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 		"environment/repo/main.txt": "before\n",
 		"cheat/touch/solve.sh":      "#!/bin/sh\n: > /app/word\n",
 	})
-	git := exec.Command("sh", "-ec", `git init -q .; git add .; git commit -qm before; echo after > main.txt; git commit -qam 'Fix it'; git reset -q --hard HEAD~1`)
+	git := exec.CommandContext(t.Context(), "sh", "-ec", `git init -q .; git add .; git commit -qm before; echo after > main.txt; git commit -qam 'Fix it'; git reset -q --hard HEAD~1`)
 	git.Dir = filepath.Join(dir, "leaky", "environment", "repo")
 	git.Env = append(git.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org", "GIT_CONFIG_GLOBAL=/dev/null")
 	if out, err := git.CombinedOutput(); err != nil {

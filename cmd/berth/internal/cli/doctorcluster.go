@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/nodecheck"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -147,15 +148,12 @@ func (a *app) nodeRequest(ctx context.Context, l *experiment.Loaded) (*nodecheck
 	}
 	for i := range entries {
 		e := &entries[i]
-		if e.ShadowedBy != "" || e.Error != "" || !filepath.IsAbs(e.Path) {
+		in := slices.ContainsFunc(used, func(p drift.LockedPlugin) bool { return p.Kind == string(e.Kind) && p.Name == e.Name })
+		if !in || e.ShadowedBy != "" || e.Error != "" || !filepath.IsAbs(e.Path) {
 			continue
 		}
-		for _, p := range used {
-			if p.Kind == string(e.Kind) && p.Name == e.Name {
-				if q.Files[e.Path], err = digestOfFile(e.Path); err != nil {
-					return nil, err
-				}
-			}
+		if q.Files[e.Path], err = digestOfFile(e.Path); err != nil {
+			return nil, err
 		}
 	}
 	exe, err := os.Executable()

@@ -52,8 +52,8 @@ func read(dir string) (source, error) {
 			if err != nil || !d.Type().IsRegular() || len(*into) >= maxFiles {
 				return err
 			}
-			if fi, err := d.Info(); err != nil || fi.Size() > largest {
-				return err
+			if fi, gone := d.Info(); gone != nil || fi.Size() > largest {
+				return gone
 			}
 			name, err := filepath.Rel(dir, p)
 			if err != nil {

@@ -131,8 +131,8 @@ func (s *Server) attemptPage(r *request) error {
 	var missing []string
 	data := map[string]any{"A": a, "Busy": a.State == output.UnderWay, "Step": r.number("step"), "Base": a.Base}
 	result, err := store.ReadResult(a.dir)
-	switch {
-	case err == nil:
+	switch err {
+	case nil:
 		data["Result"], data["Phases"] = result, bars(result.Phases)
 	default:
 		if a.State == output.Published || !errors.Is(err, fs.ErrNotExist) {
@@ -151,10 +151,10 @@ func (s *Server) attemptPage(r *request) error {
 	}
 	data["Files"] = names
 	for _, n := range names {
-		switch {
-		case n == record.SurfaceFile:
+		switch n {
+		case record.SurfaceFile:
 			data["Surface"] = true
-		case n == record.ExchangesFile:
+		case record.ExchangesFile:
 			data["Exchanges"] = true
 		}
 	}
@@ -328,7 +328,7 @@ func (s *Server) surfacePart(r *request) error {
 	for _, l := range lines {
 		var c scene
 		c.Bad = json.Unmarshal(l.b, &c.Line) != nil
-		c.Args, c.Seen = partOf(string(c.Arguments), 1000), partOf(c.Line.Text, 4000)
+		c.Args, c.Seen = partOf(string(c.Arguments), 1000), partOf(c.Text, 4000)
 		for _, f := range c.Frames[:min(len(c.Frames), 20)] {
 			if filepath.IsLocal(f.File) {
 				c.Files = append(c.Files, record.FramesDir+"/"+f.File)

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/gif"
+	_ "image/gif"  // formats of pictures
 	_ "image/jpeg" // formats of pictures
 	"image/png"
 	"net/http"

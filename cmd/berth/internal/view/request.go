@@ -69,10 +69,7 @@ func (r *request) number(name string) int64 {
 
 // with returns the address of the page with another value in its query.
 func (r *request) with(name, value string) string {
-	q := url.Values{}
-	for k, v := range r.URL.Query() {
-		q[k] = v
-	}
+	q := r.URL.Query() // a new value for each call
 	q.Set(name, value)
 	return "?" + q.Encode()
 }

@@ -133,7 +133,7 @@ func eta(x *store.Index, left int) string {
 	if per <= 0 {
 		return "not known yet"
 	}
-	return "about " + (time.Duration(float64(left) / per * float64(time.Minute))).Round(time.Second).String()
+	return "about " + time.Duration(float64(left)/per*float64(time.Minute)).Round(time.Second).String()
 }
 
 // charts serves the charts of the report about a run, with their rows.

@@ -89,6 +89,7 @@ class Engine:
         self.process.kill()
         self.process.wait()
         self.process.stdin.close()
+        self.process.stdout.close()
         self.log.close()
         self.folder.cleanup()
 

@@ -51,7 +51,7 @@ model "m" {
 }
 `, s.name),
 	})
-	cmd, out, stderr := tree.Command(t, dir, "run", "--require", "scored = planned")
+	cmd, out, stderr := tree.Command(t, dir, "run")
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, stderr)
 	}

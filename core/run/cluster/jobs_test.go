@@ -160,12 +160,22 @@ func TestTheLimitOfARunHoldsOverAllPilots(t *testing.T) {
 	now := make(chan int, 1)
 	now <- 0
 	most := 0
+	three := make(chan struct{}) // closed once so many were made at the same time
 	busy := func(pilot string) fake {
 		return func(ctx context.Context, j run.Job) (record.Result, error) {
 			n := <-now + 1
-			most = max(most, n)
+			if most = max(most, n); n == 3 {
+				select {
+				case <-three:
+				default:
+					close(three)
+				}
+			}
 			now <- n
-			time.Sleep(10 * time.Millisecond)
+			select { // a busy machine may be slow to begin three
+			case <-three:
+			case <-time.After(time.Minute):
+			}
 			now <- <-now - 1
 			return passes(pilot)(ctx, j)
 		}

@@ -15,6 +15,7 @@ from reward import Reward
 
 DEFAULT = "~/.cache/berth-football"
 PATIENCE = 55  # seconds for a reply: a call of Berth takes at most 60
+FIRST_PICTURE = 170  # seconds: without a graphics card, shaders are compiled before the first one
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -64,13 +65,13 @@ class Engine:
             self.replies.put(line)
         self.replies.put("")
 
-    def ask(self, **request):
+    def ask(self, patience=PATIENCE, **request):
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
-            line = self.replies.get(timeout=PATIENCE)
+            line = self.replies.get(timeout=patience)
         except queue.Empty:
-            raise EngineError("the engine did not answer in %d s" % PATIENCE) from None
+            raise EngineError("the engine did not answer in %d s" % patience) from None
         except OSError:
             line = ""
         if not line:
@@ -104,7 +105,7 @@ class Match:
         except EngineError:
             self.engine.close()
             raise
-        self.state, self.frames, self.done = reply["state"], [], False
+        self.state, self.frames, self.done, self.drew = reply["state"], [], False, False
         self.reward, self.repeat = Reward(published), Repeat() if repeats else None
 
     def act(self, action):
@@ -125,7 +126,8 @@ class Match:
         return None if self.done else self.state
 
     def picture(self):
-        return base64.b64decode(self.engine.ask(picture=True)["png"])
+        patience, self.drew = PATIENCE if self.drew else FIRST_PICTURE, True
+        return base64.b64decode(self.engine.ask(patience, picture=True)["png"])
 
     def digest(self):
         return "sha256:" + hashlib.sha256(json.dumps(self.state, sort_keys=True).encode()).hexdigest()

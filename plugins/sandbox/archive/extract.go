@@ -98,7 +98,7 @@ func Extract(dir int, r io.Reader, how Extraction) (report Report, err error) {
 // runs last, because the target of a link is known only when all links exist.
 func (x *extractor) leading(report *Report, refuse func(string, error) error) error {
 	for _, name := range x.links {
-		fd, err := unix.Openat2(x.root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+		fd, err := within(x.root, name)
 		if err == nil {
 			_ = unix.Close(fd)
 			continue
@@ -235,4 +235,17 @@ type writer struct {
 func (w writer) Write(b []byte) (int, error) {
 	defer w.block()()
 	return w.f.Write(b)
+}
+
+// within opens name below root, through links that stay there. The kernel gives up
+// with EAGAIN if something is renamed or mounted anywhere on the machine while it
+// follows "..", so it is asked again.
+func within(root int, name string) (fd int, err error) {
+	for range 1000 {
+		fd, err = unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS})
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return fd, err
 }

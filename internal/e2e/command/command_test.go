@@ -71,8 +71,8 @@ func TestErrorsOfUsage(t *testing.T) {
 	experiment(t, dir, "agent.oracle", "")
 	e2etest.Write(t, dir, map[string]string{
 		"broken/x.hcl": "experiment \"x\" {\n  repeet = 2\n}\n",
-		"slurm/x.hcl": strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
-			"executor \"slurm\" {}\n",
+		"pbs/x.hcl": strings.Replace(e2etest.Read(t, filepath.Join(dir, "experiment.hcl")), "./tasks", "../tasks", 1) +
+			"executor \"pbs\" {}\n",
 		"empty/readme": "nothing\n",
 	})
 	for _, tt := range []struct {
@@ -92,14 +92,14 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"gc x", `berth gc: unexpected argument "x". See berth gc --help`},
 		{"run nowhere.hcl", "nowhere.hcl"},
 		{"run broken", "repeat"},
-		{"run slurm", `executor "slurm" is not known`},
+		{"run pbs", `executor "pbs" is not known`},
 		{"run . --in-flight 0", "--in-flight must be at least 1, got 0"},
 		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"task check nowhere", "no such folder: nowhere"},
 		{"run . --var x", "x"},
 		{"plan broken", "repeet"},
-		{"validate slurm", `executor "slurm" is not known`},
+		{"validate pbs", `executor "pbs" is not known`},
 		{"validate broken", "repeet"},
 		{"try", "berth try: expected 1 argument (DIR), got none. Example: berth try tasks/hello"},
 		{"try nowhere", "no such folder: nowhere"},

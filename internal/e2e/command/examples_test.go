@@ -36,7 +36,12 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`^berth run examples/faults\b`), "ends with code 1, as the example says"},
 	{regexp.MustCompile(`--model [a-z]+/`), "needs a key"},
 	{regexp.MustCompile(`^berth try average\b`), "needs an engine; the task is checked by the test below"},
-	{regexp.MustCompile(`^berth gateway\b`), "serves until it is stopped"},
+	{regexp.MustCompile(`^berth (gateway|view)\b`), "serves until it is stopped"},
+	{regexp.MustCompile(`^berth attest\b`), "takes minutes: TestTheAttackSuiteIsAsDocumented"},
+	{regexp.MustCompile(`^berth audit (last -|runs/x|published)`), "needs a report, a key or an archive: TestAnAuditIsSigned"},
+	{regexp.MustCompile(`^berth replay (published|last hello-file)`), "needs an archive, or a task of the quickstart: TestAPublishedRunIsReplayed"},
+	{regexp.MustCompile(`^berth (doctor experiment|run --detach)\b`), "needs a cluster"},
+	{regexp.MustCompile(`^berth task check --run\b`), "takes minutes: TestATaskIsCheckedByRunningIt"},
 	{regexp.MustCompile(`^berth plugin (test|install|info exact)\b|BERTH_PLUGIN_PATH`), "needs a plugin of the reader's; the kits and the debugger have tests of their own"},
 	{regexp.MustCompile(`^berth gc\b`), "removes things of this machine"},
 }

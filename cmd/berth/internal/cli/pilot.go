@@ -50,7 +50,7 @@ func (a *app) pilotCommand() *cobra.Command {
 	var f pilotFlags
 	cmd := &cobra.Command{
 		Use:   "pilot RUN",
-		Short: "Take attempts of a run that is under way, and make them on this machine",
+		Short: "Make attempts of a run that is under way, on this machine",
 		Long: `Makes attempts of a run whose experiment has an executor block for pilots, on
 this machine, which must see the folder of the run, the tasks and the plugins
 under the same paths. Start it by hand, by ssh, or as the command of any job, as

@@ -33,7 +33,7 @@ func (a *app) replayCommand() *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay RUN [TRIAL]",
-		Short: "Run the attempts of a run again on the recorded replies of models, and compare",
+		Short: "Run recorded attempts again without a key, and compare",
 		Long: `Runs the trials of a run again, as a new run: agents, sandboxes and tests are
 real, and models reply what was recorded, so no key and no provider is needed.
 The command then compares each trial with the recorded one: outcome, scores, tool

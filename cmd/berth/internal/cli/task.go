@@ -50,7 +50,7 @@ task is invalid.
 With --run, each valid task is run several times in each verification mode that
 it and the environment allow. Its solution must pass. The agent nop, the
 solutions in its folder cheat, and empty files in place of those that the tests
-name must fail. Equal conditions must have equal outcomes, and the tests must not
+name must fail. Equal conditions must have equal outcomes. The tests must not
 need a network. Files of the tests and of the solution, and commits outside the
 history of a repository, must not be in the sandbox. The exit code is 1 if a
 check fails.`,

@@ -99,6 +99,7 @@ func about(args, dir string) string {
 var sharedChanges = []string{
 	"openat cluster/pilots/PILOT.jsonl O_EXCL",
 	"openat cluster/pilots/PILOT.jsonl O_APPEND", // it began
+	"openat cluster/relay/PILOT.json O_EXCL",     // where its relay for models listens
 	"openat cluster/log/PILOT.plugins.jsonl O_EXCL",
 	"openat cluster/pilots/.part-N O_EXCL", // the file that leases are links to
 	"fchmod cluster/pilots/.part-N",

@@ -188,10 +188,13 @@ func busy(t proc.Table, shell int) bool {
 
 // respawns is how often a process may start a bundle's program again before it
 // counts as part of the bundle. quiet is how long no process may have to be
-// killed until killBundles is sure that none comes back.
+// killed until killBundles is sure that none comes back. It waits for longer, up
+// to reaction, while a parent of a killed process is about to run: on a busy
+// machine it may not have got a processor yet.
 const (
 	respawns = 3
 	quiet    = 50 * time.Millisecond
+	reaction = 500 * time.Millisecond
 )
 
 // killBundles kills every process that runs a file of the agent's bundles, and
@@ -227,11 +230,21 @@ func (d *daemon) killBundles(bundles []string) (killed []*pb.Process, err error)
 		if len(more) > 0 {
 			last = time.Now()
 		}
-		if err != nil || time.Since(last) > quiet {
+		if since := time.Since(last); err != nil || since > quiet && (since > reaction || !reacting(t, started)) {
 			return killed, err
 		}
 		time.Sleep(quiet / 10)
 	}
+}
+
+// reacting reports whether one of some processes (keys of parents, by pid), or a
+// child of one, has something to run.
+func reacting(t proc.Table, parents map[int]int) bool {
+	return slices.ContainsFunc(t, func(p proc.Process) bool {
+		_, itself := parents[p.PID]
+		_, child := parents[p.Parent]
+		return (itself || child) && (p.State == 'R' || p.State == 'D') && !p.Dead()
+	})
 }
 
 // Sweep kills the processes that were not there before.

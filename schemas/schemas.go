@@ -80,6 +80,7 @@ func All() []Schema {
 		{"cli-compare", "berth compare --json", output.Comparison{}},
 		{"cli-replay", "berth replay --json", output.Replay{}},
 		{"cli-report", "berth report --json", output.Report{}},
+		{"cli-note", "berth note --json", output.Notes{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},
 		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},
@@ -112,7 +113,7 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/output",
+	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/internal/notes", "cmd/berth/output",
 	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/surface", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 

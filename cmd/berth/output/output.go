@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
@@ -277,8 +278,18 @@ type ShowFull struct {
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
 
+	// Notes are what readers wrote about the attempt. They are not part of its record.
+	Notes []notes.Note `json:"notes,omitempty"`
+
 	Files []string `json:"files"`         // below Dir
 	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
+}
+
+// Notes is what `berth note` says.
+type Notes struct {
+	Run     string       `json:"run"` // its folder
+	Notes   []notes.Note `json:"notes"`
+	Damaged int          `json:"damaged,omitempty"` // lines of the file that are no notes
 }
 
 // TaskCheck is what `berth task check` says.

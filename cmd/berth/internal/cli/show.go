@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -297,16 +298,9 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
 	}
-	number := 0
-	if len(args) == 3 {
-		number, err = strconv.Atoi(args[2])
-		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
-			return fmt.Errorf("trial %s has no attempt %q; number of attempts: %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
-		}
-	} else if acc := t.Accepted(); acc != nil {
-		number = acc.Number
-	} else if n := len(t.Attempts); n > 0 {
-		number = t.Attempts[n-1].Number
+	number, err := c.number(args)
+	if err != nil {
+		return err
 	}
 	if len(args) == 2 && !f.steps && !f.surface {
 		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t, report.Pilots(dir)), number)
@@ -322,6 +316,11 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	if err != nil {
 		return err
 	}
+	readers, err := notes.Read(dir)
+	if err != nil {
+		return err
+	}
+	full.Notes = readers.Of(t.ID, number)
 	if done, err := a.Answer(full); done {
 		return err
 	}
@@ -331,6 +330,26 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	}
 	report.AttemptText(a.Printer, full, f.all)
 	return nil
+}
+
+// number returns the attempt that a third argument names, or else the accepted or
+// the newest one; 0 if there is none.
+func (c *chosen) number(args []string) (int, error) {
+	t := c.trial
+	if len(args) == 3 {
+		number, err := strconv.Atoi(args[2])
+		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
+			return 0, fmt.Errorf("trial %s has no attempt %q; number of attempts: %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
+		}
+		return number, nil
+	}
+	if acc := t.Accepted(); acc != nil {
+		return acc.Number, nil
+	}
+	if n := len(t.Attempts); n > 0 {
+		return t.Attempts[n-1].Number, nil
+	}
+	return 0, nil
 }
 
 // followTrial prints what happens in a trial until the trial ends. A trial that

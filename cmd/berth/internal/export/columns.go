@@ -107,6 +107,12 @@ func columnsOfResult() []Column {
 		{"error_phase", Text, "phase in which it happened; absent if there is no error", failed(func(e *record.Error) string { return string(e.Phase) })},
 		{"error", Text, "its message, at most 4 KiB; absent if there is no error", failed(func(e *record.Error) string { return e.Message })},
 		{"findings", Integer, "number of findings; absent if there is no result", of(func(r *record.Result) any { return int64(len(r.Findings)) })},
+		{"notes", Text, "labels that readers gave the attempt, separated by \"; \"; absent if there are none", func(r *row) any {
+			if r.attempt == nil {
+				return nil
+			}
+			return text(strings.Join(r.run.Readers.Labels(r.trial.ID, r.attempt.Number), "; "))
+		}},
 		{"finding_codes", Text, "their codes, each once, separated by spaces; absent if there are none", func(r *row) any { return text(r.findings()) }},
 	}
 }

@@ -32,7 +32,7 @@ func ReadState(dir string, f *Filter) (*State, error) {
 		err = f.Nothing(m, x)
 	}
 	if err == nil {
-		err = f.Choose(m, x)
+		err = f.Choose(dir, m, x)
 	}
 	if err != nil {
 		return nil, err

@@ -198,7 +198,7 @@ func (s *Server) trialsPage(r *request) error {
 	f := report.Filter{Expression: r.FormValue("select"), Sort: r.FormValue("sort")}
 	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Select": f.Expression, "Sort": f.Sort, "Sorts": report.Sorts}
 	if err = f.Check(); err == nil {
-		err = f.Choose(k.Manifest, k.Index)
+		err = f.Choose(k.Dir, k.Manifest, k.Index)
 	}
 	var trials []*store.TrialState
 	if err != nil {

@@ -71,6 +71,8 @@ type job struct {
 	origins map[string]*trial.Origin
 	// acceptDrift continues although images or bundles have changed.
 	acceptDrift bool
+	// watch gets the events in place of the terminal; nil: they are printed.
+	watch func(run.Event)
 }
 
 // requirements reads the --require rules before anything is started, and
@@ -215,7 +217,11 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
 			return run.Report{}, err
 		}
-		return run.Execute(ctx, spec, progress.Event)
+		see := progress.Event
+		if j.watch != nil {
+			see = j.watch
+		}
+		return run.Execute(ctx, spec, see)
 	}
 	digests, err := a.digests(ctx, j.Loaded)
 	if err != nil {

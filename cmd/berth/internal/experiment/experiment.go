@@ -45,6 +45,9 @@ type Flags struct {
 	// label of the dataset.
 	Datasets map[string]string
 
+	// Change changes the experiment before it is planned; nil: nothing.
+	Change func(*config.Experiment)
+
 	BaseDir string // folder that relative paths start from; empty: the experiment's
 	Kept    func(name string) string
 	// Remote says that another process schedules the run and sends the secrets: they
@@ -131,6 +134,9 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		for _, m := range run.Models(l.Experiment.Cells...) {
 			m.Replay, m.APIKey, m.APIKeys = f.Replay, nil, nil // no provider is asked
 		}
+	}
+	if f.Change != nil {
+		f.Change(l.Experiment)
 	}
 	if err = l.ask(ctx); err != nil {
 		return err

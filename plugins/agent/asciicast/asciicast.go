@@ -1,4 +1,7 @@
-package screen
+// Package asciicast records a terminal, for agents that work at one.
+//
+// It must not read recordings.
+package asciicast
 
 import (
 	"bufio"
@@ -27,8 +30,8 @@ type Cast struct {
 	err   error
 }
 
-// NewCast begins a recording in a new file.
-func NewCast(path string, rows, columns int, now time.Time) (*Cast, error) {
+// New begins a recording in a new file.
+func New(path string, rows, columns int, now time.Time) (*Cast, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("record the terminal: %w", err)

@@ -188,7 +188,7 @@ func (s *session) connect(ctx context.Context, t *tty, r agent.Recorder) (why st
 	}
 	stop()
 	if why == ended {
-		_ = <-typed // it reads from the terminal, which is asked next
+		<-typed //nolint:errcheck // it reads from the terminal, which is asked next
 	}
 	return why, errors.Join(err, s.cast.Flush(), in.Close())
 }

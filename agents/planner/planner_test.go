@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +87,11 @@ func decode(text string, c *Config) error {
 // turn runs one turn with a model that gives these replies, one after the other.
 func turn(t *testing.T, g *game, settings string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
 	t.Helper()
+	return turnOn(t, g, agent.Setup{}, agent.Message{Text: "Do it."}, settings, replies...)
+}
+
+func turnOn(t *testing.T, g *game, setup agent.Setup, message agent.Message, settings string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
+	t.Helper()
 	m := chattest.Serve(t, model.DialectOpenAIChat, func(q chattest.Question) chattest.Answer {
 		if q.Number > len(replies) {
 			t.Errorf("the model is asked for reply %d", q.Number)
@@ -102,7 +109,7 @@ func turn(t *testing.T, g *game, settings string, replies ...string) (agent.Yiel
 		t.Fatal(err)
 	}
 	o, rec := offer(), &memory{}
-	y, err := newWorker(&loop.Session[Config]{Config: c, Model: client, Surface: g}, &o).Turn(t.Context(), agent.Message{Text: "Do it."}, loop.NewRecorder(rec, "m", 0))
+	y, err := newWorker(&loop.Session[Config]{Setup: setup, Config: c, Model: client, Surface: g}, &o).Turn(t.Context(), message, loop.NewRecorder(rec, "m", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +167,24 @@ func TestMemory(t *testing.T) {
 	for text, want := range map[string]bool{"GRID-6": true, "GRID-3": true, "GRID-2": false, "GRID-0": false, "REPLY-3": true, "REPLY-2": false, "Do it.": true} {
 		if strings.Contains(last, text) != want {
 			t.Errorf("%s in the last request: %v", text, !want)
+		}
+	}
+}
+
+// The pictures of the task are in every request, beside the newest ones of the
+// surface.
+func TestPicturesOfTheTaskStay(t *testing.T) {
+	t.Parallel()
+	view := t.TempDir()
+	if err := os.WriteFile(filepath.Join(view, "page.png"), []byte("\x89PNG\r\n\x1a\nTASK"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, questions := turnOn(t, &game{}, agent.Setup{View: view}, agent.Message{Text: "Do it.", Files: []string{"page.png"}},
+		`{"max_loop":3,"am":1}`, "# action\nUp", "# action\nUp", "# action\nUp")
+	for i, q := range questions {
+		body := string(q.Body)
+		if n, own := strings.Count(body, "data:image/png"), strings.Count(body, "iVBORw0KGgpUQVNL"); n != 2 || own != 1 {
+			t.Errorf("request %d has %d pictures, and %d of the task; want 2 and 1: %s", i+1, n, own, body)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -73,14 +75,19 @@ type measured struct {
 	} `json:"states"`
 }
 
-// rebuild runs the tasks and returns what was measured, by the names of trial and
-// agent.
-func rebuild(t *testing.T, files map[string]string, agents string) map[string]measured {
+func needsChromium(t *testing.T) {
 	t.Helper()
 	tree.NeedsSandbox(t)
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed: apt-get install chromium")
 	}
+}
+
+// rebuild runs the tasks and returns what was measured, by the names of trial and
+// agent.
+func rebuild(t *testing.T, files map[string]string, agents string) map[string]measured {
+	t.Helper()
+	needsChromium(t)
 	dir := t.TempDir()
 	files["berth.hcl"] = strings.Replace(pagesExperiment, "AGENTS", agents, 1)
 	e2etest.Write(t, dir, files)
@@ -96,7 +103,7 @@ func rebuild(t *testing.T, files map[string]string, agents string) map[string]me
 			t.Fatalf("%s: %s, %s", attempt, got.Outcome, pretty(got.Error))
 		}
 		var m measured
-		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "verifier", "aes.json")), &m))
+		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "verifier", "aes", "aes.json")), &m))
 		trial, _, _ := strings.Cut(filepath.Base(filepath.Dir(attempt)), "--1-")
 		all[trial] = m
 	}
@@ -162,4 +169,43 @@ func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
 		}
 		t.Logf("%-8s aes %.4f: after loading %.4f, after the action %.4f %s", name, m.AES, m.States[0].AES, m.States[1].AES, m.States[1].Failed)
 	}
+}
+
+// Both planners rebuild a page with a scripted model. The last prompt of the one that
+// sees the page after each reply has the replies and pictures that am and om say. A
+// model that talks nonsense has no number in the tables.
+func TestPlannersOfPages(t *testing.T) {
+	needsChromium(t)
+	t.Parallel()
+	dir := t.TempDir()
+	for _, folder := range []string{"scripted", "tasks/prices"} {
+		e2etest.Must(t, os.CopyFS(filepath.Join(dir, filepath.FromSlash(folder)), os.DirFS(filepath.Join(tree.Root, "examples", "webui", filepath.FromSlash(folder)))))
+	}
+	small := strings.Replace(e2etest.Read(t, dir, "scripted", "berth.hcl"), "settle = \"50ms\"", "settle = \"50ms\"\nwidth = 480\nheight = 320", 1)
+	e2etest.Write(t, dir, map[string]string{"scripted/berth.hcl": small})
+	berth(t, dir, "run", "scripted").want(t, 0)
+	attempts := playedIn(t, dir)
+	if len(attempts) != 4 {
+		t.Fatalf("%d attempts, want two planners with two models", len(attempts))
+	}
+	for attempt, r := range attempts {
+		cell := fmt.Sprint(r.Cell["agent"], " ", r.Cell["model"])
+		plays := r.Cell["model"] == "player"
+		if want := map[bool]float64{true: 1, false: 0}[plays]; r.Outcome != record.Scored || r.Scores["aes"] != want || (r.Labels["ife"] == "") != plays {
+			t.Errorf("%s: %s, %v, labels %v, %s; want %v", cell, r.Outcome, r.Scores, r.Labels, pretty(r.Error), want)
+		}
+		bodies := requestsOf(t, attempt)
+		if want := map[string]int{"global player": 1, "online player": 7, "global nonsense": 3, "online nonsense": 18}[cell]; len(bodies) != want {
+			t.Errorf("%s: %d requests, want %d", cell, len(bodies), want)
+		}
+		if cell != "online player" {
+			continue
+		}
+		last := bodies[len(bodies)-1]
+		pairs, pictures := strings.Count(last, `"role":"assistant"`), strings.Count(last, "data:image/png;base64,")-1 // one is of the task
+		if pairs != 4 || pictures != 2 || strings.Contains(last, "I begin with the content") || strings.Contains(last, `"aes"`) {
+			t.Errorf("the last request has %d pairs and %d pictures of the page, want 4 and 2: %s", pairs, pictures, last)
+		}
+	}
+	tablesHaveNoNumber(t, dir)
 }

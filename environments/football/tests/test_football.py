@@ -161,7 +161,10 @@ class Scenarios(unittest.TestCase):
                 scenario.read(text)
 
 
-@unittest.skipIf(match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT)), match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT)))
+_GONE = match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT))
+
+
+@unittest.skipIf(_GONE, " ".join(_GONE or ()))
 class Engine(unittest.TestCase):
     def test_a_recorded_match_is_played_again(self):
         recorded = MATCHES["passes and a goal"]

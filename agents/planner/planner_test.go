@@ -274,6 +274,21 @@ func TestReplies(t *testing.T) {
 	}
 }
 
+// A reply may be as long as a model can write.
+func TestALongReplyIsRead(t *testing.T) {
+	t.Parallel()
+	const megabyte = 1 << 20
+	if n := len(parse(formatList, "### Actions\n"+strings.Repeat("Up, ", megabyte/4), offer().Actions)); n != maxActions {
+		t.Errorf("%d actions of a list of 1 MB, want %d", n, maxActions)
+	}
+	if calls := parse(formatWord, "# action\n"+strings.Repeat("Up ", megabyte/3), offer().Actions); len(calls) != 1 {
+		t.Errorf("%d actions of a word that is there often", len(calls))
+	}
+	if calls := parse(formatBlocks, "```html\n"+strings.Repeat("<p>\n", megabyte/4), offer().Actions); len(calls) != 1 || len(calls[0].Arguments) < megabyte {
+		t.Errorf("%d actions of a block of 1 MB", len(calls))
+	}
+}
+
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	for settings, want := range map[string]string{

@@ -111,6 +111,13 @@ class Parts(unittest.TestCase):
             r.frame(self.state(), "shot")
             self.assertEqual("shot" in r.parts, again)
 
+    def test_a_goal_pays_once(self):
+        r, paid = reward.Reward(), []
+        for score in ([0, 0], [0, 0], [1, 0], [1, 0], [1, 1], [2, 1]):
+            r.frame(self.state(score=score), "right")
+            paid.append(r.parts.get("goal"))
+        self.assertEqual(paid, [None, None, 2.0, None, None, 2.0])
+
     def test_near(self):
         for x, want in ((0.71, 1.0), (0.5, 0.5), (-0.2, 0.0)):
             self.assertEqual(reward.near({"ball": [x, 0]}), want)

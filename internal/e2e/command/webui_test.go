@@ -171,6 +171,53 @@ func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
 	}
 }
 
+// Pages that do harm get scores, and in time. A target that does is an invalid task.
+func TestPagesThatDoHarmAreScored(t *testing.T) {
+	if !e2etest.Whole() {
+		t.Skip("it takes minutes: set BERTH_TEST_WHOLE")
+	}
+	t.Parallel()
+	const button = `<button id=go data-filter-by="has_text" data-evalby="text|background-color" style="width:200px;height:80px;background-color:rgb(10, 200, 30)" onclick="this.textContent='Gone'; this.style.backgroundColor='rgb(200, 20, 30)'">Go</button>`
+	files, least := map[string]string{}, map[string]float64{}
+	for name, page := range map[string]struct {
+		html  string
+		least float64
+	}{
+		"elements":  {button + `<script>for (let i = 0; i < 50000; i++) document.body.append(document.createElement('p'))</script>`, 0.99},
+		"animation": {`<style>@keyframes k { to { opacity: 0.99 } } #go { animation: k 1s infinite }</style>` + button + `<script>(function f() { requestAnimationFrame(f) })()</script>`, 0.99},
+		"away":      {button + `<script>location.href = 'about:blank'</script>`, 0},
+		"alerts":    {button + `<script>for (let i = 0; i < 10; i++) alert(i)</script>`, 0.99},
+		"endless":   {button + `<script>for (;;) alert(1)</script>`, 0},
+		"data":      {button + `<script>document.body.append(new Comment('x'.repeat(1e8)))</script>`, 0.99},
+		"shown":     {button + `<script>document.body.append('word '.repeat(2e7))</script>`, 0},
+	} {
+		title, _, _ := strings.Cut(rebuilt, "<button")
+		rebuiltTask(files, name, title+page.html)
+		least[name+"--oracle"] = page.least
+	}
+	nonsense := strings.Replace(rebuilt, `data-evalby="text|color"`, `data-evalby="nonsense||\|-width|"`, 1)
+	rebuiltTask(files, "nonsense", nonsense)
+	files["tasks/nonsense/index.html"], least["nonsense--oracle"] = nonsense, 1
+	for name, m := range rebuild(t, files, "agent.oracle") {
+		t.Logf("%-18s aes %.4f; after loading %q, after the action %q", name, m.AES, m.States[0].Failed, m.States[1].Failed)
+		if len(m.States) != 2 || m.AES < least[name] {
+			t.Errorf("%s has %g, want %g or more", name, m.AES, least[name])
+		}
+	}
+	target := map[string]string{}
+	rebuiltTask(target, "target", rebuilt)
+	target["tasks/target/index.html"] = rebuilt + `<script>for (;;) alert(1)</script>`
+	target["berth.hcl"] = strings.Replace(pagesExperiment, "AGENTS", "agent.oracle", 1)
+	dir := t.TempDir()
+	e2etest.Write(t, dir, target)
+	berth(t, dir, "run").want(t, 1)
+	for _, r := range playedIn(t, dir) {
+		if r.Outcome != record.VerifierError || !strings.Contains(pretty(r.Error), "the task is invalid: its own page fails, when it is loaded") {
+			t.Errorf("a target that does harm: %s, %s", r.Outcome, pretty(r.Error))
+		}
+	}
+}
+
 // Both planners rebuild a page with a scripted model. The last prompt of the one that
 // sees the page after each reply has the replies and pictures that am and om say. A
 // model that talks nonsense has no number in the tables.

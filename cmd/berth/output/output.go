@@ -419,13 +419,16 @@ type DoctorCheck struct {
 
 // DoctorEnvironment is what an environment plugin says of a plain task.
 type DoctorEnvironment struct {
-	Name     string                `json:"name"`
-	Version  string                `json:"version"`
-	OK       bool                  `json:"ok"`
-	About    string                `json:"about,omitempty"` // what it is on this machine
-	Refusals []environment.Problem `json:"refusals,omitempty"`
-	Degraded []environment.Problem `json:"degraded,omitempty"`
-	Error    string                `json:"error,omitempty"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	OK      bool   `json:"ok"`
+	// SurfaceOnly says that the plugin makes no sandboxes: its surfaces are opened on
+	// those of other plugins.
+	SurfaceOnly bool                  `json:"surface_only,omitempty"`
+	About       string                `json:"about,omitempty"` // what it is on this machine
+	Refusals    []environment.Problem `json:"refusals,omitempty"`
+	Degraded    []environment.Problem `json:"degraded,omitempty"`
+	Error       string                `json:"error,omitempty"`
 }
 
 // GC is what `berth gc` says.

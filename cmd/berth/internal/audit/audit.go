@@ -62,14 +62,14 @@ func Run(dir string) (*output.Audit, error) {
 	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}}
 	a.page = output.Audit{
 		Version: 1, Run: m.Header.Run, Journals: map[string]string{}, Outcomes: map[string]int{}, Integrity: map[string]int{}, Modes: map[string]int{},
-		Digests: map[string]map[string]int{},
+		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{},
 		Checks: []output.AuditCheck{
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},
 			files:    {Name: "files", What: "The checksum of each file of each attempt."},
 			results:  {Name: "results", What: "Each result.json beside the line of the journal."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
-			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests."},
+			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests, and theirs from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
 		},
 	}

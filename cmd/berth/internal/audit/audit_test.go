@@ -63,7 +63,7 @@ func forged(t *testing.T, change func(*record.Result), reward string, exchanges 
 	return r.Dir
 }
 
-const request = `{"request":"sha256:1","usage":{"input":10,"output":0},"cost_usd":0}`
+const request = `{"role":"agent","model":"m","request":"sha256:1","usage":{"input":10,"output":0},"cost_usd":0}`
 
 // Numbers that were changed together with all checksums still contradict the raw
 // records.
@@ -83,7 +83,7 @@ func TestForgedNumbersAreFound(t *testing.T) {
 		"the verdict":             {func(r *record.Result) { r.Verdicts[0].Scores["reward"] = verifier.Score{Value: 2} }, "1", "which is in none of its verdicts here"},
 		"the reward file":         {nil, "0", "it says reward = 0, and the result has 1"},
 		"the integrity":           {func(r *record.Result) { r.Integrity = record.Exposed }, "1", "its integrity is exposed, and its findings give checked"},
-		"tokens":                  {func(r *record.Result) { r.Usage[0].InputTokens = 5 }, "1", "it gives 1 requests and 10 tokens, and the result has 1 and 5"},
+		"tokens":                  {func(r *record.Result) { r.Usage[0].InputTokens = 5 }, "1", `role \"agent\", model \"m\": it gives 10 input tokens, and the result has 5`},
 		"cost":                    {func(r *record.Result) { r.Usage[0].CostUSD = &half }, "1", "it gives 0.000000 USD, and the result has 0.500000 USD"},
 		"a result of another run": {func(r *record.Result) { r.Run = "other" }, "1", `its run is \"other\"`},
 		"another task":            {func(r *record.Result) { r.TaskDigest = "sha256:2" }, "1", "it is of the task with the digest sha256:2"},

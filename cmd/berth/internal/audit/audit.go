@@ -36,6 +36,7 @@ const (
 	scores
 	usage
 	numbers
+	digests
 )
 
 // audit is an audit under way.
@@ -49,12 +50,17 @@ type audit struct {
 
 	mu    sync.Mutex
 	page  output.Audit
-	notes [numbers + 1]map[string]int // what could not be checked, and how often
+	notes [digests + 1]map[string]int // what could not be checked, and how often
 }
 
-// Run audits the run in dir. An error means that it cannot be read at all;
-// everything else is a problem of the page.
-func Run(dir string) (*output.Audit, error) {
+// Tasks are the digests of tasks that are here, by the label of their dataset and
+// their name.
+type Tasks map[string]map[string]string
+
+// Run audits the run in dir, and its tasks, which are nil if they are not known. An
+// error means that it cannot be read at all; everything else is a problem of the
+// page.
+func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	m, x, err := store.Read(dir)
 	if err != nil {
 		return nil, err
@@ -71,6 +77,7 @@ func Run(dir string) (*output.Audit, error) {
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
 			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests, and theirs from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
+			digests:  {Name: DigestsCheck, What: "The digest of each task of an archive, from its files."},
 		},
 	}
 	if err = a.journals(); err != nil {
@@ -79,6 +86,7 @@ func Run(dir string) (*output.Audit, error) {
 	a.theManifest()
 	a.attempts()
 	a.numbers()
+	a.tasks(tasks)
 	if w := x.Writing(); w != nil {
 		a.skip(results, fmt.Sprintf("the run is going on (%s): what is under way counts as it is now", w.Process))
 	}

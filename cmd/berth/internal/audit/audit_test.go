@@ -90,7 +90,7 @@ func TestForgedNumbersAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := audit.Run(forged(t, tt.change, tt.reward, request))
+			got, err := audit.Run(forged(t, tt.change, tt.reward, request), nil)
 			must(t, err)
 			text, err := json.Marshal(got.Checks)
 			must(t, err)
@@ -110,7 +110,7 @@ func TestAPlanThatWasChangedIsFound(t *testing.T) {
 	b, err := os.ReadFile(file)
 	must(t, err)
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(b), `"plugin":"a"`, `"plugin":"b"`, 1)), 0o600))
-	got, err := audit.Run(dir)
+	got, err := audit.Run(dir, nil)
 	must(t, err)
 	p := got.Checks[1].Problems
 	if len(p) != 2 || p[0].Line != 0 || p[1].Line != 3 || !strings.Contains(p[1].Text, "give the id") {
@@ -124,7 +124,7 @@ func TestAFileThatWasAddedIsFound(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(dir, "trials", "*", "attempt-1"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(all[0], "more"), nil, 0o600))
-	got, err := audit.Run(dir)
+	got, err := audit.Run(dir, nil)
 	must(t, err)
 	if p := got.Checks[2].Problems; len(p) != 1 || !strings.HasSuffix(p[0].File, "/more") || !strings.Contains(p[0].Text, "added") {
 		t.Errorf("%+v", p)

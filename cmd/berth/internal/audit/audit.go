@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -87,6 +88,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	a.attempts()
 	a.numbers()
 	a.tasks(tasks)
+	a.uncovered()
 	if w := x.Writing(); w != nil {
 		a.skip(results, fmt.Sprintf("the run is going on (%s): what is under way counts as it is now", w.Process))
 	}
@@ -221,6 +223,23 @@ func (a *audit) theManifest() {
 		file, err := filepath.Rel(a.dir, m.Header.Kept(a.dir, name))
 		if err == nil {
 			a.same(manifest, filepath.ToSlash(file), want)
+		}
+	}
+}
+
+// uncovered names the files of the run that no checksum covers. No number is made
+// of them.
+func (a *audit) uncovered() {
+	found, err := os.ReadDir(a.dir)
+	if err != nil {
+		return // it was read before
+	}
+	for _, e := range found {
+		switch name := e.Name(); {
+		case name == store.ManifestFile || name == store.JournalDir || name == store.SummaryFile || name == store.PluginsFile || name == store.TrialsDir:
+		case name == store.ExperimentDir || strings.HasPrefix(name, store.ExperimentDir+"-"):
+		default:
+			a.skip(files, name+": no checksum covers it, and no number is made of it")
 		}
 	}
 }

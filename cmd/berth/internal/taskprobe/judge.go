@@ -343,7 +343,7 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 		if at := p.layered[digest]; !seen[digest] {
 			history = append(history, output.TaskVerdict{
 				Check: History, Verdict: failed, Trial: trial, File: at.file, Line: at.line,
-				Detail: "a layer of the image has " + at.what + ", although it is not in the sandbox at the end",
+				Detail: "a layer of the image has " + at.what + ", also if a later line removes it",
 			})
 		}
 	}

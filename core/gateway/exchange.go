@@ -394,7 +394,7 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	if ok {
 		x.line.Usage = &u
 		if known {
-			x.line.CostUSD = &cost
+			x.line.CostUSD, x.line.Price = &cost, x.price
 		}
 	}
 	x.add(u, actual.Requests, cost, known, ok)

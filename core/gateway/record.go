@@ -42,6 +42,7 @@ type Exchange struct {
 	Estimated bool            `json:"estimated,omitempty"` // the provider did not report all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
 	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
+	Price     *dialect.Price  `json:"price,omitempty"`     // from which CostUSD was computed
 	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not limited
 	Tries     int             `json:"tries,omitempty"`     // tries that the provider refused or failed before this answer
 	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider

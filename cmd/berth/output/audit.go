@@ -22,7 +22,10 @@ type Audit struct {
 	// Digests are those of tasks, plugins, bundles and images, by what they are of,
 	// with the number of attempts that used each.
 	Digests map[string]map[string]int `json:"digests"`
-	Cells   []summary.Row             `json:"cells"` // computed again
+	// Prices are those that requests were priced at, in USD for a million tokens, as
+	// JSON, by the model, with the number of requests at each.
+	Prices map[string]map[string]int `json:"prices,omitempty"`
+	Cells  []summary.Row             `json:"cells"` // computed again
 }
 
 // AuditCheck is one kind of check.

@@ -70,7 +70,9 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 	runnable(t, dir, "leaky", "[ -e /app/word ]", map[string]string{
 		"tests/expected.txt":        "the answer to the whole task\n",
 		"environment/notes.txt":     "the answer to the whole task\n",
-		"environment/Dockerfile":    "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY . /app/\n",
+		"environment/Dockerfile":    "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY . /app/\nCOPY hint \\\n  /tests/\n",
+		"environment/hint":          "another answer of the tests\n",
+		"tests/hint":                "another answer of the tests\n",
 		"environment/repo/main.txt": "before\n",
 		"cheat/touch/solve.sh":      "#!/bin/sh\n: > /app/word\n",
 	})
@@ -85,6 +87,22 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 		"cheat touch live: failed cheat/touch/solve.sh:0",
 		"answers  : failed tests/expected.txt:0 the agent can read it as /app/notes.txt",
 		"history  : failed environment:0 the repository /app/repo has the commit ")
+}
+
+// Tests that need a network. Without one, the proxy of the sandbox refuses a host
+// with 403; with one, it looks for it.
+func TestATaskWhoseTestsNeedANetwork(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed: apt-get install curl")
+	}
+	dir := t.TempDir()
+	runnable(t, dir, "online", `[ "$(cat /app/word)" = done ] && [ "$(curl -s -o /dev/null -w '%{http_connect}' https://nobody.invalid)" != 403 ]`, nil)
+	toml := filepath.Join(dir, "online", "task.toml")
+	e2etest.Write(t, filepath.Dir(toml), map[string]string{"task.toml": strings.Replace(e2etest.Read(t, toml), `"no-network"`, `"public"`, 1)})
+	contains(t, verdicts(t, dir, "online", 1, 1), "oracle  live: held",
+		"network  : failed tests/test.sh:3 passed 0 of 1 without a network; the tests use curl")
 }
 
 // A test that depends on chance: all outcomes are equal once in 2^15 runs.

@@ -142,28 +142,6 @@ func (a *audit) files(name, dir string) {
 	}
 }
 
-// digests counts what an attempt used.
-func (a *audit) digests(r *record.Result) {
-	used := map[string]string{"task " + r.Task: r.TaskDigest}
-	for _, p := range r.Plugins {
-		used[p.Kind+" "+p.Name] = p.Digest
-	}
-	for _, b := range r.Bundles {
-		used["bundle "+b.Name] = b.Digest
-	}
-	if r.Image != nil && r.Image.Digest != "" {
-		used["image of "+r.Task] = r.Image.Digest
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for of, digest := range used {
-		if a.page.Digests[of] == nil {
-			a.page.Digests[of] = map[string]int{}
-		}
-		a.page.Digests[of][digest]++
-	}
-}
-
 // compareSummary says where summary.json differs from what the records give.
 func (a *audit) compareSummary(text []byte, now *summary.Summary) {
 	var was summary.Summary

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -36,6 +37,7 @@ const (
 	scores
 	usage
 	numbers
+	digests
 )
 
 // audit is an audit under way.
@@ -49,12 +51,17 @@ type audit struct {
 
 	mu    sync.Mutex
 	page  output.Audit
-	notes [numbers + 1]map[string]int // what could not be checked, and how often
+	notes [digests + 1]map[string]int // what could not be checked, and how often
 }
 
-// Run audits the run in dir. An error means that it cannot be read at all;
-// everything else is a problem of the page.
-func Run(dir string) (*output.Audit, error) {
+// Tasks are the digests of tasks that are here, by the label of their dataset and
+// their name.
+type Tasks map[string]map[string]string
+
+// Run audits the run in dir, and its tasks, which are nil if they are not known. An
+// error means that it cannot be read at all; everything else is a problem of the
+// page.
+func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	m, x, err := store.Read(dir)
 	if err != nil {
 		return nil, err
@@ -62,15 +69,16 @@ func Run(dir string) (*output.Audit, error) {
 	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}}
 	a.page = output.Audit{
 		Version: 1, Run: m.Header.Run, Journals: map[string]string{}, Outcomes: map[string]int{}, Integrity: map[string]int{}, Modes: map[string]int{},
-		Digests: map[string]map[string]int{},
+		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{},
 		Checks: []output.AuditCheck{
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},
 			files:    {Name: "files", What: "The checksum of each file of each attempt."},
 			results:  {Name: "results", What: "Each result.json beside the line of the journal."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
-			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests."},
+			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests, and theirs from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
+			digests:  {Name: DigestsCheck, What: "The digest of each task of an archive, from its files."},
 		},
 	}
 	if err = a.journals(); err != nil {
@@ -79,6 +87,8 @@ func Run(dir string) (*output.Audit, error) {
 	a.theManifest()
 	a.attempts()
 	a.numbers()
+	a.tasks(tasks)
+	a.uncovered()
 	if w := x.Writing(); w != nil {
 		a.skip(results, fmt.Sprintf("the run is going on (%s): what is under way counts as it is now", w.Process))
 	}
@@ -213,6 +223,23 @@ func (a *audit) theManifest() {
 		file, err := filepath.Rel(a.dir, m.Header.Kept(a.dir, name))
 		if err == nil {
 			a.same(manifest, filepath.ToSlash(file), want)
+		}
+	}
+}
+
+// uncovered names the files of the run that no checksum covers. No number is made
+// of them.
+func (a *audit) uncovered() {
+	found, err := os.ReadDir(a.dir)
+	if err != nil {
+		return // it was read before
+	}
+	for _, e := range found {
+		switch name := e.Name(); {
+		case name == store.ManifestFile || name == store.JournalDir || name == store.SummaryFile || name == store.PluginsFile || name == store.TrialsDir:
+		case name == store.ExperimentDir || strings.HasPrefix(name, store.ExperimentDir+"-"):
+		default:
+			a.skip(files, name+": no checksum covers it, and no number is made of it")
 		}
 	}
 }

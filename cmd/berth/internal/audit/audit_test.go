@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/audit"
+	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -55,6 +56,10 @@ func forged(t *testing.T, change func(*record.Result), reward string, exchanges 
 	for _, x := range exchanges {
 		must(t, a.Append(record.ExchangesFile, json.RawMessage(x)))
 	}
+	_, _, err = recording.Store(filepath.Join(a.Dir(), record.ModelDir), []byte(reply), recording.NewRoom(1<<20))
+	must(t, err)
+	must(t, os.MkdirAll(filepath.Join(a.Dir(), record.AgainDir), 0o755))
+	must(t, a.WriteFile(record.AgainDir+"/reward.txt", []byte("0")))
 	if change != nil {
 		change(&got)
 	}
@@ -63,7 +68,12 @@ func forged(t *testing.T, change func(*record.Result), reward string, exchanges 
 	return r.Dir
 }
 
-const request = `{"request":"sha256:1","usage":{"input":10,"output":0},"cost_usd":0}`
+// The request of the run of forged, and the reply to it.
+const (
+	reply   = `{"usage":{"prompt_tokens":10,"completion_tokens":0}}`
+	request = `{"role":"agent","model":"m","request":"sha256:1","dialect":"openai-chat","usage":{"input":10,"output":0},"cost_usd":0,` +
+		`"price":{"input":0},"reply":"sha256:01da8892ed1cf41eb9c490a9a197fa3b866953a7df8cf2c576db4571418ef43c"}`
+)
 
 // Numbers that were changed together with all checksums still contradict the raw
 // records.
@@ -83,14 +93,23 @@ func TestForgedNumbersAreFound(t *testing.T) {
 		"the verdict":             {func(r *record.Result) { r.Verdicts[0].Scores["reward"] = verifier.Score{Value: 2} }, "1", "which is in none of its verdicts here"},
 		"the reward file":         {nil, "0", "it says reward = 0, and the result has 1"},
 		"the integrity":           {func(r *record.Result) { r.Integrity = record.Exposed }, "1", "its integrity is exposed, and its findings give checked"},
-		"tokens":                  {func(r *record.Result) { r.Usage[0].InputTokens = 5 }, "1", "it gives 1 requests and 10 tokens, and the result has 1 and 5"},
+		"tokens":                  {func(r *record.Result) { r.Usage[0].InputTokens = 5 }, "1", `role \"agent\", model \"m\": it gives 10 input tokens, and the result has 5`},
 		"cost":                    {func(r *record.Result) { r.Usage[0].CostUSD = &half }, "1", "it gives 0.000000 USD, and the result has 0.500000 USD"},
 		"a result of another run": {func(r *record.Result) { r.Run = "other" }, "1", `its run is \"other\"`},
 		"another task":            {func(r *record.Result) { r.TaskDigest = "sha256:2" }, "1", "it is of the task with the digest sha256:2"},
+		"a second verdict that differs": {func(r *record.Result) {
+			r.Stages[0].Again = &record.Again{Outcome: record.Failed, Rewards: map[string]float64{"reward": 0}}
+		}, "1", "the second verification of the stage \\\"main\\\" differs, and the integrity is checked"},
+		"a second verdict that is called the same": {func(r *record.Result) {
+			r.Stages[0].Again = &record.Again{Outcome: record.Failed, Same: true, Rewards: map[string]float64{"reward": 0}}
+		}, "1", "the result says the opposite"},
+		"the reward of a second verification": {func(r *record.Result) {
+			r.Stages[0].Again = &record.Again{Outcome: record.Passed, Same: true, Rewards: map[string]float64{"reward": 1}}
+		}, "1", "again/reward.txt\",\"text\":\"it says reward = 0, and the result has 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := audit.Run(forged(t, tt.change, tt.reward, request))
+			got, err := audit.Run(forged(t, tt.change, tt.reward, request), nil)
 			must(t, err)
 			text, err := json.Marshal(got.Checks)
 			must(t, err)
@@ -98,6 +117,50 @@ func TestForgedNumbersAreFound(t *testing.T) {
 				t.Errorf("%d problems in\n%s\nwant %q", got.Problems, text, tt.want)
 			}
 		})
+	}
+}
+
+// Usage that was changed in the record of a request contradicts its reply, and a cost
+// its price.
+func TestForgedRequestsAreFound(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ was, is, want string }{
+		"tokens":      {`"input":10`, `"input":9`, "its reply gives {Input:10 "},
+		"cost":        {`"cost_usd":0`, `"cost_usd":0.5`, "its tokens cost 0 USD at its price, and the line has 0.500000 USD"},
+		"price":       {`"price":{"input":0}`, `"price":{"input":2000}`, "its tokens cost 0.02 USD at its price, and the line has 0.000000 USD"},
+		"reply":       {`"reply":"sha256:`, `"reply":"sha256:00`, "its reply cannot be read"},
+		"role":        {`"role":"agent"`, `"role":"judge"`, `role \"agent\": it gives 0 requests, and the result has 1`},
+		"who used it": {`"model":"m"`, `"model":"other"`, "which models a role used: its requests name others than the result"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := strings.Replace(request, tt.was, tt.is, 1)
+			got, err := audit.Run(forged(t, nil, "1", x), nil)
+			must(t, err)
+			text, err := json.Marshal(got.Checks)
+			must(t, err)
+			if x == request || !strings.Contains(string(text), tt.want) {
+				t.Errorf("no %q in\n%s", tt.want, text)
+			}
+		})
+	}
+}
+
+// The digest of a task that is here is the one that attempts were of.
+func TestATaskThatWasChangedIsFound(t *testing.T) {
+	t.Parallel()
+	dir := forged(t, nil, "1", request)
+	for want, tasks := range map[string]audit.Tasks{
+		"":                               {"d": {"task": "sha256:1"}},
+		"the attempts were of sha256:1":  {"d": {"task": "sha256:2"}},
+		"the task \"task\" is not there": {"d": {}},
+	} {
+		got, err := audit.Run(dir, tasks)
+		must(t, err)
+		p := got.Checks[len(got.Checks)-1].Problems
+		if len(p) != min(len(want), 1) || len(p) == 1 && !strings.Contains(p[0].Text, want) {
+			t.Errorf("%v: %+v, want %q", tasks, p, want)
+		}
 	}
 }
 
@@ -110,7 +173,7 @@ func TestAPlanThatWasChangedIsFound(t *testing.T) {
 	b, err := os.ReadFile(file)
 	must(t, err)
 	must(t, os.WriteFile(file, []byte(strings.Replace(string(b), `"plugin":"a"`, `"plugin":"b"`, 1)), 0o600))
-	got, err := audit.Run(dir)
+	got, err := audit.Run(dir, nil)
 	must(t, err)
 	p := got.Checks[1].Problems
 	if len(p) != 2 || p[0].Line != 0 || p[1].Line != 3 || !strings.Contains(p[1].Text, "give the id") {
@@ -124,7 +187,7 @@ func TestAFileThatWasAddedIsFound(t *testing.T) {
 	all, err := filepath.Glob(filepath.Join(dir, "trials", "*", "attempt-1"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(all[0], "more"), nil, 0o600))
-	got, err := audit.Run(dir)
+	got, err := audit.Run(dir, nil)
 	must(t, err)
 	if p := got.Checks[2].Problems; len(p) != 1 || !strings.HasSuffix(p[0].File, "/more") || !strings.Contains(p[0].Text, "added") {
 		t.Errorf("%+v", p)

@@ -138,9 +138,50 @@ func (a *audit) verdicts(name, dir string, r *record.Result) {
 	}
 }
 
-// rewards compares the rewards of stages with the reward files that were kept.
+// rewards compares the rewards of stages, and those of their second verification,
+// with the reward files that were kept.
 func (a *audit) rewards(name, dir string, r *record.Result) {
-	list, more, err := untrusted.List(filepath.Join(dir, record.VerifierDir), maxFiles)
+	for i := range r.Stages {
+		a.second(path.Join(name, record.ResultFile), r, &r.Stages[i])
+	}
+	a.rewardFiles(name, dir, record.VerifierDir, func(file string) (string, map[string]float64) {
+		s := stageOf(r, file)
+		if s == nil {
+			return "", nil
+		}
+		return s.Name, s.Rewards
+	})
+	a.rewardFiles(name, dir, record.AgainDir, func(file string) (string, map[string]float64) {
+		s := stageOf(r, file)
+		if s == nil || s.Again == nil {
+			return "", nil
+		}
+		return s.Name + " (second verification)", s.Again.Rewards
+	})
+}
+
+// second checks what a result says of the second verification of a stage: whether
+// both gave the same, and that a difference has its effect.
+func (a *audit) second(file string, r *record.Result, s *record.StageResult) {
+	if s.Again == nil {
+		return
+	}
+	a.did(scores, 1)
+	graded := s.Outcome == record.Passed || s.Outcome == record.Failed || s.Outcome == record.Scored
+	same := s.Outcome == s.Again.Outcome && (s.Outcome != record.Scored || maps.EqualFunc(s.Rewards, s.Again.Rewards, near))
+	if graded && same != s.Again.Same {
+		a.problem(scores, file, 0, "the stage %q is %s with %v, and its second verification %s with %v: the result says the opposite about whether they are the same",
+			s.Name, s.Outcome, s.Rewards, s.Again.Outcome, s.Again.Rewards)
+	}
+	if !s.Again.Same && r.Integrity == record.Checked {
+		a.problem(scores, file, 0, "the second verification of the stage %q differs, and the integrity is %s", s.Name, r.Integrity)
+	}
+}
+
+// rewardFiles compares the reward files below a folder of an attempt with the rewards
+// that of has for each; nil: none are known.
+func (a *audit) rewardFiles(name, dir, folder string, of func(file string) (stage string, rewards map[string]float64)) {
+	list, more, err := untrusted.List(filepath.Join(dir, folder), maxFiles)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -150,26 +191,23 @@ func (a *audit) rewards(name, dir string, r *record.Result) {
 	}
 	for _, file := range list {
 		base := path.Base(file)
-		if base != "reward.json" && base != "reward.txt" {
+		stage, rewards := of(file)
+		if base != "reward.json" && base != "reward.txt" || rewards == nil {
 			continue
 		}
-		stage := stageOf(r, file)
-		if stage == nil || stage.Rewards == nil {
-			continue
-		}
-		b, err := untrusted.Read(dir, path.Join(record.VerifierDir, file), maxReward)
+		b, err := untrusted.Read(dir, path.Join(folder, file), maxReward)
 		if err != nil {
 			continue // no verifier took it, either
 		}
 		got, err := rewardsIn(base, b)
-		at := path.Join(name, record.VerifierDir, file)
+		at := path.Join(name, folder, file)
 		if err != nil {
-			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is no reward: %v", stage.Name, err)
+			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is no reward: %v", stage, err)
 			continue
 		}
 		a.did(scores, 1)
 		for score, v := range got {
-			if has, ok := stage.Rewards[score]; ok && !near(has, v) {
+			if has, ok := rewards[score]; ok && !near(has, v) {
 				a.problem(scores, at, 0, "it says %s = %g, and the result has %g", score, v, has)
 			}
 		}

@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,17 +16,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/audit"
-	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
-	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // audits says what audit does with a page.
 type audits struct {
-	out, key        string // where the page goes, and the key that signs it
-	verify, signers string // a signed page, and the keys that are trusted
-	report          string // a report that is made again
+	out, key        string   // where the page goes, and the key that signs it
+	verify, signers string   // a signed page, and the keys that are trusted
+	reports         []string // files with reports and tables that are made again
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -39,7 +37,8 @@ and line that differs from what was recorded: journals, manifest, files of
 attempts, results, scores, outcomes, integrity, tokens, costs, and the numbers
 of all tables. It also says what cannot be checked, and why.
 
---report FILE makes a report of the run again and compares it with the file.
+--report FILE makes the report, or a table of export (csv, jsonl, parquet),
+again and compares it with the file.
 --sign KEY signs the page with an SSH key: PAGE.sig is a signature as
 ssh-keygen -Y sign makes it, and ssh-keygen -Y verify -n berth-audit reads it.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
@@ -52,14 +51,14 @@ Exit code 1 means that something differs.`,
 			"  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeOneRun,
-		RunE:              func(_ *cobra.Command, args []string) error { return a.audit(args[0], &o) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.audit(cmd.Context(), args[0], &o) },
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.out, "output", "o", "", "write the page as JSON to this `FILE`")
 	fs.StringVar(&o.key, "sign", "", "sign the page of -o with this private SSH `KEY`")
 	fs.StringVar(&o.verify, "verify", "", "check this signed `PAGE` and its PAGE.sig")
 	fs.StringVar(&o.signers, "signers", "", "`FILE` with the public SSH keys that you trust, for --verify")
-	fs.StringVar(&o.report, "report", "", "compare this report of the run, made by this berth without --select")
+	fs.StringArrayVar(&o.reports, "report", nil, "compare this report or table of the run, made by this berth without --select; may be repeated")
 	return cmd
 }
 
@@ -76,7 +75,7 @@ func (o *audits) wrong() error {
 }
 
 // audit prints what an audit found.
-func (a *app) audit(name string, o *audits) error {
+func (a *app) audit(ctx context.Context, name string, o *audits) error {
 	if err := o.wrong(); err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -86,12 +85,16 @@ func (a *app) audit(name string, o *audits) error {
 	}
 	defer opened.remove()
 	dir := opened.dir
-	now, err := audit.Run(dir)
+	tasks, err := a.tasksOf(ctx, opened)
 	if err != nil {
 		return err
 	}
-	if o.report != "" {
-		if err = compareReport(now, dir, o.report); err != nil {
+	now, err := audit.Run(dir, tasks)
+	if err != nil {
+		return err
+	}
+	for _, file := range o.reports {
+		if err = compareReport(now, dir, file); err != nil {
 			return err
 		}
 	}
@@ -181,49 +184,15 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
+	for _, p := range []*output.Audit{&was, &again} {
+		// The author may have audited a folder, and the reader an archive. Reports are
+		// files beside the run.
+		p.Checks = slices.DeleteFunc(p.Checks, func(c output.AuditCheck) bool { return c.Name == audit.DigestsCheck || c.Name == reportCheck })
+	}
 	if !reflect.DeepEqual(was, again) {
 		return "", fmt.Errorf("verify %s: the signature by %s is good, but the run is not as it was: an audit says something else now (compare with berth audit --json)", o.verify, by)
 	}
 	return fmt.Sprintf("%s was signed by %s, and the run is as it says", o.verify, by), nil
-}
-
-// compareReport makes a report again and compares it with a file.
-func compareReport(now *output.Audit, dir, file string) error {
-	was, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	runs, err := numbers.Read(dir)
-	if err != nil {
-		return err
-	}
-	c := output.AuditCheck{Name: "report", What: "Each line of the report " + file + ", made again.", Checked: bytes.Count(was, []byte("\n"))}
-	rules, err := numbers.RulesOf(runs)
-	if err != nil {
-		return err
-	}
-	var again []byte
-	for _, force := range []bool{false, true} { // a report that was refused was written with --force
-		o := page.Options{Berth: version, Rules: rules}
-		o.Seed, o.Force = 1, force
-		if again, err = page.Make(runs, &o); err == nil && bytes.Equal(again, was) {
-			break
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(again, was) {
-		before, after := strings.Split(string(was), "\n"), strings.Split(string(again), "\n")
-		n := 0
-		for n < min(len(before), len(after)) && before[n] == after[n] {
-			n++
-		}
-		c.Problems = []output.AuditProblem{{File: file, Line: n + 1, Text: "it is not what the records give: another berth made it, with other flags, or it was changed"}}
-		now.Problems++
-	}
-	now.Checks = append(now.Checks, c)
-	return nil
 }
 
 // printAudit prints the page.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,6 +64,7 @@ Exit code 1 means that a trial differs.`,
 type opened struct {
 	dir      string
 	datasets map[string]string // of an archive
+	read     map[string]runbundle.Reading
 	remove   func()
 }
 
@@ -83,7 +85,7 @@ func openRun(name string) (*opened, error) {
 		remove()
 		return nil, err
 	}
-	return &opened{dir: u.Dir, datasets: u.Tasks, remove: remove}, nil
+	return &opened{dir: u.Dir, datasets: u.Tasks, read: u.Read, remove: remove}, nil
 }
 
 func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
@@ -107,12 +109,6 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	h := m.Header
 	h.Replay, h.Extended, h.Berth, h.Created = o.dir, 0, version, time.Now().UTC()
 	now := l.Plan.Manifest(h)
-	if changes := drift.ChangedWork(m, now); len(changes) > 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
-		return &exit{exitUsage, errors.New("the run cannot be replayed: the differences above concern what its agents did. Restore the tasks, or replay an archive that has them")}
-	}
 	_, index, err := store.Read(o.dir)
 	if err != nil {
 		return err
@@ -121,6 +117,15 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	chosen, err := replayable(index, args[1:], res)
 	if err != nil {
 		return err
+	}
+	changes := slices.DeleteFunc(drift.ChangedPlan(m, now), func(c drift.Change) bool {
+		return c.Task != "" && !slices.ContainsFunc(index.Trials, func(t *store.TrialState) bool { return chosen[t.ID] && t.Dataset+"/"+t.Task == c.Task })
+	})
+	if len(changes) > 0 {
+		for _, c := range changes {
+			a.because(c.String())
+		}
+		return &exit{exitUsage, errors.New("the run cannot be replayed: it would not be the same work. Restore what differs, or replay an archive that has the tasks")}
 	}
 	s, err := store.Create(f.to, now, files(l.Experiment))
 	if err != nil {
@@ -240,15 +245,19 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 	if l.Plan == nil {
 		return a.startable(l) // says what is wrong
 	}
-	if changes := drift.ChangedWork(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
+	_, index, err := store.Read(dir)
+	if err != nil {
+		return err
+	}
+	changes, err := otherTasks(dir, index, drift.ChangedPlan(m, l.Plan.Manifest(m.Header)))
+	if err != nil {
+		return err
+	}
+	if len(changes) > 0 {
 		for _, c := range changes {
 			a.because(c.String())
 		}
 		return &exit{exitUsage, errors.New("the archive would have other tasks than the run: restore those that differ")}
-	}
-	_, index, err := store.Read(dir)
-	if err != nil {
-		return err
 	}
 	if w := index.Writing(); w != nil {
 		return &exit{exitUsage, fmt.Errorf("%s is going on (%s): wait for its end", report.Display(dir), w.Process)}
@@ -262,9 +271,12 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 		}
 	}
 	datasets := map[string]string{}
+	head.Read = map[string]runbundle.Reading{}
 	for _, c := range l.Experiment.Cells {
 		for i := range c.Datasets {
-			datasets[c.Datasets[i].Label] = c.Datasets[i].Path
+			d := &c.Datasets[i]
+			datasets[d.Label] = d.Path
+			head.Read[d.Label] = runbundle.Reading{Format: d.Format, Config: d.Config.JSON(), AllowEnv: slices.Concat(m.Header.AllowEnv, d.AllowEnv)}
 		}
 	}
 	f, err := os.CreateTemp(filepath.Dir(out), "."+filepath.Base(out)+"-")
@@ -281,4 +293,22 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 	}
 	notes := []string{"The archive has the replies of models, what agents did, and all files of the tasks with their tests and solutions: look through it before you publish it."}
 	return a.exported(output.Export{Run: dir, Format: "bundle", Path: out, Rows: len(index.Trials), Notes: notes}, terminal.Count(len(index.Trials), "trial", "trials"))
+}
+
+// otherTasks leaves out the changes of tasks whose present content is the one that
+// a regrade used.
+func otherTasks(dir string, index *store.Index, changes []drift.Change) ([]drift.Change, error) {
+	regraded := map[string]bool{} // dataset, task and digest
+	for _, t := range index.Trials {
+		acc := t.Accepted()
+		if acc == nil || acc.Result.Origin == 0 {
+			continue
+		}
+		r, err := store.ReadResult(report.Folder(dir, t, acc.Number))
+		if err != nil {
+			return nil, err
+		}
+		regraded[t.Dataset+"/"+t.Task+" "+r.TaskDigest] = true
+	}
+	return slices.DeleteFunc(changes, func(c drift.Change) bool { return c.Task != "" && regraded[c.Task+" "+c.After] }), nil
 }

@@ -48,9 +48,19 @@ type Head struct {
 	Berth   string `json:"berth"` // version of the program that wrote the archive
 	// Datasets are the folders of tasks in the archive, by the label of the dataset.
 	Datasets map[string]string `json:"datasets"`
+	// Read says how the tasks are read, by the label of the dataset. Absent in
+	// archives of older versions.
+	Read map[string]Reading `json:"read,omitempty"`
 	// Locks are the digests of plugins, agents' bundles and images that the attempts
 	// used, by what they are of. They are not in the archive.
 	Locks map[string][]string `json:"locks,omitempty"`
+}
+
+// Reading says how the tasks of a dataset are read.
+type Reading struct {
+	Format   string          `json:"format"`
+	Config   json.RawMessage `json:"config,omitempty"` // of the dataset; absent: none
+	AllowEnv []string        `json:"allow_env,omitempty"`
 }
 
 // Lock adds a digest.

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/agreement"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -56,8 +56,9 @@ func FuzzRunFolder(f *testing.F) {
 				if full, err := report.Attempt(folder, report.StateOf(x, tr, number)); err == nil {
 					report.AttemptText(p, full, true)
 				}
-				var steps []record.Step
-				report.Trajectory(p, steps, true)
+				if _, err = agreement.Compare(folder, folder); err != nil {
+					t.Log(err)
+				}
 				if err = report.Surface(p, folder, false, true); err != nil {
 					t.Log(err)
 				}

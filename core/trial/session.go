@@ -128,6 +128,7 @@ func (a *attempt) modelSpec(role string, named map[string]*cell.Model) models.Sp
 	return models.Spec{
 		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: named,
 		Hosted: true, Dir: a.in.Record.Dir(), Append: a.recorder.Append,
+		Mask: func(body []byte) []byte { return a.recorder.Redactor().Bytes(body) },
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -77,7 +78,8 @@ var PlanDigest = planDigest
 // Keep keeps pilots alive until ctx ends, for a run whose pilots begin at once or
 // never. It returns why it stopped the run; nil: it did not.
 func Keep(ctx context.Context, f Fleet, todo int, begin bool) (stopped error) {
-	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}}
+	// It has no journal, and writes none.
+	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
 	k, err := newKeeper(ctx, f, c, todo)
 	if err != nil {
 		return err

@@ -110,7 +110,9 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 			return
 		case <-tick.C:
 		}
-		k.match()
+		if k.match() && !k.uncertain() {
+			k.say("")
+		}
 		var err error
 		if k.uncertain() && time.Since(k.asked) >= askEvery {
 			err = k.ask(ctx)
@@ -128,8 +130,9 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 	}
 }
 
-// match finds the pilots of jobs, in the journals of pilots.
-func (k *keeper) match() {
+// match finds the pilots of jobs, in the journals of pilots. It reports whether one
+// has begun.
+func (k *keeper) match() (began bool) {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	for _, p := range k.c.pilots {
@@ -140,12 +143,13 @@ func (k *keeper) match() {
 		gone := p.ended || p.lost
 		switch {
 		case counted && phase != working && !gone:
-			k.jobs[p.identity.Job], k.failed = working, 0
+			k.jobs[p.identity.Job], k.failed, began = working, 0, true
 		case counted && gone && !p.told:
 			k.jobs[p.identity.Job] = left
 		}
 		p.told = gone
 	}
+	return began
 }
 
 // uncertain reports whether a job may have ended without a pilot that says so.
@@ -191,7 +195,7 @@ func (k *keeper) ask(ctx context.Context) error {
 	}
 	var texts []string
 	for text, n := range why {
-		texts = append(texts, fmt.Sprintf("%d jobs wait: %s", n, text))
+		texts = append(texts, fmt.Sprintf("waiting jobs: %d: %s", n, text))
 	}
 	k.say(strings.Join(texts, "; "))
 	return nil
@@ -202,6 +206,9 @@ func (k *keeper) say(text string) {
 	if text == k.waits {
 		return
 	}
+	k.c.mu.Lock()
+	k.c.tell(Line{Kind: Waiting, Why: text})
+	k.c.mu.Unlock()
 	if k.waits = text; text != "" {
 		k.c.o.Say(text)
 	}

@@ -55,6 +55,9 @@ const (
 	Settled          Kind = "settled" // Attempt has a result
 	Stop             Kind = "stop"    // pilots cancel what they do, and end
 	CoordinatorEnded Kind = "coordinator_ended"
+	PilotLost        Kind = "pilot_lost" // the pilot Why counts as lost
+	PilotBack        Kind = "pilot_back" // the pilot Why does not count as lost any more
+	Waiting          Kind = "waiting"    // Why says for what jobs of pilots wait; empty: for nothing
 )
 
 // Line is a line of a journal. Which fields are set depends on Kind.

@@ -85,7 +85,7 @@ func (c *Coordinator) attended() bool {
 
 // relist looks for new pilots, and for a coordinator that took over.
 func (c *Coordinator) relist() {
-	if newest, err := c.newest(); err == nil && newest > c.generation {
+	if newest, err := newest(c.root); err == nil && newest > c.generation {
 		c.usurp(newest)
 	}
 	names, err := list(c.root, pilotsDir, ".jsonl")
@@ -145,6 +145,7 @@ func (c *Coordinator) hear(passed time.Duration, before bool) (news bool) {
 		p.silent = 0
 		if p.lost {
 			p.lost = false
+			c.tell(Line{Kind: PilotBack, Why: p.id})
 			c.say("pilot %s is back", p.id)
 		}
 		for _, l := range lines {
@@ -298,6 +299,7 @@ func (c *Coordinator) refused(w *waiting, p *pilot, why string) {
 // lose ends the attempts of a pilot that has not said anything for too long.
 func (c *Coordinator) lose(p *pilot) {
 	p.lost = true
+	c.tell(Line{Kind: PilotLost, Why: p.id})
 	c.say("pilot %s is lost: it has said nothing for %s", p.id, c.o.Settings.LostAfter)
 	c.abandon(p, fmt.Sprintf("pilot %s has said nothing for %s, and its work is lost", p.id, c.o.Settings.LostAfter))
 }

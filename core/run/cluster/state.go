@@ -71,7 +71,7 @@ func Read(dir string) (*State, error) {
 
 // lines calls f for each line of a journal.
 func lines(root, name string, f func(Line)) error {
-	for journal := (&follower{dir: root, name: name}); ; {
+	for journal := (&follower{dir: root, name: name, anyone: true}); ; {
 		ls, err := journal.read(unreadable)
 		if err != nil || len(ls) == 0 {
 			return err

@@ -59,7 +59,8 @@ that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the
 the results (docs/cluster.md).
 
 A pilot ends when the run has ended, or when nothing came for a while. On Ctrl-C
-or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.`,
+or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.
+Its exit code is then 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 
@@ -135,9 +136,13 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return errors.Join(&exit{exitUsage, err}, p.Leave(err.Error()))
 	}
 	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.workers, "attempt", "attempts")))
-	return a.workAs(ctx, l, s, p, &run.Worker{
+	err = a.workAs(ctx, l, s, p, &run.Worker{
 		Worker: o.Identity.Worker, Scratch: scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
 	})
+	if err == nil && ctx.Err() != nil { // a scheduler sees that there may be more to do
+		err = &exit{exitInterrupted, nil}
+	}
+	return err
 }
 
 // workAs prepares this machine and lets the pilot work.

@@ -71,7 +71,8 @@ type jobPhase int
 const (
 	submitted jobPhase = iota // no pilot of it has begun
 	working                   // its pilot lives
-	left                      // its pilot is gone: it has ended, or starts again
+	left                      // its pilot has ended: so has the job, or it starts again
+	silent                    // its pilot is lost: the job may hold its node without it
 )
 
 // newKeeper asks for the jobs of an earlier coordinator, and submits the first
@@ -144,8 +145,10 @@ func (k *keeper) match() (began bool) {
 		switch {
 		case counted && phase != working && !gone:
 			k.jobs[p.identity.Job], k.failed, began = working, 0, true
-		case counted && gone && !p.told:
+		case counted && p.ended && !p.told:
 			k.jobs[p.identity.Job] = left
+		case counted && gone && !p.told:
+			k.jobs[p.identity.Job] = silent
 		}
 		p.told = gone
 	}
@@ -241,14 +244,18 @@ func (k *keeper) submit(ctx context.Context) error {
 	return err
 }
 
-// end cancels jobs that have not begun: pilots that run end by themselves.
+// end cancels jobs that have not begun, and all if a pilot is lost: others end by
+// themselves.
 func (k *keeper) end(ctx context.Context) error {
+	k.match()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneCommand)
 	defer cancel()
+	count := map[jobPhase]int{}
 	for _, phase := range k.jobs {
-		if phase == submitted {
-			return k.f.Scheduler.Cancel(ctx, true)
-		}
+		count[phase]++
 	}
-	return nil
+	if count[submitted]+count[silent] == 0 {
+		return nil
+	}
+	return k.f.Scheduler.Cancel(ctx, count[silent] == 0)
 }

@@ -98,6 +98,9 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	}
 	defer l.Close()
 	if err = a.startable(l); err != nil {
+		if !l.Ready() { // what it says of a run is no help here
+			err = &exit{exitUsage, errors.New("this machine cannot make the attempts of the run: no attempt was taken")}
+		}
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {

@@ -100,3 +100,34 @@ func SetLeastScratch(t *testing.T, bytes int64) {
 	leastScratch = bytes
 	t.Cleanup(func() { leastScratch = before })
 }
+
+// refusing is a scheduler whose pilots end as soon as they are submitted.
+type refusing struct {
+	Scheduler
+
+	c   *Coordinator
+	why string
+}
+
+func (r refusing) Submit(ctx context.Context, n int) ([]string, error) {
+	jobs, err := r.Scheduler.Submit(ctx, n)
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, job := range jobs {
+		r.c.pilots[job] = &pilot{id: job, identity: &Identity{Worker: record.Worker{Job: job}}, ended: true, why: r.why}
+	}
+	return jobs, err
+}
+
+// KeepRefusing keeps pilots alive that take nothing, until that stops the run. It
+// returns why it stopped.
+func KeepRefusing(ctx context.Context, f Fleet, todo int, why string) (stopped error) {
+	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
+	f.Scheduler = refusing{f.Scheduler, c, why}
+	k, err := newKeeper(ctx, f, c, todo)
+	if err != nil {
+		return err
+	}
+	k.keep(ctx, func(why error) { stopped = why })
+	return stopped
+}

@@ -47,7 +47,7 @@ const (
 	askEvery    = 30 * time.Second // between two questions for the state
 	perMinute   = 10               // submissions
 	oneCommand  = time.Minute      // the longest time of a command
-	failedLimit = 3                // submissions in a row of which no pilot began, before the run stops
+	failedLimit = 3                // submissions in a row of which no pilot took an attempt, before the run stops
 )
 
 // keeper keeps pilots alive while there is work.
@@ -61,7 +61,8 @@ type keeper struct {
 	jobs   map[string]jobPhase // jobs that have not ended, as far as is known
 	times  []time.Time         // of submissions in the last minute
 	asked  time.Time
-	failed int // submissions in a row of which no pilot began
+	failed int    // submissions in a row of which no pilot took an attempt
+	why    string // the last such pilot ended
 	waits  string
 }
 
@@ -123,7 +124,7 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 		}
 		switch {
 		case k.failed >= failedLimit:
-			fail(fmt.Errorf("%d jobs in a row ended before a pilot began: what they said is in %s", k.failed, LogDir))
+			fail(fmt.Errorf("pilots were submitted %d times in a row, and none took an attempt%s. What they said is in %s", k.failed, k.why, LogDir))
 			return
 		case err != nil && ctx.Err() == nil:
 			k.say(err.Error())
@@ -142,9 +143,14 @@ func (k *keeper) match() (began bool) {
 		}
 		phase, counted := k.jobs[p.identity.Job]
 		gone := p.ended || p.lost
+		if p.took && !p.told {
+			k.failed = 0
+		}
 		switch {
 		case counted && phase != working && !gone:
-			k.jobs[p.identity.Job], k.failed, began = working, 0, true
+			k.jobs[p.identity.Job], began = working, true
+		case counted && p.ended && !p.told && !p.took: // as if it had not begun
+			k.jobs[p.identity.Job], k.why = submitted, ": "+strings.TrimSuffix(p.why, ".")
 		case counted && p.ended && !p.told:
 			k.jobs[p.identity.Job] = left
 		case counted && gone && !p.told:

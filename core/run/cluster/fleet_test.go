@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -123,7 +124,7 @@ func TestAtTheEndOnlyJobsWithoutAPilotAreCancelled(t *testing.T) {
 				g.claim(0, false)
 				b.until("the pilot is lost", func() bool { return b.heard("pilot ghost is lost") })
 			} else {
-				must(t, g.journal.Add(cluster.Line{Kind: cluster.PilotEnded}))
+				must(t, g.journal.Add(cluster.Line{Kind: cluster.Claimed, Attempt: "of-another-run-1"}, cluster.Line{Kind: cluster.PilotEnded}))
 				b.until("the pilot has ended", func() bool { return b.heard("pilot ghost ended") })
 			}
 			p := b.pilot("other", 1, passes("other"))
@@ -148,4 +149,17 @@ func TestARefusedSubmissionStopsTheRunAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v, %d submissions", c.report, c.err, len(s.submits))
 	}
 	c.err = nil
+}
+
+// Pilots that begin and take nothing, because their machine cannot make attempts, are
+// not submitted for ever. The run says why.
+func TestPilotsThatTakeNothingStopTheRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{}
+		stopped := cluster.KeepRefusing(t.Context(), cluster.Fleet{Scheduler: s, Workers: 2, InFlight: 1}, 10, "no such folder")
+		if stopped == nil || !strings.Contains(stopped.Error(), "none took an attempt: no such folder") || len(s.submits) != 3 {
+			t.Errorf("%d submissions: %v", len(s.submits), stopped)
+		}
+	})
 }

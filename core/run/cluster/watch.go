@@ -20,6 +20,7 @@ type pilot struct {
 	lost     bool
 	ended    bool
 	told     bool               // the keeper knows that it is gone
+	took     bool               // it has claimed an attempt
 	why      string             // it ended
 	has      map[string]bool    // attempts that it claimed and did not end
 	sums     map[string]string  // of results that it published, of attempts that nobody waited for yet
@@ -171,7 +172,7 @@ func (c *Coordinator) take(p *pilot, l Line) {
 		p.identity = l.Pilot
 		c.say("pilot %s began on %s, with %d attempts at a time", p.id, l.Pilot.Node, l.Pilot.InFlight)
 	case Claimed:
-		p.has[l.Attempt] = true
+		p.has[l.Attempt], p.took = true, true
 		if w != nil {
 			c.claimed(w, p)
 		}

@@ -169,6 +169,8 @@ type ShowRun struct {
 	Summary *summary.Summary `json:"summary"`
 	Trials  []ShowTrial      `json:"trials"`
 	Writers []ShowWriter     `json:"writers"`
+	Pilots  []ShowPilot      `json:"pilots,omitempty"`    // of a run with an executor block
+	Waits   string           `json:"jobs_wait,omitempty"` // for what jobs of pilots wait, in words
 	Notes   []string         `json:"notes,omitempty"`
 	Torn    int              `json:"torn_lines"`
 	Damaged int              `json:"damaged_lines"`
@@ -183,6 +185,34 @@ type ShowWriter struct {
 	Began time.Time `json:"began"`
 	Ended bool      `json:"ended"`
 }
+
+// ShowPilot is a process that makes, or made, attempts of the run. Times are by the
+// clock of its machine.
+type ShowPilot struct {
+	record.Worker
+
+	State    PilotState `json:"state"`
+	Why      string     `json:"why,omitempty"` // it ended
+	Began    time.Time  `json:"began"`
+	Heard    time.Time  `json:"heard"`     // the last sign of life
+	InFlight int        `json:"in_flight"` // attempts at a time, at most
+	Running  int        `json:"running"`   // attempts that it has
+	Done     int        `json:"done"`      // attempts that it made and stored
+}
+
+// PilotState says whether a pilot works.
+type PilotState string
+
+// The states.
+const (
+	PilotWorks PilotState = "works"
+	PilotEnded PilotState = "ended"
+	// PilotLost has said nothing for so long that its attempts were given up.
+	PilotLost PilotState = "lost"
+	// PilotSilent has not said that it ended, and no process runs the run any more
+	// that would look after it.
+	PilotSilent PilotState = "silent"
+)
 
 // ShowTrial is what `berth show RUN TRIAL` says.
 type ShowTrial struct {

@@ -135,7 +135,7 @@ func New(ctx context.Context, o Options) (*Coordinator, error) {
 
 // begin makes the journal, and checks that the file system has hard links.
 func (c *Coordinator) begin() error {
-	before, err := c.newest()
+	before, err := newest(c.root)
 	for err == nil {
 		before++
 		file := filepath.Join(c.root, coordinatorsDir, strconv.Itoa(before))
@@ -156,8 +156,8 @@ func (c *Coordinator) begin() error {
 }
 
 // newest returns the number of the newest coordinator; 0: there was none.
-func (c *Coordinator) newest() (newest int, err error) {
-	names, err := list(c.root, coordinatorsDir, ".jsonl")
+func newest(root string) (newest int, err error) {
+	names, err := list(root, coordinatorsDir, ".jsonl")
 	for _, name := range names {
 		if n, wrong := strconv.Atoi(name); wrong == nil {
 			newest = max(newest, n)

@@ -90,7 +90,8 @@ cell were not measured; --force prints them.
 
 An attempt is shown with its result, phases, trajectory, log and the output of
 plugins, of each list its end. The output that is not known to belong to one
-attempt is only in plugins.jsonl of the run.
+attempt is only in plugins.jsonl of the run. A run whose attempts are made by
+pilots is shown with its pilots (docs/cluster.md).
 
 --watch prints a run again whenever an attempt of it begins or ends, until no
 process writes it; on a terminal it redraws the tables each second. Ctrl-C ends

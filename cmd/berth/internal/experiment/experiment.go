@@ -230,6 +230,27 @@ func (l *Loaded) Ready() bool {
 	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked() && !l.Secrets.HasErrors()
 }
 
+// Why says in words why an experiment is not ready: its first error.
+func (l *Loaded) Why() string {
+	for _, d := range slices.Concat(l.Diagnostics, l.Secrets) {
+		if d.Severity == config.Error {
+			return strings.TrimSuffix(strings.TrimSpace(d.Summary+": "+d.Detail), ":")
+		}
+	}
+	if l.Plan == nil {
+		return ""
+	}
+	for _, m := range l.Plan.Missing {
+		return "missing: " + missingText(m)
+	}
+	for _, p := range l.Plan.Problems {
+		if p.Severity == plan.Error {
+			return Text(l.Plan, p)
+		}
+	}
+	return ""
+}
+
 // Complain prints all errors and warnings to stderr.
 func (l *Loaded) Complain(to *terminal.Printer) error {
 	if err := to.Explain(slices.Concat(l.Diagnostics, l.Secrets)); err != nil {

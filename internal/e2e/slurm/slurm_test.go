@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,7 +24,9 @@ type site struct {
 	shared string
 }
 
-const cluster = "berth-e2e"
+// cluster is the name of the cluster. Runs of these tests at the same time need names
+// of their own.
+var cluster = cmp.Or(os.Getenv("BERTH_TEST_SLURM_NAME"), "berth-e2e")
 
 // newSite starts the cluster, or skips the test.
 func newSite(t *testing.T, options ...string) *site {

@@ -82,6 +82,7 @@ func run(ctx context.Context) error {
 		{"loops", b.loops},
 		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
+		{"relay", b.relay},
 		{"modes", b.modes},
 		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},

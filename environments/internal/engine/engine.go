@@ -49,6 +49,9 @@ type Engine interface {
 	Build(ctx context.Context, b Build, log func(string)) error
 	// Load reads an archive and returns the names or IDs of its images.
 	Load(ctx context.Context, r io.Reader) ([]string, error)
+	// Share loads an archive where other engines of this user on this machine find
+	// it, and names it, unless that was done before. False: there is no such place.
+	Share(ctx context.Context, file, name string) (bool, error)
 	// LoadsOCI reports whether Load reads OCI archives in addition to Docker's.
 	LoadsOCI() bool
 	// FindsLocal reports whether a name without a registry may belong to an

@@ -38,6 +38,9 @@ type Options struct {
 	Dial func(address string) (Engine, error)
 	// Help says what to do when an engine does not answer.
 	Help func(address string, err error) string
+	// Sweep removes what jobs left that have ended; nil: jobs have nothing of their
+	// own.
+	Sweep func(context.Context) error
 }
 
 // Environment is an environment over a container engine. Safe for concurrent
@@ -379,13 +382,17 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 
 // List returns the ids of sandboxes, and of images that Snapshot made. Without
 // an engine there are none. It waits for what an engine may still be creating for
-// processes that have ended.
+// processes that have ended, and removes what jobs left.
 func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
 	want := mine()
 	if owner != "" {
 		want[labelOwner] = owner
 	}
 	ids := []string{}
+	var left error
+	if e.o.Sweep != nil {
+		left = e.o.Sweep(ctx)
+	}
 	err := e.everywhere(ctx, func(r *remote) error {
 		found, err := r.list(ctx, want)
 		if err != nil {
@@ -402,7 +409,7 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 		return err
 	})
 	slices.Sort(ids)
-	return slices.Compact(ids), err
+	return slices.Compact(ids), errors.Join(err, left)
 }
 
 func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {

@@ -2,9 +2,12 @@ package slurm
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // The shared folder is behind sshfs, which shows what other nodes write some seconds
@@ -81,23 +84,60 @@ func TestWhatAClusterRefuses(t *testing.T) {
 	}
 }
 
+// doctor looks at one node for an experiment of its own, and returns what it said and
+// its exit code.
+func (s *site) doctor(node, block, options string) (said, code string) {
+	s.t.Helper()
+	s.experiment(node, 1, strings.Replace(block, "{", fmt.Sprintf("{\n  options = [\"--nodelist=%s\"]", node), 1))
+	said, code, _ = strings.Cut(s.berth(node, "doctor berth.hcl "+options+"; echo code $?"), "code ")
+	if files := s.on("login", "ls -A "+node); files != "berth.hcl\ntasks\n" {
+		s.t.Errorf("%s: doctor left something: %q", node, files)
+	}
+	return said, strings.TrimSpace(code)
+}
+
+// keyed adds a model with a key to an experiment.
+const keyed = `agent "asks" {
+  plugin = "minisweagent"
+}
+model "m" {
+  provider = "openai-chat"
+  name     = "m1"
+  api_key  = secret("E2E_NONE")
+}
+`
+
 func TestDoctorSeesBothEndsOfAGoodAndOfACrippledNode(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t, "--no-userns", "node3")
-	s.experiment("good", 1, executor("requeue"))
-	out := s.on("login", "cd good && ../bin/berth doctor berth.hcl")
-	for _, want := range []string{"hard links: both ends wanted", "scratch: /srv/scratch/", "The experiment can run on node"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in:\n%s", want, out)
+	s := newSite(t, "--no-userns", "node3", "--no-subids", "node2", "--walled", "node2")
+	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.shared, "bin"), "./agents/minisweagent"))
+	out, code := s.doctor("node1", executor("requeue"), "")
+	for _, want := range []string{"hard links: both ends wanted", "scratch: /srv/scratch/", "the node reaches the relay of login at 10.121.7.1:", "The experiment can run on node1"} {
+		if !strings.Contains(out, want) || code != "0" {
+			t.Errorf("no %q in (code %s):\n%s", want, code, out)
 		}
 	}
-	for node, c := range map[string]struct{ block, want string }{
-		"node3": {executor("requeue"), "user namespaces are not allowed"},
-		"node1": {strings.Replace(executor("requeue"), "/srv/scratch", s.shared, 1), "so it is shared"},
+	relayed := strings.Replace(executor("requeue"), "{", "{\n  models = \"relay\"", 1) + keyed
+	for name, c := range map[string]struct {
+		node, block, options string
+		want                 []string
+	}{
+		"no user namespaces": {"node3", executor("requeue"), "", []string{
+			"on the node: user namespaces: not allowed to this process", "environment local: the experiment uses it, and it cannot make sandboxes", "unprivileged_userns_clone",
+		}},
+		"shared scratch": {"node1", strings.Replace(executor("requeue"), "/srv/scratch", s.shared, 1), "", []string{"so it is shared", "set scratch in the executor block"}},
+		"blocked relay, no subordinate ids": {"node2", relayed, "", []string{
+			"the node does not reach the relay of login", "--relay-address", "0 subordinate user ids", "usermod --add-subuids",
+		}},
 	} {
-		s.experiment(node, 1, strings.Replace(c.block, "{", fmt.Sprintf("{\n  options = [\"--nodelist=%s\"]", node), 1))
-		out = s.on("login", "cd "+node+" && if ../bin/berth doctor berth.hcl; then echo no error; fi; ls -a")
-		if !strings.Contains(out, c.want) || !strings.Contains(out, "cannot run on this cluster yet") || strings.Contains(out, "no error") || strings.Contains(out, "\nruns\n") {
-			t.Errorf("%s: no %q in:\n%s", node, c.want, out)
+		out, code = s.doctor(c.node, c.block, c.options)
+		for _, want := range append(c.want, "cannot run on this cluster yet") {
+			if !strings.Contains(out, want) || code != "1" {
+				t.Errorf("%s: no %q in (code %s):\n%s", name, want, code, out)
+			}
 		}
+	}
+	// The same node reaches a port that is open.
+	if out, code = s.doctor("node2", relayed, "--relay-address 10.121.7.1:7001"); code != "0" || !strings.Contains(out, "the node reaches the relay of login at 10.121.7.1:7001") {
+		t.Errorf("an open port (code %s):\n%s", code, out)
 	}
 }

@@ -104,7 +104,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 		before[id] = verdictOf(index.Trial(id))
 	}
 	l.Plan = g.Plan
-	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift})
+	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift, ownLimits: sf.experiment != ""})
 	return cmp.Or(err, a.tellVerdicts(dir, before))
 }
 

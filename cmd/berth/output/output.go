@@ -276,6 +276,9 @@ type ShowFull struct {
 	Log      []json.RawMessage `json:"log,omitempty"`
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
+	// Interventions are what people did while the run went on that the attempt can have
+	// felt.
+	Interventions []string `json:"interventions,omitempty"`
 
 	Files []string `json:"files"`         // below Dir
 	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -321,6 +322,9 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(x, t, number))
 	if err != nil {
 		return err
+	}
+	if i := slices.IndexFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }); i >= 0 {
+		full.Interventions = summary.InterventionsOn(m, x, t, &t.Attempts[i])
 	}
 	if done, err := a.Answer(full); done {
 		return err

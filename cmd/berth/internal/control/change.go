@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -169,7 +170,7 @@ func (s *Server) cancel(q *Request, c *change, who string) error {
 		if i < 0 {
 			return fmt.Errorf("no cell %q in this run: `berth show RUN` lists the cells", q.Cell)
 		}
-		c.Cell, what = cells[i].Slug, "cell "+cells[i].Slug
+		c.Cell, what = cells[i].Slug, "cell "+cmp.Or(cells[i].Key, cells[i].Slug)
 		chosen = func(t *plan.Trial) bool { return s.o.Store.Manifest.Cells[t.Cell].Slug == c.Cell }
 	}
 	by := who + " cancelled it"

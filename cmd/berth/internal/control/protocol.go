@@ -27,9 +27,8 @@ package control
 
 import (
 	"errors"
-	"time"
 
-	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // The actions.
@@ -73,11 +72,10 @@ type Request struct {
 }
 
 // Answer says what a request changed.
-type Answer struct {
-	// Did says in words what was done, and what could not be done of it.
-	Did    string `json:"did"`
-	Status Status `json:"status"`
-}
+type Answer = output.Ctl
+
+// Status is the state of a run that goes on.
+type Status = output.CtlStatus
 
 // The states of a run.
 const (
@@ -86,47 +84,6 @@ const (
 	Draining = "draining"
 	Stopping = "stopping" // for a reason that continue does not change
 )
-
-// Status is the state of a run that goes on.
-type Status struct {
-	Run   string `json:"run"` // id
-	Dir   string `json:"dir"`
-	Host  string `json:"host"`
-	PID   int    `json:"pid"`
-	State string `json:"state"`
-	// Why says why no attempt begins; empty: attempts begin.
-	Why string `json:"why,omitempty"`
-	// Planned, InProgress and Left count trials: all that this process has to run,
-	// those that are running, and those that have not begun.
-	Planned    int `json:"planned"`
-	InProgress int `json:"in_progress"`
-	Left       int `json:"left"`
-	// Limits has every limit of Limits.
-	Limits []Limit `json:"limits"`
-	// Attempts are those in progress, in the order in which they began, at most 1,000.
-	Attempts []Attempt `json:"attempts"`
-}
-
-// Limit is a limit of the run.
-type Limit struct {
-	Name string   `json:"name"`
-	Most *float64 `json:"most"` // null: there is none
-	// Used is what attempts that have ended used of it; of in_flight, the attempts in
-	// progress.
-	Used float64 `json:"used"`
-}
-
-// Attempt is an attempt in progress.
-type Attempt struct {
-	Trial   string           `json:"trial"` // id
-	Task    string           `json:"task"`
-	Cell    string           `json:"cell"` // slug
-	Attempt int              `json:"attempt"`
-	Began   time.Time        `json:"began"`
-	Phase   record.PhaseName `json:"phase,omitempty"`
-	Turn    int              `json:"turn,omitempty"`
-	Steps   int              `json:"steps,omitempty"`
-}
 
 // RefusedError says that a run refused a request, and changed nothing.
 type RefusedError struct{ Text string }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -26,14 +27,14 @@ type state struct {
 	counts   run.Event
 	limits   map[string]*float64
 	used     store.Spend
-	attempts map[string]*Attempt // by trial
+	attempts map[string]*output.CtlAttempt // by trial
 	cells    []store.Cell
 }
 
 func (st *state) begin(s *Server) {
 	self := node.Self()
 	st.base = Status{Run: s.o.Store.Manifest.Header.Run, Dir: s.dir, Host: self.Host, PID: self.PID}
-	st.state, st.attempts, st.cells, st.limits = Running, map[string]*Attempt{}, s.o.Store.Manifest.Cells, map[string]*float64{}
+	st.state, st.attempts, st.cells, st.limits = Running, map[string]*output.CtlAttempt{}, s.o.Store.Manifest.Cells, map[string]*float64{}
 	for _, name := range Limits {
 		st.limits[name] = limitOf(&s.o.Limits, name)
 	}
@@ -64,7 +65,7 @@ func (s *Server) Event(e run.Event) {
 	st.counts = run.Event{To: e.To, Running: e.Running, Left: e.Left}
 	switch e.Kind {
 	case run.Began:
-		st.attempts[e.Trial.ID] = &Attempt{
+		st.attempts[e.Trial.ID] = &output.CtlAttempt{
 			Trial: e.Trial.ID, Task: e.Trial.Task, Cell: st.cells[e.Trial.Cell].Slug, Attempt: e.Attempt, Began: time.Now().UTC(),
 		}
 	case run.Live:
@@ -108,13 +109,15 @@ func (s *Server) Status() Status {
 		used[CostUSD] = *st.used.CostUSD
 	}
 	for _, name := range Limits {
-		out.Limits = append(out.Limits, Limit{Name: name, Most: st.limits[name], Used: used[name]})
+		out.Limits = append(out.Limits, output.CtlLimit{Name: name, Most: st.limits[name], Used: used[name]})
 	}
-	out.Attempts = []Attempt{}
+	out.Attempts = []output.CtlAttempt{}
 	for _, a := range st.attempts {
 		out.Attempts = append(out.Attempts, *a)
 	}
-	slices.SortFunc(out.Attempts, func(a, b Attempt) int { return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Trial, b.Trial)) })
+	slices.SortFunc(out.Attempts, func(a, b output.CtlAttempt) int {
+		return cmp.Or(a.Began.Compare(b.Began), cmp.Compare(a.Trial, b.Trial))
+	})
 	out.Attempts = out.Attempts[:min(len(out.Attempts), maxListed)]
 	return out
 }

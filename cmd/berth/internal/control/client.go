@@ -126,3 +126,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, into
 	}
 	return nil
 }
+
+// Close gives up connections that are kept for the next request. It may be called
+// at any time, and the client still works afterwards.
+func (c *Client) Close() { c.http.CloseIdleConnections() }

@@ -15,7 +15,7 @@
 //		// say refused.Text to the person: nothing was changed
 //	}
 //
-// A Client needs no closing, and is safe for concurrent use. Who has it can do
+// A Client is safe for concurrent use. Who has it can do
 // everything that the owner of the run can do to it: a server of pages must itself
 // check that a request is a POST, comes from its own pages and has its token, and
 // must ask before it sends Request.Yes. The socket is HTTP with JSON: GET /status

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,7 +29,6 @@ const (
 	maxRequest  = 64 << 10 // bytes
 	maxHeader   = 16 << 10 // bytes
 	maxClients  = 64       // connections
-	headerTime  = 5 * time.Second
 	requestTime = 10 * time.Second
 	answerTime  = 30 * time.Second
 	idleTime    = 20 * time.Second
@@ -43,6 +43,8 @@ type Options struct {
 	// Say tells the user of this process what somebody did; it must not block for
 	// long.
 	Say func(text string)
+	// Patience is how long a client may take to begin a request; 0: 5 s.
+	Patience time.Duration
 }
 
 // Server serves the socket of a run. It is safe for concurrent use.
@@ -86,7 +88,7 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.Status(), nil) })
 	mux.HandleFunc("POST /do", s.do)
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: mux, ReadHeaderTimeout: cmp.Or(o.Patience, 5*time.Second), ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that go away are not worth logging
 	}
 	s.serving.Go(func() {

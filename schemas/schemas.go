@@ -71,6 +71,8 @@ func All() []Schema {
 		{"cli-validate", "berth validate --json", output.Validate{}},
 		{"cli-run", "berth run, try and resume --json", output.Run{}},
 		{"cli-run-detached", "berth run --detach --json", output.Detached{}},
+		{"cli-ctl-status", "berth ctl RUN --json", output.CtlStatus{}},
+		{"cli-ctl", "berth ctl RUN ACTION --json", output.Ctl{}},
 		{"cli-show-runs", "berth show --json", output.Runs{}},
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},

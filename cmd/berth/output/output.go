@@ -307,6 +307,9 @@ type ShowFull struct {
 	Log      []json.RawMessage `json:"log,omitempty"`
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
+	// Interventions are what people did while the run went on that the attempt can have
+	// felt.
+	Interventions []string `json:"interventions,omitempty"`
 
 	// Notes are what readers wrote about the attempt. They are not part of its record.
 	Notes []notes.Note `json:"notes,omitempty"`

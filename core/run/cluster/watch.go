@@ -327,17 +327,17 @@ func (c *Coordinator) end(w *waiting, why string) {
 // its journal.
 func (c *Coordinator) lookAtLeases() {
 	c.mu.Lock()
-	unclaimed := 0
+	untaken := 0
 	for _, w := range c.waiting {
 		if w.by == "" {
-			unclaimed++
+			untaken++
 			if c.stopping {
-				c.withdraw(w)
+				c.withdraw(w, unclaimed)
 			}
 		}
 	}
 	c.mu.Unlock()
-	if unclaimed == 0 {
+	if untaken == 0 {
 		return
 	}
 	names, err := list(c.root, leasesDir, "")

@@ -143,7 +143,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift})
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift, ownLimits: sf.experiment != ""})
 }
 
 // loadRun reads a run and its experiment, and makes the plan anew. The caller closes

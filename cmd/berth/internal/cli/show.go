@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -322,6 +323,9 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 		return err
 	}
 	full.Notes = readers.Of(t.ID, number)
+	if i := slices.IndexFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }); i >= 0 {
+		full.Interventions = summary.InterventionsOn(m, x, t, &t.Attempts[i])
+	}
 	if done, err := a.Answer(full); done {
 		return err
 	}

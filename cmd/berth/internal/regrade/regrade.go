@@ -1,4 +1,8 @@
-package run
+// Package regrade finds the attempts of a run that can be verified again, with the
+// tasks and verifiers of the present experiment.
+//
+// It must not verify anything.
+package regrade
 
 import (
 	"cmp"
@@ -14,30 +18,30 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Regrade says which attempts of a run are verified again.
-type Regrade struct {
+// Plan says which attempts of a run are verified again.
+type Plan struct {
 	// Plan has the trials to verify, as they are in the run, with the tasks and
 	// cells of the present plan.
 	Plan *plan.Plan
 	// Origins are the attempts to verify, by the ids of their trials.
 	Origins map[string]*trial.Origin
 	// Refused says which trials cannot be verified again, and why.
-	Refused []RefusedTrial
+	Refused []Refused
 	// Unmeasured counts trials without an attempt that has anything to verify.
 	Unmeasured int
 }
 
-// RefusedTrial is a trial that cannot be verified again.
-type RefusedTrial struct {
+// Refused is a trial that cannot be verified again.
+type Refused struct {
 	Trial *store.Trial
 	Why   string
 }
 
-// NewRegrade prepares to verify the accepted attempts of a run again, with the
+// New prepares to verify the accepted attempts of a run again, with the
 // tasks and verifiers of a plan that was made now. The tasks may differ from those
 // of the run. selected are ids of trials; nil: all.
-func NewRegrade(ctx context.Context, p *plan.Plan, r *store.Run, host *plugin.Host, selected map[string]bool) (*Regrade, error) {
-	out := &Regrade{Origins: map[string]*trial.Origin{}}
+func New(ctx context.Context, p *plan.Plan, r *store.Run, host *plugin.Host, selected map[string]bool) (*Plan, error) {
+	out := &Plan{Origins: map[string]*trial.Origin{}}
 	g := &regrader{now: map[placeOf]*plan.Trial{}, plan: p, plugins: trial.PluginsOf(host), traits: map[string]verifier.Traits{}}
 	for i := range p.Trials {
 		t := &p.Trials[i]
@@ -64,7 +68,7 @@ func NewRegrade(ctx context.Context, p *plan.Plan, r *store.Run, host *plugin.Ho
 		o := &trial.Origin{Number: last.Number, Dir: filepath.Join(r.Dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(last.Number))}
 		now, err := g.trial(ctx, t, o, r.Manifest.Cells[t.Cell].Key)
 		if err != nil {
-			out.Refused = append(out.Refused, RefusedTrial{t.Trial, err.Error()})
+			out.Refused = append(out.Refused, Refused{t.Trial, err.Error()})
 			continue
 		}
 		derived.Trials = append(derived.Trials, now)

@@ -48,7 +48,7 @@ func newWorker(s *loop.Session[Config]) (*worker, error) {
 	var cast *screen.Cast
 	if w.c.Record && s.Setup.Scratch != "" {
 		var err error
-		if cast, err = screen.NewCast(filepath.Join(s.Setup.Scratch, castFile), w.c.Rows, w.c.Columns, time.Now()); err != nil {
+		if cast, err = screen.NewCast(filepath.Join(s.Setup.Scratch, castFile), s.Setup.Session, w.c.Rows, w.c.Columns, time.Now()); err != nil {
 			return nil, err
 		}
 	}

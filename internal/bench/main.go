@@ -82,6 +82,7 @@ func run(ctx context.Context) error {
 		{"modes", b.modes},
 		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},
+		{"view", b.view},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

@@ -102,7 +102,7 @@ func (s *Server) runPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	sum := summary.Of(k.Manifest, k.Index)
+	sum := k.sum()
 	data := map[string]any{
 		"Run": k.Run, "Summary": sum, "Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Busy": k.Index.Writing(),
 		"Counts": counts(sum), "Torn": k.Index.Torn + k.Index.Damaged,
@@ -114,7 +114,7 @@ func (s *Server) runPage(r *request) error {
 	if limit, ok := data["Limit"].(*float64); ok && limit != nil && *limit > 0 && sum.CostUSD != nil {
 		data["Share"] = 100 * min(max(*sum.CostUSD / *limit, 0), 1)
 	}
-	if t, tableErr := board(k); tableErr != nil {
+	if t, tableErr := k.board(); tableErr != nil {
 		data["NoTable"] = tableErr.Error()
 	} else {
 		data["Table"] = t
@@ -130,8 +130,8 @@ func (s *Server) runPage(r *request) error {
 }
 
 // board is the leaderboard, with the same numbers as show --by cell.
-func board(k *kept) (*output.Table, error) {
-	all := []numbers.Run{k.Run}
+func board(k *numbers.Run) (*output.Table, error) {
+	all := []numbers.Run{*k}
 	rules, err := numbers.RulesOf(all)
 	if err != nil {
 		return nil, err

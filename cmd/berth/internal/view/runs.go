@@ -1,11 +1,16 @@
 package view
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +20,10 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // errMissing means that a page is about something that does not exist.
@@ -52,6 +59,8 @@ type kept struct {
 	stamp string
 	read  time.Time // when it was read
 	next  time.Time // before it, the run is not read again
+	sum   func() *summary.Summary
+	board func() (*output.Table, error)
 
 	now sync.Mutex // guards what follows
 	at  *moment
@@ -131,6 +140,8 @@ func (c *runs) get(dir string) (*kept, error) {
 	share(m, x)
 	now := time.Now()
 	k := &kept{Run: numbers.Run{Dir: dir, Manifest: m, Index: x}, stamp: stamp, read: began, next: now.Add(max(restMin, restTimes*now.Sub(began)))}
+	k.sum = sync.OnceValue(func() *summary.Summary { return summary.Of(m, x) })
+	k.board = sync.OnceValues(func() (*output.Table, error) { return board(&k.Run) })
 	e.kept.Store(k)
 	c.trim(dir)
 	return k, nil
@@ -240,15 +251,47 @@ func (c *runs) readLine(e *entry, dir, stamp string) {
 	c.turn <- struct{}{}
 	defer func() { <-c.turn }()
 	l := &line{stamp: stamp, read: time.Now(), Name: filepath.Base(dir)}
-	if m, x, err := store.Read(dir); err != nil {
-		l.Error = err.Error()
-	} else {
-		l.Summary, l.Busy = summary.Of(m, x), x.Writing() != nil
+	if l.Summary = ended(dir); l.Summary == nil {
+		if m, x, err := store.Read(dir); err != nil {
+			l.Error = err.Error()
+		} else {
+			l.Summary, l.Busy = summary.Of(m, x), x.Writing() != nil
+		}
+	}
+	if l.Summary != nil {
+		l.Summary.Cells, l.Summary.Tasks, l.Summary.Marks = nil, nil, nil // they may be large
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.line, e.busy = l, false
 	c.version.Add(1)
+}
+
+// Bounds of what is read of a run that has ended.
+const (
+	maxSummary = 64 << 20 // bytes of its summary
+	lastLine   = 16 << 10 // bytes at the end of a journal
+)
+
+// ended returns the summary that the last writer of a run stored at its end, if the
+// journal has its checksum; nil if the journals have to be read.
+func ended(dir string) *summary.Summary {
+	names, err := untrusted.Dir(dir, store.JournalDir, 1000)
+	if err != nil || len(names) == 0 {
+		return nil
+	}
+	newest := slices.MaxFunc(names, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) }) // names begin with the time
+	b := bytes.TrimSpace(lastBytes(dir, path.Join(store.JournalDir, newest.Name()), lastLine))
+	var e store.Entry
+	if !store.Unseal(b[bytes.LastIndexByte(b, '\n')+1:], &e) || e.Kind != store.WriterEnded || e.Sums[store.SummaryFile] == "" {
+		return nil
+	}
+	text, err := untrusted.Read(dir, store.SummaryFile, maxSummary)
+	s := &summary.Summary{}
+	if err != nil || fmt.Sprintf("sha256:%x", sha256.Sum256(text)) != e.Sums[store.SummaryFile] || json.Unmarshal(text, s) != nil {
+		return nil
+	}
+	return s
 }
 
 // dirs returns the folders of the runs that are shown, newest first.

@@ -380,7 +380,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 					continue
 				}
 				at := to.RequestURI() // hostile and broken names have nothing behind them
-				known := strings.Contains(at, "broken") || strings.Contains(at, "huge") || strings.Contains(strings.ToLower(at), "script%3e")
+				known := strings.Contains(at, "broken") || strings.Contains(at, "huge") || strings.Contains(strings.ToLower(at), "script%3e") || strings.Contains(at, "passwd")
 				if !seen[at] && !known {
 					seen[at] = true
 					next = append(next, at)

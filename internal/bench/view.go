@@ -262,7 +262,7 @@ func (v *viewer) peak() (kib int64, err error) {
 // and without a browser that follows the run: alternating, five rounds of both.
 func (v *viewer) watched(ctx context.Context, f *figures, folder string) error {
 	const flight, steps, ends = 1000, 40_000, 300
-	r, err := runOf(folder, 5*2*ends+flight)
+	r, err := runOf(folder, 5*2*(ends+2)+flight)
 	if err != nil {
 		return err
 	}

@@ -83,6 +83,7 @@ func run(ctx context.Context) error {
 		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},
 		{"view", b.view},
+		{"viewers", b.viewers},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

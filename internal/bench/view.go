@@ -76,10 +76,7 @@ func (b *bench) view(ctx context.Context, f *figures) error {
 		return err
 	}
 	f.add("berth view: memory with ten such runs, all their pages and charts", fmt.Sprintf("%d MB", v.used.rss>>10), fmt.Sprintf("%d MB at most", peak>>10), fmt.Sprintf("%d MB were sent", pages>>20), "≤ 150 MB")
-	if err = v.watched(ctx, f, folder); err != nil {
-		return err
-	}
-	return b.viewers(ctx, f, v, filepath.Join(folder, "run-0"), long)
+	return v.watched(ctx, f, folder)
 }
 
 // finishedRuns makes equal runs in a folder, run-0 and so on, and returns the address
@@ -189,8 +186,11 @@ type viewer struct {
 }
 
 func (b *bench) viewer(ctx context.Context, folder string) (*viewer, error) {
-	home := filepath.Join(b.dir, "viewing")
-	if err := errors.Join(os.MkdirAll(home, 0o755), os.Symlink(folder, filepath.Join(home, "runs"))); err != nil && !errors.Is(err, fs.ErrExist) {
+	home, err := os.MkdirTemp(b.dir, "viewing")
+	if err != nil {
+		return nil, err
+	}
+	if err = os.Symlink(folder, filepath.Join(home, "runs")); err != nil {
 		return nil, err
 	}
 	v := &viewer{cmd: exec.CommandContext(ctx, filepath.Join(b.bin, "berth"), "view")}

@@ -179,10 +179,12 @@ func TestScriptsInABrowser(t *testing.T) {
 	b.run(t, chromedp.Navigate(run), chromedp.ScrollIntoView("#charts"), chromedp.WaitReady(`html[data-drawn="yes"]`),
 		chromedp.Evaluate(`document.querySelectorAll(".chart canvas").length`, &canvases), chromedp.Evaluate(axe(t), nil), awaited(faultsOf(""), &light))
 	b.run(t, chromedp.Navigate(run+"trial/"+w.trials[0].ID+"/1/"), chromedp.ScrollIntoView(".terminal"), chromedp.WaitReady(`.terminal[data-drawn="yes"]`),
-		chromedp.WaitReady(".ap-term"), chromedp.Evaluate(`document.querySelector(".terminal").className`, &screen),
+		chromedp.WaitReady(".ap-term"), chromedp.Click("#step-2 h3 button"), chromedp.Poll(`document.querySelector(".ap-term-text").textContent.includes("hello")`, nil),
+		chromedp.Evaluate(`document.querySelector(".ap-term-text").textContent.trim()`, &screen),
 		chromedp.ScrollIntoView(".film"), chromedp.WaitReady(".film .shot svg rect"), chromedp.Evaluate(`document.querySelectorAll(".film .shot").length`, &shots),
 		chromedp.Evaluate(`document.querySelectorAll('details[data-src*="sub.json"]')[0].open = true`, nil), chromedp.WaitReady(`details .step`), chromedp.Text("details .step", &below),
 		chromedp.ScrollIntoView("#step-40"), chromedp.WaitReady("#step-80"))
+	t.Logf("the terminal shows %q", screen)
 	if canvases < 2 || shots != 2 || len(light) > 0 || !strings.Contains(below, "I am below") {
 		t.Errorf("%d charts, %d pictures, axe-core says %q, sub-agent %q", canvases, shots, light, below)
 	}

@@ -109,7 +109,7 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 		"agent/sub.json":             string(sub),
 		"verifier/logs/test-out.txt": evil,
 		"agent/terminal.cast":        `{"version":2,"width":20,"height":5,"timestamp":` + "1}\n[0.1,\"o\",\"\\u001b[31mhello\"]\n[\"x\"]\nnot JSON\n[0.2,\"o\",\"\\nagain\"]\n",
-		"agent/odd.cast":             `{"version":2,"width":99999999,"height":-4,"timestamp":1e300,"title":"<script>"}` + "\n[-5,\"o\",\"\\u001b]8;;javascript:1\\u0007<script>\"]\n[1,\"r\",\"9999999x0\"]\n",
+		"agent/zz-odd.cast":          `{"version":2,"width":99999999,"height":-4,"timestamp":1e300,"title":"<script>"}` + "\n[-5,\"o\",\"\\u001b]8;;javascript:1\\u0007<script>\"]\n[1,\"r\",\"9999999x0\"]\n",
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
@@ -130,7 +130,7 @@ func (w *site) pages(trial string) []string {
 		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?sort=score&select=" + url.QueryEscape(`outcome == "passed"`),
 		run + "trials?select=" + url.QueryEscape(evil), run + "task?name=" + url.QueryEscape(string([]rune(w.trials[0].Task))), at, at + "?step=2",
 		at + "exchanges", at + "file?name=artifacts/a.txt", at + "file?name=frames/broken.png", at + "file?name=frames/page.png", at + "file?name=frames/huge.png",
-		at + "file?name=agent/terminal.cast", at + "file?name=agent/odd.cast", at + "file?name=artifacts/t.csv", at + "file?name=artifacts/n.ipynb", at + "file?name=artifacts/broken.ipynb",
+		at + "file?name=agent/terminal.cast", at + "file?name=agent/zz-odd.cast", at + "file?name=artifacts/t.csv", at + "file?name=artifacts/n.ipynb", at + "file?name=artifacts/broken.ipynb",
 		at + "changed", at + "changed?name=app/new.txt", "/compare?a=" + key + "&b=" + key,
 		at + "steps?at=0", at + "surface", at + "subagent?path=agent/sub.json",
 	}

@@ -116,7 +116,7 @@ func functions() template.FuncMap {
 		"plain":     plain,
 		"pair":      func(a *attempt, s any) any { return map[string]any{"A": a, "Step": s} },
 		"shown":     func(a *attempt, s shot, marks []mark) any { return map[string]any{"A": a, "Shot": s, "Marks": marks} },
-		"radius":    func(width int) int { return max(8, width/50) },
+		"radius":    func(width int) int { return max(8, width/36) },
 		"integrity": integrityWords,
 		"outcome":   outcomeWords,
 		"ms": func(t time.Time) int64 {
@@ -150,6 +150,7 @@ func functions() template.FuncMap {
 			}
 			return numbers.Value(*x, raw)
 		},
+		"bound": numbers.Value,
 		"score": func(x *float64) string {
 			if x == nil {
 				return "–"

@@ -193,7 +193,7 @@ func TestHostileRecordsAreText(t *testing.T) {
 		"file?name=agent/terminal.cast": "<pre>hello\nagain</pre>", "file?name=artifacts/t.csv": "<td>&lt;b&gt;</td>", "file?name=artifacts/t.csv&text=1": "&lt;b&gt;,2",
 		"file?name=artifacts/n.ipynb": "cell=0&amp;output=1", "changed": "link to /etc/passwd", "changed?name=app/new.txt": "the new file", "subagent?path=agent/sub.json": "I am below",
 		"subagent?path=agent/sub.json&id=" + url.QueryEscape(string([]rune(evil))): "deeper", "surface": `<circle cx="30" cy="40"`, "file?name=artifacts/broken.ipynb": "cannot be read as a notebook",
-		"cast?name=agent/terminal.cast": `[0.2,"o","\nagain"]`, "cast?name=agent/odd.cast": `{"version":2,"width":500,"height":1,"timestamp":0}`,
+		"cast?name=agent/terminal.cast": `[0.2,"o","\nagain"]`, "cast?name=agent/zz-odd.cast": `{"version":2,"width":500,"height":1,"timestamp":0}`,
 	} {
 		if page := w.get(t, at+path, http.StatusOK); !strings.Contains(page, want) {
 			t.Errorf("%s lacks %q: %s", path, want, page)

@@ -60,7 +60,7 @@ func (s *session) begin(ctx context.Context) error {
 	}
 	rows, columns := t.size()
 	t.close()
-	s.cast, err = asciicast.New(filepath.Join(s.setup.Scratch, castFile), rows, columns, time.Now())
+	s.cast, err = asciicast.New(filepath.Join(s.setup.Scratch, castFile), s.setup.Session, rows, columns, time.Now())
 	return err
 }
 

@@ -49,7 +49,7 @@ func newWorker(s *loop.Session[Config]) (*worker, error) {
 	var cast *asciicast.Cast
 	if w.c.Record && s.Setup.Scratch != "" {
 		var err error
-		if cast, err = asciicast.New(filepath.Join(s.Setup.Scratch, castFile), w.c.Rows, w.c.Columns, time.Now()); err != nil {
+		if cast, err = asciicast.New(filepath.Join(s.Setup.Scratch, castFile), s.Setup.Session, w.c.Rows, w.c.Columns, time.Now()); err != nil {
 			return nil, err
 		}
 	}

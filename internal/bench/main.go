@@ -88,6 +88,8 @@ func run(ctx context.Context) error {
 		{"surfaces", b.surfaces},
 		{"pilots", b.manyPilots},
 		{"slurm", b.slurm},
+		{"view", b.view},
+		{"viewers", b.viewers},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

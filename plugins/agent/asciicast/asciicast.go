@@ -24,27 +24,32 @@ type Cast struct {
 	file  *os.File
 	out   *bufio.Writer
 	begun time.Time
-	size  int64
-	rest  []byte // an incomplete character at the end of the output
-	full  bool
-	err   error
+	// before is how much of its second had passed then: the header has whole
+	// seconds, and times of events count from there, so that they are exact.
+	before time.Duration
+	size   int64
+	rest   []byte // an incomplete character at the end of the output
+	full   bool
+	err    error
 }
 
-// New begins a recording in a new file.
-func New(path string, rows, columns int, now time.Time) (*Cast, error) {
+// New begins a recording in a new file. title says whose terminal it is, so that
+// whoever watches the run finds it while it is recorded.
+func New(path, title string, rows, columns int, now time.Time) (*Cast, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("record the terminal: %w", err)
 	}
-	c := &Cast{file: f, out: bufio.NewWriterSize(f, 64<<10), begun: now}
+	c := &Cast{file: f, out: bufio.NewWriterSize(f, 64<<10), begun: now, before: time.Duration(now.Nanosecond())}
 	c.write(struct {
 		Version   int               `json:"version"`
 		Width     int               `json:"width"`
 		Height    int               `json:"height"`
 		Timestamp int64             `json:"timestamp"`
+		Title     string            `json:"title,omitempty"`
 		Env       map[string]string `json:"env"`
-	}{2, columns, rows, now.Unix(), map[string]string{"TERM": "xterm-256color"}})
-	return c, nil
+	}{2, columns, rows, now.Unix(), title, map[string]string{"TERM": "xterm-256color"}})
+	return c, c.Flush()
 }
 
 // Output records output of a program.
@@ -59,6 +64,10 @@ func (c *Cast) Output(b []byte) {
 	c.rest = append([]byte(nil), b[n:]...)
 	if n > 0 {
 		c.event("o", string(b[:n]))
+	}
+	// Output comes in few large pieces: whoever watches sees each at once.
+	if err := c.out.Flush(); c.err == nil {
+		c.err = err
 	}
 }
 
@@ -116,7 +125,7 @@ func (c *Cast) event(kind, data string) {
 		c.full = true
 		kind, data = "m", fmt.Sprintf("the recording ends here: it is larger than %d MiB", maxCast>>20)
 	}
-	c.write([]any{json.RawMessage(fmt.Sprintf("%.6f", time.Since(c.begun).Seconds())), kind, data})
+	c.write([]any{json.RawMessage(fmt.Sprintf("%.6f", (c.before + time.Since(c.begun)).Seconds())), kind, data})
 }
 
 func (c *Cast) write(v any) {

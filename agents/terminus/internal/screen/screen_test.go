@@ -193,7 +193,7 @@ func TestHostileOutputTakesBoundedTime(t *testing.T) {
 func TestTheRecordingIsAsciicast(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.cast")
-	c, err := asciicast.New(path, 5, 40, time.Now())
+	c, err := asciicast.New(path, "trial/1/agent-1", 5, 40, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,6 +202,9 @@ func TestTheRecordingIsAsciicast(t *testing.T) {
 	c.Output(append(euro[1:], 0xff))
 	c.Input([]byte("ls\r"))
 	c.Mark("step 1")
+	if seen, err := os.ReadFile(path); err != nil || !strings.Contains(string(seen), `"title":"trial/1/agent-1"`) || !strings.Contains(string(seen), `"o","€`) {
+		t.Errorf("whoever watches sees %q, %v", seen, err)
+	}
 	if err = c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -38,9 +38,9 @@ func (b *bench) audit(ctx context.Context, f *figures) error {
 		return err
 	}
 	run, err := b.finished(ctx, dir, func(s *store.Run, run string, t store.Trial) error {
-		a, err := s.Begin(t.ID)
-		if err != nil {
-			return err
+		a, failed := s.Begin(t.ID)
+		if failed != nil {
+			return failed
 		}
 		r := result
 		r.Run, r.Trial, r.Task, r.TaskDigest, r.Repetition, r.Attempt, r.Cell = run, t.ID, t.Task, t.TaskDigest, t.Repetition, a.Number(), nil

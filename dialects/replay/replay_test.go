@@ -26,6 +26,10 @@ func TestDiffNamesTheFirstPlace(t *testing.T) {
 		{`{"input":[1,2]}`, `{"input":[1]}`, "message 1, at input[1]: recorded 2, now nothing"},
 		{`{"x":{"y":1}}`, `{"x":{"y":1,"z":[2]}}`, "x.z: recorded nothing, now [2]"},
 		{`{"x":"1"}`, `{"x":1}`, `x: recorded "1", now 1`},
+		{
+			`{"messages":[{"content":[{"url":"data:image/png;base64,iVBORw0KGgoAAA"}]}]}`, `{"messages":[{"content":[{"url":"data:image/png;base64,iVBORw0KGgoAAAB"}]}]}`,
+			`message 0, at messages[0].content[0].url: recorded a picture of 36 characters, now another picture, of 37`,
+		},
 		{`{"x":1}`, `no json`, `$: recorded "{\"x\":1}", now "no json"`},
 	} {
 		d, differ := Diff([]byte(tt.a), []byte(tt.b))

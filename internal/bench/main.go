@@ -78,6 +78,7 @@ func run(ctx context.Context) error {
 		{"local", b.localTrials},
 		{"core", b.coreCost},
 		{"scale", b.scale},
+		{"audit", b.audit},
 		{"sleepers", b.sleepers},
 		{"loops", b.loops},
 		{"sokoban", b.sokoban},

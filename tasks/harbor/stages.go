@@ -75,6 +75,7 @@ func (b *builder) stage(ctx context.Context, s *stepConfig, dir string) error {
 	if err := b.verification(ctx, &st, s, dir); err != nil {
 		return err
 	}
+	b.nothingToVerify(&st, s)
 	if dir != "." {
 		b.step(&st, dir)
 	}
@@ -165,6 +166,28 @@ func (b *builder) separate(s *stepConfig) bool {
 	}
 	return false
 }
+
+// nothingToVerify warns of a separate verification that sees nothing of what the
+// agent did, unless the agent is told to write into the folder that is always
+// exported, or a hook may.
+func (b *builder) nothingToVerify(st *task.Stage, s *stepConfig) {
+	if st.Mode != task.ModeSeparate || len(st.Artifacts)+len(st.Hooks) > 0 || slices.ContainsFunc(st.Instruction, toArtifacts) {
+		return
+	}
+	key, v := "verifier", &b.config.verifier
+	if s.path != "" && (s.verifier.mode != "" || s.verifier.own != nil) {
+		key, v = s.path+".verifier", &s.verifier
+	}
+	if v.mode != "" {
+		key += ".environment_mode"
+	}
+	b.reader.warn(key, "Separate verification without artifacts", "Its sandbox gets what the agent left in %s, and no other file. "+
+		"Declare artifacts, or tell the agent in the instruction to write there.", placeArtifacts)
+}
+
+// toArtifacts reports whether a part of an instruction names the folder that is
+// always exported.
+func toArtifacts(p task.Part) bool { return strings.Contains(p.Text, placeArtifacts) }
 
 // definesOwn says whether a step, or else the task, has an image for its
 // verifier.

@@ -223,6 +223,28 @@ func TestComposeServicesAreKnown(t *testing.T) {
 	}
 }
 
+// A separate verification that sees nothing of what the agent did is warned of.
+func TestASeparateVerificationWithoutArtifacts(t *testing.T) {
+	t.Parallel()
+	const separate = "[verifier]\nenvironment_mode = \"separate\"\n"
+	for name, tt := range map[string]struct {
+		f    files
+		line int // 0: no warning
+	}{
+		"by word":                 {minimal().with("task.toml", "schema_version = \"1.4\"\n"+separate), 3},
+		"by an environment":       {minimal().with("task.toml", "[verifier.environment]\ncpus = 1\n"), 1},
+		"with an artifact":        {minimal().with("task.toml", "artifacts = [\"/app/x\"]\n"+separate), 0},
+		"with a hook":             {minimal().with("task.toml", separate+"[[verifier.collect]]\ncommand = \"true\"\n"), 0},
+		"told by the instruction": {minimal().with("task.toml", separate, "instruction.md", "Write to /logs/artifacts/x."), 0},
+		"shared":                  {minimal(), 0},
+	} {
+		got, problems := tt.f.load(t, task.Options{})
+		if got == nil || (len(problems) == 1) != (tt.line > 0) || tt.line > 0 && (problems[0].Line != tt.line || problems[0].Severity != task.Warning) {
+			t.Errorf("%s: %+v, want a warning in line %d", name, problems, tt.line)
+		}
+	}
+}
+
 func TestWindowsIsParsedAndNamed(t *testing.T) {
 	t.Parallel()
 	tk := configured("[environment]\nos = \"windows\"").with("tests/test.sh", "", "tests/test.bat", "x").must(t)

@@ -225,20 +225,6 @@ type ShowTrial struct {
 	Attempts []ShowAttempt  `json:"attempts"`
 }
 
-// PlanPilots is what the pilots of a run take at most.
-type PlanPilots struct {
-	Pilots int `json:"pilots"` // at the same time
-	// Hours are those of all pilots together, if every attempt takes as long as it
-	// may, with all retries. Absent: some attempt has no limit.
-	Hours *float64 `json:"hours,omitempty"`
-}
-
-// Detached is what `berth run --detach` says.
-type Detached struct {
-	Dir string `json:"dir"` // of the run
-	Job string `json:"job"` // that carries it
-}
-
 // ShowRunning is the attempt of a trial that is in progress.
 type ShowRunning struct {
 	Attempt int           `json:"attempt"`
@@ -316,13 +302,6 @@ type ShowFull struct {
 
 	Files []string `json:"files"`         // below Dir
 	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
-}
-
-// Notes is what `berth note` says.
-type Notes struct {
-	Run     string       `json:"run"` // its folder
-	Notes   []notes.Note `json:"notes"`
-	Damaged int          `json:"damaged,omitempty"` // lines of the file that are no notes
 }
 
 // TaskCheck is what `berth task check` says.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 )
@@ -101,4 +102,26 @@ func TestHostileFilesOfNotes(t *testing.T) {
 	if _, err := os.Stat(elsewhere); err == nil {
 		t.Error("a file appeared elsewhere")
 	}
+}
+
+// Whatever is in the file, notes are read, and what is read can be shown.
+func FuzzNotes(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, notes.File), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n, err := notes.Read(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range n.All() {
+			if one.Attempt < 1 || one.Label == "" || strings.ContainsFunc(one.Label+one.Author+one.Trial, unicode.IsControl) {
+				t.Errorf("a note that cannot be shown: %+v", one)
+			}
+			if err = notes.Add(dir, one); err != nil {
+				t.Errorf("a note that was read cannot be written: %v", err)
+			}
+		}
+	})
 }

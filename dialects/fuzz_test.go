@@ -14,7 +14,7 @@ import (
 func FuzzExchange(f *testing.F) {
 	f.Add("/v1/chat/completions", []byte(`{"model":"m","messages":[],"stream":true}`), []byte("data: {\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n"))
 	f.Fuzz(func(t *testing.T, path string, request, answer []byte) {
-		r := httptest.NewRequest("POST", "/", nil)
+		r := httptest.NewRequestWithContext(t.Context(), "POST", "/", nil)
 		r.URL.Path = path
 		for _, d := range All.Dialects {
 			if c, ok := d.Call(r); ok {

@@ -32,29 +32,35 @@ func FuzzFiles(f *testing.F) {
 		if l, err := holderOf(dir, "x"); err == nil && !safe.MatchString(l.Holder) {
 			t.Errorf("the lease has %q", l.Holder)
 		}
-		whole := follower{dir: dir, name: "journal"}
-		lines, err := whole.read(unreadable)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last := 0
-		for _, l := range lines {
-			if l.Seq <= last {
-				t.Errorf("line %d after %d", l.Seq, last)
-			}
-			last = l.Seq
-		}
-		if cut = max(0, min(cut, len(b))); os.WriteFile(filepath.Join(dir, "journal"), b[:cut], 0o600) != nil {
-			t.Fatal("it cannot be written")
-		}
-		parts := follower{dir: dir, name: "journal"}
-		first, err := parts.read(0)
-		if err != nil || os.WriteFile(filepath.Join(dir, "journal"), b, 0o600) != nil {
-			t.Fatal(err)
-		}
-		rest, err := parts.read(unreadable)
-		if err != nil || len(first)+len(rest) != len(lines) {
-			t.Errorf("%d lines of the whole journal, %d + %d of one that was cut at %d: %v", len(lines), len(first), len(rest), cut, err)
-		}
+		follows(t, dir, b, cut)
 	})
+}
+
+// follows reads a journal in dir whole, and again in two parts.
+func follows(t *testing.T, dir string, b []byte, cut int) {
+	t.Helper()
+	whole := follower{dir: dir, name: "journal"}
+	lines, err := whole.read(unreadable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for _, l := range lines {
+		if l.Seq <= last {
+			t.Errorf("line %d after %d", l.Seq, last)
+		}
+		last = l.Seq
+	}
+	if cut = max(0, min(cut, len(b))); os.WriteFile(filepath.Join(dir, "journal"), b[:cut], 0o600) != nil {
+		t.Fatal("it cannot be written")
+	}
+	parts := follower{dir: dir, name: "journal"}
+	first, err := parts.read(0)
+	if err != nil || os.WriteFile(filepath.Join(dir, "journal"), b, 0o600) != nil {
+		t.Fatal(err)
+	}
+	rest, err := parts.read(unreadable)
+	if err != nil || len(first)+len(rest) != len(lines) {
+		t.Errorf("%d lines of the whole journal, %d + %d of one that was cut at %d: %v", len(lines), len(first), len(rest), cut, err)
+	}
 }

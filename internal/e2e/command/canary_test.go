@@ -215,13 +215,30 @@ func TestACanaryIsInNothingThatIsKeptOrPrinted(t *testing.T) {
 	hasNone(t, "the run folder", kept)
 	trial := "e2e_shell--loop"
 	for _, args := range [][]string{
-		{"show", "last"}, {"show", "last", "--json"}, {"show", "last", trial, "--all"}, {"show", "last", trial, "1", "--json"}, {"show", "last", trial, "--trajectory", "--all"},
-		{"show", "last", "board--oracle", "--surface"}, {"show", "last", "board--oracle", "--surface", "--json"}, {"show", "last", "board--loop", "--all"}, {"show", "last", "--by", "agent", "--csv"},
-		{"plan", "berth.hcl", "--json"}, {"validate", "berth.hcl", "-v"}, {"audit", "last", "-o", "audit.json"},
-		{"report", "last", "-o", "report.html"}, {"export", "last", "--to", "csv", "-o", "t.csv"}, {"export", "last", "--to", "jsonl", "-o", "t.jsonl"}, {"export", "last", "--to", "parquet", "-o", "t.parquet"},
-		{"export", "last", "--to", "atif", "-o", "atif"}, {"export", "last", "--to", "harbor", "-o", "harbor"}, {"export", "last", "--to", "bundle", "-o", "run.tar.zst"},
-		{"replay", "last", trial, "--no-live", "--runs", "replayed"}, {"regrade", "last", "--no-live"},
-		{"doctor", "berth.hcl"}, {"compare", "last"}, {"gc", "--dry-run"},
+		{"show", "last"},
+		{"show", "last", "--json"},
+		{"show", "last", trial, "--all"},
+		{"show", "last", trial, "1", "--json"},
+		{"show", "last", trial, "--trajectory", "--all"},
+		{"show", "last", "board--oracle", "--surface"},
+		{"show", "last", "board--oracle", "--surface", "--json"},
+		{"show", "last", "board--loop", "--all"},
+		{"show", "last", "--by", "agent", "--csv"},
+		{"plan", "berth.hcl", "--json"},
+		{"validate", "berth.hcl", "-v"},
+		{"audit", "last", "-o", "audit.json"},
+		{"report", "last", "-o", "report.html"},
+		{"export", "last", "--to", "csv", "-o", "t.csv"},
+		{"export", "last", "--to", "jsonl", "-o", "t.jsonl"},
+		{"export", "last", "--to", "parquet", "-o", "t.parquet"},
+		{"export", "last", "--to", "atif", "-o", "atif"},
+		{"export", "last", "--to", "harbor", "-o", "harbor"},
+		{"export", "last", "--to", "bundle", "-o", "run.tar.zst"},
+		{"replay", "last", trial, "--no-live", "--runs", "replayed"},
+		{"regrade", "last", "--no-live"},
+		{"doctor", "berth.hcl"},
+		{"compare", "last"},
+		{"gc", "--dry-run"},
 	} {
 		r := berthWith(t, dir, append(secretVariables(), "BERTH_VAR_token="+canary+"variable"), args...)
 		if r.code > 1 && args[0] != "doctor" && args[0] != "compare" {

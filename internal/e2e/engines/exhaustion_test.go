@@ -101,22 +101,28 @@ func (p *place) exhausted(plugin string) {
 			}
 			continue
 		}
-		took := p.took(tr.Attempts[0].Dir, name)
-		t.Logf("%s: %s, took %d; %s", name, r.Outcome, took, r.Granted.How)
-		if r.Outcome != record.Failed && r.Outcome != record.AgentError && r.Outcome != record.VerifierError {
-			t.Errorf("%s: %s, %+v; want that the agent failed", name, r.Outcome, r.Error)
-		}
-		most := limited(plugin, name, r.Granted)
-		if most > 0 && took > most {
-			t.Errorf("%s: it took %d, at most %d are allowed: %+v", name, took, most, r.Granted)
-		}
-		if killed := name == "memory" && most > 0; took == 0 && !killed {
-			t.Errorf("%s: it does not say how much it took", name)
-		}
+		p.failed(plugin, name, r, p.took(tr.Attempts[0].Dir, name))
 	}
 	p.beside(results)
-	if left := processes("perl", p.dir+" "); len(left) > 0 {
+	if left := processes("perl", p.dir+"\n"); len(left) > 0 {
 		t.Errorf("left: %v", left)
+	}
+}
+
+// failed checks the attempt of a greedy agent that took so much.
+func (p *place) failed(plugin, name string, r *record.Result, took int) {
+	t := p.test
+	t.Helper()
+	t.Logf("%s: %s, took %d; %s", name, r.Outcome, took, r.Granted.How)
+	if r.Outcome != record.Failed && r.Outcome != record.AgentError && r.Outcome != record.VerifierError {
+		t.Errorf("%s: %s, %+v; want that the agent failed", name, r.Outcome, r.Error)
+	}
+	most := limited(plugin, name, r.Granted)
+	if most > 0 && took > most {
+		t.Errorf("%s: it took %d, at most %d are allowed: %+v", name, took, most, r.Granted)
+	}
+	if killed := name == "memory" && most > 0; took == 0 && !killed {
+		t.Errorf("%s: it does not say how much it took", name)
 	}
 }
 

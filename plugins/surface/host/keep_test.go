@@ -1,11 +1,13 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -163,6 +165,41 @@ func (p *patient) Reset(ctx context.Context, id string, s environment.Start) (en
 	end, _ := ctx.Deadline()
 	p.left = time.Until(end)
 	return p.Game.Reset(ctx, id, s)
+}
+
+// What is in a picture of the surface is kept as it is without a mask, and the agent
+// sees it either way.
+func TestFramesAreKeptMasked(t *testing.T) {
+	t.Parallel()
+	const secret = "of-the-surface-4f1d9b7a"
+	for name, mask := range map[string]func([]byte) []byte{"without a mask": nil, "with a mask": redacted} {
+		shown := append(counter.Picture(1), secret...)
+		b := open(t, &fake{observe: func(_ context.Context, o *environment.Observation) error {
+			o.Frames = []environment.Frame{{Name: "screen", MediaType: "image/png", Data: shown}}
+			return nil
+		}}, &task.Surface{})
+		b.o.Mask = mask
+		seen, err := b.client.Observe(t.Context(), []string{"screen"})
+		if err != nil || len(seen.Frames) != 1 || !bytes.Equal(seen.Frames[0].Data, shown) {
+			t.Errorf("%s: the agent sees %v, %v", name, seen.Frames, err)
+		}
+		var kept []byte
+		err = filepath.WalkDir(filepath.Join(b.dir, "frames"), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				var one []byte
+				one, err = os.ReadFile(path)
+				kept = append(kept, one...)
+			}
+			return err
+		})
+		if err != nil || len(kept) == 0 || bytes.Contains(kept, []byte(secret)) != (mask == nil) {
+			t.Errorf("%s: kept %q, %v", name, kept, err)
+		}
+	}
+}
+
+func redacted(b []byte) []byte {
+	return bytes.ReplaceAll(b, []byte("of-the-surface-4f1d9b7a"), []byte("***********************"))
 }
 
 // A surface that waits for its page may ask for more time for a reset.

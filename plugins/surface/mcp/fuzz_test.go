@@ -17,7 +17,7 @@ func FuzzRequest(f *testing.F) {
 		p := aPage()
 		s := New(p)
 		defer s.Close()
-		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Accept", "application/json, text/event-stream")
 		w := httptest.NewRecorder()

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/agreement"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -52,20 +53,24 @@ func FuzzRunFolder(f *testing.F) {
 			report.Trial(dir, m, x, tr)
 			for i := range tr.Attempts {
 				number := tr.Attempts[i].Number
-				folder := report.Folder(dir, tr, number)
-				if full, err := report.Attempt(folder, report.StateOf(x, tr, number)); err == nil {
-					report.AttemptText(p, full, true)
-				}
-				if _, err = agreement.Compare(folder, folder); err != nil {
-					t.Log(err)
-				}
-				if err = report.Surface(p, folder, false, true); err != nil {
-					t.Log(err)
-				}
+				attempt(t, p, report.Folder(dir, tr, number), report.StateOf(x, tr, number))
 			}
 		}
 		if bytes.ContainsAny(b.Bytes(), "\x1b\x07\x00") {
 			t.Errorf("the terminal is told %q", b.Bytes())
 		}
 	})
+}
+
+func attempt(t *testing.T, p *terminal.Printer, folder string, state output.AttemptState) {
+	t.Helper()
+	if full, err := report.Attempt(folder, state); err == nil {
+		report.AttemptText(p, full, true)
+	}
+	if _, err := agreement.Compare(folder, folder); err != nil {
+		t.Log(err)
+	}
+	if err := report.Surface(p, folder, false, true); err != nil {
+		t.Log(err)
+	}
 }

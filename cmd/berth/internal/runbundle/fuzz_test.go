@@ -50,12 +50,12 @@ func FuzzUnpack(f *testing.F) {
 			return
 		}
 		for label, folder := range got.Tasks {
-			if real, err := filepath.EvalSymlinks(folder); err == nil && !strings.HasPrefix(real+"/", to+"/") {
-				t.Errorf("the dataset %q is %s", label, real)
+			if at, err := filepath.EvalSymlinks(folder); err == nil && !strings.HasPrefix(at+"/", to+"/") {
+				t.Errorf("the dataset %q is %s", label, at)
 			}
 		}
-		if real, err := filepath.EvalSymlinks(got.Dir); err != nil || real != filepath.Join(to, runDir) {
-			t.Errorf("the run is %s", real)
+		if at, err := filepath.EvalSymlinks(got.Dir); err != nil || at != filepath.Join(to, runDir) {
+			t.Errorf("the run is %s", at)
 		}
 	})
 }

@@ -194,8 +194,8 @@ func Unpack(file, dir string) (*Unpacked, error) {
 	defer root.Close()
 	// A link in a path may lead to any folder of this machine.
 	inside := func(name string) bool {
-		_, err := root.Stat(name)
-		return err == nil || errors.Is(err, fs.ErrNotExist)
+		_, missing := root.Stat(name)
+		return missing == nil || errors.Is(missing, fs.ErrNotExist)
 	}
 	if !inside(runDir) {
 		return nil, fmt.Errorf("%s: %w: the run in it is a link", file, ErrNoBundle)

@@ -45,20 +45,26 @@ func FuzzUnpack(f *testing.F) {
 		if err = p.tar.Close(); err != nil {
 			return // an entry that says it has more than it has
 		}
-		for r := tar.NewReader(&out); ; {
-			h, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if name := strings.TrimSuffix(h.Name, "/"); name != "/to" && !strings.HasPrefix(name, "/to/") {
-				t.Errorf("%q is not below /to", h.Name)
-			}
-			if h.Typeflag == tar.TypeLink && h.Linkname != "/to" && !strings.HasPrefix(h.Linkname, "/to/") {
-				t.Errorf("a link to %q", h.Linkname)
-			}
-		}
+		below(t, &out)
 	})
+}
+
+// below fails if an entry of an archive, or what it links to, is not below /to.
+func below(t *testing.T, archive io.Reader) {
+	t.Helper()
+	for r := tar.NewReader(archive); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name := strings.TrimSuffix(h.Name, "/"); name != "/to" && !strings.HasPrefix(name, "/to/") {
+			t.Errorf("%q is not below /to", h.Name)
+		}
+		if h.Typeflag == tar.TypeLink && h.Linkname != "/to" && !strings.HasPrefix(h.Linkname, "/to/") {
+			t.Errorf("a link to %q", h.Linkname)
+		}
+	}
 }

@@ -149,8 +149,8 @@ func (b *bench) fly(ctx context.Context, dir string) (u flown, err error) {
 	}
 	done := make(chan ended, 1)
 	go func() {
-		u, err := b.berth(ctx, "run", dir, "--runs", runs, "--no-live")
-		done <- ended{u, err}
+		u, failed := b.berth(ctx, "run", dir, "--runs", runs, "--no-live")
+		done <- ended{u, failed}
 	}()
 	var folder string
 	for end := time.Now().Add(time.Minute); folder == ""; time.Sleep(20 * time.Millisecond) {

@@ -42,7 +42,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := run
-	if len(os.Args) == 6 && os.Args[1] == pilotMode {
+	if len(os.Args) == 5 && os.Args[1] == pilotMode {
 		do = func(ctx context.Context) error { return startPilot(ctx, os.Args[2:]) }
 	}
 	if slices.Equal(os.Args[1:], []string{handMode}) {

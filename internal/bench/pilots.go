@@ -22,8 +22,7 @@ import (
 
 // pilotMode is the argument by which this program is a pilot that takes attempts
 // and publishes results without making them. After it come the folder of the run,
-// the name of the pilot, how long an attempt takes, and a folder for attempts that
-// are under way.
+// the name of the pilot, and a folder for attempts that are under way.
 const pilotMode = "-pilot"
 
 // pilots is how many pilots there are, and how many trials they share.
@@ -32,18 +31,11 @@ const (
 	pilotsTrials = 10_000
 )
 
-// published makes attempts that pass after a while.
-type published struct {
-	pilot string
-	takes time.Duration
-}
+// published makes attempts that pass at once.
+type published struct{ pilot string }
 
-func (p published) Attempt(ctx context.Context, j executor.Job) (record.Result, error) {
+func (p published) Attempt(_ context.Context, j executor.Job) (record.Result, error) {
 	began := time.Now().UTC()
-	select {
-	case <-time.After(p.takes):
-	case <-ctx.Done():
-	}
 	err := j.Attempt.Append(record.StepsFile, map[string]string{"by": p.pilot})
 	score := 1.0
 	r := record.Result{
@@ -56,11 +48,7 @@ func (p published) Attempt(ctx context.Context, j executor.Job) (record.Result, 
 
 // startPilot is a pilot.
 func startPilot(ctx context.Context, args []string) error {
-	dir, name, scratch := args[0], args[1], args[3]
-	takes, err := time.ParseDuration(args[2])
-	if err != nil {
-		return err
-	}
+	dir, name, scratch := args[0], args[1], args[2]
 	s, err := store.View(dir)
 	if err != nil {
 		return err
@@ -78,7 +66,7 @@ func startPilot(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	n := executor.NewNode(published{name, takes}, p, experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}, filepath.Join(scratch, name, "berth", "attempts"))
+	n := executor.NewNode(published{name}, p, experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}, filepath.Join(scratch, name, "berth", "attempts"))
 	return one.Work(ctx, n)
 }
 
@@ -87,14 +75,7 @@ func (b *bench) manyPilots(ctx context.Context, f *figures) error {
 	if err := b.claims(ctx, f); err != nil {
 		return err
 	}
-	// At full speed, pilots and coordinator share the processors of this machine.
-	// With attempts that take a while, the coordinator has what it needs.
-	for _, takes := range []time.Duration{0, 10 * time.Second} {
-		if err := b.pilotsThatTake(ctx, f, takes); err != nil {
-			return err
-		}
-	}
-	return nil
+	return b.fleet(ctx, f)
 }
 
 // claims measures the claim of a free attempt, by the benchmark of its package.
@@ -119,8 +100,9 @@ type flown struct {
 	disk traffic
 }
 
-func (b *bench) pilotsThatTake(ctx context.Context, f *figures, takes time.Duration) error {
-	dir, err := b.experiment(fmt.Sprintf("pilots-%s", takes), "nop", 100, pilotsTrials/100, pilots)
+// fleet measures the coordinator, and what a pilot does on the shared disk.
+func (b *bench) fleet(ctx context.Context, f *figures) error {
+	dir, err := b.experiment("pilots", "nop", 100, pilotsTrials/100, pilots)
 	if err != nil {
 		return err
 	}
@@ -132,18 +114,14 @@ func (b *bench) pilotsThatTake(ctx context.Context, f *figures, takes time.Durat
 	if err != nil {
 		return err
 	}
-	u, err := b.fly(ctx, dir, takes)
+	u, err := b.fly(ctx, dir)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d pilots, %d trials that take %s", pilots, pilotsTrials, takes)
+	what := fmt.Sprintf("%d pilots that only claim and publish, %d trials", pilots, pilotsTrials)
 	f.add(what+": attempts a second", fmt.Sprintf("%.0f", u.rate), fmt.Sprintf("%.0f s in all", u.wall.Seconds()), "", "")
 	share := 100 * u.cpu.Seconds() / u.wall.Seconds()
-	wanted := "≤ 10 % of a core, ≤ 150 MB"
-	if takes == 0 {
-		wanted = ""
-	}
-	f.add(what+": the coordinator", fmt.Sprintf("%.1f %% of a core, %d MB", share, u.rss>>10), fmt.Sprintf("%.1f ms of processor time an attempt", 1000*u.cpu.Seconds()/pilotsTrials), "", wanted)
+	f.add(what+": the coordinator", fmt.Sprintf("%.1f %% of a core, %d MB", share, u.rss>>10), fmt.Sprintf("%.1f ms of processor time an attempt", 1000*u.cpu.Seconds()/pilotsTrials), "", "≤ 10 % of a core, ≤ 150 MB")
 	if u.disk.attempts > 0 {
 		f.add(what+": a pilot on the shared disk", fmt.Sprintf("%.0f calls on names an attempt", float64(u.disk.calls)/float64(u.disk.attempts)),
 			fmt.Sprintf("one pilot of %d, with %d attempts, traced", pilots, u.disk.attempts), "", "printed")
@@ -154,7 +132,7 @@ func (b *bench) pilotsThatTake(ctx context.Context, f *figures, takes time.Durat
 }
 
 // fly carries out a run with pilots.
-func (b *bench) fly(ctx context.Context, dir string, takes time.Duration) (u flown, err error) {
+func (b *bench) fly(ctx context.Context, dir string) (u flown, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return u, err
@@ -171,8 +149,8 @@ func (b *bench) fly(ctx context.Context, dir string, takes time.Duration) (u flo
 	}
 	done := make(chan ended, 1)
 	go func() {
-		u, err := b.berth(ctx, "run", dir, "--runs", runs, "--no-live")
-		done <- ended{u, err}
+		u, failed := b.berth(ctx, "run", dir, "--runs", runs, "--no-live")
+		done <- ended{u, failed}
 	}()
 	var folder string
 	for end := time.Now().Add(time.Minute); folder == ""; time.Sleep(20 * time.Millisecond) {
@@ -185,7 +163,7 @@ func (b *bench) fly(ctx context.Context, dir string, takes time.Duration) (u flo
 	trace := filepath.Join(dir, "trace")
 	fleet := make([]*exec.Cmd, pilots)
 	for i := range fleet {
-		argv := []string{self, pilotMode, folder, fmt.Sprintf("p%03d", i), takes.String(), scratch}
+		argv := []string{self, pilotMode, folder, fmt.Sprintf("p%03d", i), scratch}
 		if _, missing := exec.LookPath("strace"); i == 0 && missing == nil {
 			argv = append([]string{"strace", "-f", "-qq", "-y", "-e", "trace=%file", "-o", trace}, argv...)
 		}

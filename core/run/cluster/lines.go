@@ -52,6 +52,7 @@ const (
 const (
 	CoordinatorBegan Kind = "coordinator_began"
 	Queued           Kind = "queued"  // there is a job for Attempt
+	Taken            Kind = "taken"   // a pilot has the lease of Attempt
 	Settled          Kind = "settled" // Attempt has a result
 	Stop             Kind = "stop"    // pilots cancel what they do, and end
 	CoordinatorEnded Kind = "coordinator_ended"

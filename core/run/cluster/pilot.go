@@ -57,6 +57,8 @@ type Pilot struct {
 
 	open    map[string]int  // attempts in the queue that this pilot may take, with their place in it
 	place   int             // the last one
+	near    int             // from so many of the first ones it chooses: more if others are faster
+	beaten  bool            // another pilot was faster the last time
 	tried   map[string]bool // attempts that it does not look at again
 	mu      sync.Mutex
 	running map[string]*flight
@@ -160,8 +162,8 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 			said = now
 			p.say(Line{Kind: Alive, Running: p.doing()})
 		}
-		if wait = min(time.Duration(float64(wait)*relax), late); news {
-			wait = soon
+		if wait = min(time.Duration(float64(wait)*relax), late); news && !p.beaten && len(p.running) < p.o.Identity.InFlight {
+			wait = soon // without room, or with too little work for all, it need not look often
 		}
 		select {
 		case f := <-p.ended:
@@ -261,6 +263,8 @@ func (p *Pilot) hear(lines []Line) {
 		switch l.Kind {
 		case Queued:
 			p.offer(l.Attempt)
+		case Taken:
+			p.forget(l.Attempt)
 		case Settled:
 			delete(p.open, l.Attempt)
 			p.mu.Lock()
@@ -290,7 +294,8 @@ func (p *Pilot) offer(name string) {
 // queue: pilots should not all ask for the same one. It reports whether it started any.
 func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 	names := slices.SortedFunc(maps.Keys(p.open), func(a, b string) int { return p.open[a] - p.open[b] })
-	near := names[:min(len(names), 4*p.o.Identity.InFlight)] // those that were queued first, roughly
+	p.beaten, p.near = false, max(p.near, 4*p.o.Identity.InFlight)
+	near := names[:min(len(names), p.near)] // those that were queued first, roughly
 	rand.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
 	for _, name := range names {
 		if len(p.running) >= p.o.Identity.InFlight || p.cramped(n) {
@@ -324,8 +329,10 @@ func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 		if err != nil || !mine {
 			leave()
 			p.trouble(err)
-			continue
+			p.near, p.beaten = min(2*p.near, ahead), true
+			return began
 		}
+		p.near -= p.near / 8
 		began = true
 		p.begin(ctx, n, run.Job{Trial: t, Places: places}, &flight{Running: Running{Attempt: name, Phase: record.PhasePrepare}, number: job.Attempt, leave: leave})
 	}

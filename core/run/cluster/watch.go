@@ -216,6 +216,7 @@ func (c *Coordinator) claimed(w *waiting, p *pilot) {
 		return
 	}
 	w.by, w.wait = p.id, time.Since(w.queued)
+	c.tell(Line{Kind: Taken, Attempt: w.name})
 	c.live(w, record.Event{Type: record.EventPhaseStart, Phase: record.PhasePrepare})
 }
 

@@ -264,8 +264,8 @@ func TestTheScriptOfPBSStartsAPilot(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs(examples + "pilot.pbs")
 	e2etest.Must(t, err)
-	if out, err := exec.CommandContext(t.Context(), "bash", "-n", script).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if out, wrong := exec.CommandContext(t.Context(), "bash", "-n", script).CombinedOutput(); wrong != nil {
+		t.Fatalf("%v\n%s", wrong, out)
 	}
 	b := newBed(t, os.Getuid())
 	rel, err := filepath.Rel(b.dir, b.run)

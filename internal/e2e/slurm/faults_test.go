@@ -121,6 +121,29 @@ func TestKillsAtRandomInstantsLoseNothing(t *testing.T) { //nolint:paralleltest 
 	s.empty()
 }
 
+// A node does not see the shared folder for longer than its pilot counts as alive. Its
+// attempts are repeated elsewhere, and the pilot goes on when the folder is back.
+func TestANodeThatLosesTheFolder(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t)
+	const trials, name = 60, "blind"
+	s.experiment(name, trials, executor("requeue"))
+	run := s.start(name, "run . --no-live")
+	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
+	node := s.pilots("%N")[0]
+	s.root(node, "mount -t tmpfs -o ro none "+s.shared)
+	s.await("its pilot is lost", func() bool { return strings.Contains(run.said(), "is lost: it has said nothing for 10s") })
+	s.goesOn(name)
+	s.root(node, "umount "+s.shared)
+	s.await("its pilot is back", func() bool { return strings.Contains(run.said(), "is back") })
+	if code, out := run.wait(); code != 0 {
+		t.Fatalf("code %d\n%s", code, out)
+	}
+	if attempts := s.settled(name, trials); attempts <= trials {
+		t.Errorf("%d attempts of %d trials: the pilot had nothing to lose, and the test proves little", attempts, trials)
+	}
+	s.empty()
+}
+
 // The scheduler ends pilots at the time limit of their jobs. Their attempts are
 // repeated by the next ones.
 func TestPilotsReachTheTimeLimitOfTheirJobs(t *testing.T) { //nolint:paralleltest // the cluster is shared

@@ -86,7 +86,8 @@ func (p *place) soundTrial(tr *output.ShowTrial) {
 			continue
 		}
 		soundPhases(t, a, a.Phases)
-		if len(a.Phases) < 2 && a.Outcome != record.Cancelled && a.Outcome != record.Preempted || len(a.Phases) == 0 || a.Start.IsZero() || a.End.Before(a.Start) {
+		unmade := a.Outcome == record.Cancelled || a.Outcome == record.Preempted || a.Outcome == record.NotRun
+		if len(a.Phases) < 2 && !unmade || len(a.Phases) == 0 || a.Start.IsZero() || a.End.Before(a.Start) {
 			t.Errorf("%s: %s, from %v to %v, %d phases", a.Dir, a.Outcome, a.Start, a.End, len(a.Phases))
 		}
 		var r record.Result

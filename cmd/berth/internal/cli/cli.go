@@ -73,6 +73,7 @@ type app struct {
 	log     zerolog.Logger
 	logs    *logs
 	failure output.Failure // collected so far, for --json
+	forJob  []string       // further variables of plugins: see job.go
 }
 
 // Main is the program. It returns the exit code.
@@ -199,7 +200,7 @@ func (a *app) host() (*plugin.Host, error) {
 		cache = filepath.Join(dir, "berth", "plugins")
 	}
 	byHand, _ := a.env(plugins.ReattachEnv)
-	h, err := plugin.New(plugin.Options{ByHand: byHand, Cache: cache, Log: a.log})
+	h, err := plugin.New(plugin.Options{ByHand: byHand, Cache: cache, Env: a.forJob, Log: a.log})
 	if err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}

@@ -216,9 +216,25 @@ func checkFolder(runs string) (dir string, undo func(), err error) {
 // doctorNode is the end on the node.
 func (a *app) doctorNode(ctx context.Context, dir string) error {
 	job, _ := slurm.InJob(a.env)
+	var here *scratchJob
 	n := nodecheck.Node{
 		Dir: dir, Digest: digestOfFile, Doctor: a.doctor,
-		Scratch: func(named string) (string, error) { return a.scratchFolder(named, job.Scratch) },
+		Scratch: func(named string) (scratch string, err error) {
+			if scratch, err = a.scratchFolder(named, job.Scratch); err == nil {
+				here, err = a.beginJob(scratch, "doctor-"+strings.ToLower(rand.Text()[:8])) // environments look as those of a pilot do
+			}
+			return scratch, err
+		},
 	}
-	return n.Work(ctx)
+	err := n.Work(ctx)
+	if here == nil {
+		return err
+	}
+	err = errors.Join(err, here.end(ctx, nil))
+	h, failed := a.host()
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	defer h.Stop()
+	return errors.Join(err, a.vacateAll(ctx, h, []string{here.scratch}, false))
 }

@@ -71,7 +71,7 @@ func (a *app) slurmJob(x *experiment.Executor, id, dir string) (o slurm.Job, err
 	home, _ := a.env("HOME")
 	return slurm.Job{
 		ID: id, Run: dir, Berth: exe, Dir: filepath.Dir(dir), Home: cmp.Or(home, me.HomeDir), User: me.Username,
-		Args: []string{"--workers", strconv.Itoa(slurmInFlight(x))}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
+		Args: []string{"--workers", strconv.Itoa(slurmInFlight(x)), "--scratch", x.Scratch}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
 		Partition: x.Partition, Account: x.Account, QOS: x.QOS, Options: x.Options,
 	}, nil
 }

@@ -50,12 +50,16 @@ Berth did not create.`,
 			if err != nil {
 				res.Problems = append(res.Problems, err.Error())
 			}
-			for _, dir := range a.scratchFolders(scratch) {
+			folders := a.scratchFolders(scratch)
+			for _, dir := range folders {
 				swept, err := node.SweepScratch(dir, dry)
 				res.Folders = append(res.Folders, swept...)
 				if err != nil {
 					res.Problems = append(res.Problems, err.Error())
 				}
+			}
+			if err = a.vacateAll(cmd.Context(), h, folders, dry); err != nil {
+				res.Problems = append(res.Problems, err.Error())
 			}
 			if rule.Any() {
 				pruned, err := images.Prune(cmd.Context(), h, rule, dry)

@@ -44,6 +44,7 @@ type pilotFlags struct {
 	idle    time.Duration
 	time    time.Duration
 	trust   bool
+	named   bool // --scratch was given, perhaps empty
 }
 
 func (a *app) pilotCommand() *cobra.Command {
@@ -73,6 +74,7 @@ Its exit code is then 130.`,
 			case f.idle < 0 || f.time < 0:
 				return errors.New("--idle and --time must not be negative")
 			}
+			f.named = cmd.Flags().Changed("scratch")
 			return a.pilot(cmd.Context(), args[0], &ef, &f)
 		},
 	}
@@ -87,17 +89,24 @@ Its exit code is then 130.`,
 }
 
 // pilot is the pilot command.
-func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *pilotFlags) error {
+func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *pilotFlags) (err error) {
 	// A scheduler repeats the signal before it kills; what a pilot needs after the
 	// first one is time.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM)
 	begin := time.Now()
 	ef.Remote = true
+	who := a.pilotPlace(f)
+	defer func() { err = errors.Join(err, who.end(ctx)) }()
+	if f.named { // plugins must know the place before they look at this machine
+		if err = who.take(f.scratch); err != nil {
+			return err
+		}
+	}
 	dir, m, l, err := a.loadRun(ctx, name, ef, &resumeFlags{trust: f.trust})
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	who.l = l
 	if err = a.startable(l); err != nil {
 		if !l.Ready() { // what it says of a run is no help here
 			a.decline(dir, l.Why())
@@ -116,17 +125,13 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	x := &l.Experiment.Executor
-	job, inJob := slurm.InJob(a.env)
-	scratch, err := a.scratchFolder(cmp.Or(f.scratch, x.Scratch), job.Scratch)
-	if err != nil {
+	if err = who.ready(ctx, x.Scratch); err != nil {
 		a.decline(dir, err.Error())
 		return err
 	}
 	f.workers = cmp.Or(f.workers, x.InFlight, x.CPUs, runtime.NumCPU())
-	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: identity(f.workers)}
-	if inJob && x.Kind == "slurm" {
-		o.Identity.Pilot, o.Identity.Job = job.Pilot, job.Job
-	}
+	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: who.identity}
+	o.Identity.InFlight = f.workers
 	if f.time > 0 {
 		o.Until = begin.Add(max(f.time-x.Grace, f.time/2))
 	}
@@ -145,7 +150,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	}
 	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.workers, "attempt", "attempts")))
 	err = a.workAs(ctx, l, s, p, &run.Worker{
-		Worker: o.Identity.Worker, Scratch: scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
+		Worker: o.Identity.Worker, Scratch: who.scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
 	})
 	if err == nil && ctx.Err() != nil { // a scheduler sees that there may be more to do
 		err = &exit{exitInterrupted, nil}
@@ -199,6 +204,75 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 		err = errors.Join(err, p.Leave(err.Error()))
 	}
 	return err
+}
+
+// pilotPlace is who a pilot is, and where on this machine.
+type pilotPlace struct {
+	a        *app
+	identity cluster.Identity
+	job      slurm.Here
+	scratch  string
+	here     *scratchJob        // nil: it is not taken yet
+	l        *experiment.Loaded // nil: it is not loaded yet
+}
+
+func (a *app) pilotPlace(f *pilotFlags) *pilotPlace {
+	w := &pilotPlace{a: a, identity: identity(f.workers)}
+	if job, ok := slurm.InJob(a.env); ok {
+		w.job, w.identity.Pilot, w.identity.Job = job, job.Pilot, job.Job
+	}
+	return w
+}
+
+// take takes the scratch folder that the user named; empty: the first that will do.
+func (w *pilotPlace) take(named string) (err error) {
+	if w.scratch, err = w.a.scratchFolder(named, w.job.Scratch); err == nil {
+		w.here, err = w.a.beginJob(w.scratch, w.identity.Pilot)
+	}
+	return err
+}
+
+// ready takes the scratch folder of the experiment, unless another one is taken, and
+// removes what dead jobs left in it.
+func (w *pilotPlace) ready(ctx context.Context, named string) (err error) {
+	if w.here == nil {
+		if err = w.take(named); err != nil {
+			return err
+		}
+		w.l.Host.Stop() // plugins of the next host know the place
+		if w.l.Host, err = w.a.host(); err != nil {
+			return err
+		}
+	}
+	if left := w.a.vacate(ctx, []string{w.scratch}, w.environments()); left != nil {
+		w.a.Notef("something of a dead job is left on this machine: %v\n", left)
+	}
+	return nil
+}
+
+// environments returns the plugins that make sandboxes here.
+func (w *pilotPlace) environments() (names []string) {
+	if w.l == nil || w.l.Experiment == nil {
+		return nil
+	}
+	for _, c := range w.l.Experiment.Cells {
+		if !slices.Contains(names, c.Environment.Plugin) {
+			names = append(names, c.Environment.Plugin)
+		}
+	}
+	return names
+}
+
+// end stops the plugins and removes what they kept here.
+func (w *pilotPlace) end(ctx context.Context) error {
+	names := w.environments()
+	if w.l != nil {
+		w.l.Close()
+	}
+	if w.here == nil {
+		return nil
+	}
+	return w.here.end(ctx, names)
 }
 
 // identity names a pilot that was started by hand.

@@ -136,7 +136,7 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 		{[]string{"show", "last", cancelled[:12], "2"}, []string{"cancelled it: still a slip", "cost_usd from 5 to 6"}},
 		{[]string{"show", "last", "--by", "agent_end", "--force"}, []string{"ended_early", "while it went on: "}},
 		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "Everything that could be checked is as it was recorded"}},
-		{[]string{"export", "last", "--to", "csv", "-o", "-"}, []string{",interventions,", "it only sleeps"}},
+		{[]string{"export", "last", "--to", "csv", "-o", "attempts.csv"}, []string{"rows written"}},
 	} {
 		r := berth(t, dir, tt.args...)
 		r.want(t, 0)
@@ -149,6 +149,9 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 	berth(t, dir, "report", "last", "--force", "-o", "report.html").want(t, 0)
 	if page := e2etest.Read(t, dir, "report.html"); !strings.Contains(page, "it only sleeps") {
 		t.Error("the report does not say that a turn was ended")
+	}
+	if table := e2etest.Read(t, dir, "attempts.csv"); !strings.Contains(table, ",interventions,") || !strings.Contains(table, "it only sleeps") {
+		t.Errorf("the table does not say that a turn was ended:\n%s", table)
 	}
 	if left, err := os.Stat(filepath.Join(show.Dir, "control.json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left: %v", left)

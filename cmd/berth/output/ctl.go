@@ -9,7 +9,8 @@ import (
 // Ctl is what `berth ctl` says of a change.
 type Ctl struct {
 	// Did says in words what was done, and what could not be done of it.
-	Did    string    `json:"did"`
+	Did string `json:"did"`
+	// Status is the state afterwards, without a list of attempts.
 	Status CtlStatus `json:"status"`
 }
 

@@ -102,5 +102,5 @@ func (w *watching) telemetry(ctx context.Context, say func(string)) (*telemetry.
 		}
 		say("metrics: " + metrics.URL())
 	}
-	return telemetry.New(w.Store, metrics, traces), nil
+	return telemetry.New(w.Store, metrics, traces), nil //nolint:contextcheck // spans have a context of their own, which does not end
 }

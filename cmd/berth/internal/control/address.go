@@ -37,14 +37,14 @@ type Pointer struct {
 // socketName returns the file name of the socket of the run in dir. It depends on
 // where the folder really is: a copy of a run has another socket.
 func socketName(dir string) (string, error) {
-	real, err := filepath.EvalSymlinks(dir)
+	folder, err := filepath.EvalSymlinks(dir)
 	if err == nil {
-		real, err = filepath.Abs(real)
+		folder, err = filepath.Abs(folder)
 	}
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(real))
+	sum := sha256.Sum256([]byte(folder))
 	return hex.EncodeToString(sum[:8]), nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -152,5 +153,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, err)
 		return
 	}
-	s.answer(w, Answer{Did: did, Status: s.Status()}, nil)
+	status := s.Status()
+	status.Attempts = []output.CtlAttempt{}
+	s.answer(w, Answer{Did: did, Status: status}, nil)
 }

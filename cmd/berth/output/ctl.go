@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store/node"
 )
 
 // Ctl is what `berth ctl` says of a change.
@@ -54,4 +55,11 @@ type CtlAttempt struct {
 	Phase   record.PhaseName `json:"phase,omitempty"`
 	Turn    int              `json:"turn,omitempty"`
 	Steps   int              `json:"steps,omitempty"`
+}
+
+// CtlPointer is control.json of a run: where its socket is, while a process runs it.
+type CtlPointer struct {
+	Version int          `json:"version"` // of the format of this file: 1
+	Socket  string       `json:"socket"`  // absolute
+	Process node.Process `json:"process"` // that serves it
 }

@@ -426,6 +426,10 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	must(t, err)
 	l.SetUnlinkOnClose(false)
 	must(t, errors.Join(l.Close(), os.Chmod(stale, 0o600), os.WriteFile(pointer, b, 0o600)))
+	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
+	if left, swept := control.Sweep(true); swept != nil || !slices.Contains(left, stale) {
+		t.Errorf("a sweep finds %q, %v", left, swept)
+	}
 	c, err := control.Find(g.dir) // the process of the pointer lives: it is that of the test
 	must(t, err)
 	if _, err = c.Status(t.Context()); !errors.Is(err, control.ErrNoProcess) {
@@ -435,6 +439,10 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	must(t, err)
 	if _, err = c.Status(t.Context()); err != nil {
 		t.Error(err)
+	}
+	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
+	if left, swept := control.Sweep(true); swept != nil || slices.Contains(left, stale) {
+		t.Errorf("a sweep finds what is served: %q, %v", left, swept)
 	}
 	if _, err = c.Do(t.Context(), control.Request{Action: control.Pause}); err == nil || !strings.Contains(err.Error(), run.ErrNotGoingOn.Error()) {
 		t.Errorf("before the first attempt: %v", err)

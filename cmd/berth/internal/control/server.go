@@ -100,7 +100,7 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 
 // point writes the file that says where the socket is.
 func (s *Server) point() error {
-	b, err := json.Marshal(Pointer{Version: 1, Socket: s.socket, Process: node.Self()})
+	b, err := json.Marshal(output.CtlPointer{Version: 1, Socket: s.socket, Process: node.Self()})
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,7 @@ func All() []Schema {
 		{"cluster-job", "A file in cluster/queue of a run", cluster.SealedJob{}},
 		{"runtime-owner", "owner.json of a folder on node-local disk", node.Owner{}},
 		{"bundle", "bundle.json of a bundle, the programs of an agent", bundle.Manifest{}},
+		{"control", "control.json of a run, while a process runs it", output.CtlPointer{}},
 		{"cli-failure", "what any command says on stderr when it fails with --json", output.Failure{}},
 		{"cli-init", "berth init --json", output.Init{}},
 		{"cli-plan", "berth plan --json", output.Plan{}},

@@ -123,6 +123,7 @@ func (c *Control) Cancel(chosen func(*plan.Trial) bool, why string) (out Cancell
 		waiting := s.left()
 		s.drop(chosen)
 		out.Waiting = waiting - s.left()
+		s.to -= out.Waiting
 		for t, a := range s.active {
 			if a.gone || !chosen(t) {
 				continue
@@ -144,7 +145,7 @@ func (c *Control) Cancel(chosen func(*plan.Trial) bool, why string) (out Cancell
 // EndTurn ends the turn of the agent in the attempt of a trial, which is then graded.
 func (c *Control) EndTurn(id, why string) error {
 	var ends chan<- error
-	err := c.do(func(s *scheduler) error {
+	if err := c.do(func(s *scheduler) error {
 		if _, elsewhere := s.o.Executor.(withdrawer); elsewhere {
 			return errors.New("pilots make the attempts of this run, and their turns cannot be ended from here")
 		}
@@ -155,8 +156,7 @@ func (c *Control) EndTurn(id, why string) error {
 			}
 		}
 		return errors.New("no attempt of it is in progress")
-	})
-	if err != nil {
+	}); err != nil {
 		return err
 	}
 	select {

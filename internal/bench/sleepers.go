@@ -60,18 +60,20 @@ func (b *bench) sleepers(ctx context.Context, f *figures) error {
 	}
 	var rss [2]int64 // KiB
 	var took []time.Duration
+	var asked answers
 	for i, n := range []int{1, many} {
 		dir, err := b.experiment(fmt.Sprint("asleep", n), sleeperName, min(n, 100), max(1, n/100), n)
 		if err != nil {
 			return err
 		}
-		if rss[i], took, err = b.asleep(ctx, dir, sleepers{folder: folder, n: n}); err != nil {
+		if rss[i], took, err = b.asleep(ctx, dir, sleepers{folder: folder, n: n, ask: &asked}); err != nil {
 			return fmt.Errorf("%d sleepers: %w", n, err)
 		}
 	}
 	f.add("core's memory an attempt in flight, 1,000 that sleep", fmt.Sprintf("%.2f MB", float64(rss[1]-rss[0])/1024/(many-1)),
 		fmt.Sprintf("%d MB with 1 in flight, %d MB with %d", rss[0]>>10, rss[1]>>10, many), "", "≤ 1 MB")
 	f.add("berth show meanwhile, p50", ms(quantile(took, 0.5)), "", "slowest of 9: "+ms(slices.Max(took)), "≤ 300 ms")
+	asked.add(f)
 	return nil
 }
 
@@ -94,9 +96,10 @@ func (b *bench) sleeperPlugin() (string, error) {
 
 // sleepers are attempts whose agents sleep.
 type sleepers struct {
-	folder string // of the plugin
-	n      int    // how many
-	rounds int    // that end before they sleep
+	folder string   // of the plugin
+	n      int      // how many
+	rounds int      // that end before they sleep
+	ask    *answers // of the run's socket; nil: it is not asked
 }
 
 // asleep starts a run of attempts at the same time, waits until all of their
@@ -133,7 +136,10 @@ func (b *bench) asleep(ctx context.Context, dir string, s sleepers) (rss int64, 
 		took = append(took, shown.wall)
 		u.look(cmd.Process.Pid)
 	}
-	return u.rss, took, nil
+	if s.ask != nil {
+		err = s.ask.measure(ctx, run)
+	}
+	return u.rss, took, err
 }
 
 // allInTurn waits until the agents of all attempts of the only run in runs sleep,

@@ -4,12 +4,14 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store/node"
 )
 
 // Ctl is what `berth ctl` says of a change.
 type Ctl struct {
 	// Did says in words what was done, and what could not be done of it.
-	Did    string    `json:"did"`
+	Did string `json:"did"`
+	// Status is the state afterwards, without a list of attempts.
 	Status CtlStatus `json:"status"`
 }
 
@@ -53,4 +55,11 @@ type CtlAttempt struct {
 	Phase   record.PhaseName `json:"phase,omitempty"`
 	Turn    int              `json:"turn,omitempty"`
 	Steps   int              `json:"steps,omitempty"`
+}
+
+// CtlPointer is control.json of a run: where its socket is, while a process runs it.
+type CtlPointer struct {
+	Version int          `json:"version"` // of the format of this file: 1
+	Socket  string       `json:"socket"`  // absolute
+	Process node.Process `json:"process"` // that serves it
 }

@@ -164,3 +164,34 @@ func TestARequestThatIsSettledLateKeepsNothing(t *testing.T) {
 		t.Errorf("another attempt: %v", err)
 	}
 }
+
+// Another limit counts at once: also for a request that waits, and for one that would
+// have been refused.
+func TestALimitIsReplaced(t *testing.T) {
+	t.Parallel()
+	l := New()
+	a := l.Open("run", limit(10), Amount{})
+	who := &Attempt{}
+	if _, err := l.Reserve(t.Context(), Amount{USD: 6}, who, a); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Reserve(context.Background(), Amount{USD: 6}, &Attempt{}, a)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	a.SetLimit(limit(20))
+	if err := <-done; err != nil {
+		t.Errorf("with a larger limit: %v", err)
+	}
+	a.SetLimit(limit(3))
+	var spent *SpentError
+	if _, err := l.Reserve(t.Context(), Amount{USD: 4}, who, a); !errors.As(err, &spent) || *a.Limit().USD != 3 {
+		t.Errorf("with a smaller one: %v", err)
+	}
+}

@@ -36,7 +36,7 @@ func golden(t *testing.T, name, got string) {
 }
 
 var commands = []string{
-	"", "init", "plan", "validate", "run", "try", "resume", "regrade", "show", "task", "task check", "plugin", "plugin list", "plugin info",
+	"", "init", "plan", "validate", "run", "try", "resume", "regrade", "ctl", "show", "task", "task check", "plugin", "plugin list", "plugin info",
 	"plugin test", "plugin install", "plugin lock", "agent", "agent bundle", "agent list", "agent lock", "agent export", "agent import", "doctor", "gateway", "gc", "version", "completion",
 }
 

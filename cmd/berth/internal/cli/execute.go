@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
+	"github.com/berth-eval/berth/cmd/berth/internal/telemetry"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -38,6 +39,8 @@ type runFlags struct {
 	require  []string
 	noLive   bool
 	relay    string
+	metrics  string
+	otlp     string
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -47,6 +50,8 @@ func (f *runFlags) register(cmd *cobra.Command) {
 	fs.StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
+	fs.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface")
+	fs.StringVar(&f.otlp, "otlp", "", "send traces to this `ENDPOINT`, the URL of a receiver of OTLP over HTTP, or env for the variables OTEL_EXPORTER_OTLP_*")
 }
 
 // possible refuses a --require rule that matches no cell of the plan, because
@@ -83,6 +88,16 @@ type job struct {
 func (f *runFlags) requirements() ([]requirement.Rule, error) {
 	if f.inFlight < 1 && f.given.Changed("in-flight") {
 		return nil, fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
+	}
+	if f.metrics != "" {
+		if _, err := telemetry.Address(f.metrics); err != nil {
+			return nil, fmt.Errorf("--metrics: %w", err)
+		}
+	}
+	if f.otlp != "" {
+		if err := telemetry.CheckEndpoint(f.otlp); err != nil {
+			return nil, fmt.Errorf("--otlp: %w", err)
+		}
 	}
 	var rs []requirement.Rule
 	for _, text := range f.require {
@@ -216,7 +231,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
 			return run.Report{}, err
 		}
-		return a.watched(ctx, &spec, progress, func(watch run.Observer) (run.Report, error) {
+		return a.watched(ctx, &watching{&spec, j.flags, progress}, func(watch run.Observer) (run.Report, error) {
 			if j.watch != nil {
 				watch = j.watch
 			}
@@ -239,7 +254,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
 	}
 	settings := cluster.Settings{Digests: digests, RelayAddress: j.flags.relay, LostAfter: x.LostAfter, Idle: x.Idle}
-	return a.watched(ctx, &spec, progress, func(watch run.Observer) (run.Report, error) {
+	return a.watched(ctx, &watching{&spec, j.flags, progress}, func(watch run.Observer) (run.Report, error) {
 		return cluster.Execute(ctx, spec, settings, fleet, watch)
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -47,6 +48,11 @@ Berth did not create.`,
 			res := &output.GC{DryRun: dry, Sandboxes: left.Sandboxes, Folders: left.Folders, Problems: left.Problems}
 			made, err := a.bundles().Left(dry)
 			res.Folders = append(res.Folders, made...)
+			if err != nil {
+				res.Problems = append(res.Problems, err.Error())
+			}
+			sockets, err := control.Sweep(dry)
+			res.Folders = append(res.Folders, sockets...)
 			if err != nil {
 				res.Problems = append(res.Problems, err.Error())
 			}

@@ -3,10 +3,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/cmd/berth/internal/telemetry"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/core/experiment"
@@ -28,15 +30,36 @@ func (a *app) limits(j *job) experiment.RunLimits {
 	return l
 }
 
-// watched opens the socket of a run, and carries the run out.
-func (a *app) watched(ctx context.Context, spec *run.Spec, progress tui.Watcher, carry func(run.Observer) (run.Report, error)) (report run.Report, err error) {
+// watching is what a run is watched with.
+type watching struct {
+	*run.Spec
+
+	flags    *runFlags
+	progress tui.Watcher
+}
+
+// watched carries a run out, with its socket, and with metrics and traces if the user
+// asks for them.
+func (a *app) watched(ctx context.Context, w *watching, carry func(run.Observer) (run.Report, error)) (report run.Report, err error) {
 	var mu sync.Mutex // progress gets one event after another
 	say := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		progress.Event(run.Event{Kind: run.Notice, Text: text})
+		w.progress.Event(run.Event{Kind: run.Notice, Text: text})
 	}
-	o := control.Options{Store: spec.Store, Control: spec.Control, Limits: spec.Limits, Say: say}
+	sink, err := w.telemetry(ctx, say)
+	if err != nil {
+		return report, &exit{exitUsage, err}
+	}
+	defer func() { //nolint:contextcheck // also after a cancel
+		if sink == nil {
+			return
+		}
+		if lost, failed := sink.Close(); lost > 0 || failed != nil {
+			a.log.Warn().Err(failed).Int("lost_events", lost).Msg("not all of the run was told to the receivers of metrics and traces")
+		}
+	}()
+	o := control.Options{Store: w.Store, Control: w.Control, Limits: w.Limits, Say: say}
 	if o.Limits.InFlight == nil {
 		o.Limits.InFlight = new(runtime.GOMAXPROCS(0))
 	}
@@ -47,8 +70,37 @@ func (a *app) watched(ctx context.Context, spec *run.Spec, progress tui.Watcher,
 	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // also after a cancel
 	return carry(func(e run.Event) {
 		server.Event(e)
+		if sink != nil {
+			sink.Event(e)
+		}
 		mu.Lock()
 		defer mu.Unlock()
-		progress.Event(e)
+		w.progress.Event(e)
 	})
+}
+
+// telemetry begins metrics and traces; nil if the user asks for neither.
+func (w *watching) telemetry(ctx context.Context, say func(string)) (*telemetry.Sink, error) {
+	var metrics *telemetry.Metrics
+	var traces *telemetry.Traces
+	if w.flags.metrics == "" && w.flags.otlp == "" {
+		return nil, nil
+	}
+	if w.flags.otlp != "" {
+		var err error
+		if traces, err = telemetry.NewTraces(ctx, w.flags.otlp, version); err != nil {
+			return nil, fmt.Errorf("--otlp: %w", err)
+		}
+	}
+	if w.flags.metrics != "" {
+		addr, err := telemetry.Address(w.flags.metrics)
+		if err == nil {
+			metrics, err = telemetry.ServeMetrics(ctx, addr)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--metrics: %w", err)
+		}
+		say("metrics: " + metrics.URL())
+	}
+	return telemetry.New(w.Store, metrics, traces), nil //nolint:contextcheck // spans have a context of their own, which does not end
 }

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -27,24 +30,17 @@ const maxPointer = 8 << 10
 // socketsDir is the folder of the sockets in the runtime folder.
 const socketsDir = "c"
 
-// Pointer is PointerFile.
-type Pointer struct {
-	Version int          `json:"version"` // of the format of this file: 1
-	Socket  string       `json:"socket"`  // absolute
-	Process node.Process `json:"process"` // that serves it
-}
-
 // socketName returns the file name of the socket of the run in dir. It depends on
 // where the folder really is: a copy of a run has another socket.
 func socketName(dir string) (string, error) {
-	real, err := filepath.EvalSymlinks(dir)
+	folder, err := filepath.EvalSymlinks(dir)
 	if err == nil {
-		real, err = filepath.Abs(real)
+		folder, err = filepath.Abs(folder)
 	}
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256([]byte(real))
+	sum := sha256.Sum256([]byte(folder))
 	return hex.EncodeToString(sum[:8]), nil
 }
 
@@ -74,12 +70,12 @@ func newSocket(dir string) (string, error) {
 // pointed reads the pointer of the run in dir. A run folder may be of somebody else,
 // who must not choose which of this user's sockets gets requests: the socket has to
 // be the run's own, and in a folder of this user alone.
-func pointed(dir string) (*Pointer, error) {
+func pointed(dir string) (*output.CtlPointer, error) {
 	b, err := untrusted.Read(dir, PointerFile, maxPointer)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pointer{}
+	p := &output.CtlPointer{}
 	if err = json.Unmarshal(b, p); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, PointerFile), err)
 	}
@@ -112,4 +108,37 @@ func ours(socket string) error {
 		return fmt.Errorf("%s is open to others (mode %#o)", socket, info.Mode().Perm())
 	}
 	return nil
+}
+
+// settled is how old a socket is at least that Sweep removes: one that is just being
+// made does not answer either.
+const settled = time.Minute
+
+// Sweep removes the sockets that killed processes left, and returns their paths. dry
+// removes nothing.
+func Sweep(dry bool) (left []string, err error) {
+	runtime, err := node.Dir()
+	if err != nil {
+		return nil, err
+	}
+	found, err := filepath.Glob(filepath.Join(runtime, socketsDir, "*"))
+	for _, path := range found {
+		info, gone := os.Lstat(path)
+		if gone != nil || info.Mode().Type() != fs.ModeSocket || time.Since(info.ModTime()) < settled {
+			continue
+		}
+		c, refused := (&net.Dialer{Timeout: time.Second}).Dial("unix", path) //nolint:noctx // it has a timeout
+		if refused == nil {
+			err = errors.Join(err, c.Close())
+			continue
+		}
+		if !errors.Is(refused, syscall.ECONNREFUSED) {
+			continue
+		}
+		left = append(left, path)
+		if !dry {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}
+	return left, err
 }

@@ -199,7 +199,7 @@ func (s *Server) cancel(q *Request, c *change, who string) error {
 // set changes limits.
 func (s *Server) set(q *Request, c *change) error {
 	var said []string
-	c.Intervention.Set = map[string]float64{}
+	c.Set = map[string]float64{}
 	err := s.o.Control.Limits(func(l *experiment.RunLimits) error {
 		for _, name := range Limits {
 			most, asked := q.Set[name]
@@ -212,7 +212,7 @@ func (s *Server) set(q *Request, c *change) error {
 			}
 			setLimit(l, name, most)
 			said = append(said, fmt.Sprintf("%s from %s to %s", name, number(before), number(most)))
-			c.Intervention.Set[name] = recorded(most)
+			c.Set[name] = recorded(most)
 		}
 		return nil
 	})

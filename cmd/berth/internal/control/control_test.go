@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,8 +62,8 @@ func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
 	select {
 	case <-g.release:
-	case <-j.Ends:
-		r.AgentEnd = record.EndedEarly
+	case why := <-j.Ends:
+		r.AgentEnd, r.Reasons = record.EndedEarly, []string{why.Error()}
 	case <-ctx.Done():
 		r.Outcome = record.Cancelled
 		r.Error = &record.Error{Message: context.Cause(ctx).Error()}
@@ -113,8 +112,8 @@ func startIn(t *testing.T, dir string, n int) *going {
 		cancel()
 		for range g.over { // until it is closed
 		}
-		if err := errors.Join(g.server.Close(), s.Close()); err != nil {
-			t.Error(err)
+		if left := errors.Join(g.server.Close(), s.Close()); left != nil {
+			t.Error(left)
 		}
 	})
 	g.client, err = control.Find(g.dir)
@@ -364,62 +363,6 @@ func TestTwoPeopleAtOnce(t *testing.T) {
 	}
 }
 
-// Clients that say nothing, too much or nonsense, or go away, keep nobody out for
-// long, and change nothing.
-func TestHostileClients(t *testing.T) {
-	t.Parallel()
-	g := start(t, 4)
-	g.until(t, "two begin", running(2))
-	dial := func() net.Conn {
-		var d net.Dialer
-		c, err := d.DialContext(t.Context(), "unix", g.client.Socket())
-		must(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
-		return c
-	}
-	for range 100 { // more than it takes at a time
-		dial()
-	}
-	begin := time.Now()
-	if _, err := g.client.Status(t.Context()); err != nil || time.Since(begin) > 10*time.Second {
-		t.Errorf("beside silent clients: %v after %s", err, time.Since(begin))
-	}
-	for name, head := range map[string]string{
-		"a body without an end": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n", "a header without an end": "GET /status HTTP/1.1\r\nHost: x\r\nX: ", "bytes": "\x00\xff\x16\x03",
-		"chunks": "POST /do HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n",
-	} {
-		c := dial()
-		_, err := io.WriteString(c, head)
-		must(t, err)
-		sent, err := io.Copy(c, io.LimitReader(zeros{}, 100<<20))
-		if err == nil || sent > 20<<20 {
-			t.Errorf("%s: %d bytes were taken: %v", name, sent, err)
-		}
-	}
-	for _, body := range []string{"", "{", "null x", `{"action":"pause"} {}`, `{"action":"pause","and":1}`, `{"action":7}`, `{"action":"set","set":{"tokens":1e999}}`, "[]", strings.Repeat(`{"action":`, 4000), "\xff\xfe"} {
-		c := dial()
-		_, err := fmt.Fprintf(c, "POST /do HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		must(t, err)
-		b, err := io.ReadAll(c)
-		if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 409 ") || !strings.Contains(string(b), "cannot be read") {
-			t.Errorf("%.40q: %q, %v", body, b, err)
-		}
-	}
-	c := dial()
-	_, err := io.WriteString(c, "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{\"action\":")
-	must(t, errors.Join(err, c.Close())) // goes away
-	s, err := g.client.Status(t.Context())
-	if err != nil || s.State != control.Running || s.InProgress != 2 || len(g.store.Index().Notes) != 0 {
-		t.Errorf("afterwards: %+v, %v", s, err)
-	}
-}
-
-// zeros is endless.
-type zeros struct{}
-
-func (zeros) Read(b []byte) (int, error) { return len(b), nil }
-
 // The path of a run may be longer than that of a socket can be.
 func TestARunInADeepFolder(t *testing.T) {
 	t.Parallel()
@@ -483,6 +426,10 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	must(t, err)
 	l.SetUnlinkOnClose(false)
 	must(t, errors.Join(l.Close(), os.Chmod(stale, 0o600), os.WriteFile(pointer, b, 0o600)))
+	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
+	if left, swept := control.Sweep(true); swept != nil || !slices.Contains(left, stale) {
+		t.Errorf("a sweep finds %q, %v", left, swept)
+	}
 	c, err := control.Find(g.dir) // the process of the pointer lives: it is that of the test
 	must(t, err)
 	if _, err = c.Status(t.Context()); !errors.Is(err, control.ErrNoProcess) {
@@ -492,6 +439,10 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	must(t, err)
 	if _, err = c.Status(t.Context()); err != nil {
 		t.Error(err)
+	}
+	must(t, os.Chtimes(stale, time.Time{}, time.Now().Add(-time.Hour)))
+	if left, swept := control.Sweep(true); swept != nil || slices.Contains(left, stale) {
+		t.Errorf("a sweep finds what is served: %q, %v", left, swept)
 	}
 	if _, err = c.Do(t.Context(), control.Request{Action: control.Pause}); err == nil || !strings.Contains(err.Error(), run.ErrNotGoingOn.Error()) {
 		t.Errorf("before the first attempt: %v", err)

@@ -66,36 +66,46 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	}
 	for _, guard := range []bool{false, true} {
 		for _, uid := range []uint32{0, 65534} {
-			path := filepath.Join(dir, fmt.Sprint(guard, uid))
-			l, err := net.Listen("unix", path)
-			if err == nil {
-				err = os.Chmod(path, 0o666) //nolint:gosec // what the guard is for
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			served := l
-			if guard {
-				served = guarded{l, 0}
-			}
-			go func() {
-				for {
-					c, err := served.Accept()
-					if err != nil {
-						return
-					}
-					_, _ = io.WriteString(c, "served")
-					_ = c.Close()
-				}
-			}()
-			cmd := exec.CommandContext(t.Context(), program)
-			cmd.Env = []string{childEnv + "=" + path}
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-			out, err := cmd.CombinedOutput()
-			_ = l.Close()
-			if got, want := strings.Contains(string(out), "served"), !guard || uid == 0; got != want || err != nil {
-				t.Errorf("guard %v, user %d: served %v, want %v: %q, %v", guard, uid, got, want, out, err)
+			out := servedTo(t, filepath.Join(dir, fmt.Sprint(guard, uid)), program, guard, uid)
+			if got, want := strings.Contains(out, "served"), !guard || uid == 0; got != want {
+				t.Errorf("guard %v, user %d: served %v, want %v: %q", guard, uid, got, want, out)
 			}
 		}
 	}
+}
+
+// servedTo returns what a user is told on a socket that everybody can open.
+func servedTo(t *testing.T, path, program string, guard bool, uid uint32) string {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "unix", path)
+	if err == nil {
+		err = os.Chmod(path, 0o666) //nolint:gosec // what the guard is for
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := l
+	if guard {
+		served = guarded{l, 0}
+	}
+	go func() {
+		for {
+			c, ended := served.Accept()
+			if ended != nil {
+				return
+			}
+			_, _ = io.WriteString(c, "served")
+			_ = c.Close()
+		}
+	}()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = []string{childEnv + "=" + path}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	out, err := cmd.CombinedOutput()
+	_ = l.Close()
+	if err != nil {
+		t.Errorf("user %d: %v", uid, err)
+	}
+	return string(out)
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/net/netutil"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -99,7 +100,7 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 
 // point writes the file that says where the socket is.
 func (s *Server) point() error {
-	b, err := json.Marshal(Pointer{Version: 1, Socket: s.socket, Process: node.Self()})
+	b, err := json.Marshal(output.CtlPointer{Version: 1, Socket: s.socket, Process: node.Self()})
 	if err != nil {
 		return err
 	}
@@ -152,5 +153,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, err)
 		return
 	}
-	s.answer(w, Answer{Did: did, Status: s.Status()}, nil)
+	status := s.Status()
+	status.Attempts = []output.CtlAttempt{}
+	s.answer(w, Answer{Did: did, Status: status}, nil)
 }

@@ -12,7 +12,7 @@ func thrown(o record.Outcome, end record.AgentEnd) string {
 	switch o {
 	case record.Passed, record.Failed, record.Scored, record.AgentError:
 		switch end {
-		case record.Timeout:
+		case record.Timeout, record.EndedEarly:
 			return "AgentTimeoutError"
 		case record.Refused:
 			return "AgentSafetyRefusalError"

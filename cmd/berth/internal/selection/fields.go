@@ -148,7 +148,7 @@ var Fields = []Field{
 	{
 		Name: "agent_end", Type: "text", Text: "how the agent ended: `yielded`, `timeout`, `budget` and so on; empty if it never began", kind: types.String,
 		of:    func(a *Attempt) any { return string(a.brief().AgentEnd) },
-		known: fixed(record.Yielded, record.Timeout, record.Budget, record.MaxSteps, record.Refused, record.Crashed, record.SandboxLost),
+		known: fixed(record.Yielded, record.Timeout, record.Budget, record.MaxSteps, record.Refused, record.Crashed, record.SandboxLost, record.EndedEarly),
 	},
 	{
 		Name: "integrity", Type: "text", Text: "`checked`, `exposed`, `violated` or `unknown`", kind: types.String,

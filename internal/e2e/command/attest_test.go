@@ -40,7 +40,7 @@ func TestTheAttackSuiteIsAsDocumented(t *testing.T) {
 }
 
 // A difference in either direction is an error, and names the attack and the
-// mode.
+// mode. So is an attack that does not succeed without guards.
 func TestADifferenceFromTheTableOfAttacks(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -50,7 +50,8 @@ func TestADifferenceFromTheTableOfAttacks(t *testing.T) {
 	better := strings.Replace(entry, "live: not held", "live: detected", 1)
 	worse := strings.Replace(better, "separate: not held", "separate: held", 1)
 	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{"table.yaml": "attacks:\n  - name: honest\n    control: true\n  - name: t10-build-file\n" + worse})
+	e2etest.Write(t, dir, map[string]string{"table.yaml": "attacks:\n  - name: honest\n    control: true\n  - name: t10-build-file\n" + worse +
+		"  - name: t14-printed-result\n    unguarded: copied\n" + strings.TrimPrefix(entry, "    ids: [T10]\n")})
 	r := berth(t, dir, "attest", "--expect", "table.yaml", "--json")
 	r.want(t, 1)
 	res := answer[types.Attest](t, r, "cli-attest")
@@ -59,7 +60,12 @@ func TestADifferenceFromTheTableOfAttacks(t *testing.T) {
 			t.Errorf("no difference in %s: %q", mode, res.Differences)
 		}
 	}
-	if len(res.Differences) != 2 {
+	if !slices.ContainsFunc(res.Differences, func(d string) bool {
+		return strings.HasPrefix(d, "t14-printed-result: it does not succeed without guards")
+	}) {
+		t.Errorf("nothing about an attack that does nothing: %q", res.Differences)
+	}
+	if len(res.Differences) != 3 {
 		t.Errorf("%q", res.Differences)
 	}
 }

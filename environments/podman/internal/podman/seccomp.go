@@ -50,7 +50,7 @@ func adminCalls(s define.SecurityInfo) ([]string, error) {
 	case !s.SECCOMPEnabled, s.SECCOMPProfilePath == "unconfined":
 		return nil, nil // nothing is filtered
 	case s.SECCOMPProfilePath == "":
-		return nil, errors.New("Podman does not say which system calls it filters: install its file seccomp.json, of the package containers-common")
+		return nil, errors.New("the system calls that Podman filters are not known: install its file seccomp.json, of the package containers-common")
 	}
 	text, err := os.ReadFile(s.SECCOMPProfilePath)
 	if err != nil {

@@ -58,10 +58,10 @@ Berth did not create.`,
 			}
 			folders := a.scratchFolders(scratch)
 			for _, dir := range folders {
-				swept, err := node.SweepScratch(dir, dry)
+				swept, failed := node.SweepScratch(dir, dry)
 				res.Folders = append(res.Folders, swept...)
-				if err != nil {
-					res.Problems = append(res.Problems, err.Error())
+				if failed != nil {
+					res.Problems = append(res.Problems, failed.Error())
 				}
 			}
 			if err = a.vacateAll(cmd.Context(), h, folders, dry); err != nil {

@@ -29,6 +29,9 @@ type scratchJob struct {
 // folder, under a name that no other process has. The caller ends the job when they
 // have stopped.
 func (a *app) beginJob(scratch, name string) (*scratchJob, error) {
+	if strings.Contains(scratch, ":") {
+		return nil, fmt.Errorf("scratch folder %s: a colon in its path is not supported: name another one with --scratch", scratch)
+	}
 	j := &scratchJob{a: a, scratch: scratch, lock: flock.New(filepath.Join(scratch, runtimedir.JobLock(name)))}
 	ok, err := j.lock.TryLock()
 	if err == nil && !ok {

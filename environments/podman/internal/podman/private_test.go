@@ -113,8 +113,8 @@ func TestJobsOnOneMachineDoNotDisturbEachOther(t *testing.T) {
 
 	second = beginJob(t, scratch, "two")
 	b := enginetest.Open(t, second.e, spec)
-	if again, err := os.Stat(images); err != nil || !again.ModTime().Equal(loaded.ModTime()) || again.Size() != loaded.Size() {
-		t.Errorf("the archive was loaded again: %v, %v", again, err)
+	if again, failed := os.Stat(images); failed != nil || !again.ModTime().Equal(loaded.ModTime()) || again.Size() != loaded.Size() {
+		t.Errorf("the archive was loaded again: %v, %v", again, failed)
 	}
 	for who, box := range map[string]*enginetest.Box{"one": a, "two": b} {
 		if got := box.Sh(t, "echo on"); got != "on\n" {
@@ -123,9 +123,9 @@ func TestJobsOnOneMachineDoNotDisturbEachOther(t *testing.T) {
 	}
 	list := func(j *job) []string {
 		t.Helper()
-		ids, err := j.e.List(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
+		ids, failed := j.e.List(t.Context(), "")
+		if failed != nil {
+			t.Fatal(failed)
 		}
 		return ids
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // docs/view.md shows a picture of each page and a film of a run, made by this test
-// from real runs: go test ./cmd/berth/internal/view -run TestPictures -update
+// from real runs with -update.
 func TestPictures(t *testing.T) {
 	if *update {
 		makePictures(t)

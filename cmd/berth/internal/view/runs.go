@@ -84,9 +84,9 @@ const (
 	// readAgain is after how long a run with a writer is read again although its
 	// files did not change: the writer may have been killed.
 	readAgain = 5 * time.Second
-	// restMin and restTimes keep the reading of a large run that changes all the time
+	// restLeast and restTimes keep the reading of a large run that changes all the time
 	// to a fifth of one processor.
-	restMin   = 200 * time.Millisecond
+	restLeast = 200 * time.Millisecond
 	restTimes = 4
 )
 
@@ -139,7 +139,7 @@ func (c *runs) get(dir string) (*kept, error) {
 	}
 	share(m, x)
 	now := time.Now()
-	k := &kept{Run: numbers.Run{Dir: dir, Manifest: m, Index: x}, stamp: stamp, read: began, next: now.Add(max(restMin, restTimes*now.Sub(began)))}
+	k := &kept{Run: numbers.Run{Dir: dir, Manifest: m, Index: x}, stamp: stamp, read: began, next: now.Add(max(restLeast, restTimes*now.Sub(began)))}
 	k.sum = sync.OnceValue(func() *summary.Summary { return summary.Of(m, x) })
 	k.board = sync.OnceValues(func() (*output.Table, error) { return board(&k.Run) })
 	e.kept.Store(k)

@@ -93,6 +93,18 @@ func (w *site) get(t testing.TB, path string, status int) string {
 	return b.String()
 }
 
+// harmless reports whether an attribute is one of ours.
+func harmless(element string, a *html.Attribute) bool {
+	address := a.Key == "href" || a.Key == "src"
+	switch {
+	case strings.HasPrefix(a.Key, "on"), a.Key == "style":
+		return false
+	case a.Val == "#main", element == "link" && a.Val == "data:,": // on every page
+		return true
+	}
+	return !address || strings.HasPrefix(a.Val, "/") || strings.HasPrefix(a.Val, "?")
+}
+
 // safe fails for a page that has an element or an attribute which is not ours.
 func safe(t *testing.T, path, page string) {
 	t.Helper()
@@ -104,11 +116,7 @@ func safe(t *testing.T, path, page string) {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			token := z.Token()
 			for _, a := range token.Attr {
-				address := a.Key == "href" || a.Key == "src"
-				if a.Val == "#main" || token.Data == "link" && a.Val == "data:," { // ours, on every page
-					continue
-				}
-				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || address && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "?") {
+				if !harmless(token.Data, &a) {
 					t.Errorf("%s: <%s %s=%q>", path, token.Data, a.Key, a.Val)
 				}
 			}
@@ -234,7 +242,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.Body.Close(); answer.StatusCode != want {
+		if _ = answer.Body.Close(); answer.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", host, answer.StatusCode, want)
 		}
 	}
@@ -257,7 +265,7 @@ func TestASlowRunDelaysNoOther(t *testing.T) {
 	w.get(t, "/", http.StatusOK)
 	w.client.Timeout = time.Second
 	if r, err := w.client.Get(w.address + "/run/" + filepath.Base(dir) + "/"); err == nil { //nolint:noctx // the client has a time limit
-		r.Body.Close()
+		_ = r.Body.Close()
 		t.Error("the run was not slow")
 	}
 }
@@ -367,28 +375,42 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		if err != nil || r.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d, %v", path, r.StatusCode, err)
 		}
-		r.Body.Close()
-		for n := range page.Descendants() {
-			for _, a := range n.Attr {
-				if n.Type != html.ElementNode || !slices.Contains([]string{"href", "src", "data-src", "data-more", "data-cast"}, a.Key) || a.Val == "data:," {
-					continue
-				}
-				base, _ := url.Parse(w.address + path)
-				to, err := base.Parse(a.Val)
-				if err != nil {
-					t.Errorf("%s: %q: %v", path, a.Val, err)
-					continue
-				}
-				at := to.RequestURI() // hostile and broken names have nothing behind them
-				known := strings.Contains(at, "broken") || strings.Contains(at, "huge") || strings.Contains(strings.ToLower(at), "script%3e") || strings.Contains(at, "passwd")
-				if !seen[at] && !known {
-					seen[at] = true
-					next = append(next, at)
-				}
+		_ = r.Body.Close()
+		for _, at := range links(t, w.address+path, page) {
+			if !seen[at] {
+				seen[at] = true
+				next = append(next, at)
 			}
 		}
 	}
 	if len(seen) < 40 {
 		t.Errorf("only %d links were found", len(seen))
 	}
+}
+
+// links are the addresses of a page, without those of names that are hostile or
+// broken: nothing is behind them.
+func links(t *testing.T, address string, page *html.Node) (all []string) {
+	t.Helper()
+	base, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range page.Descendants() {
+		for _, a := range n.Attr {
+			if n.Type != html.ElementNode || !slices.Contains([]string{"href", "src", "data-src", "data-more", "data-cast"}, a.Key) || a.Val == "data:," {
+				continue
+			}
+			to, wrong := base.Parse(a.Val)
+			if wrong != nil {
+				t.Errorf("%s: %q: %v", address, a.Val, wrong)
+				continue
+			}
+			at := to.RequestURI()
+			if !slices.ContainsFunc([]string{"broken", "huge", "script%3e", "passwd"}, func(part string) bool { return strings.Contains(strings.ToLower(at), part) }) {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
 }

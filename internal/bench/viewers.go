@@ -207,7 +207,8 @@ func (b *bench) harborViewer(ctx context.Context, python, run string, _ int) (li
 	}
 	at := "http://127.0.0.1:" + port + "/jobs/shared"
 	err = serving(ctx, port, func() error {
-		list, long, err = inBrowser(ctx, at, "task-001", at+"/trials/"+longest, "This is message 1.")
+		// Its page of a job has no list of trials at first, but their number.
+		list, long, err = inBrowser(ctx, at, "1000/1000 trials", at+"/trials/"+longest, "This is message 1.")
 		return err
 	}, filepath.Join(python, "bin", "harbor"), "view", jobs, "--port", port, "--jobs")
 	return list, long, err

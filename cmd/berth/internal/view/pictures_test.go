@@ -143,7 +143,8 @@ func makePictures(t *testing.T) {
 	served := httptest.NewServer(s.Handler())
 	t.Cleanup(served.Close)
 	w := &site{Server: s, served: served, address: served.URL}
-	b := openBrowser(t, w)
+	b := openBrowser(t)
+	b.look(t, w)
 	run := do("run", "quickstart")
 	if err = run.Start(); err != nil {
 		t.Fatal(err)

@@ -62,7 +62,10 @@ func newSite(t testing.TB, trials int) *site {
 	}
 	t.Cleanup(func() { _ = s.listener.Close() })
 	served := httptest.NewServer(s.Handler())
-	t.Cleanup(served.Close)
+	t.Cleanup(func() {
+		served.CloseClientConnections() // a browser may still listen for changes
+		served.Close()
+	})
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -166,6 +166,11 @@ func (b *browser) pages(t *testing.T) {
 	b.look(t, w)
 	w.attempt(t, w.trials[0].ID, 60)
 	checks := axe(t)
+	var wrong []string // a picture without a text is found
+	b.run(t, chromedp.Navigate(w.address), chromedp.Evaluate(`document.body.append(document.createElement("img"))`, nil), chromedp.Evaluate(checks, nil), awaited(faultsOf(""), &wrong))
+	if len(wrong) != 1 || !strings.Contains(wrong[0], "image-alt") {
+		t.Errorf("axe-core says %q of a picture without a text", wrong)
+	}
 	for _, path := range w.pages(w.trials[0].ID) {
 		if strings.Contains(path, "/steps?") || strings.HasSuffix(path, "/surface") || strings.Contains(path, "/subagent?") {
 			continue // is loaded into another page

@@ -51,9 +51,9 @@ func (b *bench) view(ctx context.Context, f *figures) error {
 			path string
 			into *[]time.Duration
 		}{{page, &first}, {page, &again}, {page + "trials", &tables}, {fmt.Sprintf("/run/run-%d/%s", n, long), &parts}, {page + "charts", nil}, {page + "progress", nil}} {
-			took, size, err := v.open(ctx, m.path)
-			if err != nil {
-				return err
+			took, size, wrong := v.open(ctx, m.path)
+			if wrong != nil {
+				return wrong
 			}
 			if m.into != nil {
 				*m.into = append(*m.into, took)
@@ -88,9 +88,9 @@ func finishedRuns(folder string, runs, trials, steps int) (long string, err erro
 	}
 	cost := 0.01
 	for i, t := range r.Manifest.Trials {
-		a, err := r.Begin(t.ID)
-		if err != nil {
-			return "", err
+		a, wrong := r.Begin(t.ID)
+		if wrong != nil {
+			return "", wrong
 		}
 		now := time.Now()
 		for n := range steps {
@@ -258,6 +258,40 @@ func (v *viewer) peak() (kib int64, err error) {
 	return kib, err
 }
 
+// written is a run whose attempts are written.
+type written struct {
+	run          *store.Run
+	next         int // trial
+	open         []*store.Attempt
+	steps, every int // steps of a round, and after how many an attempt ends
+}
+
+func (w *written) begin() error {
+	a, err := w.run.Begin(w.run.Manifest.Trials[w.next].ID)
+	w.next++
+	w.open = append(w.open, a)
+	return err
+}
+
+// work is a round: steps are recorded, attempts end, and others begin.
+func (w *written) work() (time.Duration, error) {
+	began := time.Now()
+	for n := range w.steps {
+		if err := w.open[n%len(w.open)].Append(record.StepsFile, stepOf(n)); err != nil {
+			return 0, err
+		}
+		if n%w.every > 0 {
+			continue
+		}
+		a := w.open[0]
+		w.open = w.open[1:]
+		if err := errors.Join(a.Publish(record.Result{Version: 1, Outcome: record.Passed, Start: began, End: time.Now()}), w.begin()); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(began), nil
+}
+
 // watched measures a run with 1,000 attempts in flight whose steps are recorded, with
 // and without a browser that follows the run: alternating, five rounds of both.
 func (v *viewer) watched(ctx context.Context, f *figures, folder string) error {
@@ -267,45 +301,19 @@ func (v *viewer) watched(ctx context.Context, f *figures, folder string) error {
 		return err
 	}
 	defer r.Close()
-	next, open := 0, []*store.Attempt{}
-	begin := func() error {
-		a, err := r.Begin(r.Manifest.Trials[next].ID)
-		next++
-		open = append(open, a)
-		return err
-	}
+	w := &written{run: r, steps: steps, every: steps / ends}
 	for range flight {
-		if err = begin(); err != nil {
+		if err = w.begin(); err != nil {
 			return err
 		}
-	}
-	work := func() (time.Duration, error) {
-		began := time.Now()
-		for n := range steps {
-			a := open[n%flight]
-			if err := a.Append(record.StepsFile, stepOf(n)); err != nil {
-				return 0, err
-			}
-			if n%(steps/ends) == 0 {
-				a = open[0]
-				open = open[1:]
-				if err := a.Publish(record.Result{Version: 1, Outcome: record.Passed, Start: began, End: time.Now()}); err != nil {
-					return 0, err
-				}
-				if err := begin(); err != nil {
-					return 0, err
-				}
-			}
-		}
-		return time.Since(began), nil
 	}
 	var alone, followed []time.Duration
 	var renewed atomic.Int64
 	var cpu, watching time.Duration
 	for range 5 {
-		took, err := work()
-		if err != nil {
-			return err
+		took, wrong := w.work()
+		if wrong != nil {
+			return wrong
 		}
 		alone = append(alone, took)
 		follow, end := context.WithCancel(ctx)
@@ -313,7 +321,7 @@ func (v *viewer) watched(ctx context.Context, f *figures, folder string) error {
 		before.look(v.cmd.Process.Pid)
 		done := make(chan error, 1)
 		go func() { done <- v.follow(follow, "/run/"+filepath.Base(r.Dir)+"/", &renewed) }()
-		took, err = work()
+		took, err = w.work()
 		end()
 		if ended := <-done; !errors.Is(ended, context.Canceled) {
 			err = errors.Join(err, ended)
@@ -326,8 +334,8 @@ func (v *viewer) watched(ctx context.Context, f *figures, folder string) error {
 		cpu += after.cpu - before.cpu
 		followed = append(followed, took)
 	}
-	a, w := quantile(alone, 0.5), quantile(followed, 0.5)
-	f.add("40,000 steps and 300 attempts of a run with 1,000 in flight, followed by a browser", ms(w), "not followed: "+ms(a), fmt.Sprintf("%.2f", w.Seconds()/a.Seconds()), "not slower")
+	a, b := quantile(alone, 0.5), quantile(followed, 0.5)
+	f.add("40,000 steps and 300 attempts of a run with 1,000 in flight, followed by a browser", ms(b), "not followed: "+ms(a), fmt.Sprintf("%.2f", b.Seconds()/a.Seconds()), "not slower")
 	f.add("pages that the browser got meanwhile", fmt.Sprint(renewed.Load()), fmt.Sprintf("in %.1f s", watching.Seconds()), fmt.Sprintf("%.1f s of processor time of berth view", cpu.Seconds()), "")
 	return nil
 }

@@ -23,8 +23,9 @@ const (
 // readElsewhere has the packages without a target: a target FOLDER:NAME that reads
 // through them, or a reason.
 var readElsewhere = map[string]string{
-	"agents/persona": "plugins/model/chat:FuzzReply", "agents/random": ours, "agents/scaffolds/internal/streamjson": "agents/scaffolds:FuzzEvents",
+	"agents/human": members, "agents/persona": "plugins/model/chat:FuzzReply", "agents/random": ours, "agents/scaffolds/internal/streamjson": "agents/scaffolds:FuzzEvents",
 	"agents/terminus": "plugins/yamltext:FuzzUnmarshal", "cmd/berth/internal/agreement": "cmd/berth/internal/report:FuzzRunFolder",
+	"cmd/berth/internal/control": members, "cmd/berth/internal/telemetry": members,
 	"cmd/berth/internal/cli": members, "cmd/berth/internal/config/internal/eval": "cmd/berth/internal/config:FuzzLoadNeverPanics",
 	"cmd/berth/internal/config/internal/variable": "cmd/berth/internal/config:FuzzLoadNeverPanics",
 	"cmd/berth/internal/conform":                  tests, "cmd/berth/internal/nodecheck": ours, "cmd/berth/internal/report/charts": ours,

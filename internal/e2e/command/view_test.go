@@ -63,7 +63,7 @@ func (p *pages) open(t *testing.T, path string) *http.Response {
 
 func (p *pages) get(t *testing.T, path string) *html.Node {
 	t.Helper()
-	n, err := html.Parse(p.open(t, path).Body)
+	n, err := html.Parse(p.open(t, path).Body) //nolint:bodyclose // the test closes it at its end
 	e2etest.Must(t, err)
 	return n
 }
@@ -109,7 +109,7 @@ func TestViewShowsAnAgentAtWork(t *testing.T) {
 		t.Fatalf("no terminal of an agent at work is shown: attempt %q; the run says %s%s", attempt, run.out, run.err)
 	}
 	printed := ""
-	events := bufio.NewScanner(p.open(t, watch).Body)
+	events := bufio.NewScanner(p.open(t, watch).Body) //nolint:bodyclose // the test closes it at its end
 	for events.Scan() && !strings.Contains(printed, "tick-3") {
 		data, ok := strings.CutPrefix(events.Text(), "data: ")
 		var init struct{ Init string }

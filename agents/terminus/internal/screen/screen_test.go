@@ -202,8 +202,8 @@ func TestTheRecordingIsAsciicast(t *testing.T) {
 	c.Output(append(euro[1:], 0xff))
 	c.Input([]byte("ls\r"))
 	c.Mark("step 1")
-	if seen, err := os.ReadFile(path); err != nil || !strings.Contains(string(seen), `"title":"trial/1/agent-1"`) || !strings.Contains(string(seen), `"o","€`) {
-		t.Errorf("whoever watches sees %q, %v", seen, err)
+	if seen, readErr := os.ReadFile(path); readErr != nil || !strings.Contains(string(seen), `"title":"trial/1/agent-1"`) || !strings.Contains(string(seen), `"o","€`) {
+		t.Errorf("whoever watches sees %q, %v", seen, readErr)
 	}
 	if err = c.Close(); err != nil {
 		t.Fatal(err)

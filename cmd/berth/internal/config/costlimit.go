@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
@@ -27,28 +28,31 @@ func CostLimit(path string, variables map[string]json.RawMessage) (usd *float64,
 			given[name] = cty.NumberFloatVal(n)
 		}
 	}
-	scope := &hcl.EvalContext{Variables: map[string]cty.Value{"var": cty.ObjectVal(given)}}
+	cost := costLimit(src)
+	if cost == nil {
+		return nil, true
+	}
+	v, diags := cost.Expr.Value(&hcl.EvalContext{Variables: map[string]cty.Value{"var": cty.ObjectVal(given)}})
+	if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.Number {
+		return nil, false
+	}
+	n, _ := v.AsBigFloat().Float64()
+	return &n, !math.IsInf(n, 0)
+}
+
+// costLimit finds where the limit of a run stands; nil: nowhere.
+func costLimit(src *source.Source) *hclsyntax.Attribute {
 	for _, body := range src.Bodies {
 		for _, experiment := range body.Blocks {
 			if experiment.Type != "experiment" {
 				continue
 			}
 			for _, limits := range experiment.Body.Blocks {
-				cost := limits.Body.Attributes["cost_usd"]
-				if limits.Type != "limits" || cost == nil {
-					continue
+				if cost := limits.Body.Attributes["cost_usd"]; limits.Type == "limits" && cost != nil {
+					return cost
 				}
-				v, diags := cost.Expr.Value(scope)
-				if diags.HasErrors() || v.IsNull() || !v.IsKnown() || v.Type() != cty.Number {
-					return nil, false
-				}
-				n, _ := v.AsBigFloat().Float64()
-				if math.IsInf(n, 0) {
-					return nil, false
-				}
-				return &n, true
 			}
 		}
 	}
-	return nil, true
+	return nil
 }

@@ -18,7 +18,11 @@ func TestBrowse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	t.Setenv("BERTH_RUNTIME_DIR", t.TempDir())
+	runtime := filepath.Join(dir, "r")
+	if err := os.Mkdir(runtime, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BERTH_RUNTIME_DIR", runtime)
 	t.Setenv("WAYLAND_DISPLAY", "")
 	for _, display := range []string{"", ":1"} {
 		t.Setenv("DISPLAY", display)

@@ -26,11 +26,22 @@ type browser struct {
 	context.Context
 
 	mu     sync.Mutex
+	ours   string // address of the site that is looked at
 	faults []string
 }
 
-// openBrowser starts a browser that has the cookie of a site.
-func openBrowser(t *testing.T, w *site) *browser {
+// One browser looks at all pages.
+func TestInABrowser(t *testing.T) {
+	t.Parallel()
+	b := openBrowser(t)
+	t.Run("pages", b.pages)
+	t.Run("scripts", b.scripts)
+	t.Run("keyboard", b.keyboard)
+	t.Run("live", b.live)
+}
+
+// openBrowser starts a browser.
+func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
 	if err != nil {
@@ -41,7 +52,7 @@ func openBrowser(t *testing.T, w *site) *browser {
 	t.Cleanup(end)
 	ctx, end = chromedp.NewContext(ctx)
 	t.Cleanup(end)
-	ctx, end = context.WithTimeout(ctx, 2*time.Minute)
+	ctx, end = context.WithTimeout(ctx, 6*time.Minute)
 	t.Cleanup(end)
 	b := &browser{Context: ctx}
 	chromedp.ListenTarget(ctx, func(event any) {
@@ -55,7 +66,7 @@ func openBrowser(t *testing.T, w *site) *browser {
 				b.faults = append(b.faults, e.Entry.Text+" "+e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
-			if u := e.Request.URL; !strings.HasPrefix(u, w.address) && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
+			if u := e.Request.URL; !strings.HasPrefix(u, b.ours) && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
 				b.faults = append(b.faults, "asked for "+u)
 			}
 		}
@@ -63,8 +74,19 @@ func openBrowser(t *testing.T, w *site) *browser {
 	if err = chromedp.Run(b); err != nil { // it starts the browser
 		t.Fatal(err)
 	}
-	b.run(t, network.Enable(), log.Enable(), chromedp.EmulateViewport(390, 900), chromedp.Navigate(w.address+"/?token="+w.token))
+	b.run(t, network.Enable(), log.Enable(), chromedp.EmulateViewport(390, 900))
 	return b
+}
+
+// look goes to a site with its token.
+func (b *browser) look(t *testing.T, w *site) {
+	t.Helper()
+	b.run(t, chromedp.Navigate("about:blank"))
+	b.mu.Lock()
+	b.ours, b.faults = w.address, nil
+	b.mu.Unlock()
+	b.run(t, chromedp.Navigate(w.address+"/?token="+w.token))
+	t.Cleanup(func() { b.run(t, chromedp.Navigate("about:blank")) })
 }
 
 // run does actions one after the other, each within a time.
@@ -136,15 +158,19 @@ func faultsOf(rule string) string {
 		.flatMap((v) => v.nodes.slice(0, 3).map((n) => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`
 }
 
-// In a real browser, 390 pixels wide, in light and in dark: nothing of a record is
+// pages: in a real browser, 390 pixels wide, in light and in dark: nothing of a record is
 // executed, nothing is loaded from elsewhere, no page has to be scrolled sideways, and
 // axe-core finds no serious fault.
-func TestPagesInABrowser(t *testing.T) {
-	t.Parallel()
+func (b *browser) pages(t *testing.T) {
 	w := newSite(t, 4)
-	b := openBrowser(t, w)
+	b.look(t, w)
 	w.attempt(t, w.trials[0].ID, 60)
 	checks := axe(t)
+	var wrong []string // a picture without a text is found
+	b.run(t, chromedp.Navigate(w.address), chromedp.Evaluate(`document.body.append(document.createElement("img"))`, nil), chromedp.Evaluate(checks, nil), awaited(faultsOf(""), &wrong))
+	if len(wrong) != 1 || !strings.Contains(wrong[0], "image-alt") {
+		t.Errorf("axe-core says %q of a picture without a text", wrong)
+	}
 	for _, path := range w.pages(w.trials[0].ID) {
 		if strings.Contains(path, "/steps?") || strings.HasSuffix(path, "/surface") || strings.Contains(path, "/subagent?") {
 			continue // is loaded into another page
@@ -165,12 +191,11 @@ func TestPagesInABrowser(t *testing.T) {
 	b.quiet(t)
 }
 
-// The charts are drawn, terminals are played, sub-agents unfold, and the conversation
+// scripts: the charts are drawn, terminals are played, sub-agents unfold, and the conversation
 // loads as one scrolls.
-func TestScriptsInABrowser(t *testing.T) {
-	t.Parallel()
+func (b *browser) scripts(t *testing.T) {
 	w := newSite(t, 4)
-	b := openBrowser(t, w)
+	b.look(t, w)
 	w.attempt(t, w.trials[0].ID, 200)
 	run := w.address + "/run/" + filepath.Base(w.run.Dir) + "/"
 	var canvases, shots int
@@ -191,12 +216,11 @@ func TestScriptsInABrowser(t *testing.T) {
 	b.quiet(t)
 }
 
-// Everything that can be used is reached with the keyboard alone, and is seen to have
+// keyboard: everything that can be used is reached with the keyboard alone, and is seen to have
 // the focus.
-func TestKeyboardAlone(t *testing.T) {
-	t.Parallel()
+func (b *browser) keyboard(t *testing.T) {
 	w := newSite(t, 2)
-	b := openBrowser(t, w)
+	b.look(t, w)
 	w.attempt(t, w.trials[0].ID, 2)
 	run := w.address + "/run/" + filepath.Base(w.run.Dir) + "/"
 	for _, address := range []string{run, run + "trials", run + "trial/" + w.trials[0].ID + "/1/"} {
@@ -236,12 +260,11 @@ const (
 })()`
 )
 
-// What happens appears within a second or two, without a reload; and again after the
+// live: what happens appears within a second or two, without a reload; and again after the
 // connection was lost.
-func TestLiveInABrowser(t *testing.T) {
-	t.Parallel()
+func (b *browser) live(t *testing.T) {
 	w := newSite(t, 2)
-	b := openBrowser(t, w)
+	b.look(t, w)
 	a, err := w.run.Begin(w.trials[0].ID)
 	if err != nil {
 		t.Fatal(err)

@@ -37,9 +37,9 @@ func (s *Server) changedPage(r *request) error {
 	}
 	data := map[string]any{"A": a}
 	if name := r.FormValue("name"); name != "" {
-		text, size, err := contentOf(a.dir, name)
-		if err != nil {
-			return err
+		text, size, missing := contentOf(a.dir, name)
+		if missing != nil {
+			return missing
 		}
 		data["File"], data["Text"], data["Size"], data["Cut"] = name, plain(string(text)), size, size-int64(len(text))
 		return r.show("changed", name, data)

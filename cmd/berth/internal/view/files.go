@@ -111,9 +111,9 @@ func (s *Server) filePage(r *request) error {
 		return r.show("file", name, data)
 	}
 	if r.FormValue("text") == "" && r.number("at") == 0 {
-		kind, shown, err := formed(a.dir, name)
-		if err != nil {
-			data["Wrong"] = err.Error()
+		kind, shown, wrong := formed(a.dir, name)
+		if wrong != nil {
+			data["Wrong"] = wrong.Error()
 		}
 		if kind != "" {
 			data[kind] = shown

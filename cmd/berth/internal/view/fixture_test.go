@@ -112,7 +112,7 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 		"agent/zz-odd.cast":          `{"version":2,"width":99999999,"height":-4,"timestamp":1e300,"title":"<script>"}` + "\n[-5,\"o\",\"\\u001b]8;;javascript:1\\u0007<script>\"]\n[1,\"r\",\"9999999x0\"]\n",
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		if err = errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,7 +33,7 @@ const (
 )
 
 // docs/view.md shows a picture of each page and a film of a run, made by this test
-// from real runs: go test ./cmd/berth/internal/view -run TestPictures -update
+// from real runs with -update.
 func TestPictures(t *testing.T) {
 	if *update {
 		makePictures(t)
@@ -143,7 +143,8 @@ func makePictures(t *testing.T) {
 	served := httptest.NewServer(s.Handler())
 	t.Cleanup(served.Close)
 	w := &site{Server: s, served: served, address: served.URL}
-	b := openBrowser(t, w)
+	b := openBrowser(t)
+	b.look(t, w)
 	run := do("run", "quickstart")
 	if err = run.Start(); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func (k *kept) moment() *moment {
 	}
 	slices.SortFunc(m.Phases, func(a, b count) int { return cmp.Or(b.Trials-a.Trials, cmp.Compare(a.Name, b.Name)) })
 	m.Paces = paces(k, m.Time)
-	m.next = time.Now().Add(max(restMin, restTimes*time.Since(m.Time)))
+	m.next = time.Now().Add(max(restLeast, restTimes*time.Since(m.Time)))
 	k.at = m
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -62,7 +63,10 @@ func newSite(t testing.TB, trials int) *site {
 	}
 	t.Cleanup(func() { _ = s.listener.Close() })
 	served := httptest.NewServer(s.Handler())
-	t.Cleanup(served.Close)
+	t.Cleanup(func() {
+		served.CloseClientConnections() // a browser may still listen for changes
+		served.Close()
+	})
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -93,6 +97,18 @@ func (w *site) get(t testing.TB, path string, status int) string {
 	return b.String()
 }
 
+// harmless reports whether an attribute is one of ours.
+func harmless(element string, a *html.Attribute) bool {
+	address := a.Key == "href" || a.Key == "src"
+	switch {
+	case strings.HasPrefix(a.Key, "on"), a.Key == "style":
+		return false
+	case a.Val == "#main", element == "link" && a.Val == "data:,": // on every page
+		return true
+	}
+	return !address || strings.HasPrefix(a.Val, "/") || strings.HasPrefix(a.Val, "?")
+}
+
 // safe fails for a page that has an element or an attribute which is not ours.
 func safe(t *testing.T, path, page string) {
 	t.Helper()
@@ -104,11 +120,7 @@ func safe(t *testing.T, path, page string) {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			token := z.Token()
 			for _, a := range token.Attr {
-				address := a.Key == "href" || a.Key == "src"
-				if a.Val == "#main" || token.Data == "link" && a.Val == "data:," { // ours, on every page
-					continue
-				}
-				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || address && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "?") {
+				if !harmless(token.Data, &a) {
 					t.Errorf("%s: <%s %s=%q>", path, token.Data, a.Key, a.Val)
 				}
 			}
@@ -234,7 +246,7 @@ func TestOtherNamesAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if answer.Body.Close(); answer.StatusCode != want {
+		if _ = answer.Body.Close(); answer.StatusCode != want {
 			t.Errorf("%s: status %d, want %d", host, answer.StatusCode, want)
 		}
 	}
@@ -257,7 +269,7 @@ func TestASlowRunDelaysNoOther(t *testing.T) {
 	w.get(t, "/", http.StatusOK)
 	w.client.Timeout = time.Second
 	if r, err := w.client.Get(w.address + "/run/" + filepath.Base(dir) + "/"); err == nil { //nolint:noctx // the client has a time limit
-		r.Body.Close()
+		_ = r.Body.Close()
 		t.Error("the run was not slow")
 	}
 }
@@ -295,6 +307,35 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	if page = w.get(t, at, http.StatusOK); !strings.Contains(page, "only the journal of the run is left") {
 		t.Error("the page does not say that the folder was removed")
+	}
+}
+
+// A line of 50 MB in any record is named on the page, and what follows it is shown.
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	dir := w.attempt(t, w.trials[0].ID, 1)
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	for file, page := range map[string]string{
+		record.SurfaceFile: "surface", record.ExchangesFile: "exchanges", record.TurnsFile: "", record.VerdictsFile: "", record.LogFile: "", "agent/terminal.cast": "file?name=agent/terminal.cast",
+	} {
+		f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := f.Seek(0, io.SeekEnd)
+		if err == nil {
+			_, err = f.WriteAt([]byte("\n{\"kind\":\"act\",\"text\":\"the last\"}\n"), size+50<<20)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		text := w.get(t, at+page, http.StatusOK)
+		safe(t, page, text)
+		named := page == "surface" || page == "exchanges" || file == record.TurnsFile || file == record.VerdictsFile
+		if named && !strings.Contains(text, "is not shown") || named && !strings.Contains(text, "the last") && file != record.VerdictsFile || len(text) > 2<<20 {
+			t.Errorf("%s: %d bytes: %.2000s", file, len(text), text)
+		}
 	}
 }
 
@@ -367,28 +408,42 @@ func TestLinksLeadSomewhere(t *testing.T) {
 		if err != nil || r.StatusCode != http.StatusOK {
 			t.Errorf("%s: status %d, %v", path, r.StatusCode, err)
 		}
-		r.Body.Close()
-		for n := range page.Descendants() {
-			for _, a := range n.Attr {
-				if n.Type != html.ElementNode || !slices.Contains([]string{"href", "src", "data-src", "data-more", "data-cast"}, a.Key) || a.Val == "data:," {
-					continue
-				}
-				base, _ := url.Parse(w.address + path)
-				to, err := base.Parse(a.Val)
-				if err != nil {
-					t.Errorf("%s: %q: %v", path, a.Val, err)
-					continue
-				}
-				at := to.RequestURI() // hostile and broken names have nothing behind them
-				known := strings.Contains(at, "broken") || strings.Contains(at, "huge") || strings.Contains(strings.ToLower(at), "script%3e") || strings.Contains(at, "passwd")
-				if !seen[at] && !known {
-					seen[at] = true
-					next = append(next, at)
-				}
+		_ = r.Body.Close()
+		for _, at := range links(t, w.address+path, page) {
+			if !seen[at] {
+				seen[at] = true
+				next = append(next, at)
 			}
 		}
 	}
 	if len(seen) < 40 {
 		t.Errorf("only %d links were found", len(seen))
 	}
+}
+
+// links are the addresses of a page, without those of names that are hostile or
+// broken: nothing is behind them.
+func links(t *testing.T, address string, page *html.Node) (all []string) {
+	t.Helper()
+	base, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range page.Descendants() {
+		for _, a := range n.Attr {
+			if n.Type != html.ElementNode || !slices.Contains([]string{"href", "src", "data-src", "data-more", "data-cast"}, a.Key) || a.Val == "data:," {
+				continue
+			}
+			to, wrong := base.Parse(a.Val)
+			if wrong != nil {
+				t.Errorf("%s: %q: %v", address, a.Val, wrong)
+				continue
+			}
+			at := to.RequestURI()
+			if !slices.ContainsFunc([]string{"broken", "huge", "script%3e", "passwd"}, func(part string) bool { return strings.Contains(strings.ToLower(at), part) }) {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
 }

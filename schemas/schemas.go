@@ -71,6 +71,8 @@ func All() []Schema {
 		{"cli-validate", "berth validate --json", output.Validate{}},
 		{"cli-run", "berth run, try and resume --json", output.Run{}},
 		{"cli-run-detached", "berth run --detach --json", output.Detached{}},
+		{"cli-ctl-status", "berth ctl RUN --json", output.CtlStatus{}},
+		{"cli-ctl", "berth ctl RUN ACTION --json", output.Ctl{}},
 		{"cli-show-runs", "berth show --json", output.Runs{}},
 		{"cli-show-run", "berth show RUN --json", output.ShowRun{}},
 		{"cli-show-trial", "berth show RUN TRIAL --json", output.ShowTrial{}},
@@ -80,6 +82,7 @@ func All() []Schema {
 		{"cli-compare", "berth compare --json", output.Comparison{}},
 		{"cli-replay", "berth replay --json", output.Replay{}},
 		{"cli-report", "berth report --json", output.Report{}},
+		{"cli-note", "berth note --json", output.Notes{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},
 		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},
@@ -112,7 +115,7 @@ const module = "github.com/berth-eval/berth"
 
 // described are the folders whose comments become descriptions.
 var described = []string{
-	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/output",
+	"core/store", "core/store/node", "cmd/berth/summary", "core/record", "core/plan", "cmd/berth/internal/config", "cmd/berth/internal/conform", "cmd/berth/internal/notes", "cmd/berth/output",
 	"core/trial/collect", "core/gateway", "core/gateway/recording", "plugins/dialect", "plugins/agent/bundle", "plugins/task", "plugins/verifier", "plugins/environment", "plugins/surface", "plugins/trajectory", "plugins/conformance", "schemas",
 }
 

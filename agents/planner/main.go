@@ -28,7 +28,7 @@ const (
 // Config is the body of an agent block's config.
 type Config struct {
 	Mode   string `berth:"mode" default:"online" enum:"global,online" doc:"global: one request, and then all actions of the reply. online: a request for each step."`
-	Format string `berth:"format" default:"" doc:"How replies name actions. list: names with commas, under \"### Actions\". word: one name, under \"# action\". blocks: code fences, each of which is written by the action write_LANGUAGE. Empty: list in mode global, word in mode online."`
+	Format string `berth:"format" default:"" doc:"How replies name actions. list: names with commas, under \"### Actions\" or in the whole reply. word: one name, under \"# action\" or in the whole reply. blocks: code fences, each of which is written by the action write_LANGUAGE. Empty: list in mode global, word in mode online."`
 	AM     int    `berth:"am" default:"5" doc:"How many of the last pairs of action and observation the model gets."`
 	OM     int    `berth:"om" default:"1" doc:"How many of the newest observations the model gets with their pictures, at most am."`
 

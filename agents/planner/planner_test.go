@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -85,6 +87,11 @@ func decode(text string, c *Config) error {
 // turn runs one turn with a model that gives these replies, one after the other.
 func turn(t *testing.T, g *game, settings string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
 	t.Helper()
+	return turnOn(t, g, agent.Setup{}, agent.Message{Text: "Do it."}, settings, replies...)
+}
+
+func turnOn(t *testing.T, g *game, setup agent.Setup, message agent.Message, settings string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
+	t.Helper()
 	m := chattest.Serve(t, model.DialectOpenAIChat, func(q chattest.Question) chattest.Answer {
 		if q.Number > len(replies) {
 			t.Errorf("the model is asked for reply %d", q.Number)
@@ -102,7 +109,7 @@ func turn(t *testing.T, g *game, settings string, replies ...string) (agent.Yiel
 		t.Fatal(err)
 	}
 	o, rec := offer(), &memory{}
-	y, err := newWorker(&loop.Session[Config]{Config: c, Model: client, Surface: g}, &o).Turn(t.Context(), agent.Message{Text: "Do it."}, loop.NewRecorder(rec, "m", 0))
+	y, err := newWorker(&loop.Session[Config]{Setup: setup, Config: c, Model: client, Surface: g}, &o).Turn(t.Context(), message, loop.NewRecorder(rec, "m", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,6 +171,24 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// The pictures of the task are in every request, beside the newest ones of the
+// surface.
+func TestPicturesOfTheTaskStay(t *testing.T) {
+	t.Parallel()
+	view := t.TempDir()
+	if err := os.WriteFile(filepath.Join(view, "page.png"), []byte("\x89PNG\r\n\x1a\nTASK"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, _, questions := turnOn(t, &game{}, agent.Setup{View: view}, agent.Message{Text: "Do it.", Files: []string{"page.png"}},
+		`{"max_loop":3,"am":1}`, "# action\nUp", "# action\nUp", "# action\nUp")
+	for i, q := range questions {
+		body := string(q.Body)
+		if n, own := strings.Count(body, "data:image/png"), strings.Count(body, "iVBORw0KGgpUQVNL"); n != 2 || own != 1 {
+			t.Errorf("request %d has %d pictures, and %d of the task; want 2 and 1: %s", i+1, n, own, body)
+		}
+	}
+}
+
 func TestAReplyWithoutAnActionIsAskedForAgainTwice(t *testing.T) {
 	t.Parallel()
 	g := &game{}
@@ -220,7 +245,8 @@ func TestReplies(t *testing.T) {
 		{formatList, "### Actions\nUp, Up, Left", "Up Up Left"},
 		{formatList, "### Actions: **Up**, `Down`.", "Up Down"},
 		{formatList, "### Actions\nUp\n### Actions\nLeft\nRight", "Left Right"},
-		{formatList, "Up, Up", ""},
+		{formatList, "Up, jump, Up", "Up Up"},
+		{formatList, "I go up, then left", ""},
 		{formatList, "### Actions\nup one, then left", ""},
 		{formatList, "### Actions", ""},
 		{formatWord, "I think.\n# action\nUp", "Up"},
@@ -246,6 +272,21 @@ func TestReplies(t *testing.T) {
 		if s := strings.Join(got, " "); s != tt.want {
 			t.Errorf("%s, %q: %s; want %s", tt.format, tt.reply, s, tt.want)
 		}
+	}
+}
+
+// A reply may be as long as a model can write.
+func TestALongReplyIsRead(t *testing.T) {
+	t.Parallel()
+	const megabyte = 1 << 20
+	if n := len(parse(formatList, "### Actions\n"+strings.Repeat("Up, ", megabyte/4), offer().Actions)); n != maxActions {
+		t.Errorf("%d actions of a list of 1 MB, want %d", n, maxActions)
+	}
+	if calls := parse(formatWord, "# action\n"+strings.Repeat("Up ", megabyte/3), offer().Actions); len(calls) != 1 {
+		t.Errorf("%d actions of a word that is there often", len(calls))
+	}
+	if calls := parse(formatBlocks, "```html\n"+strings.Repeat("<p>\n", megabyte/4), offer().Actions); len(calls) != 1 || len(calls[0].Arguments) < megabyte {
+		t.Errorf("%d actions of a block of 1 MB", len(calls))
 	}
 }
 

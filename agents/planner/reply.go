@@ -39,11 +39,12 @@ func after(heading *regexp.Regexp, text string) (rest string, ok bool) {
 // maxActions is how many actions of a reply are done.
 const maxActions = 10_000
 
-// listed reads names with commas between them. Unknown words are left out.
+// listed reads names with commas between them: under the heading, else in the whole
+// reply. Unknown words are left out.
 func listed(reply string, offer []environment.Action) (calls []environment.Call) {
 	rest, ok := after(headList, reply)
 	if !ok {
-		return nil
+		rest = reply
 	}
 	for word := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == ',' || r == '\n' }) {
 		word = strings.Trim(word, " \t\r*`'\"[]().;-")

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -35,6 +36,7 @@ type worker struct {
 	system string
 
 	task  string                   // of the turn
+	shown []chat.Image             // pictures of the task
 	first *environment.Observation // before the first action of the turn
 	pairs []pair
 }
@@ -67,11 +69,15 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 	if len(w.offer.Actions) == 0 {
 		return agent.Yield{End: agent.Done, Reason: "the surface has no action"}, nil
 	}
+	pictures, err := loop.Images(w.s.Setup.View, m.Files)
+	if err != nil {
+		return agent.Yield{}, err
+	}
 	seen, err := w.s.Surface.Observe(ctx, w.kinds)
 	if err != nil {
 		return agent.Yield{}, err
 	}
-	w.task, w.first, w.pairs = m.Text, &seen, nil
+	w.task, w.shown, w.first, w.pairs = m.Text, pictures, &seen, nil
 	loops, lost := w.s.Config.MaxLoop, 0
 	if w.s.Config.Mode == modeGlobal {
 		loops = 1
@@ -175,11 +181,12 @@ func (w *worker) act(ctx context.Context, calls []environment.Call, p *pair, ste
 func (*worker) Close(context.Context, *loop.Recorder) error { return nil }
 
 // messages returns the conversation: the task, and the last pairs of action and
-// observation. Only the newest observations have their pictures.
+// observation. Only the newest observations have their pictures; those of the task
+// are always there.
 func (w *worker) messages() []chat.Message {
 	c := &w.s.Config
 	kept := w.pairs[max(0, len(w.pairs)-c.AM):]
-	first := chat.Message{Role: chat.User, Text: "Your task:\n\n" + w.task}
+	first := chat.Message{Role: chat.User, Text: "Your task:\n\n" + w.task, Images: slices.Clone(w.shown)}
 	if len(kept) == len(w.pairs) { // it stands right before the first pair
 		w.show(&first, w.first, len(kept) < c.OM)
 	}

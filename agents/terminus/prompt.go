@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 // The fixed parts of a prompt.
@@ -168,7 +167,7 @@ func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, e
 			continue // not a regular file, or too large
 		}
 		var s skill
-		if m := front.FindSubmatch(text); m == nil || yaml.Unmarshal(m[1], &s) != nil || s.Name == "" {
+		if m := front.FindSubmatch(text); m == nil || yamltext.Unmarshal(m[1], false, &s) != nil || s.Name == "" {
 			continue
 		}
 		fmt.Fprintf(&b, "<skill>\n<name>%s</name>\n<description>%s</description>\n<location>%s</location>\n</skill>\n", line(s.Name), line(s.Description), line(path))

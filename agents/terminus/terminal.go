@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-eval/berth/agents/terminus/internal/protocol"
 	"github.com/berth-eval/berth/agents/terminus/internal/screen"
+	"github.com/berth-eval/berth/plugins/agent/asciicast"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -22,7 +23,7 @@ type opener interface {
 type terminal struct {
 	box   opener
 	tty   *screen.TTY
-	cast  *screen.Cast
+	cast  *asciicast.Cast
 	spec  sandbox.TerminalSpec
 	shell []string // nil: the first of shells that exists
 

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/agents/terminus/internal/protocol"
 	"github.com/berth-eval/berth/agents/terminus/internal/screen"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/asciicast"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -45,10 +46,10 @@ type worker struct {
 
 func newWorker(s *loop.Session[Config]) (*worker, error) {
 	w := &worker{s: s, c: &s.Config, format: protocol.Format(s.Config.Protocol), servers: servers(s.Setup.Servers)}
-	var cast *screen.Cast
+	var cast *asciicast.Cast
 	if w.c.Record && s.Setup.Scratch != "" {
 		var err error
-		if cast, err = screen.NewCast(filepath.Join(s.Setup.Scratch, castFile), w.c.Rows, w.c.Columns, time.Now()); err != nil {
+		if cast, err = asciicast.New(filepath.Join(s.Setup.Scratch, castFile), s.Setup.Session, w.c.Rows, w.c.Columns, time.Now()); err != nil {
 			return nil, err
 		}
 	}

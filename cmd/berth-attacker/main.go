@@ -2,6 +2,7 @@
 // shell. It runs inside a sandbox, against the sandbox that it is in:
 //
 //	berth-attacker headless|chain   write 42 to /app/answer when the tests begin
+//	berth-attacker agree            answer yes to whoever asks on port 7042
 //	berth-attacker limits PID       lower the limits of a process, and print what succeeded
 package main
 
@@ -31,6 +32,8 @@ func run(args []string) error {
 		attacks.Headless(os.Stdout, work)
 	case len(args) == 1 && args[0] == "chain":
 		attacks.Chain(os.Stdout, work)
+	case len(args) == 1 && args[0] == "agree":
+		return attacks.Agree(os.Stdout, "127.0.0.1:7042")
 	case len(args) == 2 && args[0] == "limits":
 		pid, err := strconv.Atoi(args[1])
 		if err != nil {
@@ -38,7 +41,7 @@ func run(args []string) error {
 		}
 		attacks.Limits(os.Stdout, pid)
 	default:
-		return fmt.Errorf("expected headless, chain, or limits PID, got %q", args)
+		return fmt.Errorf("expected headless, chain, agree, or limits PID, got %q", args)
 	}
 	return nil
 }

@@ -369,6 +369,18 @@ func (g *Gateway) payer(spec *models.Spec) *ledger.Attempt {
 	return g.payers[key]
 }
 
+// Limit replaces the budget of the run. Fails if it is in USD, and a price is not
+// known.
+func (g *Gateway) Limit(l ledger.Limit) error {
+	for _, u := range g.models {
+		if err := u.bounds(); l.USD != nil && err != nil {
+			return err
+		}
+	}
+	g.run.SetLimit(l)
+	return nil
+}
+
 // Settled returns what the run has spent, including what was spent before.
 func (g *Gateway) Settled() ledger.Amount { return g.run.Settled() }
 

@@ -63,7 +63,7 @@ func (x *exchange) digests() {
 	if x.asked != nil {
 		return
 	}
-	x.asked = x.clean(x.body.Bytes())
+	x.asked = x.recorded(x.body.Bytes())
 	x.line.Path, x.line.Kind = x.call.Path, recording.KindGenerate
 	if x.call.Kind == dialect.Count {
 		x.line.Kind = recording.KindCount
@@ -78,7 +78,7 @@ func (x *exchange) digests() {
 		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // it contains no secret
 			return x.body.WriteWithout(w, x.d.Fleeting())
 		}
-		_, err := w.Write(x.clean(x.body.Without(x.d.Fleeting())))
+		_, err := w.Write(x.recorded(x.body.Without(x.d.Fleeting())))
 		return err
 	})
 }
@@ -137,7 +137,7 @@ func (x *exchange) store() error {
 	}
 	x.line.Request, x.line.Unkept = digest, !kept
 	if x.answered {
-		if digest, kept, err = recording.Store(dir, x.clean(x.reply.Bytes()), room); err != nil {
+		if digest, kept, err = recording.Store(dir, x.recorded(x.reply.Bytes()), room); err != nil {
 			return err
 		}
 		x.line.Reply, x.line.Unkept = digest, x.line.Unkept || !kept

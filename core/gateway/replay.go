@@ -110,5 +110,14 @@ func (e *replayError) Error() string { return e.err.Error() }
 
 func (e *replayError) Unwrap() error { return e.err }
 
+// recorded returns a body as it is recorded: without the secrets of this session
+// and of its attempt, which an agent may have told the model.
+func (x *exchange) recorded(b []byte) []byte {
+	if b = x.clean(b); x.s.spec.Mask != nil {
+		b = x.s.spec.Mask(b)
+	}
+	return b
+}
+
 // clean returns a body without the secrets of this session.
 func (x *exchange) clean(b []byte) []byte { return x.s.secrets.clean(b) }

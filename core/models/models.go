@@ -46,6 +46,9 @@ type Spec struct {
 	// it; nil writes nothing.
 	Dir    string
 	Append func(file string, line any)
+	// Mask removes the secrets of the attempt from a body before it is recorded;
+	// nil: it has none.
+	Mask func(body []byte) []byte
 	// Dialects are the dialects that the plugin speaks, for an endpoint that
 	// can choose.
 	Dialects []model.Dialect

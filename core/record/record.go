@@ -109,6 +109,7 @@ const (
 	Refused     AgentEnd = "refused"
 	Crashed     AgentEnd = "crashed"
 	SandboxLost AgentEnd = "sandbox_lost"
+	EndedEarly  AgentEnd = "ended_early" // by a person
 )
 
 // Integrity says how far the agent can have influenced the result.

@@ -137,6 +137,15 @@ func (r *Redactor) walk(v any) any {
 	}
 }
 
+// Masked returns b with each byte of a secret replaced by "*".
+func (r *Redactor) Masked(b []byte) []byte {
+	var out bytes.Buffer
+	w := r.Writer(&out)
+	_, _ = w.Write(b) // a buffer takes everything
+	_ = w.Close()
+	return out.Bytes()
+}
+
 // Writer returns a writer that passes on what it is given with each byte of a
 // secret replaced by "*", so that sizes and offsets stay; hits says how often.
 // Close writes what is still held back; it does not close w.

@@ -49,7 +49,7 @@ type Spec struct {
 	// that have a final outcome without a measurement run once more.
 	Selected map[string]bool
 	// Origins are attempts that are verified again, by the ids of their trials:
-	// only these trials run. Nil: whole attempts are made. See Regrade.
+	// only these trials run. Nil: whole attempts are made.
 	Origins map[string]*trial.Origin
 	// AcceptDrift continues, and records it, when a plugin, an image or a
 	// bundle differs from the one that earlier attempts of this run used.
@@ -67,6 +67,8 @@ type Spec struct {
 	// Relayed reports which models are asked through it. Nil: none.
 	Uplink  http.RoundTripper
 	Relayed func(*cell.Model) bool
+	// Control changes the run while it goes on; nil: nothing does.
+	Control *Control
 	Log     zerolog.Logger
 }
 
@@ -89,7 +91,7 @@ type Observer func(Event)
 func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err error) {
 	err = s.prepared(ctx, func(h *here) (err error) {
 		report, err = Schedule(ctx, Options{
-			Plan: s.Plan, Store: s.Store, Executor: h, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch,
+			Plan: s.Plan, Store: s.Store, Executor: h, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch, Control: s.Control,
 			Demand: Demands(s.Plan), FreeMiB: freeMemory(), Pressure: memoryPressure(),
 		})
 		return err

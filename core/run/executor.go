@@ -98,7 +98,7 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Run: h.run, Label: h.label, Worker: h.Worker.record(), Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
-		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin,
+		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin, Ends: j.Ends,
 	})
 }
 

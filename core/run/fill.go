@@ -49,7 +49,7 @@ func (s *scheduler) fill(ctx context.Context) (held bool) {
 	s.promote(time.Now())
 	skip := map[*lane]bool{}
 	short := false // the first trial of a cell waits for memory
-	for s.stopped == "" && ctx.Err() == nil {
+	for s.obey(); s.stopped == "" && !s.paused && s.drain == "" && ctx.Err() == nil; s.obey() {
 		next := s.queue.next(skip)
 		if next == nil {
 			return false
@@ -164,9 +164,13 @@ func (s *scheduler) carry(ctx context.Context, it item, h *holder, b begun) {
 	}
 	s.tell(Event{Kind: Began, Trial: it.trial, Attempt: a.Number()})
 	s.running++
+	ctx, cancel := context.WithCancelCause(ctx)
+	ends := make(chan error)
+	s.active[it.trial] = &active{number: a.Number(), ends: ends, cancel: cancel}
 	go func() {
+		defer cancel(nil)
 		f := finished{item: it, place: h, number: a.Number()}
-		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Origin: s.o.Origins[it.trial.ID], Live: func(e record.Event) {
+		f.result, f.err = s.o.Executor.Attempt(ctx, Job{Trial: it.trial, Attempt: a, Places: h, Origin: s.o.Origins[it.trial.ID], Ends: ends, Live: func(e record.Event) {
 			s.events.live(Event{Kind: Live, Trial: it.trial, Attempt: a.Number(), Live: e})
 		}})
 		f.err = errors.Join(f.err, a.Abandon())

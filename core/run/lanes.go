@@ -1,6 +1,8 @@
 package run
 
 import (
+	"slices"
+
 	"github.com/berth-eval/berth/core/plan"
 )
 
@@ -76,10 +78,11 @@ func (l *lanes) back(it item) {
 	l.left++
 }
 
-// drop removes all trials of a cell.
-func (l *lanes) drop(cell int) {
-	if cell < len(l.all) {
-		l.left -= len(l.all[cell].items)
-		l.all[cell].items = nil
+// drop removes trials.
+func (l *lanes) drop(gone func(item) bool) {
+	for _, a := range l.all {
+		l.left -= len(a.items)
+		a.items = slices.DeleteFunc(a.items, gone)
+		l.left += len(a.items)
 	}
 }

@@ -65,10 +65,14 @@ func (s *Spec) Gateway(dir string) (*gateway.Gateway, error) {
 		sum = sum.Plus(one)
 	}
 	l := s.Limits
-	return gateway.New(gateway.Options{
+	g, err := gateway.New(gateway.Options{
 		Dir: dir, Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
+	if s.Control != nil {
+		s.Control.gateway = g
+	}
+	return g, err
 }
 
 // budgets returns the budgets of the cells, with the amounts that were spent

@@ -59,13 +59,8 @@ type holder struct {
 }
 
 func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
-	whole := l.Places
-	n := inFlight(l)
-	whole.InFlight = &n
-	p := &places{run: &tally{limits: whole}, blocks: map[string]*tally{}, backlog: 4 * n, memory: freeMiB, freed: make(chan struct{}, 1)}
-	if l.Waiting != nil {
-		p.backlog = *l.Waiting
-	}
+	p := &places{run: &tally{limits: l.Places}, blocks: map[string]*tally{}, memory: freeMiB, freed: make(chan struct{}, 1)}
+	p.limit(l)
 	if l.MemoryMiB != nil {
 		p.memory = *l.MemoryMiB
 	}
@@ -75,6 +70,18 @@ func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
 		}
 	}
 	return p
+}
+
+// limit sets how many attempts may be in flight. Those that are go on.
+func (p *places) limit(l experiment.RunLimits) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := inFlight(l)
+	p.run.limits.InFlight, p.backlog = &n, 4*n
+	if l.Waiting != nil {
+		p.backlog = *l.Waiting
+	}
+	p.grant()
 }
 
 // holder returns an attempt that has not begun.

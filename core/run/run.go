@@ -29,6 +29,8 @@ type Job struct {
 	Places trial.Places
 	// Origin is the attempt to verify again; nil: a whole attempt is made.
 	Origin *trial.Origin
+	// Ends ends a turn of the agent; nothing receives from it meanwhile.
+	Ends <-chan error
 }
 
 // Attempt is where an attempt is recorded: in the folder of the run
@@ -79,6 +81,8 @@ type Options struct {
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)
+	// Control changes the run while it goes on; nil: nothing does.
+	Control *Control
 }
 
 // EventKind is the kind of an Event.
@@ -135,6 +139,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 		}
 	}
 	s := &scheduler{o: o, done: make(chan finished), places: newPlaces(o.Limits, o.FreeMiB), cells: map[int]string{}}
+	s.active, s.asked, s.over = map[*plan.Trial]*active{}, make(chan func()), make(chan struct{})
 	if o.Limits.Time != nil {
 		end, cancel := context.WithTimeout(ctx, *o.Limits.Time)
 		defer cancel()
@@ -147,15 +152,18 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 	s.spend(nil)
 	s.events.to = s.o.Watch
 	s.adopt(ctx, adopted)
+	defer o.Control.begin(s)()
 	cancelled := ctx.Done()
 	for {
 		held := s.fill(ctx)
-		if s.running == 0 && (s.stopped != "" || ctx.Err() != nil || s.left() == 0) {
+		if s.running == 0 && (s.stopped != "" || s.drain != "" || ctx.Err() != nil || s.left() == 0) {
 			break
 		}
 		select {
 		case f := <-s.done:
 			s.end(f)
+		case do := <-s.asked:
+			do()
 		case <-s.places.freed:
 		case <-s.timer(held):
 		case <-cancelled:
@@ -168,6 +176,9 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 	}
 	if ctx.Err() != nil && s.left() > 0 {
 		s.stop(Interrupted)
+	}
+	if s.drain != "" {
+		s.stop(s.drain)
 	}
 	s.report.Stopped = s.reasons()
 	if s.report.Broken != nil {
@@ -219,6 +230,12 @@ type scheduler struct {
 	done    chan finished
 	events  watcher
 
+	active map[*plan.Trial]*active
+	asked  chan func()   // by a Control
+	over   chan struct{} // closed when there is nothing to control any more
+	paused bool
+	drain  string // why the run stops when the attempts in progress have ended; empty: it does not
+
 	stopped string
 	cells   map[int]string // stopped cells, with the reasons
 	broken  int            // attempts in a row that could not be written
@@ -254,8 +271,7 @@ func (s *scheduler) stopCell(t *plan.Trial, why string) {
 	cell := &s.o.Store.Manifest.Cells[t.Cell]
 	why = fmt.Sprintf("cell %s: %s", cmp.Or(cell.Key, cell.Slug), why) // the only cell has no key
 	s.cells[t.Cell] = why
-	s.queue.drop(t.Cell)
-	s.delayed = slices.DeleteFunc(s.delayed, func(it item) bool { return it.trial.Cell == t.Cell })
+	s.drop(func(of *plan.Trial) bool { return of.Cell == t.Cell })
 	s.tell(Event{Kind: Stopping, Trial: t, Text: why})
 }
 
@@ -280,6 +296,8 @@ func (s *scheduler) delay(it item) {
 func (s *scheduler) end(f finished) {
 	s.running--
 	f.place.end()
+	gone := s.active[f.item.trial].gone
+	delete(s.active, f.item.trial)
 	if f.err != nil {
 		s.unwritten(f.item, f.number, f.err)
 		return
@@ -297,7 +315,7 @@ func (s *scheduler) end(f finished) {
 		}
 	}
 	_, over := s.cells[f.item.trial.Cell]
-	retry := s.stopped == "" && !over && again(s.o.Retry, f.result.Outcome, f.result.AgentEnd, f.result.Error != nil && f.result.Error.Retry) &&
+	retry := s.stopped == "" && !over && !gone && again(s.o.Retry, f.result.Outcome, f.result.AgentEnd, f.result.Error != nil && f.result.Error.Retry) &&
 		f.item.retries < s.o.Retry.Max
 	if retry {
 		wait := backoff(s.o.Retry, f.item.retries)
@@ -336,6 +354,11 @@ func (s *scheduler) spend(r *record.Result) {
 	} else {
 		s.used.Add(store.BriefOf(r).Spend)
 	}
+	s.stopSpent()
+}
+
+// stopSpent stops the run if a budget of it is used.
+func (s *scheduler) stopSpent() {
 	l := s.o.Limits
 	switch {
 	case l.CostUSD != nil && s.used.CostUSD != nil && *s.used.CostUSD >= *l.CostUSD:

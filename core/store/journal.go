@@ -51,6 +51,19 @@ type Entry struct {
 	Sums map[string]string `json:"sums,omitempty"`
 	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`
+	// Intervention is what a person did to the run while it went on, with Noted.
+	Intervention *Intervention `json:"intervention,omitempty"`
+}
+
+// Intervention is what a person did to a run while it went on.
+type Intervention struct {
+	Action string             `json:"action"` // pause, drain, resume, set, cancel or end_turn
+	User   string             `json:"user"`   // the login name, or the number if there is none
+	UID    int                `json:"uid"`
+	Why    string             `json:"why,omitempty"`
+	Trial  string             `json:"trial,omitempty"` // id; of cancel and end_turn
+	Cell   string             `json:"cell,omitempty"`  // slug, if all of its trials were cancelled
+	Set    map[string]float64 `json:"set,omitempty"`   // the new limits of the run by name; below 0: none
 }
 
 // Brief is the part of an attempt's result that tables need.

@@ -236,6 +236,11 @@ func (r *Run) Accept(drift string) error {
 	return r.note(Entry{Kind: Noted, Note: "drift accepted: " + drift, Accepted: drift})
 }
 
+// Intervene records what a person did to the run.
+func (r *Run) Intervene(text string, i *Intervention) error {
+	return r.note(Entry{Kind: Noted, Note: text, Intervention: i})
+}
+
 func (r *Run) note(e Entry) error {
 	e.Time = time.Now().UTC()
 	r.mu.Lock()

@@ -41,6 +41,7 @@ type Input struct {
 	Checker  *feasible.Checker // shared by the attempts of a run; nil asks plugins each time
 	Gateway  models.Gateway    // nil: there are no models
 	Keep     Keep              // whether the files of the sandbox are kept
+	Ends     <-chan error      // ends a turn of the agent with an outcome.ByHand; nil: nothing does
 	Origin   *Origin           // verifies this attempt again, and runs no agent; nil: a whole attempt
 	Places   Places            // how many attempts are in the same part; nil: no limit
 	Egress   egress.Options    // for hosts that a task lists; zero values are this machine's

@@ -3,6 +3,7 @@ package trial
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,8 +87,12 @@ func (a *attempt) stopped(ctx context.Context, err error) *record.Error {
 	}
 	f := a.failure(err)
 	if stopped, ok := outcome.Stopped(ctx); ok {
+		during := string(f.Phase)
+		if why, byHand := errors.AsType[outcome.ByHand](context.Cause(ctx)); byHand {
+			during += ": " + a.recorder.Text(string(why), limits.ErrorText)
+		}
 		return &record.Error{
-			Outcome: stopped, Boundary: record.ByCore, Phase: f.Phase, Stage: f.Stage, Message: fmt.Sprintf("%s during %s", stopped, f.Phase),
+			Outcome: stopped, Boundary: record.ByCore, Phase: f.Phase, Stage: f.Stage, Message: fmt.Sprintf("%s during %s", stopped, during),
 			Retry: stopped == record.Preempted,
 		}
 	}

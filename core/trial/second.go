@@ -174,7 +174,11 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 	if err := s.verify(inside); err != nil {
 		return err
 	}
-	return s.gradeAgain(ctx, reach)
+	if err := s.gradeAgain(ctx, reach); err != nil {
+		return err
+	}
+	s.unsettled()
+	return nil
 }
 
 // createSecond creates the second sandbox and starts the programs of the task in

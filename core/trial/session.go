@@ -128,6 +128,7 @@ func (a *attempt) modelSpec(role string, named map[string]*cell.Model) models.Sp
 	return models.Spec{
 		Trial: a.in.Trial, Attempt: a.in.Attempt, Task: a.task.Name, Repetition: a.in.Repetition, Role: role, Models: named,
 		Hosted: true, Dir: a.in.Record.Dir(), Append: a.recorder.Append,
+		Mask: func(body []byte) []byte { return a.recorder.Redactor().Bytes(body) },
 	}
 }
 
@@ -373,7 +374,11 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 	if errors.Is(cause, errStalled) {
 		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "stalled", "%s", cause)
 	}
+	early, byHand := errors.AsType[outcome.ByHand](cause)
 	switch {
+	case byHand && ctx.Err() == nil: // otherwise the whole attempt is cancelled
+		f.end, f.err = record.EndedEarly, nil
+		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, string(f.end), "%s", early)
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
 	case errors.Is(cause, errBudget):
@@ -401,10 +406,10 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 	return f
 }
 
-// farewell waits briefly for the end of a turn whose time or budget is used up,
-// but not when the run itself ends.
+// farewell waits briefly for the end of a turn whose time or budget is used up, or
+// that a person ends, but not when the run itself ends.
 func farewell(ctx context.Context, cause error, over <-chan struct{}) {
-	if !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
+	if _, byHand := errors.AsType[outcome.ByHand](cause); !byHand && !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
 		return
 	}
 	t := time.NewTimer(limits.Farewell)

@@ -61,7 +61,7 @@ type stage struct {
 }
 
 func (a *attempt) newStage(i int) *stage {
-	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox, again: again{from: len(a.recorder.All())}}
+	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox, again: again{began: len(a.recorder.All()), from: len(a.recorder.All())}}
 }
 
 func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {

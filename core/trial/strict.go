@@ -23,7 +23,9 @@ type again struct {
 	taken  bool    // it has the snapshot
 	rounds []verifier.Verdict
 
-	from   int      // number of findings at the beginning of the stage
+	began  int      // number of findings at the beginning of the stage
+	from   int      // and after its last round: no verdict of a round is made again
+	noted  bool     // the result says why nothing was graded again
 	asked  []string // listening processes that are not in the second sandbox
 	grades bool     // it is under way
 }
@@ -60,12 +62,35 @@ func (s *stage) beforehand(ctx context.Context) error {
 }
 
 func (s *stage) notAgain(p record.Phase, err error) {
+	s.again.noted = true
 	s.a.recorder.Note(p, "not_graded_again", "it could not be graded a second time: %s", err)
 }
 
+// unsettled says why a strict experiment leaves a verified stage exposed, if nothing
+// else says so.
+func (s *stage) unsettled() {
+	all := s.a.recorder.All()
+	rounds := slices.ContainsFunc(all[s.again.began:s.again.from], exposes)
+	if !s.a.in.Cell.Strict || s.again.noted || !s.out.Verified || !rounds && (s.out.Again != nil || !s.exposed()) {
+		return
+	}
+	why := "nothing exposed it before the tests, and so there is no snapshot from before them"
+	switch {
+	case rounds:
+		why = "the verdicts of rounds are not made again, and something exposed it before the last of them"
+	case !feasible.Strict(s.a.in.Cell, s.mode):
+		why = fmt.Sprintf("mode %q is not verified a second time", s.mode)
+	case !s.inSandbox(s.atEnd()):
+		why = "no verifier works in the sandbox after the last turn"
+	}
+	s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "not_graded_again", "it was not graded a second time: %s", why)
+}
+
+func exposes(f record.Finding) bool { return f.Severity == verifier.Exposed }
+
 // exposed reports whether the stage has a finding that exposes its result.
 func (s *stage) exposed() bool {
-	return slices.ContainsFunc(s.a.recorder.All()[s.again.from:], func(f record.Finding) bool { return f.Severity == verifier.Exposed })
+	return slices.ContainsFunc(s.a.recorder.All()[s.again.from:], exposes)
 }
 
 // gradeAgain verifies an exposed result a second time, keeps both verdicts, and

@@ -100,6 +100,7 @@ func (a *attempt) openSurface(ctx context.Context) (err error) {
 		Plugin: a.surface.plugin, Needs: a.surface.needs, Spec: spec, Dir: dir, Sockets: filepath.Join(a.in.Runtime, "f"),
 		Shell: relay.Of(box.Sandbox, who), Dial: box.Dial, Frames: filepath.Join(a.in.Record.Dir(), record.FramesDir), Now: a.now,
 		Append: func(l surface.Line) { a.recorder.Append(record.SurfaceFile, l) },
+		Mask:   func(b []byte) []byte { return a.recorder.Redactor().Masked(b) },
 	})
 	return err
 }

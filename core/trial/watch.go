@@ -70,11 +70,12 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 		spent = s.models.Spent()
 	}
 	var lost, surface <-chan struct{}
+	var ends <-chan error
 	if s.door != nil {
 		surface = s.a.surface.open.Lost()
 	}
 	if s.role != agent.RoleUser {
-		lost = s.a.sandbox.Lost()
+		lost, ends = s.a.sandbox.Lost(), s.a.in.Ends
 	}
 	var over time.Time // when the time was used up
 	for {
@@ -93,6 +94,9 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 		t := time.NewTimer(rest)
 		select {
 		case <-t.C:
+		case why = <-ends:
+			t.Stop()
+			return why
 		case <-spent:
 			t.Stop()
 			return errBudget

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 //go:embed prices.yaml
@@ -50,7 +49,7 @@ var Shipped = sync.OnceValue(func() map[string]dialect.Known {
 
 func parse(b []byte) (map[string]dialect.Known, error) {
 	var t table
-	if err := yaml.UnmarshalWithOptions(b, &t, yaml.Strict()); err != nil {
+	if err := yamltext.Unmarshal(b, true, &t); err != nil {
 		return nil, fmt.Errorf("prices: %w", err)
 	}
 	if t.Date == "" || t.Source == "" {

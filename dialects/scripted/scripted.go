@@ -170,9 +170,7 @@ func Parse(b []byte, lines bool) (*Script, error) {
 			}
 			f.Replies, at = append(f.Replies, r), append(at, i+1)
 		}
-	} else if err := yamltext.Check(b); err != nil {
-		return nil, err
-	} else if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+	} else if err := yamltext.Unmarshal(b, true, &f); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
 	if len(f.Replies) == 0 {
@@ -220,9 +218,9 @@ func places(b []byte) (at []int) {
 
 func (r *Reply) check() (err error) {
 	switch u := r.Usage; {
-	case u != nil && min(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) < 0:
+	case u != nil && min(u.Input, u.Cached, u.CacheWrite, u.CacheHour, u.Output, u.Reasoning) < 0:
 		return errors.New("usage cannot be negative")
-	case u != nil && max(u.Input, u.Cached, u.CacheWrite, u.Output, u.Reasoning) > dialect.MaxTokens:
+	case u != nil && max(u.Input, u.Cached, u.CacheWrite, u.CacheHour, u.Output, u.Reasoning) > dialect.MaxTokens:
 		return fmt.Errorf("usage is larger than any: at most %d tokens", int64(dialect.MaxTokens))
 	case !slices.Contains(breaks, r.Break):
 		return fmt.Errorf("break is %q: there is drop, cut, garbage, stall and no_end", r.Break)

@@ -1,4 +1,5 @@
-# A match of football, played by agents without a model, and by a planner with a scripted one.
+# A match of football, played by agents without a model, and by two planners with a model
+# that replies from a file.
 experiment "football" {
   datasets    = [dataset.levels]
   environment = environment.pitch
@@ -6,7 +7,7 @@ experiment "football" {
   repeat      = 2
 
   matrix {
-    agent = [agent.nop, agent.random, agent.planner]
+    agent = [agent.nop, agent.random, agent.global, agent.online]
   }
 }
 
@@ -28,7 +29,17 @@ agent "random" {
   plugin = "random"
 }
 
-agent "planner" {
+# Sees the match once, and plans all actions.
+agent "global" {
+  plugin = "planner"
+
+  config {
+    mode = "global"
+  }
+}
+
+# Sees the match after each action.
+agent "online" {
   plugin = "planner"
 
   config {
@@ -39,8 +50,4 @@ agent "planner" {
 model "scripted" {
   provider = "script"
   script   = "./model.yaml"
-}
-
-verifier "reward" {
-  plugin = "reward"
 }

@@ -178,7 +178,11 @@ func (s *Slurm) State(ctx context.Context) ([]cluster.JobState, error) {
 	if err != nil {
 		return nil, err
 	}
-	var states []cluster.JobState
+	return statesIn(out), nil
+}
+
+// statesIn reads what squeue prints. A line that is not in its format is left out.
+func statesIn(out string) (states []cluster.JobState) {
 	for line := range strings.Lines(out) {
 		fields := strings.SplitN(strings.TrimSpace(line), "|", 3)
 		if len(fields) != 3 || fields[1] == "COMPLETING" {
@@ -190,7 +194,7 @@ func (s *Slurm) State(ctx context.Context) ([]cluster.JobState, error) {
 		}
 		states = append(states, j)
 	}
-	return states, nil
+	return states
 }
 
 // Cancel implements cluster.Scheduler.

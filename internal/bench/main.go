@@ -42,6 +42,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := run
+	if len(os.Args) == 6 && os.Args[1] == pilotMode {
+		do = func(ctx context.Context) error { return startPilot(ctx, os.Args[2:]) }
+	}
 	if slices.Equal(os.Args[1:], []string{handMode}) {
 		do = startByHand
 	}
@@ -80,9 +83,14 @@ func run(ctx context.Context) error {
 		{"loops", b.loops},
 		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
+		{"relay", b.relay},
 		{"modes", b.modes},
 		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},
+		{"pilots", b.manyPilots},
+		{"slurm", b.slurm},
+		{"view", b.view},
+		{"viewers", b.viewers},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},

@@ -1,11 +1,13 @@
-// Package yamltext checks YAML from untrusted sources before a parser reads it.
+// Package yamltext reads YAML from untrusted sources: it checks the text before a
+// parser reads it, and guards against the parser.
 //
-// It must not parse the text; that is left to the parser.
+// It must not know what the text is about.
 package yamltext
 
 import (
 	"fmt"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/token"
 )
@@ -37,4 +39,22 @@ func Check(text []byte) error {
 		}
 	}
 	return nil
+}
+
+// Unmarshal checks text and decodes it into the value that into points to, as the
+// library does; strict refuses members that the value does not have. A panic of the
+// library, which some broken texts cause, is an error.
+func Unmarshal(text []byte, strict bool, into any) (err error) {
+	if err = Check(text); err != nil {
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the text is no YAML that can be read: %v", p)
+		}
+	}()
+	if strict {
+		return yaml.UnmarshalWithOptions(text, into, yaml.Strict())
+	}
+	return yaml.Unmarshal(text, into)
 }

@@ -231,6 +231,9 @@ class _Server:
         except errors.Refused as e:
             reply = contract.message("EnvironmentCheckReply")()
             reply.refusals.add(summary=str(e), detail="Name another plugin in the environment block, and this one as surface.")
+            plugin = self.find("environment", message.plugin)
+            for name, text, remedy in plugin.missing(configs.must_read(plugin.Config, message.spec.config_json)):
+                reply.machine.add(name=name, text=text, remedy=remedy)
             return reply
         refusals, degraded = plugin.check(message.spec, configs.must_read(plugin.Config, message.spec.config_json))
         reply = contract.message("EnvironmentCheckReply")()

@@ -84,6 +84,10 @@ class Surface:
         """Says what the surface offers and needs, without side effects. settings are the task's, or None."""
         raise NotImplementedError
 
+    def missing(self, config) -> list:
+        """Says what this machine lacks: (name, text, remedy) for each. `berth doctor` prints it."""
+        return []
+
     def open(self, spec, config, settings):
         """Opens a surface and returns its state, any object. spec is the message SurfaceSpec of environment.proto."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ import (
 // keeps metadata and does not read it.
 type berthConfig struct {
 	path           string
+	score          string // that results have, without a threshold; empty: the reward, and 1 passes
 	verifiers      []task.VerifierUse
 	startup, stall task.Duration
 	interaction    *task.Interaction
@@ -26,7 +27,7 @@ type berthConfig struct {
 }
 
 func (d *decoder) berth(t *table) berthConfig {
-	c := berthConfig{path: t.path, startup: t.seconds("startup_sec", 0), stall: t.seconds("stall_sec", 0)}
+	c := berthConfig{path: t.path, score: t.str("score", ""), startup: t.seconds("startup_sec", 0), stall: t.seconds("stall_sec", 0)}
 	for _, v := range t.tables("verifiers") {
 		c.verifiers = append(c.verifiers, d.verifierUse(v))
 	}

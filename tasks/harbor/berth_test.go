@@ -128,6 +128,15 @@ func TestMistakesInAnInteraction(t *testing.T) {
 	}
 }
 
+// A score that the task names has no threshold.
+func TestAScoreWithoutAThreshold(t *testing.T) {
+	t.Parallel()
+	tk, ps := minimal().with("task.toml", "[metadata.berth]\nscore = \"score\"\n").load(t, task.Options{})
+	if tk == nil || tk.Success.Score != "score" || tk.Success.AtLeast != nil {
+		t.Errorf("%+v, %v", tk, ps)
+	}
+}
+
 const onSurface = `
 [metadata.berth.surface]
 level = "2"

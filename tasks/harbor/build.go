@@ -52,6 +52,9 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 		Success: task.Success{Score: rewardKey, Reduce: reducers[c.strategy], AtLeast: &atLeast},
 		Paths:   task.Paths{AgentLogs: placeAgentLogs, VerifierLogs: placeVerifier, Artifacts: placeArtifacts},
 	}
+	if own := c.berth.score; own != "" {
+		b.t.Success.Score, b.t.Success.AtLeast = own, nil
+	}
 	if b.t.Name == "" {
 		b.t.Name = filepath.Base(b.dir)
 	}

@@ -56,7 +56,7 @@ type Config struct {
 	Steps        int      `berth:"steps" default:"50" doc:"How many actions an agent has."`
 	Restart      bool     `berth:"restart" default:"false" doc:"Offers the action Restart, which puts the level back to its start."`
 	Observations []string `berth:"observations" doc:"Kinds of observation that the agent gets: image, tiny, grid. Absent: image."`
-	Names        string   `berth:"names" default:"" doc:"A file of the dataset with the names of the levels to take: a JSON list, or one name in each line. Empty: all levels."`
+	Names        string   `berth:"names" default:"" doc:"A file of the dataset with the names of the levels to take: a JSON list, or one name in each line. Names may also be paths of files (.pkl), as in MageBench's list. Empty: all levels."`
 }
 
 // kinds are the observations of the surface.
@@ -173,7 +173,7 @@ func (c *Config) names(dir string) (all map[string]bool, err error) {
 	}
 	all = map[string]bool{}
 	for _, name := range list {
-		all[name] = true
+		all[strings.TrimSuffix(path.Base(name), ".pkl")] = true // MageBench names the files of its rooms
 	}
 	return all, nil
 }

@@ -219,13 +219,15 @@ func TestALinkIsNotFollowed(t *testing.T) {
 func TestAListNamesLevels(t *testing.T) {
 	t.Parallel()
 	const level = "\n######\n#@$ .#\n######\n"
-	files := map[string]string{fileLevels: "; a" + level + "; b" + level + "; c" + level, "lines.txt": "c\na\n", "none.txt": "a\nd\ne\n", "empty.txt": "\n"}
+	files := map[string]string{fileLevels: "; a" + level + "; b" + level + "; c" + level, "lines.txt": "c\na\n", "mini.json": `["Sokoban/c.pkl", "Sokoban/a.pkl"]`, "none.txt": "a\nd\ne\n", "empty.txt": "\n"}
 	dir := dataset(t, files)
 	find := func(names string) ([]string, error) {
 		return Format{}.Find(t.Context(), dir, task.Options{Config: json.RawMessage(`{"names":"` + names + `"}`)})
 	}
-	if found, err := find("lines.txt"); err != nil || !slices.Equal(found, []string{"levels.txt/a", "levels.txt/c"}) {
-		t.Errorf("%q, %v", found, err)
+	for _, names := range []string{"lines.txt", "mini.json"} {
+		if found, err := find(names); err != nil || !slices.Equal(found, []string{"levels.txt/a", "levels.txt/c"}) {
+			t.Errorf("%s: %q, %v", names, found, err)
+		}
 	}
 	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are no levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names"} {
 		if _, err := find(names); err == nil || !strings.Contains(err.Error(), want) {

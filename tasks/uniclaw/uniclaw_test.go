@@ -25,7 +25,7 @@ references: [references/eval_rule.md]
 `
 
 // dataset writes the files of a dataset with the task c/t, beside its rubric.
-func dataset(t *testing.T, files map[string]string) string {
+func dataset(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	all := map[string]string{"tasks/c/t.yaml": least, "injection/c/t/references/eval_rule.md": "The rule.\n"}

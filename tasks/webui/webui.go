@@ -43,6 +43,7 @@ const (
 	captureTarget    = "target"
 	captureResult    = "result"
 	verifierName     = "aes"
+	countsName       = "reward" // counts replies without an action
 )
 
 // Format reads the layout. The zero value is ready.
@@ -167,7 +168,7 @@ func (b *builder) build(ctx context.Context) error {
 			Agent:     task.Phase{Time: task.Duration(b.config.Time)},
 			Surface:   &task.Surface{Steps: b.config.Steps},
 			Captures:  []task.Capture{{Name: captureTarget}, {Name: captureResult}},
-			Verifiers: []task.VerifierUse{{Name: verifierName}},
+			Verifiers: []task.VerifierUse{{Name: verifierName}, {Name: countsName, Advisory: true, Settings: json.RawMessage(`{"reduce":"none"}`)}},
 		}},
 	}
 	b.page()

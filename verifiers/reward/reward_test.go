@@ -80,6 +80,17 @@ func TestTheScore(t *testing.T) {
 	}
 }
 
+// A surface without rewards has another verifier for its score: outputs are counted,
+// and the label is given.
+func TestNoScoreIsMade(t *testing.T) {
+	t.Parallel()
+	steps := strings.Repeat(`{"stage":"main","role":"agent","step":{"step_id":1,"source":"agent","message":"x","llm_call_count":1}}`+"\n", 3)
+	v, err := judged(t, acts(), steps, `{"reduce":"none"}`, "")
+	if err != nil || v.Decision != verifier.Scored || len(v.Scores) != 3 || v.Scores[unparsed].Value != 3 || v.Labels[ife] != ifeUnparsed {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
 func TestWhoDoesNotPlayGetsTheLabel(t *testing.T) {
 	t.Parallel()
 	output := func(n int, call bool) string {

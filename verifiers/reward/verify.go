@@ -26,6 +26,9 @@ const (
 	sameAction  = "same_action" // how often the commonest action was done
 )
 
+// reduceNone makes no score: for surfaces that give no rewards.
+const reduceNone = "none"
+
 // The label of an attempt in which the agent did not follow its instructions, and
 // why.
 const (
@@ -74,23 +77,25 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 	if err != nil {
 		return v, err
 	}
-	reward := c.reduce(s.rewards)
 	same := 0
 	for _, n := range s.actions {
 		same = max(same, n)
 	}
-	score := verifier.Score{Value: rounded((reward-c.Bound)*c.Scale + c.Offset)}
-	if err = score.Valid(); err != nil {
-		return v, err
-	}
 	v = verifier.Verdict{
 		Decision: verifier.Scored, Labels: maps.Clone(c.Labels),
 		Scores: map[string]verifier.Score{
-			scoreName: score, rewardName: {Value: reward},
 			outputsName: {Value: float64(s.outputs)}, unparsed: {Value: float64(s.empty), Lower: true}, sameAction: {Value: float64(same), Lower: true},
 		},
-		Rationale: fmt.Sprintf("%d rewards, %s %g; %d actions, the commonest one %d times; %d outputs, %d without an action",
-			len(s.rewards), c.Reduce, reward, s.acts, same, s.outputs, s.empty),
+		Rationale: fmt.Sprintf("%d actions, the commonest one %d times; %d outputs, %d without an action", s.acts, same, s.outputs, s.empty),
+	}
+	if c.Reduce != reduceNone {
+		reward := c.reduce(s.rewards)
+		score := verifier.Score{Value: rounded((reward-c.Bound)*c.Scale + c.Offset)}
+		if err = score.Valid(); err != nil {
+			return v, err
+		}
+		v.Scores[scoreName], v.Scores[rewardName] = score, verifier.Score{Value: reward}
+		v.Rationale = fmt.Sprintf("%d rewards, %s %g; %s", len(s.rewards), c.Reduce, reward, v.Rationale)
 	}
 	if why := s.ife(&c, same); why != "" {
 		if v.Labels == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
@@ -168,6 +169,8 @@ type ShowRun struct {
 	Summary *summary.Summary `json:"summary"`
 	Trials  []ShowTrial      `json:"trials"`
 	Writers []ShowWriter     `json:"writers"`
+	Pilots  []ShowPilot      `json:"pilots,omitempty"`    // of a run with an executor block
+	Waits   string           `json:"jobs_wait,omitempty"` // for what jobs of pilots wait, in words
 	Notes   []string         `json:"notes,omitempty"`
 	Torn    int              `json:"torn_lines"`
 	Damaged int              `json:"damaged_lines"`
@@ -182,6 +185,34 @@ type ShowWriter struct {
 	Began time.Time `json:"began"`
 	Ended bool      `json:"ended"`
 }
+
+// ShowPilot is a process that makes, or made, attempts of the run. Times are by the
+// clock of its machine.
+type ShowPilot struct {
+	record.Worker
+
+	State    PilotState `json:"state"`
+	Why      string     `json:"why,omitempty"` // it ended
+	Began    time.Time  `json:"began"`
+	Heard    time.Time  `json:"heard"`     // the last sign of life
+	InFlight int        `json:"in_flight"` // attempts at a time, at most
+	Running  int        `json:"running"`   // attempts that it has
+	Done     int        `json:"done"`      // attempts that it made and stored
+}
+
+// PilotState says whether a pilot works.
+type PilotState string
+
+// The states.
+const (
+	PilotWorks PilotState = "works"
+	PilotEnded PilotState = "ended"
+	// PilotLost has said nothing for so long that its attempts were given up.
+	PilotLost PilotState = "lost"
+	// PilotSilent has not said that it ended, and no process runs the run any more
+	// that would look after it.
+	PilotSilent PilotState = "silent"
+)
 
 // ShowTrial is what `berth show RUN TRIAL` says.
 type ShowTrial struct {
@@ -276,9 +307,22 @@ type ShowFull struct {
 	Log      []json.RawMessage `json:"log,omitempty"`
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
+	// Interventions are what people did while the run went on that the attempt can have
+	// felt.
+	Interventions []string `json:"interventions,omitempty"`
+
+	// Notes are what readers wrote about the attempt. They are not part of its record.
+	Notes []notes.Note `json:"notes,omitempty"`
 
 	Files []string `json:"files"`         // below Dir
 	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
+}
+
+// Notes is what `berth note` says.
+type Notes struct {
+	Run     string       `json:"run"` // its folder
+	Notes   []notes.Note `json:"notes"`
+	Damaged int          `json:"damaged,omitempty"` // lines of the file that are no notes
 }
 
 // TaskCheck is what `berth task check` says.
@@ -408,13 +452,16 @@ type DoctorCheck struct {
 
 // DoctorEnvironment is what an environment plugin says of a plain task.
 type DoctorEnvironment struct {
-	Name     string                `json:"name"`
-	Version  string                `json:"version"`
-	OK       bool                  `json:"ok"`
-	About    string                `json:"about,omitempty"` // what it is on this machine
-	Refusals []environment.Problem `json:"refusals,omitempty"`
-	Degraded []environment.Problem `json:"degraded,omitempty"`
-	Error    string                `json:"error,omitempty"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	OK      bool   `json:"ok"`
+	// SurfaceOnly says that the plugin makes no sandboxes: its surfaces are opened on
+	// those of other plugins.
+	SurfaceOnly bool                  `json:"surface_only,omitempty"`
+	About       string                `json:"about,omitempty"` // what it is on this machine
+	Refusals    []environment.Problem `json:"refusals,omitempty"`
+	Degraded    []environment.Problem `json:"degraded,omitempty"`
+	Error       string                `json:"error,omitempty"`
 }
 
 // GC is what `berth gc` says.

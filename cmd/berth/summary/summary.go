@@ -405,6 +405,7 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	for _, d := range slices.Sorted(maps.Keys(drift)) {
 		s.Marks = append(s.Marks, "drift accepted: "+d)
 	}
+	s.Marks = append(s.Marks, Interventions(x)...)
 	add(x.Torn+x.Damaged, "line of the journals could not be read", "lines of the journals could not be read")
 	if !s.Complete {
 		s.Marks = append(s.Marks, "the run is not complete")

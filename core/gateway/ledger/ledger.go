@@ -130,7 +130,19 @@ func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
 }
 
 // Limit returns the limit of the account.
-func (a *Account) Limit() Limit { return a.limit }
+func (a *Account) Limit() Limit {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return a.limit
+}
+
+// SetLimit replaces the limit of the account, also for requests that wait.
+func (a *Account) SetLimit(l Limit) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	a.limit = l
+	a.ledger.tell()
+}
 
 // Settled returns the settled amount, without reservations.
 func (a *Account) Settled() Amount {

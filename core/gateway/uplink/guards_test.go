@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -294,5 +296,105 @@ func TestSecretsComeOverTheConnection(t *testing.T) {
 		if v, err := ask(label); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v", label, v, err)
 		}
+	}
+}
+
+// cutter stands between pilots and the server, and can close all connections.
+type cutter struct {
+	net.Listener
+	to string
+
+	mu   sync.Mutex
+	open []net.Conn
+}
+
+func cut(t *testing.T, to string) *cutter {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	must(t, err)
+	c := &cutter{Listener: l, to: to}
+	var copying sync.WaitGroup
+	copying.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			target, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", c.to)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			c.mu.Lock()
+			c.open = append(c.open, from, target)
+			c.mu.Unlock()
+			for _, ends := range [][2]net.Conn{{from, target}, {target, from}} {
+				copying.Go(func() {
+					_, _ = io.Copy(ends[0], ends[1])
+					_ = ends[0].Close()
+				})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		c.all()
+		copying.Wait()
+	})
+	return c
+}
+
+// all closes all connections.
+func (c *cutter) all() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.open {
+		_ = one.Close()
+	}
+	c.open = nil
+}
+
+// The connection is lost while the provider works on a request, and comes back. The
+// request is sent again, the client notices nothing, and what the lost one may have
+// cost is counted.
+func TestAConnectionThatIsLostInTheMiddleComesBack(t *testing.T) {
+	t.Parallel()
+	under, gone := make(chan struct{}, 1), make(chan struct{}, 1)
+	var p *provider
+	p = provide(t, func(w http.ResponseWriter, r *http.Request) {
+		if p.asked.Load() > 1 {
+			p.answer(w)
+			return
+		}
+		under <- struct{}{}
+		<-r.Context().Done()
+		gone <- struct{}{}
+	})
+	b := newBed(t, p)
+	c := cut(t, b.where().Addresses[0])
+	b.mu.Lock()
+	b.place.Addresses = []string{c.Addr().String()}
+	b.mu.Unlock()
+	a := b.pilot("one").attempt("t1")
+	done := make(chan error, 1)
+	go func() {
+		status, text, err := a.ask(t.Context(), padded)
+		if err == nil && status != http.StatusOK {
+			err = fmt.Errorf("status %d: %s", status, text)
+		}
+		done <- err
+	}()
+	<-under
+	c.all()
+	<-gone // nobody waits for the first one any more
+	must(t, <-done)
+	if a.Refusal() != nil || a.Down() != nil || p.asked.Load() != 2 {
+		t.Errorf("refusal %v, down %v, %d requests", a.Refusal(), a.Down(), p.asked.Load())
+	}
+	if x := a.end(); x.Tries == 0 || x.Status != http.StatusOK {
+		t.Errorf("recorded %+v", x)
+	}
+	if got := b.g.Settled(); got.USD < 1 || got.USD > 2 {
+		t.Errorf("settled %+v", got)
 	}
 }

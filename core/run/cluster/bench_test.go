@@ -3,8 +3,10 @@ package cluster_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/run/cluster"
 )
@@ -18,9 +20,15 @@ func BenchmarkClaim(b *testing.B) {
 		}
 	}
 	c := cluster.NewTestClaimer(dir, filepath.Join(dir, "pilots", "me"), "me")
+	var took []time.Duration
 	for i := 0; b.Loop(); i++ {
+		began := time.Now()
 		if mine, err := c.Claim(strconv.Itoa(i)); err != nil || !mine {
 			b.Fatal(mine, err)
 		}
+		took = append(took, time.Since(began))
 	}
+	slices.Sort(took)
+	b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms")
+	b.ReportMetric(took[len(took)*99/100].Seconds()*1000, "p99-ms")
 }

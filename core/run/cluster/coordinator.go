@@ -135,7 +135,7 @@ func New(ctx context.Context, o Options) (*Coordinator, error) {
 
 // begin makes the journal, and checks that the file system has hard links.
 func (c *Coordinator) begin() error {
-	before, err := c.newest()
+	before, err := newest(c.root)
 	for err == nil {
 		before++
 		file := filepath.Join(c.root, coordinatorsDir, strconv.Itoa(before))
@@ -156,8 +156,8 @@ func (c *Coordinator) begin() error {
 }
 
 // newest returns the number of the newest coordinator; 0: there was none.
-func (c *Coordinator) newest() (newest int, err error) {
-	names, err := list(c.root, coordinatorsDir, ".jsonl")
+func newest(root string) (newest int, err error) {
+	names, err := list(root, coordinatorsDir, ".jsonl")
 	for _, name := range names {
 		if n, wrong := strconv.Atoi(name); wrong == nil {
 			newest = max(newest, n)
@@ -267,7 +267,7 @@ func (c *Coordinator) enqueue(w *waiting) error {
 	}
 	c.waiting[w.name] = w
 	if c.stopping {
-		c.withdraw(w)
+		c.withdraw(w, unclaimed)
 		return nil
 	}
 	c.live(w, record.Event{Type: record.EventPhaseStart, Phase: queued})
@@ -303,19 +303,36 @@ func (c *Coordinator) Stop(why string) {
 	c.stopping = true
 	c.tell(Line{Kind: Stop, Why: why})
 	for _, w := range c.waiting {
-		c.withdraw(w)
+		c.withdraw(w, unclaimed)
 	}
 }
 
+// Withdraw cancels an attempt. Fails if a pilot has taken it.
+func (c *Coordinator) Withdraw(trial string, attempt int, why error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[AttemptName(trial, attempt)]
+	if w == nil {
+		return errors.New("its attempt is about to be queued, or has ended: try again")
+	}
+	if c.withdraw(w, unclaimed+": "+why.Error()); !w.over {
+		return errors.New("a pilot has taken its attempt, which cannot be cancelled from here any more")
+	}
+	return nil
+}
+
+// unclaimed says why an attempt has no result of a pilot.
+const unclaimed = "cancelled before a pilot took it"
+
 // withdraw cancels an attempt unless a pilot has it. The caller holds the lock.
-func (c *Coordinator) withdraw(w *waiting) {
+func (c *Coordinator) withdraw(w *waiting, why string) {
 	if w.by != "" || w.over {
 		return
 	}
 	if mine, err := c.claims.claim(w.name); err != nil || !mine {
 		return // a pilot was faster: its journal will tell
 	}
-	r := c.unmade(w, record.Cancelled, "cancelled before a pilot took it")
+	r := c.unmade(w, record.Cancelled, why)
 	c.settle(w, &r)
 }
 

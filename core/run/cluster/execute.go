@@ -60,7 +60,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	}
 	o := run.Options{
 		Plan: s.Plan, Store: s.Store, Executor: c, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Watch: told,
-		Demand: run.Demands(s.Plan), Adopted: c.Adopted,
+		Demand: run.Demands(s.Plan), Adopted: c.Adopted, Control: s.Control,
 	}
 	if fleet == nil {
 		report, err = run.Schedule(ctx, o)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -77,7 +78,8 @@ var PlanDigest = planDigest
 // Keep keeps pilots alive until ctx ends, for a run whose pilots begin at once or
 // never. It returns why it stopped the run; nil: it did not.
 func Keep(ctx context.Context, f Fleet, todo int, begin bool) (stopped error) {
-	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}}
+	// It has no journal, and writes none.
+	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
 	k, err := newKeeper(ctx, f, c, todo)
 	if err != nil {
 		return err
@@ -97,4 +99,35 @@ func SetLeastScratch(t *testing.T, bytes int64) {
 	before := leastScratch
 	leastScratch = bytes
 	t.Cleanup(func() { leastScratch = before })
+}
+
+// refusing is a scheduler whose pilots end as soon as they are submitted.
+type refusing struct {
+	Scheduler
+
+	c   *Coordinator
+	why string
+}
+
+func (r refusing) Submit(ctx context.Context, n int) ([]string, error) {
+	jobs, err := r.Scheduler.Submit(ctx, n)
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	for _, job := range jobs {
+		r.c.pilots[job] = &pilot{id: job, identity: &Identity{Worker: record.Worker{Job: job}}, ended: true, why: r.why}
+	}
+	return jobs, err
+}
+
+// KeepRefusing keeps pilots alive that take nothing, until that stops the run. It
+// returns why it stopped.
+func KeepRefusing(ctx context.Context, f Fleet, todo int, why string) (stopped error) {
+	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
+	f.Scheduler = refusing{f.Scheduler, c, why}
+	k, err := newKeeper(ctx, f, c, todo)
+	if err != nil {
+		return err
+	}
+	k.keep(ctx, func(why error) { stopped = why })
+	return stopped
 }

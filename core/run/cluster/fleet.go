@@ -47,7 +47,7 @@ const (
 	askEvery    = 30 * time.Second // between two questions for the state
 	perMinute   = 10               // submissions
 	oneCommand  = time.Minute      // the longest time of a command
-	failedLimit = 3                // submissions in a row of which no pilot began, before the run stops
+	failedLimit = 3                // submissions in a row of which no pilot took an attempt, before the run stops
 )
 
 // keeper keeps pilots alive while there is work.
@@ -61,7 +61,8 @@ type keeper struct {
 	jobs   map[string]jobPhase // jobs that have not ended, as far as is known
 	times  []time.Time         // of submissions in the last minute
 	asked  time.Time
-	failed int // submissions in a row of which no pilot began
+	failed int    // submissions in a row of which no pilot took an attempt
+	why    string // the last such pilot ended
 	waits  string
 }
 
@@ -71,7 +72,8 @@ type jobPhase int
 const (
 	submitted jobPhase = iota // no pilot of it has begun
 	working                   // its pilot lives
-	left                      // its pilot is gone: it has ended, or starts again
+	left                      // its pilot has ended: so has the job, or it starts again
+	silent                    // its pilot is lost: the job may hold its node without it
 )
 
 // newKeeper asks for the jobs of an earlier coordinator, and submits the first
@@ -110,7 +112,9 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 			return
 		case <-tick.C:
 		}
-		k.match()
+		if k.match() && !k.uncertain() {
+			k.say("")
+		}
 		var err error
 		if k.uncertain() && time.Since(k.asked) >= askEvery {
 			err = k.ask(ctx)
@@ -120,7 +124,7 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 		}
 		switch {
 		case k.failed >= failedLimit:
-			fail(fmt.Errorf("%d jobs in a row ended before a pilot began: what they said is in %s", k.failed, LogDir))
+			fail(fmt.Errorf("pilots were submitted %d times in a row, and none took an attempt%s. What they said is in %s", k.failed, k.why, LogDir))
 			return
 		case err != nil && ctx.Err() == nil:
 			k.say(err.Error())
@@ -128,8 +132,9 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 	}
 }
 
-// match finds the pilots of jobs, in the journals of pilots.
-func (k *keeper) match() {
+// match finds the pilots of jobs, in the journals of pilots. It reports whether one
+// has begun.
+func (k *keeper) match() (began bool) {
 	k.c.mu.Lock()
 	defer k.c.mu.Unlock()
 	for _, p := range k.c.pilots {
@@ -138,14 +143,22 @@ func (k *keeper) match() {
 		}
 		phase, counted := k.jobs[p.identity.Job]
 		gone := p.ended || p.lost
+		if p.took && !p.told {
+			k.failed = 0
+		}
 		switch {
 		case counted && phase != working && !gone:
-			k.jobs[p.identity.Job], k.failed = working, 0
-		case counted && gone && !p.told:
+			k.jobs[p.identity.Job], began = working, true
+		case counted && p.ended && !p.told && !p.took: // as if it had not begun
+			k.jobs[p.identity.Job], k.why = submitted, ": "+strings.TrimSuffix(p.why, ".")
+		case counted && p.ended && !p.told:
 			k.jobs[p.identity.Job] = left
+		case counted && gone && !p.told:
+			k.jobs[p.identity.Job] = silent
 		}
 		p.told = gone
 	}
+	return began
 }
 
 // uncertain reports whether a job may have ended without a pilot that says so.
@@ -191,7 +204,7 @@ func (k *keeper) ask(ctx context.Context) error {
 	}
 	var texts []string
 	for text, n := range why {
-		texts = append(texts, fmt.Sprintf("%d jobs wait: %s", n, text))
+		texts = append(texts, fmt.Sprintf("waiting jobs: %d: %s", n, text))
 	}
 	k.say(strings.Join(texts, "; "))
 	return nil
@@ -202,6 +215,9 @@ func (k *keeper) say(text string) {
 	if text == k.waits {
 		return
 	}
+	k.c.mu.Lock()
+	k.c.tell(Line{Kind: Waiting, Why: text})
+	k.c.mu.Unlock()
 	if k.waits = text; text != "" {
 		k.c.o.Say(text)
 	}
@@ -234,14 +250,18 @@ func (k *keeper) submit(ctx context.Context) error {
 	return err
 }
 
-// end cancels jobs that have not begun: pilots that run end by themselves.
+// end cancels jobs that have not begun, and all if a pilot is lost: others end by
+// themselves.
 func (k *keeper) end(ctx context.Context) error {
+	k.match()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oneCommand)
 	defer cancel()
+	count := map[jobPhase]int{}
 	for _, phase := range k.jobs {
-		if phase == submitted {
-			return k.f.Scheduler.Cancel(ctx, true)
-		}
+		count[phase]++
 	}
-	return nil
+	if count[submitted]+count[silent] == 0 {
+		return nil
+	}
+	return k.f.Scheduler.Cancel(ctx, count[silent] == 0)
 }

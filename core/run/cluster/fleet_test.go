@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +20,7 @@ type site struct {
 	sizes         []int
 	submit        func(n int) error
 	waits         map[string]string // jobs that have not ended
-	cancelled     bool
+	cancels       []bool            // whether only jobs that wait
 }
 
 func (s *site) Submit(_ context.Context, n int) (jobs []string, err error) {
@@ -42,8 +44,8 @@ func (s *site) State(context.Context) (states []cluster.JobState, err error) {
 	return states, nil
 }
 
-func (s *site) Cancel(context.Context, bool) error {
-	s.cancelled = true
+func (s *site) Cancel(_ context.Context, waiting bool) error {
+	s.cancels = append(s.cancels, waiting)
 	return nil
 }
 
@@ -103,6 +105,38 @@ func TestASchedulerIsAskedLittle(t *testing.T) {
 	}
 }
 
+// A job whose pilot is lost may hold its node after the run: it is cancelled then. The
+// jobs of other pilots end by themselves.
+func TestAtTheEndOnlyJobsWithoutAPilotAreCancelled(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		lost    bool
+		cancels []bool
+	}{{"all pilots end", false, nil}, {"a pilot is lost", true, []bool{false}}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 1)
+			s := &site{waits: map[string]string{"1_0": ""}}
+			c := b.carryWith(quick, 1, &cluster.Fleet{Scheduler: s, Workers: 1, InFlight: 1})
+			g := b.ghostOf("ghost", "1_0")
+			if tt.lost {
+				g.claim(0, false)
+				b.until("the pilot is lost", func() bool { return b.heard("pilot ghost is lost") })
+			} else {
+				must(t, g.journal.Add(cluster.Line{Kind: cluster.Claimed, Attempt: "of-another-run-1"}, cluster.Line{Kind: cluster.PilotEnded}))
+				b.until("the pilot has ended", func() bool { return b.heard("pilot ghost ended") })
+			}
+			p := b.pilot("other", 1, passes("other"))
+			c.wait(t)
+			must(t, <-p.done)
+			if !slices.Equal(s.cancels, tt.cancels) {
+				t.Errorf("cancelled %v, want %v", s.cancels, tt.cancels)
+			}
+		})
+	}
+}
+
 // What the scheduler refuses at once is said before anything runs.
 func TestARefusedSubmissionStopsTheRunAtOnce(t *testing.T) {
 	t.Parallel()
@@ -115,4 +149,17 @@ func TestARefusedSubmissionStopsTheRunAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v, %d submissions", c.report, c.err, len(s.submits))
 	}
 	c.err = nil
+}
+
+// Pilots that begin and take nothing, because their machine cannot make attempts, are
+// not submitted for ever. The run says why.
+func TestPilotsThatTakeNothingStopTheRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &site{}
+		stopped := cluster.KeepRefusing(t.Context(), cluster.Fleet{Scheduler: s, Workers: 2, InFlight: 1}, 10, "no such folder")
+		if stopped == nil || !strings.Contains(stopped.Error(), "none took an attempt: no such folder") || len(s.submits) != 3 {
+			t.Errorf("%d submissions: %v", len(s.submits), stopped)
+		}
+	})
 }

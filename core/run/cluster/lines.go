@@ -55,6 +55,9 @@ const (
 	Settled          Kind = "settled" // Attempt has a result
 	Stop             Kind = "stop"    // pilots cancel what they do, and end
 	CoordinatorEnded Kind = "coordinator_ended"
+	PilotLost        Kind = "pilot_lost" // the pilot Why counts as lost
+	PilotBack        Kind = "pilot_back" // the pilot Why does not count as lost any more
+	Waiting          Kind = "waiting"    // Why says for what jobs of pilots wait; empty: for nothing
 )
 
 // Line is a line of a journal. Which fields are set depends on Kind.
@@ -177,6 +180,7 @@ const (
 // follower reads a journal while another process writes it.
 type follower struct {
 	dir, name string
+	anyone    bool // it may belong to another user, whose run is only looked at
 	offset    int64
 	seq       int           // of the last line that was read
 	bad       time.Duration // for how long the next line has been unreadable
@@ -193,7 +197,7 @@ func (f *follower) read(passed time.Duration) (lines []Line, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	if err = ours(file); err != nil {
+	if err = ours(file); err != nil && !f.anyone {
 		return nil, err
 	}
 	fi, err := file.Stat()

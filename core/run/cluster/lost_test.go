@@ -22,12 +22,15 @@ type ghost struct {
 	claims  cluster.Claimer
 }
 
-func (b *bed) ghost(name string) *ghost {
+func (b *bed) ghost(name string) *ghost { return b.ghostOf(name, "") }
+
+// ghostOf is a ghost in a job of a scheduler.
+func (b *bed) ghostOf(name, job string) *ghost {
 	b.t.Helper()
 	root := filepath.Join(b.store.Dir, cluster.Dir)
 	b.until("a coordinator", func() bool { _, err := os.Stat(filepath.Join(root, "coordinators", "1.claim-0")); return err == nil })
 	j, err := cluster.NewTestJournal(filepath.Join(root, "pilots", name+".jsonl"), cluster.Line{Kind: cluster.PilotBegan, Pilot: &cluster.Identity{
-		Worker: record.Worker{Pilot: name, Node: "haunted"}, InFlight: 1,
+		Worker: record.Worker{Pilot: name, Node: "haunted", Job: job}, InFlight: 1,
 	}})
 	must(b.t, err)
 	return &ghost{b: b, name: name, journal: j, claims: cluster.NewTestClaimer(root, filepath.Join(root, "pilots", name), name)}

@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,31 +203,25 @@ func (p *Pilot) done(ctx context.Context, idle time.Duration) (bool, string) {
 
 // follow finds the newest coordinator, and reads what it said so far.
 func (p *Pilot) follow() error {
-	names, err := list(p.root, coordinatorsDir, ".jsonl")
+	latest, err := newest(p.root)
 	if err != nil {
 		return fmt.Errorf("%s is no run whose attempts are made by pilots: %w", p.o.Dir, err)
 	}
-	newest := p.generation
-	for _, name := range names {
-		if n, wrong := strconv.Atoi(name); wrong == nil {
-			newest = max(newest, n)
-		}
-	}
-	if newest == p.generation {
-		if newest == 0 {
+	if latest <= p.generation {
+		if p.generation == 0 {
 			return fmt.Errorf("%s has no coordinator yet: start it with berth run or berth resume", p.o.Dir)
 		}
 		return nil
 	}
-	f := &follower{dir: p.root, name: fmt.Sprintf("%s/%d.jsonl", coordinatorsDir, newest)}
+	f := &follower{dir: p.root, name: fmt.Sprintf("%s/%d.jsonl", coordinatorsDir, latest)}
 	lines, err := f.read(0)
 	if err == nil && (len(lines) == 0 || lines[0].Run == nil) {
 		err = errors.New("it has not said anything yet")
 	}
 	if err != nil {
-		return fmt.Errorf("coordinator %d: %w", newest, err)
+		return fmt.Errorf("coordinator %d: %w", latest, err)
 	}
-	p.generation, p.coordinator, p.settings, p.over = newest, f, *lines[0].Run, false
+	p.generation, p.coordinator, p.settings, p.over = latest, f, *lines[0].Run, false
 	p.relay.Store(p.settings.Relay)
 	p.hear(lines)
 	return nil

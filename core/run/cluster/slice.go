@@ -140,7 +140,7 @@ func (c *Coordinator) noRoom(w *waiting, why error) {
 	defer c.mu.Unlock()
 	ended, e := record.NotRun, &record.Error{}
 	if !errors.As(why, &e) { // the run was cancelled meanwhile
-		ended, e = record.Cancelled, &record.Error{Boundary: record.ByCore, Message: "cancelled before a pilot took it"}
+		ended, e = record.Cancelled, &record.Error{Boundary: record.ByCore, Message: unclaimed}
 	}
 	r := c.unmade(w, ended, e.Message)
 	r.Error.Boundary, r.Error.Stops, r.Error.Retry = e.Boundary, e.Stops, false

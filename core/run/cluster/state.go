@@ -4,16 +4,33 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/berth-eval/berth/core/record"
 )
 
 // State is what journals tell of the pilots of a run.
 type State struct {
-	// Pilots are those that have not said that they ended.
-	Pilots []Identity
+	// Pilots are all that began, the oldest first.
+	Pilots []PilotState
 	// Working are the attempts that pilots have, by name; see AttemptName.
 	Working map[string]Work
+	// Waits says for what jobs of pilots wait, as the newest coordinator last knew.
+	Waits string
+}
+
+// PilotState is what is known of a pilot. Times are by its own clock.
+type PilotState struct {
+	Identity
+
+	Began, Last time.Time // its first and its last line
+	Published   int       // attempts that it made and stored
+	Running     int       // attempts that it has
+	Lost        bool      // the newest coordinator counts it as lost
+	Ended       bool
+	Why         string // it ended
 }
 
 // Work is an attempt that a pilot has.
@@ -32,43 +49,86 @@ func Read(dir string) (*State, error) {
 		return nil, nil
 	}
 	s := &State{Working: map[string]Work{}}
+	lost, failed := s.coordinator(root)
+	err = errors.Join(err, failed)
 	for _, name := range names {
-		f := follower{dir: root, name: pilotsDir + "/" + name + ".jsonl"}
-		err = errors.Join(err, s.take(&f))
+		p, has, failed := readPilot(root, name)
+		if err = errors.Join(err, failed); p == nil {
+			continue
+		}
+		p.Lost = lost[name] && !p.Ended
+		if !p.Lost && !p.Ended {
+			p.Running = len(has)
+			for attempt, r := range has {
+				s.Working[attempt] = Work{r, p.Worker}
+			}
+		}
+		s.Pilots = append(s.Pilots, *p)
 	}
+	slices.SortFunc(s.Pilots, func(a, b PilotState) int { return a.Began.Compare(b.Began) })
 	return s, err
 }
 
-func (s *State) take(f *follower) error {
-	var who *Identity
-	has := map[string]Running{}
-	for {
-		lines, err := f.read(unreadable)
-		if err != nil || len(lines) == 0 {
-			if who != nil {
-				s.Pilots = append(s.Pilots, *who)
-				for name, r := range has {
-					s.Working[name] = Work{r, who.Worker}
-				}
-			}
+// lines calls f for each line of a journal.
+func lines(root, name string, f func(Line)) error {
+	for journal := (&follower{dir: root, name: name, anyone: true}); ; {
+		ls, err := journal.read(unreadable)
+		if err != nil || len(ls) == 0 {
 			return err
 		}
-		for _, l := range lines {
-			switch l.Kind {
-			case PilotBegan:
-				who = l.Pilot
-			case Claimed:
-				has[l.Attempt] = Running{Attempt: l.Attempt}
-			case Published, Discarded, Troubled:
-				delete(has, l.Attempt)
-			case PilotEnded:
-				who = nil
-			case Alive:
-				for _, r := range l.Running {
-					has[r.Attempt] = r
-				}
-			default:
-			}
+		for _, l := range ls {
+			f(l)
 		}
 	}
+}
+
+// coordinator reads the journal of the newest coordinator, and returns the pilots
+// that it counts as lost.
+func (s *State) coordinator(root string) (map[string]bool, error) {
+	lost := map[string]bool{}
+	last, err := newest(root)
+	if err != nil || last == 0 {
+		return lost, err
+	}
+	return lost, lines(root, coordinatorsDir+"/"+strconv.Itoa(last)+".jsonl", func(l Line) {
+		switch l.Kind {
+		case PilotLost, PilotBack:
+			lost[l.Why] = l.Kind == PilotLost
+		case Waiting:
+			s.Waits = l.Why
+		default:
+		}
+	})
+}
+
+// readPilot returns what the journal of a pilot says, and the attempts that it has
+// not ended; nil if it has said nothing.
+func readPilot(root, name string) (p *PilotState, has map[string]Running, err error) {
+	has = map[string]Running{}
+	err = lines(root, pilotsDir+"/"+name+".jsonl", func(l Line) {
+		if l.Kind == PilotBegan && l.Pilot != nil && p == nil {
+			p = &PilotState{Identity: *l.Pilot, Began: l.Time}
+		}
+		if p == nil {
+			return
+		}
+		p.Last = l.Time
+		switch l.Kind {
+		case Claimed:
+			has[l.Attempt] = Running{Attempt: l.Attempt}
+		case Published:
+			p.Published++
+			delete(has, l.Attempt)
+		case Discarded, Troubled:
+			delete(has, l.Attempt)
+		case PilotEnded:
+			p.Ended, p.Why = true, l.Why
+		case Alive:
+			for _, r := range l.Running {
+				has[r.Attempt] = r
+			}
+		default:
+		}
+	})
+	return p, has, err
 }

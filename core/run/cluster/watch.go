@@ -20,6 +20,7 @@ type pilot struct {
 	lost     bool
 	ended    bool
 	told     bool               // the keeper knows that it is gone
+	took     bool               // it has claimed an attempt
 	why      string             // it ended
 	has      map[string]bool    // attempts that it claimed and did not end
 	sums     map[string]string  // of results that it published, of attempts that nobody waited for yet
@@ -85,7 +86,7 @@ func (c *Coordinator) attended() bool {
 
 // relist looks for new pilots, and for a coordinator that took over.
 func (c *Coordinator) relist() {
-	if newest, err := c.newest(); err == nil && newest > c.generation {
+	if newest, err := newest(c.root); err == nil && newest > c.generation {
 		c.usurp(newest)
 	}
 	names, err := list(c.root, pilotsDir, ".jsonl")
@@ -145,6 +146,7 @@ func (c *Coordinator) hear(passed time.Duration, before bool) (news bool) {
 		p.silent = 0
 		if p.lost {
 			p.lost = false
+			c.tell(Line{Kind: PilotBack, Why: p.id})
 			c.say("pilot %s is back", p.id)
 		}
 		for _, l := range lines {
@@ -170,7 +172,7 @@ func (c *Coordinator) take(p *pilot, l Line) {
 		p.identity = l.Pilot
 		c.say("pilot %s began on %s, with %d attempts at a time", p.id, l.Pilot.Node, l.Pilot.InFlight)
 	case Claimed:
-		p.has[l.Attempt] = true
+		p.has[l.Attempt], p.took = true, true
 		if w != nil {
 			c.claimed(w, p)
 		}
@@ -298,6 +300,7 @@ func (c *Coordinator) refused(w *waiting, p *pilot, why string) {
 // lose ends the attempts of a pilot that has not said anything for too long.
 func (c *Coordinator) lose(p *pilot) {
 	p.lost = true
+	c.tell(Line{Kind: PilotLost, Why: p.id})
 	c.say("pilot %s is lost: it has said nothing for %s", p.id, c.o.Settings.LostAfter)
 	c.abandon(p, fmt.Sprintf("pilot %s has said nothing for %s, and its work is lost", p.id, c.o.Settings.LostAfter))
 }
@@ -324,17 +327,17 @@ func (c *Coordinator) end(w *waiting, why string) {
 // its journal.
 func (c *Coordinator) lookAtLeases() {
 	c.mu.Lock()
-	unclaimed := 0
+	untaken := 0
 	for _, w := range c.waiting {
 		if w.by == "" {
-			unclaimed++
+			untaken++
 			if c.stopping {
-				c.withdraw(w)
+				c.withdraw(w, unclaimed)
 			}
 		}
 	}
 	c.mu.Unlock()
-	if unclaimed == 0 {
+	if untaken == 0 {
 		return
 	}
 	names, err := list(c.root, leasesDir, "")

@@ -36,7 +36,7 @@ func (a archives) fetch(_ context.Context, _, path string, w io.Writer) error {
 	return err
 }
 
-func pack(t *testing.T, hs ...tar.Header) []byte {
+func pack(t testing.TB, hs ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

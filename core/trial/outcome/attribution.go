@@ -139,6 +139,12 @@ func classify(b record.Boundary, err error) (record.Outcome, bool) {
 	return u.outcome, u.retry
 }
 
+// ByHand is why a context ended whose attempt a person cancelled.
+type ByHand string
+
+// Error is who cancelled it, and why.
+func (e ByHand) Error() string { return string(e) }
+
 // Stopped reports whether ctx was ended from outside the attempt, and the
 // outcome that follows.
 func Stopped(ctx context.Context) (record.Outcome, bool) {

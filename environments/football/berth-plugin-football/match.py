@@ -20,13 +20,13 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def missing(folder):
-    """Says what is missing in the folder of the engine; an empty text: nothing."""
+    """Says what is missing in the folder of the engine, and what to do; None: nothing."""
     folder = os.path.expanduser(folder)
     for name in ("venv/bin/python", "lib/gfootball_engine/_gameplayfootball.so", "lib/gfootball/env/football_env.py", "ready"):
         if not os.path.exists(os.path.join(folder, name)):
-            return ("The engine of Google Research Football is not in %s: there is no %s. Run scripts/football-for-tests %s, "
-                    "or name another folder with engine in surface_config." % (folder, name, folder))
-    return ""
+            return ("The engine of Google Research Football is not in %s: there is no %s." % (folder, name),
+                    "Run scripts/football-for-tests %s, or name another folder with engine in surface_config." % folder)
+    return None
 
 
 def environment(folder):

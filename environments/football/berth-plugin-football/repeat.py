@@ -37,17 +37,20 @@ class Repeat:
     def play(self, action, state, step):
         """Plays an action with step, a function that plays one frame and returns the state, or None at the end.
 
-        state is the state before, or None before the first frame.
+        state is the state before, or None before the first frame, whose action is not remembered.
         """
+        if state is None:
+            step(action)
+            return
         last, self.last = self.last, action
         if action in DIRECTIONS:
             self.direction = action
-        if state is not None and action in DIRECTIONS and action == last:
+        if action in DIRECTIONS and action == last:
             for _ in range(LONGEST):
                 state = step(action)
                 if state is None or not free(state):
                     return
-        elif state is not None and action in PASSES + (SHOT,) and state["ball_owned_player"] != -1:
+        elif action in PASSES + (SHOT,) and state["ball_owned_player"] != -1:
             self.kick(action, state, step)
         else:
             step(action)

@@ -68,7 +68,7 @@ class Reward:
     def __init__(self, published=False):
         self.published = published
         self.best = None  # None: before the first frame
-        self.behind, self.scale, self.last = 0, 1.0, -1
+        self.behind, self.goals, self.scale, self.last = 0, 0, 1.0, -1
         self.passing = self.shot = self.done = False
         self.parts = {}
 
@@ -76,13 +76,14 @@ class Reward:
         """Returns the reward of a frame, which action led to. self.done is set when the ball is lost."""
         self.parts = {}
         if self.best is None:
-            self.best, self.behind = state["ball"][0], passed(state)
+            self.best, self.behind, self.goals = state["ball"][0], passed(state), state["score"][0]
             return 0.0
         holder = owner(state)
         if holder != -1:
             self.gain(state)
-        if state["score"][0] > 0:
+        if state["score"][0] > self.goals:
             self.parts["goal"] = 2.0
+        self.goals = state["score"][0]
         if state["ball_owned_team"] == 1 and not self.shot:
             self.parts["lost"] = 1 - state["steps_left"] / FRAMES
             self.done = True

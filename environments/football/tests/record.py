@@ -11,7 +11,7 @@ import match  # noqa: E402
 import scenario  # noqa: E402
 
 PLAYS = {
-    "passes and a goal": ["right"] * 4 + ["short_pass", "right", "right", "shot"],
+    "passes and a goal": ["right"] * 5 + ["short_pass", "right", "right", "shot"],
     "a run that loses the ball": ["right"] * 60,
     "a pass back": ["left", "left", "high_pass"] + ["left"] * 40,
 }

@@ -4,7 +4,10 @@ import gzip
 import json
 import math
 import os
+import subprocess
 import sys
+import tempfile
+import tomllib
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -111,6 +114,13 @@ class Parts(unittest.TestCase):
             r.frame(self.state(), "shot")
             self.assertEqual("shot" in r.parts, again)
 
+    def test_a_goal_pays_once(self):
+        r, paid = reward.Reward(), []
+        for score in ([0, 0], [0, 0], [1, 0], [1, 0], [1, 1], [2, 1]):
+            r.frame(self.state(score=score), "right")
+            paid.append(r.parts.get("goal"))
+        self.assertEqual(paid, [None, None, 2.0, None, None, 2.0])
+
     def test_near(self):
         for x, want in ((0.71, 1.0), (0.5, 0.5), (-0.2, 0.0)):
             self.assertEqual(reward.near({"ball": [x, 0]}), want)
@@ -120,6 +130,19 @@ class Parts(unittest.TestCase):
         self.assertAlmostEqual(reward.open_way(free), 0.4, 2)
         shut = {"ball": [0.5, 0.0], "right_team": [[0.505, 0.0]]}
         self.assertLess(reward.open_way(shut), 0.001)
+
+    def test_the_first_action_is_not_remembered(self):
+        free = self.state(right_team=[[0.9, 0.4]], right_team_direction=[[0, 0]])
+        free["left_team"][1], free["left_team_direction"][1] = [0.0, 0.0], [0.01, 0.0]
+        repeats, steps = repeat.Repeat(), []
+
+        def step(action):
+            steps.append(action)
+            return free
+
+        for state in (None, free, free):
+            repeats.play("right", state, step)
+        self.assertEqual(len(steps), 1 + 1 + repeat.LONGEST)
 
     def test_a_direction_stops_before_the_line_and_before_opponents(self):
         s = self.state(right_team=[[0.9, 0.4]], right_team_direction=[[0, 0]])
@@ -161,7 +184,42 @@ class Scenarios(unittest.TestCase):
                 scenario.read(text)
 
 
-@unittest.skipIf(match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT)), match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT)))
+class Tasks(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        head = "import gfootball_engine as libgame\ne_PlayerRole_GK = libgame.e_PlayerRole.e_PlayerRole_GK\nTeam = libgame.e_Team\n"
+        self.names = ["R%d_%s_%d.py" % (r, kind, n) for r in range(1, 10) for kind in "PRT" for n in range(1, 5)]
+        for name in self.names:
+            with open(os.path.join(self.folder, name), "w") as f:
+                f.write(LEVEL.replace("from . import *\n", head))
+
+    def make(self, *flags):
+        out = os.path.join(self.folder, "tasks")
+        return out, subprocess.run([sys.executable, os.path.join(ROOT, "make-tasks"), self.folder, out, *flags], capture_output=True, text=True)
+
+    def test_the_published_folder_becomes_tasks(self):
+        out, made = self.make()
+        self.assertEqual((made.stdout, len(os.listdir(out))), ("108 tasks are in %s\n" % out, 108), made.stderr)
+        with open(os.path.join(out, "r9-t-4", "task.toml")) as f:
+            self.assertEqual(scenario.read(tomllib.loads(f.read())["metadata"]["berth"]["surface"]["level"]), scenario.read(LEVEL))
+
+    def test_a_list_names_scenarios(self):
+        file = os.path.join(self.folder, "mini.json")
+        for names, want in (('["Football/R1_P_2.py", "Football/R9_R_2.py"]', ""), ('["R10_P_1.py"]', "1 files that are not in"), ("{", "no JSON"), ("[1]", "no list of names")):
+            with open(file, "w") as f:
+                f.write(names)
+            out, made = self.make("--names=" + file)
+            self.assertEqual(made.returncode == 0, not want, made.stderr)
+            self.assertIn(want, made.stderr)
+            self.assertEqual(sorted(os.listdir(out)), ["r1-p-2", "r9-r-2"])
+
+
+_GONE = match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT))
+
+
+@unittest.skipIf(_GONE, " ".join(_GONE or ()))
 class Engine(unittest.TestCase):
     def test_a_recorded_match_is_played_again(self):
         recorded = MATCHES["passes and a goal"]

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/environments/internal/engine/orphan"
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
 // inFlight is how many changes one engine gets at a time. More would make an
@@ -24,6 +25,9 @@ const inFlight = 8
 
 // factsAge is how long an engine's facts are cached.
 const factsAge = 10 * time.Second
+
+// program is sandboxd in a container.
+const program = "/berth/sandboxd"
 
 // cleanTime bounds a removal.
 const cleanTime = 30 * time.Second
@@ -38,6 +42,9 @@ type Options struct {
 	Dial func(address string) (Engine, error)
 	// Help says what to do when an engine does not answer.
 	Help func(address string, err error) string
+	// Sweep removes what jobs left that have ended; nil: jobs have nothing of their
+	// own.
+	Sweep func(context.Context) error
 }
 
 // Environment is an environment over a container engine. Safe for concurrent
@@ -191,7 +198,10 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if c.Workdir == "" {
 		c.Workdir = facts.Workdir
 	}
-	c.Entrypoint = []string{"/berth/sandboxd"}
+	c.Entrypoint = []string{program}
+	if c.Secludes = j.facts.Secludes; c.Secludes && len(j.facts.Refused) > 0 {
+		c.Entrypoint = append(c.Entrypoint, become.RefuseArgument+strings.Join(j.facts.Refused, ","))
+	}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
 	c.on = j.remote.handover(spec.Image.Ref)
 	if len(spec.Sidecars)+len(spec.Volumes) > 0 {
@@ -379,13 +389,17 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 
 // List returns the ids of sandboxes, and of images that Snapshot made. Without
 // an engine there are none. It waits for what an engine may still be creating for
-// processes that have ended.
+// processes that have ended, and removes what jobs left.
 func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
 	want := mine()
 	if owner != "" {
 		want[labelOwner] = owner
 	}
 	ids := []string{}
+	var left error
+	if e.o.Sweep != nil {
+		left = e.o.Sweep(ctx)
+	}
 	err := e.everywhere(ctx, func(r *remote) error {
 		found, err := r.list(ctx, want)
 		if err != nil {
@@ -402,7 +416,7 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 		return err
 	})
 	slices.Sort(ids)
-	return slices.Compact(ids), err
+	return slices.Compact(ids), errors.Join(err, left)
 }
 
 func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {

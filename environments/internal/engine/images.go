@@ -289,6 +289,9 @@ func load(ctx context.Context, r *remote, kind, file, name string) (Image, error
 		if err != nil {
 			return fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
 		}
+		if shared, failed := r.Share(ctx, file, name); shared || failed != nil {
+			return errors.Join(failed, f.Close())
+		}
 		defer f.Close()
 		names, err := r.Load(ctx, f)
 		if err != nil {

@@ -165,7 +165,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			c.Labels[labelPart] = main.Name
 			c.Public, c.Hosts, c.Hostname = main.Public, hosts, s.Hostname
 			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
-			c.Entrypoint = main.Entrypoint
+			c.Entrypoint = []string{program}
 			c.Mounts = []environment.Mount{{Source: s.Control, Target: "/berth"}, {Source: file, Target: "/etc/hosts"}}
 			c.Volumes = named(main.Name, s.Volumes)
 			ran, wrong := e.start(ctx, j.remote, c)

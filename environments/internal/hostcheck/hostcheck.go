@@ -1,10 +1,13 @@
 // Package hostcheck checks what sandboxes need from this machine: user ids,
 // namespaces, control groups, folders, limits and devices. It says how to fix
 // what is missing. Each environment returns the checks that it needs, and
-// `berth doctor` prints them. The package changes nothing and starts nothing.
+// `berth doctor` prints them. The package changes nothing, and starts nothing but
+// one program that ends at once, in a user namespace.
 package hostcheck
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -25,6 +28,7 @@ type Machine struct {
 	Env    func(string) string
 	Limit  func(resource int) uint64 // hard limit; all bits: none
 	Mapper bool                      // newuidmap and newgidmap are there
+	Try    func() error              // makes a user namespace; nil: it is not tried
 }
 
 // Here is this machine, for the user of that id.
@@ -35,7 +39,7 @@ func Here(uid int) Machine {
 			return ^uint64(0)
 		}
 		return l.Max
-	}}
+	}, Try: tryNamespace}
 	if u, err := user.LookupId(strconv.Itoa(m.UID)); err == nil {
 		m.User = u.Username
 	}
@@ -156,7 +160,20 @@ func (m Machine) namespaces() (text, remedy string) {
 			return c.text, c.remedy
 		}
 	}
+	if m.Try != nil {
+		if err := m.Try(); errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
+			return fmt.Sprintf("not allowed to this process (%v)", err),
+				"start berth outside of a chroot or a container, or start the container with a seccomp profile that allows them"
+		}
+	}
 	return "allowed", ""
+}
+
+// tryNamespace starts a program in a user namespace of its own.
+func tryNamespace() error {
+	cmd := exec.CommandContext(context.Background(), "/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
 }
 
 func (m Machine) groups() (text, remedy string) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -56,6 +57,8 @@ func TestEachThingThatIsMissingHasARemedy(t *testing.T) {
 		{name: "no user namespaces", change: func(f map[string]string) { f["proc/sys/user/max_user_namespaces"] = "0\n" }, check: "user namespaces", remedy: "max_user_namespaces=15000"},
 		{name: "Debian's switch", change: func(f map[string]string) { f["proc/sys/kernel/unprivileged_userns_clone"] = "0\n" }, check: "user namespaces", remedy: "unprivileged_userns_clone=1"},
 		{name: "AppArmor", change: func(f map[string]string) { f["proc/sys/kernel/apparmor_restrict_unprivileged_userns"] = "1\n" }, check: "user namespaces", remedy: "apparmor_restrict"},
+		{name: "a container that forbids them", machine: func(m *Machine) { m.Try = func() error { return syscall.EPERM } }, check: "user namespaces", remedy: "outside of a chroot"},
+		{name: "a machine that allows them", machine: func(m *Machine) { m.Try = func() error { return nil } }},
 		{name: "version 1", change: func(f map[string]string) { delete(f, "sys/fs/cgroup/cgroup.controllers") }, check: "control groups", remedy: "unified_cgroup_hierarchy"},
 		{name: "not delegated", change: func(f map[string]string) { f["sys/fs/cgroup/user.slice/a.scope/cgroup.controllers"] = "memory pids\n" }, check: "control groups", remedy: "Delegate="},
 		{name: "no runtime folder", machine: func(m *Machine) { m.Env = func(string) string { return "" } }, check: "runtime folder of the session", remedy: "0700"},

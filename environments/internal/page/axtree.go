@@ -97,13 +97,7 @@ func (b *Browser) axFrame(ctx context.Context, t *tab, id string) (_ *axFrame, o
 	if err = b.do(ctx, t, "Accessibility.getFullAXTree", object{"frameId": id}, &got); err != nil {
 		return nil, 0, err
 	}
-	f := &axFrame{nodes: map[string]*axNode{}}
-	for _, n := range got.Nodes {
-		f.nodes[n.ID] = n
-		if n.Parent == "" {
-			f.roots = append(f.roots, n.ID)
-		}
-	}
+	f := newAXFrame(got.Nodes)
 	var held struct {
 		Backend int64 `json:"backendNodeId"`
 	}
@@ -112,6 +106,20 @@ func (b *Browser) axFrame(ctx context.Context, t *tab, id string) (_ *axFrame, o
 		err = nil
 	}
 	return f, held.Backend, err
+}
+
+func newAXFrame(nodes []*axNode) *axFrame {
+	f := &axFrame{nodes: map[string]*axNode{}}
+	for _, n := range nodes {
+		if n == nil { // the browser runs in the sandbox: it may say anything
+			continue
+		}
+		f.nodes[n.ID] = n
+		if n.Parent == "" {
+			f.roots = append(f.roots, n.ID)
+		}
+	}
+	return f
 }
 
 type axWriter struct {

@@ -59,7 +59,7 @@ func export(targets, limit string) {
 		if errors.Is(err, inside.ErrTooLarge) {
 			kind = inside.ExportTooLarge
 		}
-		fmt.Fprint(os.Stderr, kind, err)
+		fmt.Fprint(os.Stderr, kind, strings.TrimPrefix(err.Error(), kind)) // the text of ErrTooLarge is the kind
 		os.Exit(1)
 	}
 }

@@ -264,15 +264,25 @@ agent "nop" {
   plugin = "nop"
 }
 `,
-		"levels/levels.txt":  "; good\n######\n#@$ .#\n######\n\n; open\n######\n#@$ . \n######\n",
-		"levels/levels.json": `{"good": {"solution": "uRR"}}`,
+		"levels/levels.txt": "; good\n######\n#@$ .#\n######\n\n; open\n######\n#@$ . \n######\n\n; nobody\n#####\n#$ .#\n#####\n\n; many\n#####\n#@$$#\n# . #\n#####\n\n" +
+			"; wide\n" + strings.Repeat("#", 10_000) + "\n\n; paid\n######\n#@$ .#\n######\n",
+		"levels/levels.json":      `{"good": {"solution": "uRR"}, "paid": {"solution": "RR", "bound": 10.9}}`,
+		"levels/upper_bound.json": "{\n\"1-Sokoban-v0\": {\"actions\": [\"R\"], \"steps\": 1, \"reward\": 10.8},\n\"2-Sokoban-v0\": {\"actions\": [" + strings.Repeat(`"r", `, 200_000) + "\"R\"], \"reward\": 1}}\n",
 	})
 	r := berth(t, dir, "plan")
-	for _, want := range []string{`levels.txt:1: Wrong solution of a level: move 1, "u", walks through a wall`, "levels.txt:8: Not a level that can be played: it is open at the edge"} {
+	for _, want := range []string{
+		`levels.txt:1: Wrong solution of a level: move 1, "u", walks through a wall`, "levels.txt:8: Not a level that can be played: it is open at the edge",
+		"levels.txt:11: Not a level that can be played: it has no player", "levels.txt:16: Not a level that can be played: it has more boxes than targets: 2 and 1",
+		"levels.txt:23: Not a level that can be played: it has 1 rows, and a row of 10000 characters: at most 40 are possible",
+		"levels.txt:25: Reward does not fit the solution. The solution gives 10.8, and the bound is 10.9",
+		"upper_bound.json:2: The level cannot be rebuilt: its solution gives the reward 10.9, and the file says 10.8",
+		"upper_bound.json:3: The level cannot be rebuilt: it has 200001 actions, and at most 10000 are read",
+	} {
 		if r.code == 0 || !strings.Contains(r.out+r.stderr, want) {
 			t.Errorf("plan ended with %d, without %q:\n%s%s", r.code, want, r.out, r.stderr)
 		}
 	}
+	e2etest.Must(t, os.Remove(filepath.Join(dir, "levels", "upper_bound.json")))
 	wrong := strings.Replace(e2etest.Read(t, dir, "berth.hcl"), `surface = "sokoban"`, "surface = \"sokoban\"\n  surface_config {\n    size = 20\n  }", 1)
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": wrong, "levels/levels.txt": "; good\n######\n#@$ .#\n######\n", "levels/levels.json": "{}"})
 	if r := berth(t, dir, "plan"); r.code == 0 || !strings.Contains(r.out+r.stderr, "The size 20 of a cell is not possible") {

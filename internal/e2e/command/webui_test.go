@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -73,14 +75,19 @@ type measured struct {
 	} `json:"states"`
 }
 
-// rebuild runs the tasks and returns what was measured, by the names of trial and
-// agent.
-func rebuild(t *testing.T, files map[string]string, agents string) map[string]measured {
+func needsChromium(t *testing.T) {
 	t.Helper()
 	tree.NeedsSandbox(t)
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed: apt-get install chromium")
 	}
+}
+
+// rebuild runs the tasks and returns what was measured, by the names of trial and
+// agent.
+func rebuild(t *testing.T, files map[string]string, agents string) map[string]measured {
+	t.Helper()
+	needsChromium(t)
 	dir := t.TempDir()
 	files["berth.hcl"] = strings.Replace(pagesExperiment, "AGENTS", agents, 1)
 	e2etest.Write(t, dir, files)
@@ -96,7 +103,7 @@ func rebuild(t *testing.T, files map[string]string, agents string) map[string]me
 			t.Fatalf("%s: %s, %s", attempt, got.Outcome, pretty(got.Error))
 		}
 		var m measured
-		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "verifier", "aes.json")), &m))
+		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "verifier", "aes", "aes.json")), &m))
 		trial, _, _ := strings.Cut(filepath.Base(filepath.Dir(attempt)), "--1-")
 		all[trial] = m
 	}
@@ -162,4 +169,90 @@ func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
 		}
 		t.Logf("%-8s aes %.4f: after loading %.4f, after the action %.4f %s", name, m.AES, m.States[0].AES, m.States[1].AES, m.States[1].Failed)
 	}
+}
+
+// Pages that do harm get scores, and in time. A target that does is an invalid task.
+func TestPagesThatDoHarmAreScored(t *testing.T) {
+	if !e2etest.Whole() {
+		t.Skip("it takes minutes: set BERTH_TEST_WHOLE")
+	}
+	t.Parallel()
+	const button = `<button id=go data-filter-by="has_text" data-evalby="text|background-color" style="width:200px;height:80px;background-color:rgb(10, 200, 30)" onclick="this.textContent='Gone'; this.style.backgroundColor='rgb(200, 20, 30)'">Go</button>`
+	files, least := map[string]string{}, map[string]float64{}
+	for name, page := range map[string]struct {
+		html  string
+		least float64
+	}{
+		"elements":  {button + `<script>for (let i = 0; i < 50000; i++) document.body.append(document.createElement('p'))</script>`, 0.99},
+		"animation": {`<style>@keyframes k { to { opacity: 0.99 } } #go { animation: k 1s infinite }</style>` + button + `<script>(function f() { requestAnimationFrame(f) })()</script>`, 0.99},
+		"away":      {button + `<script>location.href = 'about:blank'</script>`, 0},
+		"alerts":    {button + `<script>for (let i = 0; i < 10; i++) alert(i)</script>`, 0.99},
+		"endless":   {button + `<script>for (;;) alert(1)</script>`, 0},
+		"data":      {button + `<script>document.body.append(new Comment('x'.repeat(1e8)))</script>`, 0.99},
+		"shown":     {button + `<script>document.body.append('word '.repeat(2e7))</script>`, 0},
+	} {
+		title, _, _ := strings.Cut(rebuilt, "<button")
+		rebuiltTask(files, name, title+page.html)
+		least[name+"--oracle"] = page.least
+	}
+	nonsense := strings.Replace(rebuilt, `data-evalby="text|color"`, `data-evalby="nonsense||\|-width|"`, 1)
+	rebuiltTask(files, "nonsense", nonsense)
+	files["tasks/nonsense/index.html"], least["nonsense--oracle"] = nonsense, 1
+	for name, m := range rebuild(t, files, "agent.oracle") {
+		t.Logf("%-18s aes %.4f; after loading %q, after the action %q", name, m.AES, m.States[0].Failed, m.States[1].Failed)
+		if len(m.States) != 2 || m.AES < least[name] {
+			t.Errorf("%s has %g, want %g or more", name, m.AES, least[name])
+		}
+	}
+	target := map[string]string{}
+	rebuiltTask(target, "target", rebuilt)
+	target["tasks/target/index.html"] = rebuilt + `<script>for (;;) alert(1)</script>`
+	target["berth.hcl"] = strings.Replace(pagesExperiment, "AGENTS", "agent.oracle", 1)
+	dir := t.TempDir()
+	e2etest.Write(t, dir, target)
+	berth(t, dir, "run").want(t, 1)
+	for _, r := range playedIn(t, dir) {
+		if r.Outcome != record.VerifierError || !strings.Contains(pretty(r.Error), "the task is invalid: its own page fails, when it is loaded") {
+			t.Errorf("a target that does harm: %s, %s", r.Outcome, pretty(r.Error))
+		}
+	}
+}
+
+// Both planners rebuild a page with a scripted model. The last prompt of the one that
+// sees the page after each reply has the replies and pictures that am and om say. A
+// model that talks nonsense has no number in the tables.
+func TestPlannersOfPages(t *testing.T) {
+	needsChromium(t)
+	t.Parallel()
+	dir := t.TempDir()
+	for _, folder := range []string{"scripted", "tasks/prices"} {
+		e2etest.Must(t, os.CopyFS(filepath.Join(dir, filepath.FromSlash(folder)), os.DirFS(filepath.Join(tree.Root, "examples", "webui", filepath.FromSlash(folder)))))
+	}
+	small := strings.Replace(e2etest.Read(t, dir, "scripted", "berth.hcl"), "settle = \"50ms\"", "settle = \"50ms\"\nwidth = 480\nheight = 320", 1)
+	e2etest.Write(t, dir, map[string]string{"scripted/berth.hcl": small})
+	berth(t, dir, "run", "scripted").want(t, 0)
+	attempts := playedIn(t, dir)
+	if len(attempts) != 4 {
+		t.Fatalf("%d attempts, want two planners with two models", len(attempts))
+	}
+	for attempt, r := range attempts {
+		cell := fmt.Sprint(r.Cell["agent"], " ", r.Cell["model"])
+		plays := r.Cell["model"] == "player"
+		if want := map[bool]float64{true: 1, false: 0}[plays]; r.Outcome != record.Scored || r.Scores["aes"] != want || (r.Labels["ife"] == "") != plays {
+			t.Errorf("%s: %s, %v, labels %v, %s; want %v", cell, r.Outcome, r.Scores, r.Labels, pretty(r.Error), want)
+		}
+		bodies := requestsOf(t, attempt)
+		if want := map[string]int{"global player": 1, "online player": 7, "global nonsense": 3, "online nonsense": 18}[cell]; len(bodies) != want {
+			t.Errorf("%s: %d requests, want %d", cell, len(bodies), want)
+		}
+		if cell != "online player" {
+			continue
+		}
+		last := bodies[len(bodies)-1]
+		pairs, pictures := strings.Count(last, `"role":"assistant"`), strings.Count(last, "data:image/png;base64,")-1 // one is of the task
+		if pairs != 4 || pictures != 2 || strings.Contains(last, "I begin with the content") || strings.Contains(last, `"aes"`) {
+			t.Errorf("the last request has %d pairs and %d pictures of the page, want 4 and 2: %s", pairs, pictures, last)
+		}
+	}
+	tablesHaveNoNumber(t, dir)
 }

@@ -166,6 +166,30 @@ func TestDamageATestThatForksForEver(t *testing.T) {
 	})
 }
 
+// A trial that uses up the files, or the bytes, of a disk that all trials share: the
+// next one can write nothing. TestATrialThatTakesAllLeavesItsNeighboursAndTheHostAlone
+// in internal/e2e/engines shows the guard.
+func TestDamageATrialThatTakesTheDiskOfAll(t *testing.T) {
+	t.Parallel()
+	for name, take := range map[string]string{
+		"inodes": "i=0; while : > shared/$i; do i=$((i + 1)); done",
+		"bytes":  "dd if=/dev/zero of=shared/big bs=4096",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			if err := os.Mkdir(filepath.Join(p.dir, "shared"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			p.write("script.sh", "("+take+") 2> /dev/null\n(cat script.sh > shared/neighbour) 2> said\necho $? > code\n")
+			p.shepherd(ownMounts, []string{diskEnv + "=shared|1m,nr_inodes=64"}, "/bin/sh", "script.sh").wait().want(t, 0)
+			if code, said := strings.TrimSpace(read(filepath.Join(p.dir, "code"))), read(filepath.Join(p.dir, "said")); code == "0" || !strings.Contains(said, "No space left") {
+				t.Errorf("the neighbour ended with %s: %s; this proves nothing", code, said)
+			}
+		})
+	}
+}
+
 // A reward of NaN: the parser accepts it, no comparison with it is true, the
 // mean of all trials becomes NaN, and the results cannot be written as JSON.
 func TestDamageARewardOfNaN(t *testing.T) {

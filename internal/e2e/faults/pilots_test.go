@@ -1,16 +1,20 @@
 package faults
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
@@ -131,12 +135,38 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 				t.Errorf("%s: made by %+v, alone by %+v", at, g.Worker, w.Worker)
 			}
 		}
+		p.showsPilots(dir, 6)
 		p.settled(dir)
 		p.vacated()
 		if n, err := schemas.CheckRun(dir); err != nil || n == 0 {
 			t.Errorf("%d texts of the run checked against their schemas: %v", n, err)
 		}
 	})
+}
+
+// showsPilots checks that a run that has ended is shown with two pilots, which made so
+// many attempts.
+func (p *place) showsPilots(dir string, attempts int) {
+	t := p.test
+	t.Helper()
+	var shown output.ShowRun
+	if err := json.Unmarshal([]byte(p.berth("show", dir, "--json").want(t, 0).stdout), &shown); err != nil {
+		t.Fatal(err)
+	}
+	text := p.berth("show", dir).want(t, 0).stdout
+	done := 0
+	for _, o := range shown.Pilots {
+		done += o.Done
+		if o.State != output.PilotEnded || o.Why != "the run has ended" || o.Node == "" || o.InFlight != 1 || o.Running != 0 {
+			t.Errorf("%+v", o)
+		}
+		if !regexp.MustCompile(regexp.QuoteMeta(o.Pilot) + ` +` + regexp.QuoteMeta(o.Node) + ` +ended +0 +` + strconv.Itoa(o.Done) + ` +the run has ended`).MatchString(text) {
+			t.Errorf("%s is not in:\n%s", o.Pilot, text)
+		}
+	}
+	if len(shown.Pilots) != 2 || done != attempts {
+		t.Errorf("%d attempts of %d pilots, want %d of 2", done, len(shown.Pilots), attempts)
+	}
 }
 
 // lines returns the lines of a manifest.

@@ -128,7 +128,9 @@ var sharedChanges = []string{
 	"linkat FOLDER/.PILOT.part/result.json FOLDER/result.json",
 	"unlinkat FOLDER/.PILOT.part/result.json",
 	"unlinkat FOLDER/.PILOT.part",
-	"openat cluster/pilots/PILOT.jsonl O_APPEND", // published, ended
+	"openat cluster/pilots/PILOT.jsonl O_APPEND", // published
+	"unlinkat cluster/relay/PILOT.json",
+	"openat cluster/pilots/PILOT.jsonl O_APPEND", // ended
 }
 
 // Every operation of a pilot on the shared disk, from its start to its end, for one

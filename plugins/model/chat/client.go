@@ -169,14 +169,28 @@ func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
 	case resp.StatusCode != http.StatusOK:
 		return Reply{}, refusal(resp, answer)
 	}
-	reply, err := c.dialect.reply(answer)
+	reply, err := read(c.dialect, answer)
 	if err != nil {
 		return Reply{}, &failure{err: fmt.Errorf("the reply cannot be read: %w", err), again: true}
 	}
-	if reply.last == "" {
-		reply.last = reply.Text
-	}
 	return reply, nil
+}
+
+// read reads a reply. Amounts of tokens that cannot be are unknown.
+func read(d dialect, body []byte) (Reply, error) {
+	r, err := d.reply(body)
+	if err != nil {
+		return Reply{}, err
+	}
+	if r.last == "" {
+		r.last = r.Text
+	}
+	for _, n := range []**int64{&r.Usage.Input, &r.Usage.Cached, &r.Usage.Output} {
+		if *n != nil && **n < 0 {
+			*n = nil
+		}
+	}
+	return r, nil
 }
 
 // tooLong matches the messages with which providers say that a conversation

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -65,6 +66,26 @@ func Headless(up io.Writer, w *Work) {
 		}
 	}()
 	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
+// Agree is a server that says yes to every connection, for ever: what the tests
+// ask it does not matter. up says that it began.
+func Agree(up io.Writer, address string) error {
+	l, err := net.Listen("tcp", address) //nolint:noctx // until it is killed
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintln(up, "up")
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		_, _ = io.ReadFull(c, make([]byte, 1)) // closing before the question would reset the connection
+		_, _ = io.WriteString(c, "yes\n")
+		_ = c.Close()
+	}
 }
 
 // Chain does the work for ever, as a process that starts the next one and ends.

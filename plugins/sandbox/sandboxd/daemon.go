@@ -16,6 +16,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,9 +42,9 @@ const (
 	Socket = "/berth/sock"
 )
 
-// StreamArgument is the only argument: with it sandboxd speaks yamux on
-// standard input and output, for sandboxes in which nothing can be mounted at
-// /berth.
+// StreamArgument is an argument: with it sandboxd speaks yamux on standard input
+// and output, for sandboxes in which nothing can be mounted at /berth. The other
+// one, which an engine may give instead, is become.RefuseArgument.
 const StreamArgument = "-stream"
 
 // firstLease limits the time until the core's Hello.
@@ -105,6 +106,12 @@ func Main(args []string) error {
 			}
 		}
 		if len(args) > 0 {
+			args = args[1:]
+		}
+		if len(args) > 0 && strings.HasPrefix(args[0], become.RefuseArgument) {
+			if err = become.Refuse(strings.Split(strings.TrimPrefix(args[0], become.RefuseArgument), ",")); err != nil {
+				return fmt.Errorf("sandboxd: %w", err)
+			}
 			args = args[1:]
 		}
 		if err = link.Open(); err != nil {

@@ -141,14 +141,18 @@ func (t *tree) build() error {
 	return unix.Chdir("/")
 }
 
-// private makes a tmpfs that holds as much as half of the sandbox's root, and is
-// mounted nowhere yet.
+// private makes a tmpfs that holds as much as half of the sandbox's root, or of the
+// machine's memory if that is less, and is mounted nowhere yet.
 func private() (int, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs("/", &fs); err != nil {
 		return -1, err
 	}
-	size := fs.Blocks * uint64(fs.Bsize) / 2
+	var machine unix.Sysinfo_t
+	if err := unix.Sysinfo(&machine); err != nil {
+		return -1, err
+	}
+	size := min(fs.Blocks*uint64(fs.Bsize), machine.Totalram*uint64(machine.Unit)) / 2
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return -1, fmt.Errorf("make a tmpfs: %w", err)

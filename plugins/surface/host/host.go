@@ -47,8 +47,9 @@ type Options struct {
 	Sockets string
 	Shell   relay.Sandbox
 	Dial    func(ctx context.Context, port int) (net.Conn, error)
-	Frames  string             // folder of the record for frames; made with the first one
-	Append  func(surface.Line) // adds a line to the record
+	Frames  string                // folder of the record for frames; made with the first one
+	Mask    func(b []byte) []byte // removes secrets from a frame before it is stored; nil: nothing
+	Append  func(surface.Line)    // adds a line to the record
 	Now     func() time.Time
 }
 

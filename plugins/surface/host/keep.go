@@ -120,10 +120,14 @@ func Load(f *environment.Frame, folder string) error {
 
 // store writes a frame to the record, once for equal ones.
 func (s *Surface) store(f *environment.Frame) (surface.Frame, error) {
-	sum := sha256.Sum256(f.Data)
+	data := f.Data
+	if s.o.Mask != nil {
+		data = s.o.Mask(data)
+	}
+	sum := sha256.Sum256(data)
 	digest := hex.EncodeToString(sum[:])
 	kept := surface.Frame{
-		Name: f.Name, MediaType: f.MediaType, File: digest[:32] + types[f.MediaType].suffix, Digest: "sha256:" + digest, Size: int64(len(f.Data)),
+		Name: f.Name, MediaType: f.MediaType, File: digest[:32] + types[f.MediaType].suffix, Digest: "sha256:" + digest, Size: int64(len(data)),
 	}
 	to := filepath.Join(s.o.Frames, kept.File)
 	if _, err := os.Lstat(to); err == nil {
@@ -132,7 +136,7 @@ func (s *Surface) store(f *environment.Frame) (surface.Frame, error) {
 	if err := os.MkdirAll(s.o.Frames, 0o755); err != nil {
 		return kept, err
 	}
-	return kept, errors.Join(os.WriteFile(to+".new", f.Data, 0o644), os.Rename(to+".new", to))
+	return kept, errors.Join(os.WriteFile(to+".new", data, 0o644), os.Rename(to+".new", to))
 }
 
 // Capture takes a capture into folder, which must be empty. The files are

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/agent/asciicast"
 )
 
 // pipe is a wire: what the test prints is read, what is typed is kept.
@@ -47,7 +49,7 @@ func (p *pipe) print(t *testing.T, s string) {
 	}
 }
 
-func start(t *testing.T, limit int, cast *Cast) (*TTY, *pipe) {
+func start(t *testing.T, limit int, cast *asciicast.Cast) (*TTY, *pipe) {
 	t.Helper()
 	p := newPipe()
 	tty := NewTTY(Options{Rows: 5, Columns: 40, Limit: limit, Cast: cast})
@@ -191,7 +193,7 @@ func TestHostileOutputTakesBoundedTime(t *testing.T) {
 func TestTheRecordingIsAsciicast(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.cast")
-	c, err := NewCast(path, 5, 40, time.Now())
+	c, err := asciicast.New(path, "trial/1/agent-1", 5, 40, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,6 +202,9 @@ func TestTheRecordingIsAsciicast(t *testing.T) {
 	c.Output(append(euro[1:], 0xff))
 	c.Input([]byte("ls\r"))
 	c.Mark("step 1")
+	if seen, err := os.ReadFile(path); err != nil || !strings.Contains(string(seen), `"title":"trial/1/agent-1"`) || !strings.Contains(string(seen), `"o","€`) {
+		t.Errorf("whoever watches sees %q, %v", seen, err)
+	}
 	if err = c.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/agent/asciicast"
 )
 
 // Wire is the raw connection of a terminal. Package sandbox has one.
@@ -27,8 +29,8 @@ const (
 // Options of a TTY.
 type Options struct {
 	Rows, Columns int
-	Limit         int   // of a view, in bytes
-	Cast          *Cast // nil: no recording
+	Limit         int             // of a view, in bytes
+	Cast          *asciicast.Cast // nil: no recording
 }
 
 // TTY is a terminal to look at and to type into. Its screen outlives the wires

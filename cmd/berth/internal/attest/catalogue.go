@@ -13,10 +13,10 @@ import (
 	"path"
 	"slices"
 
-	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/berth-eval/berth/examples/attacks"
+	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
 // The verification modes in which attacks are tried, weakest first. ImageMode is
@@ -94,7 +94,7 @@ func ReadFrom(file string) (*Catalogue, error) {
 
 func parse(file string, text []byte) (*Catalogue, error) {
 	c := &Catalogue{}
-	if err := yaml.UnmarshalWithOptions(text, c, yaml.Strict()); err != nil {
+	if err := yamltext.Unmarshal(text, true, c); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	for i := range c.Attacks {

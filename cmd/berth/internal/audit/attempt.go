@@ -28,6 +28,9 @@ func (a *audit) attempt(t *store.TrialState, state *store.AttemptState) {
 		a.skip(files, "attempts without a result, whose process was killed or is still there: nothing lists their files")
 		return
 	}
+	if state.By == "" {
+		a.problem(journals, name, 0, "no journal has the beginning of this attempt: a journal, or lines of it, were removed")
+	}
 	a.files(name, dir)
 	r, err := store.ReadResult(dir)
 	if err != nil {

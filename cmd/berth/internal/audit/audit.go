@@ -69,7 +69,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}}
 	a.page = output.Audit{
 		Version: 1, Run: m.Header.Run, Journals: map[string]string{}, Outcomes: map[string]int{}, Integrity: map[string]int{}, Modes: map[string]int{},
-		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{},
+		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{}, Interventions: summary.Interventions(x),
 		Checks: []output.AuditCheck{
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 
 // forged makes a run of one attempt whose files have the right checksums, because
 // whoever changed them wrote them that way.
-func forged(t *testing.T, change func(*record.Result), reward string, exchanges ...string) string {
+func forged(t testing.TB, change func(*record.Result), reward string, exchanges ...string) string {
 	t.Helper()
 	identity := json.RawMessage(`{"agent":{"plugin":"a"}}`)
 	tr := store.Trial{ID: plan.TrialID("task", "sha256:1", identity, 1), Task: "task", TaskDigest: "sha256:1", Dataset: "d", Repetition: 1}

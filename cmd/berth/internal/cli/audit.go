@@ -225,6 +225,9 @@ func (a *app) printAudit(p *output.Audit) {
 		}
 	}
 	a.Printf("\noutcomes:  %s\nintegrity: %s\nmodes:     %s\n", counts(p.Outcomes), counts(p.Integrity), counts(p.Modes))
+	for _, what := range p.Interventions {
+		a.Hang("changed:   ", what)
+	}
 	for _, of := range slices.Sorted(maps.Keys(p.Digests)) {
 		if n := len(p.Digests[of]); n > 1 {
 			a.Printf("%s was used in %d versions: %s\n", terminal.Clean(of), n, counts(p.Digests[of]))

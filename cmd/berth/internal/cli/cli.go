@@ -180,8 +180,8 @@ every attempt.`,
 	f.BoolVar(&a.JSON, "json", false, "print the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print debug logs on stderr")
 	root.AddCommand(
-		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.resumeCommand(), a.pilotCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
-		a.showCommand(), a.viewCommand(), a.compareCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
+		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.shellCommand(), a.resumeCommand(), a.ctlCommand(), a.pilotCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
+		a.showCommand(), a.viewCommand(), a.compareCommand(), a.noteCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
 		a.doctorCommand(), a.attestCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	usage.Strict(root)

@@ -96,7 +96,7 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 				res.Checks = append(res.Checks, c)
 			}
 		}
-		res.Ready = res.Ready || d.OK
+		res.Ready = res.Ready || d.OK && !d.SurfaceOnly
 		res.Environments = append(res.Environments, d)
 	}
 	c := output.DoctorCheck{
@@ -118,7 +118,7 @@ func (a *app) doctor(ctx context.Context) (*output.Doctor, error) {
 // examine asks an environment what it can do on this machine and what it
 // depends on.
 func examine(ctx context.Context, h *plugin.Host, e *plugin.Entry) (d output.DoctorEnvironment, machine []output.DoctorCheck) {
-	d = output.DoctorEnvironment{Name: e.Name, Version: e.Version}
+	d = output.DoctorEnvironment{Name: e.Name, Version: e.Version, SurfaceOnly: slices.Contains(e.Capabilities, environment.CapabilityNoSandboxes)}
 	env, _, err := h.Environment(ctx, e.Name)
 	if err == nil {
 		var r environment.Report
@@ -130,6 +130,9 @@ func examine(ctx context.Context, h *plugin.Host, e *plugin.Entry) (d output.Doc
 	}
 	if err != nil {
 		d.Error = err.Error()
+	}
+	if d.SurfaceOnly { // that it makes no sandboxes is no fault of this machine
+		d.Refusals = nil
 	}
 	d.OK = err == nil && len(d.Refusals) == 0
 	return d, machine
@@ -179,7 +182,7 @@ func (a *app) sayDoctor(res *output.Doctor) {
 	if res.Ready {
 		can := []string{}
 		for _, e := range res.Environments {
-			if e.OK {
+			if e.OK && !e.SurfaceOnly {
 				can = append(can, e.Name)
 			}
 		}
@@ -212,7 +215,11 @@ func (a *app) sayChecks(checks []output.DoctorCheck, environments []output.Docto
 		if e.About != "" {
 			about = ": " + terminal.Clean(e.About)
 		}
-		a.Printf("%s  environment %s%s\n", mark(e.OK), e.Name, about)
+		kind := "environment"
+		if e.SurfaceOnly {
+			kind = "surface"
+		}
+		a.Printf("%s  %s %s%s\n", mark(e.OK), kind, e.Name, about)
 		if e.Error != "" {
 			a.Printf("         %s\n", terminal.Clean(e.Error))
 		}

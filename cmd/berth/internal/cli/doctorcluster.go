@@ -29,6 +29,7 @@ type clusterFlags struct {
 	experiment experiment.Flags
 	runs       string
 	wait       time.Duration
+	relay      string
 	node       string
 }
 
@@ -37,6 +38,7 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.runs, "runs", report.RunsDir, "look at a folder in `DIR`, where runs of the experiment are")
 	fs.DurationVar(&f.wait, "wait", 10*time.Minute, "cancel the job if it has not started within this `TIME`")
+	fs.StringVar(&f.relay, "relay-address", "", "let the node look for the relay at this `ADDRESS` of this machine, HOST or HOST:PORT, as with berth run")
 	fs.StringVar(&f.node, "node", "", "be the end on the node, with the shared folder `DIR`")
 	_ = fs.MarkHidden("node")
 }
@@ -92,7 +94,7 @@ func (a *app) doctorCluster(ctx context.Context, path string, f *clusterFlags) (
 	}
 	late := cmp.Or(x.LostAfter, time.Minute)
 	check := nodecheck.Check{
-		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Wait: f.wait, Late: late, Every: asked,
+		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Relay: f.relay, Wait: f.wait, Late: late, Every: asked,
 		Say: func(text string) { a.Notef("%s\n", terminal.Clean(text)) },
 	}
 	seen, err := check.Run(ctx)

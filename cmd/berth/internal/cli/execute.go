@@ -71,6 +71,11 @@ type job struct {
 	origins map[string]*trial.Origin
 	// acceptDrift continues although images or bundles have changed.
 	acceptDrift bool
+	// watch gets the events in place of the terminal; nil: they are printed.
+	watch func(run.Event)
+	// ownLimits says that the user names an experiment for its limits: what people
+	// set while the run went on does not count any more.
+	ownLimits bool
 }
 
 // requirements reads the --require rules before anything is started, and
@@ -203,19 +208,20 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	progress := tui.New(o)
 	defer progress.Close()
 	defer a.logs.through(progress)()
-	limits := j.Experiment.Limits
-	if j.flags.inFlight > 0 {
-		limits.InFlight = &j.flags.inFlight
-	}
 	spec := run.Spec{
-		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
-		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: a.limits(j),
+		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Control: &run.Control{}, Log: a.log,
 	}
 	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
 		if err = cluster.Withdraw(ctx, j.store, version); err != nil {
 			return run.Report{}, err
 		}
-		return run.Execute(ctx, spec, progress.Event)
+		return a.watched(ctx, &spec, progress, func(watch run.Observer) (run.Report, error) {
+			if j.watch != nil {
+				watch = j.watch
+			}
+			return run.Execute(ctx, spec, watch)
+		})
 	}
 	digests, err := a.digests(ctx, j.Loaded)
 	if err != nil {
@@ -232,7 +238,10 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 		}
 		defer a.cancelOnSecond(ctx, fleet.Scheduler)()
 	}
-	return cluster.Execute(ctx, spec, cluster.Settings{Digests: digests, RelayAddress: j.flags.relay, LostAfter: x.LostAfter, Idle: x.Idle}, fleet, progress.Event)
+	settings := cluster.Settings{Digests: digests, RelayAddress: j.flags.relay, LostAfter: x.LostAfter, Idle: x.Idle}
+	return a.watched(ctx, &spec, progress, func(watch run.Observer) (run.Report, error) {
+		return cluster.Execute(ctx, spec, settings, fleet, watch)
+	})
 }
 
 // sandboxdName is the program that is PID 1 in every sandbox. It is in the same

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
 	"github.com/berth-eval/berth/cmd/berth/internal/harborjob"
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -76,9 +77,13 @@ func (a *app) export(name, to, out, chosen string) error {
 	if err != nil {
 		return err
 	}
-	r := &export.Run{Dir: dir, Manifest: m, Index: x, Trials: x.Trials}
+	readers, err := notes.Read(dir)
+	if err != nil {
+		return err
+	}
+	r := &export.Run{Dir: dir, Manifest: m, Index: x, Trials: x.Trials, Readers: readers}
 	if chosen != "" {
-		e, compileErr := selection.Compile(chosen, m)
+		e, compileErr := chooser(chosen, m, dir)
 		if compileErr != nil {
 			return compileErr
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/run/cluster"
@@ -59,7 +60,8 @@ that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the
 the results (docs/cluster.md).
 
 A pilot ends when the run has ended, or when nothing came for a while. On Ctrl-C
-or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.`,
+or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.
+Its exit code is then 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 
@@ -97,11 +99,17 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	}
 	defer l.Close()
 	if err = a.startable(l); err != nil {
+		if !l.Ready() { // what it says of a run is no help here
+			a.decline(dir, l.Why())
+			err = &exit{exitUsage, errors.New("this machine cannot make the attempts of the run: no attempt was taken")}
+		}
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
 		a.tellChanges(changes, l.Plan, m.Header.Created)
-		return &exit{exitUsage, errors.New("the tasks or plugins that this machine sees make another plan than that of the run")}
+		err = errors.New("the tasks or plugins that this machine sees make another plan than that of the run")
+		a.decline(dir, err.Error())
+		return &exit{exitUsage, err}
 	}
 	s, err := store.View(dir)
 	if err != nil {
@@ -111,6 +119,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	job, inJob := slurm.InJob(a.env)
 	scratch, err := a.scratchFolder(cmp.Or(f.scratch, x.Scratch), job.Scratch)
 	if err != nil {
+		a.decline(dir, err.Error())
 		return err
 	}
 	f.workers = cmp.Or(f.workers, x.InFlight, x.CPUs, runtime.NumCPU())
@@ -135,9 +144,29 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return errors.Join(&exit{exitUsage, err}, p.Leave(err.Error()))
 	}
 	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.workers, "attempt", "attempts")))
-	return a.workAs(ctx, l, s, p, &run.Worker{
+	err = a.workAs(ctx, l, s, p, &run.Worker{
 		Worker: o.Identity.Worker, Scratch: scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
 	})
+	if err == nil && ctx.Err() != nil { // a scheduler sees that there may be more to do
+		err = &exit{exitInterrupted, nil}
+	}
+	return err
+}
+
+// decline says in the run why this machine makes no attempts: the user who started
+// it sees that, and not what a job prints.
+func (a *app) decline(dir, why string) {
+	id := identity(1)
+	if job, inJob := slurm.InJob(a.env); inJob {
+		id.Pilot, id.Job = job.Pilot, job.Job
+	}
+	p, err := cluster.NewPilot(cluster.PilotOptions{Dir: dir, Plan: &plan.Plan{}, Identity: id})
+	if err == nil {
+		err = p.Leave(why)
+	}
+	if err != nil && !errors.Is(err, cluster.ErrOver) {
+		a.Notef("the run does not hear of this: %v\n", err)
+	}
 }
 
 // workAs prepares this machine and lets the pilot work.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/regrade"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
-	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -70,7 +70,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 		}
 		return &exit{exitUsage, fmt.Errorf("%s cannot be verified again: the differences above concern what its agents did. Undo them, or start a new run", report.Display(dir))}
 	}
-	choose, err := chooser(sf.selected, m)
+	choose, err := chooser(sf.selected, m, dir)
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -92,7 +92,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 	if err = a.drift(ctx, l, s, drifting{diverted: drift.ChangedModels(m, now), accept: sf.acceptDrift, except: "verifier "}); err != nil {
 		return errors.Join(err, s.Close())
 	}
-	g, err := run.NewRegrade(ctx, l.Plan, s, l.Host, selected)
+	g, err := regrade.New(ctx, l.Plan, s, l.Host, selected)
 	if err == nil {
 		err = a.regradable(g)
 	}
@@ -104,7 +104,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 		before[id] = verdictOf(index.Trial(id))
 	}
 	l.Plan = g.Plan
-	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift})
+	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s, origins: g.Origins, acceptDrift: sf.acceptDrift, ownLimits: sf.experiment != ""})
 	return cmp.Or(err, a.tellVerdicts(dir, before))
 }
 
@@ -161,7 +161,7 @@ const mostRefused = 20
 
 // regradable says which trials are not verified again, and returns an error if
 // that is so for all.
-func (a *app) regradable(g *run.Regrade) error {
+func (a *app) regradable(g *regrade.Plan) error {
 	reasons := map[string][]string{}
 	for _, r := range g.Refused {
 		reasons[r.Why] = append(reasons[r.Why], fmt.Sprintf("%s (%s)", r.Trial.Task, r.Trial.ID[:6]))

@@ -124,7 +124,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		a.tellChanges(changes, l.Plan, m.Header.Created)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
-	choose, err := chooser(sf.selected, l.Plan.Manifest(m.Header))
+	choose, err := chooser(sf.selected, l.Plan.Manifest(m.Header), dir)
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -143,7 +143,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift})
+	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift, ownLimits: sf.experiment != ""})
 }
 
 // loadRun reads a run and its experiment, and makes the plan anew. The caller closes
@@ -185,11 +185,15 @@ func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf
 }
 
 // chooser reads the expression of --select; nil if there is none.
-func chooser(text string, m *store.Manifest) (*selection.Expression, error) {
+func chooser(text string, m *store.Manifest, dir string) (*selection.Expression, error) {
 	if text == "" {
 		return nil, nil
 	}
-	return selection.Compile(text, m)
+	e, err := selection.Compile(text, m)
+	if err == nil {
+		err = e.Notes(m, dir)
+	}
+	return e, err
 }
 
 // chosen returns the ids of the trials that --select chooses; nil means all. A

@@ -11,10 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -89,7 +91,8 @@ cell were not measured; --force prints them.
 
 An attempt is shown with its result, phases, trajectory, log and the output of
 plugins, of each list its end. The output that is not known to belong to one
-attempt is only in plugins.jsonl of the run.
+attempt is only in plugins.jsonl of the run. A run whose attempts are made by
+pilots is shown with its pilots (docs/cluster.md).
 
 --watch prints a run again whenever an attempt of it begins or ends, until no
 process writes it; on a terminal it redraws the tables each second. Ctrl-C ends
@@ -297,16 +300,9 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
 	}
-	number := 0
-	if len(args) == 3 {
-		number, err = strconv.Atoi(args[2])
-		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
-			return fmt.Errorf("trial %s has no attempt %q; number of attempts: %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
-		}
-	} else if acc := t.Accepted(); acc != nil {
-		number = acc.Number
-	} else if n := len(t.Attempts); n > 0 {
-		number = t.Attempts[n-1].Number
+	number, err := c.number(args)
+	if err != nil {
+		return err
 	}
 	if len(args) == 2 && !f.steps && !f.surface {
 		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t, report.Pilots(dir)), number)
@@ -322,6 +318,14 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	if err != nil {
 		return err
 	}
+	readers, err := notes.Read(dir)
+	if err != nil {
+		return err
+	}
+	full.Notes = readers.Of(t.ID, number)
+	if i := slices.IndexFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }); i >= 0 {
+		full.Interventions = summary.InterventionsOn(m, x, t, &t.Attempts[i])
+	}
 	if done, err := a.Answer(full); done {
 		return err
 	}
@@ -331,6 +335,26 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	}
 	report.AttemptText(a.Printer, full, f.all)
 	return nil
+}
+
+// number returns the attempt that a third argument names, or else the accepted or
+// the newest one; 0 if there is none.
+func (c *chosen) number(args []string) (int, error) {
+	t := c.trial
+	if len(args) == 3 {
+		number, err := strconv.Atoi(args[2])
+		if err != nil || !slices.ContainsFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }) {
+			return 0, fmt.Errorf("trial %s has no attempt %q; number of attempts: %d", report.Short(t.ID, 12), args[2], len(t.Attempts))
+		}
+		return number, nil
+	}
+	if acc := t.Accepted(); acc != nil {
+		return acc.Number, nil
+	}
+	if n := len(t.Attempts); n > 0 {
+		return t.Attempts[n-1].Number, nil
+	}
+	return 0, nil
 }
 
 // followTrial prints what happens in a trial until the trial ends. A trial that

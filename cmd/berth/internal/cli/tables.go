@@ -214,6 +214,11 @@ func chosenTrials(runs []numbers.Run, f *report.Filter) (func(*numbers.Trial) (b
 		if e, err = selection.Compile(f.Expression, manifests...); err != nil {
 			return nil, err
 		}
+		for i := range runs {
+			if err = e.Notes(runs[i].Manifest, runs[i].Dir); err != nil {
+				return nil, err
+			}
+		}
 	}
 	rest := *f
 	rest.Expression = ""

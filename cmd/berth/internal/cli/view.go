@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 )
 
 func (a *app) viewCommand() *cobra.Command {
-	port, listen := 0, ""
+	port, listen, browser := 0, "", true
 	cmd := &cobra.Command{
 		Use:   "view [RUN ...]",
 		Short: "Show runs in a browser, also while they go on",
@@ -25,7 +26,8 @@ later. It writes nothing.
 
 The address that is printed contains a token. Only who has it can read the pages,
 so that other users of the machine cannot. The pages are served on the loopback
-interface, unless --listen names another address.`,
+interface, unless --listen names another address. On a desktop, the address is
+opened in a browser.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --listen 192.0.2.7:8080",
 
 		ValidArgsFunction: completeRuns,
@@ -40,17 +42,18 @@ interface, unless --listen names another address.`,
 			case listen == "":
 				listen = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 			}
-			return a.view(cmd.Context(), args, listen)
+			return a.view(cmd.Context(), args, listen, browser)
 		},
 	}
 	fs := cmd.Flags()
 	fs.IntVar(&port, "port", 0, "port on the loopback interface; 0 takes a free one")
 	fs.StringVar(&listen, "listen", "", "address to serve on instead of the loopback interface, as HOST:PORT")
+	fs.BoolVar(&browser, "browser", true, "open a browser, if this is a terminal of a desktop")
 	return cmd
 }
 
 // view serves pages until ctx ends.
-func (a *app) view(ctx context.Context, names []string, listen string) error {
+func (a *app) view(ctx context.Context, names []string, listen string, browser bool) error {
 	o := view.Options{Folder: report.RunsDir, Listen: listen, Berth: version}
 	for _, name := range names {
 		dir, err := report.FindRun(name)
@@ -63,6 +66,14 @@ func (a *app) view(ctx context.Context, names []string, listen string) error {
 	if err != nil {
 		return err
 	}
+	debug.SetGCPercent(50) // runs are read in pieces that are soon of no use: memory before processor time
 	a.Printf("%s\nOpen this address in a browser. Press Ctrl-C to end.\n", s.Address())
+	if browser && a.Width > 0 {
+		leave, err := view.Browse(ctx, s.Address())
+		if err != nil {
+			a.Notef("no browser was opened: %v\n", err)
+		}
+		defer leave()
+	}
 	return s.Serve(ctx)
 }

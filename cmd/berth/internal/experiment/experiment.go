@@ -45,6 +45,9 @@ type Flags struct {
 	// label of the dataset.
 	Datasets map[string]string
 
+	// Change changes the experiment before it is planned; nil: nothing.
+	Change func(*config.Experiment)
+
 	BaseDir string // folder that relative paths start from; empty: the experiment's
 	Kept    func(name string) string
 	// Remote says that another process schedules the run and sends the secrets: they
@@ -131,6 +134,9 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		for _, m := range run.Models(l.Experiment.Cells...) {
 			m.Replay, m.APIKey, m.APIKeys = f.Replay, nil, nil // no provider is asked
 		}
+	}
+	if f.Change != nil {
+		f.Change(l.Experiment)
 	}
 	if err = l.ask(ctx); err != nil {
 		return err
@@ -222,6 +228,27 @@ func (l *Loaded) judge(ctx context.Context, b block) {
 // Ready reports whether a run could start.
 func (l *Loaded) Ready() bool {
 	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked() && !l.Secrets.HasErrors()
+}
+
+// Why says in words why an experiment is not ready: its first error.
+func (l *Loaded) Why() string {
+	for _, d := range slices.Concat(l.Diagnostics, l.Secrets) {
+		if d.Severity == config.Error {
+			return strings.TrimSuffix(strings.TrimSpace(d.Summary+": "+d.Detail), ":")
+		}
+	}
+	if l.Plan == nil {
+		return ""
+	}
+	for _, m := range l.Plan.Missing {
+		return "missing: " + missingText(m)
+	}
+	for _, p := range l.Plan.Problems {
+		if p.Severity == plan.Error {
+			return Text(l.Plan, p)
+		}
+	}
+	return ""
 }
 
 // Complain prints all errors and warnings to stderr.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 )
 
@@ -103,10 +104,22 @@ func columnsOfResult() []Column {
 		{"mode", Text, "verification mode; absent if there is no result", of(func(r *record.Result) any { return text(r.Mode) })},
 		{"oracle", Truth, "the agent was given the reference solution; absent if there is no result", of(func(r *record.Result) any { return r.Oracle })},
 		{"modified", Truth, "the experiment changed settings of the task; absent if there is no result", of(func(r *record.Result) any { return len(r.Modified) > 0 })},
+		{"interventions", Text, "what people did while the run went on that the attempt can have felt, separated by \"; \"; absent if nothing was done", func(r *row) any {
+			if r.attempt == nil {
+				return nil
+			}
+			return text(strings.Join(summary.InterventionsOn(r.run.Manifest, r.run.Index, r.trial, r.attempt), "; "))
+		}},
 		{"error_boundary", Text, "who caused the error that decided the attempt; absent if there is none", failed(func(e *record.Error) string { return string(e.Boundary) })},
 		{"error_phase", Text, "phase in which it happened; absent if there is no error", failed(func(e *record.Error) string { return string(e.Phase) })},
 		{"error", Text, "its message, at most 4 KiB; absent if there is no error", failed(func(e *record.Error) string { return e.Message })},
 		{"findings", Integer, "number of findings; absent if there is no result", of(func(r *record.Result) any { return int64(len(r.Findings)) })},
+		{"notes", Text, "labels that readers gave the attempt, separated by \"; \"; absent if there are none", func(r *row) any {
+			if r.attempt == nil {
+				return nil
+			}
+			return text(strings.Join(r.run.Readers.Labels(r.trial.ID, r.attempt.Number), "; "))
+		}},
 		{"finding_codes", Text, "their codes, each once, separated by spaces; absent if there are none", func(r *row) any { return text(r.findings()) }},
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // testRun makes a run with a retried trial, an abandoned attempt, a trial without
 // an attempt, and texts that somebody else chose.
-func testRun(t *testing.T) *Run {
+func testRun(t testing.TB) *Run {
 	t.Helper()
 	m := &store.Manifest{
 		Header: store.Header{Experiment: "x", Berth: "test", Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)},

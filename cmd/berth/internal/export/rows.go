@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -25,6 +26,7 @@ type Run struct {
 	Manifest *store.Manifest
 	Index    *store.Index
 	Trials   []*store.TrialState // that are exported
+	Readers  *notes.Notes        // what readers noted
 }
 
 // row is one row of the table: an attempt, or a trial without one.

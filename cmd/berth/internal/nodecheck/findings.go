@@ -163,9 +163,9 @@ func (f findings) scratch(s *Seen) {
 func (f findings) relay(host string, r *Report, want *Needs) {
 	switch {
 	case r.Relay.Failed == "":
-		f.good("connection", fmt.Sprintf("the node reaches %s at %s", host, r.Relay.Address), "")
+		f.good("connection", fmt.Sprintf("the node reaches the relay of %s at %s", host, r.Relay.Address), "")
 	case want.Relayed:
-		f.bad("connection", fmt.Sprintf("the node does not reach %s, which asks the models: %s", host, r.Relay.Failed), "start the run on a machine that the nodes reach")
+		f.bad("connection", fmt.Sprintf("the node does not reach the relay of %s, through which it asks the models: %s", host, r.Relay.Failed), "start the run on a machine that the nodes reach, or choose an address or a port that they reach with --relay-address")
 	default:
 		f.good("connection", fmt.Sprintf("the node does not reach %s: %s", host, r.Relay.Failed), "the run needs no such connection: its nodes ask the models themselves")
 	}

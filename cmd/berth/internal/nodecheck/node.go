@@ -45,7 +45,7 @@ func (n *Node) Work(ctx context.Context) error {
 		r.Problem = fmt.Sprintf("the job runs as user %d, not %d", uid, q.UID)
 	}
 	n.look(&q, &r)
-	r.Relay = q.Relay.reach(ctx)
+	r.Relay = reach(ctx, q.Relay)
 	undo := n.scratch(&q, &r)
 	defer undo()
 	err := n.measure(ctx, &r)

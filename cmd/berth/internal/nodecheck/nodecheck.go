@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -34,7 +35,7 @@ type Request struct {
 	Scratch string            `json:"scratch,omitempty"` // as in the executor block
 	Files   map[string]string `json:"files"`             // programs that pilots need: path to digest; empty: no digest is known
 	Folders []string          `json:"folders"`           // that pilots need, such as datasets
-	Relay   Relay             `json:"relay"`
+	Relay   uplink.Place      `json:"relay"`
 }
 
 // Report is what a node found.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/run/cluster"
 )
 
@@ -104,6 +105,9 @@ func TestBothEndsOfAGoodFolder(t *testing.T) {
 		t.Error("this end did not see the scratch folder of its own machine")
 	}
 	r := s.Report
+	if r.Relay.Address == "" {
+		t.Errorf("the relay was not found: %+v", r.Relay)
+	}
 	if r.Names.Rounds != rounds || r.Lines.Rounds != rounds || !r.Clock.Known || r.Clock.Ahead > r.Clock.Error || -r.Clock.Ahead > r.Clock.Error {
 		t.Errorf("measured: %+v", r)
 	}
@@ -128,7 +132,7 @@ func TestWhatANodeDoesNotHaveIsSaidWithARemedy(t *testing.T) {
 		return &output.Doctor{Environments: []output.DoctorEnvironment{{Name: "local"}}}, nil
 	}
 	s := look(t, &oneNode{node: n}, dir, Request{Files: map[string]string{file: "digest", dir + "/none": ""}, Folders: []string{dir + "/tasks"}})
-	s.Report.Relay = (&Relay{Addresses: []string{"127.0.0.1:1"}}).reach(t.Context())
+	s.Report.Relay = reach(t.Context(), uplink.Place{Addresses: []string{"127.0.0.1:1"}})
 	want := needs
 	want.Environments, want.Relayed = []string{"local", "podman"}, true
 	d := s.Findings("login", &want, nil)

@@ -27,6 +27,7 @@ type Check struct {
 	Scheduler Scheduler
 	Args      []string // of berth, for the job
 	Request   Request  // without Relay
+	Relay     string   // address for the relay, as --relay-address
 	Wait      time.Duration
 	// Late is how long to wait for files of a job that has ended.
 	Late time.Duration
@@ -54,12 +55,12 @@ func (c *Check) Run(ctx context.Context) (*Seen, error) {
 			return nil, err
 		}
 	}
-	listening, stop := context.WithCancel(ctx)
-	defer stop()
-	var err error
-	if c.Request.Relay, err = listen(listening); err != nil {
-		return nil, fmt.Errorf("listen for the job: %w", err)
+	relay, err := listen(ctx, c.Relay)
+	if err != nil {
+		return nil, err
 	}
+	defer relay.Close()
+	c.Request.Relay = relay.Place()
 	if err = publish(c.Dir, requestFile, c.Request); err != nil {
 		return nil, err
 	}

@@ -94,6 +94,9 @@ func Join(runs []Run) (*Joined, error) {
 			j.Trials = append(j.Trials, Trial{TrialState: t, Run: r, Cell: place[t.Cell], TaskName: named(r, t)})
 		}
 		j.Notes = append(j.Notes, damaged(r)...)
+		for _, what := range summary.Interventions(r.Index) {
+			j.Notes = append(j.Notes, r.Name()+" while it went on: "+what)
+		}
 	}
 	return j, nil
 }

@@ -86,6 +86,15 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	default:
 		resultText(p, f.Result, all)
 	}
+	for _, n := range f.Notes {
+		p.Hang(fmt.Sprintf("%-10s ", "note"), fmt.Sprintf("%s, by %s on %s: %s", n.Label, n.Author, n.Time.Local().Format(time.DateOnly), n.Text))
+	}
+	for _, what := range f.Interventions {
+		p.Hang(fmt.Sprintf("%-10s ", "changed"), what)
+	}
+	if len(f.Interventions)+len(f.Notes) > 0 {
+		p.Printf("\n")
+	}
 	t := terminal.Table{Head: []string{"phase", "stage", "who", "start", "time", "error"}, Right: []bool{4: true}, Below: true}
 	for _, p := range f.Phases {
 		took := millis(p.End.Sub(p.Start))

@@ -64,13 +64,16 @@ func (f *Filter) Check() error {
 	return nil
 }
 
-// Choose evaluates the expression for the trials of a run. Fails for a mistake in
-// it. Call it before Select.
-func (f *Filter) Choose(m *store.Manifest, x *store.Index) error {
+// Choose evaluates the expression for the trials of the run in dir. Fails for a
+// mistake in it. Call it before Select.
+func (f *Filter) Choose(dir string, m *store.Manifest, x *store.Index) error {
 	if f.Expression == "" {
 		return nil
 	}
 	e, err := selection.Compile(f.Expression, m)
+	if err == nil {
+		err = e.Notes(m, dir)
+	}
 	if err != nil {
 		return err
 	}

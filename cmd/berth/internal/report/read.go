@@ -42,6 +42,7 @@ func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
 		Torn: x.Torn, Damaged: x.Damaged,
 	}
 	pilots := Pilots(dir)
+	res.Pilots, res.Waits = pilotsOf(pilots, x)
 	for _, t := range x.Trials {
 		res.Trials = append(res.Trials, trialOf(dir, m, x, t, pilots))
 	}

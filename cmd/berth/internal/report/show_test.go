@@ -40,7 +40,7 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // runOf is a run of two trials of one task and one of another; the first has
 // an attempt that was killed and one that passed.
-func runOf(t *testing.T) string {
+func runOf(t testing.TB) string {
 	t.Helper()
 	m := &store.Manifest{
 		Header: store.Header{Experiment: "exp", Created: at},

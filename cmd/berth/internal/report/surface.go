@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,12 +13,16 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
+
+// maxSurface bounds the record of a surface that is printed, in bytes.
+const maxSurface = 1 << 30
 
 // Surface prints what was observed and done on the surface of the attempt in
 // dir, with raw as the lines of its record. all does not cut long texts.
 func Surface(p *terminal.Printer, dir string, raw, all bool) error {
-	data, err := os.ReadFile(filepath.Join(dir, record.SurfaceFile))
+	data, err := untrusted.Read(dir, record.SurfaceFile, maxSurface)
 	if errors.Is(err, fs.ErrNotExist) {
 		if !raw {
 			p.Printf("the attempt has no surface\n")

@@ -32,7 +32,7 @@ func ReadState(dir string, f *Filter) (*State, error) {
 		err = f.Nothing(m, x)
 	}
 	if err == nil {
-		err = f.Choose(m, x)
+		err = f.Choose(dir, m, x)
 	}
 	if err != nil {
 		return nil, err
@@ -45,8 +45,9 @@ func (s *State) Document() output.ShowRun {
 	res := Run(s.Dir, s.Manifest, s.Index)
 	if s.filter.Set() {
 		res.Trials = []output.ShowTrial{}
+		pilots := Pilots(s.Dir)
 		for _, t := range Select(s.Manifest, s.Index, s.filter) {
-			res.Trials = append(res.Trials, Trial(s.Dir, s.Manifest, s.Index, t))
+			res.Trials = append(res.Trials, trialOf(s.Dir, s.Manifest, s.Index, t, pilots))
 		}
 	}
 	return res
@@ -85,6 +86,8 @@ func (s *State) Text(p *terminal.Printer) {
 		h.Created.Local().Format("2006-01-02 15:04:05"))
 	Summary(p, summary.Of(s.Manifest, s.Index))
 	s.writing(p)
+	pilots, waits := pilotsOf(Pilots(s.Dir), s.Index)
+	pilotTable(p, pilots, waits)
 	p.Printf("\n")
 	if Trials(p, s.Dir, s.Manifest, s.Index, s.filter) > 0 {
 		p.Printf("\nshow a trial: berth show %s TRIAL\n", Display(s.Dir))

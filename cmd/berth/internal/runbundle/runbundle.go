@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,6 +187,19 @@ func Unpack(file, dir string) (*Unpacked, error) {
 	case u.Version != version:
 		return nil, fmt.Errorf("%s: the archive has version %d, this berth reads %d: use the berth that made it (%s)", file, u.Version, version, u.Berth)
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	// A link in a path may lead to any folder of this machine.
+	inside := func(name string) bool {
+		_, err := root.Stat(name)
+		return err == nil || errors.Is(err, fs.ErrNotExist)
+	}
+	if !inside(runDir) {
+		return nil, fmt.Errorf("%s: %w: the run in it is a link", file, ErrNoBundle)
+	}
 	m, err := store.ReadManifest(u.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
@@ -194,7 +208,7 @@ func Unpack(file, dir string) (*Unpacked, error) {
 		return nil, fmt.Errorf("%s: it says that it has the run %s, and has %s", file, u.Run, m.Header.Run)
 	}
 	for label, name := range u.Datasets {
-		if !filepath.IsLocal(name) || !slices.Contains(strings.Split(name, "/"), tasksDir) {
+		if !filepath.IsLocal(name) || !slices.Contains(strings.Split(name, "/"), tasksDir) || !inside(name) {
 			return nil, fmt.Errorf("%s: the folder %q of the dataset %q leads out of the archive", file, name, label)
 		}
 		u.Tasks[label] = filepath.Join(dir, filepath.FromSlash(name))

@@ -34,6 +34,8 @@ type Attempt struct {
 	Manifest *store.Manifest
 	Trial    *store.TrialState
 	State    *store.AttemptState
+
+	notes []string // labels of readers
 }
 
 // brief returns the result of the attempt. An attempt without one has the result
@@ -168,6 +170,10 @@ var Fields = []Field{
 	{
 		Name: "labels", Type: "texts by name", Text: "labels of the verdicts: `labels.status == \"pass\"`; empty if there is none of the name", kind: types.TypeOf(map[string]string{}),
 		of: func(a *Attempt) any { return nonNilMap(a.brief().Labels) },
+	},
+	{
+		Name: "notes", Type: "list of texts", Text: "labels that readers gave the attempt with `berth note`: `\"bad task\" in notes`", kind: types.Array(types.String),
+		of: func(a *Attempt) any { return nonNil(a.notes) },
 	},
 	{
 		Name: "cost", Type: "number", Text: "USD for all models of the attempt, also those of judges; a missing one as with `score`", kind: types.Float64,

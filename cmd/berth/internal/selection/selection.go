@@ -19,6 +19,7 @@ import (
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/suggest"
 )
@@ -55,6 +56,7 @@ type Expression struct {
 	machine vm.VM
 	used    []Field // that the expression reads
 	axes    []string
+	notes   map[string]*notes.Notes // of readers, by run
 }
 
 // Compile compiles an expression for the attempts of some runs. Fails for an
@@ -91,9 +93,31 @@ func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 	return e, nil
 }
 
+// Notes reads the notes of readers beside the run in dir, if the expression is about
+// them. Call it before Matches or Trials, for each run.
+func (e *Expression) Notes(m *store.Manifest, dir string) error {
+	if !slices.ContainsFunc(e.used, func(f Field) bool { return f.Name == "notes" }) {
+		return nil
+	}
+	n, err := notes.Read(dir)
+	if err != nil {
+		return err
+	}
+	if e.notes == nil {
+		e.notes = map[string]*notes.Notes{}
+	}
+	e.notes[m.Header.Run] = n
+	return nil
+}
+
 // Matches reports whether an attempt is selected. Fails if the expression cannot
 // be computed for it.
 func (e *Expression) Matches(a *Attempt) (bool, error) {
+	if n := e.notes[a.Manifest.Header.Run]; n != nil {
+		with := *a
+		with.notes = n.Labels(a.Trial.ID, a.number())
+		a = &with
+	}
 	env := make(map[string]any, len(e.used))
 	for i := range e.used {
 		f := &e.used[i]

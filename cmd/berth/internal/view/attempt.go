@@ -1,11 +1,13 @@
 package view
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/url"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,8 +17,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/surface"
-	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -29,6 +29,7 @@ type attempt struct {
 	Base   string // address of the page of the run
 	Name   string // of the run
 	dir    string
+	run    string // folder of the run
 }
 
 // Page is the address of the page of the attempt.
@@ -61,7 +62,7 @@ func (s *Server) find(run, trial, number string) (*attempt, error) {
 	}
 	return &attempt{
 		Trial: t, Number: n, State: report.StateOf(k.Index, t, n), Cell: k.Manifest.Cells[t.Cell].Key, Base: address(k.Dir),
-		Name: filepath.Base(k.Dir), dir: report.Folder(k.Dir, t, n),
+		Name: filepath.Base(k.Dir), dir: report.Folder(k.Dir, t, n), run: k.Dir,
 	}, nil
 }
 
@@ -122,15 +123,37 @@ func typed[T any](a *attempt, name string, missing *[]string) (all []T) {
 // maxMissing is how many remarks about what is not shown a page has.
 const maxMissing = 20
 
+// maxResult is the largest result.json that is shown, in bytes.
+const maxResult = 32 << 20
+
+// readResult reads the result of an attempt.
+func readResult(dir string) (*record.Result, error) {
+	b, err := untrusted.Read(dir, record.ResultFile, maxResult)
+	if err != nil {
+		return nil, err
+	}
+	r := &record.Result{}
+	if err = json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", record.ResultFile, err)
+	}
+	return r, nil
+}
+
 // attemptPage shows one attempt.
 func (s *Server) attemptPage(r *request) error {
 	a, err := s.attempt(r)
 	if err != nil {
 		return err
 	}
+	state := s.attemptState(a)
 	var missing []string
-	data := map[string]any{"A": a, "Busy": a.State == output.UnderWay, "Step": r.number("step"), "Base": a.Base}
-	result, err := store.ReadResult(a.dir)
+	busy := a.State == output.UnderWay
+	data := map[string]any{"A": a, "Busy": busy, "Step": r.number("step"), "Base": a.Base}
+	if busy {
+		q := url.Values{"trial": {a.Trial.ID}, "attempt": {strconv.Itoa(a.Number)}, "state": {digest(state)}}
+		data["Live"] = a.Base + "changes?" + q.Encode()
+	}
+	result, err := readResult(a.dir)
 	switch err {
 	case nil:
 		data["Result"], data["Phases"] = result, bars(result.Phases)
@@ -138,10 +161,11 @@ func (s *Server) attemptPage(r *request) error {
 		if a.State == output.Published || !errors.Is(err, fs.ErrNotExist) {
 			missing = append(missing, err.Error())
 		}
-		data["Phases"] = bars(report.Phases(a.dir, a.State == output.UnderWay, &missing))
+		data["Phases"] = bars(report.Phases(a.dir, busy, &missing))
 	}
 	data["Turns"] = typed[record.Turn](a, record.TurnsFile, &missing)
 	data["Verdicts"] = typed[record.Verdict](a, record.VerdictsFile, &missing)
+	data["Log"] = logOf(a.dir)
 	names, more, err := untrusted.List(a.dir, maxShown)
 	if err != nil {
 		missing = append(missing, "the folder of the attempt cannot be read, so that only the journal of the run is left: "+err.Error())
@@ -149,15 +173,7 @@ func (s *Server) attemptPage(r *request) error {
 	if more {
 		missing = append(missing, "files: not all of them are listed")
 	}
-	data["Files"] = names
-	for _, n := range names {
-		switch n {
-		case record.SurfaceFile:
-			data["Surface"] = true
-		case record.ExchangesFile:
-			data["Exchanges"] = true
-		}
-	}
+	s.sorted(a, names, busy, data)
 	steps, err := stepsOf(a, r)
 	if err != nil {
 		missing = append(missing, err.Error())
@@ -166,177 +182,65 @@ func (s *Server) attemptPage(r *request) error {
 	return r.show("attempt", a.Trial.Task, data)
 }
 
-// steps is a part of the conversation.
-type steps struct {
-	A    *attempt
-	All  []step
-	Next int64 // byte at which the following part begins
-	N    int64 // number of its first line, from 1
-	From int64 // number of the first line of this part
+// recorded is a recording of a terminal.
+type recorded struct {
+	Name string
+	Live bool
 }
 
-// step is one step for a page.
-type step struct {
-	N                int64
-	Long             int64 // its size if it is too long to show
-	Bad              bool  // it cannot be read
-	Source, Role     string
-	Stage, Model     string
-	ID, In, Out      int64
-	Tokens           bool
-	CostUSD          *float64
-	Time             time.Time
-	Thought, Message part
-	Calls            []call
-	Results          []result
-}
+// maxInline is how many pictures, recordings or outputs a page shows itself.
+const maxInline = 20
 
-type call struct {
-	Name      string
-	Arguments part
-}
-
-type result struct {
-	Text      part
-	Subagents []string
-	Pictures  []string
-}
-
-// stepsPage is how many steps one part has.
-const stepsPage = 40
-
-// stepsOf reads the part of the conversation that the address asks for: at a byte,
-// or from the step with a number.
-func stepsOf(a *attempt, r *request) (*steps, error) {
-	p := &steps{A: a, From: max(r.number("n"), 1)}
-	at := r.number("at")
-	if n := r.number("step"); n > 1 {
-		var skipped int64
-		var err error
-		if at, skipped, err = skip(a.dir, record.StepsFile, n-1); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return p, err
-		}
-		p.From = skipped + 1
-	}
-	p.Next, p.N = at, p.From
-	lines, next, err := readPart(a.dir, record.StepsFile, at, stepsPage)
-	if errors.Is(err, fs.ErrNotExist) {
-		return p, nil
-	}
-	for i, l := range lines {
-		p.All = append(p.All, stepOf(&l, p.From+int64(i)))
-	}
-	p.Next, p.N = next, p.From+int64(len(lines))
-	return p, err
-}
-
-func stepOf(l *numbered, n int64) step {
-	out := step{N: n}
-	var rec record.Step
-	switch {
-	case l.b == nil:
-		out.Long = l.size
-		return out
-	case json.Unmarshal(l.b, &rec) != nil:
-		out.Bad = true
-		return out
-	}
-	s := &rec.Step
-	out.Source, out.Role, out.Stage, out.Model, out.ID, out.Time = string(s.Source), rec.Role, rec.Stage, s.ModelName, s.StepID, rec.Time
-	out.Thought, out.Message = partOf(s.ReasoningContent, maxText), partOf(textOf(s.Message), maxText)
-	if m := s.Metrics; m != nil {
-		out.CostUSD = m.CostUSD
-		if m.PromptTokens != nil && m.CompletionTokens != nil {
-			out.Tokens, out.In, out.Out = true, *m.PromptTokens, *m.CompletionTokens
+// sorted puts the files of an attempt where a page shows them.
+func (s *Server) sorted(a *attempt, names []string, busy bool, data map[string]any) {
+	var terminals []recorded
+	var tests, artifacts []string
+	data["Surface"] = busy
+	for _, n := range names {
+		switch {
+		case n == record.SurfaceFile:
+			data["Surface"] = true
+		case n == record.ExchangesFile:
+			data["Exchanges"] = true
+		case n == record.FilesFile:
+			data["Changed"] = true
+		case path.Ext(n) == ".cast" && len(terminals) < maxInline:
+			terminals = append(terminals, recorded{Name: n})
+		case strings.HasPrefix(n, record.VerifierDir+"/") && len(tests) < maxInline:
+			tests = append(tests, n)
+		case strings.HasPrefix(n, record.ArtifactsDir+"/"):
+			artifacts = append(artifacts, n)
 		}
 	}
-	for _, c := range s.ToolCalls[:min(len(s.ToolCalls), maxShown)] {
-		out.Calls = append(out.Calls, call{c.Name, partOf(string(c.Arguments), maxText)})
-	}
-	if s.Observation != nil {
-		for _, o := range s.Observation.Results[:min(len(s.Observation.Results), maxShown)] {
-			var res result
-			if o.Content != nil {
-				res.Text, res.Pictures = partOf(textOf(*o.Content), maxText), pictures(*o.Content)
-			}
-			for _, sub := range o.Subagents[:min(len(o.Subagents), 20)] {
-				res.Subagents = append(res.Subagents, sub.TrajectoryPath+sub.TrajectoryID)
-			}
-			out.Results = append(out.Results, res)
+	if busy {
+		for i := range s.living(a) {
+			terminals = append(terminals, recorded{Name: strconv.Itoa(i), Live: true})
 		}
 	}
-	return out
+	data["Terminals"], data["Tests"], data["Artifacts"], data["Files"] = terminals, tests, artifacts, names
 }
 
-// textOf is the text of a message, with the type of what is no text in its place.
-func textOf(c trajectory.Content) string {
-	if len(c.Parts) == 0 {
-		return c.Text
-	}
-	var parts []string
-	for _, p := range c.Parts {
-		if p.Source == nil {
-			parts = append(parts, p.Text)
-		} else {
-			parts = append(parts, "["+string(p.Type)+"]")
+// logLine is a line of the log of an attempt.
+type logLine struct {
+	Time  time.Time `json:"time"`
+	From  string    `json:"from"`
+	Stage string    `json:"stage"`
+	Text  string    `json:"text"`
+}
+
+// maxLog is how many lines of a log a page shows, the newest ones.
+const maxLog = 100
+
+// logOf returns the newest lines of the log of an attempt.
+func logOf(dir string) (all []logLine) {
+	for line := range bytes.Lines(lastBytes(dir, record.LogFile, 64<<10)) {
+		var l logLine
+		if json.Unmarshal(line, &l) == nil {
+			l.Text = partOf(l.Text, 4<<10).Text
+			all = append(all, l)
 		}
 	}
-	return strings.Join(parts, "\n")
-}
-
-// pictures are the files of the attempt that a message shows.
-func pictures(c trajectory.Content) (names []string) {
-	for _, p := range c.Parts {
-		if p.Source != nil && p.Type == trajectory.PartImage && isPicture(p.Source.Path) && filepath.IsLocal(p.Source.Path) && len(names) < 20 {
-			names = append(names, p.Source.Path)
-		}
-	}
-	return names
-}
-
-// stepsPart is a further part of the conversation, without the page around it.
-func (s *Server) stepsPart(r *request) error {
-	a, err := s.attempt(r)
-	if err != nil {
-		return err
-	}
-	p, err := stepsOf(a, r)
-	if err != nil {
-		return err
-	}
-	return r.show("steps", "", map[string]any{"Steps": p})
-}
-
-// surfacePart is a part of what was seen and done on the surface: a film strip.
-func (s *Server) surfacePart(r *request) error {
-	a, err := s.attempt(r)
-	if err != nil {
-		return err
-	}
-	lines, next, err := readPart(a.dir, record.SurfaceFile, r.number("at"), 20)
-	if err != nil {
-		return err
-	}
-	type scene struct {
-		surface.Line
-
-		Args, Seen part
-		Bad        bool
-		Files      []string
-	}
-	var all []scene
-	for _, l := range lines {
-		var c scene
-		c.Bad = json.Unmarshal(l.b, &c.Line) != nil
-		c.Args, c.Seen = partOf(string(c.Arguments), 1000), partOf(c.Text, 4000)
-		for _, f := range c.Frames[:min(len(c.Frames), 20)] {
-			if filepath.IsLocal(f.File) {
-				c.Files = append(c.Files, record.FramesDir+"/"+f.File)
-			}
-		}
-		all = append(all, c)
-	}
-	return r.show("surface", "", map[string]any{"A": a, "All": all, "Next": next, "More": len(lines) > 0})
+	return all[max(0, len(all)-maxLog):]
 }
 
 // comparePage shows two attempts beside each other, step by step.
@@ -365,7 +269,7 @@ func (s *Server) comparePage(r *request) error {
 		}
 	}
 	from := max(r.number("step"), 1)
-	data := map[string]any{"A": sides[0].A, "B": sides[1].A, "Pairs": rows, "From": from}
+	data := map[string]any{"A": sides[0].A, "B": sides[1].A, "Pairs": rows, "From": from, "Sides": []*attempt{sides[0].A, sides[1].A}}
 	if n == stepsPage {
 		data["Next"] = r.with("step", strconv.FormatInt(from+stepsPage, 10))
 	}

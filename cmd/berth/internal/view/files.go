@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strings"
 
+	_ "golang.org/x/image/webp" // formats of pictures
+
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -32,17 +34,23 @@ var decoding = make(chan struct{}, 2)
 
 // isPicture reports whether a file is shown as a picture.
 func isPicture(name string) bool {
-	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif"}, strings.ToLower(path.Ext(name)))
+	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name)))
 }
 
-// picture serves a picture of an attempt. It is decoded and written again, so that
-// a browser gets nothing but pixels.
+// picture serves a picture of an attempt, or of a cell of a notebook. It is decoded
+// and written again, so that a browser gets nothing but pixels.
 func (s *Server) picture(w http.ResponseWriter, hr *http.Request) {
 	r := &request{Request: hr, s: s, w: w}
 	a, err := s.attempt(r)
 	if err == nil {
 		var b []byte
-		if b, err = untrusted.Read(a.dir, r.FormValue("name"), maxPicture); err == nil {
+		name := r.FormValue("name")
+		if path.Ext(name) == notebookExt {
+			b, err = pictureOf(a.dir, name, r.number("cell"), r.number("output"))
+		} else {
+			b, err = untrusted.Read(a.dir, name, maxPicture)
+		}
+		if err == nil {
 			b, err = redraw(r, b)
 		}
 		if err == nil {
@@ -54,14 +62,22 @@ func (s *Server) picture(w http.ResponseWriter, hr *http.Request) {
 	http.Error(w, "the picture is not shown: "+err.Error(), http.StatusNotFound)
 }
 
+// bounded returns an error for a picture that is too large to decode.
+func bounded(c *image.Config) error {
+	if c.Width <= 0 || c.Height <= 0 || c.Width > maxPixels/c.Height {
+		return fmt.Errorf("it has %d × %d pixels, at most %d are shown", c.Width, c.Height, maxPixels)
+	}
+	return nil
+}
+
 // redraw decodes a picture and returns it as PNG.
 func redraw(r *request, b []byte) ([]byte, error) {
 	c, _, err := image.DecodeConfig(bytes.NewReader(b))
 	if err != nil {
 		return nil, err
 	}
-	if c.Width <= 0 || c.Height <= 0 || c.Width > maxPixels/c.Height {
-		return nil, fmt.Errorf("it has %d × %d pixels, at most %d are shown", c.Width, c.Height, maxPixels)
+	if err = bounded(&c); err != nil {
+		return nil, err
 	}
 	select {
 	case decoding <- struct{}{}:
@@ -78,7 +94,8 @@ func redraw(r *request, b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// filePage shows a part of a file of an attempt as text, or a picture.
+// filePage shows a file of an attempt: as a picture, a table, a notebook or a
+// recording of a terminal, or a part of it as text.
 func (s *Server) filePage(r *request) error {
 	a, err := s.attempt(r)
 	if err != nil {
@@ -89,17 +106,32 @@ func (s *Server) filePage(r *request) error {
 		return fmt.Errorf("%w: %q is no file of the attempt", errMissing, name)
 	}
 	data := map[string]any{"A": a, "File": name, "Picture": isPicture(name)}
-	if !isPicture(name) {
-		at := r.number("at")
-		text, size, next, err := chunk(a.dir, name, at)
-		if err != nil {
-			return err
-		}
-		if path.Ext(name) == ".cast" {
-			text = said(text)
-		}
-		data["Text"], data["Size"], data["At"], data["Next"], data["More"] = text, size, at, next, next < size && next > at
+	if isPicture(name) {
+		data["Shot"] = shotOf(a.dir, name)
+		return r.show("file", name, data)
 	}
+	if r.FormValue("text") == "" && r.number("at") == 0 {
+		kind, shown, err := formed(a.dir, name)
+		if err != nil {
+			data["Wrong"] = err.Error()
+		}
+		if kind != "" {
+			data[kind] = shown
+		}
+		if kind == "Table" || kind == "Notebook" {
+			return r.show("file", name, data)
+		}
+	}
+	at := r.number("at")
+	text, size, next, err := chunk(a.dir, name, at)
+	if err != nil {
+		return err
+	}
+	if isCast(name) {
+		data["Cast"] = true
+		text = said(text)
+	}
+	data["Text"], data["Size"], data["At"], data["Next"], data["More"] = text, size, at, next, next < size && next > at
 	return r.show("file", name, data)
 }
 
@@ -130,15 +162,18 @@ func (s *Server) exchangesPage(r *request) error {
 		return err
 	}
 	type exchange struct {
+		paceLine
+
 		Raw            part
 		Request, Reply string
 		Size           int64
-		Long           bool
+		Long, Bad      bool
 	}
 	var all []exchange
 	for _, l := range lines {
 		var e recording.Entry
 		x := exchange{Raw: partOf(string(l.b), maxText), Size: l.size, Long: l.b == nil}
+		x.Bad = !x.Long && json.Unmarshal(l.b, &x.paceLine) != nil
 		if json.Unmarshal(l.b, &e) == nil {
 			x.Request, x.Reply = e.Request, e.Reply
 		}

@@ -39,7 +39,7 @@ func readPart(dir, name string, at int64, most int) (lines []numbered, next int6
 	if _, err = f.Seek(at, io.SeekStart); err != nil {
 		return nil, at, err
 	}
-	in := &counted{r: bufio.NewReaderSize(f, 64<<10)}
+	in := newCounted(f)
 	next = at
 	for kept := 0; len(lines) < most && kept < maxPart; {
 		l := numbered{at: next}
@@ -57,8 +57,20 @@ func readPart(dir, name string, at int64, most int) (lines []numbered, next int6
 	return lines, next, nil
 }
 
+// atEnd reports whether readPart returned fewer lines than it may because there are
+// no more.
+func atEnd(lines []numbered, most int) bool {
+	kept := 0
+	for i := range lines {
+		kept += len(lines[i].b)
+	}
+	return len(lines) < most && kept < maxPart
+}
+
 // counted reads lines and counts their bytes.
 type counted struct{ r *bufio.Reader }
+
+func newCounted(r io.Reader) *counted { return &counted{r: bufio.NewReaderSize(r, 64<<10)} }
 
 // line returns the next line without its end, and its size with it; no line, but
 // its size, if it is too long.

@@ -109,11 +109,22 @@ func partOf(s string, most int) part {
 // line.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"clean": func(v any) string { return terminal.Ends(fmt.Sprint(v), 400) },
-		"short": func(s string) string { return s[:min(len(s), 12)] },
-		"path":  url.PathEscape,
-		"query": url.QueryEscape,
-		"plain": plain,
+		"clean":     func(v any) string { return terminal.Ends(fmt.Sprint(v), 400) },
+		"short":     func(s string) string { return s[:min(len(s), 12)] },
+		"path":      url.PathEscape,
+		"query":     url.QueryEscape,
+		"plain":     plain,
+		"pair":      func(a *attempt, s any) any { return map[string]any{"A": a, "Step": s} },
+		"shown":     func(a *attempt, s shot, marks []mark) any { return map[string]any{"A": a, "Shot": s, "Marks": marks} },
+		"radius":    func(width int) int { return max(8, width/36) },
+		"integrity": integrityWords,
+		"outcome":   outcomeWords,
+		"ms": func(t time.Time) int64 {
+			if t.IsZero() {
+				return 0
+			}
+			return t.UnixMilli()
+		},
 		"when": func(t time.Time) string {
 			if t.IsZero() {
 				return "–"
@@ -139,6 +150,7 @@ func functions() template.FuncMap {
 			}
 			return numbers.Value(*x, raw)
 		},
+		"bound": numbers.Value,
 		"score": func(x *float64) string {
 			if x == nil {
 				return "–"

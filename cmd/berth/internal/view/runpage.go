@@ -1,25 +1,26 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
-	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
-// count is how many trials have an outcome.
+// count is how many trials have an outcome, or how many attempts are in a phase.
 type count struct {
 	Name   string
 	Trials int
@@ -33,9 +34,64 @@ type flight struct {
 	*output.ShowRunning
 }
 
-// maxFlights is how many attempts in progress are listed, since the events of each
-// are read.
-const maxFlights = 100
+// Bounds of what is said of attempts in progress, since the events of each are read.
+const (
+	maxFlights = 100  // that are listed
+	maxPhased  = 2000 // whose phases are counted
+)
+
+// moment is what a run does at a time.
+type moment struct {
+	Time    time.Time
+	Flights []flight // the first ones
+	All     int
+	Phases  []count
+	Paces   []pace
+	next    time.Time // until then it is not looked at again
+}
+
+// moment returns what the run does now, or did a moment ago if it takes long to
+// find out.
+func (k *kept) moment() *moment {
+	k.now.Lock()
+	defer k.now.Unlock()
+	if k.at != nil && time.Now().Before(k.at.next) {
+		return k.at
+	}
+	m := &moment{Time: time.Now()}
+	phases, pilots := map[string]int{}, report.Pilots(k.Dir)
+	for _, t := range k.Index.Trials {
+		if !k.Index.UnderWay(t) {
+			continue
+		}
+		m.All++
+		if m.All > maxPhased {
+			continue
+		}
+		running := report.Running(k.Dir, k.Index, t, pilots)
+		switch {
+		case running == nil:
+			continue
+		case running.Queued:
+			phases["waits for a pilot"]++
+		case running.Phase == nil:
+			phases["no phase yet"]++
+		default:
+			phases[string(running.Phase.Name)]++
+		}
+		if len(m.Flights) < maxFlights {
+			m.Flights = append(m.Flights, flight{t, k.Manifest.Cells[t.Cell].Key, running})
+		}
+	}
+	for name, n := range phases {
+		m.Phases = append(m.Phases, count{Name: name, Trials: n})
+	}
+	slices.SortFunc(m.Phases, func(a, b count) int { return cmp.Or(b.Trials-a.Trials, cmp.Compare(a.Name, b.Name)) })
+	m.Paces = paces(k, m.Time)
+	m.next = time.Now().Add(max(restMin, restTimes*time.Since(m.Time)))
+	k.at = m
+	return m
+}
 
 // address is that of the page of a run.
 func address(dir string) string { return "/run/" + url.PathEscape(filepath.Base(dir)) + "/" }
@@ -46,40 +102,36 @@ func (s *Server) runPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	sum := summary.Of(k.Manifest, k.Index)
+	sum := k.sum()
 	data := map[string]any{
 		"Run": k.Run, "Summary": sum, "Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Busy": k.Index.Writing(),
 		"Counts": counts(sum), "Torn": k.Index.Torn + k.Index.Damaged,
 	}
-	if t, tableErr := board(k); tableErr != nil {
+	if k.Index.Writing() != nil {
+		data["Live"] = address(k.Dir) + "changes?state=" + digest(s.runs.state(k.Dir, k.stamp))
+	}
+	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
+	if limit, ok := data["Limit"].(*float64); ok && limit != nil && *limit > 0 && sum.CostUSD != nil {
+		data["Share"] = 100 * min(max(*sum.CostUSD / *limit, 0), 1)
+	}
+	if t, tableErr := k.board(); tableErr != nil {
 		data["NoTable"] = tableErr.Error()
 	} else {
 		data["Table"] = t
 	}
-	var flights []flight
-	more, pilots := 0, report.Pilots(k.Dir)
-	for _, t := range k.Index.Trials {
-		if !k.Index.UnderWay(t) {
-			continue
+	if k.Index.Writing() != nil {
+		m := k.moment()
+		data["Now"], data["More"] = m, max(0, m.All-len(m.Flights))
+		if left := sum.Outcomes[record.NotRun] - m.All; left >= 0 {
+			data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
 		}
-		if len(flights) == maxFlights {
-			more++
-			continue
-		}
-		if running := report.Running(k.Dir, k.Index, t, pilots); running != nil {
-			flights = append(flights, flight{t, k.Manifest.Cells[t.Cell].Key, running})
-		}
-	}
-	data["Flights"], data["MoreFlights"] = flights, more
-	if left := sum.Outcomes[record.NotRun] - len(flights) - more; len(flights) > 0 && left >= 0 {
-		data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
 	}
 	return r.show("run", filepath.Base(k.Dir), data)
 }
 
 // board is the leaderboard, with the same numbers as show --by cell.
-func board(k *kept) (*output.Table, error) {
-	all := []numbers.Run{k.Run}
+func board(k *numbers.Run) (*output.Table, error) {
+	all := []numbers.Run{*k}
 	rules, err := numbers.RulesOf(all)
 	if err != nil {
 		return nil, err
@@ -155,102 +207,68 @@ func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, err.Error(), http.StatusNotFound)
 }
 
-// row is a trial in a table.
-type row struct {
-	Trial    *store.TrialState
-	Cell     string
-	Accepted *store.AttemptState
-	Attempt  int // that the link is about; 0: none
-	Outcome  string
-	Spend    store.Spend
-}
+// maxPoints is how many times a chart over time has.
+const maxPoints = 120
 
-// rowsPage is how many trials one page lists.
-const rowsPage = 200
-
-// rowsOf describes trials.
-func rowsOf(k *kept, trials []*store.TrialState) []row {
-	rows := make([]row, 0, len(trials))
-	for _, t := range trials {
-		w := row{Trial: t, Cell: k.Manifest.Cells[t.Cell].Key, Accepted: t.Accepted(), Outcome: string(t.Outcome())}
-		if k.Index.UnderWay(t) {
-			w.Outcome = "running"
-		}
-		for i := range t.Attempts {
-			w.Spend.Add(t.Attempts[i].Spend())
-		}
-		if n := len(t.Attempts); w.Accepted != nil && w.Outcome != "running" {
-			w.Attempt = w.Accepted.Number
-		} else if n > 0 {
-			w.Attempt = t.Attempts[n-1].Number
-		}
-		rows = append(rows, w)
-	}
-	return rows
-}
-
-// trialsPage lists trials, selected and sorted as the address says.
-func (s *Server) trialsPage(r *request) error {
+// progress serves a chart of the outcomes over time, with its rows.
+func (s *Server) progress(w http.ResponseWriter, r *http.Request) {
 	k, err := s.run(r.PathValue("run"))
 	if err != nil {
-		return err
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
 	}
-	f := report.Filter{Expression: r.FormValue("select"), Sort: r.FormValue("sort")}
-	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Select": f.Expression, "Sort": f.Sort, "Sorts": report.Sorts}
-	if err = f.Check(); err == nil {
-		err = f.Choose(k.Manifest, k.Index)
+	names, rows := overTime(k.Index)
+	out := map[string]any{"charts": []any{}, "tables": map[string]any{"progress": rows}}
+	if len(rows) > 0 {
+		var colors []string
+		for _, o := range names {
+			colors = append(colors, page.Color(record.Outcome(o)))
+		}
+		out["charts"] = []any{map[string]any{"id": "progress", "spec": charts.Progress(names, colors), "data": "progress"}}
 	}
-	var trials []*store.TrialState
+	b, err := json.Marshal(out)
 	if err != nil {
-		data["Wrong"] = err.Error()
-	} else {
-		trials = report.Select(k.Manifest, k.Index, &f)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	from := int(min(r.number("from"), int64(len(trials))))
-	to := min(from+rowsPage, len(trials))
-	data["Rows"], data["From"], data["To"], data["All"] = rowsOf(k, trials[from:to]), from+1, to, len(trials)
-	if to < len(trials) {
-		data["Next"] = r.with("from", strconv.Itoa(to))
-	}
-	if from > 0 {
-		data["Previous"] = r.with("from", strconv.Itoa(max(0, from-rowsPage)))
-	}
-	fields := make([]string, len(selection.Fields))
-	for i := range selection.Fields {
-		fields[i] = selection.Fields[i].Name
-	}
-	data["Fields"] = fields
-	return r.show("trials", "Trials of "+filepath.Base(k.Dir), data)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(b)
 }
 
-// taskPage shows a task and all its trials. Its instruction is the first message
-// to the agent in a record.
-func (s *Server) taskPage(r *request) error {
-	k, err := s.run(r.PathValue("run"))
-	if err != nil {
-		return err
+// overTime counts the outcomes of the accepted attempts that had ended by each of
+// some times, and names them.
+func overTime(x *store.Index) (names []string, rows []map[string]any) {
+	type ended struct {
+		at      time.Time
+		outcome record.Outcome
 	}
-	name := r.FormValue("name")
-	var trials []*store.TrialState
-	for _, t := range k.Index.Trials {
-		if t.Task == name {
-			trials = append(trials, t)
+	var all []ended
+	for _, t := range x.Trials {
+		if a := t.Accepted(); a != nil && !a.Result.End.IsZero() {
+			all = append(all, ended{a.Result.End, a.Result.Outcome})
 		}
 	}
-	if len(trials) == 0 {
-		return fmt.Errorf("%w: the run has no task %q", errMissing, name)
+	if len(all) == 0 {
+		return nil, nil
 	}
-	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Task": trials[0], "All": len(trials)}
-	data["Rows"] = rowsOf(k, trials[:min(len(trials), 1000)])
-	for _, t := range trials[:min(len(trials), 20)] {
-		for i := range t.Attempts {
-			lines, _, readErr := readPart(report.Folder(k.Dir, t, t.Attempts[i].Number), record.TurnsFile, 0, 1)
-			var turn record.Turn
-			if readErr == nil && len(lines) > 0 && json.Unmarshal(lines[0].b, &turn) == nil && turn.Text != "" {
-				data["Instruction"] = partOf(turn.Text, maxText)
-				return r.show("task", "Task "+name, data)
+	slices.SortFunc(all, func(a, b ended) int { return a.at.Compare(b.at) })
+	n := map[record.Outcome]int{}
+	for _, e := range all {
+		n[e.outcome] = 0
+	}
+	for _, o := range record.Outcomes {
+		if _, occurs := n[o]; occurs {
+			names = append(names, string(o))
+		}
+	}
+	step := (len(all) + maxPoints - 1) / maxPoints
+	for i, e := range all {
+		n[e.outcome]++
+		if i%step == 0 || i == len(all)-1 {
+			for _, o := range names {
+				rows = append(rows, map[string]any{"time": e.at.UnixMilli(), "outcome": o, "trials": n[record.Outcome(o)]})
 			}
 		}
 	}
-	return r.show("task", "Task "+name, data)
+	return names, rows
 }

@@ -37,15 +37,20 @@ type Server struct {
 	cookie   string // name of the cookie, which differs between servers of a host
 	pages    *template.Template
 	runs     runs
-	scripts  map[string][]byte // the libraries of the charts, packed
+	packed   map[string][]byte // libraries of the pages, with gzip
 }
 
 //go:embed assets
 var assets embed.FS
 
+// player has the player of terminal recordings, as scripts/vendor-charts took it.
+//
+//go:embed player
+var player embed.FS
+
 // New opens the address and prepares a Server. Serve has to follow.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{o: o, scripts: map[string][]byte{}, runs: runs{kept: map[string]*kept{}}}
+	s := &Server{o: o, packed: map[string][]byte{}, runs: newRuns()}
 	var secret [32]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
@@ -56,7 +61,12 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	for i := range libraries {
-		s.scripts[libraries[i].Name+".js"] = libraries[i].Packed
+		s.packed[libraries[i].Name+".js"] = libraries[i].Packed
+	}
+	for _, name := range []string{"asciinema-player.js", "asciinema-player.css"} {
+		if s.packed[name], err = player.ReadFile("player/" + name + ".gz"); err != nil {
+			return nil, err
+		}
 	}
 	if s.pages, err = template.New("").Funcs(functions()).ParseFS(assets, "assets/*.html"); err != nil {
 		return nil, err
@@ -94,14 +104,17 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 	})
 	defer stopped()
+	defer s.runs.work.Wait()
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
 }
 
-// policy lets a page use the files of this server and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// policy lets a page use the files of this server and nothing else. The player of
+// terminal recordings is WebAssembly, which a page may compile but not load from
+// elsewhere.
+const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // Handler answers requests that have the token.
@@ -110,19 +123,37 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page(s.listPage))
 	mux.HandleFunc("GET /assets/{name}", s.asset)
 	mux.HandleFunc("GET /run/{run}/{$}", s.page(s.runPage))
+	mux.HandleFunc("GET /changes", s.listChanges)
 	mux.HandleFunc("GET /run/{run}/charts", s.charts)
+	mux.HandleFunc("GET /run/{run}/progress", s.progress)
 	mux.HandleFunc("GET /run/{run}/changes", s.changes)
 	mux.HandleFunc("GET /run/{run}/trials", s.page(s.trialsPage))
 	mux.HandleFunc("GET /run/{run}/task", s.page(s.taskPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/{$}", s.page(s.attemptPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/steps", s.page(s.stepsPart))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/surface", s.page(s.surfacePart))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/subagent", s.page(s.subagentPart))
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/cast", s.cast)
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/terminal", s.terminal)
+	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/changed", s.page(s.changedPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/exchanges", s.page(s.exchangesPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/body", s.page(s.bodyPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/file", s.page(s.filePage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/picture", s.picture)
 	mux.HandleFunc("GET /compare", s.page(s.comparePage))
 	return s.guard(mux)
+}
+
+// ours reports whether a request names this server. A page of somebody else can
+// make a browser connect here under a name of its own (DNS rebinding), but not
+// under a number.
+func (s *Server) ours(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	given, _, _ := net.SplitHostPort(s.o.Listen) // New has listened there
+	return net.ParseIP(strings.Trim(name, "[]")) != nil || strings.EqualFold(name, "localhost") || given != "" && strings.EqualFold(name, given)
 }
 
 // guard lets only those in who have the token, and sets the headers that keep a
@@ -136,6 +167,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+		if !s.ours(r.Host) {
+			http.Error(w, "This server does not answer to the name in the address. Open the address that berth view printed.", http.StatusMisdirectedRequest)
+			return
+		}
 		if token := r.URL.Query().Get("token"); token != "" && s.is(token) {
 			http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 			q := r.URL.Query()
@@ -156,26 +191,22 @@ func (s *Server) is(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// asset serves the style, the script, and the libraries of the charts.
+// asset serves the style, the script, and the libraries.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
-	b, packed := s.scripts[name]
-	kind := "text/javascript; charset=utf-8"
-	if !packed {
-		if name != "view.css" && name != "view.js" {
-			http.NotFound(w, r)
-			return
-		}
-		if strings.HasSuffix(name, ".css") {
-			kind = "text/css; charset=utf-8"
-		}
-		var err error
-		if b, err = assets.ReadFile("assets/" + name); err != nil {
-			http.NotFound(w, r)
-			return
-		}
-	} else {
+	b, packed := s.packed[name]
+	if !packed && name != "view.css" && name != "view.js" {
+		http.NotFound(w, r)
+		return
+	}
+	if packed {
 		w.Header().Set("Content-Encoding", "gzip")
+	} else {
+		b, _ = assets.ReadFile("assets/" + name) // it is embedded
+	}
+	kind := "text/javascript; charset=utf-8"
+	if strings.HasSuffix(name, ".css") {
+		kind = "text/css; charset=utf-8"
 	}
 	w.Header().Set("Content-Type", kind)
 	_, _ = w.Write(b)

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -32,6 +32,7 @@ type site struct {
 	*Server
 
 	client  *http.Client
+	served  *httptest.Server
 	address string
 	run     *store.Run
 	trials  []store.Trial
@@ -66,7 +67,7 @@ func newSite(t testing.TB, trials int) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &site{Server: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, address: served.URL, run: run, trials: m.Trials}
+	w := &site{Server: s, client: &http.Client{Jar: jar, Timeout: time.Minute}, served: served, address: served.URL, run: run, trials: m.Trials}
 	w.get(t, "/?token="+s.token, http.StatusOK)
 	return w
 }
@@ -104,6 +105,9 @@ func safe(t *testing.T, path, page string) {
 			token := z.Token()
 			for _, a := range token.Attr {
 				address := a.Key == "href" || a.Key == "src"
+				if a.Val == "#main" || token.Data == "link" && a.Val == "data:," { // ours, on every page
+					continue
+				}
 				if strings.HasPrefix(a.Key, "on") || a.Key == "style" || address && !strings.HasPrefix(a.Val, "/") && !strings.HasPrefix(a.Val, "?") {
 					t.Errorf("%s: <%s %s=%q>", path, token.Data, a.Key, a.Val)
 				}
@@ -116,6 +120,21 @@ func safe(t *testing.T, path, page string) {
 		if raw := z.Raw(); bytes.ContainsAny(raw, "\x1b") || !bytes.Equal(bytes.ToValidUTF8(raw, nil), raw) {
 			t.Errorf("%s: control characters or broken UTF-8 in %q", path, raw[:min(len(raw), 200)])
 		}
+	}
+}
+
+// step records a step with hostile texts.
+func (w *site) step(t testing.TB, a *store.Attempt, n int) {
+	t.Helper()
+	content := trajectory.Text(evil)
+	if err := a.Append(record.StepsFile, record.Step{Time: time.Now(), Stage: evil, Role: evil, Step: trajectory.Step{
+		StepID: int64(n), Source: evil, Message: trajectory.Text(fmt.Sprintf("message %d %s", n, evil)), ModelName: evil, ReasoningContent: evil,
+		ToolCalls: []trajectory.ToolCall{{ID: "1", Name: evil, Arguments: json.RawMessage(`{"a":"</pre><script>1</script>"}`)}},
+		Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &content, Subagents: []trajectory.SubagentRef{
+			{TrajectoryPath: "agent/sub.json"}, {TrajectoryPath: "agent/sub.json", TrajectoryID: evil}, {TrajectoryPath: evil},
+		}}}},
+	}}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -138,21 +157,10 @@ func (w *site) attempt(t testing.TB, trial string, steps int) string {
 		Checkpoints: []verifier.Checkpoint{{Name: evil, Note: evil}}, Findings: []verifier.Finding{{Code: evil, Text: evil}},
 	}})
 	add(record.EventsFile, record.Event{Time: now, Type: record.EventPhaseStart, Phase: evil, Stage: evil})
-	content := trajectory.Text(evil)
 	for n := range steps {
-		add(record.StepsFile, record.Step{Time: now, Stage: evil, Role: evil, Step: trajectory.Step{
-			StepID: int64(n + 1), Source: evil, Message: trajectory.Text(fmt.Sprintf("message %d %s", n+1, evil)), ModelName: evil, ReasoningContent: evil,
-			ToolCalls:   []trajectory.ToolCall{{ID: "1", Name: evil, Arguments: json.RawMessage(`{"a":"</pre><script>1</script>"}`)}},
-			Observation: &trajectory.Observation{Results: []trajectory.Result{{Content: &content, Subagents: []trajectory.SubagentRef{{TrajectoryPath: evil}}}}},
-		}})
+		w.step(t, a, n+1)
 	}
-	add(record.SurfaceFile, surface.Line{Time: now, Kind: evil, Action: evil, Text: evil, Error: evil, Frames: []surface.Frame{{Name: evil, File: "broken.png"}, {File: "../../x.png"}}})
-	for name, content := range map[string]string{"frames/broken.png": "no picture", "model/exchanges.jsonl": `{"kind":"` + `<script>1</script>","request":"../../../etc/passwd"}` + "\n", "artifacts/a.txt": evil, "agent/terminal.cast": "{}\n[0.1,\"o\",\"\\u001b[31mhello\"]\n"} {
-		path := filepath.Join(a.Dir(), name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.files(t, a.Dir(), add)
 	score := 1.0
 	if err := a.Publish(record.Result{
 		Version: 1, Trial: trial, Attempt: a.Number(), Outcome: record.Passed, AgentEnd: evil, Integrity: evil, Reasons: []string{evil}, Score: &score,
@@ -163,18 +171,6 @@ func (w *site) attempt(t testing.TB, trial string, steps int) string {
 		t.Fatal(err)
 	}
 	return a.Dir()
-}
-
-func (w *site) pages(trial string) []string {
-	run := "/run/" + filepath.Base(w.run.Dir) + "/"
-	at := run + "trial/" + trial + "/1/"
-	key := url.QueryEscape(filepath.Base(w.run.Dir) + "/" + trial + "/1")
-	return []string{
-		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?sort=score&select=" + url.QueryEscape(`outcome == "passed"`),
-		run + "trials?select=" + url.QueryEscape(evil), run + "task?name=" + url.QueryEscape(string([]rune(w.trials[0].Task))), at, at + "?step=2", at + "steps?at=0", at + "surface",
-		at + "exchanges", at + "file?name=artifacts/a.txt", at + "file?name=frames/broken.png", at + "file?name=agent/terminal.cast",
-		"/compare?a=" + key + "&b=" + key,
-	}
 }
 
 // Nothing of a record becomes an element of any page.
@@ -188,12 +184,20 @@ func TestHostileRecordsAreText(t *testing.T) {
 	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
 	for _, path := range []string{
 		"/run/none/", at + "file?name=../../../manifest.jsonl", at + "file?name=/etc/passwd", at + "file?name=" + url.QueryEscape(evil), at + "body?digest=../../../etc/passwd",
-		at + "picture?name=frames/broken.png", "/run/" + filepath.Base(w.run.Dir) + "/trial/x/1/", at + "../9999999999999999999999/", "/compare?a=1&b=2",
+		at + "picture?name=frames/broken.png", at + "picture?name=artifacts/n.ipynb&cell=9", at + "cast?name=artifacts/a.txt", at + "terminal?n=0",
+		at + "subagent?path=../../x.json", at + "subagent?path=agent/sub.json&id=none", at + "changed?name=/etc/passwd", "/run/" + filepath.Base(w.run.Dir) + "/trial/x/1/", at + "../9999999999999999999999/", "/compare?a=1&b=2",
 	} {
 		safe(t, path, w.get(t, path, http.StatusNotFound))
 	}
-	if cast := w.get(t, at+"file?name=agent/terminal.cast", http.StatusOK); !strings.Contains(cast, "<pre>hello</pre>") {
-		t.Errorf("the recording is not shown as text: %s", cast)
+	for path, want := range map[string]string{
+		"file?name=agent/terminal.cast": "<pre>hello\nagain</pre>", "file?name=artifacts/t.csv": "<td>&lt;b&gt;</td>", "file?name=artifacts/t.csv&text=1": "&lt;b&gt;,2",
+		"file?name=artifacts/n.ipynb": "cell=0&amp;output=1", "changed": "link to /etc/passwd", "changed?name=app/new.txt": "the new file", "subagent?path=agent/sub.json": "I am below",
+		"subagent?path=agent/sub.json&id=" + url.QueryEscape(string([]rune(evil))): "deeper", "surface": `<circle cx="30" cy="40"`, "file?name=artifacts/broken.ipynb": "cannot be read as a notebook",
+		"cast?name=agent/terminal.cast": `[0.2,"o","\nagain"]`, "cast?name=agent/zz-odd.cast": `{"version":2,"width":500,"height":1,"timestamp":0}`,
+	} {
+		if page := w.get(t, at+path, http.StatusOK); !strings.Contains(page, want) {
+			t.Errorf("%s lacks %q: %s", path, want, page)
+		}
 	}
 	var charts struct{ Charts []any }
 	if err := json.Unmarshal([]byte(w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/charts", http.StatusOK)), &charts); err != nil || len(charts.Charts) == 0 {
@@ -211,6 +215,50 @@ func TestTokenIsNeeded(t *testing.T) {
 	}
 	if page := w.get(t, "/assets/vega.js", http.StatusOK); len(page) < 100_000 {
 		t.Errorf("the library of charts has %d bytes", len(page))
+	}
+}
+
+// A page of somebody else that leads a browser here under a name of its own gets
+// nothing, even with the cookie.
+func TestOtherNamesAreRefused(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	for host, want := range map[string]int{"evil.example": 421, "evil.example:80": 421, "localhost.evil.example": 421, "localhost:1": 200, "127.0.0.1": 200, "[::1]:80": 200} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = host
+		r.AddCookie(&http.Cookie{Name: w.cookie, Value: w.token})
+		answer, err := w.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.Body.Close(); answer.StatusCode != want {
+			t.Errorf("%s: status %d, want %d", host, answer.StatusCode, want)
+		}
+	}
+}
+
+// A run that takes long to read delays nobody who asks for another one.
+func TestASlowRunDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	w, other := newSite(t, 1), newSite(t, 1)
+	dir := other.run.Dir + "-slow"
+	if err := os.Rename(other.run.Dir, dir); err != nil {
+		t.Fatal(err)
+	}
+	w.o.Dirs = []string{dir, w.run.Dir}
+	slow := w.runs.entry(dir)
+	slow.reading.Lock() // as while it is read
+	defer slow.reading.Unlock()
+	w.client.Timeout = 10 * time.Second
+	w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/", http.StatusOK)
+	w.get(t, "/", http.StatusOK)
+	w.client.Timeout = time.Second
+	if r, err := w.client.Get(w.address + "/run/" + filepath.Base(dir) + "/"); err == nil { //nolint:noctx // the client has a time limit
+		r.Body.Close()
+		t.Error("the run was not slow")
 	}
 }
 
@@ -296,7 +344,51 @@ func TestChangesAreTold(t *testing.T) {
 		t.Fatalf("got %q, %v", b[:n], err)
 	}
 	w.attempt(t, w.trials[0].ID, 1)
-	if n, err := r.Body.Read(b); err != nil || string(b[:n]) != "data: changed\n\n" {
+	if n, err := r.Body.Read(b); err != nil || !strings.HasSuffix(string(b[:n]), "\ndata: changed\n\n") {
 		t.Errorf("got %q, %v", b[:n], err)
+	}
+}
+
+// Every link of every page leads to a page, and every picture that is not broken is
+// shown.
+func TestLinksLeadSomewhere(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 2)
+	w.attempt(t, w.trials[0].ID, 2)
+	seen, next := map[string]bool{}, []string{"/"}
+	for len(next) > 0 {
+		path := next[0]
+		next = next[1:]
+		r, err := w.client.Get(w.address + path) //nolint:noctx // the client has a time limit
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := html.Parse(r.Body)
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Errorf("%s: status %d, %v", path, r.StatusCode, err)
+		}
+		r.Body.Close()
+		for n := range page.Descendants() {
+			for _, a := range n.Attr {
+				if n.Type != html.ElementNode || !slices.Contains([]string{"href", "src", "data-src", "data-more", "data-cast"}, a.Key) || a.Val == "data:," {
+					continue
+				}
+				base, _ := url.Parse(w.address + path)
+				to, err := base.Parse(a.Val)
+				if err != nil {
+					t.Errorf("%s: %q: %v", path, a.Val, err)
+					continue
+				}
+				at := to.RequestURI() // hostile and broken names have nothing behind them
+				known := strings.Contains(at, "broken") || strings.Contains(at, "huge") || strings.Contains(strings.ToLower(at), "script%3e") || strings.Contains(at, "passwd")
+				if !seen[at] && !known {
+					seen[at] = true
+					next = append(next, at)
+				}
+			}
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("only %d links were found", len(seen))
 	}
 }

@@ -105,6 +105,9 @@ func (d *docker) Load(ctx context.Context, r io.Reader) ([]string, error) {
 // registry.
 func (d *docker) FindsLocal() bool { return false }
 
+// Share is false: a daemon has one store.
+func (d *docker) Share(context.Context, string, string) (bool, error) { return false, nil }
+
 // LoadsOCI reports whether the daemon reads OCI archives, which it does since
 // version 25.
 func (d *docker) LoadsOCI() bool {

@@ -207,6 +207,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		modetest.Chrooted:     {"user namespaces are not allowed", "operation not permitted", "an administrator can", "podman"},
 		modetest.NoNamespaces: {"switched off", "no space left", "user.max_user_namespaces", "podman"},
 		modetest.MaskedProc:   {"no /proc of its own", "masked", "run outside", "podman"},
+		modetest.ReadOnlySys:  {"no /proc of its own", "max_user_namespaces", "run outside", "podman"},
 	} {
 		modetest.In(t, place, func(t *testing.T) {
 			r := newRig(t)

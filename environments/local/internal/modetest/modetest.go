@@ -184,6 +184,7 @@ const (
 	Chrooted     Place = "chrooted"      // the kernel refuses user namespaces: EPERM
 	NoNamespaces Place = "no-namespaces" // user.max_user_namespaces is 0: ENOSPC
 	MaskedProc   Place = "masked-proc"   // as in a container: a new /proc is refused
+	ReadOnlySys  Place = "read-only-sys" // as in a container: /proc/sys is read-only, too
 	OverlaidUsr  Place = "overlaid-usr"  // as in a container, for root: ids of /usr cannot be shifted
 )
 
@@ -333,6 +334,12 @@ func putUp(place Place) error {
 		return unix.Mount("none", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+dir+"/u,workdir="+dir+"/w")
 	case MaskedProc:
 		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
+	case ReadOnlySys:
+		return errors.Join(
+			unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, ""),
+			unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""),
+			unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
+		)
 	default:
 		return nil
 	}

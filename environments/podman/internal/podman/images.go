@@ -157,6 +157,15 @@ func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
 	return out.Names, nil
 }
 
+// Share loads an archive into the store that all jobs of this user on this machine
+// read, if this is a job.
+func (p *podman) Share(ctx context.Context, file, name string) (bool, error) {
+	if p.private == nil {
+		return false, nil
+	}
+	return true, p.private.load(ctx, file, name)
+}
+
 // LoadsOCI is true: every version reads OCI archives.
 func (p *podman) LoadsOCI() bool { return true }
 

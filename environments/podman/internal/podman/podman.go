@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,12 +28,29 @@ import (
 	"go.podman.io/image/v5/manifest"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // New returns the environment.
 func New() *engine.Environment {
 	s := &servers{}
-	return engine.New(engine.Options{Name: "podman", Default: s.address, Dial: dial, Help: help})
+	s.private, s.none = ofJob()
+	return environmentOf(s)
+}
+
+func environmentOf(s *servers) *engine.Environment {
+	dialed := func(address string) (engine.Engine, error) {
+		p := &podman{address: address}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.own != nil && address == s.found {
+			p.private = s.private
+		}
+		return p, nil
+	}
+	return engine.New(engine.Options{Name: "podman", Default: s.address, Dial: dialed, Help: help, Sweep: func(ctx context.Context) error {
+		return sweep(ctx, filepath.SplitList(os.Getenv(runtimedir.ScratchEnv)))
+	}})
 }
 
 // help returns what to do when the server does not answer.
@@ -46,6 +65,7 @@ func help(address string, err error) string {
 // podman is one server.
 type podman struct {
 	address string
+	private *private // nil: the server's store belongs to no job
 
 	mu   sync.Mutex
 	conn context.Context //nolint:containedctx // the bindings keep a connection in a context; it is never waited on
@@ -117,6 +137,11 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 		s.WorkDir = "/"
 	}
 	s.User, s.CapAdd = "0:0", []string{"CAP_" + engine.OwnCap}
+	if c.Secludes {
+		for _, name := range engine.SecludeCaps {
+			s.CapAdd = append(s.CapAdd, "CAP_"+name)
+		}
+	}
 	s.IpcNS.NSMode = specgen.Private
 	s.NetNS.NSMode = specgen.NoNetwork
 	if c.Public {

@@ -163,8 +163,10 @@ func TestRemoteServersAreRefusedWithWhy(t *testing.T) {
 	}
 }
 
+// one is what a server says that has a single user id.
+var one = []idtools.IDMap{{Size: 1}}
+
 func TestWhatAServerSaysOfItself(t *testing.T) {
-	one := []idtools.IDMap{{Size: 1}}
 	for _, tt := range []struct {
 		name string
 		info define.Info

@@ -25,6 +25,9 @@ const startTime = 30 * time.Second
 
 // servers finds the user's server, or starts one of its own.
 type servers struct {
+	private *private // of the job of this process; nil: it has none
+	none    error    // why there is no engine for this process
+
 	mu     sync.Mutex
 	found  string
 	own    *exec.Cmd
@@ -48,6 +51,9 @@ func (s *servers) address() (string, error) {
 	if s.found != "" {
 		return s.found, nil
 	}
+	if s.none != nil {
+		return "", s.none
+	}
 	if host := os.Getenv("CONTAINER_HOST"); host != "" {
 		if _, err := engine.SocketPath(host); err != nil {
 			return "", fmt.Errorf("CONTAINER_HOST: %w", err)
@@ -56,7 +62,7 @@ func (s *servers) address() (string, error) {
 		return host, nil
 	}
 	for _, path := range candidates() {
-		if listens(path) {
+		if s.private == nil && listens(path) {
 			s.found = "unix://" + path
 			return s.found, nil
 		}
@@ -108,9 +114,19 @@ func (s *servers) start() (string, error) {
 		return "", err
 	}
 	socket := filepath.Join(dir, fmt.Sprintf("podman-%d.sock", os.Getpid()))
-	_ = os.Remove(socket) // of an earlier process with our number
-	cmd := exec.CommandContext(context.Background(), binary, "system", "service", "--time=0", "unix://"+socket)
-	if cmd.Env, err = environ(); err != nil {
+	args, env := []string{}, environ
+	if s.private != nil {
+		limited, cancel := context.WithTimeout(context.Background(), startTime)
+		defer cancel()
+		if err = s.private.make(limited); err != nil {
+			return "", fmt.Errorf("storage of this job: %w", err)
+		}
+		args, env = s.private.own(), s.private.environ
+		socket = s.private.socket()
+	}
+	_ = os.Remove(socket) // of an earlier process with our number, or of this job
+	cmd := exec.CommandContext(context.Background(), binary, append(args, "system", "service", "--time=0", "unix://"+socket)...)
+	if cmd.Env, err = env(); err != nil {
 		return "", err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -156,16 +172,7 @@ func inNamespace() string {
 // environ returns only the part of our environment that podman needs, because
 // certain images could read other variables of a server (CVE-2026-57231).
 func environ() (env []string, err error) {
-	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
-		v, ok := os.LookupEnv(name)
-		if name == "TMPDIR" && ok {
-			info, statErr := os.Stat(v)
-			ok = statErr == nil && info.IsDir() // podman fails if the folder does not exist
-		}
-		if ok {
-			env = append(env, name+"="+v)
-		}
-	}
+	env = named()
 	run, err := runtimedir.For(os.Getuid()).Session()
 	if err != nil { // a job on a cluster has none, or one that is gone; after su it belongs to another user
 		// All processes of this user must use the same folder, because podman
@@ -180,6 +187,21 @@ func environ() (env []string, err error) {
 		}
 	}
 	return append(env, "XDG_RUNTIME_DIR="+run), nil
+}
+
+// named are variables of our environment that podman gets.
+func named() (env []string) {
+	for _, name := range []string{"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME"} {
+		v, ok := os.LookupEnv(name)
+		if name == "TMPDIR" && ok {
+			info, statErr := os.Stat(v)
+			ok = statErr == nil && info.IsDir() // podman fails if the folder does not exist
+		}
+		if ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
 }
 
 // tail keeps the end of what is written to it. Safe for concurrent use.

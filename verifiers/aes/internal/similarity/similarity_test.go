@@ -99,16 +99,31 @@ func near(t *testing.T, what string, got, want float64) {
 // weight is that of an element.
 func weight(area float64) float64 { return math.Pow(area, 0.8987018465995789) }
 
-// Scores that were worked out by hand.
-func TestScoresByHand(t *testing.T) {
+// byHand is a score that was worked out by hand.
+type byHand struct {
+	name           string
+	target, result []el
+	aes, strict    float64
+}
+
+func (tt *byHand) check(t *testing.T) {
+	t.Helper()
+	for _, published := range []bool{true, false} {
+		r := compare(t, page(t, tt.target), page(t, tt.result), Options{Published: published})
+		near(t, tt.name+": aes", r.AES, tt.aes)
+		near(t, tt.name+": aes_strict", r.Strict, tt.strict)
+	}
+}
+
+var (
+	red, green = map[string]string{"color": "rgb(255, 0, 0)"}, map[string]string{"color": "rgb(0, 255, 0)"}
+	hundred    = [4]float64{0, 0, 99, 99} // 100 × 100 with both edges
+)
+
+// Pairs, places and filters.
+func TestScoresOfPairsByHand(t *testing.T) {
 	t.Parallel()
-	red, green := map[string]string{"color": "rgb(255, 0, 0)"}, map[string]string{"color": "rgb(0, 255, 0)"}
-	hundred := [4]float64{0, 0, 99, 99} // 100 × 100 with both edges
-	for _, tt := range []struct {
-		name           string
-		target, result []el
-		aes, strict    float64
-	}{
+	for _, tt := range []byHand{
 		{
 			// The box is the same: geometry 1, weight 46. The colours differ by 255 in two
 			// parts: (1/256 + 1/256 + 1) ÷ 3, weight 30. 1/256 + … is above 0.01, so that
@@ -163,6 +178,17 @@ func TestScoresByHand(t *testing.T) {
 			[]el{{box: [4]float64{0, 500, 49, 49}, text: "c", style: red}},
 			weight(49*49) / (weight(49*49) + weight(99*99)), weight(49*49) / (weight(49*49) + weight(99*99)),
 		},
+		{"empty", []el{{box: hundred, text: "a", attributes: by("text", "color"), style: red}}, nil, 0, 0},
+		{"hidden", []el{{box: hundred, text: "a", attributes: by("text", "color"), style: red}}, []el{{box: hundred, text: "a", style: red, hidden: true}}, 0, 0},
+	} {
+		tt.check(t)
+	}
+}
+
+// Properties, and those that stand for several.
+func TestScoresOfPropertiesByHand(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []byHand{
 		{
 			// border-radius stands for four corners, of which one can be read: 10px and
 			// 15px are 1 − 5/10 alike. The others are percentages, and have no part.
@@ -187,14 +213,8 @@ func TestScoresByHand(t *testing.T) {
 			(46 + 6.8*9/13) / 52.8, (46 + 6.8*9/13) / 52.8,
 		},
 		{"equal", []el{{box: hundred, text: "a", attributes: by("text", "color|nonsense||text"), style: red}}, []el{{box: hundred, text: " A ", style: red}}, 1, 1},
-		{"empty", []el{{box: hundred, text: "a", attributes: by("text", "color"), style: red}}, nil, 0, 0},
-		{"hidden", []el{{box: hundred, text: "a", attributes: by("text", "color"), style: red}}, []el{{box: hundred, text: "a", style: red, hidden: true}}, 0, 0},
 	} {
-		for _, published := range []bool{true, false} {
-			r := compare(t, page(t, tt.target), page(t, tt.result), Options{Published: published})
-			near(t, tt.name+": aes", r.AES, tt.aes)
-			near(t, tt.name+": aes_strict", r.Strict, tt.strict)
-		}
+		tt.check(t)
 	}
 }
 

@@ -221,3 +221,17 @@ func Outcomes(cells int, names, colors []string) Spec {
 		},
 	})
 }
+
+// Progress shows how many trials had each outcome, over time. Its rows have time
+// (milliseconds since 1970), outcome and trials.
+func Progress(names, colors []string) Spec {
+	return spec("progress", "Outcomes over time", object{
+		"height": 220, "mark": object{"type": "area", "interpolate": "step-after"},
+		"encoding": object{
+			"x":       object{"field": "time", "type": "temporal", "title": nil, "axis": object{"labelOverlap": true, "tickCount": 6}},
+			"y":       object{"field": "trials", "type": "quantitative", "stack": "zero", "title": "trials", "axis": object{"format": "d", "tickMinStep": 1}},
+			"color":   object{"field": "outcome", "type": "nominal", "title": nil, "scale": object{"domain": names, "range": colors}, "legend": object{"orient": "bottom", "columns": 4}},
+			"tooltip": []object{shown("outcome", "outcome", ""), shown("trials", "trials", "d")},
+		},
+	})
+}

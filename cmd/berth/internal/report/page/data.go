@@ -97,7 +97,7 @@ func (m *model) payload() *payload {
 	var outcomes []rowOf
 	var names, colors []string
 	for _, o := range m.Outcomes {
-		names, colors = append(names, string(o)), append(colors, colorOf(o))
+		names, colors = append(names, string(o)), append(colors, Color(o))
 	}
 	for _, c := range m.Cells {
 		for _, o := range m.Outcomes {
@@ -111,9 +111,9 @@ func (m *model) payload() *payload {
 	return p
 }
 
-// colorOf returns the color of an outcome: results of the agent in green, yellow
+// Color returns the color of an outcome: results of the agent in green, yellow
 // and red, the others in blue, violet and gray.
-func colorOf(o record.Outcome) string {
+func Color(o record.Outcome) string {
 	known := map[record.Outcome]string{
 		record.Passed: "#3d9a50", record.Failed: "#c9504b", record.Scored: "#c9a227", record.AgentError: "#e08a3c", record.EnvironmentError: "#4c78a8",
 		record.VerifierError: "#9467bd", record.ModelError: "#72b7b2", record.UserError: "#b279a2", record.RateLimited: "#6fa8dc", record.PluginCrashed: "#2f4b7c",

@@ -238,7 +238,7 @@ func yamlDecode(s string) (cty.Value, error) {
 		}
 	}
 	var v any
-	if err := yaml.Unmarshal([]byte(s), &v); err != nil {
+	if err := yamltext.Unmarshal([]byte(s), false, &v); err != nil {
 		return cty.NilVal, fmt.Errorf("not YAML: %s", yaml.FormatError(err, false, false))
 	}
 	raw, err := json.Marshal(v)

@@ -1,3 +1,3 @@
 #!/bin/sh
 echo 1 > /app/one
-(until [ -e /tests/two ]; do sleep 0.01; done; while :; do [ -f /logs/verifier/reward.txt ] && echo 1 > /logs/verifier/reward.txt; sleep 0.01; done) > /dev/null 2>&1 < /dev/null &
+(until [ -e /tests/two ]; do sleep 0.01; done; while :; do [ -f /logs/verifier/reward.txt ] && echo 1 1<> /logs/verifier/reward.txt; sleep 0.01; done) > /dev/null 2>&1 < /dev/null &

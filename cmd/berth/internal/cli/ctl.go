@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/summary"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// ctlStatus is the action of berth ctl that changes nothing.
+const ctlStatus = "status"
+
+func (a *app) ctlCommand() *cobra.Command {
+	var q control.Request
+	cmd := &cobra.Command{
+		Use:   "ctl RUN [ACTION] [ARG]...",
+		Short: "Control a run while it goes on, from another terminal",
+		Long: `Asks the process that runs RUN for a change. Only the user who started it can do
+that, on the same machine. The actions are:
+
+  status               what the run does; the default
+  pause                no attempt begins; those in progress go on
+  drain                the same, and the run stops when they have ended
+  continue             attempts begin again
+  set LIMIT=NUMBER...  other limits of the run: in_flight, cost_usd, tokens
+                       or requests; "none" takes a budget away
+  cancel TRIAL         cancel a trial, or all trials of a cell with --cell
+  end-turn TRIAL       end the turn of the agent now, and grade what is there
+
+A run that was drained stops as incomplete and can be resumed. What was
+cancelled runs again when the run is resumed. A budget is made larger only with
+--yes. Resume keeps limits that were set, unless --experiment names others.
+
+Each change is recorded in the run with the user, the time and the reason.
+Changes that can change results mark the run: larger or smaller budgets,
+cancelled trials, and turns that were ended. See docs/control.md.`,
+		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set in_flight=8\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
+		Args:    cobra.MinimumNArgs(1),
+
+		ValidArgsFunction: completeCtl,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if q.Action = ctlStatus; len(args) > 1 {
+				q.Action = args[1]
+			}
+			if err := ctlArgs(&q, args[min(2, len(args)):]); err != nil {
+				return err
+			}
+			return a.ctl(cmd.Context(), args[0], q)
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&q.Why, "why", "", "keep this `TEXT` in the record; end-turn needs it")
+	fs.StringVar(&q.Cell, "cell", "", "cancel all trials of the cell with this `KEY`")
+	fs.BoolVar(&q.Yes, "yes", false, "allow a larger budget")
+	return cmd
+}
+
+// ctlArgs reads the arguments after the action.
+func ctlArgs(q *control.Request, args []string) error {
+	most := 0
+	switch q.Action {
+	case control.Set:
+		var err error
+		q.Set, err = ctlLimits(args)
+		return err
+	case ctlStatus:
+		if q.Why != "" || q.Cell != "" || q.Yes {
+			return errors.New("status changes nothing: leave out --why, --cell and --yes")
+		}
+	case control.Pause, control.Drain, control.Continue:
+	case control.Cancel, control.EndTurn:
+		if len(args) == 1 {
+			q.Trial, most = args[0], 1
+		}
+	default:
+		return fmt.Errorf("unknown action %q: choose from %s. Example: berth ctl last pause", q.Action, strings.Join(append([]string{ctlStatus}, control.Actions...), ", "))
+	}
+	switch {
+	case len(args) > most:
+		return fmt.Errorf("%s: unexpected argument %q", q.Action, args[most])
+	case q.Action == control.Cancel && (q.Trial == "") == (q.Cell == ""):
+		return errors.New("cancel needs either a trial or --cell. Example: berth ctl last cancel 3f9a2c")
+	case q.Action == control.EndTurn && (q.Trial == "" || strings.TrimSpace(q.Why) == ""):
+		return errors.New("end-turn needs a trial and --why, because it changes a result. Example: berth ctl last end-turn 3f9a2c --why \"it repeats one command\"")
+	case q.Cell != "" && q.Action != control.Cancel:
+		return errors.New("--cell is for cancel only")
+	case q.Yes:
+		return errors.New("--yes is for set only")
+	}
+	return nil
+}
+
+// ctlLimits reads limits such as in_flight=8.
+func ctlLimits(args []string) (map[string]*float64, error) {
+	set := map[string]*float64{}
+	for _, arg := range args {
+		name, text, ok := strings.Cut(arg, "=")
+		if !ok || !slices.Contains(control.Limits, name) {
+			return nil, fmt.Errorf("set %s: expected LIMIT=NUMBER with one of %s. Example: berth ctl last set in_flight=8", arg, strings.Join(control.Limits, ", "))
+		}
+		if _, twice := set[name]; twice {
+			return nil, fmt.Errorf("set: %s is there twice", name)
+		}
+		if set[name] = nil; text == "none" {
+			continue
+		}
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+			return nil, fmt.Errorf("set %s: %q is not a number", arg, text)
+		}
+		set[name] = &n
+	}
+	if len(set) == 0 {
+		return nil, fmt.Errorf("set needs LIMIT=NUMBER with one of %s. Example: berth ctl last set in_flight=8", strings.Join(control.Limits, ", "))
+	}
+	return set, nil
+}
+
+// ctl asks the process of a run, and prints the answer.
+func (a *app) ctl(ctx context.Context, name string, q control.Request) error {
+	dir, err := report.FindRun(name)
+	if err != nil {
+		return err
+	}
+	c, err := control.Find(dir)
+	var status *control.Status
+	answer := &control.Answer{}
+	switch {
+	case err != nil:
+	case q.Action == ctlStatus:
+		status, err = c.Status(ctx)
+	default:
+		answer, err = c.Do(ctx, q)
+		status = &answer.Status
+	}
+	if errors.Is(err, control.ErrNoProcess) {
+		return &exit{exitErrors, notGoingOn(dir, err)}
+	}
+	if err != nil {
+		return &exit{exitErrors, err}
+	}
+	if q.Action == ctlStatus {
+		if done, failed := a.Answer(status); done {
+			return failed
+		}
+		a.sayStatus(status)
+		return nil
+	}
+	if done, failed := a.Answer(answer); done {
+		return failed
+	}
+	a.Printf("%s\n", terminal.Clean(answer.Did))
+	if status.State != control.Running {
+		a.Printf("%s: %s\n", status.State, terminal.Clean(status.Why))
+	}
+	return nil
+}
+
+// notGoingOn says why nobody answers for the run in dir.
+func notGoingOn(dir string, err error) error {
+	m, x, unread := store.Read(dir)
+	if unread != nil {
+		return unread
+	}
+	display := report.Display(dir)
+	if w := x.Writing(); w != nil {
+		return fmt.Errorf("%s is in use by berth with %s, which does not answer here: %w. Give the command on that machine, as the user who started it", display, w.Process, err)
+	}
+	if summary.Of(m, x).Complete {
+		return fmt.Errorf("%s is over: there is nothing to control", display)
+	}
+	return fmt.Errorf("%s does not go on: it ended before it was complete. Resume it with berth resume %s", display, display)
+}
+
+// sayStatus prints the state of a run.
+func (a *app) sayStatus(s *control.Status) {
+	a.Printf("%s: %s", report.Display(s.Dir), s.State)
+	if s.Why != "" {
+		a.Printf(" (%s)", terminal.Clean(s.Why))
+	}
+	a.Printf("\n%d of %s done, %d in progress, %d not begun; pid %d\n\n", max(0, s.Planned-s.InProgress-s.Left), terminal.Count(s.Planned, "trial", "trials"), s.InProgress, s.Left, s.PID)
+	t := terminal.Table{Head: []string{"limit", "used", "of"}, Right: []bool{false, true, true}}
+	for _, l := range s.Limits {
+		most := "none"
+		if l.Most != nil {
+			most = strconv.FormatFloat(*l.Most, 'f', -1, 64)
+		}
+		t.Row(l.Name, strconv.FormatFloat(l.Used, 'f', -1, 64), most)
+	}
+	t.Write(a.Printer)
+	if len(s.Attempts) == 0 {
+		return
+	}
+	const listed = 40
+	a.Printf("\n")
+	t = terminal.Table{Head: []string{"trial", "task", "cell", "attempt", "phase", "steps", "for"}, Right: []bool{false, false, false, true, false, true, true}}
+	for _, at := range s.Attempts[:min(listed, len(s.Attempts))] {
+		t.Row(report.Short(at.Trial, 12), terminal.Clean(at.Task), terminal.Clean(at.Cell), strconv.Itoa(at.Attempt), terminal.Clean(string(at.Phase)), strconv.Itoa(at.Steps),
+			terminal.Seconds(time.Since(at.Began)))
+	}
+	t.Write(a.Printer)
+	if more := s.InProgress - listed; more > 0 {
+		a.Printf("and %d more: --json lists up to 1,000\n", more)
+	}
+}
+
+// completeCtl offers runs, then actions, then what an action takes.
+func completeCtl(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	switch {
+	case len(args) == 0:
+		return completeRun(cmd, args, begin)
+	case len(args) == 1:
+		return append([]string{ctlStatus}, control.Actions...), none
+	case args[1] == control.Set:
+		var limits []string
+		for _, name := range control.Limits {
+			limits = append(limits, name+"=")
+		}
+		return limits, none | cobra.ShellCompDirectiveNoSpace
+	case len(args) == 2 && (args[1] == control.Cancel || args[1] == control.EndTurn):
+		return completeRun(cmd, args[:1], begin)
+	default:
+		return nil, none
+	}
+}

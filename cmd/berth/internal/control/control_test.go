@@ -1,0 +1,505 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/core/store/node"
+)
+
+func TestMain(m *testing.M) {
+	control.ServeAsChild()
+	dir, err := os.MkdirTemp("/tmp", "bct")
+	if err == nil {
+		err = os.Setenv(node.EnvDir, dir)
+	}
+	if err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	if err = goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	_ = os.RemoveAll(dir)
+	os.Exit(code) //nolint:forbidigo // of the tests
+}
+
+// going is a run that goes on: its scheduler, store and socket are real, and its
+// attempts do nothing until they are released or cancelled.
+type going struct {
+	dir     string
+	store   *store.Run
+	client  *control.Client
+	server  *control.Server
+	release chan struct{}
+	over    chan run.Report // gets the report of the run
+
+	mu   sync.Mutex
+	said []string
+}
+
+// Attempt implements run.Executor.
+func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
+	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}, Start: time.Now(), End: time.Now()}
+	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
+	select {
+	case <-g.release:
+	case <-j.Ends:
+		r.AgentEnd = record.EndedEarly
+	case <-ctx.Done():
+		r.Outcome = record.Cancelled
+		r.Error = &record.Error{Message: context.Cause(ctx).Error()}
+	}
+	r.End = time.Now()
+	return r, j.Attempt.Publish(r)
+}
+
+// start begins a run of n trials in two cells, with two attempts in flight.
+func start(t *testing.T, n int) *going {
+	t.Helper()
+	return startIn(t, t.TempDir(), n)
+}
+
+func startIn(t *testing.T, dir string, n int) *going {
+	t.Helper()
+	p := &plan.Plan{Experiment: &experiment.Experiment{}}
+	m := &store.Manifest{Header: store.Header{Experiment: "exp"}, Cells: []store.Cell{{Key: "agent=a", Slug: "a"}, {Key: "agent=b", Slug: "b"}}}
+	for i := range n {
+		id := fmt.Sprintf("%08d%056d", i, i)
+		tr := store.Trial{ID: id, Dir: store.TrialDir("task", "a", i+1, id), Task: fmt.Sprintf("task-%d", i), TaskDigest: "d", Cell: i % 2, Repetition: 1}
+		p.Trials = append(p.Trials, plan.Trial{Trial: tr})
+		m.Trials = append(m.Trials, tr)
+	}
+	s, err := store.Create(dir, m, nil)
+	must(t, err)
+	g := &going{dir: s.Dir, store: s, release: make(chan struct{}), over: make(chan run.Report, 1)}
+	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}, CostUSD: new(5.0)}
+	c := &run.Control{}
+	g.server, err = control.Serve(t.Context(), control.Options{Store: s, Control: c, Limits: limits, Patience: 300 * time.Millisecond, Say: func(text string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.said = append(g.said, text)
+	}})
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		report, failed := run.Schedule(ctx, run.Options{Plan: p, Store: s, Executor: g, Limits: limits, Watch: g.server.Event, Control: c})
+		if failed != nil {
+			t.Error(failed)
+		}
+		g.over <- report
+		close(g.over)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range g.over { // until it is closed
+		}
+		if err := errors.Join(g.server.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	g.client, err = control.Find(g.dir)
+	must(t, err)
+	t.Cleanup(g.client.Close)
+	return g
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// do asks for a change that is made.
+func (g *going) do(t *testing.T, q control.Request) *control.Answer {
+	t.Helper()
+	a, err := g.client.Do(t.Context(), q)
+	if err != nil {
+		t.Fatalf("%s: %v", q.Action, err)
+	}
+	return a
+}
+
+// refused asks for a change that is refused, with a text.
+func (g *going) refused(t *testing.T, q control.Request, want string) {
+	t.Helper()
+	before := len(g.store.Index().Notes)
+	_, err := g.client.Do(t.Context(), q)
+	if _, ok := errors.AsType[*control.RefusedError](err); !ok || !strings.Contains(err.Error(), want) {
+		t.Errorf("%+v: %v, want a refusal with %q", q, err, want)
+	}
+	if after := len(g.store.Index().Notes); after != before {
+		t.Errorf("%+v was refused, and recorded", q)
+	}
+}
+
+// until waits until a status is as f wants it.
+func (g *going) until(t *testing.T, what string, f func(*control.Status) bool) *control.Status {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		s, err := g.client.Status(t.Context())
+		must(t, err)
+		if f(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: it is %+v", what, s)
+		}
+	}
+}
+
+func running(n int) func(*control.Status) bool {
+	return func(s *control.Status) bool { return s.InProgress == n }
+}
+
+// outcomes counts the outcomes of the trials of a cell.
+func (g *going) outcomes(cell int) map[record.Outcome]int {
+	n := map[record.Outcome]int{}
+	for _, t := range g.store.Index().Trials {
+		if t.Cell == cell {
+			n[t.Outcome()]++
+		}
+	}
+	return n
+}
+
+func TestARunIsPausedAndGoesOn(t *testing.T) {
+	t.Parallel()
+	g := start(t, 8)
+	s := g.until(t, "two begin", running(2))
+	if s.State != control.Running || s.Planned != 8 || s.Left != 6 || *s.Limits[0].Most != 2 || s.Attempts[0].Phase != record.PhaseTurn || s.PID != os.Getpid() {
+		t.Errorf("status: %+v", s)
+	}
+	a := g.do(t, control.Request{Action: control.Pause, Why: "look"})
+	if a.Status.State != control.Paused || !strings.HasSuffix(a.Status.Why, "paused the run: look") {
+		t.Errorf("paused: %+v", a)
+	}
+	g.release <- struct{}{}
+	g.release <- struct{}{}
+	s = g.until(t, "both end", running(0))
+	if s.Left != 6 {
+		t.Errorf("after a pause: %+v", s)
+	}
+	g.do(t, control.Request{Action: control.Set, Set: map[string]*float64{control.InFlight: new(5.0)}})
+	if s, err := g.client.Status(t.Context()); err != nil || s.InProgress != 0 {
+		t.Errorf("more places begin nothing in a paused run: %+v, %v", s, err)
+	}
+	g.do(t, control.Request{Action: control.Continue})
+	g.until(t, "five begin", running(5))
+	g.do(t, control.Request{Action: control.Set, Set: map[string]*float64{control.InFlight: new(1.0)}})
+	g.release <- struct{}{}
+	g.until(t, "fewer places keep the next one from beginning", running(4))
+	close(g.release)
+	if report := <-g.over; report.Stopped != "" || report.Ran != 8 {
+		t.Errorf("the run: %+v", report)
+	}
+	g.refused(t, control.Request{Action: control.Pause}, run.ErrNotGoingOn.Error())
+	x := g.store.Index()
+	var did []string
+	for _, n := range x.Notes {
+		did = append(did, n.Intervention.Action)
+		if n.Intervention.UID != os.Getuid() || n.Intervention.User == "" || n.Time.IsZero() || !strings.Contains(n.Note, n.Intervention.User) {
+			t.Errorf("recorded: %+v", n)
+		}
+	}
+	if want := []string{"pause", "set", "continue", "set"}; !slices.Equal(did, want) || x.Notes[0].Intervention.Why != "look" || len(g.said) != 4 {
+		t.Errorf("recorded %q, want %q; said %q", did, want, g.said)
+	}
+}
+
+func TestADrainedRunStopsAndIsIncomplete(t *testing.T) {
+	t.Parallel()
+	g := start(t, 6)
+	g.until(t, "two begin", running(2))
+	g.do(t, control.Request{Action: control.Drain, Why: "the machine is needed"})
+	g.do(t, control.Request{Action: control.Continue})
+	g.do(t, control.Request{Action: control.Drain, Why: "the machine is needed"})
+	close(g.release)
+	report := <-g.over
+	if report.Ran != 2 || !strings.Contains(report.Stopped, "drained by") || !strings.Contains(report.Stopped, "the machine is needed") {
+		t.Errorf("the run: %+v", report)
+	}
+}
+
+func TestTrialsAreCancelled(t *testing.T) {
+	t.Parallel()
+	g := start(t, 10)
+	s := g.until(t, "two begin", running(2))
+	g.do(t, control.Request{Action: control.Pause})
+	g.do(t, control.Request{Action: control.Cancel, Trial: s.Attempts[0].Task, Why: "a slip"})
+	g.until(t, "it ends", running(1))
+	g.do(t, control.Request{Action: control.Cancel, Trial: "00000008"}) // waits
+	a := g.do(t, control.Request{Action: control.Cancel, Cell: "agent=b"})
+	if !strings.Contains(a.Did, "1 in progress, 4 that had not begun") || !strings.Contains(a.Did, "resume") {
+		t.Errorf("a cell: %q", a.Did)
+	}
+	for _, r := range []struct {
+		q    control.Request
+		want string
+	}{
+		{control.Request{Action: control.Cancel, Trial: "00000008"}, "nothing to cancel"},
+		{control.Request{Action: control.Cancel, Cell: "b"}, "nothing to cancel"},
+		{control.Request{Action: control.Cancel, Cell: "c"}, "no cell"},
+		{control.Request{Action: control.Cancel, Trial: "task-1x"}, "no trial"},
+		{control.Request{Action: control.Cancel}, "either a trial or a cell"},
+		{control.Request{Action: control.Pause, Trial: "1"}, "whole run"},
+		{control.Request{Action: control.EndTurn, Trial: "00000008", Why: "x"}, "no attempt of it"},
+		{control.Request{Action: control.EndTurn, Trial: "00000008"}, "give a reason"},
+		{control.Request{Action: "stop"}, "unknown action"},
+		{control.Request{Action: control.Pause, Why: strings.Repeat("x", 1001)}, "1000 bytes"},
+		{control.Request{Action: control.Set}, "needs a limit"},
+		{control.Request{Action: control.EndTurn, Trial: "", Cell: "b", Why: "a reason"}, "needs a trial"},
+	} {
+		g.refused(t, r.q, r.want)
+	}
+	g.do(t, control.Request{Action: control.Continue})
+	close(g.release)
+	<-g.over
+	if a, b := g.outcomes(0), g.outcomes(1); a[record.Cancelled] != 1 || a[record.NotRun] != 1 || a[record.Passed] != 3 || b[record.Cancelled] != 1 || b[record.NotRun] != 4 {
+		t.Errorf("outcomes: %v and %v", a, b)
+	}
+	for _, tr := range g.store.Index().Trials {
+		if tr.Outcome() == record.Cancelled && tr.Task == s.Attempts[0].Task && !strings.Contains(tr.Attempts[0].Result.Error, "cancelled it: a slip") {
+			t.Errorf("the result says %q", tr.Attempts[0].Result.Error)
+		}
+	}
+}
+
+func TestATurnIsEnded(t *testing.T) {
+	t.Parallel()
+	g := start(t, 2)
+	s := g.until(t, "two begin", running(2))
+	g.do(t, control.Request{Action: control.EndTurn, Trial: s.Attempts[1].Trial[:8], Why: "it repeats itself"})
+	g.until(t, "it ends", running(1))
+	close(g.release)
+	<-g.over
+	if r := g.store.Index().Trial(s.Attempts[1].Trial).Accepted().Result; r.AgentEnd != record.EndedEarly || r.Outcome != record.Passed {
+		t.Errorf("result: %+v", r)
+	}
+}
+
+func TestBudgetsGrowOnlyWithYes(t *testing.T) {
+	t.Parallel()
+	g := start(t, 4)
+	g.until(t, "two begin", running(2))
+	set := func(name string, most *float64, yes bool) control.Request {
+		return control.Request{Action: control.Set, Set: map[string]*float64{name: most}, Yes: yes}
+	}
+	g.refused(t, set(control.CostUSD, new(6.0), false), "--yes")
+	g.refused(t, set(control.CostUSD, nil, false), "--yes")
+	g.do(t, set(control.CostUSD, new(4.0), false))
+	g.do(t, set(control.CostUSD, new(9.0), true))
+	g.do(t, set(control.Tokens, new(100.0), false))
+	g.refused(t, set(control.Tokens, new(0.5), false), "whole number")
+	g.refused(t, set(control.Tokens, new(-1.0), true), "above 0")
+	g.refused(t, set(control.Requests, new(1e300), true), "above 0")
+	g.refused(t, set(control.InFlight, nil, true), "must be a number")
+	g.refused(t, set(control.InFlight, new(1e6), true), "at most")
+	g.refused(t, set("time", new(1.0), true), "unknown limit")
+	g.do(t, set(control.Tokens, nil, true))
+	var l experiment.RunLimits
+	l.CostUSD, l.Tokens = new(5.0), new(int64(7))
+	said := control.Resume(g.store.Index().Notes, &l)
+	if *l.CostUSD != 9 || l.Tokens != nil || l.InFlight != nil || len(said) != 2 || !strings.HasPrefix(said[0], "cost_usd is 9, as ") {
+		t.Errorf("a resumed run has %v USD and %v tokens: %q", *l.CostUSD, l.Tokens, said)
+	}
+	if said = control.Resume(g.store.Index().Notes, &l); len(said) != 0 {
+		t.Errorf("what does not differ is not told: %q", said)
+	}
+}
+
+func TestTwoPeopleAtOnce(t *testing.T) {
+	t.Parallel()
+	g := start(t, 4)
+	g.until(t, "two begin", running(2))
+	const each = 40
+	var wg sync.WaitGroup
+	for person := range 2 {
+		c, err := control.Find(g.dir)
+		must(t, err)
+		t.Cleanup(c.Close)
+		wg.Go(func() {
+			for i := range each {
+				if _, err := c.Do(t.Context(), control.Request{Action: control.Set, Set: map[string]*float64{control.InFlight: new(float64(2 + 2*i + person))}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	notes := g.store.Index().Notes
+	if len(notes) != 2*each {
+		t.Fatalf("%d changes are recorded", len(notes))
+	}
+	before := "2"
+	for _, n := range notes { // each begins where the one before it ended
+		from, to, ok := strings.Cut(n.Note[strings.Index(n.Note, "from ")+5:], " to ")
+		if !ok || from != before {
+			t.Errorf("%q follows one to %s", n.Note, before)
+		}
+		before = to
+	}
+	if s, err := g.client.Status(t.Context()); err != nil || fmt.Sprint(*s.Limits[0].Most) != before {
+		t.Errorf("it is %+v (%v), and the record ends with %s", s, err, before)
+	}
+}
+
+// Clients that say nothing, too much or nonsense, or go away, keep nobody out for
+// long, and change nothing.
+func TestHostileClients(t *testing.T) {
+	t.Parallel()
+	g := start(t, 4)
+	g.until(t, "two begin", running(2))
+	dial := func() net.Conn {
+		var d net.Dialer
+		c, err := d.DialContext(t.Context(), "unix", g.client.Socket())
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		must(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+		return c
+	}
+	for range 100 { // more than it takes at a time
+		dial()
+	}
+	begin := time.Now()
+	if _, err := g.client.Status(t.Context()); err != nil || time.Since(begin) > 10*time.Second {
+		t.Errorf("beside silent clients: %v after %s", err, time.Since(begin))
+	}
+	for name, head := range map[string]string{
+		"a body without an end": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n", "a header without an end": "GET /status HTTP/1.1\r\nHost: x\r\nX: ", "bytes": "\x00\xff\x16\x03",
+		"chunks": "POST /do HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n",
+	} {
+		c := dial()
+		_, err := io.WriteString(c, head)
+		must(t, err)
+		sent, err := io.Copy(c, io.LimitReader(zeros{}, 100<<20))
+		if err == nil || sent > 20<<20 {
+			t.Errorf("%s: %d bytes were taken: %v", name, sent, err)
+		}
+	}
+	for _, body := range []string{"", "{", "null x", `{"action":"pause"} {}`, `{"action":"pause","and":1}`, `{"action":7}`, `{"action":"set","set":{"tokens":1e999}}`, "[]", strings.Repeat(`{"action":`, 4000), "\xff\xfe"} {
+		c := dial()
+		_, err := fmt.Fprintf(c, "POST /do HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		must(t, err)
+		b, err := io.ReadAll(c)
+		if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 409 ") || !strings.Contains(string(b), "cannot be read") {
+			t.Errorf("%.40q: %q, %v", body, b, err)
+		}
+	}
+	c := dial()
+	_, err := io.WriteString(c, "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{\"action\":")
+	must(t, errors.Join(err, c.Close())) // goes away
+	s, err := g.client.Status(t.Context())
+	if err != nil || s.State != control.Running || s.InProgress != 2 || len(g.store.Index().Notes) != 0 {
+		t.Errorf("afterwards: %+v, %v", s, err)
+	}
+}
+
+// zeros is endless.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+// The path of a run may be longer than that of a socket can be.
+func TestARunInADeepFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), strings.Repeat("a-deep-folder/", 30))
+	must(t, os.MkdirAll(dir, 0o755))
+	g := startIn(t, dir, 2)
+	var d net.Dialer
+	if c, err := d.DialContext(t.Context(), "unix", filepath.Join(g.dir, "control.sock")); err == nil || !strings.Contains(err.Error(), "invalid argument") {
+		t.Errorf("a socket in %s: %v, %v", g.dir, c, err)
+	}
+	g.until(t, "two begin", running(2))
+}
+
+func TestFindRefusesWhatIsNotTheRunsOwn(t *testing.T) {
+	t.Parallel()
+	if _, err := control.Find(t.TempDir()); !errors.Is(err, control.ErrNoProcess) {
+		t.Errorf("without a process: %v", err)
+	}
+	g := start(t, 2)
+	pointer := filepath.Join(g.dir, control.PointerFile)
+	b, err := os.ReadFile(pointer)
+	must(t, err)
+	info, err := os.Lstat(g.client.Socket())
+	must(t, err)
+	folder, err := os.Lstat(filepath.Dir(g.client.Socket()))
+	if err != nil || info.Mode().Perm() != 0o600 || folder.Mode().Perm() != 0o700 {
+		t.Errorf("socket %v in %v, %v", info.Mode(), folder.Mode(), err)
+	}
+	copied := t.TempDir() // a copy of the run points to the socket of the run
+	must(t, os.WriteFile(filepath.Join(copied, control.PointerFile), b, 0o600))
+	if _, err = control.Find(copied); err == nil || !strings.Contains(err.Error(), "not the socket of this run") {
+		t.Errorf("a copy: %v", err)
+	}
+	for _, text := range []string{"", "{", `{"socket":"/run/docker.sock"}`, `{"socket":"../x"}`, strings.Repeat(" ", 1<<20)} {
+		must(t, os.WriteFile(pointer, []byte(text), 0o600))
+		if _, err = control.Find(g.dir); err == nil || errors.Is(err, control.ErrNoProcess) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+	}
+	must(t, os.WriteFile(pointer, b, 0o600))
+	must(t, os.Chmod(g.client.Socket(), 0o666))
+	if _, err = control.Find(g.dir); err == nil || !strings.Contains(err.Error(), "open to others") {
+		t.Errorf("a socket for everybody: %v", err)
+	}
+	must(t, os.Chmod(g.client.Socket(), 0o600))
+	if _, err = control.Find(g.dir); err != nil {
+		t.Error(err)
+	}
+}
+
+// A process that was killed leaves its socket and its pointer.
+func TestAStaleSocketIsReplaced(t *testing.T) {
+	t.Parallel()
+	g := start(t, 2)
+	stale := g.client.Socket()
+	pointer := filepath.Join(g.dir, control.PointerFile)
+	b, err := os.ReadFile(pointer)
+	must(t, err)
+	must(t, g.server.Close())
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale})
+	must(t, err)
+	l.SetUnlinkOnClose(false)
+	must(t, errors.Join(l.Close(), os.Chmod(stale, 0o600), os.WriteFile(pointer, b, 0o600)))
+	c, err := control.Find(g.dir) // the process of the pointer lives: it is that of the test
+	must(t, err)
+	if _, err = c.Status(t.Context()); !errors.Is(err, control.ErrNoProcess) {
+		t.Errorf("a stale socket: %v", err)
+	}
+	again, err := control.Serve(t.Context(), control.Options{Store: g.store, Control: &run.Control{}})
+	must(t, err)
+	if _, err = c.Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err = c.Do(t.Context(), control.Request{Action: control.Pause}); err == nil || !strings.Contains(err.Error(), run.ErrNotGoingOn.Error()) {
+		t.Errorf("before the first attempt: %v", err)
+	}
+	c.Close()
+	must(t, again.Close())
+	if _, err = os.Lstat(stale); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket stays: %v", err)
+	}
+	must(t, os.WriteFile(pointer, nil, 0o600)) // for the end of the test
+}

@@ -1,0 +1,223 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// steps is a part of the conversation.
+type steps struct {
+	A    *attempt
+	All  []step
+	Next int64 // byte at which the following part begins
+	N    int64 // number of its first line, from 1
+	From int64 // number of the first line of this part
+	Ask  int   // how many lines this part has; 0: no more followed it
+}
+
+// step is one step for a page.
+type step struct {
+	N                int64
+	Long             int64 // its size if it is too long to show
+	Bad              bool  // it cannot be read
+	Source, Role     string
+	Stage, Model     string
+	ID, In, Out      int64
+	Tokens           bool
+	CostUSD          *float64
+	Time             time.Time
+	Thought, Message part
+	Calls            []call
+	Results          []result
+}
+
+type call struct {
+	Name      string
+	Arguments part
+}
+
+type result struct {
+	Text      part
+	Subagents []subagent
+	Pictures  []string
+}
+
+// subagent is where the conversation of a sub-agent is: in a file of the attempt, or
+// within its trajectory.
+type subagent struct{ Path, ID string }
+
+// stepsPage is how many steps one part has.
+const stepsPage = 40
+
+// stepsOf reads the part of the conversation that the address asks for: at a byte,
+// or from the step with a number.
+func stepsOf(a *attempt, r *request) (*steps, error) {
+	p := &steps{A: a, From: max(r.number("n"), 1)}
+	at := r.number("at")
+	if n := r.number("step"); n > 1 {
+		var skipped int64
+		var err error
+		if at, skipped, err = skip(a.dir, record.StepsFile, n-1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return p, err
+		}
+		p.From = skipped + 1
+	}
+	p.Next, p.N = at, p.From
+	lines, next, err := readPart(a.dir, record.StepsFile, at, stepsPage)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	for i, l := range lines {
+		p.All = append(p.All, stepOf(&l, p.From+int64(i)))
+	}
+	if p.Next, p.N = next, p.From+int64(len(lines)); !atEnd(lines, stepsPage) {
+		p.Ask = len(lines)
+	}
+	return p, err
+}
+
+func stepOf(l *numbered, n int64) step {
+	out := step{N: n}
+	var rec record.Step
+	switch {
+	case l.b == nil:
+		out.Long = l.size
+		return out
+	case json.Unmarshal(l.b, &rec) != nil:
+		out.Bad = true
+		return out
+	}
+	out.Role, out.Stage, out.Time = rec.Role, rec.Stage, rec.Time
+	out.fill(&rec.Step)
+	return out
+}
+
+// fill takes what a page shows of a step of a trajectory.
+func (out *step) fill(s *trajectory.Step) {
+	out.Source, out.Model, out.ID = string(s.Source), s.ModelName, s.StepID
+	out.Thought, out.Message = partOf(s.ReasoningContent, maxText), partOf(textOf(s.Message), maxText)
+	if m := s.Metrics; m != nil {
+		out.CostUSD = m.CostUSD
+		if m.PromptTokens != nil && m.CompletionTokens != nil {
+			out.Tokens, out.In, out.Out = true, *m.PromptTokens, *m.CompletionTokens
+		}
+	}
+	for _, c := range s.ToolCalls[:min(len(s.ToolCalls), maxShown)] {
+		out.Calls = append(out.Calls, call{c.Name, partOf(string(c.Arguments), maxText)})
+	}
+	if s.Observation != nil {
+		for _, o := range s.Observation.Results[:min(len(s.Observation.Results), maxShown)] {
+			var res result
+			if o.Content != nil {
+				res.Text, res.Pictures = partOf(textOf(*o.Content), maxText), pictures(*o.Content)
+			}
+			for _, sub := range o.Subagents[:min(len(o.Subagents), 20)] {
+				res.Subagents = append(res.Subagents, subagent{sub.TrajectoryPath, sub.TrajectoryID})
+			}
+			out.Results = append(out.Results, res)
+		}
+	}
+}
+
+// Bounds of the conversation of a sub-agent.
+const (
+	maxSub      = 32 << 20 // bytes of the file that it is in
+	maxSubSteps = 200
+	maxSubDepth = 20
+)
+
+// subagentPart is the conversation of a sub-agent, without the page around it.
+func (s *Server) subagentPart(r *request) error {
+	a, err := s.attempt(r)
+	if err != nil {
+		return err
+	}
+	name, id := cmp.Or(r.FormValue("path"), record.TrajectoryFile), r.FormValue("id")
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return fmt.Errorf("%w: %q is no file of the attempt", errMissing, name)
+	}
+	b, err := untrusted.Read(a.dir, name, maxSub)
+	if err != nil {
+		return err
+	}
+	var t trajectory.Trajectory
+	if err = json.Unmarshal(b, &t); err != nil {
+		return fmt.Errorf("%s is no trajectory: %w", name, err)
+	}
+	sub := &t
+	if id != "" {
+		if sub = embedded(&t, id, maxSubDepth); sub == nil {
+			return fmt.Errorf("%w: %s has no sub-agent %q", errMissing, name, id)
+		}
+	}
+	all := make([]step, min(len(sub.Steps), maxSubSteps))
+	for i := range all {
+		all[i].N = int64(i + 1)
+		all[i].fill(&sub.Steps[i])
+	}
+	return r.show("subagent", "", map[string]any{"A": a, "All": all, "Name": sub.Agent.Name, "More": len(sub.Steps) - len(all), "File": name})
+}
+
+// embedded finds a trajectory within another one.
+func embedded(t *trajectory.Trajectory, id string, depth int) *trajectory.Trajectory {
+	for i := range t.Subagents {
+		if t.Subagents[i].TrajectoryID == id {
+			return &t.Subagents[i]
+		}
+		if depth > 0 {
+			if sub := embedded(&t.Subagents[i], id, depth-1); sub != nil {
+				return sub
+			}
+		}
+	}
+	return nil
+}
+
+// textOf is the text of a message, with the type of what is no text in its place.
+func textOf(c trajectory.Content) string {
+	if len(c.Parts) == 0 {
+		return c.Text
+	}
+	var parts []string
+	for _, p := range c.Parts {
+		if p.Source == nil {
+			parts = append(parts, p.Text)
+		} else {
+			parts = append(parts, "["+string(p.Type)+"]")
+		}
+	}
+	return strings.Join(parts, "\n")
+}
+
+// pictures are the files of the attempt that a message shows.
+func pictures(c trajectory.Content) (names []string) {
+	for _, p := range c.Parts {
+		if p.Source != nil && p.Type == trajectory.PartImage && isPicture(p.Source.Path) && filepath.IsLocal(p.Source.Path) && len(names) < 20 {
+			names = append(names, p.Source.Path)
+		}
+	}
+	return names
+}
+
+// stepsPart is a further part of the conversation, without the page around it.
+func (s *Server) stepsPart(r *request) error {
+	a, err := s.attempt(r)
+	if err != nil {
+		return err
+	}
+	p, err := stepsOf(a, r)
+	if err != nil {
+		return err
+	}
+	return r.show("steps", "", map[string]any{"Steps": p})
+}

@@ -1,0 +1,80 @@
+package view
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Whatever stands in one file of a run, every page of it is answered, and nothing of
+// it becomes an element.
+func FuzzRunFolder(f *testing.F) {
+	w := newSite(f, 1)
+	w.attempt(f, w.trials[0].ID, 3)
+	var files []string
+	if err := filepath.WalkDir(w.run.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files = append(files, path)
+		}
+		return err
+	}); err != nil {
+		f.Fatal(err)
+	}
+	for i := range files {
+		f.Add(i, []byte("{}\n"))
+	}
+	pages := w.pages(w.trials[0].ID)
+	f.Fuzz(func(t *testing.T, which int, content []byte) {
+		file := files[uint(which)%uint(len(files))]
+		before, err := os.ReadFile(file)
+		if err == nil {
+			err = os.WriteFile(file, content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.WriteFile(file, before, 0o600) //nolint:errcheck // the next execution reads it
+		for _, page := range pages {
+			r, err := w.client.Get(w.address + page) //nolint:noctx // the client has a time limit
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			var b bytes.Buffer
+			_, err = b.ReadFrom(r.Body)
+			_ = r.Body.Close()
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			if r.Header.Get("Content-Type") == "text/html; charset=utf-8" {
+				safe(t, page, b.String())
+			}
+		}
+	})
+}
+
+// Whatever a link to a page asks for, there is an answer, and nothing of it becomes
+// an element.
+func FuzzRequest(f *testing.F) {
+	w := newSite(f, 1)
+	w.attempt(f, w.trials[0].ID, 3)
+	for _, page := range w.pages(w.trials[0].ID) {
+		f.Add(page)
+	}
+	f.Fuzz(func(t *testing.T, page string) {
+		r, err := w.client.Get(w.address + "/" + page) //nolint:noctx // the client has a time limit
+		if err != nil {
+			return // no address
+		}
+		var b bytes.Buffer
+		_, err = b.ReadFrom(r.Body)
+		_ = r.Body.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", page, err)
+		}
+		if r.Header.Get("Content-Type") == "text/html; charset=utf-8" {
+			safe(t, page, b.String())
+		}
+	})
+}

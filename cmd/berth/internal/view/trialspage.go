@@ -1,0 +1,163 @@
+package view
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
+)
+
+// row is a trial in a table.
+type row struct {
+	Trial    *store.TrialState
+	Cell     string
+	Axes     []string // the values on the axes of the table
+	Accepted *store.AttemptState
+	Attempt  int // that the link is about; 0: none
+	Outcome  string
+	Spend    store.Spend
+}
+
+// rowsPage is how many trials one page lists.
+const rowsPage = 200
+
+// rowsOf describes trials.
+func rowsOf(k *kept, trials []*store.TrialState) []row {
+	rows, axes := make([]row, 0, len(trials)), axesOf(k.Manifest)
+	for _, t := range trials {
+		cell := &k.Manifest.Cells[t.Cell]
+		w := row{Trial: t, Cell: cmp.Or(cell.Key, cell.Agent), Accepted: t.Accepted(), Outcome: string(t.Outcome())}
+		for _, name := range axes {
+			w.Axes = append(w.Axes, cell.Choices[name])
+		}
+		if k.Index.UnderWay(t) {
+			w.Outcome = "running"
+		}
+		for i := range t.Attempts {
+			w.Spend.Add(t.Attempts[i].Spend())
+		}
+		if n := len(t.Attempts); w.Accepted != nil && w.Outcome != "running" {
+			w.Attempt = w.Accepted.Number
+		} else if n > 0 {
+			w.Attempt = t.Attempts[n-1].Number
+		}
+		rows = append(rows, w)
+	}
+	return rows
+}
+
+// maxAxes is how many axes have a column; a table with more of them has one column
+// for the cell.
+const maxAxes = 8
+
+// axesOf returns the names of the axes on which cells of a run differ.
+func axesOf(m *store.Manifest) []string {
+	values := map[string]map[string]bool{}
+	for i := range m.Cells {
+		for name, value := range m.Cells[i].Choices {
+			if values[name] == nil {
+				values[name] = map[string]bool{}
+			}
+			values[name][value] = true
+		}
+	}
+	maps.DeleteFunc(values, func(_ string, all map[string]bool) bool { return len(all) < 2 && len(m.Cells) > 1 })
+	if len(values) > maxAxes {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(values))
+}
+
+// trialsPage lists trials, selected and sorted as the address says.
+func (s *Server) trialsPage(r *request) error {
+	k, err := s.run(r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	f := report.Filter{Expression: r.FormValue("select"), Sort: r.FormValue("sort")}
+	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Select": f.Expression, "Sort": f.Sort, "Sorts": report.Sorts}
+	if err = f.Check(); err == nil {
+		err = f.Choose(k.Dir, k.Manifest, k.Index)
+	}
+	var trials []*store.TrialState
+	if err != nil {
+		data["Wrong"] = err.Error()
+	} else {
+		trials = report.Select(k.Manifest, k.Index, &f)
+	}
+	from := int(min(r.number("from"), int64(len(trials))))
+	to := min(from+rowsPage, len(trials))
+	data["Rows"], data["From"], data["To"], data["All"], data["Axes"] = rowsOf(k, trials[from:to]), from+1, to, len(trials), axesOf(k.Manifest)
+	if to < len(trials) {
+		data["Next"] = r.with("from", strconv.Itoa(to))
+	}
+	if from > 0 {
+		data["Previous"] = r.with("from", strconv.Itoa(max(0, from-rowsPage)))
+	}
+	fields := make([]string, len(selection.Fields))
+	for i := range selection.Fields {
+		fields[i] = selection.Fields[i].Name
+	}
+	data["Fields"] = fields
+	return r.show("trials", "Trials of "+filepath.Base(k.Dir), data)
+}
+
+// taskPage shows a task and all its trials. Its instruction is the first message
+// to the agent in a record.
+func (s *Server) taskPage(r *request) error {
+	k, err := s.run(r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	name := r.FormValue("name")
+	var trials []*store.TrialState
+	for _, t := range k.Index.Trials {
+		if t.Task == name {
+			trials = append(trials, t)
+		}
+	}
+	if len(trials) == 0 {
+		return fmt.Errorf("%w: the run has no task %q", errMissing, name)
+	}
+	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Task": trials[0], "All": len(trials)}
+	data["Rows"], data["Axes"] = rowsOf(k, trials[:min(len(trials), maxShown)]), axesOf(k.Manifest)
+	instruction, result := described(k, trials[:min(len(trials), 20)])
+	data["Instruction"], data["Result"] = instruction, result
+	data["Environment"] = k.Manifest.Cells[trials[0].Cell].Environment
+	return r.show("task", "Task "+name, data)
+}
+
+// described returns what attempts recorded of their task: the first message to the
+// agent, and a result, which has the environment; nil for what none of them has.
+func described(k *kept, trials []*store.TrialState) (instruction *part, result *record.Result) {
+	for _, t := range trials {
+		for i := range t.Attempts {
+			dir := report.Folder(k.Dir, t, t.Attempts[i].Number)
+			if instruction == nil {
+				lines, _, err := readPart(dir, record.TurnsFile, 0, 1)
+				var turn record.Turn
+				if err == nil && len(lines) > 0 && json.Unmarshal(lines[0].b, &turn) == nil && turn.Text != "" {
+					p := partOf(turn.Text, maxText)
+					instruction = &p
+				}
+			}
+			if result == nil {
+				if got, err := readResult(dir); err == nil {
+					result = got
+				}
+			}
+			if instruction != nil && result != nil {
+				return instruction, result
+			}
+		}
+	}
+	return instruction, result
+}

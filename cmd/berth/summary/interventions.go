@@ -1,0 +1,61 @@
+package summary
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/berth-eval/berth/core/store"
+)
+
+// Interventions says in words what people did to a run while it went on that can
+// change results: other budgets, cancelled trials, and turns that were ended. Oldest
+// first, at most 20.
+func Interventions(x *store.Index) []string {
+	var said []string
+	for i := range x.Notes {
+		if changesResults(&x.Notes[i]) {
+			said = append(said, x.Notes[i].Note)
+		}
+	}
+	const most = 20
+	if n := len(said); n > most {
+		said = append(said[:most:most], fmt.Sprintf("and %d more changes while the run went on", n-most))
+	}
+	return said
+}
+
+// InterventionsOn returns those that an attempt of t can have felt: what was done to
+// it, and other budgets of the run before it ended.
+func InterventionsOn(m *store.Manifest, x *store.Index, t *store.TrialState, a *store.AttemptState) (said []string) {
+	var end time.Time
+	if a.Result != nil {
+		end = a.Result.End
+	}
+	for i := range x.Notes {
+		n := &x.Notes[i]
+		if !changesResults(n) || !end.IsZero() && n.Time.After(end) {
+			continue
+		}
+		of := n.Intervention
+		during := !n.Time.Before(a.Began)
+		if of.Set != nil || during && (of.Trial == t.ID || of.Cell != "" && of.Cell == m.Cells[t.Cell].Slug) {
+			said = append(said, n.Note)
+		}
+	}
+	return said
+}
+
+// changesResults reports whether a note is about a change that can change results.
+// How many attempts run at the same time, and when they begin, does not.
+func changesResults(n *store.Entry) bool {
+	of := n.Intervention
+	if of == nil {
+		return false
+	}
+	for name := range of.Set {
+		if name != "in_flight" {
+			return true
+		}
+	}
+	return of.Trial != "" || of.Cell != ""
+}

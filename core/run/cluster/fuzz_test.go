@@ -1,0 +1,60 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-eval/berth/core/store"
+)
+
+// What other processes wrote to the shared folder is taken only if it is whole: the
+// numbers of lines rise, a name is one that can be part of a path, and a line that
+// is cut anywhere and completed later is read once.
+func FuzzFiles(f *testing.F) {
+	for _, v := range []any{&Line{Seq: 1}, &lease{Holder: "p", Nonce: "n"}, &Job{Version: 1, Run: "r", Trial: "t", Attempt: 1}} {
+		b, err := store.Seal(v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b, len(b)/2)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, cut int) {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, leasesDir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"journal", leasesDir + "/x"} {
+			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err := holderOf(dir, "x"); err == nil && !safe.MatchString(l.Holder) {
+			t.Errorf("the lease has %q", l.Holder)
+		}
+		whole := follower{dir: dir, name: "journal"}
+		lines, err := whole.read(unreadable)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := 0
+		for _, l := range lines {
+			if l.Seq <= last {
+				t.Errorf("line %d after %d", l.Seq, last)
+			}
+			last = l.Seq
+		}
+		if cut = max(0, min(cut, len(b))); os.WriteFile(filepath.Join(dir, "journal"), b[:cut], 0o600) != nil {
+			t.Fatal("it cannot be written")
+		}
+		parts := follower{dir: dir, name: "journal"}
+		first, err := parts.read(0)
+		if err != nil || os.WriteFile(filepath.Join(dir, "journal"), b, 0o600) != nil {
+			t.Fatal(err)
+		}
+		rest, err := parts.read(unreadable)
+		if err != nil || len(first)+len(rest) != len(lines) {
+			t.Errorf("%d lines of the whole journal, %d + %d of one that was cut at %d: %v", len(lines), len(first), len(rest), cut, err)
+		}
+	})
+}

@@ -1,0 +1,280 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+const examples = "../../../examples/cluster/"
+
+// decode reads a Job with the types of Kubernetes, and refuses fields that these do
+// not have.
+func decode(text string) (j batch.Job, err error) {
+	return j, yaml.UnmarshalStrict([]byte(text), &j)
+}
+
+func TestTheJobOfKubernetesHasItsTypes(t *testing.T) {
+	t.Parallel()
+	text := e2etest.Read(t, examples, "kubernetes.yaml")
+	j, err := decode(text)
+	e2etest.Must(t, err)
+	pod := &j.Spec.Template.Spec
+	if j.APIVersion != "batch/v1" || j.Kind != "Job" || len(pod.Containers) != 1 {
+		t.Fatalf("%+v", j)
+	}
+	// What Kubernetes checks beyond the types: a policy for failed pods needs pods that
+	// are not restarted, and procMount needs a user namespace.
+	if pod.RestartPolicy != core.RestartPolicyNever || pod.HostUsers == nil || *pod.HostUsers {
+		t.Errorf("restart policy %s, host users %v", pod.RestartPolicy, pod.HostUsers)
+	}
+	mounted := map[string]bool{}
+	for _, v := range pod.Volumes {
+		mounted[v.Name] = true
+	}
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if !mounted[m.Name] {
+			t.Errorf("there is no volume %s", m.Name)
+		}
+	}
+	for _, wrong := range []struct{ from, to string }{
+		{"parallelism:", "paralellism:"}, {"parallelism: 4", "parallelism: four"}, {"procMount:", "procMounts:"}, {`memory: 8Gi`, `memory: 8Gx`},
+	} {
+		if _, err = decode(strings.Replace(text, wrong.from, wrong.to, 1)); err == nil {
+			t.Errorf("%s is accepted", wrong.to)
+		}
+	}
+}
+
+// bed is a run whose attempts are made by pilots.
+type bed struct {
+	t       *testing.T
+	dir     string // with the programs in berth/
+	run     string // its folder
+	uid     int
+	began   *exec.Cmd
+	said    *bytes.Buffer
+	trials  int
+	program string
+}
+
+// newBed starts a run as a user.
+func newBed(t *testing.T, uid int) *bed {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "bej")
+	e2etest.Must(t, err)
+	t.Cleanup(func() { e2etest.Must(t, os.RemoveAll(dir)) })
+	tree, err := filepath.Abs("../../..")
+	e2etest.Must(t, err)
+	b := &bed{t: t, dir: dir, uid: uid, said: &bytes.Buffer{}, trials: 3, program: filepath.Join(dir, "berth", "berth")}
+	e2etest.Must(t, e2etest.Build(tree, filepath.Dir(b.program), "./agents/oracle", "./environments/local", "./verifiers/script"))
+	e2etest.Write(t, dir, map[string]string{
+		"tasks/t/task.toml":              "schema_version = \"1.4\"\n[task]\nname = \"e2e/t\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n",
+		"tasks/t/instruction.md":         "Do it.\n",
+		"tasks/t/environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
+		"tasks/t/solution/solve.sh":      "#!/bin/sh\necho 42 > /app/answer\n",
+		"tasks/t/tests/test.sh":          "#!/bin/sh\nif [ \"$(cat /app/answer)\" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
+		"berth.hcl": fmt.Sprintf(`experiment "e" {
+  datasets    = [dataset.tasks]
+  environment = environment.local
+  agent       = agent.oracle
+  repeat      = %d
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin = "local"
+}
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+executor "pilots" {}
+`, b.trials),
+	})
+	if uid != os.Getuid() {
+		e2etest.Must(t, exec.CommandContext(t.Context(), "chown", "-R", fmt.Sprintf("%d:%d", uid, uid), dir).Run())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.began = b.command(ctx, b.program, "run", ".", "--no-live")
+	b.began.Stdout, b.began.Stderr = b.said, b.said
+	e2etest.Must(t, b.began.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = b.began.Wait() // its code is looked at
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	for end := time.Now().Add(time.Minute); b.run == ""; time.Sleep(20 * time.Millisecond) {
+		if m, _ := filepath.Glob(filepath.Join(dir, "runs", "*", cluster.Dir, "coordinators", "1.claim-0")); len(m) == 1 { //nolint:errcheck // the pattern is good
+			b.run = filepath.Dir(filepath.Dir(filepath.Dir(m[0])))
+		} else if time.Now().After(end) {
+			t.Fatalf("the run does not begin: %s", b.said)
+		}
+	}
+	return b
+}
+
+// command makes a command of the user, in the folder of the run's experiment, with an
+// environment of its own.
+func (b *bed) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.WaitDelay = b.dir, 10*time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir, "BERTH_RUNTIME_DIR=" + filepath.Join(b.dir, "r")}
+	if b.uid != os.Getuid() {
+		id := uint32(b.uid) //nolint:gosec // of a test's user
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+	}
+	return cmd
+}
+
+// pilots returns how many pilots began, and how many attempts have a result that
+// passed.
+func (b *bed) pilots() (began, passed int) {
+	b.t.Helper()
+	s, err := cluster.Read(b.run)
+	e2etest.Must(b.t, err)
+	_, x, err := store.Read(b.run)
+	e2etest.Must(b.t, err)
+	for _, tr := range x.Trials {
+		for _, a := range tr.Attempts {
+			if a.Result != nil && a.Result.Outcome == record.Passed {
+				passed++
+			}
+		}
+	}
+	return len(s.Pilots), passed
+}
+
+// settled waits for the end of the run, whose trials passed.
+func (b *bed) settled() {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		began, passed := b.pilots()
+		if began == 1 && passed == b.trials {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("%d pilots began, and %d attempts passed", began, passed)
+		}
+	}
+}
+
+// A pilot in a container as the Job describes it makes attempts with environment
+// local. Where the container has the usual masks, it says so and takes nothing.
+func TestAPodMakesAttempts(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to start the run as the user of the pod")
+	}
+	docker := e2etest.FindEngine(t, "docker", "debian:bookworm-slim")
+	text := e2etest.Read(t, examples, "kubernetes.yaml")
+	j, err := decode(text)
+	e2etest.Must(t, err)
+	b := newBed(t, int(*j.Spec.Template.Spec.SecurityContext.RunAsUser))
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "/shared/runs/sweep", b.run), "/shared", b.dir)
+	for _, tt := range []struct {
+		without string // a line of the Job
+		says    string
+	}{
+		{"procMount: Unmasked", "parts of this machine's /proc are masked, as in a container"},
+		{"seccompProfile: { type: Unconfined }", "start it with a seccomp profile that allows them"},
+	} {
+		if !strings.Contains(text, tt.without) {
+			t.Fatalf("the Job has no %s", tt.without)
+		}
+		code, out := asPod(t, docker, strings.Replace(text, tt.without, "", 1))
+		if began, _ := b.pilots(); code != 2 || began > 0 || !strings.Contains(out, tt.says) {
+			t.Errorf("without %s: code %d, %d pilots began, and it said:\n%s", tt.without, code, began, out)
+		}
+	}
+	if code, out := asPod(t, docker, text); code != 0 {
+		t.Errorf("code %d: %s", code, out)
+	}
+	b.settled()
+}
+
+// asPod runs the container of a Job with Docker, and returns its exit code and what it
+// said.
+func asPod(t *testing.T, docker e2etest.Engine, text string) (int, string) {
+	t.Helper()
+	j, err := decode(text)
+	e2etest.Must(t, err)
+	pod := &j.Spec.Template.Spec
+	c := &pod.Containers[0]
+	args := []string{
+		"run", "--rm", "--user", fmt.Sprintf("%d:%d", *pod.SecurityContext.RunAsUser, *pod.SecurityContext.RunAsGroup), "--workdir", c.WorkingDir,
+		"--cap-drop", string(c.SecurityContext.Capabilities.Drop[0]), "--memory", strconv.FormatInt(c.Resources.Limits.Memory().Value(), 10),
+	}
+	if !*c.SecurityContext.AllowPrivilegeEscalation {
+		args = append(args, "--security-opt", "no-new-privileges")
+	}
+	if m := c.SecurityContext.ProcMount; m != nil && *m == core.UnmaskedProcMount {
+		args = append(args, "--security-opt", "systempaths=unconfined")
+	}
+	if p := c.SecurityContext.SeccompProfile; p != nil && p.Type == core.SeccompProfileTypeUnconfined {
+		args = append(args, "--security-opt", "seccomp=unconfined")
+	}
+	for _, v := range c.Env {
+		args = append(args, "--env", v.Name+"="+v.Value)
+	}
+	for _, m := range c.VolumeMounts {
+		if m.Name == "shared" {
+			args = append(args, "--volume", m.MountPath+":"+m.MountPath)
+		} else {
+			args = append(args, "--tmpfs", m.MountPath+":mode=1777,exec,size=1g")
+		}
+	}
+	args = append(args, "--entrypoint", c.Command[0], c.Image)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := docker.Ask(ctx, t, append(append(args, c.Command[1:]...), c.Args...)...)
+	out, err := cmd.CombinedOutput()
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// PBS starts the script with a shell, in a folder of its own, with these variables.
+func TestTheScriptOfPBSStartsAPilot(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs(examples + "pilot.pbs")
+	e2etest.Must(t, err)
+	if out, err := exec.CommandContext(t.Context(), "bash", "-n", script).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b := newBed(t, os.Getuid())
+	rel, err := filepath.Rel(b.dir, b.run)
+	e2etest.Must(t, err)
+	cmd := b.command(t.Context(), "bash", script)
+	cmd.Dir = "/"
+	cmd.Env = append(cmd.Env, "PBS_O_WORKDIR="+b.dir, "PBS_JOBID=12[0].server", "NCPUS=2", "TMPDIR="+t.TempDir(), "RUN="+rel, "BERTH="+b.program)
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "2 attempts at a time") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	b.settled()
+}

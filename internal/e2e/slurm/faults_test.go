@@ -1,0 +1,199 @@
+package slurm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// One run of 200 trials on a cluster: a pilot is cancelled, jobs are preempted by a
+// job with a higher priority, a node is set down, slurmd and slurmctld are killed, and
+// a node loses its power. Every trial ends once, and no trial fails because of it.
+func TestARunOutlivesWhatASchedulerDoes(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t)
+	const trials, name = 200, "faults"
+	s.experiment(name, trials, executor("requeue"))
+	mounts := s.mounts()
+	run := s.start(name, "run . --no-live")
+	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
+
+	s.on("login", "scancel "+s.pilots("%i")[0])
+	s.goesOn(name)
+
+	s.on("login", fmt.Sprintf("sbatch --partition=urgent --nodelist=%s --exclusive --time=1 --wrap='sleep 3'", s.pilots("%N")[0]))
+	s.goesOn(name)
+
+	s.await("a pilot works", func() bool { return len(s.pilots("%N")) > 0 })
+	down := s.pilots("%N")[0]
+	s.root("login", "scontrol update nodename="+down+" state=down reason=test")
+	s.goesOn(name)
+	s.root("login", "scontrol update nodename="+down+" state=resume || true") // Slurm may have done so, because slurmd answers
+
+	s.await("a pilot works", func() bool { return len(s.pilots("%N")) > 0 })
+	lost := s.pilots("%N")[0]
+	s.root(lost, "kill -9 $(cat /run/slurm/slurmd.pid)")
+	s.await("Slurm counts the node as down", func() bool {
+		return strings.Contains(s.on("login", "sinfo --noheader --nodes="+lost+" --partition=requeue --format=%T"), "down")
+	})
+	s.goesOn(name)
+	s.repaired()
+
+	s.root("login", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+	s.goesOn(name)
+	s.repaired()
+
+	s.await("a pilot works", func() bool { return len(s.pilots("%N")) > 0 })
+	if out, err := s.run(time.Minute, "kill", s.pilots("%N")[0]); err != nil {
+		t.Errorf("kill: %v\n%s", err, out)
+	}
+	s.goesOn(name)
+	s.repaired()
+
+	if code, out := run.wait(); code != 0 {
+		t.Fatalf("code %d\n%s", code, out)
+	}
+	attempts := s.settled(name, trials)
+	if attempts <= trials {
+		t.Errorf("%d attempts of %d trials: nothing was preempted, and the test proves little", attempts, trials)
+	}
+	t.Logf("%d attempts of %d trials", attempts, trials)
+	s.empty()
+	if after := s.mounts(); after != mounts {
+		t.Errorf("mounts before:\n%s\nafter:\n%s", mounts, after)
+	}
+}
+
+// mounts returns the mount points of all nodes.
+func (s *site) mounts() string {
+	s.t.Helper()
+	var all strings.Builder
+	for _, node := range []string{"login", "node1", "node2", "node3"} {
+		all.WriteString(node + ":\n" + s.on(node, "cut -d' ' -f2,3 /proc/self/mounts | sort"))
+	}
+	return all.String()
+}
+
+// The coordinator, pilots, slurmd and slurmctld are killed at random instants.
+func TestKillsAtRandomInstantsLoseNothing(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t)
+	s.work = 1
+	const trials, name = 200, "random"
+	s.experiment(name, trials, executor("requeue"))
+	run := s.start(name, "run . --no-live")
+	s.await("pilots work", func() bool { return s.results(name) > 3 })
+	kills := map[string]int{}
+	for s.results(name) < trials-40 {
+		s.goesOn(name)
+		time.Sleep(rand.N(time.Second))
+		node := fmt.Sprintf("node%d", 1+rand.N(3))
+		switch what := []string{"coordinator", "pilot", "slurmd", "slurmctld"}[rand.N(4)]; what {
+		case "coordinator":
+			run.signal("KILL")
+			if code, out := run.wait(); code != 137 {
+				t.Fatalf("code %d\n%s", code, out)
+			}
+			run = s.start(name, "resume last --no-live")
+			kills[what]++
+		case "pilot":
+			if strings.TrimSpace(s.on(node, "pid=$(pgrep -o -f '[b]erth pilot' || true); [ -z \"$pid\" ] || { kill -9 $pid && echo killed; }")) != "" {
+				kills[what]++
+			}
+		case "slurmd":
+			s.root(node, "kill -9 $(cat /run/slurm/slurmd.pid)")
+			s.repaired()
+			kills[what]++
+		default:
+			s.root("login", "kill -9 $(cat /run/slurm/slurmctld.pid)")
+			s.repaired()
+			kills[what]++
+		}
+	}
+	if code, out := run.wait(); code != 0 {
+		t.Fatalf("after %v: code %d\n%s", kills, code, out)
+	}
+	t.Logf("%d attempts of %d trials after %v", s.settled(name, trials), trials, kills)
+	s.empty()
+}
+
+// The scheduler ends pilots at the time limit of their jobs. Their attempts are
+// repeated by the next ones.
+func TestPilotsReachTheTimeLimitOfTheirJobs(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t)
+	s.work = 20
+	const trials, name = 24, "limit"
+	s.experiment(name, trials, strings.Replace(executor("requeue"), "{", "{\n  options = [\"--time=1\"]", 1))
+	if code, out := s.start(name, "run . --no-live").wait(); code != 0 {
+		t.Fatalf("code %d\n%s", code, out)
+	}
+	if attempts := s.settled(name, trials); attempts <= trials {
+		t.Errorf("%d attempts of %d trials: no job reached its limit, and the test proves nothing", attempts, trials)
+	}
+	s.empty()
+}
+
+// The first Ctrl-C lets pilots end by themselves. They are stopped here, so that they
+// cannot: the second one cancels their jobs. The run is resumed then.
+func TestASecondInterruptCancelsTheJobs(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t)
+	const trials, name = 12, "twice"
+	s.experiment(name, trials, executor("requeue"))
+	run := s.start(name, "run . --no-live")
+	s.await("pilots work", func() bool { return s.results(name) > 0 && len(s.pilots("%i")) == 3 })
+	for _, node := range s.pilots("%N") {
+		s.on(node, "kill -STOP $(pgrep -f '[b]erth pilot')")
+	}
+	run.signal("INT")
+	s.await("the coordinator heard", func() bool {
+		return strings.Contains(s.on("login", "cat "+s.shared+"/twice/runs/*/cluster/coordinators/1.jsonl"), `"kind":"stop"`)
+	})
+	if jobs := s.pilots("%i"); len(jobs) != 3 {
+		t.Errorf("after the first: %q", jobs)
+	}
+	run.signal("INT")
+	code, out := run.wait()
+	if code != 130 || !strings.Contains(out, "cancelling the jobs of the run") {
+		t.Errorf("code %d\n%s", code, out)
+	}
+	s.empty()
+	if out := s.berth(name, "resume last --no-live; echo code $?"); !strings.Contains(out, "code 0") {
+		t.Errorf("%s", out)
+	}
+	s.settled(name, trials)
+	s.empty()
+}
+
+// The shared disk is full for a while. The coordinator says so and begins nothing
+// more; pilots keep their results until there is room. Nothing is lost.
+func TestASharedDiskThatIsFull(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := newSite(t, "--shared-size", "500m")
+	const trials, name = 40, "full"
+	s.experiment(name, trials, executor("requeue"))
+	run := s.start(name, "run . --no-live")
+	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
+	s.on("login", "dd if=/dev/zero of="+s.shared+"/filler bs=4k 2> /dev/null; true")
+	before := s.results(name)
+	s.await("the coordinator says so", func() bool { return strings.Contains(run.said(), "stopping: the run folder cannot be written") })
+	if full := strings.TrimSpace(s.on("login", "df --output=avail "+s.shared+" | tail -n 1")); full != "0" {
+		t.Errorf("%s KiB are free: the disk was not full", full)
+	}
+	if after := s.results(name); after > before+1 {
+		t.Errorf("%d results before, and %d while the disk was full", before, after)
+	}
+	e2etest.Must(t, os.Remove(filepath.Join(s.files, "filler")))
+	code, out := run.wait()
+	if code != 3 || !strings.Contains(out, "no space left on device") {
+		t.Errorf("code %d", code)
+	}
+	t.Logf("%s", out)
+	if out := s.berth(name, "resume last --no-live; echo code $?"); !strings.Contains(out, "code 0") {
+		t.Errorf("%s", out)
+	}
+	t.Logf("%d attempts of %d trials", s.settled(name, trials), trials)
+	s.empty()
+}

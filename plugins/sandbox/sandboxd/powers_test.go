@@ -1,0 +1,108 @@
+package sandboxd_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/become"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+)
+
+// powers tries what SYS_ADMIN allows, and prints the capabilities of all processes
+// but PID 1.
+func powers([]string) error {
+	for name, call := range map[string]func() error{
+		"quotactl":        func() error { return raw(unix.SYS_QUOTACTL, ^uintptr(0)) },
+		"perf_event_open": func() error { return raw(unix.SYS_PERF_EVENT_OPEN, 0) },
+		"lookup_dcookie":  func() error { return raw(unix.SYS_LOOKUP_DCOOKIE, 0) },
+		"bpf":             func() error { return raw(unix.SYS_BPF, ^uintptr(0)) },
+		"fanotify_init":   func() error { return raw(unix.SYS_FANOTIFY_INIT, ^uintptr(0)) },
+		"sethostname":     func() error { return unix.Sethostname([]byte("forged")) },
+		"setdomainname":   func() error { return unix.Setdomainname([]byte("forged")) },
+		"unshare mount":   func() error { return unix.Unshare(unix.CLONE_NEWNS) },
+		"mount a tmpfs":   func() error { return unix.Mount("x", "/tmp", "tmpfs", 0, "") },
+		"bind":            func() error { return unix.Mount("/tmp", "/tmp", "", unix.MS_BIND, "") },
+		"unmount":         func() error { return unix.Unmount("/proc", unix.MNT_DETACH) },
+		"open a tmpfs": func() error {
+			fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+			if err == nil {
+				err = unix.Close(fd)
+			}
+			return err
+		},
+	} {
+		err := call()
+		if err != nil && !errors.Is(err, unix.EPERM) { // the kernel looked at the arguments
+			err = nil
+		}
+		tried(name, err)
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		return err
+	}
+	for _, file := range append(files, "/proc/self/status") {
+		text, err := os.ReadFile(file)
+		if err != nil || file == "/proc/1/status" {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "Cap") {
+				fmt.Fprint(os.Stdout, line)
+			}
+		}
+	}
+	return nil
+}
+
+func raw(nr, first uintptr) error {
+	if _, _, errno := unix.RawSyscall6(nr, first, 0, 0, ^uintptr(0), ^uintptr(0), 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// The system calls that an engine allows because of SYS_ADMIN are refused to
+// commands. Without that, they reach the kernel's own checks.
+func TestSystemCallsAreRefused(t *testing.T) {
+	t.Parallel()
+	refused := []string{"bpf", "fanotify_init", "lookup_dcookie", "perf_event_open", "quotactl", "quotactl_fd", "setdomainname", "sethostname"}
+	for _, tt := range []struct {
+		name  string
+		calls []string
+	}{{"without the guard", nil}, {"refused", refused}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: true, Refuse: tt.calls})
+			if !b.Hello.Secludes || b.Hello.BoundingCapabilities&^become.EngineCaps != 0 {
+				t.Fatalf("%+v: want a sandboxd that can seclude, and commands that have nothing of it", b.Hello)
+			}
+			out, err := attack(t, b.Shell("agent"), "powers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := succeeded(out)
+			if tt.calls == nil && !slices.Contains(got, "quotactl") && !slices.Contains(got, "lookup_dcookie") {
+				t.Errorf("without the guard no call gets to the kernel: is it still needed?\n%s", out)
+			}
+			if tt.calls != nil && len(got) > 0 || !strings.Contains(out, "- mount a tmpfs") || !strings.Contains(out, "CapBnd") {
+				t.Errorf("allowed: %q\n%s", got, out)
+			}
+		})
+	}
+}
+
+// A sandboxd that cannot refuse what it is told to does not serve.
+func TestASystemCallThatIsNotKnownEndsTheStart(t *testing.T) {
+	t.Parallel()
+	if err := become.Refuse([]string{"bpf", "nothing"}); err == nil || !strings.Contains(err.Error(), `"nothing"`) {
+		t.Errorf("got %v", err)
+	}
+}

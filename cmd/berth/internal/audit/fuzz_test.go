@@ -28,7 +28,7 @@ func FuzzRunFolder(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer os.WriteFile(file, before, 0o600) //nolint:errcheck // the next execution reads it
-		got, err := audit.Run(dir)
+		got, err := audit.Run(dir, nil)
 		if err == nil && got.Problems == 0 && !bytes.Equal(before, content) {
 			t.Errorf("%s was changed, and nothing is wrong: %q", file, content)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store/node"
 )
@@ -46,27 +48,7 @@ Berth did not create.`,
 				return err
 			}
 			res := &output.GC{DryRun: dry, Sandboxes: left.Sandboxes, Folders: left.Folders, Problems: left.Problems}
-			made, err := a.bundles().Left(dry)
-			res.Folders = append(res.Folders, made...)
-			if err != nil {
-				res.Problems = append(res.Problems, err.Error())
-			}
-			sockets, err := control.Sweep(dry)
-			res.Folders = append(res.Folders, sockets...)
-			if err != nil {
-				res.Problems = append(res.Problems, err.Error())
-			}
-			folders := a.scratchFolders(scratch)
-			for _, dir := range folders {
-				swept, failed := node.SweepScratch(dir, dry)
-				res.Folders = append(res.Folders, swept...)
-				if failed != nil {
-					res.Problems = append(res.Problems, failed.Error())
-				}
-			}
-			if err = a.vacateAll(cmd.Context(), h, folders, dry); err != nil {
-				res.Problems = append(res.Problems, err.Error())
-			}
+			a.removeFolders(cmd.Context(), h, res, scratch)
 			if rule.Any() {
 				pruned, err := images.Prune(cmd.Context(), h, rule, dry)
 				if err != nil {
@@ -90,6 +72,23 @@ Berth did not create.`,
 	cmd.Flags().StringVar(&scratch, "scratch", "", "also remove what pilots left below `DIR`, the scratch folder of an experiment")
 	kept.declare(cmd)
 	return cmd
+}
+
+// removeFolders removes what killed processes left in folders of this machine.
+func (a *app) removeFolders(ctx context.Context, h *plugin.Host, res *output.GC, scratch string) {
+	note := func(folders []string, err error) {
+		res.Folders = append(res.Folders, folders...)
+		if err != nil {
+			res.Problems = append(res.Problems, err.Error())
+		}
+	}
+	note(a.bundles().Left(res.DryRun))
+	note(control.Sweep(res.DryRun))
+	folders := a.scratchFolders(scratch)
+	for _, dir := range folders {
+		note(node.SweepScratch(dir, res.DryRun))
+	}
+	note(nil, a.vacateAll(ctx, h, folders, res.DryRun))
 }
 
 // imageFlags are the parts of a rule for images.

@@ -13,7 +13,7 @@ import (
 
 // Rules as in the file of containers-common: those of SYS_ADMIN, of which one is
 // allowed in any case by another rule.
-const usual = `{"syscalls": [
+const usualRules = `{"syscalls": [
   {"names": ["read", "setns", "unshare"], "action": "SCMP_ACT_ALLOW", "args": [], "includes": {}, "excludes": {}},
   {"names": ["bpf", "setns"], "action": "SCMP_ACT_ALLOW", "args": [], "includes": {"caps": ["CAP_SYS_ADMIN"]}, "excludes": {}},
   {"names": ["perf_event_open", "setns"], "action": "SCMP_ACT_ERRNO", "args": [], "includes": {}, "excludes": {"caps": ["CAP_SYS_ADMIN"]}},
@@ -28,7 +28,7 @@ func TestCallsThatSysAdminAllows(t *testing.T) {
 		off        bool
 		want, err  string
 	}{
-		{name: "the usual rules", text: usual, want: "bpf perf_event_open"},
+		{name: "the usual rules", text: usualRules, want: "bpf perf_event_open"},
 		{name: "a call that is allowed for some arguments", text: `{"syscalls": [
 			{"names": ["quotactl"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 0, "op": "SCMP_CMP_EQ"}]},
 			{"names": ["quotactl"], "action": "SCMP_ACT_ALLOW", "args": null, "includes": {"caps": ["CAP_SYS_ADMIN"]}}]}`, want: "quotactl"},

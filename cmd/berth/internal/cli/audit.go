@@ -37,14 +37,16 @@ and line that differs from what was recorded: journals, manifest, files of
 attempts, results, scores, outcomes, integrity, tokens, costs, and the numbers
 of all tables. It also says what cannot be checked, and why.
 
---report FILE makes the report, or a table of export (csv, jsonl, parquet),
-again and compares it with the file.
---sign KEY signs the page with an SSH key: PAGE.sig is a signature as
-ssh-keygen -Y sign makes it, and ssh-keygen -Y verify -n berth-audit reads it.
+The page that -o writes has the result as JSON.
+--report FILE makes the HTML report, or a table of berth export (csv, jsonl,
+parquet), again and compares it with the file.
+--sign KEY signs the page with an SSH key and writes PAGE.sig. Its format is that
+of ssh-keygen -Y sign, and ssh-keygen -Y verify -n berth-audit can check it.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares the result with the page.
 
-RUN is a folder, or an archive that berth export --to bundle made.
+RUN is a run folder, or an archive that berth export --to bundle made. See
+docs/audit.md.
 
 Exit code 1 means that something differs.`,
 		Example: "  berth audit last\n  berth audit last --report report.html\n" +
@@ -58,7 +60,7 @@ Exit code 1 means that something differs.`,
 	fs.StringVar(&o.key, "sign", "", "sign the page of -o with this private SSH `KEY`")
 	fs.StringVar(&o.verify, "verify", "", "check this signed `PAGE` and its PAGE.sig")
 	fs.StringVar(&o.signers, "signers", "", "`FILE` with the public SSH keys that you trust, for --verify")
-	fs.StringArrayVar(&o.reports, "report", nil, "compare this report or table of the run, made by this berth without --select; may be repeated")
+	fs.StringArrayVar(&o.reports, "report", nil, "compare this `FILE`, a report or a table of the run that this berth made without --select; may be repeated")
 	return cmd
 }
 

@@ -30,22 +30,22 @@ func (a *app) ctlCommand() *cobra.Command {
 		Long: `Asks the process that runs RUN for a change. Only the user who started it can do
 that, on the same machine. The actions are:
 
-  status               what the run does; the default
-  pause                no attempt begins; those in progress go on
+  status               print the state of the run; this is the default
+  pause                start no further attempt; those in progress continue
   drain                the same, and the run stops when they have ended
-  continue             attempts begin again
-  set LIMIT=NUMBER...  other limits of the run: in_flight, cost_usd, tokens
-                       or requests; "none" takes a budget away
+  continue             start attempts again
+  set LIMIT=NUMBER...  change limits of the run: in_flight, cost_usd, tokens
+                       or requests; "none" removes a budget
   cancel TRIAL         cancel a trial, or all trials of a cell with --cell
-  end-turn TRIAL       end the turn of the agent now, and grade what is there
+  end-turn TRIAL       end the agent's turn now, and grade its work so far
 
-A run that was drained stops as incomplete and can be resumed. What was
-cancelled runs again when the run is resumed. A budget is made larger only with
---yes. Resume keeps limits that were set, unless --experiment names others.
+A drained run stops as incomplete and can be resumed. Cancelled trials run again
+when the run is resumed. A larger budget needs --yes. berth resume keeps limits
+that were set, unless --experiment names an experiment with other limits.
 
 Each change is recorded in the run with the user, the time and the reason.
-Changes that can change results mark the run: larger or smaller budgets,
-cancelled trials, and turns that were ended. See docs/control.md.`,
+Those that can change results mark the run: changed budgets, cancelled trials,
+and turns that were ended early. See docs/control.md.`,
 		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set in_flight=8\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
 		Args:    cobra.MinimumNArgs(1),
 

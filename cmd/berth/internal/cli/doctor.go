@@ -26,11 +26,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Checks this machine, and asks every environment plugin whether it could run a
 plain task. The exit code is 1 if none can.
 
-With an experiment that has an executor "slurm" block, submits one short job as
-its pilots are submitted, and says what the job and this machine see of each
-other: the folder of runs, its claims, the clocks, the programs, the disk for
-attempts, the environments, and how long the job waited. The exit code is 1 if
-the experiment cannot run there.`,
+PATH is an experiment with an executor "slurm" block. The command then submits
+one short job in the same way as a pilot, and compares what the job and this
+machine see: the folder of runs, the clocks, the programs and tasks, the disk
+for attempts, the relay for models, the environments, and how long the job
+waited. The exit code is 1 if the experiment cannot run there (docs/cluster.md).`,
 		Example: "  berth doctor\n  berth doctor --json\n  berth doctor experiment.hcl",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,15 +26,15 @@ func (a *app) noteCommand() *cobra.Command {
 		Long: `Gives an attempt a label such as "reward hacking" or "bad task", with a text, or
 lists the labels of a run. RUN, TRIAL and ATTEMPT are those of berth show.
 
-Notes are in notes.jsonl in the folder of the run, with the name of the user and
-the time. The record of the run does not change: scores, tables and audit are as
-before. berth show prints the notes of an attempt, berth export has them in a
-column, and --select can use them:
+A label with its text is a note. Notes are stored in notes.jsonl in the folder of
+the run, with the name of the user and the time. Scores, tables and berth audit
+do not depend on them. berth show prints the notes of an attempt, berth export
+has them in a column, and --select can use them:
 
   berth show last --select '"bad task" in notes'
 
-The same label again replaces its text. --remove takes a label back; its line
-stays in the file.`,
+If the attempt has the label already, the new text replaces the old one.
+--remove removes the label; its line stays in the file.`,
 		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --text \"It prints what the test expects.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: completeRun,
@@ -48,9 +48,9 @@ stays in the file.`,
 			return a.showNotes(args)
 		},
 	}
-	cmd.Flags().StringVar(&label, "label", "", "label that the attempt gets")
-	cmd.Flags().StringVar(&text, "text", "", "text that belongs to the label")
-	cmd.Flags().BoolVar(&remove, "remove", false, "take the label back")
+	cmd.Flags().StringVar(&label, "label", "", "`LABEL` that the attempt gets")
+	cmd.Flags().StringVar(&text, "text", "", "`TEXT` that explains the label")
+	cmd.Flags().BoolVar(&remove, "remove", false, "remove the label")
 	return cmd
 }
 

@@ -53,16 +53,16 @@ func (a *app) pilotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pilot RUN",
 		Short: "Make attempts of a run that is under way, on this machine",
-		Long: `Makes attempts of a run whose experiment has an executor block for pilots, on
-this machine, which must see the folder of the run, the tasks and the plugins
-under the same paths. Start it by hand, by ssh, or as the command of any job, as
-often as you like: every pilot takes attempts that no other one has. The process
-that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the plan, the limits and
+		Long: `Makes attempts of a run on this machine. The experiment of the run must have the
+block executor "pilots" or "slurm". This machine must see the folder of the run,
+the tasks and the plugins under the same paths. Start as many pilots as you like,
+by hand, by ssh, or as jobs. Each takes attempts that no other pilot has. The
+process that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the plan, the limits and
 the results (docs/cluster.md).
 
-A pilot ends when the run has ended, or when nothing came for a while. On Ctrl-C
-or SIGTERM it takes nothing more; its attempts end as preempted, and are stored.
-Its exit code is then 130.`,
+A pilot ends when the run has ended, or when it got no attempt for the time of
+--idle. On Ctrl-C or SIGTERM it takes no further attempt. Its attempts end as
+preempted and are stored, and its exit code is 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 

@@ -48,11 +48,12 @@ If the files of the attempt were kept (keep in the experiment), they are put int
 the sandbox first. RUN, TRIAL and ATTEMPT are those of berth show.
 
 Leave the shell with Ctrl-D. The sandbox is then removed, and nothing is kept.
-With --verify the task is run as by an agent, with its time limit: the tests run
-at the end, and the run is stored with a recording of the terminal.
+With --verify, you work as an agent does: the time limit of the task applies, the
+tests run at the end, and the run is stored with a recording of the terminal.
 
-With --surface the work is on the surface of the task, such as a web page or a
-game: on a page for a browser of this machine, whose address is printed.`,
+With --surface, you work on the surface of the task, such as a web page or a
+game. The command prints the address of a page; open it in a browser on this
+machine. See docs/human.md.`,
 		Example: "  berth shell tasks/hello\n  berth shell tasks/hello --verify\n  berth shell last 3f9a2c",
 		Args:    cobra.RangeArgs(1, 3),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
@@ -71,7 +72,7 @@ game: on a page for a browser of this machine, whose address is printed.`,
 	fs.StringVar(&f.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin for a task")
 	fs.BoolVar(&f.verify, "verify", false, "run the tests at the end, and store the run")
 	fs.StringVar(&f.runs, "runs", report.RunsDir, "with --verify, create the folder of the run in `DIR`")
-	fs.BoolVar(&f.surface, "surface", false, "work on the surface of the task, on a page in a browser, in place of the terminal")
+	fs.BoolVar(&f.surface, "surface", false, "work on the surface of the task, on a page in a browser, instead of a terminal")
 	fs.BoolVar(&f.trust, "trust", false, "continue although others could have changed the run folder")
 	return cmd
 }

@@ -48,12 +48,17 @@ in its files, with line and column. Nothing is run. The exit code is 2 if a
 task is invalid.
 
 With --run, each valid task is run several times in each verification mode that
-it and the environment allow. Its solution must pass. The agent nop, the
-solutions in its folder cheat, and empty files in place of those that the tests
-name must fail. Equal conditions must have equal outcomes. The tests must not
-need a network. Files of the tests and of the solution, and commits outside the
-history of a repository, must not be in the sandbox. The exit code is 1 if a
-check fails.`,
+it and the environment allow:
+
+  - its solution must pass;
+  - the agent nop must fail, and so must each solution in the folder cheat of
+    the task, and empty files in place of those that the tests name;
+  - runs under equal conditions must have equal outcomes;
+  - the tests must not need a network;
+  - the sandbox must not contain files of the tests or of the solution, or
+    commits outside the history of a repository.
+
+The exit code is 1 if a check fails. See docs/tasks.md.`,
 		Example: "  berth task check tasks/hello\n  berth task check tasks --json\n  berth task check --run tasks/hello --environment podman",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

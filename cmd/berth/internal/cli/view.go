@@ -24,9 +24,9 @@ trials, attempts with what the agent said, did and saw, files, and requests to
 models. Without arguments it shows all runs in ./runs, also those that begin
 later. It writes nothing.
 
-The address that is printed contains a token. Only who has it can read the pages,
-so that other users of the machine cannot. The pages are served on the loopback
-interface, unless --listen names another address. On a desktop, the address is
+The pages are served on the loopback interface, unless --listen names another
+address. The printed address contains a token. Without the token nobody can read
+the pages, not even another user of this machine. On a desktop, the address is
 opened in a browser.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --listen 192.0.2.7:8080",
 
@@ -46,8 +46,8 @@ opened in a browser.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.IntVar(&port, "port", 0, "port on the loopback interface; 0 takes a free one")
-	fs.StringVar(&listen, "listen", "", "address to serve on instead of the loopback interface, as HOST:PORT")
+	fs.IntVar(&port, "port", 0, "`PORT` on the loopback interface; 0 takes a free one")
+	fs.StringVar(&listen, "listen", "", "serve on this address, `HOST:PORT`, instead of the loopback interface")
 	fs.BoolVar(&browser, "browser", true, "open a browser, if this is a terminal of a desktop")
 	return cmd
 }

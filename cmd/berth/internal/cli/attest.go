@@ -41,10 +41,11 @@ func (a *app) attestCommand() *cobra.Command {
 		Use:   "attest",
 		Short: "Try attacks on this machine and compare what comes of them",
 		Long: `Runs agents that try to pass without solving their task, in each verification
-mode of an environment. For each attack it prints whether it was held (no reward),
-detected (a reward, and the result says that it is exposed or violated) or not
-held (a reward that counts as checked). Each attack first runs in a harness
-without guards, where it must succeed. The control is a solution that does the work.
+mode of an environment. For each attack it prints whether it was held (no
+reward), detected (a reward, and the result says that it is exposed or violated)
+or not held (a reward that counts as checked). Each attack first runs in a
+harness without guards, where it must succeed. The control is a solution that
+does the work.
 
 The results are compared with the table in docs/security.md. The exit code is 1
 if one differs, in either direction, or if an attack does not succeed without

@@ -55,10 +55,10 @@ func (a *app) pilotCommand() *cobra.Command {
 		Short: "Make attempts of a run that is under way, on this machine",
 		Long: `Makes attempts of a run on this machine. The experiment of the run must have the
 block executor "pilots" or "slurm". This machine must see the folder of the run,
-the tasks and the plugins under the same paths. Start as many pilots as you like,
-by hand, by ssh, or as jobs. Each takes attempts that no other pilot has. The
-process that runs ` + "`berth run`" + ` or ` + "`berth resume`" + ` on the run keeps the plan, the limits and
-the results (docs/cluster.md).
+the tasks and the plugins under the same paths. Start as many pilots as you
+like, by hand, by ssh, or as jobs. Each takes attempts that no other pilot has.
+The process of ` + "`berth run`" + ` or ` + "`berth resume`" + ` keeps the plan, the limits and the
+results (docs/cluster.md).
 
 A pilot ends when the run has ended, or when it got no attempt for the time of
 --idle. On Ctrl-C or SIGTERM it takes no further attempt. Its attempts end as

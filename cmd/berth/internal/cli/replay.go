@@ -38,11 +38,11 @@ func (a *app) replayCommand() *cobra.Command {
 		Long: `Runs the trials of a run again, as a new run. Agents, sandboxes and tests are
 real. Models reply what was recorded, so no key and no provider is needed. The
 command then compares each trial with the recorded one: outcome, scores, tool
-calls, and requests to models. It says how many trials agree, and shows the first
-difference of each trial that does not agree.
+calls, and requests to models. It says how many trials agree, and shows the
+first difference of each trial that does not agree.
 
-RUN is a folder, or an archive that berth export --to bundle made. An archive has
-the tasks, too. TRIAL replays one trial.
+RUN is a folder, or an archive that berth export --to bundle made. An archive
+has the tasks, too. TRIAL replays one trial.
 
 Exit code 1 means that a trial differs.`,
 		Example: "  berth replay last\n  berth replay published.tar.zst --trust\n  berth replay last hello-file--terminus",

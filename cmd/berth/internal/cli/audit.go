@@ -41,7 +41,7 @@ The page that -o writes has the result as JSON.
 --report FILE makes the HTML report, or a table of berth export (csv, jsonl,
 parquet), again and compares it with the file.
 --sign KEY signs the page with an SSH key and writes PAGE.sig. Its format is
-that of ssh-keygen -Y sign, and ssh-keygen -Y verify -n berth-audit can check it.
+that of ssh-keygen -Y sign; ssh-keygen -Y verify -n berth-audit can check it.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares the result with the page.
 

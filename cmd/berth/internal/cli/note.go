@@ -28,8 +28,8 @@ lists the labels of a run. RUN, TRIAL and ATTEMPT are those of berth show.
 
 A label with its text is a note. Notes are stored in notes.jsonl in the folder
 of the run, with the name of the user and the time. Scores, tables and berth
-audit do not depend on them. berth show prints the notes of an attempt, berth export
-has them in a column, and --select can use them:
+audit do not depend on them. berth show prints the notes of an attempt, berth
+export has them in a column, and --select can use them:
 
   berth show last --select '"bad task" in notes'
 

@@ -49,7 +49,8 @@ into the sandbox first. RUN, TRIAL and ATTEMPT are those of berth show.
 
 Leave the shell with Ctrl-D. The sandbox is then removed, and nothing is kept.
 With --verify, you work as an agent does: the time limit of the task applies,
-the tests run at the end, and the run is stored with a recording of the terminal.
+the tests run at the end, and the run is stored with a recording of the
+terminal.
 
 With --surface, you work on the surface of the task, such as a web page or a
 game. The command prints the address of a page; open it in a browser on this

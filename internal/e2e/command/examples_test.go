@@ -1,6 +1,7 @@
 package command
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +121,8 @@ func TestExamplesOfHelpAndDocumentsWork(t *testing.T) {
 			}
 		}
 	})
-	if examples.carriedOut < 40 {
+	some := strings.Contains(flag.Lookup("test.run").Value.String(), "/") // only those of some documents run
+	if examples.carriedOut < 40 && !some {
 		t.Errorf("only %d commands were found", examples.carriedOut)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,34 +59,34 @@ func TestAJobOfAnotherUserIsRefused(t *testing.T) { //nolint:paralleltest // it 
 		t.Skip("only root can make the file of another user: run the tests as root")
 	}
 	for _, guarded := range []bool{false, true} {
-		b := newBed(t, 2)
-		if !guarded {
-			cluster.Unguarded(t, cluster.OwnerIsChecked)
-		} else {
-			*cluster.OwnerIsChecked = true
-		}
-		c := b.carry(calm, 1) // the second trial waits for the first
-		var made atomic.Int32
-		b.pilot("one", 2, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
-			if j.Attempt.Number() == 7 {
-				made.Add(1)
-			} else {
-				b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") || made.Load() > 0 })
+		t.Run(fmt.Sprintf("guarded %t", guarded), func(t *testing.T) { // its pilot has ended when the guard changes
+			b := newBed(t, 2)
+			if !guarded {
+				cluster.Unguarded(t, cluster.OwnerIsChecked)
 			}
-			return passes("one")(ctx, j)
-		}))
-		theirs := cluster.AttemptName(b.plan.Trials[1].ID, 7) + ".json"
-		must(t, os.MkdirAll(b.folder(1, 7), 0o755))
-		other := t.TempDir()
-		must(t, cluster.Put(other, theirs, &cluster.Job{
-			Version: 1, Run: b.store.Manifest.Header.Run, Trial: b.plan.Trials[1].ID, Attempt: 7, Plan: cluster.PlanDigest(&b.plan.Trials[1]),
-		}))
-		must(t, os.Chown(filepath.Join(other, theirs), 65534, 65534))
-		must(t, os.Rename(filepath.Join(other, theirs), filepath.Join(b.store.Dir, cluster.Dir, "queue", theirs)))
-		c.wait(t)
-		if guarded == (made.Load() > 0) {
-			t.Errorf("guarded %v: the pilot made %d attempts for a stranger", guarded, made.Load())
-		}
+			c := b.carry(calm, 1) // the second trial waits for the first
+			var made atomic.Int32
+			b.pilot("one", 2, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
+				if j.Attempt.Number() == 7 {
+					made.Add(1)
+				} else {
+					b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") || made.Load() > 0 })
+				}
+				return passes("one")(ctx, j)
+			}))
+			theirs := cluster.AttemptName(b.plan.Trials[1].ID, 7) + ".json"
+			must(t, os.MkdirAll(b.folder(1, 7), 0o755))
+			other := t.TempDir()
+			must(t, cluster.Put(other, theirs, &cluster.Job{
+				Version: 1, Run: b.store.Manifest.Header.Run, Trial: b.plan.Trials[1].ID, Attempt: 7, Plan: cluster.PlanDigest(&b.plan.Trials[1]),
+			}))
+			must(t, os.Chown(filepath.Join(other, theirs), 65534, 65534))
+			must(t, os.Rename(filepath.Join(other, theirs), filepath.Join(b.store.Dir, cluster.Dir, "queue", theirs)))
+			c.wait(t)
+			if guarded == (made.Load() > 0) {
+				t.Errorf("guarded %v: the pilot made %d attempts for a stranger", guarded, made.Load())
+			}
+		})
 	}
 }
 

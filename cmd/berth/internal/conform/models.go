@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -172,6 +173,9 @@ func (b *bench) verifierSubject(ctx context.Context, name string, capabilities [
 		return s, err
 	}
 	traits = traits.With(b.o.Config)
+	// It starts here, so that clauses that cancel a call do not cancel its start. What it
+	// says of its configuration is a matter of the clauses.
+	_, _ = b.host.Validate(ctx, plugins.KindVerifier, name, b.o.Config)
 	s = verifiertest.Subject{Verifier: v, Traits: traits, Capabilities: capabilities, Config: b.o.Config, Load: b.load}
 	for _, dir := range b.o.Cases {
 		cases, e := verifiertest.LoadCases(dir)

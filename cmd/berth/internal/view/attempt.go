@@ -152,6 +152,7 @@ func (s *Server) attemptPage(r *request) error {
 	if busy {
 		q := url.Values{"trial": {a.Trial.ID}, "attempt": {strconv.Itoa(a.Number)}, "state": {digest(state)}}
 		data["Live"] = a.Base + "changes?" + q.Encode()
+		data["Buttons"] = buttonsOf(r.Context(), a.run, a.Page()+"control")
 	}
 	result, err := readResult(a.dir)
 	switch err {

@@ -120,6 +120,7 @@ func (s *Server) runPage(r *request) error {
 		data["Table"] = t
 	}
 	if k.Index.Writing() != nil {
+		data["Buttons"] = buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
 		m := k.moment()
 		data["Now"], data["More"] = m, max(0, m.All-len(m.Flights))
 		if left := sum.Outcomes[record.NotRun] - m.All; left >= 0 {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -284,20 +286,26 @@ func TestFormsOfOthersAreRefused(t *testing.T) {
 	page := "/run/" + filepath.Base(w.run.Dir) + "/"
 	stranger := &site{Server: w.Server, client: &http.Client{Timeout: time.Minute}, address: w.address, run: w.run}
 	pause := url.Values{"action": {control.Pause}}
+	change := func(action string) url.Values {
+		if strings.HasSuffix(action, "/note") {
+			return url.Values{"action": {"add"}, "label": {"bad task"}}
+		}
+		return pause
+	}
 	at := page + "trial/" + w.trials[0].ID + "/1/"
 	for _, action := range w.actions(at) {
 		w.get(t, action, http.StatusMethodNotAllowed)
-		stranger.send(t, action, pause, http.StatusForbidden)
-		stranger.send(t, action+"?token="+strings.Repeat("0", 64), pause, http.StatusForbidden)
+		stranger.send(t, action, change(action), http.StatusForbidden)
+		stranger.send(t, action+"?token="+strings.Repeat("0", 64), change(action), http.StatusForbidden)
 		for _, headers := range [][]string{
 			{"Origin", "http://evil.example", "Sec-Fetch-Site", ""}, {"Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"},
 			{"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"}, {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", ""}, {"Origin", "null", "Sec-Fetch-Site", ""},
 		} {
-			w.send(t, action, pause, http.StatusForbidden, headers...)
+			w.send(t, action, change(action), http.StatusForbidden, headers...)
 		}
 		w.send(t, action, url.Values{"action": {control.Pause}, "why": {strings.Repeat("x", maxForm)}}, http.StatusRequestEntityTooLarge)
 	}
-	if s := g.status(t); s.State != control.Running || len(w.run.Index().Notes) > 0 {
+	if s := g.status(t); s.State != control.Running || len(w.run.Index().Notes) > 0 || len(labels(t, w.run.Dir).All()) > 0 {
 		t.Errorf("a stranger changed the run: %+v", s)
 	}
 	says(t, w.send(t, page+"control", pause, http.StatusOK, "Sec-Fetch-Site", ""), "Done: paused") // a browser that sends only the origin
@@ -306,7 +314,7 @@ func TestFormsOfOthersAreRefused(t *testing.T) {
 
 // actions are the addresses of forms, for the attempt at an address.
 func (w *site) actions(at string) []string {
-	return []string{"/run/" + filepath.Base(w.run.Dir) + "/control", at + "control"}
+	return []string{"/run/" + filepath.Base(w.run.Dir) + "/control", at + "control", at + "note"}
 }
 
 // A page says what became of a form, and nothing that the address says.
@@ -323,5 +331,82 @@ func TestAnswersOfForms(t *testing.T) {
 	}
 	if w.answers.of(first) != nil || len(w.answers.all) != maxAnswers || len(w.answers.all[0].Text) > maxSaid {
 		t.Errorf("%d answers are kept", len(w.answers.all))
+	}
+}
+
+func labels(t testing.TB, dir string) *notes.Notes {
+	t.Helper()
+	n, err := notes.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestReadersLabelAttempts(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 2)
+	w.attempt(t, w.trials[0].ID, 1)
+	trials := "/run/" + filepath.Base(w.run.Dir) + "/trials"
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	hostile := `"><script>1</script>`
+	says(t, w.press(t, at, "Add the note", "label", " "+hostile+" ", "text", "one\r\n<b>two"), "Done: the attempt has the label")
+	says(t, w.press(t, at, "Add the note", "label", "bad task"), `Done: the attempt has the label "bad task".`)
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := labels(t, w.run.Dir).Of(w.trials[0].ID, 1)
+	if len(all) != 2 || all[0].Label != hostile || all[0].Text != "one\n<b>two" || all[0].Author != me.Username || time.Since(all[0].Time) > time.Hour {
+		t.Fatalf("notes: %+v", all)
+	}
+	for path, parts := range map[string][]string{
+		at:     {html.EscapeString("by " + me.Username), "<pre>one\n&lt;b&gt;two</pre>", "<b>bad task</b>"},
+		trials: {"&gt;&lt;script&gt;1&lt;/script&gt;; bad task</td>"},
+		trials + "?select=" + url.QueryEscape(`"bad task" in notes`): {"1 to 1 of 1 trials"},
+	} {
+		page := w.get(t, path, http.StatusOK)
+		safe(t, path, page)
+		says(t, page, parts...)
+	}
+	for _, wrong := range []url.Values{
+		{"label": {""}}, {"label": {"a\nb"}}, {"label": {"\x1b[31m"}}, {"label": {strings.Repeat("x", 101)}}, {"label": {"x"}, "text": {strings.Repeat("x", 16<<10+1)}},
+		{"label": {"none"}, "action": {"remove"}}, {"label": {"x"}, "action": {evil}},
+	} {
+		if wrong.Get("action") == "" {
+			wrong.Set("action", "add")
+		}
+		page := w.send(t, at+"note", wrong, http.StatusOK)
+		safe(t, at, page)
+		says(t, page, "Nothing was changed: ")
+	}
+	w.send(t, "/run/"+filepath.Base(w.run.Dir)+"/trial/"+w.trials[1].ID+"/1/note", url.Values{"action": {"add"}, "label": {"x"}}, http.StatusNotFound)
+	says(t, w.press(t, at, "Remove"), "Done: the attempt has no label") // the first one
+	if all = labels(t, w.run.Dir).All(); len(all) != 1 || all[0].Label != "bad task" {
+		t.Errorf("after the removal: %+v", all)
+	}
+}
+
+// A folder that cannot be written, and notes that cannot be read, give a sentence.
+func TestNotesThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 1)
+	w.attempt(t, w.trials[0].ID, 1)
+	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
+	if os.Geteuid() != 0 { // whom a mode does not hold up
+		if err := os.Chmod(w.run.Dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		says(t, w.press(t, at, "Add the note", "label", "x"), "Nothing was changed: write a note into", "permission denied")
+		if err := os.Chmod(w.run.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(w.run.Dir, notes.File)); err != nil {
+		t.Fatal(err)
+	}
+	says(t, w.press(t, at, "Add the note", "label", "x"), "Nothing was changed: ", "not a regular file")
+	for _, page := range []string{at, "/run/" + filepath.Base(w.run.Dir) + "/trials"} {
+		says(t, w.get(t, page, http.StatusOK), "notes of readers: ", "not a regular file")
 	}
 }

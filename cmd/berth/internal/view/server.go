@@ -143,6 +143,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/picture", s.picture)
 	mux.HandleFunc("POST /run/{run}/control", s.form(s.controlRun))
 	mux.HandleFunc("POST /run/{run}/trial/{trial}/{attempt}/control", s.form(s.controlAttempt))
+	mux.HandleFunc("POST /run/{run}/trial/{trial}/{attempt}/note", s.form(s.note))
 	mux.HandleFunc("GET /compare", s.page(s.comparePage))
 	return s.guard(mux)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/plugins/surface"
 )
 
 // TestMain gives the sockets of runs a short path.
@@ -50,6 +51,9 @@ type going struct {
 // Attempt implements run.Executor.
 func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}, Start: time.Now(), End: time.Now()}
+	if err := j.Attempt.Append(record.SurfaceFile, surface.Line{Time: r.Start, Kind: "observe", Text: "what is seen"}); err != nil {
+		return r, err
+	}
 	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
 	select {
 	case <-g.release:
@@ -63,7 +67,8 @@ func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 	return r, j.Attempt.Publish(r)
 }
 
-// goOn runs the trials of a site, from that one on, one attempt at a time.
+// goOn runs the trials of a site, from that one on, one attempt at a time. It returns
+// when the first one is in the turn of its agent.
 func (w *site) goOn(t testing.TB, from int) *going {
 	t.Helper()
 	p := &plan.Plan{Experiment: &experiment.Experiment{}}
@@ -89,7 +94,18 @@ func (w *site) goOn(t testing.TB, from int) *going {
 			t.Error(left)
 		}
 	})
+	g.wait(t, "the first attempt is in its turn", func(s *control.Status) bool { return len(s.Attempts) > 0 && s.Attempts[0].Phase == record.PhaseTurn })
 	return g
+}
+
+// wait waits until the state of the run is as f wants it.
+func (g *going) wait(t testing.TB, what string, f func(*control.Status) bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !f(g.status(t)); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it is %+v", what, g.status(t))
+		}
+	}
 }
 
 // until waits until a page has a text.
@@ -239,11 +255,7 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	}
 	says(t, w.press(t, page, "Change the budget", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
 	says(t, w.press(t, page, "Continue"), "Done: let the run go on.")
-	for end := time.Now().Add(30 * time.Second); g.status(t).InProgress != 2; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("no second attempt began: %+v", g.status(t))
-		}
-	}
+	g.wait(t, "two are in progress", func(s *control.Status) bool { return s.InProgress == 2 })
 	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: lets the run end")
 	var did []string
 	for _, n := range w.run.Index().Notes {

@@ -72,10 +72,10 @@ func limitsOf(r *request) (map[string]*float64, error) {
 	set := map[string]*float64{}
 	for _, name := range []string{control.InFlight, control.CostUSD} {
 		text := r.field(name)
-		switch {
-		case text == "":
+		switch text {
+		case "":
 			continue
-		case text == "none":
+		case "none":
 			set[name] = nil
 			continue
 		}

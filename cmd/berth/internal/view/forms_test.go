@@ -176,25 +176,8 @@ func (w *site) press(t testing.TB, path, button string, fill ...string) string {
 		t.Fatal(err)
 	}
 	for form := range page.Descendants() {
-		fields, found := url.Values{}, false
-		if form.Data != "form" {
-			continue
-		}
-		for n := range form.Descendants() {
-			switch {
-			case n.Data == "button" && n.FirstChild.Data == button:
-				found = true
-				fields.Set(attribute(n, "name"), attribute(n, "value"))
-			case n.Data == "input" || n.Data == "textarea":
-				if attribute(n, "type") != "checkbox" {
-					fields.Set(attribute(n, "name"), attribute(n, "value"))
-				}
-				if n.Data != "textarea" && attribute(n, "type") != "hidden" && n.Parent.Data != "label" {
-					t.Errorf("%s: the field %s has no label", path, attribute(n, "name"))
-				}
-			}
-		}
-		if !found {
+		fields := url.Values{}
+		if form.Data != "form" || !fieldsOf(t, form, button, fields) {
 			continue
 		}
 		if attribute(form, "method") != "post" {
@@ -211,6 +194,28 @@ func (w *site) press(t testing.TB, path, button string, fill ...string) string {
 	}
 	t.Fatalf("%s has no button %q", path, button)
 	return ""
+}
+
+// fieldsOf takes in what a form sends if this button of it is pressed; false: it has
+// no such button.
+func fieldsOf(t testing.TB, form *html.Node, button string, fields url.Values) (found bool) {
+	t.Helper()
+	for n := range form.Descendants() {
+		name, kind := attribute(n, "name"), attribute(n, "type")
+		switch {
+		case n.Data == "button" && n.FirstChild.Data == button:
+			found = true
+			fields.Set(name, attribute(n, "value"))
+		case n.Data != "input" && n.Data != "textarea":
+		case kind == "hidden":
+			fields.Set(name, attribute(n, "value"))
+		case n.Parent.Data != "label":
+			t.Errorf("the field %s has no label", name)
+		case kind != "checkbox":
+			fields.Set(name, "")
+		}
+	}
+	return found
 }
 
 func attribute(n *html.Node, key string) string {
@@ -273,6 +278,12 @@ func TestAnAttemptIsControlledFromItsPage(t *testing.T) {
 	g := w.goOn(t, 0)
 	at := func(i int) string { return "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[i].ID + "/1/" }
 	safe(t, at(0), w.until(t, at(0), "End the turn early"))
+	later, err := w.find(filepath.Base(w.run.Dir), w.trials[0].ID, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later.Number = 2 // as if the process made an attempt that the page is not about
+	says(t, ask(t.Context(), w.run.Dir, control.Request{Action: control.EndTurn, Trial: w.trials[0].ID, Why: "x"}, later), "Nothing was changed: the attempt is not in progress.")
 	says(t, w.press(t, at(0), "End the turn early"), "Nothing was changed: end-turn changes a result")
 	says(t, w.press(t, at(0), "End the turn early", "why", "it repeats itself"), "Done: ended the turn of the agent")
 	w.until(t, at(1), "Cancel the trial")
@@ -309,11 +320,10 @@ func TestFormsOfOthersAreRefused(t *testing.T) {
 		w.get(t, action, http.StatusMethodNotAllowed)
 		stranger.send(t, action, change(action), http.StatusForbidden)
 		stranger.send(t, action+"?token="+strings.Repeat("0", 64), change(action), http.StatusForbidden)
-		for _, headers := range [][]string{
-			{"Origin", "http://evil.example", "Sec-Fetch-Site", ""}, {"Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"},
-			{"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", "same-site"}, {"Origin", "http://127.0.0.1:1", "Sec-Fetch-Site", ""}, {"Origin", "null", "Sec-Fetch-Site", ""},
+		for _, from := range []struct{ origin, site string }{
+			{"http://evil.example", ""}, {"http://evil.example", "cross-site"}, {"http://127.0.0.1:1", "same-site"}, {"http://127.0.0.1:1", ""}, {"null", ""},
 		} {
-			w.send(t, action, change(action), http.StatusForbidden, headers...)
+			w.send(t, action, change(action), http.StatusForbidden, "Origin", from.origin, "Sec-Fetch-Site", from.site)
 		}
 		w.send(t, action, url.Values{"action": {control.Pause}, "why": {strings.Repeat("x", maxForm)}}, http.StatusRequestEntityTooLarge)
 	}

@@ -391,14 +391,17 @@ func TestReadersLabelAttempts(t *testing.T) {
 		safe(t, path, page)
 		says(t, page, parts...)
 	}
-	for _, wrong := range []url.Values{
-		{"label": {""}}, {"label": {"a\nb"}}, {"label": {"\x1b[31m"}}, {"label": {strings.Repeat("x", 101)}}, {"label": {"x"}, "text": {strings.Repeat("x", 16<<10+1)}},
-		{"label": {"none"}, "action": {"remove"}}, {"label": {"x"}, "action": {evil}},
+	for _, wrong := range []struct{ action, label, text string }{
+		{"add", "", ""},
+		{"add", "a\nb", ""},
+		{"add", "\x1b[31m", ""},
+		{"add", strings.Repeat("x", 101), ""},
+		{"add", "x", strings.Repeat("x", 16<<10+1)},
+		{"add", "\xff", ""},
+		{"remove", "none", ""},
+		{evil, "x", ""},
 	} {
-		if wrong.Get("action") == "" {
-			wrong.Set("action", "add")
-		}
-		page := w.send(t, at+"note", wrong, http.StatusOK)
+		page := w.send(t, at+"note", url.Values{"action": {wrong.action}, "label": {wrong.label}, "text": {wrong.text}}, http.StatusOK)
 		safe(t, at, page)
 		says(t, page, "Nothing was changed: ")
 	}

@@ -142,9 +142,10 @@ func ask(ctx context.Context, dir string, q control.Request, about *attempt) str
 // unchanged is the sentence about a form that did nothing.
 func unchanged(why error) string { return "Nothing was changed: " + why.Error() + "." }
 
-// limit returns a limit of the state of a run; nil if it has none of that name.
+// limit returns a limit of the state of a run; nil if the state is not known. It may
+// be called on nil.
 func (b *buttons) limit(name string) *output.CtlLimit {
-	if b.Status == nil {
+	if b == nil || b.Status == nil {
 		return nil
 	}
 	i := slices.IndexFunc(b.Status.Limits, func(l output.CtlLimit) bool { return l.Name == name })

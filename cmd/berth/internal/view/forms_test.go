@@ -259,6 +259,7 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 		t.Errorf("limits: %+v", s.Limits)
 	}
 	says(t, w.press(t, page, "Change the budget", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
+	says(t, w.get(t, page, http.StatusOK), " of 6.0000 USD, the limit of the run")
 	says(t, w.press(t, page, "Continue"), "Done: let the run go on.")
 	g.wait(t, "two are in progress", func(s *control.Status) bool { return s.InProgress == 2 })
 	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: lets the run end")

@@ -111,9 +111,9 @@ func (s *session) work(ctx context.Context, m agent.Message, r agent.Recorder) (
 		if why == ended && !s.c.Words {
 			return agent.Yield{End: agent.Done}, nil
 		}
-		question := "Your last words to whoever gave the task (Enter for none): "
+		question := "Your answer to the user (Enter for none): "
 		if why == paused {
-			question = "Words to whoever gave the task, which end this turn (Enter goes back to a new shell): "
+			question = "A message to the user, which ends your turn (Enter goes back to a new shell): "
 		}
 		words, err := t.ask(ctx, question)
 		switch {

@@ -93,7 +93,7 @@ func TestAPersonSolvesATask(t *testing.T) {
 		{"Enter goes back", "\r"},
 		{"# ", "ls /app\r"},
 		{"# ", "\x04"},
-		{"last words", "I am done\r"},
+		{"answer to the user", "I am done\r"},
 	}, "shell", "tasks/one", "--verify")
 	if code != 0 || !strings.Contains(seen, "1 passed") || !strings.Contains(seen, "30 100") {
 		t.Fatalf("exit code %d:\n%s", code, seen)

@@ -35,7 +35,7 @@ export has them in a column, and --select can use them:
 
 If the attempt has the label already, the new text replaces the old one.
 --remove removes the label; its line stays in the file.`,
-		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --text \"It prints what the test expects.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
+		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --text \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {

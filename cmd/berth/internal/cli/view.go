@@ -22,12 +22,13 @@ func (a *app) viewCommand() *cobra.Command {
 		Long: `Serves web pages about runs until it is interrupted: their numbers and charts,
 trials, attempts with what the agent said, did and saw, files, and requests to
 models. Without arguments it shows all runs in ./runs, also those that begin
-later. It writes nothing.
+later. The pages have buttons that control your runs while they go on, as berth
+ctl does, and readers can label attempts, as with berth note.
 
 The pages are served on the loopback interface, unless --listen names another
 address. The printed address contains a token. Without the token nobody can read
-the pages, not even another user of this machine. On a desktop, the address is
-opened in a browser.`,
+the pages or use their buttons, not even another user of this machine. On a
+desktop, the address is opened in a browser.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --listen 192.0.2.7:8080",
 
 		ValidArgsFunction: completeRuns,

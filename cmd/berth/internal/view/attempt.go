@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
@@ -152,6 +153,7 @@ func (s *Server) attemptPage(r *request) error {
 	if busy {
 		q := url.Values{"trial": {a.Trial.ID}, "attempt": {strconv.Itoa(a.Number)}, "state": {digest(state)}}
 		data["Live"] = a.Base + "changes?" + q.Encode()
+		data["Buttons"] = buttonsOf(r.Context(), a.run, a.Page()+"control")
 	}
 	result, err := readResult(a.dir)
 	switch err {
@@ -174,6 +176,11 @@ func (s *Server) attemptPage(r *request) error {
 		missing = append(missing, "files: not all of them are listed")
 	}
 	s.sorted(a, names, busy, data)
+	readers, err := notes.Read(a.run)
+	if err != nil {
+		missing = append(missing, err.Error())
+	}
+	data["Notes"] = readers.Of(a.Trial.ID, a.Number)
 	steps, err := stepsOf(a, r)
 	if err != nil {
 		missing = append(missing, err.Error())

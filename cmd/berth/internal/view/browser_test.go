@@ -38,6 +38,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("scripts", b.scripts)
 	t.Run("keyboard", b.keyboard)
 	t.Run("live", b.live)
+	t.Run("forms", b.forms)
 }
 
 // openBrowser starts a browser.
@@ -175,20 +176,27 @@ func (b *browser) pages(t *testing.T) {
 		if strings.Contains(path, "/steps?") || strings.HasSuffix(path, "/surface") || strings.Contains(path, "/subagent?") {
 			continue // is loaded into another page
 		}
-		var title string
-		var wide int
-		var light, dim []string
-		b.run(t, dark(false), chromedp.Navigate(w.address+path), chromedp.Title(&title),
-			chromedp.Evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &wide),
-			chromedp.Evaluate(checks, nil), awaited(faultsOf(""), &light), dark(true), awaited(faultsOf("color-contrast"), &dim))
-		if !strings.HasSuffix(title, "– berth") || wide > 0 {
-			t.Errorf("%s: title %q, %d pixels too wide", path, title, wide)
-		}
-		if len(light)+len(dim) > 0 {
-			t.Errorf("%s: axe-core says %q, and in the dark %q", path, light, dim)
-		}
+		b.sound(t, w.address+path, checks)
 	}
 	b.quiet(t)
+}
+
+// sound fails if a page is too wide, or if axe-core, whose source is checks, finds a
+// serious fault.
+func (b *browser) sound(t *testing.T, address, checks string) {
+	t.Helper()
+	var title string
+	var wide int
+	var light, dim []string
+	b.run(t, dark(false), chromedp.Navigate(address), chromedp.Title(&title),
+		chromedp.Evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &wide),
+		chromedp.Evaluate(checks, nil), awaited(faultsOf(""), &light), dark(true), awaited(faultsOf("color-contrast"), &dim))
+	if !strings.HasSuffix(title, "– berth") || wide > 0 {
+		t.Errorf("%s: title %q, %d pixels too wide", address, title, wide)
+	}
+	if len(light)+len(dim) > 0 {
+		t.Errorf("%s: axe-core says %q, and in the dark %q", address, light, dim)
+	}
 }
 
 // scripts: the charts are drawn, terminals are played, sub-agents unfold, and the conversation
@@ -223,7 +231,10 @@ func (b *browser) keyboard(t *testing.T) {
 	b.look(t, w)
 	w.attempt(t, w.trials[0].ID, 2)
 	run := w.address + "/run/" + filepath.Base(w.run.Dir) + "/"
-	for _, address := range []string{run, run + "trials", run + "trial/" + w.trials[0].ID + "/1/"} {
+	w.goOn(t, 1)
+	going := run + "trial/" + w.trials[1].ID + "/1/"
+	w.until(t, strings.TrimPrefix(going, w.address), "End the turn early")
+	for _, address := range []string{run, run + "trials", run + "trial/" + w.trials[0].ID + "/1/", going} {
 		var want int
 		var first string
 		b.run(t, chromedp.Navigate(address), chromedp.WaitReady("main"), chromedp.KeyEvent(kb.Tab), chromedp.Evaluate(`document.activeElement.textContent`, &first))
@@ -250,7 +261,7 @@ func (b *browser) keyboard(t *testing.T) {
 }
 
 const (
-	reachable      = `[...document.querySelectorAll("main a[href], main button, main input, main select, main summary, main [tabindex='0']")].filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest(".terminal"))`
+	reachable      = `[...document.querySelectorAll("main a[href], main button, main input, main select, main textarea, main summary, main [tabindex='0']")].filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest(".terminal"))`
 	countReachable = reachable + `.length`
 	notVisited     = reachable + `.filter((e) => !window.been.has(e)).map((e) => e.outerHTML.slice(0, 120))`
 	visited        = `(() => {

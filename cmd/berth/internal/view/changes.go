@@ -48,14 +48,14 @@ func (c *runs) state(dir, stamp string) string {
 	return stamp
 }
 
-// attemptState is the state of an attempt: of its files, and in the journal, which
-// changes when the process that makes the attempt was killed.
+// attemptState is the state of an attempt: of its files, of the notes of readers, and in
+// the journal, which changes when the process that makes the attempt was killed.
 func (s *Server) attemptState(a *attempt) string {
 	now, err := s.find(a.Name, a.Trial.ID, strconv.Itoa(a.Number))
 	if err != nil {
 		return err.Error()
 	}
-	return attemptStamp(a.dir) + string(now.State)
+	return attemptStamp(a.dir) + notesStamp(a.run) + string(now.State)
 }
 
 // digest makes a short name of a state.

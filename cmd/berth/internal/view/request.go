@@ -48,6 +48,9 @@ func (s *Server) page(handle func(*request) error) http.HandlerFunc {
 // show writes a page, once all of it is made.
 func (r *request) show(name, title string, data map[string]any) error {
 	data["Title"], data["Berth"] = title, r.s.o.Berth
+	if key := r.URL.Query().Get("said"); key != "" {
+		data["Said"] = r.s.answers.of(key)
+	}
 	var b bytes.Buffer
 	if err := r.s.pages.ExecuteTemplate(&b, name, data); err != nil {
 		return err
@@ -151,6 +154,12 @@ func functions() template.FuncMap {
 			return numbers.Value(*x, raw)
 		},
 		"bound": numbers.Value,
+		"number": func(x *float64) string {
+			if x == nil {
+				return "none"
+			}
+			return strconv.FormatFloat(*x, 'f', -1, 64)
+		},
 		"score": func(x *float64) string {
 			if x == nil {
 				return "–"

@@ -111,6 +111,13 @@ func (s *Server) runPage(r *request) error {
 		data["Live"] = address(k.Dir) + "changes?state=" + digest(s.runs.state(k.Dir, k.stamp))
 	}
 	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
+	if k.Index.Writing() != nil {
+		b := buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
+		data["Buttons"] = b
+		if now := b.Cost(); now != nil { // another one may have been set
+			data["Limit"], data["LimitKnown"] = now.Most, true
+		}
+	}
 	if limit, ok := data["Limit"].(*float64); ok && limit != nil && *limit > 0 && sum.CostUSD != nil {
 		data["Share"] = 100 * min(max(*sum.CostUSD / *limit, 0), 1)
 	}

@@ -37,6 +37,7 @@ type Server struct {
 	cookie   string // name of the cookie, which differs between servers of a host
 	pages    *template.Template
 	runs     runs
+	answers  answers
 	packed   map[string][]byte // libraries of the pages, with gzip
 }
 
@@ -140,6 +141,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/body", s.page(s.bodyPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/file", s.page(s.filePage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/picture", s.picture)
+	mux.HandleFunc("POST /run/{run}/control", s.form(s.controlRun))
+	mux.HandleFunc("POST /run/{run}/trial/{trial}/{attempt}/control", s.form(s.controlAttempt))
+	mux.HandleFunc("POST /run/{run}/trial/{trial}/{attempt}/note", s.form(s.note))
 	mux.HandleFunc("GET /compare", s.page(s.comparePage))
 	return s.guard(mux)
 }
@@ -163,7 +167,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser does not say where a form comes from
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")

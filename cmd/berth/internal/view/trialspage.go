@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/core/record"
@@ -24,13 +25,14 @@ type row struct {
 	Attempt  int // that the link is about; 0: none
 	Outcome  string
 	Spend    store.Spend
+	Labels   []string // that readers gave the attempt that the link is about
 }
 
 // rowsPage is how many trials one page lists.
 const rowsPage = 200
 
-// rowsOf describes trials.
-func rowsOf(k *kept, trials []*store.TrialState) []row {
+// rowsOf describes trials. readers may be nil.
+func rowsOf(k *kept, trials []*store.TrialState, readers *notes.Notes) []row {
 	rows, axes := make([]row, 0, len(trials)), axesOf(k.Manifest)
 	for _, t := range trials {
 		cell := &k.Manifest.Cells[t.Cell]
@@ -49,6 +51,7 @@ func rowsOf(k *kept, trials []*store.TrialState) []row {
 		} else if n > 0 {
 			w.Attempt = t.Attempts[n-1].Number
 		}
+		w.Labels = readers.Labels(t.ID, w.Attempt)
 		rows = append(rows, w)
 	}
 	return rows
@@ -95,7 +98,11 @@ func (s *Server) trialsPage(r *request) error {
 	}
 	from := int(min(r.number("from"), int64(len(trials))))
 	to := min(from+rowsPage, len(trials))
-	data["Rows"], data["From"], data["To"], data["All"], data["Axes"] = rowsOf(k, trials[from:to]), from+1, to, len(trials), axesOf(k.Manifest)
+	readers, err := notes.Read(k.Dir)
+	if err != nil {
+		data["NoNotes"] = err.Error()
+	}
+	data["Rows"], data["From"], data["To"], data["All"], data["Axes"] = rowsOf(k, trials[from:to], readers), from+1, to, len(trials), axesOf(k.Manifest)
 	if to < len(trials) {
 		data["Next"] = r.with("from", strconv.Itoa(to))
 	}
@@ -128,7 +135,11 @@ func (s *Server) taskPage(r *request) error {
 		return fmt.Errorf("%w: the run has no task %q", errMissing, name)
 	}
 	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Task": trials[0], "All": len(trials)}
-	data["Rows"], data["Axes"] = rowsOf(k, trials[:min(len(trials), maxShown)]), axesOf(k.Manifest)
+	readers, err := notes.Read(k.Dir)
+	if err != nil {
+		data["NoNotes"] = err.Error()
+	}
+	data["Rows"], data["Axes"] = rowsOf(k, trials[:min(len(trials), maxShown)], readers), axesOf(k.Manifest)
 	instruction, result := described(k, trials[:min(len(trials), 20)])
 	data["Instruction"], data["Result"] = instruction, result
 	data["Environment"] = k.Manifest.Cells[trials[0].Cell].Environment

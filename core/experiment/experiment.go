@@ -84,6 +84,7 @@ type Executor struct {
 	Setup     string        `berth:"setup" doc:"Shell lines that a worker runs first."`
 	InFlight  int           `berth:"in_flight" doc:"Attempts of a worker at the same time. 0: as many as it has cores."`
 	Scratch   string        `berth:"scratch" doc:"Folder on a disk of a worker's machine for attempts that are under way. Absent: the first of the job's own folder, $TMPDIR and /tmp that is not shared and has room."`
+	Copy      bool          `berth:"copy_bundles" doc:"Whether a worker first copies the bundles of agents to a disk of its machine, once a machine, and uses the copies."`
 	Grace     time.Duration `berth:"grace" default:"2m" doc:"Time that a worker has to end its attempts, before its time limit and when it is preempted."`
 	Idle      time.Duration `berth:"idle" default:"5m" doc:"A worker ends when there was nothing to do for this long."`
 	LostAfter time.Duration `berth:"lost_after" default:"1m" doc:"A worker counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`

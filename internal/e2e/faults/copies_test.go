@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
+)
+
+// where is an agent that says where its bundle is on the host, and works.
+const where = `experiment "e2e" {
+  datasets    = [dataset.tasks]
+  environment = environment.local
+  agent       = agent.where
+}
+dataset "tasks" {
+  format = "harbor"
+  path   = "./tasks"
+}
+environment "local" {
+  plugin = "local"
+}
+agent "where" {
+  plugin = "cli"
+  config {
+    bundle  = "where@1.0"
+    command = ["{bundle}/bin/where"]
+  }
+}
+executor "pilots" {
+  scratch      = %q
+  copy_bundles = %t
+}
+`
+
+// bundled makes a bundle for where, in a folder that stands for a shared one, and
+// writes the experiment.
+func (p *place) bundled(scratch string, copied bool) bundle.Bundle {
+	p.test.Helper()
+	root := filepath.Join("shared", "where@1.0", bundle.Root)
+	program := p.write(filepath.Join(root, "bin", "where"), "#!/bin/sh\n: > /app/done\ngrep ' "+bundle.Place+" ' /proc/self/mountinfo\n")
+	if err := os.Chmod(program, 0o755); err != nil { //nolint:gosec // a program
+		p.test.Fatal(err)
+	}
+	sum, err := bundle.Measure(filepath.Join(p.dir, root))
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	m := bundle.Manifest{
+		Format: 1, Name: "where", Version: "1.0", Arch: runtime.GOARCH, Digest: sum.Digest, Place: bundle.Place, Files: sum.Files, Bytes: sum.Bytes,
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		p.test.Fatal(err)
+	}
+	at := p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
+	p.env = append(p.env, bundle.EnvDir+"="+filepath.Join(p.dir, "shared"))
+	p.write("berth.hcl", fmt.Sprintf(where, scratch, copied))
+	return bundle.Bundle{Manifest: m, Folder: filepath.Dir(at)}
+}
+
+// With copy_bundles sandboxes get a bundle from a disk of the pilot's machine, and
+// without it from where it is.
+func TestPilotsCopyBundles(t *testing.T) {
+	t.Parallel()
+	for _, copied := range []bool{false, true} {
+		t.Run(fmt.Sprint(copied), func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.task("tiny", "", solveTiny, testTiny)
+			scratch := filepath.Join(p.dir, "s")
+			if err := os.Mkdir(scratch, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			b := p.bundled(scratch, copied)
+			c, dir := p.coordinated()
+			one := p.pilot(dir, 1)
+			c.wait().want(t, 0)
+			one.wait().want(t, 0)
+			results, _ := attemptsOf(t, dir)
+			if len(results) != 1 {
+				t.Fatalf("%d results", len(results))
+			}
+			for at, r := range results {
+				if r.Outcome != record.Passed || len(r.Bundles) != 1 || r.Bundles[0].Digest != b.Digest {
+					t.Errorf("%s: %s, %+v, %+v", at, r.Outcome, r.Error, r.Bundles)
+				}
+				said := read(filepath.Join(dir, "trials", at, record.StepsFile))
+				copy := "bundles/" + strings.ReplaceAll(b.Digest, ":", "-") + "/where@1.0/" + bundle.Root
+				if strings.Contains(said, copy) != copied || strings.Contains(said, "shared/where@1.0/"+bundle.Root) == copied {
+					t.Errorf("the bundle was mounted from elsewhere: %s", said)
+				}
+			}
+			there, err := filepath.Glob(filepath.Join(scratch, "*", "bundles", "sha256-*", "where@1.0"))
+			if err != nil || len(there) == 1 != copied {
+				t.Errorf("copies: %q, %v", there, err)
+			}
+			p.vacated()
+		})
+	}
+}
+
+// A pilot that cannot make a good copy takes no attempt, and the run hears why.
+func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	scratch := filepath.Join(p.dir, "s")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := p.bundled(scratch, true)
+	c, dir := p.coordinated()
+	p.write(filepath.Join("shared", "where@1.0", bundle.Root, "more"), "changed")
+	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "copy_bundles: copy bundle where@1.0 to ") || !strings.Contains(said, "has been changed") {
+		t.Errorf("changed content: %s", said)
+	}
+	if err := os.RemoveAll(b.Folder); err != nil {
+		t.Fatal(err)
+	}
+	p.bundled(scratch, true)
+	p.pilot(dir, 1).wait().want(t, 0)
+	c.wait().want(t, 0)
+	p.vacated()
+}

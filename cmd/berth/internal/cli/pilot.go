@@ -131,7 +131,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	}
 	x := &l.Experiment.Executor
 	err = who.ready(ctx, x.Scratch)
-	if err == nil && x.Copy {
+	if err == nil && x.CopyBundles {
 		err = who.copyBundles(ctx)
 	}
 	if err != nil {

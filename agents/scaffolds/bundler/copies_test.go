@@ -195,14 +195,15 @@ func TestUnusedCopiesOfBundlesAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := bundler.SweepCopies(to, false); err != nil || len(left) > 0 || program(t, dir) != "one" {
+	left, err := bundler.SweepCopies(to, false)
+	if err != nil || len(left) > 0 || program(t, dir) != "one" {
 		t.Fatalf("of a living user: %q, %v", left, err)
 	}
 	if err = c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		left, err := bundler.SweepCopies(to, dry)
+		left, err = bundler.SweepCopies(to, dry)
 		if err != nil || !slices.Equal(left, []string{to}) {
 			t.Errorf("dry %v: %q, %v", dry, left, err)
 		}
@@ -210,7 +211,7 @@ func TestUnusedCopiesOfBundlesAreRemoved(t *testing.T) {
 			t.Errorf("dry %v: %v", dry, err)
 		}
 	}
-	if left, err := bundler.SweepCopies(to, false); err != nil || len(left) > 0 {
+	if left, err = bundler.SweepCopies(to, false); err != nil || len(left) > 0 {
 		t.Errorf("nothing is there: %q, %v", left, err)
 	}
 }

@@ -39,13 +39,15 @@ executor "pilots" {
 }
 `
 
-// bundled makes a bundle for where, in a folder that stands for a shared one, and
+const sayWhere = "#!/bin/sh\n: > /app/done\ngrep ' " + bundle.Place + " ' /proc/self/mountinfo\n"
+
+// bundled makes a bundle with a program for where, in a folder that stands for a shared one, and
 // writes the experiment.
-func (p *place) bundled(scratch string, copied bool) bundle.Bundle {
+func (p *place) bundled(scratch, program string, copied bool) bundle.Bundle {
 	p.test.Helper()
 	root := filepath.Join("shared", "where@1.0", bundle.Root)
-	program := p.write(filepath.Join(root, "bin", "where"), "#!/bin/sh\n: > /app/done\ngrep ' "+bundle.Place+" ' /proc/self/mountinfo\n")
-	if err := os.Chmod(program, 0o755); err != nil { //nolint:gosec // a program
+	file := p.write(filepath.Join(root, "bin", "where"), program)
+	if err := os.Chmod(file, 0o755); err != nil { //nolint:gosec // a program
 		p.test.Fatal(err)
 	}
 	sum, err := bundle.Measure(filepath.Join(p.dir, root))
@@ -78,7 +80,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 			if err := os.Mkdir(scratch, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			b := p.bundled(scratch, copied)
+			b := p.bundled(scratch, sayWhere, copied)
 			c, dir := p.coordinated()
 			one := p.pilot(dir, 1)
 			c.wait().want(t, 0)
@@ -92,8 +94,8 @@ func TestPilotsCopyBundles(t *testing.T) {
 					t.Errorf("%s: %s, %+v, %+v", at, r.Outcome, r.Error, r.Bundles)
 				}
 				said := read(filepath.Join(dir, "trials", at, record.StepsFile))
-				copy := "bundles/" + strings.ReplaceAll(b.Digest, ":", "-") + "/where@1.0/" + bundle.Root
-				if strings.Contains(said, copy) != copied || strings.Contains(said, "shared/where@1.0/"+bundle.Root) == copied {
+				mine := "bundles/" + strings.ReplaceAll(b.Digest, ":", "-") + "/where@1.0/" + bundle.Root
+				if strings.Contains(said, mine) != copied || strings.Contains(said, "shared/where@1.0/"+bundle.Root) == copied {
 					t.Errorf("the bundle was mounted from elsewhere: %s", said)
 				}
 			}
@@ -106,7 +108,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 	}
 }
 
-// A pilot that cannot make a good copy takes no attempt, and the run hears why.
+// A pilot that cannot make a good copy, or has another bundle, takes no attempt, and the run hears why.
 func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -115,7 +117,7 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	b := p.bundled(scratch, true)
+	b := p.bundled(scratch, sayWhere, true)
 	c, dir := p.coordinated()
 	p.write(filepath.Join("shared", "where@1.0", bundle.Root, "more"), "changed")
 	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "copy_bundles: copy bundle where@1.0 to ") || !strings.Contains(said, "has been changed") {
@@ -124,7 +126,11 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	if err := os.RemoveAll(b.Folder); err != nil {
 		t.Fatal(err)
 	}
-	p.bundled(scratch, true)
+	p.bundled(scratch, "#!/bin/sh\n", true)
+	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "this machine would make other attempts than the run: bundle where@1.0 is sha256:") {
+		t.Errorf("another bundle: %s", said)
+	}
+	p.bundled(scratch, sayWhere, true)
 	p.pilot(dir, 1).wait().want(t, 0)
 	c.wait().want(t, 0)
 	p.vacated()

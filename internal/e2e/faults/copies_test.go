@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
@@ -132,6 +134,43 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	}
 	p.bundled(scratch, sayWhere, true)
 	p.pilot(dir, 1).wait().want(t, 0)
+	c.wait().want(t, 0)
+	p.vacated()
+}
+
+// A pilot whose scratch folder has no room for the copies takes no attempt, and the
+// journal of the pilot has the reason.
+func TestCopiesOfBundlesThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	scratch := filepath.Join(p.dir, "s")
+	if err := os.Mkdir(scratch, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b := p.bundled(scratch, sayWhere+"exit\n#"+strings.Repeat("-", 8<<20), true)
+	c, dir := p.coordinated()
+	full := func(why string) {
+		t.Helper()
+		one := p.shepherd(ownMounts, []string{diskEnv + "=s|4m"}, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1")
+		if said := one.wait().want(t, 2).stderr; !strings.Contains(said, why) || !strings.Contains(said, "name another folder with scratch, or remove copy_bundles") {
+			t.Errorf("a full disk: %s", said)
+		}
+	}
+	full("MiB are left, and it needs 9: ")
+	journals, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "pilots", "*.jsonl"))
+	if err != nil || len(journals) != 1 || !strings.Contains(read(journals[0]), "the disk is full: ") {
+		t.Errorf("the run does not hear why: %q, %v", journals, err)
+	}
+	small := b.Manifest // it is full although there seemed to be room
+	small.Bytes = 1
+	raw, err := json.Marshal(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
+	full(syscall.ENOSPC.Error())
+	p.pilot(dir, 1).wait().want(t, 0) // on a larger disk
 	c.wait().want(t, 0)
 	p.vacated()
 }

@@ -36,8 +36,11 @@ func HoldCopies(ctx context.Context, dir string) (*Copies, error) {
 			return nil, err
 		}
 		f, err := lockFolder(dir, unix.LOCK_SH)
-		if f != nil || err != nil {
-			return &Copies{dir: dir, held: f}, err
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			return &Copies{dir: dir, held: f}, nil
 		}
 		select {
 		case <-ctx.Done():
@@ -80,7 +83,11 @@ func (c *Copies) Use(ctx context.Context, all []bundle.Bundle) (dir string, err 
 	slices.SortFunc(all, func(a, b bundle.Bundle) int { return strings.Compare(a.ID(), b.ID()) })
 	name := sha256.New()
 	for _, b := range all {
-		if err = c.copy(ctx, b); err != nil {
+		err = c.copy(ctx, b)
+		if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+			err = noRoom(err)
+		}
+		if err != nil {
 			return "", fmt.Errorf("copy bundle %s to %s: %w", b.ID(), c.dir, err)
 		}
 		fmt.Fprintf(name, "%s %s\n", b.ID(), b.Digest)
@@ -136,11 +143,7 @@ func (c *Copies) copy(ctx context.Context, b bundle.Bundle) (err error) {
 	if !ok {
 		return errors.ErrUnsupported
 	}
-	err = os.CopyFS(whole, stoppable{from, ctx.Err})
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return noRoom(err)
-	}
-	if err == nil {
+	if err = os.CopyFS(whole, stoppable{from, ctx.Err}); err == nil {
 		err = forEverybody(whole)
 	}
 	if err != nil {

@@ -13,12 +13,14 @@ import (
 // CopiesIn is the folder in a scratch folder for copies of bundles.
 func CopiesIn(scratch string) string { return filepath.Join(scratch, "bundles") }
 
-// Copy copies the bundles that agents asked for, and returns the folder with them.
+// Copy copies the bundles that agents asked for, and returns the folder with them;
+// empty: they asked for none. Folders that are no installed bundles stay where they
+// are.
 func (c *Commands) Copy(ctx context.Context, to *bundler.Copies, used []agent.Bundle) (dir string, err error) {
 	seen := map[string]bool{}
 	var all []bundle.Bundle
 	for _, u := range used {
-		if seen[u.Name] {
+		if in, bad := filepath.Rel(c.dir(), u.Source); seen[u.Name] || bad != nil || !filepath.IsLocal(in) {
 			continue
 		}
 		b, err := bundle.Find(c.dir(), u.Name)
@@ -30,6 +32,9 @@ func (c *Commands) Copy(ctx context.Context, to *bundler.Copies, used []agent.Bu
 		}
 		seen[u.Name] = true
 		all = append(all, b)
+	}
+	if len(all) == 0 {
+		return "", nil
 	}
 	return to.Use(ctx, all)
 }

@@ -281,6 +281,9 @@ func (w *pilotPlace) copyBundles(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("copy_bundles: %w", err)
 	}
+	if dir == "" {
+		return nil
+	}
 	w.a.forJob = append(w.a.forJob, bundle.EnvDir+"="+dir)
 	env := w.a.env
 	w.a.env = func(name string) (string, bool) {

@@ -71,23 +71,24 @@ type Retry struct {
 // Executor says where attempts run. Kind "local" is this machine; any other
 // kind is for the runner to know or to refuse by name.
 type Executor struct {
-	Kind      string        `berth:"-"`
-	Workers   int           `berth:"workers" doc:"Number of pilots at the same time, with slurm."`
-	Partition string        `berth:"partition" doc:"Queue that pilots are submitted to."`
-	Account   string        `berth:"account" doc:"Account to charge."`
-	QOS       string        `berth:"qos" doc:"Quality of service."`
-	Time      time.Duration `berth:"time" default:"0s" doc:"Time limit of a pilot."`
-	CPUs      int           `berth:"cpus" doc:"Cores of a pilot."`
-	MemoryMiB int64         `berth:"memory_mib" doc:"Memory of a pilot in MiB."`
-	GPUs      int           `berth:"gpus" doc:"GPUs of a pilot."`
-	Options   []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
-	Setup     string        `berth:"setup" doc:"Shell lines that a pilot runs first."`
-	InFlight  int           `berth:"in_flight" doc:"Attempts of a pilot at the same time. 0: as many as it has cores."`
-	Scratch   string        `berth:"scratch" doc:"Folder on a disk of a pilot's machine for attempts that are under way. Absent: the first of the job's own folder, $TMPDIR and /tmp that is not shared and has room."`
-	Grace     time.Duration `berth:"grace" default:"2m" doc:"Time that a pilot has to end its attempts, before its time limit and when it is preempted."`
-	Idle      time.Duration `berth:"idle" default:"5m" doc:"A pilot ends when there was nothing to do for this long."`
-	LostAfter time.Duration `berth:"lost_after" default:"1m" doc:"A pilot counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`
-	Models    string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through the process that runs berth run, which has the keys and holds the budgets of the run and of cells. direct: from their own machine; keys are read there, and with such a budget each trial needs one of its own. Absent: relay for models with a key, direct for others."`
+	Kind        string        `berth:"-"`
+	Workers     int           `berth:"workers" doc:"Number of pilots at the same time, with slurm."`
+	Partition   string        `berth:"partition" doc:"Queue that pilots are submitted to."`
+	Account     string        `berth:"account" doc:"Account to charge."`
+	QOS         string        `berth:"qos" doc:"Quality of service."`
+	Time        time.Duration `berth:"time" default:"0s" doc:"Time limit of a pilot."`
+	CPUs        int           `berth:"cpus" doc:"Cores of a pilot."`
+	MemoryMiB   int64         `berth:"memory_mib" doc:"Memory of a pilot in MiB."`
+	GPUs        int           `berth:"gpus" doc:"GPUs of a pilot."`
+	Options     []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
+	Setup       string        `berth:"setup" doc:"Shell lines that a pilot runs first."`
+	InFlight    int           `berth:"in_flight" doc:"Attempts of a pilot at the same time. 0: as many as it has cores."`
+	Scratch     string        `berth:"scratch" doc:"Folder on a disk of a pilot's machine for attempts that are under way. Absent: the first of the job's own folder, $TMPDIR and /tmp that is not shared and has room."`
+	CopyBundles bool          `berth:"copy_bundles" doc:"Whether a pilot first copies the bundles of agents to a disk of its machine, once a machine, and uses the copies."`
+	Grace       time.Duration `berth:"grace" default:"2m" doc:"Time that a pilot has to end its attempts, before its time limit and when it is preempted."`
+	Idle        time.Duration `berth:"idle" default:"5m" doc:"A pilot ends when there was nothing to do for this long."`
+	LostAfter   time.Duration `berth:"lost_after" default:"1m" doc:"A pilot counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`
+	Models      string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through the process that runs berth run, which has the keys and holds the budgets of the run and of cells. direct: from their own machine; keys are read there, and with such a budget each trial needs one of its own. Absent: relay for models with a key, direct for others."`
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // Check returns what of a plan pilots cannot run: attempts without a budget of
@@ -32,16 +34,29 @@ func tooShort(p *plan.Plan) (ps []plan.Problem) {
 	if x.Time <= 0 {
 		return nil
 	}
-	longest, seen := Longest(p), map[string]bool{}
+	seen := map[string]bool{}
 	for i := range p.Trials {
 		t := &p.Trials[i]
-		if need := longest(t) + x.Grace; need > x.Time && t.Invalid == "" && t.Refused == "" && !seen[t.Task] {
-			seen[t.Task] = true
-			ps = append(ps, plan.Problem{
-				Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a worker",
-				Detail: fmt.Sprintf("It may take %s with grace, and a worker has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time),
-			})
+		task := p.Tasks[t.Place].Task
+		if task == nil || t.Invalid != "" || t.Refused != "" || seen[t.Task] {
+			continue
 		}
+		bounded, limited := longest(task, &p.Experiment.Cells[t.Cell].Limits)
+		need := bounded + x.Grace
+		of := plan.Problem{Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a worker"}
+		switch {
+		case need > x.Time && limited:
+			of.Detail = fmt.Sprintf("It may take %s with grace, and a worker has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time)
+		case need > x.Time:
+			of.Detail = fmt.Sprintf("It may take %s with grace even if the agent, which has no time limit, needs none, and a worker has %s. Raise time in the executor block.", need, x.Time)
+		case !limited:
+			of.Severity, of.Summary = plan.Warning, "an attempt has no time limit, and a worker has one"
+			of.Detail = fmt.Sprintf("The task does not limit the agent, so an attempt may not fit into the %s of a worker. Workers take such attempts as long as they have any time left. An attempt that is under way when this time is over ends as preempted. Set agent_time in per_trial.", x.Time)
+		default:
+			continue
+		}
+		seen[t.Task] = true
+		ps = append(ps, of)
 	}
 	return ps
 }
@@ -59,21 +74,28 @@ func Longest(p *plan.Plan) func(*plan.Trial) time.Duration {
 		if task == nil {
 			return 0
 		}
-		l := p.Experiment.Cells[t.Cell].Limits
-		sum := around + scaled(task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
-		for i := range task.Stages {
-			s := &task.Stages[i]
-			agent := scaled(s.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
-			if agent == 0 {
-				agent = scaled(task.Stages[0].Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
-			}
-			if agent == 0 {
-				return 0
-			}
-			sum += agent + scaled(s.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor)
+		sum, limited := longest(task, &p.Experiment.Cells[t.Cell].Limits)
+		if !limited {
+			return 0
 		}
 		return sum
 	}
+}
+
+// longest returns how long an attempt may take at most. If some agent has no time
+// limit, it is not limited, and the time of that agent is left out.
+func longest(t *task.Task, l *cell.Limits) (sum time.Duration, limited bool) {
+	sum, limited = around+scaled(t.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor), true
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		agent := scaled(s.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+		if agent == 0 {
+			agent = scaled(t.Stages[0].Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+		}
+		limited = limited && agent > 0
+		sum += agent + scaled(s.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor)
+	}
+	return sum, limited
 }
 
 // scaled is a time that a task asks for, as a cell changes it.

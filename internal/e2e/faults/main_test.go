@@ -89,7 +89,7 @@ func build() (err error) {
 	}
 	bin = filepath.Join(top, "bin")
 	if err = os.Chmod(top, 0o755); err == nil {
-		err = e2etest.Build(tree(), bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./environments/local", "./verifiers/script")
+		err = e2etest.Build(tree(), bin, "./agents/nop", "./agents/oracle", "./agents/minisweagent", "./agents/scaffolds", "./environments/local", "./verifiers/script")
 	}
 	if err != nil {
 		return err

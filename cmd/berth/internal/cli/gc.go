@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/agents/scaffolds/bundler"
+	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -87,6 +89,7 @@ func (a *app) removeFolders(ctx context.Context, h *plugin.Host, res *output.GC,
 	folders := a.scratchFolders(scratch)
 	for _, dir := range folders {
 		note(node.SweepScratch(dir, res.DryRun))
+		note(bundler.SweepCopies(bundles.CopiesIn(dir), res.DryRun))
 	}
 	note(nil, a.vacateAll(ctx, h, folders, res.DryRun))
 }

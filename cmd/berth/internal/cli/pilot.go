@@ -22,6 +22,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/agents/scaffolds/bundler"
+	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -32,8 +34,11 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/executors/slurm"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -125,7 +130,11 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	x := &l.Experiment.Executor
-	if err = who.ready(ctx, x.Scratch); err != nil {
+	err = who.ready(ctx, x.Scratch)
+	if err == nil && x.CopyBundles {
+		err = who.copyBundles(ctx)
+	}
+	if err != nil {
 		a.decline(dir, err.Error())
 		return err
 	}
@@ -213,6 +222,7 @@ type pilotPlace struct {
 	job      slurm.Here
 	scratch  string
 	here     *scratchJob        // nil: it is not taken yet
+	copies   *bundler.Copies    // nil: it copies no bundles
 	l        *experiment.Loaded // nil: it is not loaded yet
 }
 
@@ -250,6 +260,44 @@ func (w *pilotPlace) ready(ctx context.Context, named string) (err error) {
 	return nil
 }
 
+// copyBundles copies the bundles that agents of the experiment use to the scratch
+// folder, and makes plugins use the copies. The digests that are compared with the
+// coordinator's are then those of the copies.
+func (w *pilotPlace) copyBundles(ctx context.Context) error {
+	var used []agent.Bundle
+	for i := range w.l.Experiment.Cells {
+		if n := w.l.Plan.Needs(i).Agent; n != nil {
+			used = append(used, n.Bundles...)
+		}
+	}
+	if len(used) == 0 {
+		return nil
+	}
+	var dir string
+	var err error
+	if w.copies, err = bundler.HoldCopies(ctx, bundles.CopiesIn(w.scratch)); err == nil {
+		dir, err = w.a.bundles().Copy(ctx, w.copies, used)
+	}
+	if err != nil {
+		return fmt.Errorf("copy_bundles: %w", err)
+	}
+	if dir == "" {
+		return nil
+	}
+	w.a.forJob = append(w.a.forJob, bundle.EnvDir+"="+dir)
+	env := w.a.env
+	w.a.env = func(name string) (string, bool) {
+		if name == bundle.EnvDir {
+			return dir, true
+		}
+		return env(name)
+	}
+	w.l.Plan.Checker = &feasible.Checker{} // it remembers where bundles were
+	w.l.Host.Stop()                        // plugins of the next host look there
+	w.l.Host, err = w.a.host()
+	return err
+}
+
 // environments returns the plugins that make sandboxes here.
 func (w *pilotPlace) environments() (names []string) {
 	if w.l == nil || w.l.Experiment == nil {
@@ -269,10 +317,14 @@ func (w *pilotPlace) end(ctx context.Context) error {
 	if w.l != nil {
 		w.l.Close()
 	}
-	if w.here == nil {
-		return nil
+	var err error
+	if w.copies != nil {
+		err = w.copies.Close()
 	}
-	return w.here.end(ctx, names)
+	if w.here != nil {
+		err = errors.Join(err, w.here.end(ctx, names))
+	}
+	return err
 }
 
 // identity names a pilot that was started by hand.

@@ -179,6 +179,10 @@ func (s *session) connect(ctx context.Context, t *tty, r agent.Recorder) (why st
 			why = ended
 		case err = <-typed:
 			why = paused
+			if errors.Is(err, sandbox.ErrGone) { // the shell ended while a key was pressed
+				typed <- nil
+				err, why = <-over, ended
+			}
 		case <-resized.C:
 			if y, x := t.size(); y != rows || x != columns {
 				rows, columns = y, x

@@ -87,7 +87,11 @@ func (b *browser) look(t *testing.T, w *site) {
 	b.ours, b.faults = w.address, nil
 	b.mu.Unlock()
 	b.run(t, chromedp.Navigate(w.address+"/?token="+w.token))
-	t.Cleanup(func() { b.run(t, chromedp.Navigate("about:blank")) })
+	t.Cleanup(func() {
+		if b.Err() == nil { // the browser of the test alone has ended with it
+			b.run(t, chromedp.Navigate("about:blank"))
+		}
+	})
 }
 
 // run does actions one after the other, each within a time.

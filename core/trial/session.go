@@ -374,11 +374,21 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 	if errors.Is(cause, errStalled) {
 		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "stalled", "%s", cause)
 	}
+	s.conclude(ctx, &f, m.Stage, cause, err)
+	if f.err == nil {
+		f.err = revoked
+	}
+	return f
+}
+
+// conclude says how a turn ended. cause is why the core ended it, and err what the
+// plugin returned.
+func (s *session) conclude(ctx context.Context, f *finished, stage string, cause, err error) {
 	early, byHand := errors.AsType[outcome.ByHand](cause)
 	switch {
 	case byHand && ctx.Err() == nil: // otherwise the whole attempt is cancelled
 		f.end, f.err = record.EndedEarly, nil
-		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, string(f.end), "%s", early)
+		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: stage}, string(f.end), "%s", early)
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
 	case errors.Is(cause, errBudget):
@@ -394,16 +404,12 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 	case err != nil:
 		f.end = record.Crashed
 	default:
-		f.end, err = endOf(y)
+		f.end, err = endOf(f.yield)
 		if f.end == record.Yielded && s.door != nil && s.a.surface.open.OutOfSteps() {
 			f.end = record.MaxSteps
 		}
 		f.err = outcome.On(boundary(s.role), err)
 	}
-	if f.err == nil {
-		f.err = revoked
-	}
-	return f
 }
 
 // farewell waits briefly for the end of a turn whose time or budget is used up, or

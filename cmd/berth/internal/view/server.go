@@ -74,7 +74,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}
 	var listen net.ListenConfig
 	if s.listener, err = listen.Listen(ctx, "tcp", o.Listen); err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", o.Listen, err)
+		return nil, fmt.Errorf("listen on %s: %w. Name an address of this machine and a free port, such as 127.0.0.1:8080", o.Listen, err)
 	}
 	if at, ok := s.listener.Addr().(*net.TCPAddr); ok {
 		s.cookie = fmt.Sprintf("berth_view_%d", at.Port)

@@ -44,6 +44,7 @@ type Input struct {
 	Ends     <-chan error      // ends a turn of the agent with an outcome.ByHand; nil: nothing does
 	Origin   *Origin           // verifies this attempt again, and runs no agent; nil: a whole attempt
 	Places   Places            // how many attempts are in the same part; nil: no limit
+	Memory   JobMemory         // of the job that this process is in; nil: not known
 	Egress   egress.Options    // for hosts that a task lists; zero values are this machine's
 	// Drift fails when an attempt would use something other than earlier
 	// attempts did; nil: there is nothing to compare.

@@ -46,6 +46,9 @@ type attempt struct {
 	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed
 	surface      surfaced                     // of the task
 	marked       bool                         // a turn has begun, and its changes have not been looked for yet
+	seen         Kills                        // at the end of the last phase
+	ended        int64                        // processes of the job that the kernel ended in the last phase
+	short        bool                         // an error was attributed to the memory of the job
 }
 
 // phase runs one phase with its own deadline, a heartbeat, and a line in the
@@ -53,7 +56,7 @@ type attempt struct {
 // be written any more, only the sandboxes are still destroyed.
 func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return a.at(p, context.Cause(ctx))
+		return a.starved(p, a.seen, a.at(p, context.Cause(ctx)))
 	}
 	if err := a.recorder.Broken(); err != nil && p.Name != record.PhaseDestroy {
 		return a.at(p, outcome.On(record.ByCore, err))
@@ -61,8 +64,8 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	p.Start = a.now()
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
 	ctx, cancel := limits.Limited(ctx, string(p.Name), limit)
-	stop := a.beat(p)
-	err := a.at(p, limits.Caused(ctx, f(ctx)))
+	stop, before := a.beat(p), a.kills()
+	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
 	stop()
 	cancel()
 	p.End = a.now()

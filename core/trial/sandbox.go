@@ -80,12 +80,12 @@ func (a *attempt) connect(ctx context.Context, w *sandbox.Sandbox) error {
 }
 
 // orphaned returns the error that explains err when the process that made the
-// sandbox w has ended, and nil while it lives.
+// sandbox w has ended, and nil while it lives or if the kernel ended it.
 func (a *attempt) orphaned(ctx context.Context, w *sandbox.Sandbox, err error) error {
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Check)
 	defer cancel()
 	_, dead := a.env.List(asking, a.in.Label)
-	if !errors.Is(dead, plugin.ErrPluginGone) && w.Process == a.environmentProcess() {
+	if errors.Is(err, errJobMemory) || !errors.Is(dead, plugin.ErrPluginGone) && w.Process == a.environmentProcess() {
 		return nil
 	}
 	return instead(err, record.Error{

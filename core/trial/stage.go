@@ -136,6 +136,9 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		s.a.recorder.Violated(record.Phase{Name: f.Phase, Stage: f.Stage}, "pid1_changed", "%s", changed)
 		return instead(err, record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: changed})
 	}
+	if errors.Is(err, errJobMemory) {
+		return err
+	}
 	if s.second != nil && s.second.began {
 		return s.lostSecond(ctx, err)
 	}

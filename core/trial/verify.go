@@ -446,8 +446,12 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, 
 	})
 	defer cutOff()
 	log := func(line string) { s.a.recorder.Log(j.use.Name, s.task.Name, line) }
+	before := s.a.kills()
 	v, err := plugin.Verify(call, r, log)
 	err = limits.Caused(call, err)
+	if err == nil && r.Shell != "" && s.a.kills().since(before) > 0 {
+		return v, s.a.noMemory(errDisturbed) // also if it passed: if only failures were repeated, the rate would rise
+	}
 	if errors.Is(err, shell.ErrRevoked) && ctx.Err() != nil {
 		return v, context.Cause(ctx) // it ended because of the cut, before it was cancelled
 	}

@@ -126,6 +126,9 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		if why := s.imageFault(ctx); why != nil {
 			return why
 		}
+		if a.ended > 0 && killedExit(s.out.LastTurn.ExitCode) {
+			return a.noMemory(errKilled)
+		}
 	}
 	switch {
 	case err == nil && models == nil:

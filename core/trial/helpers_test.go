@@ -250,6 +250,7 @@ type bench struct {
 	gateway models.Gateway
 	envVars map[string]string
 	live    func(record.Event)
+	memory  trial.JobMemory
 	dir     string // of the attempt
 	runtime string
 	starts  atomic.Int64                      // of the environment's process
@@ -360,7 +361,7 @@ func (b *bench) Publish(r record.Result) error {
 func (b *bench) input() trial.Input {
 	return trial.Input{
 		Run: "r-" + filepath.Base(filepath.Dir(b.runtime)), Trial: "t1", Repetition: 1, Attempt: 1, Task: b.task, Cell: b.cell, Record: b,
-		Runtime: b.runtime, Sandboxd: b.m.sandboxd, Plugins: b, Gateway: b.gateway, Live: b.live,
+		Runtime: b.runtime, Sandboxd: b.m.sandboxd, Plugins: b, Gateway: b.gateway, Live: b.live, Memory: b.memory,
 		LookupEnv: func(name string) (string, bool) { v, ok := b.envVars[name]; return v, ok },
 	}
 }

@@ -62,9 +62,10 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 		return a.at(p, outcome.On(record.ByCore, err))
 	}
 	p.Start = a.now()
+	before := a.kills()
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
 	ctx, cancel := limits.Limited(ctx, string(p.Name), limit)
-	stop, before := a.beat(p), a.kills()
+	stop := a.beat(p)
 	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
 	stop()
 	cancel()

@@ -1,0 +1,209 @@
+package trial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/berth-eval/berth/core/plugin"
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
+)
+
+// counters are those of the kernel. Tests through the program use the kernel's own.
+type counters struct{ processes, shortages atomic.Int64 }
+
+func (c *counters) Kills() trial.Kills {
+	return trial.Kills{Processes: c.processes.Load(), Shortages: c.shortages.Load()}
+}
+
+func (c *counters) Limit() string { return "the limit of this test" }
+
+// hungry is an agent whose turn ends so, and kills in the turn.
+func hungry(c *counters, y agent.Yield, err error) *scripted {
+	a := does("true")
+	works := a.turn
+	a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+		if _, failed := works(ctx, act, m); failed != nil {
+			return y, failed
+		}
+		c.processes.Add(2)
+		return y, err
+	}
+	return a
+}
+
+// Each line first says what an attempt comes to if the host does not show what the
+// kernel ended, and then what it comes to if the host does.
+func TestWhatTheMemoryOfTheJobEndsIsTheEnvironments(t *testing.T) {
+	t.Parallel()
+	gone := fmt.Errorf("%w: signal: killed", plugin.ErrPluginGone)
+	for _, tt := range []struct {
+		name         string
+		set          func(b *bench, c *counters) // kills once the agent works
+		unseen, seen record.Outcome
+		phase        record.PhaseName // of the error that is seen
+		says         string
+	}{
+		{name: "the agent's program", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil)
+		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+		{name: "the last command of its shell", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 137}, nil)
+		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+		{name: "a program of another attempt, and the agent crashed", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 3}, nil)
+		}, unseen: record.Failed, seen: record.Failed},
+		{name: "a program of another attempt, and the agent failed", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{}, errors.New("lost my head"))
+		}, unseen: record.AgentError, seen: record.AgentError},
+		{name: "a command of an agent that went on", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Done, ExitCode: 137}, nil)
+		}, unseen: record.Failed, seen: record.Failed},
+		{name: "the agent's plugin", set: func(b *bench, c *counters) {
+			b.agents["agent"] = hungry(c, agent.Yield{}, gone)
+		}, unseen: record.PluginCrashed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "signal: killed"},
+		{name: "PID 1 of the sandbox", set: func(b *bench, c *counters) {
+			destroy := func() {}
+			b.env = func(e environment.Environment) environment.Environment { return &ends{e, &destroy} }
+			a := hungry(c, agent.Yield{End: agent.Done}, nil)
+			works := a.turn
+			a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+				y, err := works(ctx, act, m)
+				destroy()
+				<-ctx.Done()
+				return y, errors.Join(err, context.Cause(ctx))
+			}
+			b.agents["agent"] = a
+		}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the sandbox is gone"},
+		{name: "a process of the tests, which fail", set: func(b *bench, c *counters) {
+			b.judges["judge"] = disturbed(c, tests("false"))
+		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+		{name: "a process beside the tests, which pass", set: func(b *bench, c *counters) {
+			b.judges["judge"] = disturbed(c, tests("true"))
+		}, unseen: record.Passed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+		{name: "a process beside a verifier without a sandbox", set: func(b *bench, c *counters) {
+			b.judges["judge"] = disturbed(c, looks(func(verifier.Request) bool { return true }))
+		}, unseen: record.Passed, seen: record.Passed},
+		{name: "the process of the verifier, twice", set: func(b *bench, c *counters) {
+			dies := func() *judge {
+				j := disturbed(c, tests("true"))
+				works := j.verify
+				j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+					v, err := works(ctx, r)
+					return v, errors.Join(err, gone)
+				}
+				return j
+			}
+			b.judges["judge"] = dies()
+			b.apart = func() (verifier.Verifier, error) { return dies(), nil }
+		}, unseen: record.VerifierError, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "signal: killed"},
+		{name: "a command that sets a second stage up", set: func(b *bench, c *counters) {
+			b.judges["judge"] = tests("true")
+			second := b.task.Stages[0]
+			second.Name, second.Setup = "second", []task.Command{{Argv: []string{"sh", "-c", "exit 137"}}}
+			b.task.Stages = append(b.task.Stages, second)
+			b.live = func(e record.Event) {
+				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseSetup && e.Stage == "second" {
+					c.shortages.Add(1)
+				}
+			}
+		}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
+	} {
+		for _, shows := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, shown %v", tt.name, shows), func(t *testing.T) {
+				t.Parallel()
+				c := &counters{}
+				c.processes.Store(7) // of earlier attempts
+				b := newBench(t, does("true"), tests("false"))
+				tt.set(b, c)
+				wanted := tt.unseen
+				if shows {
+					b.memory, wanted = c, tt.seen
+				}
+				r := b.run(t.Context(), t)
+				e := r.Error
+				switch {
+				case r.Outcome != wanted:
+					t.Errorf("%s, %+v; want %s", r.Outcome, e, wanted)
+				case found(r, "job_oom_kills") != shows:
+					t.Errorf("findings: %s", pretty(r.Findings))
+				case wanted == record.EnvironmentError && (e == nil || e.Boundary != record.ByEnvironment || !e.Retry || e.Phase != tt.phase ||
+					!strings.Contains(e.Message, "the limit of this test was used up") || !strings.Contains(e.Message, tt.says)):
+					t.Errorf("%+v; want an error of the environment in %s that is tried again and says %q", e, tt.phase, tt.says)
+				}
+			})
+		}
+	}
+}
+
+// disturbed is a verifier during whose work the kernel ends a process of the job.
+func disturbed(c *counters, j *judge) *judge {
+	works := j.verify
+	j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		v, err := works(ctx, r)
+		c.shortages.Add(3)
+		return v, err
+	}
+	return j
+}
+
+// ends is an environment whose sandboxes a test can end.
+type ends struct {
+	environment.Environment
+
+	end *func()
+}
+
+func (e *ends) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+	made, err := e.Environment.Create(ctx, s)
+	*e.end = func() { _, _ = e.Environment.Destroy(context.WithoutCancel(ctx), made.ID) }
+	return made, err
+}
+
+// A sandbox that reached its own limit would have ended without that of the job.
+func TestASandboxThatReachedItsOwnLimitIsTheAgents(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		remains environment.Remains
+		limit   int64
+		want    record.Outcome
+	}{
+		{"its own", environment.Remains{OOMKills: 1, PeakMemoryMiB: 64}, 64, record.AgentError},
+		{"the job's, in a group of its own", environment.Remains{OOMKills: 1, PeakMemoryMiB: 63}, 64, record.EnvironmentError},
+		{"the job's, without a limit", environment.Remains{OOMKills: 1, PeakMemoryMiB: 64}, 0, record.EnvironmentError},
+		{"of another attempt", environment.Remains{PeakMemoryMiB: 64}, 64, record.EnvironmentError},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := &counters{}
+			b := newBench(t, hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil), tests("true"))
+			b.memory = c
+			b.cell.Environment.Limits = task.Limits{MemoryMiB: tt.limit}
+			b.env = func(e environment.Environment) environment.Environment { return &remaining{e, tt.remains} }
+			if r := b.run(t.Context(), t); r.Outcome != tt.want || r.Error == nil || r.Error.Retry != (tt.want == record.EnvironmentError) {
+				t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, tt.want)
+			}
+		})
+	}
+}
+
+// remaining is an environment that says what sandboxes have used.
+type remaining struct {
+	environment.Environment
+
+	remains environment.Remains
+}
+
+func (e *remaining) Destroy(ctx context.Context, id string) (environment.Remains, error) {
+	_, err := e.Environment.Destroy(ctx, id)
+	return e.remains, err
+}

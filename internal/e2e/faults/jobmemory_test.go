@@ -1,0 +1,170 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+)
+
+// jobMiB is enough for berth and its plugins, and far too little for hungry.
+const jobMiB = 400
+
+// hungry takes memory until it is killed.
+const hungry = "tail /dev/zero"
+
+// inJob returns a command that runs argv as a job of a scheduler: in a group of
+// version 1 below the one that has the limit. A blind job does not see its groups.
+func (p *place) inJob(blind bool, argv ...string) []string {
+	p.test.Helper()
+	job := e2etest.MemoryGroup(p.test, jobMiB)
+	step := filepath.Join(job, "step")
+	p.test.Cleanup(func() {
+		if err := os.Remove(step); err != nil {
+			p.test.Error(err)
+		}
+	})
+	procs := filepath.Join(step, "cgroup.procs")
+	if err := os.Mkdir(step, 0o755); err != nil {
+		p.test.Fatal(err)
+	}
+	if err := os.Chown(procs, p.uid, -1); err != nil {
+		p.test.Fatal(err)
+	}
+	if blind {
+		return append([]string{"unshare", "--mount", "sh", "-c", "echo $$ > " + procs + ` && umount /sys/fs/cgroup/memory && exec "$@"`, "sh"}, argv...)
+	}
+	return append([]string{"sh", "-c", "echo $$ > " + procs + ` && exec "$@"`, "sh"}, argv...)
+}
+
+// hungryTasks writes tasks of which a process is killed: the agent's program, a
+// command of the agent, or a command of the tests.
+func (p *place) hungryTasks(hungry string, names ...string) {
+	p.test.Helper()
+	solve := map[string]string{"program": "exec " + hungry, "command": hungry + "\n" + solveTiny, "tests": solveTiny}
+	for _, name := range names {
+		test := testTiny
+		if name == "tests" {
+			test = "if " + hungry + "; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+		}
+		p.task(name, "", solve[name], test)
+	}
+}
+
+// comesTo checks the outcomes of tasks by name, and how often they were tried.
+func (p *place) comesTo(dir string, want map[string]record.Outcome, tries map[string]int) {
+	t := p.test
+	t.Helper()
+	results, none := attemptsOf(t, dir)
+	if none > 0 {
+		t.Errorf("%d attempts have no result", none)
+	}
+	got := map[string]int{}
+	for at, r := range results {
+		name := strings.TrimPrefix(r.Task, "e2e/")
+		got[name]++
+		text := read(filepath.Join(dir, "trials", at, record.ResultFile))
+		if r.Outcome != want[name] || strings.Contains(text, `"job_oom_kills"`) != (tries != nil) {
+			t.Errorf("%s: %s, want %s\n%s", name, r.Outcome, want[name], text)
+		}
+		if r.Outcome == record.EnvironmentError && !strings.Contains(r.Error.Message, fmt.Sprintf("the memory limit of this job (%d MiB, control group ", jobMiB)) {
+			t.Errorf("%s: %+v", name, r.Error)
+		}
+	}
+	for name := range want {
+		if got[name] != max(1, tries[name]) {
+			t.Errorf("%s was tried %d times, want %d", name, got[name], max(1, tries[name]))
+		}
+	}
+}
+
+const oneByOne = "limits {\n    in_flight = 1\n  }\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }"
+
+// What the limit of the job ends counts as a failure of the agent if berth does not
+// see it.
+func TestAJobThatDoesNotSeeItsGroupsBlamesTheAgent(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.hungryTasks(hungry, "program", "command", "tests")
+	p.experiment(oneByOne, "")
+	p.shepherd(nil, nil, p.inJob(true, filepath.Join(bin, "berth"), "run", ".", "--no-live")...).wait().want(t, 0)
+	p.comesTo(p.run(), map[string]record.Outcome{"program": record.Failed, "command": record.Passed, "tests": record.Failed}, nil)
+	p.clean()
+}
+
+// The limit of the job ends what the agent runs, and what the tests run: the attempt
+// is repeated, and says what to change. An agent that goes on after a killed command
+// is graded as usual.
+func TestWhatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
+	t.Parallel()
+	users(t, func(p *place) {
+		p.hungryTasks(hungry, "program", "command", "tests")
+		p.experiment(oneByOne, "")
+		p.shepherd(nil, nil, p.inJob(false, filepath.Join(bin, "berth"), "run", ".", "--no-live")...).wait().want(p.test, 1)
+		p.comesTo(p.run(), map[string]record.Outcome{
+			"program": record.EnvironmentError, "command": record.Passed, "tests": record.EnvironmentError,
+		}, map[string]int{"program": 2, "tests": 2})
+		p.clean()
+	})
+}
+
+// The same in the job of a pilot, of which the coordinator is no part.
+func TestWhatTheLimitOfAPilotsJobEndsIsNotTheAgents(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.hungryTasks(hungry, "program", "command", "tests")
+	p.piloted(oneByOne, "")
+	c, dir := p.coordinated()
+	pilot := p.shepherd(nil, nil, p.inJob(false, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1")...)
+	c.wait().want(t, 1)
+	pilot.wait().want(t, 0)
+	p.comesTo(dir, map[string]record.Outcome{
+		"program": record.EnvironmentError, "command": record.Passed, "tests": record.EnvironmentError,
+	}, map[string]int{"program": 2, "tests": 2})
+	p.vacated()
+}
+
+// The kernel ends a plugin instead of the hungry process.
+func TestAPluginThatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		plugin, task string
+		unseen       record.Outcome
+	}{{"oracle", "program", record.PluginCrashed}, {"script", "tests", record.VerifierError}} {
+		t.Run(tt.plugin, func(t *testing.T) {
+			t.Parallel()
+			for _, blind := range []bool{true, false} {
+				t.Run("blind "+strconv.FormatBool(blind), func(t *testing.T) {
+					t.Parallel()
+					p := newPlace(t)
+					own := filepath.Join(p.dir, "bin")
+					if err := os.CopyFS(own, os.DirFS(bin)); err != nil {
+						t.Fatal(err)
+					}
+					name := "berth-plugin-" + tt.plugin
+					first := filepath.Join("bin", "plugins", name)
+					if err := os.Remove(filepath.Join(p.dir, first)); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Chmod(p.write(filepath.Join(first, name), "#!/bin/sh\necho 1000 > /proc/self/oom_score_adj\nexec "+filepath.Join(bin, "plugins", name)+"\n"), 0o755); err != nil { //nolint:gosec // a program
+						t.Fatal(err)
+					}
+					p.hungryTasks("sh -c 'echo 0 > /proc/self/oom_score_adj; exec "+hungry+"'", tt.task) // not the first to be killed
+					p.experiment(strings.Replace(oneByOne, "max  = 1", "max  = 0", 1), "")
+					p.shepherd(nil, nil, p.inJob(blind, filepath.Join(own, "berth"), "run", ".", "--no-live")...).wait().want(t, 1)
+					want, tries := tt.unseen, map[string]int(nil)
+					if !blind {
+						want, tries = record.EnvironmentError, map[string]int{}
+					}
+					p.comesTo(p.run(), map[string]record.Outcome{tt.task: want}, tries)
+					p.clean()
+				})
+			}
+		})
+	}
+}

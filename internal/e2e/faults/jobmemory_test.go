@@ -135,7 +135,7 @@ func TestAPluginThatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
 	for _, tt := range []struct {
 		plugin, task string
 		unseen       record.Outcome
-	}{{"oracle", "program", record.PluginCrashed}, {"script", "tests", record.VerifierError}} {
+	}{{"oracle", "program", record.PluginCrashed}, {"script", "tests", record.VerifierError}, {"local", "program", record.PluginCrashed}} {
 		t.Run(tt.plugin, func(t *testing.T) {
 			t.Parallel()
 			for _, blind := range []bool{true, false} {

@@ -63,6 +63,8 @@ type Spec struct {
 	// Worker is this process if another one schedules the run; nil: this process
 	// does. See Work.
 	Worker *Worker
+	// Memory is that of the job that this process is in; nil: it is not known.
+	Memory trial.JobMemory
 	// Uplink leads to the gateway of the process that schedules the run, and
 	// Relayed reports which models are asked through it. Nil: none.
 	Uplink  http.RoundTripper

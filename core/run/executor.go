@@ -37,7 +37,6 @@ type here struct {
 	guard    *guard
 	drift    func(*record.Result) error
 	output   *output
-	memory   *jobMemory
 }
 
 // executor makes the executor for this machine, and reads the secrets of every
@@ -48,7 +47,7 @@ func (s *Spec) executor(place *node.Place, served *gateway.Gateway) (*here, erro
 		return nil, err
 	}
 	header := &s.Store.Manifest.Header
-	h := &here{Spec: s, place: place, sandboxd: sandboxd, run: header.Run, label: place.Label, memory: memoryOfJob("/proc/self")}
+	h := &here{Spec: s, place: place, sandboxd: sandboxd, run: header.Run, label: place.Label}
 	if served != nil {
 		h.models = served
 	}
@@ -99,7 +98,7 @@ func (h *here) Attempt(ctx context.Context, j Job) (record.Result, error) {
 		Run: h.run, Label: h.label, Worker: h.Worker.record(), Trial: j.Trial.ID, Repetition: j.Trial.Repetition, Attempt: j.Attempt.Number(),
 		Host: h.hostname, Berth: h.Berth, Task: t.Task, Cell: h.cells[j.Trial.Cell][j.Trial.Dataset],
 		Record: j.Attempt, Runtime: runtime, Disk: disk, Sandboxd: h.sandboxd, Plugins: trial.PluginsOf(h.Host), Checker: h.Plan.Checker, Gateway: h.models,
-		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin, Ends: j.Ends, Memory: h.memory,
+		LookupEnv: env.Lookup, Live: j.Live, Drift: h.drift, Places: j.Places, Keep: h.keep(), Origin: j.Origin, Ends: j.Ends, Memory: h.Memory,
 	})
 }
 

@@ -51,7 +51,7 @@ func (a *attempt) kills() Kills {
 func (a *attempt) noMemory(err error) *record.Error {
 	a.short = true
 	return &record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: fmt.Errorf(
-		"%w: %s was used up, and the kernel ended a process: give the job more memory, or lower in_flight: %w", errJobMemory, a.in.Memory.Limit(), err)}
+		"%w: %s was used up, and the kernel ended a process: give it more memory, or fewer attempts at a time (in_flight); %w", errJobMemory, a.in.Memory.Limit(), err)}
 }
 
 // starved records that the kernel ended processes of this job in a phase, since
@@ -62,8 +62,8 @@ func (a *attempt) starved(p record.Phase, before Kills, err error) error {
 	if a.ended = a.seen.since(before); a.ended <= 0 {
 		return err
 	}
-	a.recorder.Note(p, "job_oom_kills", "out of memory: %s was used up, and the kernel ended %d processes or more, of this attempt or of another one at the same time",
-		a.in.Memory.Limit(), a.ended)
+	a.recorder.Note(p, "job_oom_kills", "%s: %s was used up, and the kernel ended at least %d of its processes, of this attempt or of another one at the same time",
+		errJobMemory, a.in.Memory.Limit(), a.ended)
 	if err == nil || errors.Is(err, errJobMemory) {
 		return err
 	}

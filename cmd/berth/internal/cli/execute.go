@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/jobmemory"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
 	"github.com/berth-eval/berth/cmd/berth/internal/telemetry"
@@ -225,7 +226,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	defer a.logs.through(progress)()
 	spec := run.Spec{
 		Plan: j.Plan, Store: j.store, Host: j.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: a.limits(j),
-		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Control: &run.Control{}, Log: a.log,
+		Again: j.again, Selected: j.selected, Origins: j.origins, AcceptDrift: j.acceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Memory: jobmemory.Own(), Control: &run.Control{}, Log: a.log,
 	}
 	if !j.Clustered() || j.origins != nil { // what is only verified again has its files here
 		if err = cluster.Withdraw(ctx, j.store, version); err != nil {

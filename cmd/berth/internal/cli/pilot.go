@@ -26,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
+	"github.com/berth-eval/berth/cmd/berth/internal/jobmemory"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/plan"
@@ -193,7 +194,7 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 	limits.InFlight, limits.CostUSD, limits.Tokens, limits.Requests = new(p.InFlight()), nil, nil, nil
 	spec := run.Spec{
 		Plan: l.Plan, Store: s, Host: l.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
-		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Log: a.log,
+		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Memory: jobmemory.Own(), Log: a.log,
 		Worker: who,
 	}
 	up, err := p.Uplink() //nolint:contextcheck // secrets are read by what has no context

@@ -1,4 +1,4 @@
-package run
+package jobmemory
 
 import (
 	"os"
@@ -85,7 +85,7 @@ func TestTheMemoryOfAJobIsRead(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			m := memoryOfJob(kernel(t, tt.files))
+			m := find(kernel(t, tt.files))
 			if k := m.Kills(); k != tt.kills {
 				t.Errorf("%+v, want %+v", k, tt.kills)
 			}

@@ -1,4 +1,9 @@
-package run
+// Package jobmemory reads what the kernel says about the memory of the control group
+// that this process is in, such as the job of a scheduler. Both versions of control
+// groups are known.
+//
+// It must not change a group, and must not decide what a killed process means.
+package jobmemory
 
 import (
 	"fmt"
@@ -12,26 +17,28 @@ import (
 	"github.com/berth-eval/berth/core/trial"
 )
 
-// jobMemory are the control groups whose limits of memory this process has: its own
-// one first, and those around it. It implements trial.JobMemory.
-type jobMemory struct {
-	at     string   // where the file system of the groups is
-	groups []string // paths below it
-	v1     bool
+// Groups are the control groups whose limits of memory this process has. The zero
+// value has none. It is safe for concurrent use.
+type Groups struct {
+	at    string   // where the file system of the groups is
+	paths []string // below it: the own group first, and those around it
+	v1    bool
 }
 
-// memoryOfJob finds the groups in files of proc, a folder such as /proc/self. It has
-// none if the kernel does not show them.
-func memoryOfJob(proc string) *jobMemory {
-	m := &jobMemory{}
+// Own returns the groups of this process.
+func Own() *Groups { return find("/proc/self") }
+
+// find reads files of proc, the folder of a process.
+func find(proc string) *Groups {
+	g := &Groups{}
 	own := ""
 	text, _ := os.ReadFile(filepath.Join(proc, "cgroup")) //nolint:errcheck // empty is unknown
 	for line := range strings.Lines(string(text)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
-		case len(parts) != 3 || m.v1:
+		case len(parts) != 3 || g.v1:
 		case slices.Contains(strings.Split(parts[1], ","), "memory"):
-			m.v1, own = true, parts[2]
+			g.v1, own = true, parts[2]
 		case parts[1] == "":
 			own = parts[2]
 		}
@@ -40,7 +47,7 @@ func memoryOfJob(proc string) *jobMemory {
 	for line := range strings.Lines(string(text)) {
 		before, after, _ := strings.Cut(line, " - ")
 		where, kind := strings.Fields(before), strings.Fields(after)
-		if len(where) < 5 || len(kind) < 3 || (kind[0] == "cgroup2") == m.v1 || m.v1 && !slices.Contains(strings.Split(kind[2], ","), "memory") {
+		if len(where) < 5 || len(kind) < 3 || (kind[0] == "cgroup2") == g.v1 || g.v1 && !slices.Contains(strings.Split(kind[2], ","), "memory") {
 			continue
 		}
 		// A container sees only a part of the groups, as the root of its mount.
@@ -48,24 +55,24 @@ func memoryOfJob(proc string) *jobMemory {
 		if !seen || !filepath.IsAbs(path) && path != "" || strings.HasPrefix(path, "/..") {
 			continue
 		}
-		m.at = where[4]
+		g.at = where[4]
 		for path = filepath.Join("/", path); path != "/"; path = filepath.Dir(path) {
-			m.groups = append(m.groups, path)
+			g.paths = append(g.paths, path)
 		}
-		m.groups = append(m.groups, "/") // of a container; that of a machine has no limit
+		g.paths = append(g.paths, "/") // of a container; that of a machine has no limit
 		break
 	}
-	return m
+	return g
 }
 
 // Kills implements trial.JobMemory. Version 1 counts each ended process in its own
 // group, whichever limit it met. So does version 2 in memory.events.local, which also
 // counts there how often the limit of this very group was met. memory.events is of no
 // use: a sandbox that meets its own limit is counted there as well.
-func (m *jobMemory) Kills() (k trial.Kills) {
-	for i, group := range m.groups {
-		dir := filepath.Join(m.at, group)
-		if m.v1 {
+func (g *Groups) Kills() (k trial.Kills) {
+	for i, group := range g.paths {
+		dir := filepath.Join(g.at, group)
+		if g.v1 {
 			return trial.Kills{Processes: numbers(filepath.Join(dir, "memory.oom_control"))["oom_kill"]}
 		}
 		events := numbers(filepath.Join(dir, "memory.events.local"))
@@ -78,13 +85,13 @@ func (m *jobMemory) Kills() (k trial.Kills) {
 }
 
 // Limit implements trial.JobMemory. The lowest limit is the one that is met.
-func (m *jobMemory) Limit() string {
+func (g *Groups) Limit() string {
 	file, least, where := "memory.max", int64(math.MaxInt64>>1), ""
-	if m.v1 {
+	if g.v1 {
 		file = "memory.limit_in_bytes"
 	}
-	for _, group := range m.groups {
-		text, err := os.ReadFile(filepath.Join(m.at, group, file))
+	for _, group := range g.paths {
+		text, err := os.ReadFile(filepath.Join(g.at, group, file))
 		n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 		if err == nil && bad == nil && n < least {
 			least, where = n, group

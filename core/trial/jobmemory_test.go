@@ -40,83 +40,87 @@ func hungry(c *counters, y agent.Yield, err error) *scripted {
 	return a
 }
 
-// Each line first says what an attempt comes to if the host does not show what the
-// kernel ended, and then what it comes to if the host does.
+// errGone is the error of a plugin whose process was killed.
+var errGone = fmt.Errorf("%w: signal: killed", plugin.ErrPluginGone)
+
+// endings are what the kernel may end, what an attempt comes to if the host does not
+// show that, and what it comes to if the host does.
+var endings = []struct {
+	name         string
+	set          func(b *bench, c *counters) // kills once the agent works
+	unseen, seen record.Outcome
+	phase        record.PhaseName // of the error that is seen
+	says         string
+}{
+	{name: "the agent's program", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil)
+	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+	{name: "the last command of its shell", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 137}, nil)
+	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+	{name: "a program of another attempt, and the agent crashed", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 3}, nil)
+	}, unseen: record.Failed, seen: record.Failed},
+	{name: "a program of another attempt, and the agent failed", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{}, errors.New("lost my head"))
+	}, unseen: record.AgentError, seen: record.AgentError},
+	{name: "a command of an agent that went on", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Done, ExitCode: 137}, nil)
+	}, unseen: record.Failed, seen: record.Failed},
+	{name: "the agent's plugin", set: func(b *bench, c *counters) {
+		b.agents["agent"] = hungry(c, agent.Yield{}, errGone)
+	}, unseen: record.PluginCrashed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "signal: killed"},
+	{name: "PID 1 of the sandbox", set: func(b *bench, c *counters) {
+		destroy := func() {}
+		b.env = func(e environment.Environment) environment.Environment { return &ends{e, &destroy} }
+		a := hungry(c, agent.Yield{End: agent.Done}, nil)
+		works := a.turn
+		a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
+			y, err := works(ctx, act, m)
+			destroy()
+			<-ctx.Done()
+			return y, errors.Join(err, context.Cause(ctx))
+		}
+		b.agents["agent"] = a
+	}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the sandbox is gone"},
+	{name: "a process of the tests, which fail", set: func(b *bench, c *counters) {
+		b.judges["judge"] = disturbed(c, tests("false"))
+	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+	{name: "a process beside the tests, which pass", set: func(b *bench, c *counters) {
+		b.judges["judge"] = disturbed(c, tests("true"))
+	}, unseen: record.Passed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+	{name: "a process beside a verifier without a sandbox", set: func(b *bench, c *counters) {
+		b.judges["judge"] = disturbed(c, looks(func(verifier.Request) bool { return true }))
+	}, unseen: record.Passed, seen: record.Passed},
+	{name: "the process of the verifier, twice", set: func(b *bench, c *counters) {
+		dies := func() *judge {
+			j := disturbed(c, tests("true"))
+			works := j.verify
+			j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+				v, err := works(ctx, r)
+				return v, errors.Join(err, errGone)
+			}
+			return j
+		}
+		b.judges["judge"] = dies()
+		b.apart = func() (verifier.Verifier, error) { return dies(), nil }
+	}, unseen: record.VerifierError, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "signal: killed"},
+	{name: "a command that sets a second stage up", set: func(b *bench, c *counters) {
+		b.judges["judge"] = tests("true")
+		second := b.task.Stages[0]
+		second.Name, second.Setup = "second", []task.Command{{Argv: []string{"sh", "-c", "exit 137"}}}
+		b.task.Stages = append(b.task.Stages, second)
+		b.live = func(e record.Event) {
+			if e.Type == record.EventPhaseStart && e.Phase == record.PhaseSetup && e.Stage == "second" {
+				c.shortages.Add(1)
+			}
+		}
+	}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
+}
+
 func TestWhatTheMemoryOfTheJobEndsIsTheEnvironments(t *testing.T) {
 	t.Parallel()
-	gone := fmt.Errorf("%w: signal: killed", plugin.ErrPluginGone)
-	for _, tt := range []struct {
-		name         string
-		set          func(b *bench, c *counters) // kills once the agent works
-		unseen, seen record.Outcome
-		phase        record.PhaseName // of the error that is seen
-		says         string
-	}{
-		{name: "the agent's program", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil)
-		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
-		{name: "the last command of its shell", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 137}, nil)
-		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
-		{name: "a program of another attempt, and the agent crashed", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 3}, nil)
-		}, unseen: record.Failed, seen: record.Failed},
-		{name: "a program of another attempt, and the agent failed", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{}, errors.New("lost my head"))
-		}, unseen: record.AgentError, seen: record.AgentError},
-		{name: "a command of an agent that went on", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{End: agent.Done, ExitCode: 137}, nil)
-		}, unseen: record.Failed, seen: record.Failed},
-		{name: "the agent's plugin", set: func(b *bench, c *counters) {
-			b.agents["agent"] = hungry(c, agent.Yield{}, gone)
-		}, unseen: record.PluginCrashed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "signal: killed"},
-		{name: "PID 1 of the sandbox", set: func(b *bench, c *counters) {
-			destroy := func() {}
-			b.env = func(e environment.Environment) environment.Environment { return &ends{e, &destroy} }
-			a := hungry(c, agent.Yield{End: agent.Done}, nil)
-			works := a.turn
-			a.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
-				y, err := works(ctx, act, m)
-				destroy()
-				<-ctx.Done()
-				return y, errors.Join(err, context.Cause(ctx))
-			}
-			b.agents["agent"] = a
-		}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the sandbox is gone"},
-		{name: "a process of the tests, which fail", set: func(b *bench, c *counters) {
-			b.judges["judge"] = disturbed(c, tests("false"))
-		}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
-		{name: "a process beside the tests, which pass", set: func(b *bench, c *counters) {
-			b.judges["judge"] = disturbed(c, tests("true"))
-		}, unseen: record.Passed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
-		{name: "a process beside a verifier without a sandbox", set: func(b *bench, c *counters) {
-			b.judges["judge"] = disturbed(c, looks(func(verifier.Request) bool { return true }))
-		}, unseen: record.Passed, seen: record.Passed},
-		{name: "the process of the verifier, twice", set: func(b *bench, c *counters) {
-			dies := func() *judge {
-				j := disturbed(c, tests("true"))
-				works := j.verify
-				j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-					v, err := works(ctx, r)
-					return v, errors.Join(err, gone)
-				}
-				return j
-			}
-			b.judges["judge"] = dies()
-			b.apart = func() (verifier.Verifier, error) { return dies(), nil }
-		}, unseen: record.VerifierError, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "signal: killed"},
-		{name: "a command that sets a second stage up", set: func(b *bench, c *counters) {
-			b.judges["judge"] = tests("true")
-			second := b.task.Stages[0]
-			second.Name, second.Setup = "second", []task.Command{{Argv: []string{"sh", "-c", "exit 137"}}}
-			b.task.Stages = append(b.task.Stages, second)
-			b.live = func(e record.Event) {
-				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseSetup && e.Stage == "second" {
-					c.shortages.Add(1)
-				}
-			}
-		}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
-	} {
+	for _, tt := range endings {
 		for _, shows := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, shown %v", tt.name, shows), func(t *testing.T) {
 				t.Parallel()
@@ -164,7 +168,7 @@ type ends struct {
 
 func (e *ends) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
 	made, err := e.Environment.Create(ctx, s)
-	*e.end = func() { _, _ = e.Environment.Destroy(context.WithoutCancel(ctx), made.ID) }
+	*e.end = func() { _, _ = e.Destroy(context.WithoutCancel(ctx), made.ID) }
 	return made, err
 }
 

@@ -28,8 +28,8 @@ func MemoryGroup(t *testing.T, mib int64) string {
 		t.Skip("control groups can be made by root only: ", err)
 	}
 	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
+		if left := os.Remove(dir); left != nil {
+			t.Error(left)
 		}
 	})
 	if err = os.Chmod(dir, 0o755); err != nil { //nolint:gosec // other users work in it

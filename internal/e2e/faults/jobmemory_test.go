@@ -129,6 +129,48 @@ func TestWhatTheLimitOfAPilotsJobEndsIsNotTheAgents(t *testing.T) {
 	p.vacated()
 }
 
+// A CLI in the sandbox that is killed has crashed. An agent outside of it goes on
+// after a killed command, and is graded as usual.
+func TestAgentsInAndOutsideOfTheSandboxInAJob(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.task("tiny", "", solveTiny, testTiny)
+	p.write("replies.yaml", `replies:
+  - text: "It is hungry.\n\n`+"```bash\\n"+hungry+"\\n```"+`"
+  - text: "It was killed.\n\n`+"```bash\\n"+solveTiny+"\\n```"+`"
+  - text: "`+"```bash\\necho TASK_IS_COMPLETE\\n```"+`"
+`)
+	p.experiment(strings.Replace(oneByOne, "agent.oracle", "agent.inside, agent.outside", 1), `agent "inside" {
+  plugin = "cli"
+  config {
+    command = ["sh", "-c", "exec `+hungry+`"]
+  }
+}
+agent "outside" {
+  plugin = "minisweagent"
+  model  = model.scripted
+}
+model "scripted" {
+  provider = "script"
+  script   = "./replies.yaml"
+}
+`)
+	p.shepherd(nil, nil, p.inJob(false, filepath.Join(bin, "berth"), "run", ".", "--no-live")...).wait().want(t, 1)
+	results, _ := attemptsOf(t, p.run())
+	tried := map[string]int{}
+	for at, r := range results {
+		tried[r.Cell["agent"]]++
+		want := map[string]record.Outcome{"inside": record.EnvironmentError, "outside": record.Passed}[r.Cell["agent"]]
+		if text := read(filepath.Join(p.run(), "trials", at, record.ResultFile)); r.Outcome != want || !strings.Contains(text, `"job_oom_kills"`) {
+			t.Errorf("%s: %s, want %s\n%s", r.Cell["agent"], r.Outcome, want, text)
+		}
+	}
+	if tried["inside"] != 2 || tried["outside"] != 1 {
+		t.Errorf("attempts: %v", tried)
+	}
+	p.clean()
+}
+
 // The kernel ends a plugin instead of the hungry process.
 func TestAPluginThatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -117,15 +120,13 @@ func TestWhatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
 func TestWhatTheLimitOfAPilotsJobEndsIsNotTheAgents(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.hungryTasks(hungry, "program", "command", "tests")
+	p.hungryTasks(hungry, "program")
 	p.piloted(oneByOne, "")
 	c, dir := p.coordinated()
 	pilot := p.shepherd(nil, nil, p.inJob(false, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1")...)
 	c.wait().want(t, 1)
 	pilot.wait().want(t, 0)
-	p.comesTo(dir, map[string]record.Outcome{
-		"program": record.EnvironmentError, "command": record.Passed, "tests": record.EnvironmentError,
-	}, map[string]int{"program": 2, "tests": 2})
+	p.comesTo(dir, map[string]record.Outcome{"program": record.EnvironmentError}, map[string]int{"program": 2})
 	p.vacated()
 }
 
@@ -171,39 +172,62 @@ model "scripted" {
 	p.clean()
 }
 
+// preferred returns a berth whose plugin of that name is the first that the kernel
+// kills.
+func (p *place) preferred(plugin string) string {
+	p.test.Helper()
+	name := "berth-plugin-" + plugin
+	script := p.write(filepath.Join("bin", "plugins", name, name), "#!/bin/sh\necho 1000 > /proc/self/oom_score_adj\nexec "+filepath.Join(bin, "plugins", name)+"\n")
+	err := filepath.WalkDir(bin, func(path string, d fs.DirEntry, err error) error {
+		to := filepath.Join(p.dir, "bin", strings.TrimPrefix(path, bin))
+		switch {
+		case err != nil || d.Name() == name:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(to, 0o755)
+		default:
+			return os.Link(path, to) // a copy would be large, and a plugin is not looked for behind a symbolic link
+		}
+	})
+	if err = errors.Join(err, os.Chmod(script, 0o755)); err != nil { //nolint:gosec // a program
+		p.test.Fatal(err)
+	}
+	return filepath.Join(p.dir, "bin", "berth")
+}
+
 // The kernel ends a plugin instead of the hungry process.
 func TestAPluginThatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plugin, task string
-		unseen       record.Outcome
-	}{{"oracle", "program", record.PluginCrashed}, {"script", "tests", record.VerifierError}, {"local", "program", record.PluginCrashed}} {
+		unseen       []record.Outcome
+	}{
+		{"oracle", "program", []record.Outcome{record.PluginCrashed}},
+		{"local", "program", []record.Outcome{record.PluginCrashed}},
+		{"script", "tests", []record.Outcome{record.VerifierError, record.PluginCrashed}}, // it may be too late to start it again
+	} {
 		t.Run(tt.plugin, func(t *testing.T) {
 			t.Parallel()
 			for _, blind := range []bool{true, false} {
 				t.Run("blind "+strconv.FormatBool(blind), func(t *testing.T) {
 					t.Parallel()
 					p := newPlace(t)
-					own := filepath.Join(p.dir, "bin")
-					if err := os.CopyFS(own, os.DirFS(bin)); err != nil {
-						t.Fatal(err)
-					}
-					name := "berth-plugin-" + tt.plugin
-					first := filepath.Join("bin", "plugins", name)
-					if err := os.Remove(filepath.Join(p.dir, first)); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.Chmod(p.write(filepath.Join(first, name), "#!/bin/sh\necho 1000 > /proc/self/oom_score_adj\nexec "+filepath.Join(bin, "plugins", name)+"\n"), 0o755); err != nil { //nolint:gosec // a program
-						t.Fatal(err)
-					}
+					berth := p.preferred(tt.plugin)
 					p.hungryTasks("sh -c 'echo 0 > /proc/self/oom_score_adj; exec "+hungry+"'", tt.task) // not the first to be killed
 					p.experiment(strings.Replace(oneByOne, "max  = 1", "max  = 0", 1), "")
-					p.shepherd(nil, nil, p.inJob(blind, filepath.Join(own, "berth"), "run", ".", "--no-live")...).wait().want(t, 1)
-					want, tries := tt.unseen, map[string]int(nil)
+					p.shepherd(nil, nil, p.inJob(blind, berth, "run", ".", "--no-live")...).wait().want(t, 1)
+					want := tt.unseen
 					if !blind {
-						want, tries = record.EnvironmentError, map[string]int{}
+						want = []record.Outcome{record.EnvironmentError}
 					}
-					p.comesTo(p.run(), map[string]record.Outcome{tt.task: want}, tries)
+					results, none := attemptsOf(t, p.run())
+					got := ""
+					for _, r := range results {
+						got += string(r.Outcome)
+					}
+					if none > 0 || !slices.Contains(want, record.Outcome(got)) {
+						t.Errorf("%s, and %d without a result; want one that is one of %s", got, none, want)
+					}
 					p.clean()
 				})
 			}

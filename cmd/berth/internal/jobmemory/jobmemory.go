@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berth-eval/berth/core/trial"
 )
@@ -23,6 +24,9 @@ type Groups struct {
 	at    string   // where the file system of the groups is
 	paths []string // below it: the own group first, and those around it
 	v1    bool
+
+	mu   sync.Mutex
+	last trial.Kills
 }
 
 // Own returns the groups of this process.
@@ -69,38 +73,61 @@ func find(proc string) *Groups {
 // group, whichever limit it met. So does version 2 in memory.events.local, which also
 // counts there how often the limit of this very group was met. memory.events is of no
 // use: a sandbox that meets its own limit is counted there as well.
-func (g *Groups) Kills() (k trial.Kills) {
+func (g *Groups) Kills() trial.Kills {
+	var k trial.Kills
 	for i, group := range g.paths {
-		dir := filepath.Join(g.at, group)
-		if g.v1 {
-			return trial.Kills{Processes: numbers(filepath.Join(dir, "memory.oom_control"))["oom_kill"]}
-		}
-		events := numbers(filepath.Join(dir, "memory.events.local"))
+		events := g.events(group)
 		if i == 0 {
 			k.Processes = events["oom_kill"]
 		}
-		k.Shortages += events["oom"]
+		k.Shortages += events["oom"] // not in version 1
 	}
-	return k
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// A file that could not be read once must not look like a rise afterwards.
+	g.last = trial.Kills{Processes: max(g.last.Processes, k.Processes), Shortages: max(g.last.Shortages, k.Shortages)}
+	return g.last
 }
 
-// Limit implements trial.JobMemory. The lowest limit is the one that is met.
-func (g *Groups) Limit() string {
-	file, least, where := "memory.max", int64(math.MaxInt64>>1), ""
+// events returns what the kernel has counted in one group, without those below it.
+func (g *Groups) events(group string) map[string]int64 {
 	if g.v1 {
-		file = "memory.limit_in_bytes"
+		return numbers(filepath.Join(g.at, group, "memory.oom_control"))
 	}
+	return numbers(filepath.Join(g.at, group, "memory.events.local"))
+}
+
+// Limit implements trial.JobMemory. It is the lowest limit that was ever met. If none
+// was, the machine has no memory left.
+func (g *Groups) Limit() string {
+	least, where := int64(math.MaxInt64), ""
 	for _, group := range g.paths {
-		text, err := os.ReadFile(filepath.Join(g.at, group, file))
-		n, bad := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-		if err == nil && bad == nil && n < least {
-			least, where = n, group
+		dir := filepath.Join(g.at, group)
+		limit, met := number(filepath.Join(dir, "memory.max")), g.events(group)["max"]
+		if g.v1 {
+			limit, met = number(filepath.Join(dir, "memory.limit_in_bytes")), number(filepath.Join(dir, "memory.failcnt"))
+		}
+		if limit > 0 && limit < least && met > 0 {
+			least, where = limit, group
 		}
 	}
 	if where == "" {
 		return "the memory of this machine"
 	}
 	return fmt.Sprintf("the memory limit of this job (%d MiB, control group %s)", least>>20, where)
+}
+
+// number reads a file that has a number; 0 if it has none, such as "max".
+func number(file string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // numbers reads a file of lines "name number".

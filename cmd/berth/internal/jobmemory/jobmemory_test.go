@@ -25,6 +25,26 @@ func kernel(t *testing.T, files map[string]string) (dir string) {
 	return dir
 }
 
+// A counter that cannot be read for a while does not rise when it can be read again.
+func TestAGapInTheCountersIsNoKill(t *testing.T) {
+	t.Parallel()
+	dir := kernel(t, map[string]string{"cgroup": "4:memory:/job\n", "mountinfo": mounts1, "memory/job/memory.oom_control": "oom_kill 3\n"})
+	g := find(dir)
+	file := filepath.Join(dir, "memory", "job", "memory.oom_control")
+	for _, step := range []func() error{
+		func() error { return nil },
+		func() error { return os.Rename(file, file+".away") },
+		func() error { return os.Rename(file+".away", file) },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+		if k := g.Kills(); k.Processes != 3 {
+			t.Errorf("%+v", k)
+		}
+	}
+}
+
 // The texts are those of Linux 6.1 in jobs of Slurm, except for the numbers.
 const (
 	mounts1 = `31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
@@ -53,13 +73,15 @@ func TestTheMemoryOfAJobIsRead(t *testing.T) {
 			"memory/slurm/uid_1000/job_7/memory.limit_in_bytes":            "4294967296\n",
 			"memory/slurm/uid_1000/memory.limit_in_bytes":                  "8589934592\n",
 			"memory/memory.limit_in_bytes":                                 limit1,
+			"memory/slurm/uid_1000/job_7/memory.failcnt":                   "96\n",
+			"memory/slurm/uid_1000/memory.failcnt":                         "1\n",
 		}, trial.Kills{Processes: 3}, "the memory limit of this job (4096 MiB, control group /slurm/uid_1000/job_7)"},
 		{"version 1 of an old kernel", map[string]string{
 			"cgroup": "4:memory:/job\n", "mountinfo": mounts1, "memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n",
 		}, trial.Kills{}, "the memory of this machine"},
 		{"version 1 in a container", map[string]string{
 			"cgroup": "4:memory:/docker/0a\n", "mountinfo": strings.ReplaceAll(mounts1, "0:32 / ", "0:32 /docker/0a "),
-			"memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", "memory/memory.limit_in_bytes": "1048576\n",
+			"memory/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n", "memory/memory.limit_in_bytes": "1048576\n", "memory/memory.failcnt": "2\n",
 		}, trial.Kills{Processes: 1}, "the memory limit of this job (1 MiB, control group /)"},
 		{"version 2", map[string]string{
 			"cgroup": "0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0\n", "mountinfo": mounts2,
@@ -72,7 +94,11 @@ func TestTheMemoryOfAJobIsRead(t *testing.T) {
 		}, trial.Kills{Processes: 2, Shortages: 5}, "the memory limit of this job (4096 MiB, control group /system.slice/slurmstepd.scope/job_7)"},
 		{"version 2 before Linux 5.2", map[string]string{
 			"cgroup": "0::/job\n", "mountinfo": mounts2, "unified/job/memory.events": local2, "unified/job/memory.max": "2097152\n",
-		}, trial.Kills{}, "the memory limit of this job (2 MiB, control group /job)"},
+		}, trial.Kills{}, "the memory of this machine"},
+		{"version 2, and the machine has no memory left", map[string]string{
+			"cgroup": "0::/job\n", "mountinfo": mounts2, "unified/job/memory.max": "4294967296\n",
+			"unified/job/memory.events.local": "low 0\nhigh 0\nmax 0\noom 0\noom_kill 1\noom_group_kill 0\n",
+		}, trial.Kills{Processes: 1}, "the memory of this machine"},
 		{"version 2 in a container", map[string]string{
 			"cgroup": "0::/\n", "mountinfo": mounts2, "unified/memory.events.local": strings.Replace(local2, "oom 0", "oom 1", 1), "unified/memory.max": "2097152\n",
 		}, trial.Kills{Shortages: 1}, "the memory limit of this job (2 MiB, control group /)"},

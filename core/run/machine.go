@@ -51,9 +51,18 @@ func pressureOf(file string) float64 {
 	return percent
 }
 
-// freeMemory returns how much memory of this machine no process uses, in MiB; 0 if
-// that is not known.
-func freeMemory() int64 { return availableIn("/proc/meminfo") }
+// freeMiB returns how much memory attempts may use, in MiB: what no process of this
+// machine uses, or less if the job of this process may have less. 0: not known.
+func (s *Spec) freeMiB() int64 {
+	free := availableIn("/proc/meminfo")
+	if s.Memory == nil {
+		return free
+	}
+	if job, limited := s.Memory.FreeMiB(); limited && (free == 0 || job < free) {
+		return max(job, 1)
+	}
+	return free
+}
 
 func availableIn(file string) int64 {
 	f, err := os.Open(file)

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/trial"
 )
 
 func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
@@ -38,10 +39,30 @@ func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
 	if got := availableIn(filepath.Join(dir, "none")); got != 0 {
 		t.Errorf("an unknown memory has %d MiB", got)
 	}
-	if got := freeMemory(); got <= 0 {
-		t.Errorf("this machine has %d MiB", got)
+	machine := (&Spec{}).freeMiB()
+	if machine <= 0 {
+		t.Errorf("this machine has %d MiB", machine)
+	}
+	for _, tt := range []struct {
+		job  job
+		want int64
+	}{{job{}, machine}, {job{1, true}, 1}, {job{0, true}, 1}, {job{1 << 40, true}, machine}} {
+		// Both numbers of the machine are of different moments.
+		if got := (&Spec{Memory: tt.job}).freeMiB(); got != tt.want && (tt.want != machine || got <= machine/2) {
+			t.Errorf("a job with %+v leaves %d MiB, want %d", tt.job, got, tt.want)
+		}
 	}
 }
+
+// job is a job that has this much memory left.
+type job struct {
+	left    int64
+	limited bool
+}
+
+func (j job) FreeMiB() (left int64, limited bool) { return j.left, j.limited }
+func (job) Kills() trial.Kills                    { return trial.Kills{} }
+func (job) Limit() string                         { return "" }
 
 // An attempt counts once for a model that its agent knows by two names.
 func TestAModelWithTwoNamesCountsOnce(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 
-	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
@@ -45,9 +44,10 @@ type Node struct {
 	pressure func() float64
 }
 
-// NewNode makes a node whose attempts are made by x, with limits for this process.
-func NewNode(x Executor, p *plan.Plan, l experiment.RunLimits, scratch string) *Node {
-	return &Node{Executor: x, Scratch: scratch, places: newPlaces(l, freeMemory()), demand: Demands(p), pressure: memoryPressure()}
+// NewNode makes a node whose attempts are made by x, with the plan, the limits and the
+// memory of s, which are those of this process.
+func NewNode(x Executor, s Spec, scratch string) *Node { //nolint:gocritic // once for a process
+	return &Node{Executor: x, Scratch: scratch, places: newPlaces(s.Limits, s.freeMiB()), demand: Demands(s.Plan), pressure: memoryPressure()}
 }
 
 // Work prepares this machine for the attempts of s.Worker, calls work, and removes
@@ -55,7 +55,7 @@ func NewNode(x Executor, p *plan.Plan, l experiment.RunLimits, scratch string) *
 // here. The limits of s are those of this process.
 func Work(ctx context.Context, s Spec, work func(*Node) error) error {
 	return s.prepared(ctx, func(h *here) error {
-		return work(NewNode(h, s.Plan, s.Limits, filepath.Join(h.place.Disk, "attempts")))
+		return work(NewNode(h, s, filepath.Join(h.place.Disk, "attempts")))
 	})
 }
 

@@ -14,6 +14,8 @@ import (
 type JobMemory interface {
 	// Kills returns what the kernel has counted so far.
 	Kills() Kills
+	// FreeMiB returns how much of it is left; limited is false if it has no limit.
+	FreeMiB() (left int64, limited bool)
 	// Limit names the limit of that memory, for people.
 	Limit() string
 }

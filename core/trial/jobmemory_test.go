@@ -24,6 +24,8 @@ func (c *counters) Kills() trial.Kills {
 	return trial.Kills{Processes: c.processes.Load(), Shortages: c.shortages.Load()}
 }
 
+func (*counters) FreeMiB() (int64, bool) { return 0, false }
+
 func (c *counters) Limit() string { return "the limit of this test" }
 
 // hungry is an agent whose turn ends so, and kills in the turn.

@@ -205,7 +205,7 @@ func (b *bed) pilot(name string, inFlight int, x run.Executor) *flown {
 	})
 	ctx, stop := context.WithCancel(b.t.Context())
 	f := &flown{Pilot: p, stop: stop, done: make(chan error, 1)}
-	n := run.NewNode(x, b.plan, experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}, filepath.Join(b.t.TempDir(), "scratch"))
+	n := run.NewNode(x, run.Spec{Plan: b.plan, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &inFlight}}}, filepath.Join(b.t.TempDir(), "scratch"))
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/run/cluster"
@@ -210,7 +209,7 @@ func TestAPilotTakesWhatItCanFinish(t *testing.T) {
 		Identity: cluster.Identity{Worker: record.Worker{Pilot: "short"}, InFlight: 1},
 	})
 	must(t, err)
-	must(t, p.Work(t.Context(), run.NewNode(passes("short"), b.plan, experiment.RunLimits{}, t.TempDir())))
+	must(t, p.Work(t.Context(), run.NewNode(passes("short"), run.Spec{Plan: b.plan}, t.TempDir())))
 	if !b.heard("more than this pilot has left") {
 		t.Errorf("said: %q", b.said)
 	}

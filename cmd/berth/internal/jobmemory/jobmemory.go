@@ -97,6 +97,37 @@ func (g *Groups) events(group string) map[string]int64 {
 	return numbers(filepath.Join(g.at, group, "memory.events.local"))
 }
 
+// FreeMiB implements trial.JobMemory: the least that any group leaves. What files have
+// in memory and the kernel can give up is free.
+func (g *Groups) FreeMiB() (left int64, limited bool) {
+	least := int64(math.MaxInt64)
+	for _, group := range g.paths {
+		limit, used, cached := g.usage(filepath.Join(g.at, group))
+		if limit > 0 && limit < unlimited {
+			least, limited = min(least, limit-used+cached), true
+		}
+	}
+	if !limited {
+		return 0, false
+	}
+	return max(0, least) >> 20, true
+}
+
+// unlimited is more than any machine has. A group of version 1 without a limit has
+// the largest number of pages as its limit.
+const unlimited = 1 << 60
+
+// usage returns the limit of a group, what its processes and files have in memory,
+// and how much of this the kernel can give up, all in bytes. A limit of 0 is none.
+func (g *Groups) usage(dir string) (limit, used, cached int64) {
+	if g.v1 {
+		return number(filepath.Join(dir, "memory.limit_in_bytes")), number(filepath.Join(dir, "memory.usage_in_bytes")),
+			numbers(filepath.Join(dir, "memory.stat"))["total_inactive_file"]
+	}
+	return number(filepath.Join(dir, "memory.max")), number(filepath.Join(dir, "memory.current")),
+		numbers(filepath.Join(dir, "memory.stat"))["inactive_file"]
+}
+
 // Limit implements trial.JobMemory. It is the lowest limit that was ever met. If none
 // was, the machine has no memory left.
 func (g *Groups) Limit() string {

@@ -121,3 +121,43 @@ func TestTheMemoryOfAJobIsRead(t *testing.T) {
 		})
 	}
 }
+
+// What is left is the least of all groups; files that nobody uses are free.
+func TestWhatAJobHasLeftIsRead(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		files   map[string]string
+		left    int64
+		limited bool
+	}{
+		{"version 1", map[string]string{
+			"cgroup": "4:memory:/job/step\n", "mountinfo": mounts1,
+			"memory/job/step/memory.limit_in_bytes": limit1, "memory/job/step/memory.usage_in_bytes": "1048576\n",
+			"memory/job/memory.limit_in_bytes": "1073741824\n", "memory/job/memory.usage_in_bytes": "536870912\n",
+			"memory/job/memory.stat":       "cache 268435456\ninactive_file 4096\ntotal_inactive_file 268435456\n",
+			"memory/memory.limit_in_bytes": limit1,
+		}, 768, true},
+		{"version 2", map[string]string{
+			"cgroup": "0::/job/step\n", "mountinfo": mounts2,
+			"unified/job/step/memory.max": "max\n", "unified/job/step/memory.current": "1048576\n",
+			"unified/job/memory.max": "1073741824\n", "unified/job/memory.current": "536870912\n",
+			"unified/job/memory.stat": "anon 1\ninactive_file 268435456\n",
+		}, 768, true},
+		{"more is used than allowed", map[string]string{
+			"cgroup": "0::/job\n", "mountinfo": mounts2, "unified/job/memory.max": "1048576\n", "unified/job/memory.current": "2097152\n",
+		}, 0, true},
+		{"no limit", map[string]string{
+			"cgroup": "4:memory:/job\n", "mountinfo": mounts1, "memory/job/memory.limit_in_bytes": limit1, "memory/job/memory.usage_in_bytes": "1048576\n",
+		}, 0, false},
+		{"no groups", map[string]string{"cgroup": ""}, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			left, limited := find(kernel(t, tt.files)).FreeMiB()
+			if limited != tt.limited || limited && left != tt.left {
+				t.Errorf("%d MiB, %v; want %d, %v", left, limited, tt.left, tt.limited)
+			}
+		})
+	}
+}

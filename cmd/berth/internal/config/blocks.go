@@ -42,7 +42,7 @@ type experimentBlock struct {
 	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt."`
 	PerCell  perCellBlock         `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
 	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
-	Retry    experiment.Retry     `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
+	Retry    *experiment.Retry    `berth:"retry" per:"run" doc:"When a trial gets another attempt. Absent: none does. A trial with a result of the agent never does, which would be best-of-n."`
 }
 
 type perTrialBlock struct {

@@ -166,15 +166,14 @@ type verifierBlock struct {
 }
 
 type userBlock struct {
-	Agent       string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
-	Model       string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
-	Models      map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
-	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell. Not implemented yet."`
-	Persona     string            `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time        *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	CostUSD     *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
-	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
-	Requests    *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
+	Agent    string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
+	Model    string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
+	Models   map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
+	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
+	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
+	CostUSD  *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
+	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
+	Requests *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
 }
 
 type variableBlock struct {

@@ -297,9 +297,6 @@ func checkVerifier(b *verifierBlock) []pluginconfig.Problem {
 
 func checkUser(b *userBlock) []pluginconfig.Problem {
 	r := &rules{}
-	if b.Environment != "" {
-		r.add("environment", "Not implemented yet", "A simulated user has no sandbox of its own: remove environment.")
-	}
 	lasting(r, "time", b.Time)
 	positive(r, "cost_usd", b.CostUSD)
 	positive(r, "tokens", b.Tokens)

@@ -18,53 +18,23 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
-// TestMain gives the sockets of runs a short path.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("/tmp", "bvw")
-	if err == nil {
-		err = os.Setenv(node.EnvDir, dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code) //nolint:forbidigo // of the tests
-}
+func TestMain(m *testing.M) { runtest.Main(m, nil) }
 
 // going is a run that goes on. Its scheduler, journal and socket are real, and its
-// attempts do nothing until they are released, cancelled, or their turn is ended.
-type going struct {
-	*site
+// attempts do nothing until they are cancelled, or their turn is ended.
+type going struct{ *site }
 
-	release chan struct{}
-}
-
-// Attempt implements run.Executor.
-func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
-	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}, Start: time.Now(), End: time.Now()}
-	if err := j.Attempt.Append(record.SurfaceFile, surface.Line{Time: r.Start, Kind: "observe", Text: "what is seen"}); err != nil {
-		return r, err
-	}
-	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
-	select {
-	case <-g.release:
-	case why := <-j.Ends:
-		r.AgentEnd, r.Reasons = record.EndedEarly, []string{why.Error()}
-	case <-ctx.Done():
-		r.Outcome = record.Cancelled
-		r.Error = &record.Error{Message: context.Cause(ctx).Error()}
-	}
-	r.End = time.Now()
-	return r, j.Attempt.Publish(r)
+// looks records that the agent looked at its surface.
+func looks(j run.Job) error {
+	return j.Attempt.Append(record.SurfaceFile, surface.Line{Time: time.Now(), Kind: "observe", Text: "what is seen"})
 }
 
 // goOn runs the trials of a site, from that one on, one attempt at a time. It returns
@@ -75,7 +45,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 	for _, trial := range w.trials[from:] {
 		p.Trials = append(p.Trials, plan.Trial{Trial: trial})
 	}
-	g := &going{site: w, release: make(chan struct{})}
+	g := &going{w}
 	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}, CostUSD: new(5.0)}
 	c := &run.Control{}
 	server, err := control.Serve(t.Context(), control.Options{Store: w.run, Control: c, Limits: limits})
@@ -85,7 +55,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() {
-		_, failed := run.Schedule(ctx, run.Options{Plan: p, Store: w.run, Executor: g, Limits: limits, Watch: server.Event, Control: c})
+		_, failed := run.Schedule(ctx, run.Options{Plan: p, Store: w.run, Executor: &runtest.Held{Begin: looks}, Limits: limits, Watch: server.Event, Control: c})
 		over <- failed
 	}()
 	t.Cleanup(func() {

@@ -223,13 +223,16 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	safe(t, page, w.until(t, page, "The run is <strong>paused</strong>"))
 	says(t, w.press(t, page, "Change in_flight", "in_flight", "2"), "Done: set in_flight from 1 to 2.")
 	for _, r := range []struct{ fields, want string }{{"6", "would be more"}, {"none", "would be more"}, {"NaN", "not a number"}, {"-1", "above 0"}, {"", "new limit"}, {evil, "not a number"}} {
-		says(t, w.press(t, page, "Change the budget", "cost_usd", r.fields), "Nothing was changed: ", r.want)
+		says(t, w.press(t, page, "Change the budgets", "cost_usd", r.fields), "Nothing was changed: ", r.want)
 	}
 	if s := g.status(t); *s.Limits[0].Most != 2 || *s.Limits[1].Most != 5 {
 		t.Errorf("limits: %+v", s.Limits)
 	}
-	says(t, w.press(t, page, "Change the budget", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
+	says(t, w.press(t, page, "Change the budgets", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
 	says(t, w.get(t, page, http.StatusOK), " of 6.0000 USD, the limit of the run")
+	says(t, w.press(t, page, "Change the budgets", "tokens", "1000.5"), "Nothing was changed: ", "whole number")
+	says(t, w.press(t, page, "Change the budgets", "tokens", "1000", "requests", "20"), "Done: set tokens from none to 1000, requests from none to 20.")
+	says(t, w.get(t, page, http.StatusOK), "budget of 1000 tokens", "budget of 20 requests")
 	says(t, w.press(t, page, "Continue"), "Done: let the run go on.")
 	g.wait(t, "two are in progress", func(s *control.Status) bool { return s.InProgress == 2 })
 	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: lets the run end")
@@ -237,10 +240,27 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	for _, n := range w.run.Index().Notes {
 		did = append(did, n.Intervention.Action)
 	}
-	if fmt.Sprint(did) != "[pause set set continue drain]" {
+	if fmt.Sprint(did) != "[pause set set set continue drain]" {
 		t.Errorf("recorded: %q", did)
 	}
-	says(t, w.send(t, page+"control", url.Values{"action": {"cancel"}}, http.StatusOK), "this page has no action")
+	says(t, w.send(t, page+"control", url.Values{"action": {"end-turn"}}, http.StatusOK), "this page has no action")
+}
+
+func TestACellIsCancelledFromThePageOfItsRun(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 3)
+	page := "/run/" + filepath.Base(w.run.Dir) + "/"
+	g := w.goOn(t, 0)
+	says(t, w.get(t, page, http.StatusOK), `<option value="a">`)
+	says(t, w.press(t, page, "Cancel the cell"), "Nothing was changed: write the cell")
+	says(t, w.press(t, page, "Cancel the cell", "cell", evil), "Nothing was changed: no cell ")
+	says(t, w.press(t, page, "Cancel the cell", "cell", "a", "why", "a slip"), "Done: cancelled ")
+	g.wait(t, "nothing goes on", func(s *control.Status) bool { return s.InProgress == 0 })
+	for _, trial := range g.run.Index().Trials {
+		if o := trial.Outcome(); o != record.Cancelled && o != record.NotRun {
+			t.Errorf("%s: %s", trial.Task, o)
+		}
+	}
 }
 
 func TestAnAttemptIsControlledFromItsPage(t *testing.T) {

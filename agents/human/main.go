@@ -5,13 +5,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/surface"
 )
@@ -34,19 +31,9 @@ func main() {
 
 type human struct{}
 
-func read(raw json.RawMessage) (c Config, err error) {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if ps := config.Validate(raw, &c); len(ps) > 0 {
-		return c, fmt.Errorf("%w: %w", agent.ErrBadConfig, config.Problems(ps))
-	}
-	return c, nil
-}
-
 // Check implements agent.Agent.
 func (human) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	c, err := read(r.Config)
+	c, err := agent.ReadConfig[Config](r.Config)
 	needs := agent.Needs{Shell: !c.Surface, Terminal: !c.Surface, Surface: c.Surface, KeepsSession: true}
 	if err != nil {
 		return needs, err
@@ -73,7 +60,7 @@ func (human) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error)
 
 // Open implements agent.Agent.
 func (human) Open(ctx context.Context, s agent.Setup) (agent.Session, error) {
-	c, err := read(s.Config)
+	c, err := agent.ReadConfig[Config](s.Config)
 	if err != nil {
 		return nil, err
 	}

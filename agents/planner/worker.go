@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -211,26 +212,7 @@ const maxText = 60_000
 
 // show adds an observation to a message.
 func (w *worker) show(m *chat.Message, o *environment.Observation, pictures bool) {
-	var b strings.Builder
-	if o.Text != "" {
-		b.WriteString(o.Text + "\n")
-	}
-	parts := map[string]json.RawMessage{}
-	_ = json.Unmarshal(o.JSON, &parts) // the core has checked that it is an object, or there is none
-	for _, kind := range w.kinds {
-		raw, ok := parts[kind]
-		if !ok {
-			continue
-		}
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			text = string(raw)
-		}
-		if text != "" {
-			fmt.Fprintf(&b, "# %s\n%s\n", kind, text)
-		}
-	}
-	text := []rune(b.String())
+	text := []rune(surface.Text(o, w.kinds))
 	if len(text) > maxText {
 		text = append(text[:maxText], []rune("\n(the rest is left out)\n")...)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -35,20 +34,10 @@ func main() {
 
 type random struct{}
 
-func read(raw json.RawMessage) (c Config, err error) {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if ps := config.Validate(raw, &c); len(ps) > 0 {
-		return c, fmt.Errorf("%w: %w", agent.ErrBadConfig, config.Problems(ps))
-	}
-	return c, nil
-}
-
 // Check implements agent.Agent.
 func (random) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
 	needs := agent.Needs{Surface: true, KeepsSession: true}
-	c, err := read(r.Config)
+	c, err := agent.ReadConfig[Config](r.Config)
 	if err != nil {
 		return needs, err
 	}
@@ -63,7 +52,7 @@ func (random) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error
 
 // Open implements agent.Agent.
 func (random) Open(ctx context.Context, s agent.Setup) (agent.Session, error) {
-	c, err := read(s.Config)
+	c, err := agent.ReadConfig[Config](s.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model/chat"
+	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -243,33 +244,15 @@ func nonEmpty(s string) string {
 
 // text returns what is seen as text, part by part.
 func (w *worker) text(o *environment.Observation) string {
-	var b strings.Builder
-	if o.Text != "" {
-		b.WriteString(o.Text + "\n")
-	}
-	parts := map[string]json.RawMessage{}
-	_ = json.Unmarshal(o.JSON, &parts) // the core has checked that it is an object, or there is none
-	for _, kind := range w.kinds {
-		raw, ok := parts[kind]
-		if !ok {
-			continue
-		}
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			text = string(raw)
-		}
-		if text != "" {
-			fmt.Fprintf(&b, "# %s\n%s\n", kind, text)
-		}
-	}
+	text := surface.Text(o, w.kinds)
 	if len(o.Frames) > 0 {
-		b.WriteString("The picture shows what is seen now.\n")
+		text += "The picture shows what is seen now.\n"
 	}
-	r := []rune(b.String())
+	r := []rune(text)
 	if len(r) > w.s.Config.MaxText {
 		return string(r[:w.s.Config.MaxText]) + "\n(the rest is left out)\n"
 	}
-	return string(r)
+	return text
 }
 
 // errNoObject means that a text is no JSON object.

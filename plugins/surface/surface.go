@@ -99,3 +99,29 @@ type decoding struct{ grpc.ClientConnInterface }
 func (d decoding) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	return fault.Sandbox.DecodeCall(ctx, d.ClientConnInterface.Invoke(ctx, method, args, reply, opts...))
 }
+
+// Text returns an observation as text for a model: its own text, and then the
+// named parts of its structure, each below a heading. A part that is a JSON string
+// is its content, and any other part is JSON. What is absent is left out.
+func Text(o *environment.Observation, parts []string) string {
+	var b strings.Builder
+	if o.Text != "" {
+		b.WriteString(o.Text + "\n")
+	}
+	all := map[string]json.RawMessage{}
+	_ = json.Unmarshal(o.JSON, &all) // the core has checked that it is an object, or there is none
+	for _, name := range parts {
+		raw, ok := all[name]
+		if !ok {
+			continue
+		}
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw)
+		}
+		if text != "" {
+			fmt.Fprintf(&b, "# %s\n%s\n", name, text)
+		}
+	}
+	return b.String()
+}

@@ -251,7 +251,7 @@ func object(m map[string]any) json.RawMessage {
 func (b *builder) files(ctx context.Context) error {
 	text := b.prompt.text + "\n"
 	if name := b.config.Prefix; name != "" {
-		data, err := read(b.root, clean(name), maxPrefix)
+		data, err := folder.Read(b.root, clean(name), maxPrefix)
 		if err != nil {
 			return fmt.Errorf("%s.prefix: %w", b.app.name, err)
 		}

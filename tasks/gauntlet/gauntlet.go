@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -237,27 +236,6 @@ func loadTask(ctx context.Context, file string, o task.Options) (*task.Task, []t
 		return nil, nil, err
 	}
 	return &b.t, l.Problems, nil
-}
-
-// read returns a regular file of at most limit bytes.
-func read(root *os.Root, name string, limit int64) ([]byte, error) {
-	fi, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
-	}
-	return data, err
 }
 
 // list is a file with tasks.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // idForm is how ids are written.
@@ -19,7 +20,7 @@ var idForm = regexp.MustCompile(`^tc_(graph|3d|vid|circuit|frad)_([0-9]{3})$`)
 // list as a whole, and not what is wrong with its tasks.
 func readList(root *os.Root, file string, lenient bool) *list {
 	l := &list{Reader: document.Reader{File: file, Lenient: lenient}}
-	text, err := read(root, file, maxList)
+	text, err := folder.Read(root, file, maxList)
 	if err != nil {
 		l.Report(task.Error, nil, "", "List cannot be read", err.Error()+".")
 		return l

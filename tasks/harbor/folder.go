@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Names in a task's folder.
@@ -160,28 +161,7 @@ func (f *folder) below(dir string) []node {
 }
 
 // read returns a file of at most maxText bytes.
-func (f *folder) read(p string) ([]byte, error) {
-	file, err := f.root.Open(p)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	fi, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", p)
-	}
-	data, err := io.ReadAll(io.LimitReader(file, maxText+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxText {
-		return nil, fmt.Errorf("%s is larger than %d MiB", p, maxText>>20)
-	}
-	return data, nil
-}
+func (f *folder) read(p string) ([]byte, error) { return taskfolder.Read(f.root, p, maxText) }
 
 // sum returns the hex SHA-256 of a file's content.
 func (f *folder) sum(ctx context.Context, p string) (string, error) {

@@ -79,11 +79,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 }
 
 func settings(o task.Options) (c Config, err error) {
-	raw := o.Config
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if ps := config.Validate(raw, &c); len(ps) > 0 {
+	if ps := config.Validate(o.Config, &c); len(ps) > 0 {
 		return c, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
 	}
 	if len(c.Observations) == 0 {

@@ -2,9 +2,7 @@ package uniclaw
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -70,7 +68,7 @@ type builder struct {
 }
 
 func (b *builder) build(ctx context.Context) error {
-	data, err := read(b.root, b.File, document.MaxSize)
+	data, err := read(b.root, b.File)
 	if err != nil {
 		return err
 	}
@@ -306,7 +304,7 @@ func (b *builder) privacy() error {
 		return nil
 	}
 	file := path.Join(b.files.Top, filePrivacy)
-	data, err := read(b.root, file, document.MaxSize)
+	data, err := read(b.root, file)
 	if err != nil {
 		return err
 	}
@@ -330,26 +328,10 @@ func (b *builder) privacy() error {
 	return nil
 }
 
-// read returns a regular file of at most limit bytes.
-func read(root *os.Root, name string, limit int64) ([]byte, error) {
-	if fi, err := root.Lstat(name); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(err, notRegular(name, fi))
+// read returns a file of YAML or text. A link is refused.
+func read(root *os.Root, name string) ([]byte, error) {
+	if fi, err := root.Lstat(name); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
-	}
-	return data, err
-}
-
-func notRegular(name string, fi fs.FileInfo) error {
-	if fi == nil {
-		return nil
-	}
-	return fmt.Errorf("%s is not a regular file", name)
+	return folder.Read(root, name, document.MaxSize)
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Bounds of a task.
@@ -124,16 +125,7 @@ func (b *builder) read(p string, limit int64) ([]byte, error) {
 	if found == nil {
 		return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 	}
-	f, err := b.root.Open(p)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", p, limit)
-	}
-	return text, err
+	return taskfolder.Read(b.root, p, limit)
 }
 
 // pictureForm is a picture in Markdown.

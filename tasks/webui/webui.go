@@ -88,11 +88,7 @@ func (Format) Detect(dir string) bool {
 // Load reads the task in a folder.
 func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
 	b := &builder{}
-	given := o.Config
-	if len(given) == 0 {
-		given = json.RawMessage("{}")
-	}
-	if ps := config.Validate(given, &b.config); len(ps) > 0 {
+	if ps := config.Validate(o.Config, &b.config); len(ps) > 0 {
 		return nil, nil, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
 	}
 	var err error

@@ -61,7 +61,7 @@ const maxTask = 256 << 10
 // read reads the task's settings, strictly because they decide what a result is,
 // and the configuration.
 func read(r *verifier.Request) (c Config, s settings, err error) {
-	if ps := config.Validate(orEmpty(r.Config), &c); len(ps) > 0 {
+	if ps := config.Validate(r.Config, &c); len(ps) > 0 {
 		return c, s, fmt.Errorf("config of this verifier: %w", config.Problems(ps))
 	}
 	d := json.NewDecoder(bytes.NewReader(orEmpty(r.Settings)))

@@ -63,8 +63,8 @@ func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	if c.User != nil && t.Interaction != nil {
 		ps = append(ps, Agent("user", c.User.Agent, k.User, k.Gateway)...)
 		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
-			add(fmt.Sprintf("user %q wants a sandbox", c.User.Agent.Plugin),
-				"A simulated user with a sandbox of its own is not supported yet. Use an agent that needs no shell.")
+			add(fmt.Sprintf("user %q asks for a sandbox", c.User.Agent.Plugin),
+				"A simulated user has no sandbox. Use an agent that needs no shell, terminal or surface.")
 		}
 	}
 	if c.Agent.Oracle && k.Agent != nil {

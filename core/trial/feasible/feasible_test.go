@@ -90,7 +90,7 @@ func unsupportedCases() []unsupportedCase {
 		{"an agent with a surface", func(_ *task.Task, _ *cell.Cell, k *feasible.Known) { k.Agent.Surface = true }, "surface"},
 		{"a user with a shell", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
 			t.Interaction, c.User, k.User = &task.Interaction{MaxFollowUps: 1}, &cell.User{}, &agent.Needs{Shell: true}
-		}, "simulated user with a sandbox"},
+		}, "simulated user has no sandbox"},
 		{"an oracle without a solution", func(_ *task.Task, c *cell.Cell, _ *feasible.Known) { c.Agent.Oracle = true }, "no reference solution"},
 		{"public network", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) {
 			t.Environment.Network = task.Network{Mode: task.NetworkPublic}

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,30 +36,56 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-var commands = []string{
-	"", "init", "plan", "validate", "run", "try", "resume", "regrade", "ctl", "show", "task", "task check", "plugin", "plugin list", "plugin info",
-	"plugin test", "plugin install", "plugin lock", "agent", "agent bundle", "agent list", "agent lock", "agent export", "agent import", "doctor", "gateway", "gc", "version", "completion",
+// subcommands are the commands that a page of help lists.
+var subcommands = regexp.MustCompile(`(?m)^  ([a-z]+) +\S`)
+
+// helpPages are the help of every command: those that the help of berth lists,
+// and those that these list in turn.
+func helpPages(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	pages := map[string]string{}
+	for next := []string{""}; len(next) > 0; next = next[1:] {
+		command := next[0]
+		r := berth(t, dir, append(strings.Fields(command), "--help")...)
+		r.want(t, 0)
+		if r.stderr != "" {
+			t.Errorf("%s: help on stderr: %s", command, r.stderr)
+		}
+		pages[command] = r.out
+		_, list, _ := strings.Cut(r.out, "\nAvailable Commands:\n")
+		list, _, _ = strings.Cut(list, "\n\n")
+		for _, m := range subcommands.FindAllStringSubmatch(list, -1) {
+			next = append(next, strings.TrimSpace(command+" "+m[1]))
+		}
+	}
+	return pages
 }
 
 func TestHelpOfEveryCommand(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	for _, c := range commands {
-		name := strings.ReplaceAll("help "+c, " ", "-") + ".txt"
-		r := berth(t, dir, append(strings.Fields(c), "--help")...)
-		r.want(t, 0)
-		if r.stderr != "" {
-			t.Errorf("%s: help on stderr: %s", c, r.stderr)
-		}
-		if c != "completion" && !strings.Contains(r.out, "Examples:") {
+	pages := map[string]bool{}
+	for c, text := range helpPages(t) {
+		if !strings.Contains(text, "Examples:") {
 			t.Errorf("%s: help has no example", c)
 		}
-		for line := range strings.Lines(r.out) {
+		for line := range strings.Lines(text) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
 				t.Errorf("%s: help has a line of %d columns: %s", c, n, line)
 			}
 		}
-		golden(t, strings.TrimSuffix(strings.ReplaceAll(name, "-.", "."), ""), r.out)
+		name := strings.TrimSuffix(strings.ReplaceAll("help "+c, " ", "-"), "-") + ".txt"
+		pages[name] = true
+		golden(t, name, text)
+	}
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), "help") && !pages[f.Name()] {
+			t.Errorf("testdata/%s is of no command that help lists", f.Name())
+		}
 	}
 }
 
@@ -95,6 +122,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run pbs", `executor "pbs" is not known`},
 		{"run . --in-flight 0", "--in-flight must be at least 1, got 0"},
 		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
+		{"compare last --seed x", `--seed must be a whole number, 0 or more, got "x"`},
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"task check nowhere", "no such folder: nowhere"},
 		{"run . --var x", "x"},

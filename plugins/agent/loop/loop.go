@@ -13,12 +13,10 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -70,21 +68,10 @@ type Session[C any] struct {
 	Surface environment.Session
 }
 
-// decode reads a configuration and reports every problem in it.
-func decode[C any](raw json.RawMessage) (c C, err error) {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	if ps := config.Validate(raw, &c); len(ps) > 0 {
-		return c, fmt.Errorf("%w: %w", agent.ErrBadConfig, config.Problems(ps))
-	}
-	return c, nil
-}
-
 // Check implements agent.Agent.
 func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
 	needs := agent.Needs{Shell: !a.NoShell, Surface: a.Surface, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
-	c, err := decode[C](r.Config)
+	c, err := agent.ReadConfig[C](r.Config)
 	if err != nil {
 		return needs, err
 	}
@@ -99,7 +86,7 @@ func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, e
 
 // Open implements agent.Agent.
 func (a Agent[C]) Open(ctx context.Context, setup agent.Setup) (_ agent.Session, err error) {
-	c, err := decode[C](setup.Config)
+	c, err := agent.ReadConfig[C](setup.Config)
 	if err != nil {
 		return nil, err
 	}

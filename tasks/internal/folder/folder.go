@@ -1,4 +1,5 @@
-// Package folder lists the files of a task for its resources and its digest. What
+// Package folder reads the files of a task, and lists them for its resources and
+// its digest. What
 // must not be carried into a sandbox is a problem: links that leave their folder,
 // pipes and devices, and files that are pointers of git-LFS.
 //
@@ -24,6 +25,28 @@ import (
 
 // maxFiles bounds the files of one task.
 const maxFiles = 100_000
+
+// Read returns a regular file of at most limit bytes, which are whole MiB. It
+// follows links that stay in root.
+func Read(root *os.Root, name string, limit int64) ([]byte, error) {
+	fi, err := root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	}
+	return data, err
+}
 
 // Files are the files of a folder.
 type Files struct {

@@ -25,18 +25,18 @@ func (a *app) compareCommand() *cobra.Command {
 cells on the tasks that both ran.
 
 The success rate is the mean score of all measured trials. ± is the standard
-error over repetitions, with the population standard deviation behind it. The
+error over repetitions; the population standard deviation follows it. The
 interval takes the tasks as a sample of all tasks, and repetitions of a task are
 not counted as independent. pass@k is the share of tasks that at least one of k
 trials solves, and all-k the share that all of them solve.
 
-Pairs are compared task by task: with McNemar's exact test if each task ran once,
-else with a permutation test of the signs of the tasks' differences. p is
-corrected for all pairs (Holm).
+Pairs are compared task by task. If each task ran once, the test is McNemar's
+exact test; otherwise it is a permutation test of the signs of the tasks'
+differences. p is corrected for the number of pairs (Holm).
 
 Numbers are refused if more than 2 % of a cell's planned trials ended for
 reasons that are not the agent's, if trials have no result, or if the report
-block of the experiment says so; --force prints them with the reasons.
+block of the experiment says so. --force prints them with the reasons.
 Tasks of the same name whose content differs between runs are left out.`,
 		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER",
 		Args:    cobra.MinimumNArgs(1),
@@ -46,9 +46,9 @@ Tasks of the same name whose content differs between runs are left out.`,
 			return a.compare(args, &comparison{&o, &f, table})
 		},
 	}
-	cmd.Flags().StringArrayVar(&o.Cells, "cell", nil, "compare only this cell (a name or a pattern like 'a*'); may be repeated")
-	cmd.Flags().BoolVar(&o.ByName, "by-name", false, "take tasks of the same name for the same, whatever their content")
-	cmd.Flags().StringVar(&table, "table", "", "print only this table: cells or pairs; CSV is always one table, by default that of pairs")
+	cmd.Flags().StringArrayVar(&o.Cells, "cell", nil, "compare only this `CELL`, a name or a pattern like 'a*'; may be repeated")
+	cmd.Flags().BoolVar(&o.ByName, "by-name", false, "compare tasks of the same name, even if their content differs")
+	cmd.Flags().StringVar(&table, "table", "", "print only this `TABLE`: cells or pairs; CSV is always one table, by default that of pairs")
 	f.register(cmd)
 	return cmd
 }

@@ -36,8 +36,9 @@ harbor is a job folder that Harbor's viewer opens, with the accepted attempt of
 each trial. atif is a folder with the trajectory of each accepted attempt in the
 Agent Trajectory Interchange Format, and an index.
 
-bundle is one archive (tar, zstd) with the whole run, the files of its experiment
-and its tasks. berth audit and berth replay accept it on another machine.
+bundle is one archive (tar, zstd) with the whole run, the files of its
+experiment and its tasks. berth audit and berth replay accept it on another
+machine.
 
 docs/exchange.md lists the columns and says which outcome becomes what, and
 docs/reference/selection.md the names that --select may use.`,
@@ -61,9 +62,9 @@ docs/reference/selection.md the names that --select may use.`,
 			return a.export(args[0], to, out, chosen)
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "format: "+strings.Join(exports, ", "))
-	cmd.Flags().StringVarP(&out, "output", "o", "", "file to write, or for harbor and atif a new folder")
-	cmd.Flags().Var((*selection.Text)(&chosen), "select", "export only the trials whose accepted attempt this `EXPRESSION` is true for")
+	cmd.Flags().StringVar(&to, "to", "", "`FORMAT`: "+strings.Join(exports, ", "))
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`PATH` of the file to write; for harbor and atif, of a new folder")
+	cmd.Flags().Var((*selection.Text)(&chosen), "select", "export only the trials for which this `EXPRESSION` is true")
 	return cmd
 }
 

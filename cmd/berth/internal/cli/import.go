@@ -15,8 +15,10 @@ func (a *app) importCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import",
 		Short: "Read results of other programs as a run",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		Example: "  berth import harbor jobs/from-berth --runs imported",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.importHarborCommand())
 	return cmd
@@ -30,15 +32,16 @@ func (a *app) importHarborCommand() *cobra.Command {
 		Long: `Reads the folder of one job of Harbor and writes it as a run, which berth show,
 compare, report and export accept like any other. The job is not changed.
 
-The integrity of all results is unknown, because Berth did not watch them. Use of
-models is what the agents reported. A task whose digest the job recorded is the
-same task as in runs of Berth; other tasks are compared only with --by-name. An
-imported run cannot be resumed. docs/exchange.md says which result becomes what.`,
+The integrity of all results is unknown, because Berth did not watch them. Use
+of models is what the agents reported. A task whose digest the job recorded is
+the same task as in runs of Berth; other tasks are compared only with --by-name.
+An imported run cannot be resumed. docs/exchange.md says which result becomes
+what.`,
 		Example: "  berth import harbor jobs/from-berth --runs imported",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.importHarbor(args[0], runs) },
 	}
-	cmd.Flags().StringVar(&runs, "runs", runs, "folder to write the run to")
+	cmd.Flags().StringVar(&runs, "runs", runs, "create the folder of the run in `DIR`")
 	return cmd
 }
 

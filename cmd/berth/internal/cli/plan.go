@@ -30,10 +30,12 @@ func (a *app) planCommand() *cobra.Command {
 		Short: "Show the trials of an experiment, their cost, and what is missing",
 		Long: `Expands an experiment into cells and trials, and asks its agents and
 environments what they need and refuse. No sandbox is created. If a price is
-unknown, the cost is unknown, not zero. If there are several cells, it says what
-difference of their success rates the run can detect, and --detect how many
-repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if
-` + "`berth run`" + ` would not start.`,
+unknown, the cost is unknown, not zero. The exit code is 2 if ` + "`berth run`" + `
+would not start.
+
+If there are several cells, the command prints the smallest difference of their
+success rates that the run can detect. --detect prints how many repetitions a
+smaller difference needs (docs/statistics.md).`,
 		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials\n  berth plan experiment.hcl --detect 0.05",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +64,7 @@ repetitions a smaller one takes (docs/statistics.md). The exit code is 2 if
 	}
 	f.Register(cmd)
 	cmd.Flags().BoolVar(&trials, "trials", false, "also list every trial with its id")
-	cmd.Flags().Float64Var(&detect, "detect", 0, "say what repetitions it takes to detect this difference of success rates, a fraction such as 0.05")
+	cmd.Flags().Float64Var(&detect, "detect", 0, "print how many repetitions it takes to detect this `DIFFERENCE` of success rates, a fraction such as 0.05")
 	return cmd
 }
 

@@ -28,14 +28,13 @@ func (a *app) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN [RUN ...]",
 		Short: "Write the results of runs as one HTML file",
-		Long: `Writes a report: what was run, the leaderboard with intervals, a map of tasks and
-cells with their attempts, curves, success against cost, outcomes, costs,
+		Long: `Writes a report: what was run, the leaderboard with intervals, a map of tasks
+and cells with their attempts, curves, success against cost, outcomes, costs,
 findings and integrity, all pairs with their tests, and how each number is
 defined. It is one file of at most 2 MiB that needs no network.
 
-Several runs are taken as one. Numbers are refused as in show: by the report
-block of the experiment, or if more than 2 % of a cell's planned trials ended for
-reasons that are not the agent's. --force writes them, with the reasons.`,
+Several runs are taken as one. Numbers are refused for the same reasons as in
+berth compare. --force writes them, with the reasons.`,
 		Example: "  berth report last -o report.html\n  berth report last --select 'agent != \"nop\"' -o agents.html",
 		Args:    cobra.MinimumNArgs(1),
 
@@ -48,11 +47,11 @@ reasons that are not the agent's. --force writes them, with the reasons.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.out, "output", "o", "", "file to write")
-	fs.Uint64Var(&o.Seed, "seed", 1, "seed of bootstrap intervals and random permutations")
+	fs.StringVarP(&o.out, "output", "o", "", "write the page to this `FILE`")
+	fs.Uint64Var(&o.Seed, "seed", 1, seedUsage)
 	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
 	fs.StringVar(&o.flags.weigh, "weigh", "", weighUsage)
-	fs.Var((*selection.Text)(&o.filter.Expression), "select", "report only the trials for which this expression is true")
+	fs.Var((*selection.Text)(&o.filter.Expression), "select", "report only the trials for which this `EXPRESSION` is true")
 	return cmd
 }
 

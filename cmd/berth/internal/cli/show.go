@@ -33,11 +33,11 @@ func (f *showFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
 	fs.BoolVar(&f.follow, "follow", false, "follow a trial until it ends")
 	fs.BoolVar(&f.watch, "watch", false, "print the run again when it changes, until it ends")
-	fs.StringSliceVar(&f.filter.Outcomes, "outcome", nil, "list only the trials of a run with these outcomes, or those that are running")
-	fs.StringVar(&f.filter.Cell, "cell", "", "list only the trials of this cell or agent (a name or a pattern like 'a*')")
-	fs.StringVar(&f.filter.Task, "task", "", "list only the trials of this task (a name or a pattern like 'a*')")
-	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this expression is true")
-	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
+	fs.StringSliceVar(&f.filter.Outcomes, "outcome", nil, "list only the trials of a run with these `OUTCOMES`, or those that are running")
+	fs.StringVar(&f.filter.Cell, "cell", "", "list only the trials of this `CELL` or agent, a name or a pattern like 'a*'")
+	fs.StringVar(&f.filter.Task, "task", "", "list only the trials of this `TASK`, a name or a pattern like 'a*'")
+	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this `EXPRESSION` is true")
+	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by this `KEY`: "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 }
 
 // check returns an error for flags that do not fit the arguments. table says that
@@ -84,15 +84,16 @@ tasks that are solved always, sometimes and never, timeouts, and what the trials
 used. Trials are grouped by the axes of the matrix, cell, run, dataset, task,
 tag, category, difficulty, reward (a verifier's score), integrity, mode,
 agent_end, outcome, agent, model or environment. Cells are not mixed with each
-other unless --by names an axis. Along an axis of numbers or durations the rows
-are in their order. Several runs without --by are shown by cell. How each number
-is made is in docs/statistics.md. Numbers are refused if too many trials of a
-cell were not measured; --force prints them.
+other unless --by names an axis. The rows of an axis of numbers or durations are
+in ascending order. Several runs without --by are shown by cell. Numbers are
+refused if too many trials of a cell were not measured; --force prints them.
+docs/statistics.md defines each number.
 
 An attempt is shown with its result, phases, trajectory, log and the output of
-plugins, of each list its end. The output that is not known to belong to one
-attempt is only in plugins.jsonl of the run. A run whose attempts are made by
-pilots is shown with its pilots (docs/cluster.md).
+plugins. Only the end of each list is printed; --all prints the lists in full.
+Output that is not known to belong to one attempt is only in plugins.jsonl of
+the run. A run whose attempts are made by pilots is shown with its pilots
+(docs/cluster.md).
 
 --watch prints a run again whenever an attempt of it begins or ends, until no
 process writes it; on a terminal it redraws the tables each second. Ctrl-C ends

@@ -25,7 +25,10 @@ type tableFlags struct {
 	seed                 uint64
 }
 
-const weighUsage = "category: all categories weigh the same in success rates; trials: all trials do; default: as the experiment says"
+const (
+	weighUsage = "give all categories, or all trials, the same `WEIGHT` in success rates: category or trials (default: as the experiment says)"
+	seedUsage  = "`NUMBER` that bootstrap intervals and random permutations begin with"
+)
 
 func (f *tableFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
@@ -34,7 +37,7 @@ func (f *tableFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.latex, "latex", false, "print tables as LaTeX")
 	fs.BoolVar(&f.force, "force", false, "print numbers that are refused, with the reasons as marks")
 	fs.StringVar(&f.weigh, "weigh", "", weighUsage)
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of bootstrap intervals and random permutations")
+	fs.Uint64Var(&f.seed, "seed", 1, seedUsage)
 	cmd.MarkFlagsMutuallyExclusive("csv", "markdown", "latex")
 }
 
@@ -86,8 +89,8 @@ type tableOf struct {
 
 func (o *tableOf) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringSliceVar(&o.by, "by", nil, "print the numbers of groups of trials by these axes or `NAMES`")
-	fs.IntVar(&o.k, "k", 0, "k of pass@k, all-k and best of k; default: the repetitions that every task has")
+	fs.StringSliceVar(&o.by, "by", nil, "print the numbers of groups of trials by these `NAMES`: axes of the matrix, or words listed above")
+	fs.IntVar(&o.k, "k", 0, "k of pass@k, all-k and best of k, a `NUMBER` (default: the repetitions that every task has)")
 	fs.BoolVar(&o.pareto, "pareto", false, "print only the rows that no other one beats in success rate and cost")
 	fs.BoolVar(&o.curve, "curve", false, "also print pass@k, all-k and best of k for k from 1")
 	o.tableFlags.register(cmd)

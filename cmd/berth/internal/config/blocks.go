@@ -42,7 +42,7 @@ type experimentBlock struct {
 	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt."`
 	PerCell  perCellBlock         `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
 	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
-	Retry    experiment.Retry     `berth:"retry" per:"run" doc:"When a trial gets another attempt. It never does after a result of the agent, which would be best-of-n."`
+	Retry    *experiment.Retry    `berth:"retry" per:"run" doc:"When a trial gets another attempt. Absent: none does. A trial with a result of the agent never does, which would be best-of-n."`
 }
 
 type perTrialBlock struct {
@@ -166,15 +166,14 @@ type verifierBlock struct {
 }
 
 type userBlock struct {
-	Agent       string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
-	Model       string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
-	Models      map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
-	Environment string            `berth:"environment" ref:"environment" doc:"Where it runs when it needs a shell. Not implemented yet."`
-	Persona     string            `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time        *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	CostUSD     *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
-	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
-	Requests    *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
+	Agent    string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
+	Model    string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
+	Models   map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
+	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
+	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
+	CostUSD  *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
+	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
+	Requests *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
 }
 
 type variableBlock struct {

@@ -98,17 +98,6 @@ variable "untyped" {}
 	}
 }
 
-func TestAUserHasNoSandboxYet(t *testing.T) {
-	_, ds := load(t, options(), fmt.Sprintf(base, "")+`
-user {
-  agent       = agent.a
-  environment = environment.box
-}`)
-	if !strings.Contains(ds.Error(), "Not implemented yet: A simulated user has no sandbox of its own") {
-		t.Errorf("got %v; want that it is not implemented", ds)
-	}
-}
-
 // Each verifier has a budget, which is part of the identity of trials.
 func TestBudgetsOfVerifiers(t *testing.T) {
 	with := func(cost string) string {

@@ -284,7 +284,8 @@ func TestGoldenFilesBelongToAnExperiment(t *testing.T) {
 				continue
 			}
 			_, file := os.Stat(base + ".hcl")
-			if _, dir := os.Stat(base); file != nil && dir != nil {
+			dir, _ := os.Stat(base)
+			if file != nil && (dir == nil || !dir.IsDir()) {
 				return errors.New(path + " has no experiment")
 			}
 		}

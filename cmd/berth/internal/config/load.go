@@ -200,7 +200,10 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		r.Report(append(checkRun(&eb), l.unknownLabels(&eb.Limits)...))
 		l.keep(r)
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
-		l.exp.Limits, l.exp.Retry, l.exp.Report = eb.Limits, eb.Retry, eb.Report
+		l.exp.Limits, l.exp.Report = eb.Limits, eb.Report
+		if eb.Retry != nil {
+			l.exp.Retry = *eb.Retry
+		}
 		l.exp.Keep = experiment.Keep{Which: eb.Keep, MiB: eb.KeepMiB}
 	}
 	l.exp.Executor = experiment.Executor{Kind: "local"}

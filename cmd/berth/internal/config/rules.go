@@ -74,19 +74,25 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	positive(r, "limits.cost_usd", b.Limits.CostUSD)
 	positive(r, "limits.tokens", b.Limits.Tokens)
 	positive(r, "limits.requests", b.Limits.Requests)
-	if b.Retry.Max < 0 || b.Retry.Max > 100 {
-		r.add("retry.max", "Wrong value", "Got %d. Write a number from 0 to 100.", b.Retry.Max)
-	}
-	if b.Retry.Wait < 0 {
-		r.add("retry.wait", "Wrong value", "Got %s. Write \"0s\" or more.", b.Retry.Wait)
-	}
-	if b.Retry.MaxWait < b.Retry.Wait {
-		r.add("retry.max_wait", "Wrong value", "Got %s, which is less than wait (%s).", b.Retry.MaxWait, b.Retry.Wait)
+	if b.Retry != nil {
+		checkRetry(r, b.Retry)
 	}
 	if s := b.Report.MaxInfrastructure; !(s >= 0 && s <= 1) {
 		r.add("report.max_infrastructure", "Wrong value", "Got %g. Write a share from 0 to 1, such as 0.02.", s)
 	}
 	return r.ps
+}
+
+func checkRetry(r *rules, b *experiment.Retry) {
+	if b.Max < 0 || b.Max > 100 {
+		r.add("retry.max", "Wrong value", "Got %d. Write a number from 0 to 100.", b.Max)
+	}
+	if b.Wait < 0 {
+		r.add("retry.wait", "Wrong value", "Got %s. Write \"0s\" or more.", b.Wait)
+	}
+	if b.MaxWait < b.Wait {
+		r.add("retry.max_wait", "Wrong value", "Got %s, which is less than wait (%s).", b.MaxWait, b.Wait)
+	}
 }
 
 func places(r *rules, path pluginconfig.Path, p experiment.Places) {
@@ -291,9 +297,6 @@ func checkVerifier(b *verifierBlock) []pluginconfig.Problem {
 
 func checkUser(b *userBlock) []pluginconfig.Problem {
 	r := &rules{}
-	if b.Environment != "" {
-		r.add("environment", "Not implemented yet", "A simulated user has no sandbox of its own: remove environment.")
-	}
 	lasting(r, "time", b.Time)
 	positive(r, "cost_usd", b.CostUSD)
 	positive(r, "tokens", b.Tokens)

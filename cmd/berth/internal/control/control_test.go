@@ -16,30 +16,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/core/store/node"
 )
 
 func TestMain(m *testing.M) {
 	control.ServeAsChild()
-	dir, err := os.MkdirTemp("/tmp", "bct")
-	if err == nil {
-		err = os.Setenv(node.EnvDir, dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	if err = goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code) //nolint:forbidigo // of the tests
+	runtest.Main(m, func() error { return goleak.Find() })
 }
 
 // going is a run that goes on: its scheduler, store and socket are real, and its
@@ -54,22 +41,6 @@ type going struct {
 
 	mu   sync.Mutex
 	said []string
-}
-
-// Attempt implements run.Executor.
-func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
-	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}, Start: time.Now(), End: time.Now()}
-	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
-	select {
-	case <-g.release:
-	case why := <-j.Ends:
-		r.AgentEnd, r.Reasons = record.EndedEarly, []string{why.Error()}
-	case <-ctx.Done():
-		r.Outcome = record.Cancelled
-		r.Error = &record.Error{Message: context.Cause(ctx).Error()}
-	}
-	r.End = time.Now()
-	return r, j.Attempt.Publish(r)
 }
 
 // start begins a run of n trials in two cells, with two attempts in flight.
@@ -101,7 +72,7 @@ func startIn(t *testing.T, dir string, n int) *going {
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		report, failed := run.Schedule(ctx, run.Options{Plan: p, Store: s, Executor: g, Limits: limits, Watch: g.server.Event, Control: c})
+		report, failed := run.Schedule(ctx, run.Options{Plan: p, Store: s, Executor: &runtest.Held{Release: g.release}, Limits: limits, Watch: g.server.Event, Control: c})
 		if failed != nil {
 			t.Error(failed)
 		}

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
 )
 

@@ -1,8 +1,8 @@
 package numbers
 
 import (
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/stats"
 )
 
 // Side is one of two cells that are compared.

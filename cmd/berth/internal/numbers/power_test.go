@@ -13,7 +13,7 @@ import (
 
 func TestPowerAsOthersComputeIt(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile("../../../../core/stats/testdata/golden.json")
+	b, err := os.ReadFile("../stats/testdata/golden.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
 )
 

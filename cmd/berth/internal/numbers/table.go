@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/stats"
 )
 
 // accepted says which attempt of a trial counts.

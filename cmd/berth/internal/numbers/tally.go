@@ -6,10 +6,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
 )
 

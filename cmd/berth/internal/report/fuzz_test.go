@@ -2,13 +2,11 @@ package report_test
 
 import (
 	"bytes"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/agreement"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
@@ -18,28 +16,7 @@ import (
 // terminal.
 func FuzzRunFolder(f *testing.F) {
 	dir := runOf(f)
-	var files []string
-	if err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			files = append(files, path)
-		}
-		return err
-	}); err != nil {
-		f.Fatal(err)
-	}
-	for i := range files {
-		f.Add(i, []byte("{}\n"))
-	}
-	f.Fuzz(func(t *testing.T, which int, content []byte) {
-		file := files[uint(which)%uint(len(files))]
-		before, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(file, content, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.WriteFile(file, before, 0o600) //nolint:errcheck // the next execution reads it
+	runtest.Fuzz(f, dir, func(t *testing.T, _ string, _, _ []byte) {
 		m, x, err := store.Read(dir)
 		if err != nil {
 			return

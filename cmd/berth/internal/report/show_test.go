@@ -13,28 +13,17 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("/tmp", "bsh")
-	if err == nil {
-		err = os.Setenv(node.EnvDir, dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { runtest.Main(m, nil) }
 
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 

@@ -47,7 +47,7 @@ func AsksForJSON(args []string) bool {
 // flagError says what is wrong with a flag and what it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "duration": `a duration such as "90s"`}
+		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "uint64": "a whole number, 0 or more", "duration": `a duration such as "90s"`}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
 			err = fmt.Errorf("--%s must be %s, got %q", bad.GetFlag().Name, want, bad.GetValue())
 		}
@@ -71,6 +71,7 @@ func strictDefaults(root *cobra.Command) {
 		switch c.Name() {
 		case "completion":
 			hintAtHelp(c)
+			describeCompletion(c)
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if len(args) > 0 {
@@ -79,6 +80,8 @@ func strictDefaults(root *cobra.Command) {
 				return nil
 			}
 		case "help":
+			c.Short, c.Long = "Print the help of a command", "Prints the help of a command, like --help."
+			c.Example = "  berth help run\n  berth help plugin test"
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
 					return wrong("unknown command %q. %s", strings.Join(args, " "), Next(found, rest))
@@ -86,6 +89,33 @@ func strictDefaults(root *cobra.Command) {
 				return nil
 			}
 		}
+	}
+}
+
+// shells are those with completion: the file that each reads when it starts, and
+// the line there that loads a script of ours.
+var shells = map[string]struct{ name, file, line string }{
+	"bash":       {"Bash", "~/.bashrc.\nThe package bash-completion must be installed", "source <(%s completion bash)"},
+	"zsh":        {"Zsh", "~/.zshrc, below compinit", "source <(%s completion zsh)"},
+	"fish":       {"fish", "~/.config/fish/config.fish", "%s completion fish | source"},
+	"powershell": {"PowerShell", "$PROFILE", "%s completion powershell | Out-String | Invoke-Expression"},
+}
+
+// describeCompletion replaces cobra's help about completion, whose lines are
+// longer than Width.
+func describeCompletion(completion *cobra.Command) {
+	root := completion.Root().Name()
+	completion.Short = "Print the completion script of a shell"
+	completion.Long = "Prints a script for a shell, which then completes commands, flags and arguments.\nThe help of each shell says how to load it."
+	completion.Example = "  " + root + " completion bash --help"
+	for _, c := range completion.Commands() {
+		s, ok := shells[c.Name()]
+		if !ok {
+			continue
+		}
+		c.Short = "Print the completion script of " + s.name
+		c.Long = "Prints the completion script of " + s.name + ".\nTo load it in every new shell, add the example to " + s.file + "."
+		c.Example = "  " + fmt.Sprintf(s.line, root)
 	}
 }
 

@@ -57,6 +57,10 @@ func (s *Server) controlRun(r *request) (back, said string, err error) {
 	switch q.Action {
 	case control.Pause, control.Continue, control.Drain:
 		q.Yes = false
+	case control.Cancel:
+		if q.Cell, q.Yes = r.field("cell"), false; q.Cell == "" {
+			return back, unchanged(errors.New("write the cell into the field")), nil
+		}
 	case control.Set:
 		if q.Set, err = limitsOf(r); err != nil {
 			return back, unchanged(err), nil
@@ -70,7 +74,7 @@ func (s *Server) controlRun(r *request) (back, said string, err error) {
 // limitsOf reads the limits of a form.
 func limitsOf(r *request) (map[string]*float64, error) {
 	set := map[string]*float64{}
-	for _, name := range []string{control.InFlight, control.CostUSD} {
+	for _, name := range control.Limits {
 		text := r.field(name)
 		switch text {
 		case "":
@@ -155,8 +159,14 @@ func (b *buttons) limit(name string) *output.CtlLimit {
 	return &b.Status.Limits[i]
 }
 
-// InFlight and Cost are the limits that the page changes.
+// InFlight is how many attempts run at the same time.
 func (b *buttons) InFlight() *output.CtlLimit { return b.limit(control.InFlight) }
 
 // Cost is the budget of the run in USD.
 func (b *buttons) Cost() *output.CtlLimit { return b.limit(control.CostUSD) }
+
+// Tokens is the budget of the run in tokens.
+func (b *buttons) Tokens() *output.CtlLimit { return b.limit(control.Tokens) }
+
+// Requests is the budget of the run in requests to models.
+func (b *buttons) Requests() *output.CtlLimit { return b.limit(control.Requests) }

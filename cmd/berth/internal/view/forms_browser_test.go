@@ -8,7 +8,23 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
+	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 )
+
+// keepsFocus: a button keeps the focus when its part of the page is made anew.
+func (b *browser) keepsFocus(t *testing.T, w *site, at string) {
+	t.Helper()
+	const mine = `Remove the label bad task`
+	b.run(t, chromedp.Navigate(w.address+at), chromedp.WaitReady("#notes"), chromedp.Focus(`button[aria-label="`+mine+`"]`))
+	if err := write(w.run.Dir, &notes.Note{Trial: w.trials[1].ID, Attempt: 1, Label: "of another reader"}); err != nil {
+		t.Fatal(err)
+	}
+	var focused string
+	b.run(t, chromedp.WaitReady(`button[aria-label="Remove the label of another reader"]`), chromedp.Evaluate(`document.activeElement.getAttribute("aria-label") || ""`, &focused))
+	if focused != mine {
+		t.Errorf("the focus is on %q, want %q", focused, mine)
+	}
+}
 
 // forms: a run and an attempt are controlled, and labelled, with the keyboard. What a
 // person has typed stays while the page follows the run.
@@ -33,7 +49,7 @@ func (b *browser) forms(t *testing.T) {
 		t.Errorf("typed %q, and the run is %+v", typed, s)
 	}
 	b.sound(t, w.address+run, checks)
-	b.run(t, chromedp.Navigate(w.address+run), chromedp.SendKeys(`input[name="cost_usd"]`, "7"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "), chromedp.KeyEvent(kb.Tab),
+	b.run(t, chromedp.Navigate(w.address+run), chromedp.SendKeys(`input[name="cost_usd"]`, "7"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "),
 		chromedp.KeyEvent(kb.Enter), chromedp.WaitReady("#said"), chromedp.Text("#said", &said))
 	says(t, said, "Done: set cost_usd from 5 to 7.")
 	b.run(t, chromedp.Navigate(w.address+at), chromedp.SendKeys(`input[name="label"][required]`, "bad task"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("one"), chromedp.KeyEvent(kb.Enter), chromedp.KeyEvent("two"),
@@ -43,6 +59,7 @@ func (b *browser) forms(t *testing.T) {
 		t.Errorf("notes: %+v", all)
 	}
 	b.sound(t, w.address+at, checks)
+	b.keepsFocus(t, w, at)
 	b.run(t, chromedp.Navigate(w.address+at), chromedp.SendKeys(`input[name="why"][required]`, "it repeats itself"), chromedp.KeyEvent(kb.Enter), chromedp.WaitReady("#said"), chromedp.Text("#said", &said))
 	says(t, said, "Done: ended the turn of the agent")
 	b.quiet(t)

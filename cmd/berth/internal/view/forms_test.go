@@ -18,53 +18,23 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
-// TestMain gives the sockets of runs a short path.
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("/tmp", "bvw")
-	if err == nil {
-		err = os.Setenv(node.EnvDir, dir)
-	}
-	if err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code) //nolint:forbidigo // of the tests
-}
+func TestMain(m *testing.M) { runtest.Main(m, nil) }
 
 // going is a run that goes on. Its scheduler, journal and socket are real, and its
-// attempts do nothing until they are released, cancelled, or their turn is ended.
-type going struct {
-	*site
+// attempts do nothing until they are cancelled, or their turn is ended.
+type going struct{ *site }
 
-	release chan struct{}
-}
-
-// Attempt implements run.Executor.
-func (g *going) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
-	r := record.Result{Version: 1, Trial: j.Trial.ID, Attempt: j.Attempt.Number(), Outcome: record.Passed, Phases: []record.Phase{}, Start: time.Now(), End: time.Now()}
-	if err := j.Attempt.Append(record.SurfaceFile, surface.Line{Time: r.Start, Kind: "observe", Text: "what is seen"}); err != nil {
-		return r, err
-	}
-	j.Live(record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn, Turn: 1})
-	select {
-	case <-g.release:
-	case why := <-j.Ends:
-		r.AgentEnd, r.Reasons = record.EndedEarly, []string{why.Error()}
-	case <-ctx.Done():
-		r.Outcome = record.Cancelled
-		r.Error = &record.Error{Message: context.Cause(ctx).Error()}
-	}
-	r.End = time.Now()
-	return r, j.Attempt.Publish(r)
+// looks records that the agent looked at its surface.
+func looks(j run.Job) error {
+	return j.Attempt.Append(record.SurfaceFile, surface.Line{Time: time.Now(), Kind: "observe", Text: "what is seen"})
 }
 
 // goOn runs the trials of a site, from that one on, one attempt at a time. It returns
@@ -75,7 +45,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 	for _, trial := range w.trials[from:] {
 		p.Trials = append(p.Trials, plan.Trial{Trial: trial})
 	}
-	g := &going{site: w, release: make(chan struct{})}
+	g := &going{w}
 	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}, CostUSD: new(5.0)}
 	c := &run.Control{}
 	server, err := control.Serve(t.Context(), control.Options{Store: w.run, Control: c, Limits: limits})
@@ -85,7 +55,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() {
-		_, failed := run.Schedule(ctx, run.Options{Plan: p, Store: w.run, Executor: g, Limits: limits, Watch: server.Event, Control: c})
+		_, failed := run.Schedule(ctx, run.Options{Plan: p, Store: w.run, Executor: &runtest.Held{Begin: looks}, Limits: limits, Watch: server.Event, Control: c})
 		over <- failed
 	}()
 	t.Cleanup(func() {
@@ -253,13 +223,16 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	safe(t, page, w.until(t, page, "The run is <strong>paused</strong>"))
 	says(t, w.press(t, page, "Change in_flight", "in_flight", "2"), "Done: set in_flight from 1 to 2.")
 	for _, r := range []struct{ fields, want string }{{"6", "would be more"}, {"none", "would be more"}, {"NaN", "not a number"}, {"-1", "above 0"}, {"", "new limit"}, {evil, "not a number"}} {
-		says(t, w.press(t, page, "Change the budget", "cost_usd", r.fields), "Nothing was changed: ", r.want)
+		says(t, w.press(t, page, "Change the budgets", "cost_usd", r.fields), "Nothing was changed: ", r.want)
 	}
 	if s := g.status(t); *s.Limits[0].Most != 2 || *s.Limits[1].Most != 5 {
 		t.Errorf("limits: %+v", s.Limits)
 	}
-	says(t, w.press(t, page, "Change the budget", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
+	says(t, w.press(t, page, "Change the budgets", "cost_usd", "6", "yes", "yes"), "Done: set cost_usd from 5 to 6.")
 	says(t, w.get(t, page, http.StatusOK), " of 6.0000 USD, the limit of the run")
+	says(t, w.press(t, page, "Change the budgets", "tokens", "1000.5"), "Nothing was changed: ", "whole number")
+	says(t, w.press(t, page, "Change the budgets", "tokens", "1000", "requests", "20"), "Done: set tokens from none to 1000, requests from none to 20.")
+	says(t, w.get(t, page, http.StatusOK), "budget of 1000 tokens", "budget of 20 requests")
 	says(t, w.press(t, page, "Continue"), "Done: let the run go on.")
 	g.wait(t, "two are in progress", func(s *control.Status) bool { return s.InProgress == 2 })
 	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: lets the run end")
@@ -267,10 +240,27 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	for _, n := range w.run.Index().Notes {
 		did = append(did, n.Intervention.Action)
 	}
-	if fmt.Sprint(did) != "[pause set set continue drain]" {
+	if fmt.Sprint(did) != "[pause set set set continue drain]" {
 		t.Errorf("recorded: %q", did)
 	}
-	says(t, w.send(t, page+"control", url.Values{"action": {"cancel"}}, http.StatusOK), "this page has no action")
+	says(t, w.send(t, page+"control", url.Values{"action": {"end-turn"}}, http.StatusOK), "this page has no action")
+}
+
+func TestACellIsCancelledFromThePageOfItsRun(t *testing.T) {
+	t.Parallel()
+	w := newSite(t, 3)
+	page := "/run/" + filepath.Base(w.run.Dir) + "/"
+	g := w.goOn(t, 0)
+	says(t, w.get(t, page, http.StatusOK), `<option value="a">`)
+	says(t, w.press(t, page, "Cancel the cell"), "Nothing was changed: write the cell")
+	says(t, w.press(t, page, "Cancel the cell", "cell", evil), "Nothing was changed: no cell ")
+	says(t, w.press(t, page, "Cancel the cell", "cell", "a", "why", "a slip"), "Done: cancelled ")
+	g.wait(t, "nothing goes on", func(s *control.Status) bool { return s.InProgress == 0 })
+	for _, trial := range g.run.Index().Trials {
+		if o := trial.Outcome(); o != record.Cancelled && o != record.NotRun {
+			t.Errorf("%s: %s", trial.Task, o)
+		}
+	}
 }
 
 func TestAnAttemptIsControlledFromItsPage(t *testing.T) {

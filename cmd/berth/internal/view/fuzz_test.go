@@ -2,10 +2,9 @@ package view
 
 import (
 	"bytes"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 )
 
 // Whatever stands in one file of a run, every page of it is answered, and nothing of
@@ -13,29 +12,8 @@ import (
 func FuzzRunFolder(f *testing.F) {
 	w := newSite(f, 1)
 	w.attempt(f, w.trials[0].ID, 3)
-	var files []string
-	if err := filepath.WalkDir(w.run.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			files = append(files, path)
-		}
-		return err
-	}); err != nil {
-		f.Fatal(err)
-	}
-	for i := range files {
-		f.Add(i, []byte("{}\n"))
-	}
 	pages := w.pages(w.trials[0].ID)
-	f.Fuzz(func(t *testing.T, which int, content []byte) {
-		file := files[uint(which)%uint(len(files))]
-		before, err := os.ReadFile(file)
-		if err == nil {
-			err = os.WriteFile(file, content, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer os.WriteFile(file, before, 0o600) //nolint:errcheck // the next execution reads it
+	runtest.Fuzz(f, w.run.Dir, func(t *testing.T, _ string, _, _ []byte) {
 		for _, page := range pages {
 			r, err := w.client.Get(w.address + page) //nolint:noctx // the client has a time limit
 			if err != nil {

@@ -40,6 +40,9 @@ const (
 	maxPhased  = 2000 // whose phases are counted
 )
 
+// maxOffered is how many cells the page suggests for the field that takes one.
+const maxOffered = 200
+
 // moment is what a run does at a time.
 type moment struct {
 	Time    time.Time
@@ -113,7 +116,7 @@ func (s *Server) runPage(r *request) error {
 	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
 	if k.Index.Writing() != nil {
 		b := buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
-		data["Buttons"] = b
+		data["Buttons"], data["Cells"] = b, k.Manifest.Cells[:min(len(k.Manifest.Cells), maxOffered)]
 		if now := b.Cost(); now != nil { // another one may have been set
 			data["Limit"], data["LimitKnown"] = now.Most, true
 		}

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/stats"
 	"github.com/berth-eval/berth/core/store"
 )
 

@@ -131,6 +131,10 @@
     reach();
   };
 
+  // called is equal for an element and its successor when its part of the page is
+  // made anew: links, buttons and summaries keep the focus.
+  const called = (e) => [e.tagName, e.getAttribute("href"), e.dataset.compare, e.getAttribute("aria-label"), e.textContent].join(" ");
+
   // What goes on is shown again when the files have changed.
   const following = document.body.dataset.live;
   const before = new Map();
@@ -147,10 +151,10 @@
           if (!at || before.get(fresh.id) === fresh.innerHTML) continue;
           before.set(fresh.id, fresh.innerHTML);
           const open = new Map([...at.querySelectorAll("details")].map((d) => [d.querySelector("summary").textContent, d.open]));
-          const kept = document.activeElement, place = at.contains(kept) && kept.getAttribute("href");
+          const kept = document.activeElement, place = at.contains(kept) && called(kept);
           at.replaceChildren(...copied(fresh.childNodes));
           at.querySelectorAll("details").forEach((d) => { if (open.get(d.querySelector("summary").textContent)) d.open = true; });
-          if (place) [...at.querySelectorAll("a")].find((a) => a.getAttribute("href") === place)?.focus();
+          if (place) [...at.querySelectorAll("a, button, summary")].find((e) => called(e) === place)?.focus();
         }
         document.querySelectorAll('[data-more][data-count="0"]').forEach(load);
         if (drawn && Date.now() - drawn > 20000) draw();

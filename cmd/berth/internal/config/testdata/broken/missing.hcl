@@ -1,4 +1,7 @@
 experiment "x" {
+  retry {
+    on = ["rate_limited"]
+  }
 }
 
 dataset "t" {

@@ -21,6 +21,7 @@ experiment "x" {
     tokens            = 0
   }
   retry {
+    max      = 1
     wait     = "1m"
     max_wait = "1s"
   }

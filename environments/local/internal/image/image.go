@@ -1,11 +1,14 @@
 package image
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -45,7 +48,7 @@ func Read(build environment.Image) (*Image, error) {
 		return nil, fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 	}
 	defer root.Close()
-	text, err := root.ReadFile(filepath.FromSlash(im.file))
+	text, err := read(root, im.file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
 	}
@@ -65,6 +68,26 @@ func Read(build environment.Image) (*Image, error) {
 		}
 	}
 	return im, nil
+}
+
+// mostText is the largest Dockerfile or .dockerignore in bytes. A task may hold
+// any file under these names.
+const mostText = 1 << 20
+
+func read(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not wait
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, wrong := f.Stat(); wrong != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(wrong, fmt.Errorf("%s is not a file", name))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostText+1))
+	if err == nil && len(text) > mostText {
+		err = fmt.Errorf("%s has more than %d bytes", name, mostText)
+	}
+	return text, err
 }
 
 // path returns the name of the Dockerfile for messages.

@@ -45,3 +45,13 @@ func TestABuildThatItsCallerEndsIsNotAFailedOne(t *testing.T) {
 		}
 	}
 }
+
+// A message may have the words of both: a registry that is busy is asked again.
+func TestABusyRegistryIsNoMissingImage(t *testing.T) {
+	said := errors.New("manifest for a:1 not found: toomanyrequests: You have reached your pull rate limit")
+	for range 20 {
+		if err := PullError(said); !errors.Is(err, ErrBusy) || errors.Is(err, ErrNoImage) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}

@@ -20,9 +20,9 @@ type Image struct {
 	From     string                // the base image that it names; empty: there is no Dockerfile
 	Refusals []environment.Problem // everything that cannot be applied
 
+	Build environment.Image // what it was read of; File is set, if Build is
+
 	steps []dockerfile.Step
-	dir   string
-	file  string
 }
 
 // Base is the value of ImageFacts.Base if the host's own programs are the base.
@@ -36,19 +36,19 @@ const elsewhere = `choose an environment that builds images (environment "podman
 // (environment.ErrBadImage) or is invalid (environment.ErrBuildFailed).
 // Refusals lists what cannot be applied.
 func Read(build environment.Image) (*Image, error) {
-	im := &Image{Facts: environment.ImageFacts{Base: Base, Digest: build.Digest}, dir: build.Build, file: build.File}
+	im := &Image{Facts: environment.ImageFacts{Base: Base, Digest: build.Digest}, Build: build}
 	if build.Build == "" {
 		return im, nil
 	}
-	if im.file == "" {
-		im.file = "Dockerfile"
+	if im.Build.File == "" {
+		im.Build.File = "Dockerfile"
 	}
 	root, err := os.OpenRoot(build.Build)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 	}
 	defer root.Close()
-	text, err := read(root, im.file)
+	text, err := read(root, im.Build.File)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
 	}
@@ -91,7 +91,7 @@ func read(root *os.Root, name string) ([]byte, error) {
 }
 
 // path returns the name of the Dockerfile for messages.
-func (im *Image) path() string { return filepath.Join(im.dir, im.file) }
+func (im *Image) path() string { return filepath.Join(im.Build.Build, im.Build.File) }
 
 func (im *Image) refuse(line int, what, why string) {
 	im.Refusals = append(im.Refusals, environment.Problem{

@@ -213,8 +213,8 @@ func TestACancelledWaitTakesNoPlace(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if leave, err := places.Build(ctx); err == nil {
-					leave()
+				if late, err := places.Build(ctx); err == nil {
+					late()
 				}
 			}()
 			synctest.Wait() // until it waits for the place

@@ -119,6 +119,19 @@ type Limits struct {
 	Budget                           // of the agent's models, in all its sessions of the attempt
 }
 
+// longest is a time that no part of an attempt needs. Sums of several such times are
+// durations, too.
+const longest = 366 * 24 * time.Hour
+
+// Scaled returns a time that a task asks for as a cell changes it: instead, or asks
+// times factor, if that is not zero. 0: the task asks for none. At most 366 days.
+func Scaled(asks, instead time.Duration, factor float64) time.Duration {
+	if factor > 0 {
+		asks = time.Duration(min(float64(asks)*factor, float64(longest)))
+	}
+	return min(cmp.Or(instead, asks), longest)
+}
+
 // Budget bounds the use of models. Nil means no bound.
 type Budget struct {
 	CostUSD  *float64 `json:"cost_usd,omitempty"`

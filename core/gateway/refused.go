@@ -84,8 +84,9 @@ func (x *exchange) probe(ctx context.Context) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.at.IsZero() || time.Since(p.at) > probeGood {
-		p.answered = x.smallest(ctx)
-		p.at = time.Now()
+		if p.answered = x.smallest(ctx); x.life.Err() == nil { // otherwise it was cut off, and says nothing
+			p.at = time.Now()
+		}
 	}
 	return p.answered
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
@@ -27,7 +28,7 @@ func (m *maker) checks(ctx context.Context) error {
 	if m.in.Plugins == nil {
 		return nil
 	}
-	a := &asker{maker: m, gone: map[string]bool{}}
+	a := &asker{maker: m}
 	for i := range m.plan.Experiment.Cells {
 		if err := a.cell(ctx, i); err != nil {
 			return err
@@ -37,10 +38,7 @@ func (m *maker) checks(ctx context.Context) error {
 }
 
 // asker asks plugins about tasks.
-type asker struct {
-	*maker
-	gone map[string]bool // plugins that are not available
-}
+type asker struct{ *maker }
 
 func (a *asker) cell(ctx context.Context, i int) error {
 	c := a.plan.Experiment.Cells[i]
@@ -80,9 +78,6 @@ func (a *asker) cell(ctx context.Context, i int) error {
 
 // agent asks an agent what it needs; nil: it could not say.
 func (a *asker) agent(ctx context.Context, c *experiment.Cell, ag cell.Agent, role agent.Role) (*agent.Needs, error) {
-	if a.gone["agent "+ag.Plugin] {
-		return nil, nil //nolint:nilnil // it is in the plan's Missing already
-	}
 	p, used, err := a.in.Plugins.Agent(ctx, ag.Plugin)
 	if err != nil {
 		return nil, a.plugin(ctx, "agent", ag.Plugin, c.Key, err)
@@ -99,9 +94,11 @@ func (a *asker) plugin(ctx context.Context, kind, name, cell string, err error) 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if key := kind + " " + name; !a.gone[key] {
-		a.gone[key] = true
-		a.plan.Missing = append(a.plan.Missing, Missing{Kind: MissingPlugin, Name: fmt.Sprintf("%s %q", kind, name), For: []string{cell}, Why: err.Error()})
+	missing, m := &a.plan.Missing, Missing{Kind: MissingPlugin, Name: fmt.Sprintf("%s %q", kind, name), For: []string{cell}, Why: err.Error()}
+	if i := slices.IndexFunc(*missing, func(o Missing) bool { return o.Name == m.Name }); i >= 0 {
+		(*missing)[i].For = union((*missing)[i].For, m.For)
+	} else {
+		*missing = append(*missing, m)
 	}
 	return nil
 }
@@ -127,7 +124,7 @@ func (a *asker) verifiers(ctx context.Context, c *experiment.Cell, tc cell.Cell,
 			if v := tc.Verifiers[u.Name]; v.Plugin != "" {
 				name = v.Plugin
 			}
-			if _, known := n.Verifiers[u.Name]; known || a.gone["verifier "+name] {
+			if _, known := n.Verifiers[u.Name]; known {
 				continue
 			}
 			p, _, err := a.in.Plugins.Verifier(ctx, name)
@@ -209,9 +206,6 @@ func (a *asker) surface(ctx context.Context, c *experiment.Cell, tc cell.Cell, t
 
 // environment returns an environment; nil: it is not available.
 func (a *asker) environment(ctx context.Context, c *experiment.Cell, name string) (environment.Environment, record.PluginUsed, error) {
-	if a.gone["environment "+name] {
-		return nil, record.PluginUsed{}, nil
-	}
 	p, used, err := a.in.Plugins.Environment(ctx, name)
 	if err != nil {
 		return nil, used, a.plugin(ctx, "environment", name, c.Key, err)

@@ -82,7 +82,10 @@ func (p *fakePlugins) Agent(_ context.Context, name string) (agent.Agent, record
 	return fakeAgent{p}, record.PluginUsed{Kind: "agent", Name: name}, nil
 }
 
-func (p *fakePlugins) Environment(context.Context, string) (environment.Environment, record.PluginUsed, error) {
+func (p *fakePlugins) Environment(_ context.Context, name string) (environment.Environment, record.PluginUsed, error) {
+	if name == p.missing {
+		return nil, record.PluginUsed{}, fmt.Errorf("%w: no environment %q", plugin.ErrUnknown, name)
+	}
 	return fakeEnvironment{p: p}, record.PluginUsed{}, nil
 }
 
@@ -276,8 +279,12 @@ func TestRefusalsAreByNameAndOnce(t *testing.T) {
 func TestMissingPluginsAreNamed(t *testing.T) {
 	t.Parallel()
 	p := plans(t, two(folder(t, map[string]string{"one": ""})), &fakePlugins{missing: "second"})
-	if len(p.Missing) != 1 || p.Missing[0].Name != `agent "second"` || !p.Blocked() {
+	if len(p.Missing) != 1 || p.Missing[0].Name != `agent "second"` || !slices.Equal(p.Missing[0].For, []string{"agent=second"}) || !p.Blocked() {
 		t.Errorf("missing %+v", p.Missing)
+	}
+	p = plans(t, two(folder(t, map[string]string{"one": "", "two": ""})), &fakePlugins{missing: "env"})
+	if len(p.Missing) != 1 || !slices.Equal(p.Missing[0].For, []string{"agent=first", "agent=second"}) {
+		t.Errorf("missing %+v, for two cells", p.Missing)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -115,10 +116,13 @@ func (r *Redactor) in(b []byte) bool {
 func (r *Redactor) walk(v any) any {
 	switch x := v.(type) {
 	case string:
+		if _, err := time.Parse(time.RFC3339, x); err == nil {
+			return x // readers need a time there, and it tells no secret
+		}
 		return r.Text(x)
-	case json.Number: // a secret of digits
-		if s := r.Text(x.String()); s != x.String() {
-			return s
+	case json.Number:
+		if r.Text(x.String()) != x.String() { // a secret of digits; readers need a number there
+			return 0
 		}
 		return x
 	case []any:

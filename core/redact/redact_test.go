@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/redact"
 )
@@ -95,5 +96,25 @@ func TestValueGoesRoundTrip(t *testing.T) {
 	got, err := redact.Value(redact.New(canary), thing{A: "has " + canary, B: []int{1, 2}})
 	if err != nil || got.A != "has "+redact.Mark || len(got.B) != 2 {
 		t.Errorf("Value = %+v, %v", got, err)
+	}
+}
+
+// A secret may be a number, or a part of a time. A result must stay readable then.
+func TestValueKeepsItsTypesWhateverTheSecret(t *testing.T) {
+	t.Parallel()
+	type thing struct {
+		Text string
+		At   time.Time
+		N    int64
+		F    *float64
+	}
+	at := time.Date(2026, 11, 24, 13, 0, 0, 123, time.UTC)
+	in := thing{Text: "on 2026-11-24, 87654321", At: at, N: 9987654321, F: new(87654321.5)}
+	got, err := redact.Value(redact.New("2026-11-24", "87654321"), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Text != "on "+redact.Mark+", "+redact.Mark || !got.At.Equal(at) || got.N != 0 || *got.F != 0 {
+		t.Errorf("Value = %+v, %g", got, *got.F)
 	}
 }

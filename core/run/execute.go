@@ -122,7 +122,7 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 			s.leftover(err)
 		}
 	}
-	place, err := node.ClaimWith(label, s.Store.Dir, environmentsOf(s.Plan.Experiment), scratch)
+	place, err := node.Claim(label, s.Store.Dir, environmentsOf(s.Plan.Experiment), scratch)
 	if err != nil {
 		return err
 	}

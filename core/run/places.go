@@ -225,6 +225,7 @@ func (h *holder) Enter(ctx context.Context, part trial.Part) error {
 func (h *holder) Build(ctx context.Context) (leave func(), err error) {
 	more := &holder{p: h.p, tallies: h.tallies, separate: h.separate}
 	if err = more.Enter(ctx, preparing); err != nil {
+		more.end() // it may have got the place at the moment when ctx ended
 		return nil, err
 	}
 	return more.end, nil

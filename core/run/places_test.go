@@ -187,6 +187,45 @@ func TestImagesOfASecondSandboxCount(t *testing.T) {
 	})
 }
 
+// A place that is given up at the moment when the wait for it is cancelled is not
+// lost.
+func TestACancelledWaitTakesNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := cellsOf(t, 1)
+		p.Experiment.Cells = []*experiment.Cell{{}}
+		limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1), Building: new(1)}}
+		places, end, ok := run.NewNode(nil, p, limits, "").Start(&p.Trials[0])
+		if !ok {
+			t.Fatal("the first attempt does not start")
+		}
+		defer end()
+		if err := places.Enter(t.Context(), trial.Working); err != nil {
+			t.Fatal(err)
+		}
+		for range 200 {
+			soon, stop := context.WithTimeout(t.Context(), time.Second)
+			leave, err := places.Build(soon)
+			if err != nil {
+				t.Fatalf("a place that a cancelled wait has taken: %v", err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if late, err := places.Build(ctx); err == nil {
+					late()
+				}
+			}()
+			synctest.Wait() // until it waits for the place
+			cancel()
+			leave()
+			<-done
+			stop()
+		}
+	})
+}
+
 // demandOf gives odd cells to the environment "docker", and all to one agent.
 func demandOf(t *plan.Trial) run.Demand {
 	d := run.Demand{Environment: "local", Agent: "pi", Models: []string{"large"}}

@@ -50,7 +50,7 @@ type Executor interface {
 	Attempt(ctx context.Context, j Job) (record.Result, error)
 }
 
-// Options are the options of Carry.
+// Options are the options of Schedule.
 type Options struct {
 	Plan     *plan.Plan
 	Store    *store.Run

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
 )
@@ -22,7 +24,8 @@ const ChecksumsFile = "files.json"
 type Checksums struct {
 	Version int `json:"version"`
 	// Files are checksums, "sha256:" and hex, by the slash-separated path below
-	// the attempt. Of a link it is "link:" and where it leads.
+	// the attempt, which is quoted as in Go if it is not UTF-8. Of a link it is
+	// "link:" and where it leads.
 	Files map[string]string `json:"files"`
 }
 
@@ -45,6 +48,9 @@ func ChecksumsOf(dir string) (Checksums, error) {
 			sum = "link:" + sum
 		case d.Type().IsRegular():
 			sum, err = SumOf(path)
+		}
+		if !utf8.ValidString(name) { // of a file of an agent
+			name = strconv.Quote(name)
 		}
 		s.Files[filepath.ToSlash(name)] = sum
 		return err

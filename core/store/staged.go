@@ -84,8 +84,8 @@ func (s *Staged) Copy() (err error) {
 		if e != nil {
 			name = e.Name()
 		}
-		if err == nil && there[name] { // of an earlier call that failed: only this process gives files these names
-			err = os.RemoveAll(filepath.Join(s.to, name))
+		if there[name] && name != record.ResultFile { // of an earlier call that failed: only this process gives files these names
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.to, name)))
 		}
 	}
 	if err != nil {

@@ -156,6 +156,35 @@ func TestOfTwoWritersOfAResultOneWins(t *testing.T) {
 	}
 }
 
+// A worker whose copy failed half-way, and that then counts as lost, takes back what
+// it had copied.
+func TestALateCopyLeavesNothingOfAnEarlierOne(t *testing.T) {
+	t.Parallel()
+	r, err := store.Create(t.TempDir(), manifest(1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	a, err := r.Begin(r.Manifest.Trials[0].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := staged(t, a.Dir(), "w")
+	half := filepath.Join(a.Dir(), ".w.part")
+	if err = errors.Join(os.Mkdir(half, 0o755), os.WriteFile(filepath.Join(half, "artifacts"), nil, 0o600), os.WriteFile(filepath.Join(a.Dir(), record.StepsFile), []byte("{}\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err = a.Settle(&record.Result{Version: 1, Outcome: record.Preempted}); err != nil {
+		t.Fatal(err)
+	}
+	if err = s.Publish(record.Result{Version: 1, Outcome: record.Passed}); !errors.Is(err, store.ErrSettled) {
+		t.Errorf("publish: %v", err)
+	}
+	if left := files(t, a.Dir()); len(left) != 2 || left[record.ResultFile] == "" {
+		t.Errorf("the folder has %v, want the result alone", left)
+	}
+}
+
 func TestARunSettlesWhatAWorkerDoesNot(t *testing.T) {
 	t.Parallel()
 	for _, workerFirst := range []bool{false, true} {

@@ -44,23 +44,11 @@ func (a *attempt) begin(ctx context.Context) error {
 
 func (a *attempt) startTime() time.Duration {
 	l := a.in.Cell.Limits
-	t := scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
+	t := cell.Scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
 	if t == 0 {
 		return limits.Create
 	}
 	return t
-}
-
-// scaled returns a time of the task as changed by the experiment; 0 means none.
-func scaled(asks, instead time.Duration, factor float64) time.Duration {
-	switch {
-	case instead > 0:
-		return instead
-	case factor > 0:
-		return time.Duration(float64(asks) * factor)
-	default:
-		return asks
-	}
 }
 
 // prepare finds the plugins, asks them for their needs, and prepares the image.

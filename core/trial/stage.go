@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -301,7 +302,7 @@ func (s *stage) view(role task.Role, name string, more func(dir string, room *vi
 // limit.
 func (s *stage) agentTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return scaled(s.task.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+	return cell.Scaled(s.task.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
 }
 
 // work runs everything between setup and settle: turns, and the verification of

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -110,7 +111,7 @@ func (s *stage) reducedRounds() []verifier.Verdict {
 // verifyTime returns how long one verifier may take.
 func (s *stage) verifyTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return cmp.Or(scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), limits.Verify)
+	return cmp.Or(cell.Scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), limits.Verify)
 }
 
 // verifyUser returns the user of the verifier's commands; empty means root.

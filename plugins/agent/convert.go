@@ -125,10 +125,17 @@ func yieldToProto(y Yield) *agentpb.AgentYield {
 	return p
 }
 
+// maxCost is more than any turn costs, in USD, and so little that the sum over turns
+// stays a number that JSON can hold.
+const maxCost = 1e12
+
 func yieldFromProto(p *agentpb.AgentYield) (y Yield, err error) {
 	y = Yield{Message: p.GetMessage(), ExitCode: int(p.GetExitCode()), Reason: p.GetReason()}
 	if c := p.GetClaim(); c != nil {
 		y.Claim = &Claim{Input: c.InputTokens, Cached: c.CachedTokens, Output: c.OutputTokens, Cost: c.CostUsd}
+		if c.CostUsd != nil && !(*c.CostUsd >= 0 && *c.CostUsd <= maxCost) { // or NaN: it is not known then
+			y.Claim.Cost = nil
+		}
 	}
 	y.End, err = ends.From(p.GetEnd())
 	return y, err

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -61,5 +62,16 @@ func TestWhatIsNotGivenIsRefused(t *testing.T) {
 	}
 	if s, err := setupFromProto(setupToProto(Setup{Role: RoleAgent, Limits: Limits{Time: time.Microsecond}})); err != nil || s.Limits.Time != time.Millisecond {
 		t.Errorf("a limit of 1µs is %v, %v; want one that is not 0", s.Limits.Time, err)
+	}
+}
+
+// The costs of all turns are added up and stored as JSON, which has no infinity.
+func TestAnImpossibleCostIsNotReported(t *testing.T) {
+	t.Parallel()
+	for cost, kept := range map[float64]bool{0: true, 1.5: true, -1: false, 1.7e308: false, math.Inf(1): false, math.NaN(): false} {
+		y, err := yieldFromProto(yieldToProto(Yield{End: Done, Claim: &Claim{Input: new(int64), Cost: &cost}}))
+		if err != nil || y.Claim.Input == nil || (y.Claim.Cost != nil) != kept {
+			t.Errorf("a cost of %g: %+v, %v", cost, y.Claim, err)
+		}
 	}
 }

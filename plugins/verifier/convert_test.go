@@ -70,3 +70,27 @@ func TestAVerdictThatMakesNoSenseIsRefused(t *testing.T) {
 		t.Errorf("a score without bounds has %+v, %v; absent is not 0", s, err)
 	}
 }
+
+// The scores of stages and trials are added up, and their squares, too. All of that is
+// stored as JSON, which has no infinity.
+func TestAScoreIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		score Score
+		valid bool
+	}{
+		{Score{Value: 0.5, Min: new(0.0), Max: new(1.0)}, true},
+		{Score{Value: 1e100}, true},
+		{Score{Value: -1e100}, true},
+		{Score{Value: 1.7e308}, false},
+		{Score{Value: math.NaN()}, false},
+		{Score{Value: math.Inf(-1)}, false},
+		{Score{Max: new(math.Inf(1))}, false},
+		{Score{Min: new(-1e101)}, false},
+		{Score{Value: 2, Max: new(1.0)}, false},
+	} {
+		if err := tt.score.Valid(); (err == nil) != tt.valid || err != nil && !errors.Is(err, ErrBadReward) {
+			t.Errorf("%+v: %v, want valid: %t", tt.score, err, tt.valid)
+		}
+	}
+}

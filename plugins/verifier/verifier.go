@@ -158,7 +158,7 @@ func Judge(passed bool, rationale string) Verdict {
 }
 
 // Score is a named number. Its range is Min to Max, if they are set; a value
-// outside of the range is an error. All three must be finite.
+// outside of the range is an error. All three must be numbers from -1e100 to 1e100.
 type Score struct {
 	Value float64  `json:"value"`
 	Min   *float64 `json:"min,omitempty"`
@@ -166,15 +166,19 @@ type Score struct {
 	Lower bool     `json:"lower_is_better,omitempty"`
 }
 
-// Valid returns an ErrBadReward if the score is not a finite number, or is outside
-// its own range.
+// maxScore is the largest score: the sums and squares in the tables of a run with a
+// million of them are still finite.
+const maxScore = 1e100
+
+// Valid returns an ErrBadReward if the score is not a number from -1e100 to 1e100, or
+// is outside its own range.
 func (s Score) Valid() error {
-	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	bounded := func(v float64) bool { return math.Abs(v) <= maxScore } // and not NaN
 	switch {
-	case !finite(s.Value):
-		return fmt.Errorf("%w: %g is not a finite number", ErrBadReward, s.Value)
-	case s.Min != nil && !finite(*s.Min), s.Max != nil && !finite(*s.Max):
-		return fmt.Errorf("%w: a bound of its range is not a finite number", ErrBadReward)
+	case !bounded(s.Value):
+		return fmt.Errorf("%w: %g is not a number from %g to %g", ErrBadReward, s.Value, -maxScore, maxScore)
+	case s.Min != nil && !bounded(*s.Min), s.Max != nil && !bounded(*s.Max):
+		return fmt.Errorf("%w: a bound of its range is not a number from %g to %g", ErrBadReward, -maxScore, maxScore)
 	case s.Min != nil && s.Value < *s.Min:
 		return fmt.Errorf("%w: %g is below its own minimum of %g", ErrBadReward, s.Value, *s.Min)
 	case s.Max != nil && s.Value > *s.Max:

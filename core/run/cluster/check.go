@@ -85,27 +85,15 @@ func Longest(p *plan.Plan) func(*plan.Trial) time.Duration {
 // longest returns how long an attempt may take at most. If some agent has no time
 // limit, it is not limited, and the time of that agent is left out.
 func longest(t *task.Task, l *cell.Limits) (sum time.Duration, limited bool) {
-	sum, limited = around+scaled(t.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor), true
+	sum, limited = around+cell.Scaled(t.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor), true
 	for i := range t.Stages {
 		s := &t.Stages[i]
-		agent := scaled(s.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+		agent := cell.Scaled(s.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
 		if agent == 0 {
-			agent = scaled(t.Stages[0].Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+			agent = cell.Scaled(t.Stages[0].Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
 		}
 		limited = limited && agent > 0
-		sum += agent + scaled(s.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor)
+		sum += agent + cell.Scaled(s.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor)
 	}
 	return sum, limited
-}
-
-// scaled is a time that a task asks for, as a cell changes it.
-func scaled(asks, instead time.Duration, factor float64) time.Duration {
-	switch {
-	case instead > 0:
-		return instead
-	case factor > 0:
-		return time.Duration(float64(asks) * factor)
-	default:
-		return asks
-	}
 }

@@ -76,10 +76,11 @@ var ErrUndecided = errUndecided
 var PlanDigest = planDigest
 
 // Keep keeps pilots alive until ctx ends, for a run whose pilots begin at once or
-// never. It returns why it stopped the run; nil: it did not.
-func Keep(ctx context.Context, f Fleet, todo int, begin bool) (stopped error) {
+// never. say gets what the user is told. It returns why it stopped the run; nil: it
+// did not.
+func Keep(ctx context.Context, f Fleet, todo int, begin bool, say func(string)) (stopped error) {
 	// It has no journal, and writes none.
-	c := &Coordinator{o: Options{Say: func(string) {}}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
+	c := &Coordinator{o: Options{Say: say}, pilots: map[string]*pilot{}, usurper: errors.New("none")}
 	k, err := newKeeper(ctx, f, c, todo)
 	if err != nil {
 		return err

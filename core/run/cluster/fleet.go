@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -206,6 +207,7 @@ func (k *keeper) ask(ctx context.Context) error {
 	for text, n := range why {
 		texts = append(texts, fmt.Sprintf("waiting jobs: %d: %s", n, text))
 	}
+	slices.Sort(texts)
 	k.say(strings.Join(texts, "; "))
 	return nil
 }

@@ -86,7 +86,7 @@ func TestASchedulerIsAskedLittle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
-				stopped := cluster.Keep(ctx, cluster.Fleet{Scheduler: tt.site, Workers: 4, InFlight: 2}, tt.todo, tt.begin)
+				stopped := cluster.Keep(ctx, cluster.Fleet{Scheduler: tt.site, Workers: 4, InFlight: 2}, tt.todo, tt.begin, func(string) {})
 				if (stopped != nil) != tt.stops {
 					t.Errorf("stopped: %v", stopped)
 				}
@@ -103,6 +103,21 @@ func TestASchedulerIsAskedLittle(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The user is told once what jobs wait for, whatever the order of the answers is.
+func TestWhatJobsWaitForIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+		defer cancel()
+		var said []string
+		s := &site{waits: map[string]string{"1_0": "no node is free", "1_1": "a limit of the partition", "1_2": "priority"}}
+		_ = cluster.Keep(ctx, cluster.Fleet{Scheduler: s, Workers: 3, InFlight: 1}, 3, false, func(text string) { said = append(said, text) })
+		if len(s.asks) < 15 || len(said) != 1 {
+			t.Errorf("asked %d times, and said %q", len(s.asks), said)
+		}
+	})
 }
 
 // A job whose pilot is lost may hold its node after the run: it is cancelled then. The

@@ -20,7 +20,7 @@ const helperEnv = "BERTH_NODE_TEST_HELPER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" { // the child claims a place and is killed
-		p, err := node.Claim("label-of-the-killed", "/run", []string{"e"})
+		p, err := node.Claim("label-of-the-killed", "/run", []string{"e"}, "")
 		if err != nil {
 			panic(err)
 		}
@@ -70,7 +70,7 @@ func TestDirRefusesWhatWouldNotWork(t *testing.T) {
 
 func TestAPlaceIsRemovedWhenItIsReleased(t *testing.T) {
 	own(t)
-	p, err := node.Claim("l", "/run", nil)
+	p, err := node.Claim("l", "/run", nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv(node.EnvDir, memory)
 	t.Setenv("TMPDIR", temp)
-	p, err := node.Claim("l", "/run", nil)
+	p, err := node.Claim("l", "/run", nil, "")
 	if err != nil {
 		t.Skipf("programs may not be executed in memory: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestALockWithoutAPlaceIsRemoved(t *testing.T) {
 		}
 	})
 	for range 300 {
-		p, err := node.Claim("label", "", nil)
+		p, err := node.Claim("label", "", nil, "")
 		if err != nil {
 			t.Error(err)
 			break
@@ -412,7 +412,7 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 // made a folder in a scratch folder. Its lock there tells that its process is gone.
 func TestAScratchFolderIsSwept(t *testing.T) {
 	scratch := t.TempDir()
-	p, err := node.ClaimWith("label", "/run", nil, scratch)
+	p, err := node.Claim("label", "/run", nil, scratch)
 	if err != nil {
 		t.Fatal(err)
 	}

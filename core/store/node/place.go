@@ -54,15 +54,10 @@ const (
 
 // Claim makes a place for this process. label marks everything that the process
 // makes, run is the folder of its run, and environments are the plugins that it
-// is going to use.
-func Claim(label, run string, environments []string) (*Place, error) {
-	return ClaimWith(label, run, environments, "")
-}
-
-// ClaimWith is Claim with a scratch folder: a folder of this user on a local disk in
-// which the place has its other folder; empty: see Owner.Disk. The other folder is
-// locked there, because a runtime folder in memory is lost when the machine stops.
-func ClaimWith(label, run string, environments []string, scratch string) (*Place, error) {
+// is going to use. scratch is a folder of this user on a local disk in which the place
+// has its other folder; empty: see Owner.Disk. The other folder is locked there,
+// because a runtime folder in memory is lost when the machine stops.
+func Claim(label, run string, environments []string, scratch string) (*Place, error) {
 	dir, err := Dir()
 	if err != nil {
 		return nil, err

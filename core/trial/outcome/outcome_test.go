@@ -454,7 +454,7 @@ func TestAVerdictMustSaySomethingThatCanBe(t *testing.T) {
 		{"a label without a name", labelled(1, "", "pass"), nil, false},
 		{"a long name", labelled(1, strings.Repeat("n", verifier.MaxLabelBytes+1), "pass"), nil, false},
 		{"a long label", labelled(1, "status", strings.Repeat("n", verifier.MaxLabelBytes+1)), nil, false},
-		{"pass", verdict("x", verifier.Pass, 1, -5, 1e300), nil, true},
+		{"pass", verdict("x", verifier.Pass, 1, -5, 1e100), nil, true},
 		{"no decision", verdict("x", ""), nil, false},
 		{"another decision", verdict("x", "maybe"), nil, false},
 		{"not a number", verdict("x", verifier.Pass, math.NaN()), verifier.ErrBadReward, false},

@@ -145,7 +145,8 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	return nil
 }
 
-// Called returns how often the steps so far call each function.
+// Called returns how often the steps so far call each function, of the first
+// limits.Functions.
 func (p *SessionRecorder) Called() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -165,7 +166,9 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 	}
 	p.steps++
 	for _, c := range s.ToolCalls {
-		p.called[c.Name]++
+		if len(c.Name) <= limits.ListedName && (p.called[c.Name] > 0 || len(p.called) < limits.Functions) {
+			p.called[c.Name]++
+		}
 	}
 	s.StepID = p.steps
 	if s.Timestamp == "" {

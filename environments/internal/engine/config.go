@@ -37,11 +37,13 @@ func (c *Config) Validate() (ps []config.Problem) {
 	if c.Base == "" {
 		ps = append(ps, config.Problem{Path: "base", Summary: "No base image", Detail: "Name an image, or leave base out."})
 	}
-	for name, d := range map[string]time.Duration{"pull_time": c.PullTime, "build_time": c.BuildTime} {
+	positive := func(name config.Path, d time.Duration) {
 		if d <= 0 {
-			ps = append(ps, config.Problem{Path: config.Path(name), Summary: "Not a positive time", Detail: fmt.Sprintf("Got %s. Write a duration such as \"10m\".", d)})
+			ps = append(ps, config.Problem{Path: name, Summary: "Not a positive time", Detail: fmt.Sprintf("Got %s. Write a duration such as \"10m\".", d)})
 		}
 	}
+	positive("pull_time", c.PullTime)
+	positive("build_time", c.BuildTime)
 	if c.PullRate <= 0 {
 		ps = append(ps, config.Problem{Path: "pull_rate", Summary: "Not a positive number", Detail: fmt.Sprintf("Got %d. Write how many pulls a minute a registry allows.", c.PullRate)})
 	}

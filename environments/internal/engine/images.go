@@ -242,6 +242,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
 		return im, err
 	}
+	caller := ctx // whose end is no failure of the build
 	return r.once(ctx, job{what: name, limit: limit, here: here, work: func(ctx context.Context) error {
 		if err := r.failure(name); err != nil {
 			return err
@@ -253,7 +254,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 		labels[labelBuild] = want.Digest
 		b := Build{Context: tar, File: fileOf(want), Name: name, Labels: labels, Target: want.Target, Args: want.Args, Wants: wantsOf(want)}
 		err := r.Build(ctx, b, log)
-		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil {
 			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, b.File, want.Build, err)
 			r.fail(name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -72,17 +73,17 @@ func PullError(err error) error {
 		return nil
 	}
 	text := strings.ToLower(err.Error())
-	for kind, words := range map[error][]string{
-		ErrBusy:    {"toomanyrequests", "too many requests", "rate limit"},
-		ErrNoImage: {"manifest unknown", "not found", "no such image", "pull access denied", "repository does not exist", "requested access to the resource is denied", "name unknown"},
-	} {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return fmt.Errorf("%w: %w", kind, err)
-			}
-		}
+	says := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
-	return err
+	switch {
+	case says("toomanyrequests", "too many requests", "rate limit"): // also where it names what was not found meanwhile
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	case says("manifest unknown", "not found", "no such image", "pull access denied", "repository does not exist", "requested access to the resource is denied", "name unknown"):
+		return fmt.Errorf("%w: %w", ErrNoImage, err)
+	default:
+		return err
+	}
 }
 
 // NvidiaGPUs are the models of this machine's cards, in order.

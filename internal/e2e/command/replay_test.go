@@ -28,6 +28,9 @@ func TestAPublishedRunIsReplayed(t *testing.T) {
 	}{
 		{[]string{"run", "q"}, 0, "6 passed + 3 failed"},
 		{[]string{"export", "last", "--to", "bundle", "-o", "run.tar.zst"}, 0, "9 trials written to run.tar.zst"},
+		{[]string{"resume", "last", "--require", "agent=nobody: passed = planned"}, 2, `no cell has agent "nobody"`},
+		{[]string{"regrade", "last", "--require", "agent=nobody: passed = planned"}, 2, `no cell has agent "nobody"`},
+		{[]string{"replay", "last", "--in-flight", "0"}, 2, "--in-flight must be at least 1"},
 	} {
 		if r := berthWith(t, dir, nil, tt.args...); r.code != tt.code || !strings.Contains(r.out+r.stderr, tt.want) {
 			t.Fatalf("%q ended with %d:\n%s%s", tt.args, r.code, r.out, r.stderr)

@@ -118,7 +118,7 @@ func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 func TestTryTakesAModel(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	dir := t.TempDir()
+	dir, temporary := t.TempDir(), t.TempDir()
 	task(t, dir, "one", "touch /app/done")
 	e2etest.Write(t, dir, map[string]string{"replies.yaml": `replies:
   - when: {turn: 0}
@@ -132,10 +132,13 @@ func TestTryTakesAModel(t *testing.T) {
 		{"openai-chat/x", "--model: Secret cannot be read"},
 		{"script/none.yaml", "--model: Script cannot be read"},
 	} {
-		r := berth(t, dir, "try", "one", "--agent", "terminus", "--model", tt.model)
+		r := berthWith(t, dir, []string{"TMPDIR=" + temporary}, "try", "one", "--agent", "terminus", "--model", tt.model)
 		if r.want(t, 2); !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("--model %s: %s, want %q", tt.model, r.stderr, tt.want)
 		}
+	}
+	if left, err := filepath.Glob(filepath.Join(temporary, "berth-try-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
 	}
 	a := answer[types.Run](t, berth(t, dir, "try", "one", "--agent", "terminus", "--model", "script/replies.yaml", "--json"), "cli-run")
 	if a.Summary.Outcomes[record.Passed] != 1 || a.Summary.Cells[0].Agent != "terminus" || a.Summary.Cells[0].Model != "tried" {

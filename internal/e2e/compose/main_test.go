@@ -54,6 +54,7 @@ const patience = 5 * time.Minute
 // find returns the engine with that name, or skips the test with the reason.
 func find(t *testing.T, name string) engine {
 	t.Helper()
+	e2etest.Watch(t, "../../..")
 	return engine{e2etest.FindEngine(t, name, image)}
 }
 

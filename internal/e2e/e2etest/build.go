@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
 )
 
 // Whole reports whether everything is tried in every environment, as `make
@@ -25,13 +27,8 @@ const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotr
 // Build copies into bin what scripts/build makes: berth, berth-sandboxd, and in
 // plugins/ those that are named, such as "./agents/nop" (berth-plugin-nop). A
 // package below internal/, which scripts/build leaves out, is built. Any user may
-// run them.
-// tree is the root of the module; the result of a test that used it is not
-// cached when a file of the tree has changed.
+// run them. tree is the root of the module.
 func Build(tree, bin string, plugins ...string) error {
-	if err := watch(tree); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755); err != nil {
 		return err
 	}
@@ -80,17 +77,24 @@ func built(tree string) error {
 // Plugin returns the path of a plugin's program below bin.
 func Plugin(bin, name string) string { return filepath.Join(bin, "plugins", "berth-plugin-"+name) }
 
-// watch tells `go test` which files the result depends on.
-func watch(root string) error {
-	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+// Watch makes the results of the tests depend on the tree, so that `go test` does
+// not take them from its cache when a source of the programs has changed. Call it
+// in a test: `go test` does not see what TestMain opens before the first one.
+func Watch(t *testing.T, tree string) {
+	t.Helper()
+	watched.Do(func() {
+		Must(t, filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "runs"}, d.Name()):
+				return fs.SkipDir
+			case filepath.Ext(path) == ".go":
+				_, err = os.Stat(path)
+			}
 			return err
-		case d.IsDir() && slices.Contains([]string{".git", ".cache", "bin", "runs"}, d.Name()):
-			return fs.SkipDir
-		case filepath.Ext(path) == ".go":
-			_, err = os.Stat(path)
-		}
-		return err
+		}))
 	})
 }
+
+var watched sync.Once // all tests of a package use one tree

@@ -52,6 +52,7 @@ func (c *Checkout) build() (err error) {
 // NeedsSandbox skips the test where this machine forbids sandboxes.
 func (c *Checkout) NeedsSandbox(t *testing.T) {
 	t.Helper()
+	Watch(t, c.Root)
 	if c.NoSandbox != "" {
 		t.Skip(c.NoSandbox)
 	}
@@ -61,6 +62,7 @@ func (c *Checkout) NeedsSandbox(t *testing.T) {
 // for its output.
 func (c *Checkout) Command(t *testing.T, dir string, args ...string) (cmd *exec.Cmd, out, stderr *bytes.Buffer) {
 	t.Helper()
+	Watch(t, c.Root)
 	cmd = exec.CommandContext(t.Context(), c.Binary, args...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, append(os.Environ(), "NO_COLOR=1"), 10*time.Second
 	out, stderr = &bytes.Buffer{}, &bytes.Buffer{}

@@ -67,6 +67,7 @@ type place struct {
 
 func newPlace(t *testing.T, env ...string) *place {
 	t.Helper()
+	e2etest.Watch(t, tree)
 	p := &place{test: t, dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10))}
 	run, temp, cache := filepath.Join(p.dir, "r"), filepath.Join(p.dir, "t"), filepath.Join(top, "cache")
 	for _, d := range []string{p.dir, run, temp, cache} {

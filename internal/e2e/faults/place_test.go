@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins"
 )
 
@@ -45,9 +46,8 @@ func newPlace(t *testing.T) *place {
 
 func placeOf(t *testing.T, uid int) *place {
 	t.Helper()
-	if err := needPrograms(); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Watch(t, tree())
+	e2etest.Must(t, needPrograms())
 	p := &place{dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10)), uid: uid, test: t}
 	cache := filepath.Join(top, "cache-"+strconv.Itoa(uid)) // copies of the host are made once
 	for _, d := range []string{p.dir, cache, p.runtime(), p.temp(), filepath.Join(p.dir, "home")} {

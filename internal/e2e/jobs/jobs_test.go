@@ -84,6 +84,7 @@ func newBed(t *testing.T, uid int) *bed {
 	t.Cleanup(func() { e2etest.Must(t, os.RemoveAll(dir)) })
 	tree, err := filepath.Abs("../../..")
 	e2etest.Must(t, err)
+	e2etest.Watch(t, tree)
 	b := &bed{t: t, dir: dir, uid: uid, said: &bytes.Buffer{}, trials: 3, program: filepath.Join(dir, "berth", "berth")}
 	e2etest.Must(t, e2etest.Build(tree, filepath.Dir(b.program), "./agents/oracle", "./environments/local", "./verifiers/script"))
 	e2etest.Write(t, dir, map[string]string{

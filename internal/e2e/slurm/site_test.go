@@ -67,6 +67,7 @@ func newSite(t *testing.T, options ...string) *site {
 		e2etest.Must(t, err)
 		s.files = filepath.Join("/proc", strings.TrimSpace(string(pid)), "root", s.shared)
 	}
+	e2etest.Watch(t, tree)
 	e2etest.Must(t, e2etest.Build(tree, filepath.Join(s.files, "bin"), "./agents/nop", "./agents/oracle", "./environments/local", "./verifiers/script"))
 	return s
 }

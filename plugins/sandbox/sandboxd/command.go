@@ -333,7 +333,7 @@ func (d *deadline) freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil && d.timer.Stop() {
-		d.left = max(time.Until(d.end), 0)
+		d.left = max(time.Until(d.end), 1) // 0 would be: not frozen
 	}
 }
 

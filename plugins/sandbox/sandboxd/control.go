@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -179,8 +180,8 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		}
 		list = append(list, m)
 	}
-	for inode, s := range listening {
-		if !found[inode] && !d.ports.Own(s) {
+	for _, inode := range slices.Sorted(maps.Keys(listening)) {
+		if s := listening[inode]; !found[inode] && !d.ports.Own(s) {
 			rest = append(rest, s)
 		}
 	}

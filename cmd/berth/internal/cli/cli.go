@@ -41,7 +41,7 @@ var version = "unknown"
 const (
 	exitComplete    = 0   // the run is complete, whatever the scores
 	exitErrors      = 1   // complete, but a trial has an error outcome or a requirement is not met
-	exitUsage       = 2   // wrong wrong usage or configuration: nothing was started
+	exitUsage       = 2   // wrong usage or configuration: nothing was started
 	exitIncomplete  = 3   // can be resumed
 	exitInterrupted = 130 // after cleanup
 )

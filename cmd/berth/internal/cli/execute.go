@@ -45,10 +45,15 @@ type runFlags struct {
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
+	f.registerWork(cmd)
+	cmd.Flags().StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
+}
+
+// registerWork adds the flags that are not about the result.
+func (f *runFlags) registerWork(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.given = fs
 	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
-	fs.StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
 	fs.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface")

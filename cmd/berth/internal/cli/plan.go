@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -118,15 +117,15 @@ func pilotsOf(l *experiment.Loaded) *output.PlanPilots {
 	}
 	each := slurmInFlight(x)
 	p := &output.PlanPilots{Pilots: min(max(1, x.Workers), (len(l.Plan.Trials)+each-1)/each)}
-	longest, sum := cluster.Longest(l.Plan), time.Duration(0)
+	longest, hours := cluster.Longest(l.Plan), 0.0
 	for i := range l.Plan.Trials {
 		one := longest(&l.Plan.Trials[i])
 		if one == 0 {
 			return p
 		}
-		sum += one * time.Duration(1+l.Experiment.Retry.Max)
+		hours += one.Hours() * float64(1+l.Experiment.Retry.Max)
 	}
-	p.Hours = new(sum.Hours() / float64(each))
+	p.Hours = new(hours / float64(each))
 	return p
 }
 

@@ -70,6 +70,9 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 		}
 		return &exit{exitUsage, fmt.Errorf("%s cannot be verified again: the differences above concern what its agents did. Undo them, or start a new run", report.Display(dir))}
 	}
+	if err = rf.possible(now); err != nil {
+		return err
+	}
 	choose, err := chooser(sf.selected, m, dir)
 	if err != nil {
 		return &exit{exitUsage, err}

@@ -54,7 +54,7 @@ Exit code 1 means that a trial differs.`,
 		},
 	}
 	f.experiment.Register(cmd)
-	f.run.register(cmd)
+	f.run.registerWork(cmd)
 	cmd.Flags().StringVar(&f.to, "runs", report.RunsDir, "create the folder of the new run in `DIR`")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "replay a run that somebody else made: its experiment and its tasks run on this machine")
 	return cmd
@@ -89,6 +89,9 @@ func openRun(name string) (*opened, error) {
 }
 
 func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
+	if _, err := f.run.requirements(); err != nil {
+		return err
+	}
 	o, err := openRun(args[0])
 	if err != nil {
 		return err

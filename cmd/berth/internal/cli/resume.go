@@ -124,6 +124,9 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		a.tellChanges(changes, l.Plan, m.Header.Created)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
+	if err = rf.possible(l.Plan.Manifest(m.Header)); err != nil {
+		return err
+	}
 	choose, err := chooser(sf.selected, l.Plan.Manifest(m.Header), dir)
 	if err != nil {
 		return &exit{exitUsage, err}

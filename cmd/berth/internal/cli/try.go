@@ -141,15 +141,15 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	if err != nil {
 		return "", nil, err
 	}
+	modelText, err := modelBlock(f.model)
+	if err != nil {
+		return "", nil, err
+	}
 	tmp, err := tempDir("berth-try-")
 	if err != nil {
 		return "", nil, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	file = filepath.Join(tmp, "try.hcl")
-	modelText, err := modelBlock(f.model)
-	if err != nil {
-		return "", nil, err
-	}
 	base := at.dir
 	if len(at.include) > 0 {
 		base = dir

@@ -194,7 +194,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 			others = append(others, f)
 		}
 	}
-	// OwnProcess, so that a fault in one does not hide what is wrong elsewhere.
+	// Apart, so that a fault in one does not hide what is wrong elsewhere.
 	var eb, rest experimentBlock
 	if r := c.decode(experiment, refs, &eb); r != nil {
 		c.keep(r)

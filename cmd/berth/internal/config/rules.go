@@ -54,13 +54,16 @@ func either(r *rules, path pluginconfig.Path, d *time.Duration, factor *float64)
 // last is the name at the end of a path.
 func last(p pluginconfig.Path) string { return string(p[strings.LastIndexByte(string(p), '.')+1:]) }
 
+// mostKeptMiB is more than any disk has, and still a number of bytes.
+const mostKeptMiB = 1 << 40
+
 func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	r := &rules{}
 	if b.Repeat < 1 || b.Repeat > 100_000 {
 		r.add("repeat", "Wrong value", "Got %d. Write a number from 1 to 100000.", b.Repeat)
 	}
-	if b.KeepMiB < 1 {
-		r.add("keep_mib", "Wrong value", "Got %d. Write a number of MiB, 1 or more.", b.KeepMiB)
+	if b.KeepMiB < 1 || b.KeepMiB > mostKeptMiB {
+		r.add("keep_mib", "Wrong value", "Got %d. Write a number of MiB from 1 to %d.", b.KeepMiB, mostKeptMiB)
 	}
 	places(r, "limits", b.Limits.Places)
 	for kind, of := range b.Limits.Blocks() {

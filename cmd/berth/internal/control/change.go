@@ -88,7 +88,7 @@ func checkLimit(name string, most *float64) error {
 	case most == nil:
 		return nil
 	case math.IsNaN(*most) || *most <= 0 || *most > largest:
-		return fmt.Errorf("%s must be above 0, got %g", name, *most)
+		return fmt.Errorf("%s must be above 0, and at most 2^53, got %g", name, *most)
 	case name == InFlight && *most > maxInFlight:
 		return fmt.Errorf("in_flight must be at most %d, got %g", maxInFlight, *most)
 	case name != CostUSD && *most != math.Trunc(*most):

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
+	core "github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/run"
@@ -183,22 +184,30 @@ type block struct {
 	values      cell.Values
 }
 
+// blocksOf returns the blocks of a cell that have a configuration.
+func blocksOf(c *core.Cell) []block {
+	blocks := []block{
+		{plugins.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
+		{plugins.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
+	}
+	if e := &c.Environment; e.Surface != "" {
+		blocks = append(blocks, block{plugins.KindEnvironment, e.Label, e.Surface, e.SurfaceConfig})
+	}
+	if c.User != nil {
+		blocks = append(blocks, block{plugins.KindAgent, c.User.Agent.Label, c.User.Agent.Plugin, c.User.Agent.Config})
+	}
+	for _, label := range slices.Sorted(maps.Keys(c.Verifiers)) {
+		v := c.Verifiers[label]
+		blocks = append(blocks, block{plugins.KindVerifier, label, v.Plugin, v.Config})
+	}
+	return blocks
+}
+
 // ask lets each plugin validate the configurations of its blocks, each once.
 func (l *Loaded) ask(ctx context.Context) error {
 	asked := map[string]bool{}
 	for _, c := range l.Experiment.Cells {
-		blocks := []block{
-			{plugins.KindAgent, c.Agent.Label, c.Agent.Plugin, c.Agent.Config},
-			{plugins.KindEnvironment, c.Environment.Label, c.Environment.Plugin, c.Environment.Config},
-		}
-		if e := &c.Environment; e.Surface != "" {
-			blocks = append(blocks, block{plugins.KindEnvironment, e.Label, e.Surface, e.SurfaceConfig})
-		}
-		for _, label := range slices.Sorted(maps.Keys(c.Verifiers)) {
-			v := c.Verifiers[label]
-			blocks = append(blocks, block{plugins.KindVerifier, label, v.Plugin, v.Config})
-		}
-		for _, b := range blocks {
+		for _, b := range blocksOf(c) {
 			key := fmt.Sprintf("%s %s %s %s", b.kind, b.label, b.name, b.values.JSON())
 			if asked[key] {
 				continue

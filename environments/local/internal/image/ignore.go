@@ -20,9 +20,9 @@ type patterns []string
 
 // readIgnore reads the .dockerignore that belongs to a Dockerfile.
 func readIgnore(root *os.Root, dockerfile string) (all patterns, err error) {
-	text, err := root.ReadFile(dockerfile + ".dockerignore")
+	text, err := read(root, dockerfile+".dockerignore")
 	if errors.Is(err, fs.ErrNotExist) {
-		text, err = root.ReadFile(".dockerignore")
+		text, err = read(root, ".dockerignore")
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -1,11 +1,14 @@
 package image
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -17,9 +20,9 @@ type Image struct {
 	From     string                // the base image that it names; empty: there is no Dockerfile
 	Refusals []environment.Problem // everything that cannot be applied
 
+	Build environment.Image // what it was read of; File is set, if Build is
+
 	steps []dockerfile.Step
-	dir   string
-	file  string
 }
 
 // Base is the value of ImageFacts.Base if the host's own programs are the base.
@@ -33,19 +36,19 @@ const elsewhere = `choose an environment that builds images (environment "podman
 // (environment.ErrBadImage) or is invalid (environment.ErrBuildFailed).
 // Refusals lists what cannot be applied.
 func Read(build environment.Image) (*Image, error) {
-	im := &Image{Facts: environment.ImageFacts{Base: Base, Digest: build.Digest}, dir: build.Build, file: build.File}
+	im := &Image{Facts: environment.ImageFacts{Base: Base, Digest: build.Digest}, Build: build}
 	if build.Build == "" {
 		return im, nil
 	}
-	if im.file == "" {
-		im.file = "Dockerfile"
+	if im.Build.File == "" {
+		im.Build.File = "Dockerfile"
 	}
 	root, err := os.OpenRoot(build.Build)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 	}
 	defer root.Close()
-	text, err := root.ReadFile(filepath.FromSlash(im.file))
+	text, err := read(root, im.Build.File)
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
 	}
@@ -67,8 +70,28 @@ func Read(build environment.Image) (*Image, error) {
 	return im, nil
 }
 
+// mostText is the largest Dockerfile or .dockerignore in bytes. A task may hold
+// any file under these names.
+const mostText = 1 << 20
+
+func read(root *os.Root, name string) ([]byte, error) {
+	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not wait
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, wrong := f.Stat(); wrong != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(wrong, fmt.Errorf("%s is not a file", name))
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostText+1))
+	if err == nil && len(text) > mostText {
+		err = fmt.Errorf("%s has more than %d bytes", name, mostText)
+	}
+	return text, err
+}
+
 // path returns the name of the Dockerfile for messages.
-func (im *Image) path() string { return filepath.Join(im.dir, im.file) }
+func (im *Image) path() string { return filepath.Join(im.Build.Build, im.Build.File) }
 
 func (im *Image) refuse(line int, what, why string) {
 	im.Refusals = append(im.Refusals, environment.Problem{

@@ -299,3 +299,27 @@ func TestDockerfileThatCannotBeRead(t *testing.T) {
 		})
 	}
 }
+
+// A task may have anything under the names that are read.
+func TestOnlyTextsOfSomeSizeAreRead(t *testing.T) {
+	big := strings.Repeat("#", mostText+1)
+	for name, dir := range map[string]string{
+		"a large Dockerfile":    build(t, map[string]string{"Dockerfile": "FROM a\n" + big}),
+		"a large .dockerignore": build(t, map[string]string{"Dockerfile": "FROM a\nCOPY . /app\n", ".dockerignore": big}),
+		"a pipe":                pipe(t),
+		"a folder":              build(t, map[string]string{"Dockerfile/x": ""}),
+	} {
+		if _, err := pack(t, dir); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+}
+
+func pipe(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "Dockerfile"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

@@ -23,16 +23,16 @@ import (
 // base. A source that is a link out of the build folder, or neither a regular
 // file nor a folder, is an error (environment.ErrBuildFailed).
 func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
-	if im.dir == "" {
+	if im.Build.Build == "" {
 		return nil
 	}
-	root, err := os.OpenRoot(im.dir)
+	root, err := os.OpenRoot(im.Build.Build)
 	if err != nil {
 		return fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 	}
 	defer root.Close()
 	p := &packer{root: root, tar: tar.NewWriter(w), exists: exists, made: map[string]bool{"/": true}}
-	if p.ignored, err = readIgnore(root, im.file); err != nil {
+	if p.ignored, err = readIgnore(root, im.Build.File); err != nil {
 		return fmt.Errorf("%w: %w", environment.ErrBuildFailed, err)
 	}
 	for _, s := range im.steps {

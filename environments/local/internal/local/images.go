@@ -41,10 +41,10 @@ func newImages(dir func() (string, error)) *images {
 }
 
 // files packs im, or finds it packed. The caller releases what it gets.
-func (is *images) files(ref environment.Image, im *image.Image) (*packed, error) {
+func (is *images) files(im *image.Image) (*packed, error) {
 	p := &packed{images: is, uses: 1}
-	if ref.Digest != "" {
-		p = is.take(fmt.Sprint(ref.Digest, " ", ref.File, " ", ref.Target, " ", ref.Args))
+	if of := im.Build; of.Digest != "" {
+		p = is.take(fmt.Sprint(of.Digest, " ", of.File, " ", of.Target, " ", of.Args))
 	}
 	p.once.Do(func() { p.tar, p.err = is.pack(im) })
 	if p.err != nil {

@@ -1,8 +1,10 @@
 package local
 
 import (
+	"archive/tar"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -81,26 +83,53 @@ func TestAnImageIsNoLargerThanTheMemory(t *testing.T) {
 	}
 }
 
+// One folder may have several Dockerfiles, whose images are not the same.
+func TestEachDockerfileOfAFolderIsPacked(t *testing.T) {
+	is := newImages(func() (string, error) { return t.TempDir(), nil })
+	defer func() { _ = is.close() }()
+	ref := dockerfile(t, "FROM a\nWORKDIR /one\n")
+	if err := os.WriteFile(filepath.Join(ref.Build, "other"), []byte("FROM a\nWORKDIR /two\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ref.Digest = "sha256:1" // of the folder
+	for file, want := range map[string]string{"": "/one", "other": "/two"} {
+		ref.File = file
+		im, err := image.Read(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := is.files(im)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, err := tar.NewReader(io.NewSectionReader(p.file(), 0, 1<<20)).Next()
+		if err != nil || has.Name != want {
+			t.Errorf("%q: got %v, %v, want %s", file, has, err, want)
+		}
+		p.release()
+	}
+}
+
 // Equal content is packed once, however many ask; another content is not it.
 func TestImagesArePackedOnceAndKeptWithinBounds(t *testing.T) {
 	is := newImages(func() (string, error) { return t.TempDir(), nil })
 	defer func() { _ = is.close() }()
-	im := func(i int) (environment.Image, *image.Image) {
+	im := func(i int) *image.Image {
 		ref := dockerfile(t, fmt.Sprintf("FROM a\nWORKDIR /w%d\n", i))
 		ref.Digest = fmt.Sprint("sha256:", i)
 		read, err := image.Read(ref)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ref, read
+		return read
 	}
-	ref, read := im(0)
+	read := im(0)
 	var work sync.WaitGroup
 	var mu sync.Mutex
 	seen := map[*os.File]bool{}
 	for range 8 {
 		work.Go(func() {
-			p, err := is.files(ref, read)
+			p, err := is.files(read)
 			if err != nil {
 				t.Error(err)
 				return
@@ -115,13 +144,12 @@ func TestImagesArePackedOnceAndKeptWithinBounds(t *testing.T) {
 	if len(seen) != 1 {
 		t.Errorf("packed %d times", len(seen))
 	}
-	held, err := is.files(ref, read)
+	held, err := is.files(read)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range keptImages + 10 {
-		ref, read := im(i + 1)
-		p, err := is.files(ref, read)
+		p, err := is.files(im(i + 1))
 		if err != nil {
 			t.Fatal(err)
 		}

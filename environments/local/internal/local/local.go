@@ -139,7 +139,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if snapshot {
 		files, err = e.snapshots.take(spec.Image.Ref)
 	} else {
-		files, err = e.images.files(spec.Image, j.image)
+		files, err = e.images.files(j.image)
 	}
 	if err != nil {
 		return environment.Sandbox{}, err

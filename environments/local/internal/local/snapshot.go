@@ -138,7 +138,7 @@ func (e *Environment) Changed(ctx context.Context, id string) ([]string, error) 
 	}
 	before := map[string]string{}
 	if !im.Empty() && im.Facts.Digest != "" {
-		p, err := e.images.files(environment.Image{Digest: im.Facts.Digest}, im)
+		p, err := e.images.files(im)
 		if err == nil {
 			before, err = sums(p.file())
 			p.release()

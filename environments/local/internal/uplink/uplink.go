@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -137,14 +138,17 @@ func routed(pid int) bool {
 	return false
 }
 
-// tail keeps the end of a program's output, for errors.
-type tail struct{ b bytes.Buffer }
+// tail keeps the beginning of a program's output, for errors.
+type tail struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
 
 var _ io.Writer = (*tail)(nil)
 
-// Write is called by one goroutine of os/exec. String is called after that
-// goroutine has ended, or when further output does not matter.
 func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.b.Len() < 4096 {
 		t.b.Write(p)
 	}
@@ -152,5 +156,7 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return strings.Join(strings.FieldsFunc(t.b.String(), func(r rune) bool { return r == '\n' }), "; ")
 }

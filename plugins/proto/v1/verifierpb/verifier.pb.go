@@ -537,7 +537,7 @@ func (x *Verdict) GetLabels() map[string]string {
 // outside of its range ends the attempt as verifier_error.
 type Score struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Value         float64                `protobuf:"fixed64,1,opt,name=value,proto3" json:"value,omitempty"`   // finite: anything else is BAD_REWARD
+	Value         float64                `protobuf:"fixed64,1,opt,name=value,proto3" json:"value,omitempty"`   // -1e100 to 1e100: anything else is BAD_REWARD
 	Min           *float64               `protobuf:"fixed64,2,opt,name=min,proto3,oneof" json:"min,omitempty"` // absent: no bound
 	Max           *float64               `protobuf:"fixed64,3,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	LowerIsBetter bool                   `protobuf:"varint,4,opt,name=lower_is_better,json=lowerIsBetter,proto3" json:"lower_is_better,omitempty"`

@@ -2,6 +2,7 @@ experiment "limits" {
   datasets    = [dataset.d]
   environment = environment.box
   agent       = agent.loop
+  keep_mib    = 10000000000000
   limits {
     in_flight = 0
     building  = -1

@@ -209,6 +209,17 @@ func TestScoresOfWhichNoneDecidesHaveMeans(t *testing.T) {
 	if got := s.Cells[0].Scores; got["correctness"] != 1 || got["style"] != 0.75 || len(s.Marks) == 0 || !strings.Contains(s.Marks[0], "success { key =") {
 		t.Errorf("means %v, marks %q", got, s.Marks)
 	}
+	m.Trials = append(m.Trials, store.Trial{ID: "3", Task: "one"}, store.Trial{ID: "4", Task: "another"})
+	for i := range 2 { // they count as 0 in the scores of their task
+		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[2+i], Attempts: []store.AttemptState{{Number: 1, Result: &store.Brief{Outcome: record.AgentError}}}})
+	}
+	if got := summary.Of(m, x).Cells[0].Scores; got["style"] != 0.5 {
+		t.Errorf("means with an error %v", got)
+	}
+	x.Trials[0].Attempts[0].Result.Scores["style"] = 7 // no share
+	if got := summary.Of(m, x).Cells[0].Scores; got["style"] != 4 {
+		t.Errorf("means of a raw score with an error %v", got)
+	}
 }
 
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {

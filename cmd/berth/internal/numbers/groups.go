@@ -134,32 +134,27 @@ func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
 }
 
 // rewards returns what names the scores of a trial. A measured trial that ended in
-// an error without scores has those of its task, or if that has none of its dataset,
-// as the score that decides would be 0 as well; but none that is raw.
+// an error without scores has those that other trials of its task have, as the score
+// that decides would be 0 as well; but none that is raw.
 func rewards(j *Joined) func(*Trial) []string {
 	raw, of := RawOf(j.Trials), map[string]map[string]bool{}
 	task := func(t *Trial) string { return t.Dataset + "\x00" + t.TaskName }
 	for i := range j.Trials {
 		t := &j.Trials[i]
 		for name := range rewardsOf(t) {
-			for _, at := range []string{task(t), t.Dataset} {
-				if of[at] == nil {
-					of[at] = map[string]bool{}
-				}
-				if !raw.Reward(name) {
-					of[at][name] = true
-				}
+			at := task(t)
+			if of[at] == nil {
+				of[at] = map[string]bool{}
+			}
+			if !raw.Reward(name) {
+				of[at][name] = true
 			}
 		}
 	}
 	return func(t *Trial) []string {
 		names := slices.Sorted(maps.Keys(rewardsOf(t)))
 		if len(names) == 0 && t.Measured() {
-			known := of[task(t)]
-			if known == nil {
-				known = of[t.Dataset]
-			}
-			names = slices.Sorted(maps.Keys(known))
+			names = slices.Sorted(maps.Keys(of[task(t)]))
 		}
 		if len(names) == 0 {
 			return []string{None}

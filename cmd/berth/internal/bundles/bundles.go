@@ -437,10 +437,7 @@ func (c *Commands) exportCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			b, err := bundle.Find(c.dir(), args[0])
-			if err != nil {
-				return err
-			}
-			if err = usage.File(args[1]); err != nil {
+			if err = errors.Join(err, usage.File(args[1])); err != nil {
 				return err
 			}
 			part := args[1] + ".part"

@@ -312,3 +312,17 @@ func TestALabelStandsInPlaceOfAScore(t *testing.T) {
 		}
 	}
 }
+
+// Whoever runs a measured trial again chooses among results, so that numbers say it.
+func TestMeasuredTrialsThatRanAgainAreTold(t *testing.T) {
+	t.Parallel()
+	again, regraded, retried := state(0, "a", record.VerifierError, record.Passed), state(0, "b", record.VerifierError, record.Passed), state(0, "c", record.EnvironmentError, record.Passed)
+	for _, s := range []*store.TrialState{again, regraded, retried} {
+		s.Attempts[0].Result.AgentEnd = record.Yielded
+	}
+	regraded.Attempts[1].Result.Origin = 1
+	x := &store.Index{Trials: []*store.TrialState{again, regraded, retried}}
+	if got := summary.Interventions(x); len(got) != 1 || !strings.HasPrefix(got[0], "1 trial was run again, although it was measured") {
+		t.Errorf("%q", got)
+	}
+}

@@ -117,6 +117,14 @@ func TestAMeasuredAttemptIsNotRetried(t *testing.T) {
 	if _, open := run.Open(broken, r, []record.Outcome{record.VerifierError}); !open {
 		t.Error("it is not run again when the user asks for it")
 	}
+	// What the agent did is no fault of the verifier: it has no other try.
+	for _, o := range []record.Outcome{record.IntegrityViolation, record.ArtifactMissing} {
+		own := state("t", o)
+		own.Attempts[0].Result.AgentEnd = record.Yielded
+		if _, open := run.Open(own, r, []record.Outcome{o}); open {
+			t.Errorf("%s, which is measured, is run again", o)
+		}
+	}
 }
 
 // The time that a resume takes to read a run of 10,000 finished trials.

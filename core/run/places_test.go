@@ -195,7 +195,7 @@ func TestACancelledWaitTakesNoPlace(t *testing.T) {
 		p, _ := cellsOf(t, 1)
 		p.Experiment.Cells = []*experiment.Cell{{}}
 		limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1), Building: new(1)}}
-		places, end, ok := run.NewNode(nil, p, limits, "").Start(&p.Trials[0])
+		places, end, ok := run.NewNode(nil, run.Spec{Plan: p, Limits: limits}, "").Start(&p.Trials[0])
 		if !ok {
 			t.Fatal("the first attempt does not start")
 		}

@@ -48,7 +48,8 @@ func ToRun(o Options) int {
 
 // Open reports whether a trial still has to run, and how many retries it has
 // had. It has to run if it has no final outcome, if its last outcome is to be
-// retried, or if the user wants it to run again.
+// retried, or if the user wants it to run again. A measured trial does that only
+// after an error of its verifier, which may have been mended.
 func Open(t *store.TrialState, r experiment.Retry, more []record.Outcome) (retries int, run bool) {
 	if t.Invalid != "" || t.Refused != "" {
 		return 0, false
@@ -62,7 +63,7 @@ func Open(t *store.TrialState, r experiment.Retry, more []record.Outcome) (retri
 	switch {
 	case last == nil || !last.Result.Outcome.Final():
 		return min(retries, r.Max), true
-	case slices.Contains(more, last.Result.Outcome):
+	case slices.Contains(more, last.Result.Outcome) && (last.Result.Outcome == record.VerifierError || !last.Result.Measured()):
 		return 0, true
 	case again(r, last.Result.Outcome, last.Result.AgentEnd, last.Result.Retryable):
 		return retries, retries <= r.Max

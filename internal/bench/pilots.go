@@ -66,7 +66,8 @@ func startPilot(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	n := executor.NewNode(published{name}, p, experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}, filepath.Join(scratch, name, "berth", "attempts"))
+	spec := executor.Spec{Plan: p, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}}
+	n := executor.NewNode(published{name}, spec, filepath.Join(scratch, name, "berth", "attempts"))
 	return one.Work(ctx, n)
 }
 

@@ -47,6 +47,12 @@ var agents = table{
 	"once": {"refuses a second message", does(acts{turn: func(_ context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
 		return done, when(s.turns > 1, "again?")
 	}})},
+	"drowsy": {"does nothing about a second message", does(acts{check: shell, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
+		if s.turns > 1 {
+			return done, nil
+		}
+		return done, run(ctx, s.setup.Shell, m.Text)
+	}})},
 	"brief": {"takes no long message", does(acts{turn: func(_ context.Context, _ *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
 		return done, when(len(m.Text) > 100_000, "argument list too long")
 	}})},

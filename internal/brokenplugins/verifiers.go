@@ -39,6 +39,9 @@ var verifiers = table{
 	"nan": {"gives a score that is no number", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		return verifier.Verdict{Decision: verifier.Scored, Scores: map[string]verifier.Score{"reward": {Value: math.Inf(1)}}}, nil
 	})},
+	"scoreless": {"gives a score that is not there", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
+		return verifier.Verdict{Decision: verifier.Scored}, nil
+	})},
 	"hopeless": {"never gives a verdict", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		return failed, errors.New("no judge is in today")
 	})},

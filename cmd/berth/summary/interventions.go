@@ -9,7 +9,7 @@ import (
 
 // Interventions says in words what people did to a run while it went on that can
 // change results: other budgets, cancelled trials, and turns that were ended. Oldest
-// first, at most 20.
+// first, at most 20; then how many measured trials were run again.
 func Interventions(x *store.Index) []string {
 	var said []string
 	for i := range x.Notes {
@@ -21,7 +21,31 @@ func Interventions(x *store.Index) []string {
 	if n := len(said); n > most {
 		said = append(said[:most:most], fmt.Sprintf("and %d more changes while the run went on", n-most))
 	}
+	if n := rerun(x); n > 0 {
+		said = append(said, plural(n, "trial was run again, although it was measured, after an error of its verifier (--again verifier_error)",
+			"trials were run again, although they were measured, after errors of their verifiers (--again verifier_error)"))
+	}
 	return said
+}
+
+// rerun counts the trials whose agents worked again after an attempt was measured.
+// A regrade is no work of an agent.
+func rerun(x *store.Index) (n int) {
+	for _, t := range x.Trials {
+		measured := false
+		for i := range t.Attempts {
+			r := t.Attempts[i].Result
+			if r == nil || r.Origin > 0 {
+				continue
+			}
+			if measured {
+				n++
+				break
+			}
+			measured = r.Measured()
+		}
+	}
+	return n
 }
 
 // InterventionsOn returns those that an attempt of t can have felt: what was done to

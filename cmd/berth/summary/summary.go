@@ -75,7 +75,8 @@ type Row struct {
 	// unless all ended in such errors and others of the run have scores.
 	Score *float64 `json:"mean_score"`
 	// Scores are the means of the scores by name, over the trials that have no
-	// deciding score.
+	// deciding score; a trial that ended in an error before it had a score counts as
+	// 0 in those of its task that have no values below 0 or above 1.
 	Scores map[string]float64 `json:"mean_scores,omitempty"`
 	// Labels count the measured trials by the labels that verifiers gave: by name,
 	// then by text. Texts of a name that are not among its 50 most frequent ones are
@@ -133,7 +134,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Strict: c.Strict, Outcomes: map[record.Outcome]int{}}
 	}
 	tasks, several := map[place]*Row{}, SharedNames(m)
-	facts := map[string]int{}
+	facts, undecided := map[string]int{}, undecided(x)
 	for _, t := range x.Trials {
 		at := place{task: t.Task, cell: t.Cell}
 		if several[t.Task] {
@@ -150,8 +151,8 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		s.Outcomes[o]++
 		s.Complete = s.Complete && (o.Final() || t.Refused != "")
 		accepted := t.Accepted()
-		cells[t.Cell].count(t, accepted)
-		row.count(t, accepted)
+		cells[t.Cell].count(t, accepted, undecided)
+		row.count(t, accepted, undecided)
 		count(facts, t, accepted)
 		for i := range t.Attempts {
 			s.use(&t.Attempts[i], i == len(t.Attempts)-1 && x.UnderWay(t))
@@ -199,7 +200,32 @@ func (s *Summary) use(a *store.AttemptState, underWay bool) {
 	s.CostUSD, s.Unpriced, s.Tokens, s.Estimated, s.Fallback = sum.CostUSD, sum.Unpriced, sum.Tokens, sum.Estimated, sum.Fallback
 }
 
-func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
+// undecided returns the names of the scores of which none decides, by the place of
+// their task without its cell, but for those with values below 0 or above 1.
+func undecided(x *store.Index) map[place][]string {
+	raw, of := map[string]bool{}, map[place]map[string]bool{}
+	for _, t := range x.Trials {
+		if !t.Measured() {
+			continue
+		}
+		at := place{task: t.Task, dataset: t.Dataset}
+		for name, v := range t.Accepted().Result.Scores {
+			if of[at] == nil {
+				of[at] = map[string]bool{}
+			}
+			of[at][name] = true
+			raw[name] = raw[name] || v < 0 || v > 1
+		}
+	}
+	names := map[place][]string{}
+	for task, all := range of {
+		maps.DeleteFunc(all, func(name string, _ bool) bool { return raw[name] })
+		names[task] = slices.Collect(maps.Keys(all))
+	}
+	return names
+}
+
+func (r *Row) count(t *store.TrialState, a *store.AttemptState, undecided map[place][]string) {
 	o := t.Outcome()
 	r.Planned++
 	r.Outcomes[o]++
@@ -220,10 +246,10 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 	if a.Result.AgentEnd == record.Budget {
 		r.Budget++
 	}
+	if r.others == nil {
+		r.others = map[string][]float64{}
+	}
 	for name, v := range a.Result.Scores {
-		if r.others == nil {
-			r.others = map[string][]float64{}
-		}
 		r.others[name] = append(r.others[name], v)
 	}
 	for name, text := range a.Result.Labels {
@@ -241,6 +267,9 @@ func (r *Row) count(t *store.TrialState, a *store.AttemptState) {
 		r.sum += *a.Result.Score
 	case o != record.Passed && o != record.Failed && o != record.Scored:
 		r.without++
+		for _, name := range undecided[place{task: t.Task, dataset: t.Dataset}] {
+			r.others[name] = append(r.others[name], 0)
+		}
 	}
 }
 

@@ -209,6 +209,17 @@ func TestScoresOfWhichNoneDecidesHaveMeans(t *testing.T) {
 	if got := s.Cells[0].Scores; got["correctness"] != 1 || got["style"] != 0.75 || len(s.Marks) == 0 || !strings.Contains(s.Marks[0], "success { key =") {
 		t.Errorf("means %v, marks %q", got, s.Marks)
 	}
+	m.Trials = append(m.Trials, store.Trial{ID: "3", Task: "one"}, store.Trial{ID: "4", Task: "another"})
+	for i := range 2 { // they count as 0 in the scores of their task
+		x.Trials = append(x.Trials, &store.TrialState{Trial: &m.Trials[2+i], Attempts: []store.AttemptState{{Number: 1, Result: &store.Brief{Outcome: record.AgentError}}}})
+	}
+	if got := summary.Of(m, x).Cells[0].Scores; got["style"] != 0.5 {
+		t.Errorf("means with an error %v", got)
+	}
+	x.Trials[0].Attempts[0].Result.Scores["style"] = 7 // no share
+	if got := summary.Of(m, x).Cells[0].Scores; got["style"] != 4 {
+		t.Errorf("means of a raw score with an error %v", got)
+	}
 }
 
 func TestACostThatIsNotKnownIsNotZero(t *testing.T) {
@@ -299,5 +310,19 @@ func TestALabelStandsInPlaceOfAScore(t *testing.T) {
 		if got := summary.Of(cells(1), x).Cells[0].Instead; got != tt.want {
 			t.Errorf("%d of %d: %q, want %q", tt.labelled, tt.of, got, tt.want)
 		}
+	}
+}
+
+// Whoever runs a measured trial again chooses among results, so that numbers say it.
+func TestMeasuredTrialsThatRanAgainAreTold(t *testing.T) {
+	t.Parallel()
+	again, regraded, retried := state(0, "a", record.VerifierError, record.Passed), state(0, "b", record.VerifierError, record.Passed), state(0, "c", record.EnvironmentError, record.Passed)
+	for _, s := range []*store.TrialState{again, regraded, retried} {
+		s.Attempts[0].Result.AgentEnd = record.Yielded
+	}
+	regraded.Attempts[1].Result.Origin = 1
+	x := &store.Index{Trials: []*store.TrialState{again, regraded, retried}}
+	if got := summary.Interventions(x); len(got) != 1 || !strings.HasPrefix(got[0], "1 trial was run again, although it was measured") {
+		t.Errorf("%q", got)
 	}
 }

@@ -189,13 +189,22 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Guards: "a simulated user whose answer starts everything anew, or is refused",
 		Skip:   unable,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
-			session, _, _ := s.open(ctx, t)
+			session, setup, _ := s.open(ctx, t)
+			needs, err := s.check(ctx)
+			// The kit's model does not say the same twice in a conversation.
+			works := err == nil && (needs.Shell || needs.Terminal) && setup.Shell != "" && len(setup.Models) == 0 && s.role() == agent.RoleAgent
 			for turn := 1; turn <= 2; turn++ {
+				if turn == 2 && works {
+					forget(ctx, t, setup)
+				}
 				m := message
 				m.Turn = turn
 				if _, err := session.Turn(ctx, m, &record{}); err != nil {
 					t.Errorf("turn %d: %v", turn, err)
 				}
+			}
+			if works {
+				written(ctx, t, setup)
 			}
 			_ = session.Close(ctx, "", &record{})
 		},
@@ -370,6 +379,18 @@ func written(ctx context.Context, t *conformance.T, setup agent.Setup) {
 		how += "; the model of the kit calls a tool that takes a command, or, where no tool is offered, answers with the command"
 	}
 	t.Errorf("after the turn %s holds %q (%v); want 42. %s", path.Join(workdir, answer), got, err, how)
+}
+
+// forget removes the file that a message asks for.
+func forget(ctx context.Context, t *conformance.T, setup agent.Setup) {
+	shell, err := sandbox.Dial(setup.Shell)
+	if err != nil {
+		t.Fatalf("remove %s: %v", answer, err)
+	}
+	defer func() { _ = shell.Close() }()
+	if _, err = shell.Exec(ctx, sandbox.Command{Argv: []string{"rm", "-f", path.Join(workdir, answer)}}); err != nil {
+		t.Fatalf("remove %s: %v", answer, err)
+	}
 }
 
 // eight runs eight sessions at once. Each must end like a session that runs

@@ -83,7 +83,11 @@ func ignore(string) {}
 func shape(r *verifier.Request, v *verifier.Verdict) error {
 	var errs []error
 	switch v.Decision {
-	case verifier.Pass, verifier.Fail, verifier.Scored:
+	case verifier.Pass, verifier.Fail:
+	case verifier.Scored:
+		if len(v.Scores) == 0 {
+			errs = append(errs, errors.New("decision is scored, and there is no score: nothing can be counted"))
+		}
 	case verifier.Continue:
 		if r.Round == 0 {
 			errs = append(errs, errors.New("decision is continue, but there is no round to continue to"))

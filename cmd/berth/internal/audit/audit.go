@@ -49,6 +49,8 @@ type audit struct {
 	// of the file below the run.
 	sums map[string]string
 
+	decided map[string][]rule // of the attempts, by cell and task
+
 	mu    sync.Mutex
 	page  output.Audit
 	notes [digests + 1]map[string]int // what could not be checked, and how often
@@ -66,7 +68,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}}
+	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}, decided: map[string][]rule{}}
 	a.page = output.Audit{
 		Version: 1, Run: m.Header.Run, Journals: map[string]string{}, Outcomes: map[string]int{}, Integrity: map[string]int{}, Modes: map[string]int{},
 		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{}, Interventions: summary.Interventions(x),
@@ -74,7 +76,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},
 			files:    {Name: "files", What: "The checksum of each file of each attempt."},
-			results:  {Name: "results", What: "Each result.json beside the line of the journal."},
+			results:  {Name: "results", What: "Each result.json beside the line of the journal, and the steps, turns and findings of its attempt."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
 			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests, and theirs from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
@@ -86,6 +88,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	}
 	a.theManifest()
 	a.attempts()
+	a.rules()
 	a.numbers()
 	a.tasks(tasks)
 	a.uncovered()

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -28,6 +29,12 @@ func must(t testing.TB, err error) {
 // whoever changed them wrote them that way.
 func forged(t testing.TB, change func(*record.Result), reward string, exchanges ...string) string {
 	t.Helper()
+	return forgedFrom(t, verifier.Note, change, reward, exchanges...)
+}
+
+// forgedFrom is the same with a finding of a severity.
+func forgedFrom(t testing.TB, severity verifier.Severity, change func(*record.Result), reward string, exchanges ...string) string {
+	t.Helper()
 	identity := json.RawMessage(`{"agent":{"plugin":"a"}}`)
 	tr := store.Trial{ID: plan.TrialID("task", "sha256:1", identity, 1), Task: "task", TaskDigest: "sha256:1", Dataset: "d", Repetition: 1}
 	tr.Dir = store.TrialDir("task", "a", 1, tr.ID)
@@ -39,6 +46,7 @@ func forged(t testing.TB, change func(*record.Result), reward string, exchanges 
 	must(t, err)
 	a, err := r.Begin(tr.ID)
 	must(t, err)
+	note := verifier.Finding{Code: "tools_changed", Severity: severity, Text: "a"}
 	least, one, now := 1.0, 1.0, time.Now().UTC()
 	v := verifier.Verdict{Verifier: "script", Stage: "main", Decision: verifier.Scored, Scores: map[string]verifier.Score{"reward": {Value: 1}}}
 	got := record.Result{
@@ -46,9 +54,13 @@ func forged(t testing.TB, change func(*record.Result), reward string, exchanges 
 		Attempt: 1, Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Checked, Mode: "live",
 		Success: &task.Success{Score: "reward", Reduce: task.ReduceMean, AtLeast: &least}, Scores: map[string]float64{"reward": 1}, Score: &one,
 		Verdicts: []verifier.Verdict{v}, Start: now, End: now, Phases: []record.Phase{},
-		Stages: []record.StageResult{{Name: "main", Outcome: record.Passed, AgentEnd: record.Yielded, Rewards: map[string]float64{"reward": 1}}},
-		Usage:  []record.Usage{{Role: "agent", Model: "m", Requests: int64(len(exchanges)), InputTokens: int64(10 * len(exchanges)), CostUSD: new(float64)}},
+		Stages:   []record.StageResult{{Name: "main", Outcome: record.Passed, AgentEnd: record.Yielded, Rewards: map[string]float64{"reward": 1}}},
+		Findings: []record.Finding{{By: "core", Finding: note}}, AgentTime: time.Second, Steps: 1,
+		Usage: []record.Usage{{Role: "agent", Model: "m", Requests: int64(len(exchanges)), InputTokens: int64(10 * len(exchanges)), CostUSD: new(float64)}},
 	}
+	must(t, a.Append(record.TurnsFile, record.Turn{Time: now, Kind: record.TurnYield, Stage: "main", Turn: 1, End: record.Yielded, Took: time.Second}))
+	must(t, a.Append(record.StepsFile, record.Step{Time: now, Stage: "main", Turn: 1, Role: "agent", Step: trajectory.Step{StepID: 1, Source: trajectory.Model}}))
+	must(t, a.Append(record.EventsFile, record.Event{Time: now, Type: "finding", Finding: &record.Finding{By: "core", Finding: note}}))
 	must(t, a.Append(record.VerdictsFile, record.Verdict{Time: now, Verdict: v}))
 	must(t, os.MkdirAll(filepath.Join(a.Dir(), record.VerifierDir, "logs"), 0o755))
 	must(t, a.WriteFile(record.VerifierDir+"/logs/reward.txt", []byte(reward)))
@@ -96,7 +108,15 @@ func TestForgedNumbersAreFound(t *testing.T) {
 		"tokens":                  {func(r *record.Result) { r.Usage[0].InputTokens = 5 }, "1", `role \"agent\", model \"m\": it gives 10 input tokens, and the result has 5`},
 		"cost":                    {func(r *record.Result) { r.Usage[0].CostUSD = &half }, "1", "it gives 0.000000 USD, and the result has 0.500000 USD"},
 		"a result of another run": {func(r *record.Result) { r.Run = "other" }, "1", `its run is \"other\"`},
-		"another task":            {func(r *record.Result) { r.TaskDigest = "sha256:2" }, "1", "it is of the task with the digest sha256:2"},
+		"no rule of success":      {func(r *record.Result) { r.Success = nil }, "1", "it has no rule of success"},
+		"the agent's time":        {func(r *record.Result) { r.AgentTime = 1 }, "1", "its agent time is 1ns, and turns.jsonl gives 1s"},
+		"the agent's end":         {func(r *record.Result) { r.AgentEnd = record.Timeout }, "1", `its agent ended by \"timeout\", and the last turn`},
+		"steps":                   {func(r *record.Result) { r.Steps = 0 }, "1", "it has 0 steps of the agent, and steps.jsonl has 1"},
+		"a failure with an error": {func(r *record.Result) { r.Outcome, r.Error = record.Failed, &record.Error{} }, "1", "its outcome is failed, and it has an error"},
+		"a pass behind an error": {func(r *record.Result) {
+			r.Stages[0].Error, r.Score, r.Scores = &record.Error{}, &half, map[string]float64{"reward": half}
+		}, "1", "its verdicts give map[reward:1]"},
+		"another task": {func(r *record.Result) { r.TaskDigest = "sha256:2" }, "1", "it is of the task with the digest sha256:2"},
 		"a second verdict that differs": {func(r *record.Result) {
 			r.Stages[0].Again = &record.Again{Outcome: record.Failed, Rewards: map[string]float64{"reward": 0}}
 		}, "1", "the second verification of the stage \\\"main\\\" differs, and the integrity is checked"},
@@ -117,6 +137,22 @@ func TestForgedNumbersAreFound(t *testing.T) {
 				t.Errorf("%d problems in\n%s\nwant %q", got.Problems, text, tt.want)
 			}
 		})
+	}
+}
+
+// A finding that made a result exposed is in the events, too.
+func TestAFindingThatWasTakenOutIsFound(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*record.Result){
+		"removed":       func(r *record.Result) { r.Findings = nil },
+		"made harmless": func(r *record.Result) { r.Findings[0].Severity = verifier.Note },
+	} {
+		dir := forgedFrom(t, verifier.Exposed, change, "1", request)
+		got, err := audit.Run(dir, nil)
+		must(t, err)
+		if p := got.Checks[3].Problems; len(p) != 1 || !strings.Contains(p[0].Text, "it lacks a finding of events.jsonl: tools_changed (exposed)") {
+			t.Errorf("%s: %+v", name, p)
+		}
 	}
 }
 

@@ -43,15 +43,21 @@ func (a *audit) scores(name, dir string, r *record.Result) {
 	}
 	a.verdicts(name, dir, r)
 	a.rewards(name, dir, r)
-	if r.Success == nil || r.Outcome == record.NotRun || r.Error != nil || !r.Outcome.Measured() || len(r.Stages) == 0 {
+	failed := r.Error != nil || slices.ContainsFunc(r.Stages, func(s record.StageResult) bool { return s.Error != nil })
+	if failed && (r.Outcome == record.Failed || r.Outcome == record.Scored) {
+		a.problem(scores, file, 0, "its outcome is %s, and it has an error", r.Outcome)
+	}
+	if r.Success == nil || r.Outcome == record.NotRun || failed && r.Outcome != record.Passed || !r.Outcome.Measured() || len(r.Stages) == 0 {
 		return // what ended without scores has none to compute
 	}
+	a.outcome(file, r)
+}
+
+// outcome computes the scores and the outcome of an attempt that has scores.
+func (a *audit) outcome(file string, r *record.Result) {
 	stages := make([]outcome.Stage, len(r.Stages))
 	for i := range r.Stages {
 		s := &r.Stages[i]
-		if s.Error != nil {
-			return
-		}
 		vs := verdictsOf(r, s.Name)
 		ran := s.Outcome != record.NotRun
 		stages[i] = outcome.Stage{Name: s.Name, Ran: ran, Verified: ran && (len(vs) > 0 || s.Outcome == record.Scored), AgentEnd: s.AgentEnd, Verdicts: vs}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-eval/berth/agents/scaffolds/bundler"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins"
@@ -436,7 +437,7 @@ func (c *Commands) exportCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) (err error) {
 			b, err := bundle.Find(c.dir(), args[0])
-			if err != nil {
+			if err = errors.Join(err, usage.File(args[1])); err != nil {
 				return err
 			}
 			part := args[1] + ".part"

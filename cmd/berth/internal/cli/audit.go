@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/audit"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
@@ -73,7 +74,7 @@ func (o *audits) wrong() error {
 	case o.verify == "" && o.signers != "":
 		return errors.New("--signers is for --verify PAGE")
 	}
-	return nil
+	return usage.File(o.out)
 }
 
 // audit prints what an audit found.

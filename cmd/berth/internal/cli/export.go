@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -52,6 +53,11 @@ docs/reference/selection.md the names that --select may use.`,
 				return fmt.Errorf("--to: no format %q. Choose one of %s", to, strings.Join(exports, ", "))
 			case out == "":
 				return errors.New("-o is missing: name the file or folder to write. Example: berth export last --to csv -o attempts.csv")
+			}
+			if to != "harbor" && to != "atif" {
+				if err := usage.File(out); err != nil {
+					return err
+				}
 			}
 			if to == "bundle" {
 				if chosen != "" {

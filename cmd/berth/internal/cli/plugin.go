@@ -24,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/suggest"
+	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
 func (a *app) pluginCommand() *cobra.Command {
@@ -323,6 +324,11 @@ func (a *app) sayPluginTest(res *output.PluginTest, why error) error {
 		return err
 	} else if !done {
 		a.Printf("%s: %d passed, %d failed, %d skipped\n", res.Path, res.Passed, res.Failed, res.Skipped)
+		for i := range res.Clauses {
+			if r := &res.Clauses[i]; r.Status == conformance.Skip && slices.Contains(r.Detail, verifiertest.NoCases) {
+				a.Printf("note: it was not tested whether the verdicts of %s are right. Give works with known verdicts, to pass and to fail: --case DIR\n", terminal.Clean(r.Plugin))
+			}
+		}
 	}
 	if res.Failed > 0 {
 		return &exit{exitErrors, why}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
@@ -57,6 +58,9 @@ berth compare. --force writes them, with the reasons.`,
 
 // report writes the results of runs as a page.
 func (a *app) report(names []string, o *reportOf) error {
+	if err := usage.File(o.out); err != nil {
+		return err
+	}
 	runs, err := readRuns(names)
 	if err != nil {
 		return err

@@ -92,7 +92,7 @@ read its experiment before you resume it.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again (passed, failed, scored and agent_error are not allowed)")
+	fs.StringSliceVar(&sf.again, "again", nil, "also run trials with these `OUTCOMES` again, unless they are results of their agents")
 	sf.register(fs, "run only the trials for which this `EXPRESSION` is true, also those that ended without a measurement",
 		"take limits and labels from the experiment at `PATH` instead of the stored one")
 	return cmd
@@ -145,6 +145,15 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	selected, err := a.chosen(choose, s)
 	if err != nil {
 		return errors.Join(err, s.Close())
+	}
+	measured := 0
+	for _, t := range s.Index().Trials {
+		if t.Measured() && t.Outcome() != record.VerifierError && slices.Contains(again, t.Outcome()) {
+			measured++
+		}
+	}
+	if measured > 0 {
+		a.Notef("note: %d of the trials with outcomes of --again are measured, and are not run again: that would choose among results\n", measured)
 	}
 	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s, again: again, selected: selected, acceptDrift: sf.acceptDrift, ownLimits: sf.experiment != ""})
 }

@@ -48,6 +48,7 @@ var broken = []struct {
 	{plugin: "rambler", clause: "steps are steps of a valid trajectory"},
 	{plugin: "boastful", clause: "artifacts are files of the scratch folder"},
 	{plugin: "once", clause: "a second message continues the session"},
+	{plugin: "drowsy", clause: "a second message continues the session", shells: true},
 	{plugin: "brief", clause: "a message of 200 KiB is taken"},
 	{plugin: "unstoppable", clause: "a turn that is cut off ends soon"},
 	{plugin: "sulking", clause: "a message after a turn that was cut off is taken"},
@@ -58,6 +59,7 @@ var broken = []struct {
 
 	{plugin: "hopeless", clause: "a submission that can be judged gets a verdict"},
 	{plugin: "nan", clause: "a verdict has a decision and finite scores"},
+	{plugin: "scoreless", clause: "a verdict has a decision and finite scores"},
 	{plugin: "undecided", clause: "a verdict has a decision and finite scores"},
 	{plugin: "twice", clause: "a verdict has a decision and finite scores"},
 	{plugin: "strict", clause: "known submissions get the expected verdict", cases: true},

@@ -114,7 +114,7 @@ func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
 	case "difficulty":
 		return one(func(t *Trial) string { return t.Difficulty }), false
 	case byReward:
-		return rewardsOf, false
+		return rewards(j), false
 	case "integrity":
 		return brief(func(b *store.Brief) string { return string(b.Integrity) }), false
 	case "mode":
@@ -133,12 +133,42 @@ func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
 	return nil, false
 }
 
-// rewardsOf returns the names of a trial's scores.
-func rewardsOf(t *Trial) []string {
-	if acc := t.Accepted(); acc != nil && t.Measured() && len(acc.Result.Rewards) > 0 {
-		return slices.Sorted(maps.Keys(acc.Result.Rewards))
+// rewards returns what names the scores of a trial. A measured trial that ended in
+// an error without scores has those that other trials of its task have, as the score
+// that decides would be 0 as well; but none that is raw.
+func rewards(j *Joined) func(*Trial) []string {
+	raw, of := RawOf(j.Trials), map[string]map[string]bool{}
+	task := func(t *Trial) string { return t.Dataset + "\x00" + t.TaskName }
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		for name := range rewardsOf(t) {
+			at := task(t)
+			if of[at] == nil {
+				of[at] = map[string]bool{}
+			}
+			if !raw.Reward(name) {
+				of[at][name] = true
+			}
+		}
 	}
-	return []string{None}
+	return func(t *Trial) []string {
+		names := slices.Sorted(maps.Keys(rewardsOf(t)))
+		if len(names) == 0 && t.Measured() {
+			names = slices.Sorted(maps.Keys(of[task(t)]))
+		}
+		if len(names) == 0 {
+			return []string{None}
+		}
+		return names
+	}
+}
+
+// rewardsOf returns the scores of a measured trial; nil: it has none.
+func rewardsOf(t *Trial) map[string]float64 {
+	if !t.Measured() {
+		return nil
+	}
+	return t.Accepted().Result.Rewards
 }
 
 // compare sorts the values of a field: numbers and durations by their size, so

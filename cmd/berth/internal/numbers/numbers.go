@@ -51,7 +51,7 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 	}
 	var reasons, notes []string
 	for i := range runs {
-		notes = append(notes, damaged(&runs[i])...)
+		notes = append(notes, told(&runs[i])...)
 	}
 	for _, c := range cells {
 		reasons = append(reasons, o.Rules.reasons(c.Name, []string{c.Run}, c.states)...)

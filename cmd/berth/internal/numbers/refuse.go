@@ -23,6 +23,8 @@ type Rules struct {
 	MaxInfrastructure float64 // of a cell's planned trials, from 0 to 1
 	RefuseExposed     bool
 	Weigh             string // WeighCategory, or empty
+
+	eachScore bool // of a table of all scores by name, for which none has to decide
 }
 
 // WeighError says that two runs weigh tasks differently.
@@ -92,7 +94,7 @@ func resume(dirs []string, flags string) string {
 // were known before the run not to be possible do not count.
 func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (reasons []string) {
 	again := map[string]bool{}
-	planned, measured, infrastructure, missing, exposed := 0, 0, 0, 0, 0
+	planned, measured, infrastructure, missing, exposed, undecided := 0, 0, 0, 0, 0, 0
 	for _, t := range trials {
 		if t.Refused != "" || t.Invalid != "" {
 			continue
@@ -103,6 +105,9 @@ func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (
 			measured++
 			if t.Accepted().Result.Integrity == record.Exposed {
 				exposed++
+			}
+			if len(t.Accepted().Result.Scores) > 0 && !r.eachScore {
+				undecided++
 			}
 		case t.Outcome().Infrastructure():
 			infrastructure++
@@ -120,6 +125,10 @@ func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (
 	}
 	if r.RefuseExposed && exposed > 0 {
 		reasons = append(reasons, fmt.Sprintf("%s: %d of %d results are exposed, and the experiment says that none may be (report { exposed = false })", cell, exposed, measured))
+	}
+	if undecided > 0 {
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d results have scores of which none decides, so that they count as 0. "+
+			"See each score with berth show --by reward. In a new run, success { key = … at_least = … } in the dataset block says which one decides", cell, undecided, measured))
 	}
 	return reasons
 }

@@ -93,12 +93,18 @@ func Join(runs []Run) (*Joined, error) {
 			ids[t.ID] = r
 			j.Trials = append(j.Trials, Trial{TrialState: t, Run: r, Cell: place[t.Cell], TaskName: named(r, t)})
 		}
-		j.Notes = append(j.Notes, damaged(r)...)
-		for _, what := range summary.Interventions(r.Index) {
-			j.Notes = append(j.Notes, r.Name()+" while it went on: "+what)
-		}
+		j.Notes = append(j.Notes, told(r)...)
 	}
 	return j, nil
+}
+
+// told says what to know about the numbers of a run.
+func told(r *Run) []string {
+	notes := damaged(r)
+	for _, what := range summary.Interventions(r.Index) {
+		notes = append(notes, r.Name()+" while it went on: "+what)
+	}
+	return notes
 }
 
 // damaged says which records of a run could not be read.

@@ -70,7 +70,9 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	for i := range fields {
 		res.By = append(res.By, fields[i].name)
 	}
-	if res.Marks = slices.Concat(w.Rules.Refused(j)...); len(res.Marks) > 0 && !w.Force {
+	rules := w.Rules
+	rules.eachScore = slices.Contains(res.By, byReward)
+	if res.Marks = slices.Concat(rules.Refused(j)...); len(res.Marks) > 0 && !w.Force {
 		return nil, Refusal(res.Marks)
 	}
 	groups, chosen, err := grouped(j, fields, w.Selected)
@@ -103,7 +105,8 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	}
 	front(res.Rows, func(r *output.TableRow) string { return rewardIn(r.Values, fields) })
 	if slices.Contains(res.By, byReward) {
-		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more")
+		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more. "+
+			"A measured trial that ended in an error without scores counts as 0 in those of its task that are no values below 0 or above 1")
 	}
 	for _, name := range res.By {
 		if slices.Contains(byResult, name) {

@@ -353,3 +353,55 @@ func TestNumbersAreRefusedUntilForced(t *testing.T) {
 		t.Errorf("an empty cell: %v", err)
 	}
 }
+
+// An agent that breaks off must not have a better score than one that works on.
+func TestATrialThatEndedInAnErrorHasTheScoresOfItsTask(t *testing.T) {
+	t.Parallel()
+	run := swept()
+	for i, s := range run.Index.Trials[:6] {
+		b := s.Attempts[0].Result
+		b.Rewards = map[string]float64{"style": 1, "speed": 9}
+		if i == 5 { // repetition 2 of task2
+			b.Outcome, b.Score, b.Rewards = record.AgentError, nil, nil
+		}
+	}
+	j, err := numbers.Join([]numbers.Run{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, r := range table.Rows {
+		got[strings.Join(r.Values, " ")] = fmt.Sprintf("%.4g of %d", *r.Mean, r.Measured)
+	}
+	if got["style 40m"] != "0.8333 of 6" || got["speed 40m"] != "9 of 5" || got["– 40m"] != "" {
+		t.Errorf("%v", got)
+	}
+}
+
+// Without a score that decides there is no success rate: 0 % would be a wrong one.
+func TestScoresOfWhichNoneDecidesAreRefused(t *testing.T) {
+	t.Parallel()
+	run := swept()
+	for _, s := range run.Index.Trials {
+		b := s.Attempts[0].Result
+		b.Outcome, b.Score, b.Scores = record.Scored, nil, b.Rewards
+	}
+	j, err := numbers.Join([]numbers.Run{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "6 of 6 results have scores of which none decides"
+	if _, err = numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("compared: %v", err)
+	}
+	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("by cell: %v", err)
+	}
+	if table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()}); err != nil || len(table.Rows) != 6 {
+		t.Errorf("by score: %v, %+v", err, table)
+	}
+}

@@ -65,7 +65,9 @@ func Compare(a, b *Sample, level float64, permutations int, seed uint64) (*Compa
 	once := true
 	for i := range c.Tasks {
 		x, y := of[0][i], of[1][i]
-		differences[i] = x.mean() - y.mean()
+		if differences[i] = x.mean() - y.mean(); math.Abs(differences[i]) < 1e-12*max(math.Abs(x.mean()), math.Abs(y.mean())) {
+			differences[i] = 0 // equal scores that were added in another order
+		}
 		c.Means[0] += x.mean() / float64(c.Tasks)
 		c.Means[1] += y.mean() / float64(c.Tasks)
 		once = once && binary(x) && binary(y)

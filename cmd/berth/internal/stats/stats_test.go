@@ -211,3 +211,25 @@ func countedSigns(differences []float64) float64 {
 	}
 	return p
 }
+
+func TestRoundingIsNoDifference(t *testing.T) {
+	t.Parallel()
+	var a, b []Attempt
+	for task := range 12 {
+		for i, score := range []float64{0.1, 0.2, 0.3} {
+			a = append(a, Attempt{Task: fmt.Sprint(task), Repetition: i, Score: score})
+			b = append(b, Attempt{Task: fmt.Sprint(task), Repetition: 2 - i, Score: score})
+		}
+	}
+	x, err := New(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := New(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Compare(x, y, 0.95, 1000, 1); err != nil || c.Difference != 0 || c.P != 1 {
+		t.Errorf("difference %g, p %g: %v", c.Difference, c.P, err)
+	}
+}

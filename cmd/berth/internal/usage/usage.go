@@ -7,6 +7,7 @@ package usage
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,19 @@ type Error struct{ error }
 func (e Error) Unwrap() error { return e.error }
 
 func wrong(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }
+
+// File refuses a name for a file to write that has another meaning, or where something
+// is that is no file: a new file would take the place of a device, a pipe or a link
+// such as /dev/stdout.
+func File(name string) error {
+	if name == "-" {
+		return wrong("%q is no file: name one", name)
+	}
+	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
+		return wrong("%s is no regular file (%s), and would be replaced by one: name a new file", name, info.Mode())
+	}
+	return nil
+}
 
 // Width is how many columns help may have.
 const Width = 80

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -112,6 +113,9 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	who.l = l
+	if err = forPilots(dir, l); err != nil {
+		return err
+	}
 	if err = a.startable(l); err != nil {
 		if !l.Ready() { // what it says of a run is no help here
 			a.decline(dir, l.Why())
@@ -165,6 +169,17 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		err = &exit{exitInterrupted, nil}
 	}
 	return err
+}
+
+// forPilots fails if no pilot ever made attempts of the run, and its experiment wants
+// none.
+func forPilots(dir string, l *experiment.Loaded) error {
+	_, absent := os.Stat(filepath.Join(dir, cluster.Dir))
+	if l.Experiment == nil || l.Experiment.Executor.Kind != "local" || !errors.Is(absent, fs.ErrNotExist) {
+		return nil
+	}
+	return &exit{exitUsage, fmt.Errorf("%[1]s needs no pilot: its experiment has no block executor \"pilots\" {}, so the process of berth run makes all attempts itself. "+
+		"Add the block to the file of the experiment. Then start a new run, or go on with this one: berth resume %[1]s --experiment FILE", report.Display(dir))}
 }
 
 // decline says in the run why this machine makes no attempts: the user who started
@@ -264,12 +279,7 @@ func (w *pilotPlace) ready(ctx context.Context, named string) (err error) {
 // folder, and makes plugins use the copies. The digests that are compared with the
 // coordinator's are then those of the copies.
 func (w *pilotPlace) copyBundles(ctx context.Context) error {
-	var used []agent.Bundle
-	for i := range w.l.Experiment.Cells {
-		if n := w.l.Plan.Needs(i).Agent; n != nil {
-			used = append(used, n.Bundles...)
-		}
-	}
+	used := usedBundles(w.l)
 	if len(used) == 0 {
 		return nil
 	}
@@ -296,6 +306,16 @@ func (w *pilotPlace) copyBundles(ctx context.Context) error {
 	w.l.Host.Stop()                        // plugins of the next host look there
 	w.l.Host, err = w.a.host()
 	return err
+}
+
+// usedBundles returns the bundles that agents of an experiment use.
+func usedBundles(l *experiment.Loaded) (used []agent.Bundle) {
+	for i := range l.Experiment.Cells {
+		if n := l.Plan.Needs(i).Agent; n != nil {
+			used = append(used, n.Bundles...)
+		}
+	}
+	return used
 }
 
 // environments returns the plugins that make sandboxes here.

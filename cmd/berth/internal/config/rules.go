@@ -95,7 +95,7 @@ func places(r *rules, path pluginconfig.Path, p experiment.Places) {
 	positive(r, path.Attr("verifying"), p.Verifying)
 }
 
-// leastLost is the shortest time after which a worker may count as lost.
+// leastLost is the shortest time after which a pilot may count as lost.
 const leastLost = time.Second
 
 func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
@@ -109,7 +109,7 @@ func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	natural(r, "grace", int64(b.Grace))
 	natural(r, "idle", int64(b.Idle))
 	if b.Kind != "local" && b.LostAfter < leastLost {
-		r.add("lost_after", "Time is too short", "A worker says every few seconds that it lives. Write at least %s.", leastLost)
+		r.add("lost_after", "Time is too short", "A pilot says every few seconds that it lives. Write at least %s.", leastLost)
 	}
 	return r.ps
 }

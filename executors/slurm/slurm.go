@@ -226,7 +226,12 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	text = strings.NewReplacer(name+": ", "", "error: ", "", "fatal: ", "", "\n", "; ").Replace(text)
-	if slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(text, p) }) {
+	later := passes(text)
+	// The reason, if there is one, comes first, in a line of its own.
+	if reason, rest, more := strings.Cut(text, "; "); more && reasons[reason] != "" {
+		text = words(reason) + "; " + rest
+	}
+	if later {
 		return "", fmt.Errorf("%s: %s: %w", name, text, cluster.ErrLater)
 	}
 	return "", fmt.Errorf("%s: %w: %s", name, errRefused, text)
@@ -234,10 +239,21 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 
 var errRefused = errors.New("refused")
 
+// passes reports whether what Slurm says may be otherwise later.
+func passes(text string) bool {
+	// After a reason, the words for all limits follow. Without one it may be any.
+	if strings.HasPrefix(text, "Batch job submission failed: Job violates accounting/QOS policy") {
+		return true
+	}
+	return slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(text, p) })
+}
+
 // passing are the words of Slurm for limits that pass, and for a controller that is
-// away for a moment.
+// away for a moment. The reasons for limits of submitted jobs, such as
+// QOSMaxSubmitJobPerUserLimit, have the first in common. Limits of one job, such as
+// QOSMaxWallDurationPerJobLimit, do not pass.
 var passing = []string{
-	"AssocMaxSubmitJobLimit", "AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerUserLimit", "QOSGrpSubmitJobsLimit", "Job violates accounting/QOS policy",
+	"SubmitJob",
 	"temporarily unable to accept job", "Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused", "RPC rate limit",
 }
 
@@ -267,7 +283,15 @@ var reasons = map[string]string{
 	"InvalidAccount":              "the account is not valid",
 	"InvalidQOS":                  "the quality of service is not valid",
 	"AssocMaxSubmitJobLimit":      "the account has submitted as many jobs as it may",
-	"launch failed requeued held": "its start failed, and it is held",
+	"AssocGrpSubmitJobsLimit":     "the account has submitted as many jobs as it may",
+	"QOSMaxSubmitJobPerUserLimit": "the quality of service lets you submit no more jobs",
+	"QOSGrpSubmitJobsLimit":       "the quality of service has as many submitted jobs as it may",
+
+	"AssocMaxWallDurationPerJobLimit": "time is above the limit of the account",
+	"AssocMaxCpuPerJobLimit":          "cpus is above the limit of the account",
+	"QOSMaxWallDurationPerJobLimit":   "time is above the limit of the quality of service",
+	"QOSMaxCpuPerJobLimit":            "cpus is above the limit of the quality of service",
+	"launch failed requeued held":     "its start failed, and it is held",
 }
 
 // words says why a job waits.

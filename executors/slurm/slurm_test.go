@@ -105,7 +105,10 @@ func TestWhatSlurmRefuses(t *testing.T) { //nolint:paralleltest // it changes PA
 	}{
 		{"sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission failed: Invalid partition name specified", "Invalid partition name specified", false},
 		{"sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "Invalid account", false},
-		{"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "AssocMaxSubmitJobLimit", true},
+		{"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "the account has submitted as many jobs as it may (AssocMaxSubmitJobLimit); Batch job submission failed", true},
+		{"sbatch: error: QOSGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "QOSGrpSubmitJobsLimit", true},
+		{"sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "Job violates", true},
+		{"sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "time is above the limit of the quality of service", false},
 		{"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", "Unable to contact", true},
 		{"", "exit status 1", false},
 	} {

@@ -62,8 +62,13 @@ func New(j Job) (*Slurm, error) { return &Slurm{j}, There() }
 // name is the name of the jobs of a run.
 func (s *Slurm) name() string { return "berth-" + s.job.ID[:min(16, len(s.job.ID))] }
 
+// largest is the most jobs of an array that a site allows unless it says otherwise
+// (MaxArraySize).
+const largest = 1000
+
 // Submit implements cluster.Scheduler.
 func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
+	n = min(n, largest)
 	pilot := append([]string{"pilot", s.job.Run}, s.job.Args...)
 	id, err := s.sbatch(ctx, s.Script(pilot, true), s.likePilot(fmt.Sprintf("--array=0-%d", n-1),
 		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out")))
@@ -101,6 +106,18 @@ func (s *Slurm) likePilot(more ...string) []string {
 		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
 	}
 	return append(args, s.job.Options...)
+}
+
+// Reserved reports whether an option of sbatch would keep pilots from being submitted
+// and found: without a script, as another array, under another name, or with an answer
+// that is late or of another form.
+func Reserved(option string) bool {
+	name, _, _ := strings.Cut(option, "=")
+	if long, is := strings.CutPrefix(name, "--"); is {
+		return slices.Contains([]string{"", "array", "wrap", "job-name", "wait", "test-only", "help", "usage", "version"}, long)
+	}
+	// A short option may have its value in the same word. Other words could be values.
+	return name == "" || name == "-" || len(name) > 1 && name[0] == '-' && strings.ContainsRune("aJWhuV", rune(name[1]))
 }
 
 // options are the options of all jobs.

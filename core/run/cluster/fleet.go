@@ -1,23 +1,27 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Scheduler starts pilots as jobs of a cluster. Its methods are not called
 // concurrently.
 type Scheduler interface {
-	// Submit submits n pilots, and returns the names of their jobs as State and the
-	// pilots say them. Fails with ErrLater in the chain if a limit is reached that
-	// passes.
+	// Submit submits n pilots or fewer, and returns the names of their jobs as State
+	// and the pilots say them. What a job prints is in LogDir, in <job>.out. Fails
+	// with ErrLater in the chain if a limit is reached that passes.
 	Submit(ctx context.Context, n int) (jobs []string, err error)
 	// State returns the jobs of this run that have not ended, also those of an
 	// earlier coordinator.
@@ -204,6 +208,7 @@ func (k *keeper) ask(ctx context.Context) error {
 			delete(k.jobs, job)
 			if phase == submitted {
 				lost++
+				k.why = cmp.Or(k.c.printed(job), k.why)
 			}
 		}
 	}
@@ -211,6 +216,9 @@ func (k *keeper) ask(ctx context.Context) error {
 		k.failed++
 	}
 	var texts []string
+	if lost > 0 {
+		texts = append(texts, fmt.Sprintf("jobs that ended before their pilot took an attempt: %d%s", lost, k.why))
+	}
 	for text, n := range why {
 		texts = append(texts, fmt.Sprintf("waiting jobs: %d: %s", n, text))
 	}
@@ -218,6 +226,20 @@ func (k *keeper) ask(ctx context.Context) error {
 	k.waits = strings.Join(texts, "; ")
 	return nil
 }
+
+// printed is the last line that a job printed, for people; empty: none is known.
+func (c *Coordinator) printed(job string) string {
+	b, err := untrusted.Read(filepath.Join(c.root, path.Base(LogDir)), job+".out", maxPrinted)
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	last := []rune(strings.ToValidUTF8(all[len(all)-1], "?"))
+	if err != nil || len(last) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": job %s printed %q", job, string(last[:min(len(last), 300)]))
+}
+
+// maxPrinted bounds what is read of what a job printed, in bytes.
+const maxPrinted = 1 << 20
 
 // say tells the user once why pilots are missing.
 func (k *keeper) say() {

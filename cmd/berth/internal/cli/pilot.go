@@ -105,11 +105,17 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	defer func() { err = errors.Join(err, who.end(ctx)) }()
 	if f.named { // plugins must know the place before they look at this machine
 		if err = who.take(f.scratch); err != nil {
+			if dir, none := report.FindRun(name); none == nil {
+				a.decline(dir, err.Error())
+			}
 			return err
 		}
 	}
 	dir, m, l, err := a.loadRun(ctx, name, ef, &resumeFlags{trust: f.trust})
 	if err != nil {
+		if dir != "" {
+			a.decline(dir, err.Error())
+		}
 		return err
 	}
 	who.l = l

@@ -71,7 +71,7 @@ func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
 	n = min(n, largest)
 	pilot := append([]string{"pilot", s.job.Run}, s.job.Args...)
 	id, err := s.sbatch(ctx, s.Script(pilot, true), s.likePilot(fmt.Sprintf("--array=0-%d", n-1),
-		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out")))
+		"--output="+plain(filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir)))+"/%A_%a.out"))
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +86,13 @@ func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
 // returns its number. args are arguments of berth.
 func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 	return s.sbatch(ctx, s.Script(args, false), append(s.options(), "--job-name="+s.name()+"-run", "--cpus-per-task=1",
-		"--output="+filepath.Join(s.job.Run, "coordinator-%j.out")))
+		"--output="+plain(s.job.Run)+"/coordinator-%j.out"))
 }
 
 // Try submits one job that runs berth with some arguments on a node as a pilot gets
 // it, and returns its number. What it prints goes to a file.
 func (s *Slurm) Try(ctx context.Context, file string, args ...string) (string, error) {
-	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+file))
+	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+plain(file)))
 }
 
 // likePilot are the options of a job that gets what a pilot gets.
@@ -185,6 +185,9 @@ exec env -i HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" PATH="$PATH" LANG="${LA
   %s%s
 `, quote(j.Home), quote(j.User), quote(j.User), quote(j.Dir), j.Setup, strings.Join(args, " "), timed)
 }
+
+// plain is a path as Slurm writes it in a pattern for file names.
+func plain(path string) string { return strings.ReplaceAll(path, "%", "%%") }
 
 // quote makes s one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

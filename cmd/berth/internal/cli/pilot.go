@@ -388,7 +388,7 @@ func (a *app) scratchFolder(named, ofJob string) (string, error) {
 		}
 		why = errors.Join(why, err)
 	}
-	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch", why)
+	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch, or with scratch in the executor block", why)
 }
 
 // scratchFolders returns the folders of this user in which pilots may have left

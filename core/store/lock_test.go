@@ -23,8 +23,8 @@ import (
 // helperEnv says what this test binary does instead of testing.
 const helperEnv = "BERTH_STORE_TEST_HELPER"
 
-// helper is another process on the same run folder, or a process on a full
-// disk.
+// helper is another process on the same run folder, a worker, or a process on a
+// full disk.
 func helper() int {
 	args := strings.Split(os.Getenv(helperEnv), "|")
 	fail := func(err error) int {
@@ -40,6 +40,8 @@ func helper() int {
 		fmt.Fprintln(os.Stdout, "held")
 		time.Sleep(time.Minute)
 		_ = r.Close()
+	case "copies":
+		return fail(copies(args[1], args[2] == "true"))
 	case "full":
 		if err := onAFullDisk(args[1]); err != nil {
 			return fail(err)

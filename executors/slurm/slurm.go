@@ -62,11 +62,16 @@ func New(j Job) (*Slurm, error) { return &Slurm{j}, There() }
 // name is the name of the jobs of a run.
 func (s *Slurm) name() string { return "berth-" + s.job.ID[:min(16, len(s.job.ID))] }
 
+// largest is the most jobs of an array that a site allows unless it says otherwise
+// (MaxArraySize).
+const largest = 1000
+
 // Submit implements cluster.Scheduler.
 func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
+	n = min(n, largest)
 	pilot := append([]string{"pilot", s.job.Run}, s.job.Args...)
 	id, err := s.sbatch(ctx, s.Script(pilot, true), s.likePilot(fmt.Sprintf("--array=0-%d", n-1),
-		"--output="+filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir), "%A_%a.out")))
+		"--output="+plain(filepath.Join(s.job.Run, filepath.FromSlash(cluster.LogDir)))+"/%A_%a.out"))
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +86,13 @@ func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
 // returns its number. args are arguments of berth.
 func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 	return s.sbatch(ctx, s.Script(args, false), append(s.options(), "--job-name="+s.name()+"-run", "--cpus-per-task=1",
-		"--output="+filepath.Join(s.job.Run, "coordinator-%j.out")))
+		"--output="+plain(s.job.Run)+"/coordinator-%j.out"))
 }
 
 // Try submits one job that runs berth with some arguments on a node as a pilot gets
 // it, and returns its number. What it prints goes to a file.
 func (s *Slurm) Try(ctx context.Context, file string, args ...string) (string, error) {
-	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+file))
+	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+plain(file)))
 }
 
 // likePilot are the options of a job that gets what a pilot gets.
@@ -101,6 +106,18 @@ func (s *Slurm) likePilot(more ...string) []string {
 		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
 	}
 	return append(args, s.job.Options...)
+}
+
+// Reserved reports whether an option of sbatch would keep pilots from being submitted
+// and found: without a script, as another array, under another name, or with an answer
+// that is late or of another form.
+func Reserved(option string) bool {
+	name, _, _ := strings.Cut(option, "=")
+	if long, is := strings.CutPrefix(name, "--"); is {
+		return slices.Contains([]string{"", "array", "wrap", "job-name", "wait", "test-only", "help", "usage", "version"}, long)
+	}
+	// A short option may have its value in the same word. Other words could be values.
+	return name == "" || name == "-" || len(name) > 1 && name[0] == '-' && strings.ContainsRune("aJWhuV", rune(name[1]))
 }
 
 // options are the options of all jobs.
@@ -169,6 +186,9 @@ exec env -i HOME="$HOME" USER="$USER" LOGNAME="$LOGNAME" PATH="$PATH" LANG="${LA
 `, quote(j.Home), quote(j.User), quote(j.User), quote(j.Dir), j.Setup, strings.Join(args, " "), timed)
 }
 
+// plain is a path as Slurm writes it in a pattern for file names.
+func plain(path string) string { return strings.ReplaceAll(path, "%", "%%") }
+
 // quote makes s one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
@@ -226,7 +246,12 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	text = strings.NewReplacer(name+": ", "", "error: ", "", "fatal: ", "", "\n", "; ").Replace(text)
-	if slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(text, p) }) {
+	later := passes(text)
+	// The reason, if there is one, comes first, in a line of its own.
+	if reason, rest, more := strings.Cut(text, "; "); more && reasons[reason] != "" {
+		text = words(reason) + "; " + rest
+	}
+	if later {
 		return "", fmt.Errorf("%s: %s: %w", name, text, cluster.ErrLater)
 	}
 	return "", fmt.Errorf("%s: %w: %s", name, errRefused, text)
@@ -234,10 +259,21 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 
 var errRefused = errors.New("refused")
 
+// passes reports whether what Slurm says may be otherwise later.
+func passes(text string) bool {
+	// After a reason, the words for all limits follow. Without one it may be any.
+	if strings.HasPrefix(text, "Batch job submission failed: Job violates accounting/QOS policy") {
+		return true
+	}
+	return slices.ContainsFunc(passing, func(p string) bool { return strings.Contains(text, p) })
+}
+
 // passing are the words of Slurm for limits that pass, and for a controller that is
-// away for a moment.
+// away for a moment. The reasons for limits of submitted jobs, such as
+// QOSMaxSubmitJobPerUserLimit, have the first in common. Limits of one job, such as
+// QOSMaxWallDurationPerJobLimit, do not pass.
 var passing = []string{
-	"AssocMaxSubmitJobLimit", "AssocGrpSubmitJobsLimit", "QOSMaxSubmitJobPerUserLimit", "QOSGrpSubmitJobsLimit", "Job violates accounting/QOS policy",
+	"SubmitJob",
 	"temporarily unable to accept job", "Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused", "RPC rate limit",
 }
 
@@ -267,7 +303,15 @@ var reasons = map[string]string{
 	"InvalidAccount":              "the account is not valid",
 	"InvalidQOS":                  "the quality of service is not valid",
 	"AssocMaxSubmitJobLimit":      "the account has submitted as many jobs as it may",
-	"launch failed requeued held": "its start failed, and it is held",
+	"AssocGrpSubmitJobsLimit":     "the account has submitted as many jobs as it may",
+	"QOSMaxSubmitJobPerUserLimit": "the quality of service lets you submit no more jobs",
+	"QOSGrpSubmitJobsLimit":       "the quality of service has as many submitted jobs as it may",
+
+	"AssocMaxWallDurationPerJobLimit": "time is above the limit of the account",
+	"AssocMaxCpuPerJobLimit":          "cpus is above the limit of the account",
+	"QOSMaxWallDurationPerJobLimit":   "time is above the limit of the quality of service",
+	"QOSMaxCpuPerJobLimit":            "cpus is above the limit of the quality of service",
+	"launch failed requeued held":     "its start failed, and it is held",
 }
 
 // words says why a job waits.

@@ -72,7 +72,9 @@ func TestTheScriptOfAJob(t *testing.T) { //nolint:paralleltest // it changes PAT
 
 func TestWhatIsSubmitted(t *testing.T) { //nolint:paralleltest // it changes PATH
 	dir := commands(t, map[string]string{"sbatch": `echo "$@" > "$(dirname "$0")/args"; cat > /dev/null; echo "42;site"`})
-	s, err := slurm.New(job(t))
+	j := job(t)
+	j.Run += " of 100%j"
+	s, err := slurm.New(j)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func TestWhatIsSubmitted(t *testing.T) { //nolint:paralleltest // it changes PAT
 	}
 	for _, want := range []string{
 		"--array=0-2 ", "--export=NIL ", "--requeue ", "--signal=B:TERM@120 ", "--partition=cpu ", "--time=0-01:31:00 ", "--cpus-per-task=4 ", "--mem=2048M ",
-		"--job-name=berth-0123456789abcdef ", "/cluster/log/%A_%a.out ", "--exclusive",
+		"--job-name=berth-0123456789abcdef ", " of 100%%j/cluster/log/%A_%a.out ", "--exclusive",
 	} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in %s", want, b)
@@ -105,7 +107,10 @@ func TestWhatSlurmRefuses(t *testing.T) { //nolint:paralleltest // it changes PA
 	}{
 		{"sbatch: error: invalid partition specified: x\nsbatch: error: Batch job submission failed: Invalid partition name specified", "Invalid partition name specified", false},
 		{"sbatch: error: Batch job submission failed: Invalid account or account/partition combination specified", "Invalid account", false},
-		{"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "AssocMaxSubmitJobLimit", true},
+		{"sbatch: error: AssocMaxSubmitJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "the account has submitted as many jobs as it may (AssocMaxSubmitJobLimit); Batch job submission failed", true},
+		{"sbatch: error: QOSGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "QOSGrpSubmitJobsLimit", true},
+		{"sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "Job violates", true},
+		{"sbatch: error: QOSMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)", "time is above the limit of the quality of service", false},
 		{"sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", "Unable to contact", true},
 		{"", "exit status 1", false},
 	} {

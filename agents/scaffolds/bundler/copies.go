@@ -158,13 +158,20 @@ func (c *Copies) copy(ctx context.Context, b bundle.Bundle) (err error) {
 
 // room fails if a bundle does not fit on the disk.
 func (c *Copies) room(b bundle.Bundle) error {
-	const block = 4096                                                      // what a file takes at least, on most file systems
-	need := max(b.Bytes, 0)>>20 + min(max(b.Files, 0), 1<<40)*block>>20 + 1 // MiB
-	if free, known := runtimedir.Free(c.dir); known && free>>20 < need {
-		return noRoom(fmt.Errorf("%d MiB are left, and it needs %d", free>>20, need))
+	if free, known := runtimedir.Free(c.dir); known && free>>20 < CopyMiB(b) {
+		return noRoom(fmt.Errorf("%d MiB are left, and it needs %d", free>>20, CopyMiB(b)))
 	}
 	return nil
 }
+
+// CopyMiB is how much room a copy of a bundle needs, in MiB.
+func CopyMiB(b bundle.Bundle) int64 {
+	const block = 4096 // what a file takes at least, on most file systems
+	return max(b.Bytes, 0)>>20 + min(max(b.Files, 0), 1<<40)*block>>20 + 1
+}
+
+// CopyOf is where the copy of a bundle is, below the folder of copies.
+func CopyOf(b bundle.Bundle) string { return filepath.Join(byDigest(b), b.ID()) }
 
 func noRoom(err error) error {
 	return fmt.Errorf("the disk is full: %w: name another folder with scratch, or remove copy_bundles, in the executor block", err)

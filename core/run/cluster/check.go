@@ -28,7 +28,7 @@ func Check(p *plan.Plan) (ps []plan.Problem) {
 	return append(ps, tooShort(p)...)
 }
 
-// tooShort returns what does not fit into the time limit of a worker.
+// tooShort returns what does not fit into the time limit of a pilot.
 func tooShort(p *plan.Plan) (ps []plan.Problem) {
 	x := &p.Experiment.Executor
 	if x.Time <= 0 {
@@ -43,15 +43,15 @@ func tooShort(p *plan.Plan) (ps []plan.Problem) {
 		}
 		bounded, limited := longest(task, &p.Experiment.Cells[t.Cell].Limits)
 		need := bounded + x.Grace
-		of := plan.Problem{Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a worker"}
+		of := plan.Problem{Severity: plan.Error, Dataset: t.Dataset, Tasks: []string{t.Task}, Summary: "an attempt does not fit into the time of a pilot"}
 		switch {
 		case need > x.Time && limited:
-			of.Detail = fmt.Sprintf("It may take %s with grace, and a worker has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time)
+			of.Detail = fmt.Sprintf("It may take %s with grace, and a pilot has %s. Raise time in the executor block, or lower agent_time or verifier_time in per_trial.", need, x.Time)
 		case need > x.Time:
-			of.Detail = fmt.Sprintf("It may take %s with grace even if the agent, which has no time limit, needs none, and a worker has %s. Raise time in the executor block.", need, x.Time)
+			of.Detail = fmt.Sprintf("It may take %s with grace even if the agent, which has no time limit, needs none, and a pilot has %s. Raise time in the executor block.", need, x.Time)
 		case !limited:
-			of.Severity, of.Summary = plan.Warning, "an attempt has no time limit, and a worker has one"
-			of.Detail = fmt.Sprintf("The task does not limit the agent, so an attempt may not fit into the %s of a worker. Workers take such attempts as long as they have any time left. An attempt that is under way when this time is over ends as preempted. Set agent_time in per_trial.", x.Time)
+			of.Severity, of.Summary = plan.Warning, "an attempt has no time limit, and a pilot has one"
+			of.Detail = fmt.Sprintf("The task does not limit the agent, so an attempt may not fit into the %s of a pilot. Pilots take such attempts as long as they have any time left. An attempt that is under way when this time is over ends as preempted. Set agent_time in per_trial.", x.Time)
 		default:
 			continue
 		}

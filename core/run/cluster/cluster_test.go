@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -39,6 +40,7 @@ type bed struct {
 	t     *testing.T
 	plan  *plan.Plan
 	store *store.Run
+	seen  string // where pilots see the folder of the run; empty: where it is
 
 	mu   sync.Mutex
 	said []string
@@ -198,7 +200,7 @@ func (b *bed) pilot(name string, inFlight int, x run.Executor) *flown {
 	b.until("pilot "+name+" begins", func() bool {
 		var err error
 		p, err = cluster.NewPilot(cluster.PilotOptions{
-			Dir: b.store.Dir, Plan: b.plan, Say: b.say,
+			Dir: cmp.Or(b.seen, b.store.Dir), Plan: b.plan, Say: b.say,
 			Identity: cluster.Identity{Worker: record.Worker{Pilot: name, Node: "node-of-" + name}, InFlight: inFlight},
 		})
 		return err == nil // the coordinator may be about to write its first line

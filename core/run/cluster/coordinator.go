@@ -133,7 +133,8 @@ func New(ctx context.Context, o Options) (*Coordinator, error) {
 	return c, nil
 }
 
-// begin makes the journal, and checks that the file system has hard links.
+// begin makes the journal, reads what pilots said before, and checks that the file
+// system has hard links.
 func (c *Coordinator) begin() error {
 	before, err := newest(c.root)
 	for err == nil {
@@ -143,6 +144,8 @@ func (c *Coordinator) begin() error {
 		if err == nil {
 			c.generation = before
 			c.claims = newClaimer(c.root, file, "coordinator-"+strconv.Itoa(before))
+			c.relist()
+			c.hear(0, true)
 			if _, err = c.claims.own(); err != nil {
 				return fmt.Errorf("%w: the file system of the run must have hard links: choose another folder with --runs", err)
 			}

@@ -21,6 +21,9 @@ func Unguarded(t *testing.T, guard *bool) {
 // OwnerIsChecked is a guard.
 var OwnerIsChecked = &ownerIsChecked
 
+// TriesAgain is a guard.
+var TriesAgain = &triesAgain
+
 // Claimer is for tests.
 type Claimer struct{ c *claimer }
 

@@ -1,23 +1,27 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Scheduler starts pilots as jobs of a cluster. Its methods are not called
 // concurrently.
 type Scheduler interface {
-	// Submit submits n pilots, and returns the names of their jobs as State and the
-	// pilots say them. Fails with ErrLater in the chain if a limit is reached that
-	// passes.
+	// Submit submits n pilots or fewer, and returns the names of their jobs as State
+	// and the pilots say them. What a job prints is in LogDir, in <job>.out. Fails
+	// with ErrLater in the chain if a limit is reached that passes.
 	Submit(ctx context.Context, n int) (jobs []string, err error)
 	// State returns the jobs of this run that have not ended, also those of an
 	// earlier coordinator.
@@ -64,7 +68,12 @@ type keeper struct {
 	asked  time.Time
 	failed int    // submissions in a row of which no pilot took an attempt
 	why    string // the last such pilot ended
-	waits  string
+
+	most    int       // pilots in the next submission, because more were refused; 0: any number
+	after   time.Time // no submission before
+	refused string    // why the last submission was refused; empty: it was not
+	waits   string    // why jobs wait
+	said    string
 }
 
 // jobPhase is what is known of a job.
@@ -114,21 +123,23 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 		case <-tick.C:
 		}
 		if k.match() && !k.uncertain() {
-			k.say("")
+			k.waits = ""
 		}
 		var err error
 		if k.uncertain() && time.Since(k.asked) >= askEvery {
-			err = k.ask(ctx)
+			if err = k.ask(ctx); err != nil {
+				k.waits = err.Error()
+			}
 		}
 		if err == nil {
-			err = k.submit(ctx)
+			_ = k.submit(ctx) //nolint:errcheck // it is said, and tried again
 		}
 		switch {
 		case k.failed >= failedLimit:
 			fail(fmt.Errorf("pilots were submitted %d times in a row, and none took an attempt%s. What they said is in %s", k.failed, k.why, LogDir))
 			return
-		case err != nil && ctx.Err() == nil:
-			k.say(err.Error())
+		case ctx.Err() == nil:
+			k.say()
 		}
 	}
 }
@@ -197,6 +208,7 @@ func (k *keeper) ask(ctx context.Context) error {
 			delete(k.jobs, job)
 			if phase == submitted {
 				lost++
+				k.why = cmp.Or(k.c.printed(job), k.why)
 			}
 		}
 	}
@@ -204,28 +216,48 @@ func (k *keeper) ask(ctx context.Context) error {
 		k.failed++
 	}
 	var texts []string
+	if lost > 0 {
+		texts = append(texts, fmt.Sprintf("jobs that ended before their pilot took an attempt: %d%s", lost, k.why))
+	}
 	for text, n := range why {
 		texts = append(texts, fmt.Sprintf("waiting jobs: %d: %s", n, text))
 	}
 	slices.Sort(texts)
-	k.say(strings.Join(texts, "; "))
+	k.waits = strings.Join(texts, "; ")
 	return nil
 }
 
-// say tells the user something once.
-func (k *keeper) say(text string) {
-	if text == k.waits {
+// printed is the last line that a job printed, for people; empty: none is known.
+func (c *Coordinator) printed(job string) string {
+	b, err := untrusted.Read(filepath.Join(c.root, path.Base(LogDir)), job+".out", maxPrinted)
+	all := strings.Split(strings.TrimSpace(string(b)), "\n")
+	last := []rune(strings.ToValidUTF8(all[len(all)-1], "?"))
+	if err != nil || len(last) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": job %s printed %q", job, string(last[:min(len(last), 300)]))
+}
+
+// maxPrinted bounds what is read of what a job printed, in bytes.
+const maxPrinted = 1 << 20
+
+// say tells the user once why pilots are missing.
+func (k *keeper) say() {
+	text := strings.Trim(k.waits+"; "+k.refused, "; ")
+	if text == k.said {
 		return
 	}
 	k.c.mu.Lock()
 	k.c.tell(Line{Kind: Waiting, Why: text})
 	k.c.mu.Unlock()
-	if k.waits = text; text != "" {
+	if k.said = text; text != "" {
 		k.c.o.Say(text)
 	}
 }
 
-// submit submits as many pilots as are missing.
+// submit submits as many pilots as are missing. A limit may allow fewer: of more than
+// one that are refused for a while, half are tried next. One that is refused is tried
+// again later.
 func (k *keeper) submit(ctx context.Context) error {
 	k.mu.Lock()
 	want := min(k.f.Workers, (k.todo+k.f.InFlight-1)/k.f.InFlight)
@@ -235,13 +267,28 @@ func (k *keeper) submit(ctx context.Context) error {
 	for len(k.times) > 0 && now.Sub(k.times[0]) >= time.Minute {
 		k.times = k.times[1:]
 	}
-	if n <= 0 || len(k.times) >= perMinute || k.failed > 0 && len(k.times) > 0 {
+	if n <= 0 {
+		k.refused, k.most = "", 0
 		return nil
+	}
+	if len(k.times) >= perMinute || k.failed > 0 && len(k.times) > 0 || now.Before(k.after) {
+		return nil
+	}
+	if k.most > 0 {
+		n = min(n, k.most)
 	}
 	k.times = append(k.times, now)
 	ctx, cancel := context.WithTimeout(ctx, oneCommand)
 	defer cancel()
 	jobs, err := k.f.Scheduler.Submit(ctx, n)
+	switch k.refused = ""; {
+	case err == nil:
+		k.most *= 2
+	case errors.Is(err, ErrLater) && n > 1:
+		k.most = n / 2
+	default:
+		k.refused, k.after = err.Error(), now.Add(askEvery)
+	}
 	for _, job := range jobs {
 		k.jobs[job] = submitted
 	}

@@ -78,7 +78,7 @@ func TestASchedulerIsAskedLittle(t *testing.T) {
 		{"all pilots work: nothing to ask", &site{}, 100, true, 1, [2]int{1, 1}, false},
 		{"pilots of an earlier coordinator wait", &site{waits: map[string]string{"1_0": "no node is free", "1_1": "no node is free", "1_2": "no node is free", "1_3": "no node is free"}}, 100, false, 0, [2]int{15, 21}, false},
 		{"jobs end before their pilots begin", &site{}, 100, false, 3, [2]int{3, 8}, true},
-		{"a limit is reached", &site{submit: func(int) error { return cluster.ErrLater }}, 100, false, 91, [2]int{1, 1}, false},
+		{"a limit is reached", &site{submit: func(int) error { return cluster.ErrLater }}, 100, false, 22, [2]int{1, 1}, false},
 		{"less work than pilots", &site{}, 3, true, 1, [2]int{1, 1}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestASchedulerIsAskedLittle(t *testing.T) {
 				if (stopped != nil) != tt.stops {
 					t.Errorf("stopped: %v", stopped)
 				}
-				if n := len(tt.site.submits); n > tt.submits+10 || tt.submits < 10 && n != tt.submits {
+				if n := len(tt.site.submits); n > tt.submits+1 || tt.submits < 10 && n != tt.submits {
 					t.Errorf("%d submissions, want %d", n, tt.submits)
 				}
 				if n := len(tt.site.asks); n < tt.asks[0] || n > tt.asks[1] {
@@ -118,6 +118,33 @@ func TestWhatJobsWaitForIsSaidOnce(t *testing.T) {
 			t.Errorf("asked %d times, and said %q", len(s.asks), said)
 		}
 	})
+}
+
+// A scheduler refuses an array that is above a limit as a whole. As many pilots as it
+// takes are found, and the rest is tried again now and then.
+func TestALimitThatAllowsSomePilots(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &site{waits: map[string]string{}}
+			s.submit = func(n int) error {
+				if len(s.waits)+n > limit {
+					return cluster.ErrLater
+				}
+				for i := range n {
+					s.waits[fmt.Sprintf("%d_%d", len(s.submits), i)] = ""
+				}
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			stopped := cluster.Keep(ctx, cluster.Fleet{Scheduler: s, Workers: 8, InFlight: 1}, 100, false, func(string) {})
+			if stopped != nil || len(s.waits) != limit || len(s.submits) > 35 {
+				t.Errorf("limit %d: %d pilots after %d submissions %v: %v", limit, len(s.waits), len(s.submits), s.sizes, stopped)
+			}
+			s.bounded(t)
+		})
+	}
 }
 
 // A job whose pilot is lost may hold its node after the run: it is cancelled then. The

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,29 +218,41 @@ func TestAPilotTakesWhatItCanFinish(t *testing.T) {
 	c.wait(t)
 }
 
-// The shared disk is away when an attempt ends: the pilot keeps its result and
-// tries again.
-func TestAResultWaitsForTheSharedDisk(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, 1)
-	c := b.carry(calm, 1)
-	away := filepath.Join(t.TempDir(), "away")
-	b.pilot("one", 1, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
-		trials := filepath.Join(b.store.Dir, store.TrialsDir)
-		must(t, os.Rename(trials, away))
-		r, err := passes("one")(ctx, j)
-		if err == nil || errors.Is(err, store.ErrSettled) {
-			t.Errorf("published to a disk that is away: %v", err)
-		}
-		time.AfterFunc(700*time.Millisecond, func() { _ = os.Rename(away, trials) })
-		return r, err
-	}))
-	c.wait(t)
-	if outcomes, _ := b.attempts(); outcomes[record.Passed] != 1 || len(outcomes) != 1 {
-		t.Errorf("%v", outcomes)
-	}
-	if !b.heard("is not published yet") {
-		t.Errorf("said: %q", b.said)
+// The shared disk is away from the machine of a pilot, or full, when an attempt ends:
+// the pilot keeps its result and tries again. One that does not loses what it has made.
+func TestAResultWaitsForTheSharedDisk(t *testing.T) { //nolint:paralleltest // it switches a guard off
+	for guarded, want := range map[bool]map[record.Outcome]int{
+		false: {record.Preempted: 1, record.Passed: 1}, true: {record.Passed: 1},
+	} {
+		t.Run(fmt.Sprintf("guarded %t", guarded), func(t *testing.T) { // its pilot has ended when the guard changes
+			if !guarded {
+				cluster.Unguarded(t, cluster.TriesAgain)
+			}
+			b := newBed(t, 1)
+			b.seen = filepath.Join(t.TempDir(), "run")
+			must(t, os.Symlink(b.store.Dir, b.seen))
+			c := b.carry(calm, 1)
+			one := b.pilot("one", 1, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
+				if j.Attempt.Number() > 1 {
+					return passes("one")(ctx, j)
+				}
+				must(t, os.Remove(b.seen))
+				r, err := passes("one")(ctx, j)
+				if err == nil || errors.Is(err, store.ErrSettled) {
+					t.Errorf("published to a disk that is away: %v", err)
+				}
+				time.AfterFunc(700*time.Millisecond, func() { _ = os.Symlink(b.store.Dir, b.seen) })
+				return r, err
+			}))
+			c.wait(t)
+			must(t, <-one.done)
+			if outcomes, _ := b.attempts(); !maps.Equal(outcomes, want) {
+				t.Errorf("%v, want %v", outcomes, want)
+			}
+			if b.heard("is not published yet") != guarded {
+				t.Errorf("said: %q", b.said)
+			}
+		})
 	}
 }
 

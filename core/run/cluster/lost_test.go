@@ -117,6 +117,35 @@ func TestALostPilotThatComesBackLosesToTheOther(t *testing.T) {
 	}
 }
 
+// A pilot that does not see the shared disk any more says nothing. Without a limit, its
+// attempt would wait for it for ever.
+func TestASilentPilotHoldsNoAttemptForEver(t *testing.T) {
+	t.Parallel()
+	begin := func(s cluster.Settings) (*bed, *carried, *ghost) {
+		b := newBed(t, 1)
+		c := b.carry(s, 1)
+		g := b.ghost("ghost")
+		g.claim(0, false)
+		b.pilot("living", 1, passes("living"))
+		return b, c, g
+	}
+	unlimited, waits, g := begin(calm) // no limit that is reached here
+	limited, c, _ := begin(quick)
+	c.wait(t)
+	if outcomes, _ := limited.attempts(); outcomes[record.Passed] != 1 || outcomes[record.Preempted] != 1 {
+		t.Errorf("%v", outcomes)
+	}
+	if outcomes, _ := unlimited.attempts(); len(outcomes) != 1 || outcomes[record.NotRun] != 1 {
+		t.Errorf("without a limit: %v: the test proves nothing", outcomes)
+	}
+	s, err := g.publish(0)
+	must(t, err)
+	sum, err := s.Sum()
+	must(t, err)
+	must(t, g.journal.Add(cluster.Line{Kind: cluster.Published, Attempt: cluster.AttemptName(unlimited.plan.Trials[0].ID, 1), Sum: sum}))
+	waits.wait(t)
+}
+
 // A pilot publishes and dies before its journal says so: its result is found.
 func TestAResultThatNoJournalTellsOfIsFound(t *testing.T) {
 	t.Parallel()

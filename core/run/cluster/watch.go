@@ -32,7 +32,6 @@ func (c *Coordinator) watch(ctx context.Context) {
 	var listed time.Time
 	var leased, lonely time.Duration
 	wait, last := soon, time.Now()
-	first := true
 	for ctx.Err() == nil {
 		now := time.Now()
 		// Time in which this process was stopped, or had no processor, is no
@@ -43,8 +42,7 @@ func (c *Coordinator) watch(ctx context.Context) {
 			listed = now
 			c.relist()
 		}
-		news := c.hear(passed, first)
-		first = false
+		news := c.hear(passed, false)
 		leased += passed
 		if leased >= c.o.Settings.LostAfter/4 {
 			leased = 0

@@ -106,6 +106,9 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 		p.experiment(body, "")
 		p.berth("run", ".", "--no-live").want(t, 0)
 		alone := p.run()
+		if said := p.berth("pilot", alone).want(t, 2).stderr; !strings.Contains(said, `has no block executor "pilots" {}`) || !strings.Contains(said, "--experiment FILE") {
+			t.Errorf("a pilot for a run without pilots: %s", said)
+		}
 		moved := filepath.Join(p.dir, "alone")
 		if err := os.Rename(alone, moved); err != nil {
 			t.Fatal(err)

@@ -79,7 +79,7 @@ func TestWhatAClusterRefuses(t *testing.T) {
 		}
 	}
 	s.experiment("short", 1, strings.Replace(executor("requeue"), `"30m"`, `"2m"`, 1))
-	if out := s.berth("short", "plan .; echo code $?"); !strings.Contains(out, "does not fit into the time of a worker") || !strings.Contains(out, "code 2") {
+	if out := s.berth("short", "plan .; echo code $?"); !strings.Contains(out, "does not fit into the time of a pilot") || !strings.Contains(out, "code 2") {
 		t.Errorf("a short time: %s", out)
 	}
 }

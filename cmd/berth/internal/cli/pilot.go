@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"os/signal"
@@ -105,14 +106,23 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	defer func() { err = errors.Join(err, who.end(ctx)) }()
 	if f.named { // plugins must know the place before they look at this machine
 		if err = who.take(f.scratch); err != nil {
+			if dir, none := report.FindRun(name); none == nil {
+				a.decline(dir, err.Error())
+			}
 			return err
 		}
 	}
 	dir, m, l, err := a.loadRun(ctx, name, ef, &resumeFlags{trust: f.trust})
 	if err != nil {
+		if dir != "" {
+			a.decline(dir, err.Error())
+		}
 		return err
 	}
 	who.l = l
+	if err = forPilots(dir, l); err != nil {
+		return err
+	}
 	if err = a.startable(l); err != nil {
 		if !l.Ready() { // what it says of a run is no help here
 			a.decline(dir, l.Why())
@@ -166,6 +176,17 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		err = &exit{exitInterrupted, nil}
 	}
 	return err
+}
+
+// forPilots fails if no pilot ever made attempts of the run, and its experiment wants
+// none.
+func forPilots(dir string, l *experiment.Loaded) error {
+	_, absent := os.Stat(filepath.Join(dir, cluster.Dir))
+	if l.Experiment == nil || l.Experiment.Executor.Kind != "local" || !errors.Is(absent, fs.ErrNotExist) {
+		return nil
+	}
+	return &exit{exitUsage, fmt.Errorf("%[1]s needs no pilot: its experiment has no block executor \"pilots\" {}, so the process of berth run makes all attempts itself. "+
+		"Add the block to the file of the experiment. Then start a new run, or go on with this one: berth resume %[1]s --experiment FILE", report.Display(dir))}
 }
 
 // decline says in the run why this machine makes no attempts: the user who started
@@ -265,12 +286,7 @@ func (w *pilotPlace) ready(ctx context.Context, named string) (err error) {
 // folder, and makes plugins use the copies. The digests that are compared with the
 // coordinator's are then those of the copies.
 func (w *pilotPlace) copyBundles(ctx context.Context) error {
-	var used []agent.Bundle
-	for i := range w.l.Experiment.Cells {
-		if n := w.l.Plan.Needs(i).Agent; n != nil {
-			used = append(used, n.Bundles...)
-		}
-	}
+	used := usedBundles(w.l)
 	if len(used) == 0 {
 		return nil
 	}
@@ -297,6 +313,16 @@ func (w *pilotPlace) copyBundles(ctx context.Context) error {
 	w.l.Host.Stop()                        // plugins of the next host look there
 	w.l.Host, err = w.a.host()
 	return err
+}
+
+// usedBundles returns the bundles that agents of an experiment use.
+func usedBundles(l *experiment.Loaded) (used []agent.Bundle) {
+	for i := range l.Experiment.Cells {
+		if n := l.Plan.Needs(i).Agent; n != nil {
+			used = append(used, n.Bundles...)
+		}
+	}
+	return used
 }
 
 // environments returns the plugins that make sandboxes here.
@@ -363,7 +389,7 @@ func (a *app) scratchFolder(named, ofJob string) (string, error) {
 		}
 		why = errors.Join(why, err)
 	}
-	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch", why)
+	return "", fmt.Errorf("attempts that are under way need a folder on a disk of this machine: %w: name another one with --scratch, or with scratch in the executor block", why)
 }
 
 // scratchFolders returns the folders of this user in which pilots may have left

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/executors/slurm"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -32,6 +34,13 @@ func positive[N int | int64 | float64](r *rules, path pluginconfig.Path, n *N) {
 func natural[N int | int64 | float64](r *rules, path pluginconfig.Path, n N) {
 	if n < 0 {
 		r.add(path, "Wrong value", "Got %v. Write 0 or more.", n)
+	}
+}
+
+// lastingOrZero checks times whose zero means something.
+func lastingOrZero(r *rules, path pluginconfig.Path, d time.Duration) {
+	if d < 0 {
+		r.add(path, "Wrong value", "Got %s. Write \"0s\" or more.", d)
 	}
 }
 
@@ -104,7 +113,7 @@ func places(r *rules, path pluginconfig.Path, p experiment.Places) {
 	positive(r, path.Attr("verifying"), p.Verifying)
 }
 
-// leastLost is the shortest time after which a worker may count as lost.
+// leastLost is the shortest time after which a pilot may count as lost.
 const leastLost = time.Second
 
 func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
@@ -113,12 +122,20 @@ func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	natural(r, "cpus", b.CPUs)
 	natural(r, "memory_mib", b.MemoryMiB)
 	natural(r, "gpus", b.GPUs)
-	natural(r, "time", int64(b.Time))
+	lastingOrZero(r, "time", b.Time)
 	natural(r, "in_flight", b.InFlight)
-	natural(r, "grace", int64(b.Grace))
-	natural(r, "idle", int64(b.Idle))
+	lastingOrZero(r, "grace", b.Grace)
+	lastingOrZero(r, "idle", b.Idle)
+	if b.Scratch != "" && !filepath.IsAbs(b.Scratch) {
+		r.add("scratch", "Not an absolute path", "Got %q. Write a path that begins with /. Variables of the shell are not replaced here; without scratch, a pilot takes the first of the job's own folder, $TMPDIR and /tmp that will do.", b.Scratch)
+	}
+	for i, o := range b.Options {
+		if b.Kind == "slurm" && slurm.Reserved(o) {
+			r.add(pluginconfig.Path("options").Index(i), "Not an option for pilots", "%q: Berth sets this one itself, or cannot submit pilots with it. Remove it.", o)
+		}
+	}
 	if b.Kind != "local" && b.LostAfter < leastLost {
-		r.add("lost_after", "Time is too short", "A worker says every few seconds that it lives. Write at least %s.", leastLost)
+		r.add("lost_after", "Time is too short", "A pilot says every few seconds that it lives. Write at least %s.", leastLost)
 	}
 	return r.ps
 }

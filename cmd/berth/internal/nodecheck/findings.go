@@ -20,6 +20,9 @@ type Needs struct {
 // leastScratch is the free space below which a scratch folder is named, in MiB.
 const leastScratch = 1024
 
+// pilotScratch is the free space without which a pilot takes nothing, in MiB.
+const pilotScratch = 16
+
 // Findings says what was seen, for people. host is the submitting machine.
 func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.DoctorCluster {
 	d := &output.DoctorCluster{Host: host, Job: s.Job, StartS: math.Round(s.Start.Seconds()*10) / 10, Checks: []output.DoctorCheck{}, Environments: []output.DoctorEnvironment{}}
@@ -148,12 +151,22 @@ func (f findings) programs(r *Report) {
 func (f findings) scratch(s *Seen) {
 	c := &s.Report.Scratch
 	text := fmt.Sprintf("%s, file system %s, %d MiB free", c.Dir, orUnknown(c.System), c.Free)
+	need, what := int64(0), []string{}
+	for _, n := range c.Needs {
+		need += n.MiB
+		what = append(what, fmt.Sprintf("%s (%d MiB)", n.What, n.MiB))
+	}
+	if need > 0 {
+		text += "; pilots put into it: " + strings.Join(what, ", ")
+	}
 	switch {
 	case c.Failed != "":
 		f.bad("scratch", c.Failed, "set scratch in the executor block to a folder on a disk of the nodes")
 	case s.ScratchShared && s.Report.Host != f.d.Host:
 		f.bad("scratch", text+"; this machine sees it too, so it is shared", "set scratch in the executor block to a folder on a disk of the nodes")
-	case c.Free < leastScratch:
+	case need > 0 && c.Free < need+pilotScratch:
+		f.bad("scratch", text+fmt.Sprintf(": this does not fit, they need %d MiB", need+pilotScratch), "set scratch in the executor block to a folder with more room, or remove copy_bundles if it is set")
+	case c.Free < leastScratch+need:
 		f.good("scratch", text, "attempts may need more room: set scratch to a larger disk")
 	default:
 		f.good("scratch", text, "")

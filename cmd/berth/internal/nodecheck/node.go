@@ -65,6 +65,11 @@ func (n *Node) look(q *Request, r *Report) {
 			r.Missing = append(r.Missing, err.Error())
 		}
 	}
+	for _, room := range q.Rooms {
+		if _, err := os.Stat(room.From); err != nil && room.From != "" {
+			r.Missing = append(r.Missing, err.Error())
+		}
+	}
 	for _, file := range slices.Sorted(maps.Keys(q.Files)) {
 		switch digest, err := n.Digest(file); {
 		case err != nil:
@@ -85,6 +90,11 @@ func (n *Node) scratch(q *Request, r *Report) (undo func()) {
 		s.System = fileSystem(dir)
 		if free, known := runtimedir.Free(dir); known {
 			s.Free = free >> 20
+		}
+		for _, room := range q.Rooms {
+			if _, absent := os.Lstat(filepath.Join(dir, room.Copy)); absent != nil {
+				s.Needs = append(s.Needs, room)
+			}
 		}
 		s.Marker = filepath.Join(dir, ".doctor-"+rand.Text())
 		err = os.WriteFile(s.Marker, make([]byte, 4096), 0o600)

@@ -35,7 +35,16 @@ type Request struct {
 	Scratch string            `json:"scratch,omitempty"` // as in the executor block
 	Files   map[string]string `json:"files"`             // programs that pilots need: path to digest; empty: no digest is known
 	Folders []string          `json:"folders"`           // that pilots need, such as datasets
+	Rooms   []Room            `json:"rooms,omitempty"`   // what pilots put into the scratch folder
 	Relay   uplink.Place      `json:"relay"`
+}
+
+// Room is something that pilots put into the scratch folder, once a node.
+type Room struct {
+	What string `json:"what"`           // for people
+	MiB  int64  `json:"mib"`            // what it needs, as far as is known
+	From string `json:"from,omitempty"` // the file that it is made from; empty: another check finds that
+	Copy string `json:"copy"`           // a path below the scratch folder that is there when it is
 }
 
 // Report is what a node found.
@@ -81,6 +90,7 @@ type Scratch struct {
 	Dir    string `json:"dir,omitempty"`
 	System string `json:"system,omitempty"` // its file system
 	Free   int64  `json:"free_mib,omitempty"`
+	Needs  []Room `json:"needs,omitempty"`  // what is not there yet
 	Marker string `json:"marker,omitempty"` // a file that is only there while the node works
 	Failed string `json:"failed,omitempty"`
 }

@@ -93,13 +93,18 @@ func TestBothEndsOfAGoodFolder(t *testing.T) {
 	if err := os.WriteFile(file, []byte("digest"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := look(t, &oneNode{node: node(t, dir)}, dir, Request{Files: map[string]string{file: "digest"}, Folders: []string{dir}})
+	s := look(t, &oneNode{node: node(t, dir)}, dir, Request{Files: map[string]string{file: "digest"}, Folders: []string{dir}, Rooms: []Room{
+		{What: "there", MiB: 1 << 40, Copy: "."}, {What: "small", MiB: 1, From: file, Copy: "none"},
+	}})
 	d := s.Findings("login", &needs, nil)
 	for _, c := range d.Checks {
 		// The scratch folder is seen by both ends, which are one machine here.
 		if !c.OK && c.Name != "scratch" {
 			t.Errorf("%s: %s", c.Name, c.Text)
 		}
+	}
+	if c := find(d, "scratch"); !strings.Contains(c.Text, "pilots put into it: small (1 MiB)") || strings.Contains(c.Text, "there (") {
+		t.Errorf("what is in the scratch folder needs no room: %s", c.Text)
 	}
 	if !s.ScratchShared {
 		t.Error("this end did not see the scratch folder of its own machine")
@@ -131,13 +136,13 @@ func TestWhatANodeDoesNotHaveIsSaidWithARemedy(t *testing.T) {
 	n.Doctor = func(context.Context) (*output.Doctor, error) {
 		return &output.Doctor{Environments: []output.DoctorEnvironment{{Name: "local"}}}, nil
 	}
-	s := look(t, &oneNode{node: n}, dir, Request{Files: map[string]string{file: "digest", dir + "/none": ""}, Folders: []string{dir + "/tasks"}})
+	s := look(t, &oneNode{node: n}, dir, Request{Files: map[string]string{file: "digest", dir + "/none": ""}, Folders: []string{dir + "/tasks"}, Rooms: []Room{{From: dir + "/archive.tar"}}})
 	s.Report.Relay = reach(t.Context(), uplink.Place{Addresses: []string{"127.0.0.1:1"}})
 	want := needs
 	want.Environments, want.Relayed = []string{"local", "podman"}, true
 	d := s.Findings("login", &want, nil)
 	for name, text := range map[string]string{
-		"programs": file, "programs and tasks": dir + "/tasks", "scratch": "NFS", "connection": "127.0.0.1:1",
+		"programs": file, "programs and tasks": dir + "/tasks: no such file or directory; stat " + dir + "/archive.tar", "scratch": "NFS", "connection": "127.0.0.1:1",
 		"environment local": "cannot make sandboxes", "environment podman": "does not have it",
 	} {
 		if c := find(d, name); c == nil || c.OK || c.Remedy == "" || !strings.Contains(c.Text, text) {
@@ -185,7 +190,18 @@ func TestAFolderThatIsLateOrGivesANameTwice(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 	}
+	// What pilots put into the scratch folder must fit into it.
 	s := good()
+	s.Report.Scratch.Needs = []Room{{What: "bundle a@1", MiB: 600}, {What: "image /b.tar", MiB: 600}}
+	d := s.Findings("login", &want, nil)
+	if c := find(d, "scratch"); d.Ready || c.OK || !strings.Contains(c.Text, "bundle a@1 (600 MiB), image /b.tar (600 MiB)") || !strings.Contains(c.Remedy, "more room") {
+		t.Errorf("too little room: %+v", c)
+	}
+	s.Report.Scratch.Free = 4096
+	if d = s.Findings("login", &want, nil); !d.Ready {
+		t.Errorf("room for all: %+v", find(d, "scratch"))
+	}
+	s = good()
 	s.Links.Failed = "operation not permitted"
 	if c := find(s.Findings("login", &want, nil), "hard links"); c.OK || !strings.Contains(c.Remedy, "hard links") {
 		t.Errorf("hard links: %+v", c)

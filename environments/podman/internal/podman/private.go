@@ -219,7 +219,7 @@ func sweep(ctx context.Context, folders []string) (err error) {
 		for _, j := range jobs {
 			p, failed := newPrivate(scratch, j.Name())
 			if failed == nil && !p.lives() {
-				failed = p.remove(ctx)
+				failed = p.removeOnce(ctx)
 			}
 			if failed != nil {
 				err = errors.Join(err, fmt.Errorf("what job %s left of Podman: %w", p.job, failed))
@@ -239,6 +239,24 @@ func (p *private) lives() bool {
 	ok, err := f.TryLock()
 	_ = f.Close()
 	return err == nil && !ok
+}
+
+// removeOnce removes all of a job, unless another process has done so meanwhile. Pilots
+// that end at the same time all see the jobs of the others.
+func (p *private) removeOnce(ctx context.Context) error {
+	f := flock.New(p.dir(), flock.SetFlag(os.O_RDONLY))
+	_, err := f.TryLockContext(ctx, 20*time.Millisecond)
+	defer func() { _ = f.Close() }()
+	if err == nil {
+		_, err = os.Stat(p.dir())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return p.remove(ctx)
 }
 
 // unmountAndRemove removes folders. Podman mounts a folder of its store on itself.

@@ -104,12 +104,21 @@ func (p *private) make(ctx context.Context) error {
 // database of Podman there: no container is in it, but the folders of the job that made
 // it, and Podman refuses to work with other ones.
 func (p *private) lock(ctx context.Context) (unlock func(), err error) {
-	f := flock.New(filepath.Join(p.scratch, privateDir, "images.flock"))
-	if _, err = f.TryLockContext(ctx, 20*time.Millisecond); err != nil {
-		return nil, errors.Join(fmt.Errorf("wait for other jobs of this machine: %w", err), f.Close())
+	if unlock, err = p.hold(ctx, "images.flock"); err != nil {
+		return nil, err
 	}
 	if err = os.RemoveAll(filepath.Join(p.images(), "libpod")); err != nil {
-		return nil, errors.Join(err, f.Close())
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// hold holds a name against other processes of this user that use the scratch folder.
+func (p *private) hold(ctx context.Context, name string) (unlock func(), err error) {
+	f := flock.New(filepath.Join(p.scratch, privateDir, name))
+	if _, err = f.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for other jobs of this machine: %w", err), f.Close())
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -244,17 +253,13 @@ func (p *private) lives() bool {
 // removeOnce removes all of a job, unless another process has done so meanwhile. Pilots
 // that end at the same time all see the jobs of the others.
 func (p *private) removeOnce(ctx context.Context) error {
-	f := flock.New(p.dir(), flock.SetFlag(os.O_RDONLY))
-	_, err := f.TryLockContext(ctx, 20*time.Millisecond)
-	defer func() { _ = f.Close() }()
-	if err == nil {
-		_, err = os.Stat(p.dir())
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	unlock, err := p.hold(ctx, "jobs.flock")
 	if err != nil {
 		return err
+	}
+	defer unlock()
+	if _, err = os.Stat(p.dir()); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return p.remove(ctx)
 }

@@ -5,6 +5,7 @@ package podman
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,13 +128,13 @@ func TestJobsOnOneMachineDoNotDisturbEachOther(t *testing.T) {
 		t.Errorf("the archive was loaded again: %v, %v", again, failed)
 	}
 	// What the first job left in the store of images does not keep the second one from
-	// adding to it.
+	// adding to it. The base of the environment may be an archive, too.
 	text, err := os.ReadFile(strings.TrimPrefix(archive, "docker-archive:"))
 	other := filepath.Join(scratch, "other.tar")
 	if err = errors.Join(err, os.WriteFile(other, text, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	spec.Image.Ref = "docker-archive:" + other
+	spec.Image.Ref, spec.Config = "", fmt.Appendf(nil, `{"base": "docker-archive:%s"}`, other)
 	c := enginetest.Open(t, second.e, spec)
 	for who, box := range map[string]*enginetest.Box{"one": a, "two": b, "two, of the other archive": c} {
 		if got := box.Sh(t, "echo on"); got != "on\n" {

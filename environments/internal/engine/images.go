@@ -139,7 +139,7 @@ func nameOf(want *environment.Image) (string, error) {
 	return "", nil
 }
 
-// lostArchive is the error for an archive that was there when the plan was made.
+// lostArchive is the error for an archive that was there a moment ago.
 func lostArchive(file string, err error) error {
 	return fmt.Errorf("%w: the archive of the image can no longer be read on this machine: %w: put %q back, and repeat the attempt", environment.ErrBadImage, err, file)
 }

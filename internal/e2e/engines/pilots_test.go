@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -39,7 +40,6 @@ func (p *place) boxed(executor, url string, archives ...string) {
   datasets    = [dataset.tasks]
   environment = environment.podman
   model       = model.m
-  repeat      = 2
   matrix {
     agent = [agent.oracle, agent.nop, agent.loop]
   }
@@ -93,14 +93,15 @@ func (p *place) storage(driver string) string {
 	return dir
 }
 
-// copied copies the archive of the base image.
-func (p *place) copied(to string) {
+// copied copies the archive of the base image to a file of the place.
+func (p *place) copied(name string) string {
 	p.test.Helper()
 	text, err := os.ReadFile("/var/lib/berth-engines/base-docker-archive.tar")
 	if err != nil {
 		p.test.Skipf("no archive of the base image (%v)%s", err, e2etest.Help)
 	}
-	e2etest.Must(p.test, os.WriteFile(to, text, 0o600))
+	p.write(name, string(text))
+	return filepath.Join(p.dir, name)
 }
 
 // coordinated starts a run that has a key, and returns its folder when pilots can
@@ -139,13 +140,35 @@ func (p *place) ended(s *session) {
 	}
 }
 
+// unpiloted checks that nothing of pilots is left on this machine: no process, storage
+// or mount.
+func (p *place) unpiloted(scratch string) {
+	t := p.test
+	t.Helper()
+	p.berth(0, "gc", "--scratch", scratch)
+	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/"))+len(processes(scratch)) == 0 })
+	for _, pattern := range []string{"jobs/*", "images/*/overlay-containers/*/userdata", "images/*/vfs-containers/*/userdata"} {
+		left, err := filepath.Glob(filepath.Join(scratch, "berth-*", "podman", pattern))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left of pilots: %q, %v", left, err)
+		}
+	}
+	if table, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(table), scratch) {
+		t.Errorf("mounts are left, %v: %s", err, table)
+	}
+}
+
 // Two pilots of an ordinary user on Podman make the same run as this machine alone.
 // Each has storage of its own and loads one of the archives, sandboxes have only lo,
 // and models are reached through the coordinator, which alone has the key.
 func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 	t.Parallel()
 	m := machineFor(t, "podman", base)
-	for _, driver := range []string{"overlay", "vfs"} {
+	drivers := []string{"overlay"}
+	if e2etest.Whole() {
+		drivers = append(drivers, "vfs")
+	}
+	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
@@ -153,9 +176,7 @@ func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 			provider := &e2etest.Provider{Key: pilotKey, Command: seesNetwork + "; env; cat /proc/*/environ | tr '\\0' '\\n'"}
 			server := httptest.NewServer(provider)
 			t.Cleanup(server.Close)
-			first, second := filepath.Join(p.dir, "first.tar"), filepath.Join(p.dir, "second.tar")
-			p.copied(first)
-			p.copied(second)
+			first, second := p.copied("first.tar"), p.copied("second.tar")
 			p.boxed("", server.URL, first, second)
 			before := p.env
 			p.env = append(p.env, m.env(), "E2E_PILOTS_KEY="+pilotKey)
@@ -163,17 +184,82 @@ func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 			p.env = before
 			alone := filepath.Join(p.dir, "alone")
 			e2etest.Must(t, os.Rename(p.only(), alone))
+			asked := provider.Served.Load()
 
 			p.boxed(fmt.Sprintf("executor \"pilots\" {\n  scratch = %q\n}\n", scratch), server.URL, first, second)
 			c, run := p.coordinated()
-			one, two := p.start("pilot", run, "--workers", "2"), p.start("pilot", run, "--workers", "2")
+			one, two := p.start("pilot", run, "--workers", "1"), p.start("pilot", run, "--workers", "1")
 			p.ended(c)
 			p.ended(one)
 			p.ended(two)
-			_ = errors.New
-			_ = record.Passed
-			results := e2etest.SameRun(t, alone, run)
-			t.Log(len(results))
+			made := map[string]int{}
+			for at, r := range e2etest.SameRun(t, alone, run) {
+				made[r.Worker.Pilot]++
+				if want := map[bool]record.Outcome{true: record.Failed, false: record.Passed}[r.Cell["agent"] == "nop"]; r.Outcome != want {
+					t.Errorf("%s of %v: %s, %+v", at, r.Cell, r.Outcome, r.Error)
+				}
+			}
+			if len(made) != 2 {
+				t.Errorf("attempts of pilots: %v", made)
+			}
+			if n := provider.Served.Load() - asked; n != asked || asked != 4 || provider.Strange.Load() > 0 {
+				t.Errorf("%d requests alone, %d of pilots, %d without the key", asked, n, provider.Strange.Load())
+			}
+			for _, dir := range []string{run, scratch} {
+				if found, err := exec.CommandContext(t.Context(), "grep", "-rls", pilotKey, dir).Output(); err == nil || len(found) > 0 {
+					t.Errorf("the key is in files of pilots: %s", found)
+				}
+			}
+			p.unpiloted(scratch)
 		})
+	}
+}
+
+// An archive is not where a pilot runs, or it is removed after the pilot has made its
+// plan. Both is said, and no agent is blamed.
+func TestPilotsWithoutTheArchiveOfAnImage(t *testing.T) {
+	t.Parallel()
+	m := machineFor(t, "podman", base)
+	p := newPlace(t, m.env())
+	first, second := p.copied("first.tar"), p.copied("second.tar")
+	provider := &e2etest.Provider{Key: pilotKey, Command: seesNetwork}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// The first attempt has its image.
+		if err := errors.Join(os.RemoveAll(first), os.RemoveAll(second)); err != nil {
+			t.Error(err)
+		}
+		provider.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	p.boxed("executor \"pilots\" {}\n", server.URL, first, second)
+	p.write("berth.hcl", strings.Replace(p.read("berth.hcl"), "agent.oracle, agent.nop, ", "", 1))
+	c, run := p.coordinated()
+
+	away := second + ".away"
+	e2etest.Must(t, os.Rename(second, away))
+	one := p.start("pilot", run, "--workers", "1")
+	if code := p.end(one); code != 2 || !strings.Contains(one.err.String(), fmt.Sprintf("The archive of the image is not there. There is no file %q on this machine.", second)) {
+		t.Errorf("code %d: %s", code, one.err.String())
+	}
+	e2etest.Must(t, errors.Join(os.Rename(away, second), os.Chmod(second, 0)))
+	two := p.start("pilot", run, "--workers", "1")
+	if code := p.end(two); code != 2 || !strings.Contains(two.err.String(), "The archive of the image cannot be read. On this machine: open "+second+": permission denied.") {
+		t.Errorf("code %d: %s", code, two.err.String())
+	}
+	e2etest.Must(t, os.Chmod(second, 0o600))
+	three := p.start("pilot", run, "--workers", "1")
+	if code := p.end(c); code != 1 {
+		t.Errorf("code %d: %s%s", code, c.out.String(), c.err.String())
+	}
+	p.ended(three)
+	outcomes := map[record.Outcome]int{}
+	for at, r := range e2etest.Attempts(t, run) {
+		outcomes[r.Outcome]++
+		if r.Outcome == record.EnvironmentError && (r.AgentEnd != "" || !strings.Contains(r.Error.Message, "The archive of the image is not there. There is no file")) {
+			t.Errorf("%s: %q, %+v", at, r.AgentEnd, r.Error)
+		}
+	}
+	if outcomes[record.Passed] != 1 || outcomes[record.EnvironmentError] != 1 || len(outcomes) != 2 {
+		t.Errorf("%v", outcomes)
 	}
 }

@@ -338,3 +338,85 @@ func (s *site) keyIsNotOnNodes() {
 		s.t.Error("the key is not seen on the login node, whose coordinator has it: the test proves nothing")
 	}
 }
+
+// nodeOnly is a block for pilots on one node.
+func nodeOnly(node string, workers int) string {
+	return strings.NewReplacer("workers    = 3", fmt.Sprintf("workers    = %d\n  options    = [\"--nodelist=%s\"]", workers, node)).Replace(executor("requeue"))
+}
+
+// of lists what a node has of a pilot: processes, storage and what has a short path.
+func (s *site) of(node, pilot string) string {
+	s.t.Helper()
+	return s.asRoot(node, fmt.Sprintf("pgrep -af '/jobs/%[1]s' | grep -v pgrep; find /srv/scratch -path '*/podman/jobs/%[1]s'; true", pilot))
+}
+
+// A job is cancelled in the middle of attempts. They end as preempted, and nothing of
+// the job is left, while the other job on the node goes on. A pilot that is killed
+// leaves its containers, which the next one removes.
+func TestCancelledJobsLeaveNothingOfPodman(t *testing.T) { //nolint:paralleltest // the cluster is shared
+	s := podmanSite(t)
+	s.work = 8
+	const name, trials = "cancelled", 12
+	s.boxes(name, filepath.Join(s.shared, "base.tar"), "agent.oracle", trials, nodeOnly("node1", 2))
+	run := s.start(name, "run . --no-live")
+	turns := func() bool { return s.asRoot("node1", "pgrep -fc '^sleep 8$'; true") == "4" }
+	s.await("all four attempts are in turns", turns)
+
+	cancelled, other := s.working(name)
+	s.on("login", "scancel "+cancelled.Job)
+	s.await("the job has ended", func() bool {
+		return !slices.Contains(strings.Fields(s.on("login", "squeue --noheader --array --format=%i")), cancelled.Job)
+	})
+	if left := s.of("node1", cancelled.Pilot); left != "" {
+		t.Errorf("left of the job that was cancelled:\n%s", left)
+	}
+	if s.of("node1", other.Pilot) == "" {
+		t.Error("nothing of the other job is seen: the test proves nothing")
+	}
+	s.goesOn(name)
+
+	s.await("all four attempts are in turns", turns)
+	killed, _ := s.working(name)
+	id, _, _ := strings.Cut(strings.TrimPrefix(killed.Pilot, "slurm-"), "-")
+	s.asRoot("node1", fmt.Sprintf("for p in $(pgrep -f '[b]erth pilot'); do if grep -qz '^SLURM_JOB_ID=%s$' /proc/$p/environ; then kill -9 $p; fi; done", id))
+	if s.of("node1", killed.Pilot) == "" {
+		t.Error("a pilot that was killed left nothing: the test proves nothing")
+	}
+	s.await("another pilot removes it", func() bool { return s.of("node1", killed.Pilot) == "" })
+
+	if code, out := run.wait(); code != 0 {
+		t.Fatalf("code %d\n%s", code, out)
+	}
+	s.settled(name, trials)
+	preempted := map[string]int{}
+	for at, r := range e2etest.Attempts(t, s.folder(name)) {
+		switch {
+		case r.Outcome == record.Preempted:
+			preempted[r.Worker.Pilot]++
+		case r.Outcome != record.Passed:
+			t.Errorf("%s: %s, %+v", at, r.Outcome, r.Error)
+		}
+	}
+	if preempted[cancelled.Pilot] != 2 || preempted[killed.Pilot] != 2 {
+		t.Errorf("preempted attempts of pilots: %v", preempted)
+	}
+	// What the killed pilot staged. migrate ends the one process that every command of
+	// Podman leaves for its user.
+	s.on("node1", s.shared+"/bin/berth gc --scratch /srv/scratch > /dev/null && podman system migrate")
+	s.vacated()
+}
+
+// working returns two pilots that work.
+func (s *site) working(name string) (one, two output.ShowPilot) {
+	s.t.Helper()
+	var all []output.ShowPilot
+	for _, p := range s.shown(name).Pilots {
+		if p.State == output.PilotWorks {
+			all = append(all, p)
+		}
+	}
+	if len(all) != 2 {
+		s.t.Fatalf("pilots that work: %+v", all)
+	}
+	return all[0], all[1]
+}

@@ -87,6 +87,9 @@ func (e *Environment) image(ctx context.Context, j *judgement, want environment.
 		log = func(string) {}
 	}
 	r := j.remote
+	if want.Build == "" && want.Digest == "" && want.Ref == "" {
+		want.Ref = j.config.Base
+	}
 	name, err := nameOf(&want)
 	if err != nil {
 		return Image{}, err
@@ -104,9 +107,6 @@ func (e *Environment) image(ctx context.Context, j *judgement, want environment.
 		if err == nil || !errors.Is(err, ErrAbsent) || want.Ref == "" {
 			return im, bad(want.Digest, err)
 		}
-	}
-	if want.Ref == "" {
-		want.Ref = j.config.Base
 	}
 	if kind, file, ok := archive(want.Ref); ok {
 		return load(ctx, r, kind, file, name)
@@ -130,13 +130,18 @@ func nameOf(want *environment.Image) (string, error) {
 	case isArchive:
 		info, err := os.Stat(file)
 		if err != nil {
-			return "", fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
+			return "", lostArchive(file, err)
 		}
 		return archivesOf() + short(file, fmt.Sprint(info.Size()), info.ModTime().String()), nil
 	case strings.HasPrefix(want.Ref, builds):
 		return want.Ref, nil
 	}
 	return "", nil
+}
+
+// lostArchive is the error for an archive that was there a moment ago.
+func lostArchive(file string, err error) error {
+	return fmt.Errorf("%w: the archive of the image can no longer be read on this machine: %w: put %q back, and repeat the attempt", environment.ErrBadImage, err, file)
 }
 
 // choices are what a build takes beside its folder; nothing if it has the usual.
@@ -288,7 +293,7 @@ func load(ctx context.Context, r *remote, kind, file, name string) (Image, error
 	return r.once(ctx, job{what: name, limit: loadTime, here: here, work: func(ctx context.Context) error {
 		f, err := os.Open(file)
 		if err != nil {
-			return fmt.Errorf("%w: archive: %w", environment.ErrBadImage, err)
+			return lostArchive(file, err)
 		}
 		if shared, failed := r.Share(ctx, file, name); shared || failed != nil {
 			return errors.Join(failed, f.Close())

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -92,12 +93,25 @@ func (j *judgement) judgeImage(spec environment.Spec) {
 			j.refuse("The engine cannot build the task's Dockerfile", why)
 		}
 	default:
-		if _, file, ok := archive(im.Ref); ok {
-			if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-				j.refuse("The archive of the image is not there", fmt.Sprintf("There is no file %q.", file))
-			}
+		if _, file, ok := archive(cmp.Or(im.Ref, j.config.Base)); ok {
+			j.judgeArchive(file)
 		}
 	}
+}
+
+// judgeArchive refuses an archive that this machine cannot read.
+func (j *judgement) judgeArchive(file string) {
+	const all = "Every machine that makes attempts needs it at that path."
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		j.refuse("The archive of the image is not there", fmt.Sprintf("There is no file %q on this machine. %s", file, all))
+		return
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		j.refuse("The archive of the image cannot be read", fmt.Sprintf("On this machine: %v. %s", err, all))
+		return
+	}
+	_ = f.Close()
 }
 
 // notKept ends the message about a limit that is not enforced.

@@ -25,6 +25,7 @@ type site struct {
 	shared string // path on the nodes
 	files  string // path of the same files here
 	work   int    // seconds that an attempt takes at least
+	env    string // of berth on the login node, as a shell reads it
 }
 
 // cluster is the name of the cluster. Runs of these tests at the same time need names
@@ -210,7 +211,7 @@ func (s *site) empty() {
 }
 
 func (s *site) berth(name, args string) string {
-	return s.on("login", fmt.Sprintf("cd %s/%s && ../bin/berth %s 2>&1", s.shared, name, args))
+	return s.on("login", fmt.Sprintf("cd %s/%s && %s ../bin/berth %s 2>&1", s.shared, name, s.env, args))
 }
 
 // session is a coordinator on the login node.
@@ -228,7 +229,7 @@ func (s *site) start(name, args string) *session {
 	s.t.Helper()
 	c := &session{site: s, name: name, over: make(chan error, 1)}
 	c.cmd = exec.CommandContext(s.t.Context(), s.script, "--name", cluster, "exec", "login", "--", "sh", "-c",
-		fmt.Sprintf("cd %s/%s && echo $$ > pid && exec ../bin/berth %s", s.shared, name, args))
+		fmt.Sprintf("cd %s/%s && echo $$ > pid && exec env %s ../bin/berth %s", s.shared, name, s.env, args))
 	out, err := os.Create(filepath.Join(s.t.TempDir(), "out"))
 	e2etest.Must(s.t, err)
 	defer out.Close()

@@ -160,7 +160,7 @@ func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
 // Share loads an archive into the store that all jobs of this user on this machine
 // read, if this is a job.
 func (p *podman) Share(ctx context.Context, file, name string) (bool, error) {
-	if p.private == nil {
+	if driver, _, _ := usual(); p.private == nil || !reads(driver) {
 		return false, nil
 	}
 	return true, p.private.load(ctx, file, name)

@@ -29,7 +29,8 @@ import (
 // user on one machine share nothing that changes:
 //
 //	SCRATCH/podman/jobs/JOB  containers, and images that the job built or pulled
-//	SCRATCH/podman/images    images of archives, for all jobs, which only read them
+//	SCRATCH/podman/images    images of archives, for all jobs, which only read them; by
+//	                         storage driver
 //
 // What must have a short path is in a folder in /tmp: the API's socket, what runs (u,
 // i), and the folder of the session (x).
@@ -59,8 +60,14 @@ func ofJob() (*private, error) {
 	return newPrivate(scratch, filepath.Base(job))
 }
 
-func (p *private) dir() string    { return filepath.Join(p.scratch, privateDir, "jobs", p.job) }
-func (p *private) images() string { return filepath.Join(p.scratch, privateDir, "images") }
+func (p *private) dir() string { return filepath.Join(p.scratch, privateDir, "jobs", p.job) }
+
+// images returns the store of images. Stores of several drivers cannot be in one
+// folder, and the user may change the driver.
+func (p *private) images() string {
+	driver, _, _ := usual()
+	return filepath.Join(p.scratch, privateDir, "images", driver)
+}
 
 // newPrivate names what a job has. Fails if there is no folder for its short path.
 func newPrivate(scratch, job string) (*private, error) {
@@ -76,12 +83,12 @@ func (p *private) socket() string { return p.short + ".sock" }
 
 // make makes the folders of the job, and the store of images if there is none.
 func (p *private) make(ctx context.Context) error {
-	for _, dir := range []string{filepath.Join(p.scratch, privateDir), filepath.Dir(p.dir()), p.dir(), p.images(), p.short, filepath.Join(p.short, "x")} {
+	for _, dir := range []string{filepath.Join(p.scratch, privateDir), filepath.Dir(p.dir()), p.dir(), filepath.Dir(p.images()), p.images(), p.short, filepath.Join(p.short, "x")} {
 		if err := runtimedir.Make(dir); err != nil {
 			return err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(p.images(), "overlay-images")); err == nil {
+	if driver, _, _ := usual(); holdsImages(p.images(), driver) {
 		return nil
 	}
 	unlock, err := p.lock(ctx)
@@ -93,9 +100,23 @@ func (p *private) make(ctx context.Context) error {
 	return err
 }
 
-// lock holds the store of images against other jobs on this machine.
+// lock holds the store of images against other jobs on this machine. It removes the
+// database of Podman there: no container is in it, but the folders of the job that made
+// it, and Podman refuses to work with other ones.
 func (p *private) lock(ctx context.Context) (unlock func(), err error) {
-	f := flock.New(filepath.Join(p.scratch, privateDir, "images.flock"))
+	if unlock, err = p.hold(ctx, "images.flock"); err != nil {
+		return nil, err
+	}
+	if err = os.RemoveAll(filepath.Join(p.images(), "libpod")); err != nil {
+		unlock()
+		return nil, err
+	}
+	return unlock, nil
+}
+
+// hold holds a name against other processes of this user that use the scratch folder.
+func (p *private) hold(ctx context.Context, name string) (unlock func(), err error) {
+	f := flock.New(filepath.Join(p.scratch, privateDir, name))
 	if _, err = f.TryLockContext(ctx, 20*time.Millisecond); err != nil {
 		return nil, errors.Join(fmt.Errorf("wait for other jobs of this machine: %w", err), f.Close())
 	}
@@ -117,17 +138,27 @@ func usual() (driver string, options []string, store string) {
 	return driver, options, o.GraphRoot
 }
 
+// holdsImages reports whether a folder is a store of images of that driver.
+func holdsImages(store, driver string) bool {
+	_, err := os.Stat(filepath.Join(store, driver+"-images"))
+	return err == nil
+}
+
+// reads reports whether stores of a driver can read images of other stores. Podman
+// itself chooses vfs for users on some distributions.
+func reads(driver string) bool { return driver == "overlay" || driver == "vfs" }
+
 // own are options of Podman for the job's own store. It also reads the store of
 // images, and that of the user if it is on a disk of this machine.
 func (p *private) own() []string {
 	driver, options, store := usual()
 	args := append([]string{"--root=" + p.dir(), "--runroot=" + filepath.Join(p.short, "u"), "--storage-driver=" + driver}, options...)
-	if driver != "overlay" {
+	if !reads(driver) {
 		return args
 	}
-	args = append(args, "--storage-opt=overlay.additionalimagestore="+p.images())
-	if _, err := os.Stat(filepath.Join(store, "overlay-images")); err == nil && runtimedir.Local(store) == nil {
-		args = append(args, "--storage-opt=overlay.additionalimagestore="+store)
+	args = append(args, "--storage-opt="+driver+".imagestore="+p.images())
+	if holdsImages(store, driver) && runtimedir.Local(store) == nil {
+		args = append(args, "--storage-opt="+driver+".imagestore="+store)
 	}
 	return args
 }
@@ -197,7 +228,7 @@ func sweep(ctx context.Context, folders []string) (err error) {
 		for _, j := range jobs {
 			p, failed := newPrivate(scratch, j.Name())
 			if failed == nil && !p.lives() {
-				failed = p.remove(ctx)
+				failed = p.removeOnce(ctx)
 			}
 			if failed != nil {
 				err = errors.Join(err, fmt.Errorf("what job %s left of Podman: %w", p.job, failed))
@@ -217,6 +248,20 @@ func (p *private) lives() bool {
 	ok, err := f.TryLock()
 	_ = f.Close()
 	return err == nil && !ok
+}
+
+// removeOnce removes all of a job, unless another process has done so meanwhile. Pilots
+// that end at the same time all see the jobs of the others.
+func (p *private) removeOnce(ctx context.Context) error {
+	unlock, err := p.hold(ctx, "jobs.flock")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err = os.Stat(p.dir()); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return p.remove(ctx)
 }
 
 // unmountAndRemove removes folders. Podman mounts a folder of its store on itself.

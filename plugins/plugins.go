@@ -1,6 +1,5 @@
-// Package plugins is what a plugin's main calls, and what the host and a plugin
-// say to each other before any contract: what a binary serves, and whether a
-// configuration is good.
+// Package plugins serves the plugins of a program. It also describes them to the
+// host: what the program serves, and whether a configuration is valid.
 //
 //	func main() {
 //		plugins.Serve(plugins.Verifier(
@@ -8,9 +7,9 @@
 //			Config{}, verifier.Traits{Needs: verifier.NeedsNone}, answer{}))
 //	}
 //
-// The contracts are the packages below: agent, environment, verifier, and
-// sandbox and model for what these are given. It must not know any plugin, and
-// nothing of the core.
+// The contracts are in the packages agent, environment and verifier below it. The
+// packages sandbox and model are for what plugins get from the core. The package
+// must know no plugin, and nothing of the core.
 package plugins
 
 import (
@@ -32,16 +31,16 @@ type Info struct {
 	Version string // for people and lock files; never compared to decide behavior
 	Doc     string // one paragraph for `berth plugin info`
 	// Env names variables of the host's environment that the process needs
-	// beside PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_* and
+	// in addition to PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ, TMPDIR, XDG_* and
 	// BERTH_RUNTIME_DIR, such as the address of an engine. A name that sounds
 	// like a secret is refused.
 	Env []string
 	// Capabilities are what the plugin can do beyond the required methods and the
 	// optional interfaces that its type has, which are announced without being
-	// listed here: environment.CapabilitySidecars.
+	// listed here. An example is environment.CapabilitySidecars.
 	Capabilities []string
-	// Bundle says what the programs of an agent that runs inside the sandbox are
-	// made of: `berth agent bundle` makes it. Nil: it has none.
+	// Bundle is the recipe from which `berth agent bundle` builds the programs of an
+	// agent that runs inside the sandbox. Nil: it has none.
 	Bundle *bundle.Recipe
 }
 
@@ -53,7 +52,7 @@ type Plugin struct {
 	agent       agent.Agent
 	environment environment.Environment
 	verifier    verifier.Verifier
-	bug         error // what is wrong with the declaration; Serve says it
+	bug         error // what is wrong with the declaration; Serve reports it
 }
 
 // Agent is a plugin that works on tasks. conf is a value of the struct that is
@@ -67,8 +66,8 @@ func Agent(info Info, conf any, impl agent.Agent) Plugin {
 }
 
 // Environment is a plugin that makes sandboxes. impl may also be an
-// environment.Preparer, Keeper, Snapshotter or Surface: that is announced. conf
-// is as for Agent.
+// environment.Preparer, Keeper, Snapshotter or Surface; these are announced as
+// capabilities. conf is as for Agent.
 func Environment(info Info, conf any, impl environment.Environment) Plugin {
 	p := declare(KindEnvironment, info, conf)
 	p.environment = impl
@@ -77,7 +76,7 @@ func Environment(info Info, conf any, impl environment.Environment) Plugin {
 }
 
 // Verifier is a plugin that judges what an agent left. impl may also be a
-// verifier.Rewriter: that is announced. conf is as for Agent.
+// verifier.Rewriter, which is announced as a capability. conf is as for Agent.
 func Verifier(info Info, conf any, traits verifier.Traits, impl verifier.Verifier) Plugin {
 	p := declare(KindVerifier, info, conf)
 	p.verifier = impl
@@ -110,7 +109,7 @@ func (p Plugin) Validate(raw json.RawMessage) []config.Problem {
 	return config.Validate(raw, reflect.New(p.config).Interface())
 }
 
-// check is what is wrong with the plugins of a binary; nil is nothing.
+// check returns what is wrong with the plugins of a binary, or nil.
 func check(list []Plugin) error {
 	if len(list) == 0 {
 		return errors.New("the binary serves no plugin")

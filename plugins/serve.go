@@ -119,8 +119,8 @@ func endWithHost() {
 	os.Exit(1) //nolint:forbidigo // nobody is left to return to
 }
 
-// Logger logs to the host, which adds whose log it is. Records below Debug are
-// not sent. The host knows the attempt of a record that is logged with the context
+// Logger logs to the host, which adds the name of the program. Records below Debug
+// are not sent. The host knows the attempt of a record that is logged with the context
 // of a call: Logger().InfoContext(ctx, …). Safe to use before Serve.
 func Logger() *slog.Logger { return slog.New(logHandler(os.Stderr)) }
 
@@ -149,7 +149,7 @@ func logHandler(w io.Writer) slog.Handler {
 	})}
 }
 
-// attemptHandler adds the attempt of the call whose context a record is logged with.
+// attemptHandler adds the attempt of a call to records that are logged with its context.
 type attemptHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.

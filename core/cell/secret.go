@@ -9,8 +9,8 @@ import (
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
 
-// ErrSecretMissing means that a host variable that holds a secret is not set.
-var ErrSecretMissing = errors.New("host variable not set")
+// ErrSecretMissing means that an environment variable that holds a secret is not set.
+var ErrSecretMissing = errors.New("environment variable not set")
 
 // Secret is a value that is read when it is needed, and never printed.
 type Secret struct {

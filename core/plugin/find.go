@@ -225,10 +225,13 @@ func (h *Host) lookup(ctx context.Context, kind plugins.Kind, name string) (*ser
 
 // unknown tells the user what to do about a name that no binary serves.
 func (h *Host) unknown(kind plugins.Kind, name string) error {
-	var known, broken []string
+	var known, broken, served []string
 	rightName := false // of the wrong kind
 	for _, e := range h.entries {
+		named := filepath.Base(e.Path) == plugins.ProgramPrefix+name // after the plugin, or so its author thinks
 		switch {
+		case e.Error != "" && named:
+			return fmt.Errorf("%w: %s %q: %s", ErrUnknown, kind, name, e.Error)
 		case e.Error != "":
 			broken = append(broken, fmt.Sprintf("%s cannot be used: %s", e.Path, e.Error))
 		case e.Kind == kind && !slices.Contains(known, e.Name):
@@ -236,6 +239,9 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 		case e.Name == name:
 			rightName = true
 			broken = append(broken, fmt.Sprintf("%s serves a plugin of that name, but it is of kind %s", e.Path, e.Kind))
+		}
+		if named && e.Name != name {
+			served = append(served, fmt.Sprintf("%s %q", e.Kind, e.Name))
 		}
 	}
 	var hint strings.Builder
@@ -245,7 +251,10 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 	if slices.Sort(known); len(known) > 0 {
 		fmt.Fprintf(&hint, "\n%ss that were found: %s", kind, strings.Join(known, ", "))
 	}
-	fmt.Fprintf(&hint, "\nsearched: %s", strings.Join(h.opts.Dirs, ", "))
+	fmt.Fprintf(&hint, "\nsearched (set BERTH_PLUGIN_PATH to search more folders): %s", strings.Join(h.opts.Dirs, ", "))
+	if len(served) > 0 {
+		fmt.Fprintf(&hint, "\nthe program %s%s serves: %s", plugins.ProgramPrefix, name, strings.Join(served, ", "))
+	}
 	if len(h.ignored) > 0 {
 		broken = append(broken, Ignored(h.ignored))
 	}

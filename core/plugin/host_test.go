@@ -144,6 +144,8 @@ func TestListSaysEverything(t *testing.T) {
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()
 	dir := write(t, "odd", "odd")
+	writeTo(t, programOf(dir, "broken"), "exit")
+	writeTo(t, programOf(dir, "misnamed"), "odd")
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
 	for _, tt := range []struct {
 		kind plugins.Kind
@@ -153,7 +155,9 @@ func TestUnknownNames(t *testing.T) {
 		{plugins.KindAgent, "od", []string{`no agent "od"`, `did you mean "odd"?`, "agents that were found: odd", dir}},
 		{plugins.KindAgent, "something", []string{`no agent "something"`, "agents that were found: odd"}},
 		{plugins.KindVerifier, "odd", []string{`no verifier "odd"`, "it is of kind agent"}},
-		{plugins.KindEnvironment, "local", []string{`no environment "local"`, "searched: " + dir}},
+		{plugins.KindEnvironment, "local", []string{`no environment "local"`, "search more folders): " + dir}},
+		{plugins.KindAgent, "broken", []string{`agent "broken"`, "ended before the handshake", programOf(dir, "broken")}},
+		{plugins.KindAgent, "misnamed", []string{`no agent "misnamed"`, `misnamed serves: agent "odd"`}},
 	} {
 		_, err := h.Schema(t.Context(), tt.kind, tt.name)
 		if !errors.Is(err, ErrUnknown) {

@@ -105,9 +105,9 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 	case line == "" && strings.Contains(err.Error(), "timeout"):
 		reason = fmt.Sprintf("it did not finish the handshake within %s", timeout)
 	case line == "":
-		reason = fmt.Sprintf("it ended before the handshake (%s): is it a plugin?", p.status())
+		reason = fmt.Sprintf("it ended before the handshake (%s), but a plugin serves until Berth ends it", p.status())
 	case len(parts) < 5 || parts[0] != strconv.Itoa(goplugin.CoreProtocolVersion):
-		reason = fmt.Sprintf("it printed %.200q on stdout before the handshake: nothing may be printed there first", line)
+		reason = fmt.Sprintf("it printed %.200q on stdout before the handshake: print to stderr instead", line)
 	case parts[4] != string(goplugin.ProtocolGRPC):
 		reason = fmt.Sprintf("it speaks %.40q instead of grpc", parts[4])
 	default:

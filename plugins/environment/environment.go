@@ -69,12 +69,12 @@ type Snapshotter interface {
 	// Stop ends the processes of a sandbox and keeps its file system.
 	Stop(ctx context.Context, id string) error
 	// Snapshot makes an image of the file system of a sandbox whose processes
-	// were stopped, by Stop or by sandboxd (Freeze). The image says of itself
-	// what the image of the sandbox does: environment, entrypoint, user. At most
-	// one sandbox is made on it, so if the sandbox was stopped by Stop, the image
-	// may be its own files, even after its Destroy. The caller removes the image
-	// with Destroy of the returned Image.Ref, after the sandbox that uses it. ErrRefused means that the files that were written
-	// are more than a snapshot holds.
+	// were stopped, by Stop or by sandboxd (Freeze). The image has the variables,
+	// entrypoint and user of the image of the sandbox. At most one sandbox is made
+	// on it, so if the sandbox was stopped by Stop, the image may consist of the
+	// sandbox's own files, even after its Destroy. The caller removes the image with
+	// Destroy of the returned Image.Ref, after the sandbox that uses it. ErrRefused
+	// means that more files were written than a snapshot can hold.
 	Snapshot(ctx context.Context, id string) (Image, error)
 	// Changed lists the paths that differ from the image, sorted.
 	Changed(ctx context.Context, id string) ([]string, error)
@@ -93,8 +93,8 @@ const (
 	// containers: for this, each container of a sandbox with sidecars starts with
 	// the capability NET_ADMIN, which sandboxd gives up before anything else runs,
 	// and with the device /dev/net/tun. In each, the names, host names and aliases
-	// of all containers, main among them, resolve to their addresses. Without this capability, a Spec with
-	// sidecars is refused.
+	// of all containers, also of main, resolve to their addresses. Without this
+	// capability, a Spec with sidecars is refused.
 	CapabilitySidecars = "sidecars"
 	CapabilitySnapshot = "snapshot" // Snapshotter
 	CapabilitySurface  = "surface"  // Surface

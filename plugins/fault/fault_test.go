@@ -217,11 +217,12 @@ func TestAPanicIsAnErrorOfItsCall(t *testing.T) {
 			method, stack = fmt.Sprint(m, " ", value), string(trace)
 		})
 		err := call(t.Context(), conn)
-		if !errors.Is(err, fault.ErrPanic) || !strings.Contains(err.Error(), "a bug") {
-			t.Errorf("%s: got %v, want ErrPanic", name, err)
+		if !errors.Is(err, fault.ErrPanic) || !regexp.MustCompile(`panic in \w+: a bug \(fault_test.go:\d+\)$`).MatchString(err.Error()) {
+			t.Errorf("%s: got %v, want ErrPanic with the place", name, err)
 		}
-		if !strings.Contains(method, "a bug") || !strings.Contains(stack, "fault_test.go") {
-			t.Errorf("%s: told %q and a stack of %d bytes", name, method, len(stack))
+		rows := strings.Split(stack, "\n")
+		if !strings.Contains(method, "a bug") || !strings.HasPrefix(rows[0], "goroutine ") || !strings.Contains(rows[1], "trouble") || strings.Contains(stack, "google.golang.org/grpc.(") {
+			t.Errorf("%s: told %q and a stack that begins or ends with frames of others:\n%s", name, method, stack)
 		}
 		s.panic = false
 		if err := call(t.Context(), conn); err != nil {

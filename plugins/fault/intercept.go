@@ -1,11 +1,16 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"google.golang.org/grpc"
 )
@@ -31,8 +36,8 @@ func ServerOptions(panicked func(ctx context.Context, method string, value any, 
 	}
 	guard := func(ctx context.Context, method string, err *error) {
 		if p := recover(); p != nil { // a bug in one attempt must not end the others
-			panicked(ctx, method, p, debug.Stack())
-			*err = fmt.Errorf("%w: panic in %s: %v", ErrPanic, method, p)
+			panicked(ctx, method, p, ownStack(debug.Stack()))
+			*err = fmt.Errorf("%w: panic in %s: %v%s", ErrPanic, path.Base(method), p, panicAt())
 		}
 		*err = Plugin.Encode(*err)
 	}
@@ -49,6 +54,39 @@ func ServerOptions(panicked func(ctx context.Context, method string, value any, 
 			return next(srv, s)
 		}),
 	}
+}
+
+// panicAt says where the panic that is being recovered happened: " (main.go:18)".
+func panicAt() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	panicking := false
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if panicking && !strings.HasPrefix(f.Function, "runtime.") {
+			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
+		}
+		panicking = panicking || f.Function == "runtime.gopanic"
+	}
+	return ""
+}
+
+// ownStack leaves out what is above the panic and below the server of the contract
+// in a stack: frames of the runtime, of this package, of generated code and of gRPC.
+func ownStack(stack []byte) []byte {
+	head, rest, ok := bytes.Cut(stack, []byte("\npanic("))
+	if !ok {
+		return stack
+	}
+	goroutine, _, _ := bytes.Cut(head, []byte("\n"))
+	for range 2 { // the rest of panic's line, and that of its file
+		_, rest, _ = bytes.Cut(rest, []byte("\n"))
+	}
+	for _, other := range []string{"github.com/berth-eval/berth/plugins/proto/", "google.golang.org/grpc."} {
+		rest, _, _ = bytes.Cut(rest, []byte("\n"+other))
+	}
+	return bytes.Join([][]byte{goroutine, rest}, []byte("\n"))
 }
 
 // DialOptions returns the options of a connection to such a server.

@@ -1,5 +1,6 @@
 """Agents work on a task: a loop on the host over a shell of the sandbox and a model."""
 
+import abc
 import dataclasses
 import datetime
 import json
@@ -105,7 +106,7 @@ class Session:
             self._send(_Event(**event))
 
 
-class Agent:
+class Agent(abc.ABC):
     """An agent plugin. The doc string of the class is what `berth plugin info` shows."""
 
     name = ""  # lower case; empty: the name of the class in lower case
@@ -119,9 +120,9 @@ class Agent:
     def open(self, session: Session) -> None:
         """Begins a session. What belongs to it is an attribute of the session."""
 
+    @abc.abstractmethod
     def turn(self, session: Session, message: Message) -> Yield:
         """Works on one message until the agent is done with it."""
-        raise NotImplementedError
 
     def close(self, session: Session, logs: str) -> None:
         """Ends a session. logs is a folder with the files that Needs.logs named, or empty."""

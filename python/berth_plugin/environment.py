@@ -1,5 +1,6 @@
 """Environments make isolated sandboxes, in which Berth's own program runs everything else."""
 
+import abc
 import dataclasses
 import os
 
@@ -43,7 +44,7 @@ class Made:
     pid: int = 0  # of sandboxd in the host's pid namespace; 0: not known
 
 
-class Environment:
+class Environment(abc.ABC):
     """An environment plugin. The doc string of the class is what `berth plugin info` shows.
 
     A spec is the message SandboxSpec of environment.proto.
@@ -103,20 +104,20 @@ class Environment:
         facts, found = dockerfile.read(image, self.copies)
         dockerfile.place(image, facts, found, self.hidden, root)
 
+    @abc.abstractmethod
     def create(self, spec, config) -> Made:
         """Makes a sandbox whose PID 1 is /berth/sandboxd, with spec.control mounted read-only at /berth.
 
         When it raises, nothing is left behind. check was asked before, and had no refusal.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def destroy(self, id: str) -> None:
         """Removes a sandbox with all that is in it, without waiting for a polite stop. Unknown ids are no error."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def list(self, owner: str) -> list:
         """Returns the ids of sandboxes that exist; of one owner (spec.labels.owner), or of all if owner is empty."""
-        raise NotImplementedError
 
 
 def check(plugin, spec, config):

@@ -1,5 +1,6 @@
 """Surfaces: what an agent observes and acts on, such as a page, a desktop or a game."""
 
+import abc
 import dataclasses
 import json
 import os
@@ -70,7 +71,7 @@ class NotNow(Exception):
     """Raised by act: the surface refuses the action. The agent sees the text, and nothing has changed."""
 
 
-class Surface:
+class Surface(abc.ABC):
     """A plugin with a surface. The doc string of the class is what `berth plugin info` shows.
 
     Calls about one surface come one after the other. Berth has checked actions and arguments by their schemas.
@@ -80,29 +81,29 @@ class Surface:
     version = "0.1.0"
     Config = None  # a dataclass
 
+    @abc.abstractmethod
     def needs(self, config, settings, level) -> SurfaceNeeds:
         """Says what the surface offers and needs, without side effects. settings are the task's, or None."""
-        raise NotImplementedError
 
     def missing(self, config) -> list:
         """Says what this machine lacks: (name, text, remedy) for each. `berth doctor` prints it."""
         return []
 
+    @abc.abstractmethod
     def open(self, spec, config, settings):
         """Opens a surface and returns its state, any object. spec is the message SurfaceSpec of environment.proto."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def reset(self, state, level, seed) -> None:
         """Puts the surface into the first state of a level. The same level and seed give the same state."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def observe(self, state, want) -> Observation:
         """Returns what is seen now, and changes nothing. want are the kinds to return."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def act(self, state, name, arguments):
         """Performs an action. Returns a Step, or None for one without anything. Raises NotNow to refuse it."""
-        raise NotImplementedError
 
     def capture(self, state, name, settings, folder) -> list:
         """Writes what settings say into folder, and returns the names of the files."""

@@ -1,5 +1,6 @@
 """Verifiers look at what an agent left and say how good it is."""
 
+import abc
 import dataclasses
 import functools
 import json
@@ -139,7 +140,7 @@ class Request:
         return Shell(self.message.shell)
 
 
-class Verifier:
+class Verifier(abc.ABC):
     """A verifier plugin. The doc string of the class is what `berth plugin info` shows.
 
     needs is "none" if the files of the view are enough, "sandbox" for a shell in the sandbox that is graded, or "own"
@@ -156,9 +157,9 @@ class Verifier:
     rounds = False  # it can judge between turns
     Config = None  # a dataclass
 
+    @abc.abstractmethod
     def verify(self, request: Request) -> "Verdict | bool":
         """Judges. True and False are the verdicts pass and fail."""
-        raise NotImplementedError
 
 
 def verdict_message(v):

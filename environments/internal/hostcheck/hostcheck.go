@@ -139,7 +139,7 @@ func (m Machine) ids() (text, remedy string) {
 	switch {
 	case uids < enough || gids < enough:
 		return fmt.Sprintf("%s has %d subordinate user ids and %d subordinate group ids: sandboxes have one id, root, and tasks with a second user are refused", name, uids, gids),
-			"assign a free range: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name
+			"assign a free range, or ask an administrator for one: sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 " + name
 	case !m.Mapper:
 		return "newuidmap and newgidmap are not installed: the ids in /etc/subuid cannot be used", "sudo apt-get install uidmap (dnf install shadow-utils)"
 	default:

@@ -48,7 +48,7 @@ func TestCellsAreCompared(t *testing.T) {
 	groups(t, dir)
 	text := berth(t, dir, "compare", "last", "--cell", "*oracle", "--cell", "*nop")
 	text.want(t, 0)
-	if !strings.Contains(text.out, "solves 100.0 points more than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
+	if !strings.Contains(text.out, "scores 100.0 points higher than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
 		t.Errorf("printed %q", text.out)
 	}
 	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
@@ -115,7 +115,7 @@ func TestAPlanSaysWhatItCanDetect(t *testing.T) {
 	for args, want := range map[string]string{"0.05": "add tasks", "0.9": "to detect 90 points: 2 repetitions of each task"} {
 		r = berth(t, dir, "plan", quickstart, "--detect", args)
 		r.want(t, 0)
-		if !strings.Contains(r.out, want) || !strings.Contains(r.out, "a difference of two cells of 99.1 points or more with 3 tasks × 1 (power 0.8") {
+		if !strings.Contains(r.out, want) || !strings.Contains(r.out, "a difference between two cells of 99.1 points or more with 3 tasks × 1 repetition (power 0.8") {
 			t.Errorf("--detect %s: %q", args, r.out)
 		}
 	}

@@ -87,7 +87,7 @@ func TestARunIsControlled(t *testing.T) {
 	cancelled := s.Attempts[0].Trial
 	ctl(1, "no attempt of it is in progress", "end-turn", ended[:12], "--why", "again")
 	a := answer[types.Ctl](t, berth(t, dir, "ctl", "last", "continue", "--json"), "cli-ctl")
-	if a.Status.State != "running" || a.Did != "let the run go on" {
+	if a.Status.State != "running" || a.Did != "continued the run" {
 		t.Errorf("continue: %+v", a)
 	}
 	ctlUntil(t, dir, "the others begin", inTurn(2))
@@ -135,7 +135,7 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 		{[]string{"show", "last", ended[:12]}, []string{"agent end  ended_early", "finding    ended_early (note, by core in turn", "ended the turn: it only sleeps", "changed    "}},
 		{[]string{"show", "last", cancelled[:12], "2"}, []string{"cancelled it: still a slip", "cost_usd from 5 to 6"}},
 		{[]string{"show", "last", "--by", "agent_end", "--force"}, []string{"ended_early", "while it went on: "}},
-		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "Everything that could be checked is as it was recorded"}},
+		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "Everything that could be checked matches the record"}},
 		{[]string{"export", "last", "--to", "csv", "-o", "attempts.csv"}, []string{"rows written"}},
 	} {
 		r := berth(t, dir, tt.args...)

@@ -88,7 +88,7 @@ func reports(t *testing.T, dir string) {
 	t.Helper()
 	page := berth(t, dir, "report", "last", "-o", "report.html", "--json")
 	page.want(t, 0)
-	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus solves 100.0 points more than nop") {
+	if r := answer[types.Report](t, page, "cli-report"); r.Bytes < 300<<10 || r.Bytes > 2<<20 || !strings.Contains(e2etest.Read(t, filepath.Join(dir, "report.html")), "terminus scores 100.0 points higher than nop") {
 		t.Errorf("report: %+v", r)
 	}
 	berth(t, dir, "report", "last", "-o", "some.html", "--select", `cell.agent == "nop"`).want(t, 0)

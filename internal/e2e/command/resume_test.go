@@ -119,14 +119,19 @@ func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 
 func TestAnotherAddressOrKeyIsDrift(t *testing.T) {
 	t.Parallel()
-	dir, _ := asked(t)
+	dir, run := asked(t)
 	own := filepath.Join(dir, "experiment.hcl")
+	before := e2etest.Read(t, filepath.Join(run, "manifest.jsonl"))
+	edit(t, own, "  datasets", "  repeat = 2\n  datasets")
 	edit(t, own, "127.0.0.1:9", "127.0.0.1:10")
 	edit(t, own, "BERTH_E2E_KEY", "BERTH_E2E_OTHER")
 	r := keyed(t, dir, "resume", "last", "--experiment", "experiment.hcl")
 	refused(t, r, `models.agent.default.address: "http://127.0.0.1:9/v1" → "http://127.0.0.1:10/v1"`, "BERTH_E2E_OTHER", "--accept-drift")
 	if strings.Contains(r.stderr, "sk-") {
 		t.Errorf("a key was printed: %s", r.stderr)
+	}
+	if e2etest.Read(t, filepath.Join(run, "manifest.jsonl")) != before {
+		t.Error("a resume that was refused has extended the run")
 	}
 	r = keyed(t, dir, "resume", "last", "--experiment", "experiment.hcl", "--accept-drift")
 	r.want(t, 0)

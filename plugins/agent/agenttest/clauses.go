@@ -25,7 +25,7 @@ const patience = 5 * time.Second
 // needsClauses are about Check.
 var needsClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "check answers twice the same",
+		Name:   "check gives the same answer twice",
 		Guards: "a plan that asks for one thing and a run that gets another",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			first, err1 := s.check(ctx)
@@ -36,7 +36,7 @@ var needsClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "needs are well-formed",
+		Name:   "the answer of check is well-formed",
 		Guards: "a bundle at a relative path, or a dialect that no gateway speaks",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			needs, err := s.check(ctx)
@@ -64,7 +64,7 @@ var needsClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a configuration with an unknown key is refused",
-		Guards: "a misspelt option that silently does nothing in a whole sweep",
+		Guards: "a misspelt option that silently does nothing in a whole run",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			const key = "an_option_that_no_agent_has"
 			needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: json.RawMessage(`{"` + key + `": true}`), Role: s.role()})
@@ -78,7 +78,7 @@ var needsClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a configuration that is no JSON is an error",
+		Name:   "a configuration that is not JSON is an error",
 		Guards: "a plugin that ends, and with it every other attempt",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			_, err := s.Agent.Check(ctx, agent.CheckRequest{Config: json.RawMessage(`{"a": [`), Role: s.role()})
@@ -95,8 +95,8 @@ var needsClauses = []conformance.Clause[Subject]{
 // sessionClauses are about sessions and turns.
 var sessionClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "a turn does what is asked, and ends done",
-		Guards: "an agent whose every call is in order, and which never does any work",
+		Name:   "a turn does what was asked, and ends with done",
+		Guards: "an agent that answers each call correctly, and never does any work",
 		Time:   30 * time.Second,
 		Proof:  true,
 		Skip:   unable,
@@ -115,7 +115,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a turn ends with a yield",
-		Guards: "an end that is none of the words, and so cannot be counted",
+		Guards: "an end that is not one of the known ones, and so cannot be counted",
 		Skip:   unable,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			session, _, _ := s.open(ctx, t)
@@ -210,7 +210,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a message of 200 KiB is taken",
+		Name:   "a message of 200 KiB is accepted",
 		Guards: "a long instruction that dies on the limit of an argument list",
 		Skip:   unable,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
@@ -243,7 +243,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a message after a turn that was cut off is taken",
+		Name:   "a message after a turn that was cut off is accepted",
 		Guards: "a user who speaks after a timeout, and an agent that cannot go on",
 		Time:   25 * time.Second,
 		Skip: func(s Subject) string {
@@ -298,7 +298,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "the view is only read",
+		Name:   "the view is not changed",
 		Guards: "an agent that changes what its verifier or its next turn reads",
 		Skip:   unable,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
@@ -325,7 +325,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "sessions at once do not mix",
+		Name:   "concurrent sessions do not mix",
 		Guards: "steps of one attempt in the trajectory of another",
 		Skip:   unable,
 		Run:    eight,

@@ -40,7 +40,7 @@ var coreClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "quiesce kills everything, and commands work afterwards",
-		Guards: "a daemon of the agent's that changes what is graded",
+		Guards: "a daemon of the agent that changes what is graded",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.borrowed(ctx, t)
 			sh(ctx, t, b.shell(ctx, t), "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' >/dev/null 2>&1 & done; :")
@@ -61,7 +61,7 @@ var coreClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a folder can be made afresh over what the agent put there",
+		Name:   "a folder can be replaced, whatever the agent put there",
 		Guards: "tests that run beside files which the agent planted",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
@@ -97,8 +97,8 @@ var coreClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "services are not what the agent left",
-		Guards: "a task's own server that is killed, or held against the agent",
+		Name:   "services are told apart from processes of the agent",
+		Guards: "a server of the task that is killed, or taken for a process of the agent",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
 			if _, err := b.core.StartService(ctx, host.Service{Name: "kit", Argv: []string{"/bin/sh", "-c", "while :; do sleep 1; done"}}); err != nil {
@@ -133,7 +133,7 @@ func beats(ctx context.Context, b *box) int {
 // limitClauses are about limits, and about reporting which are enforced.
 var limitClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "what was asked for is answered in granted",
+		Name:   "granted has an answer for each limit of the spec",
 		Guards: "a result measured without the limits that it names",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, modest)
@@ -216,8 +216,8 @@ func modest(p *environment.Spec) {
 // abilityClauses are about the capabilities that the plugin announces.
 var abilityClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "an environment of images prepares them, and names one that is not there",
-		Guards: "a missing image that is tried again for ever, or a capability that is not there",
+		Name:   "images are prepared, and the error for a missing image names it",
+		Guards: "a missing image that is tried again for ever, or a capability that does not exist",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImages),
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
@@ -234,8 +234,8 @@ var abilityClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "an environment that keeps images lists them, and drops none that it does not list",
-		Guards: "a clean-up that takes an image which somebody else made, or a capability that is not there",
+		Name:   "kept images are listed, and no other image is removed",
+		Guards: "a cleanup that removes an image of somebody else, or a capability that does not exist",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImageGC),
 		// Kept and Drop take no configuration, so they may reach another engine
@@ -263,7 +263,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "an environment of snapshots makes one that has the files",
+		Name:   "a snapshot has the files of the sandbox",
 		Guards: "a verification on another file system than the agent's",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilitySnapshot),
@@ -294,7 +294,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "at the end nothing is left",
-		Guards: "a machine that fills up with the remains of runs",
+		Guards: "a machine that fills up with what runs left",
 		Time:   60 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			s.common(ctx, t)

@@ -40,7 +40,7 @@ var wallClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "root inside gets the capabilities of a container's root and no others",
-		Guards: "an escape that is root on the machine at once",
+		Guards: "an escape from the sandbox that has the rights of root on the machine",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if got := s.common(ctx, t).core.Hello.BoundingCapabilities &^ become.EngineCaps; got != 0 {
 				t.Errorf("commands can gain capabilities %#x: start sandboxd with SETPCAP, or without these", got)
@@ -84,7 +84,7 @@ var wallClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "no disk of the host can be opened",
-		Guards: "the machine's disk as a file",
+		Guards: "an agent that reads the disk of the machine as a file",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			out, _ := try(ctx, t, s.common(ctx, t).shell(ctx, t),
 				"find /dev -type b 2>/dev/null; for m in '8 0' '254 0' '253 0' '259 0'; do rm -f /tmp/kit-disk; mknod /tmp/kit-disk b $m 2>/dev/null && head -c 1 /tmp/kit-disk >/dev/null 2>&1 && echo opened $m; done; rm -f /tmp/kit-disk; :")

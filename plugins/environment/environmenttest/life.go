@@ -61,7 +61,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "destroy twice, and of an unknown id, is no error",
-		Guards: "a clean-up that fails because it was done already",
+		Guards: "a cleanup that fails because it was done already",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
 			for _, id := range []string{b.ID, b.ID, "no-such-sandbox"} {
@@ -73,7 +73,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "destroy does not wait for a command",
-		Guards: "a polite stop that costs ten seconds an attempt",
+		Guards: "a graceful stop that costs ten seconds for each attempt",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
 			c := b.shell(ctx, t)
@@ -92,7 +92,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "the remains are no nonsense",
+		Name:   "what destroy reports is plausible",
 		Guards: "a negative peak in a report",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
@@ -124,7 +124,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a create that is canceled leaves nothing",
-		Guards: "a Ctrl-C in the wrong moment that leaves a sandbox for ever",
+		Guards: "a sandbox that stays for ever after a Ctrl-C at the wrong moment",
 		Time:   20 * time.Second,
 		Run:    canceled,
 	},
@@ -152,7 +152,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "thirty-two sandboxes at once",
+		Name:   "32 sandboxes can be created at the same time",
 		Guards: "names, locks or ports that two sandboxes want at the same time",
 		Time:   60 * time.Second,
 		Run:    crowd,
@@ -179,7 +179,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "check starts nothing and answers twice the same",
+		Name:   "check starts nothing, and gives the same answer twice",
 		Guards: "a plan that makes sandboxes",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			own := s.kit.owner + "-check"
@@ -200,7 +200,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "what check refuses create refuses, too",
-		Guards: "a refusal at plan that is a surprise, or a crash, in the run",
+		Guards: "a refusal that comes only during the run, or as a crash",
 		Run:    refused,
 	},
 	{

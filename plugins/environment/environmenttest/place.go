@@ -65,7 +65,7 @@ var placeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "nothing of the host's environment is inside",
-		Guards: "a provider's key that any agent can print",
+		Guards: "a provider's key in the variables of the sandbox",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			name := s.Variable
 			if name == "" { // in this process
@@ -145,8 +145,8 @@ var placeClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "the image says what it is",
-		Guards: "a result that cannot be made again since nobody knows the image",
+		Name:   "the sandbox says which image it is made of",
+		Guards: "a result that cannot be reproduced because nobody knows the image",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if f := s.common(ctx, t).Image; f.Base == "" && f.Digest == "" {
 				t.Errorf("neither base nor digest in %+v", f)

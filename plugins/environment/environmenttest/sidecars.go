@@ -149,7 +149,7 @@ var sidecarClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a create whose sidecar fails leaves nothing",
-		Guards: "half a sandbox for each try of a task with a bad image",
+		Guards: "a part of a sandbox that is left by each attempt of a task with a bad image",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilitySidecars),
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {

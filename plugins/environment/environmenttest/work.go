@@ -36,7 +36,7 @@ var workClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "commands at once do not mix",
+		Name:   "concurrent commands do not mix",
 		Guards: "output of one command in the answer of another",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.common(ctx, t).shell(ctx, t)
@@ -57,7 +57,7 @@ var workClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a terminal is one",
+		Name:   "a terminal behaves like a terminal",
 		Guards: "editors and pagers that refuse to start",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.common(ctx, t).shell(ctx, t)
@@ -73,7 +73,7 @@ var workClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a folder goes in and comes out as it was",
+		Name:   "an uploaded folder comes back unchanged",
 		Guards: "lost modes, links or names in the artifacts of an attempt",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.common(ctx, t).shell(ctx, t)
@@ -96,7 +96,7 @@ var workClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "fifty MiB go in and come out as a file",
+		Name:   "50 MiB can be sent in and read back",
 		Guards: "a large artifact that breaks the connection",
 		Time:   20 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {

@@ -97,7 +97,7 @@ var seeClauses = []clause{
 		},
 	},
 	{
-		Name: "an observation has only what was asked for", Guards: "a picture for which nobody pays knowingly",
+		Name: "an observation has only what was asked for", Guards: "pictures that cost tokens although nobody asked for them",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			for _, kind := range o.needs.Observations {
@@ -121,7 +121,7 @@ var seeClauses = []clause{
 		},
 	},
 	{
-		Name: "what is shown can be used", Guards: "frames of another type, and files out of their folder",
+		Name: "what is shown can be used", Guards: "frames of another type, and files outside of their folder",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			seen := o.observe(ctx, t) // which checks it
@@ -154,7 +154,7 @@ var actClauses = []clause{
 		},
 	},
 	{
-		Name: "an unknown action is a step with an error", Guards: "a slip of the agent that ends the attempt",
+		Name: "an unknown action is a step with an error", Guards: "a mistake of the agent that ends the attempt",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			step, err := o.Act(ctx, o.id, environment.Call{Name: "no-such-action", Arguments: json.RawMessage("{}")}, nil)
@@ -164,7 +164,7 @@ var actClauses = []clause{
 		},
 	},
 	{
-		Name: "arguments that do not fit are a step with an error", Guards: "a surface that believes what the core lets through",
+		Name: "arguments that do not fit are a step with an error", Guards: "a surface that does not check its arguments itself",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			for _, a := range o.needs.Actions {
@@ -182,7 +182,7 @@ var actClauses = []clause{
 		},
 	},
 	{
-		Name: "an action that is refused changes nothing", Guards: "an agent that cheats with errors",
+		Name: "an action that is refused changes nothing", Guards: "an agent that gains something by wrong actions",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			before := o.observe(ctx, t)
@@ -221,7 +221,7 @@ var actClauses = []clause{
 		},
 	},
 	{
-		Name: "many calls at once are answered", Guards: "a surface that holds up another",
+		Name: "many concurrent calls are answered", Guards: "a surface that holds up another",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			const many = 8
 			results := make(chan error, many)
@@ -240,7 +240,7 @@ var actClauses = []clause{
 		},
 	},
 	{
-		Name: "after an action that was cancelled the surface works", Guards: "a turn that is cut and leaves nothing to capture",
+		Name: "after an action that was cancelled the surface works", Guards: "a turn that is cut off and leaves nothing to capture",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			c := o.fitting()
@@ -260,7 +260,7 @@ var actClauses = []clause{
 
 var endClauses = []clause{
 	{
-		Name: "an unknown id is no surface", Guards: "a call that works on whatever there is",
+		Name: "a call with an unknown id is an error", Guards: "a call that works on another surface",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			for what, err := range o.calls(ctx, "no-such-surface") {
@@ -271,7 +271,7 @@ var endClauses = []clause{
 		},
 	},
 	{
-		Name: "a surface can be closed twice", Guards: "a cleanup that fails after a cleanup",
+		Name: "a surface can be closed twice", Guards: "a cleanup that fails because it was done already",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			if err := errors.Join(o.CloseSurface(ctx, o.id), o.CloseSurface(ctx, o.id), o.CloseSurface(ctx, "no-such-surface")); err != nil {
@@ -280,7 +280,7 @@ var endClauses = []clause{
 		},
 	},
 	{
-		Name: "a closed surface is no surface", Guards: "a surface that nobody can free",
+		Name: "a closed surface can no longer be used", Guards: "a surface that nobody can free",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			if err := o.CloseSurface(ctx, o.id); err != nil {

@@ -35,7 +35,7 @@ func hostileClauses() []conformance.Clause[Subject] {
 			Run: variablesAreAskedFor,
 		},
 		{
-			Name: "an agent sees neither tests nor solution", Guards: "a score that was copied from the answer",
+			Name: "an agent sees neither tests nor solution", Guards: "a verifier that can be passed by copying the answer",
 			Run: agentSeesNoAnswer,
 		},
 		{

@@ -20,7 +20,7 @@ const patience = 3 * time.Second
 // accidentClauses are about failures around a verifier.
 var accidentClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "the view is only read",
+		Name:   "the view is not changed",
 		Guards: "a verifier that changes what the next verifier judges",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.cases()[0]
@@ -34,7 +34,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a view that is not there is an error",
-		Guards: "a mistake of the core's that becomes a verdict",
+		Guards: "a mistake of the core that becomes a verdict",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := Case{Request: verifier.Request{View: filepath.Join(t.TempDir(), "gone"), Config: s.cases()[0].Request.Config}}
 			v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
@@ -45,7 +45,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a cancel ends Verify soon",
-		Guards: "a hung judge that holds a sandbox, a processor or a program of its own for ever",
+		Guards: "a verifier that hangs and holds a sandbox or a processor for ever",
 		Time:   20 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.cases()[0]
@@ -102,7 +102,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 			_, _ = s.Verifier.Verify(ctx, verifier.Request{View: "/nonexistent", Timeout: time.Second, Settings: json.RawMessage(`[]`)}, ignore)
 			after, err2 := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
 			if before.Decision != after.Decision || (err1 == nil) != (err2 == nil) {
-				t.Errorf("before %s, %v; after %s, %v", pretty(before), err1, pretty(after), err2)
+				t.Errorf("before: %s; after: %s", got(before, err1), got(after, err2))
 			}
 		},
 	},

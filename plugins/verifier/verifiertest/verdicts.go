@@ -23,13 +23,13 @@ const NoCases = "the author gave no cases"
 var verdictClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "a submission that can be judged gets a verdict",
-		Guards: "a verifier that fails on every work, and passes each clause that wants no pass",
+		Guards: "a verifier that fails on everything, and so passes each clause that expects no pass",
 		Proof:  true,
 		Run:    judges,
 	},
 	{
 		Name:   "a verdict has a decision and finite scores",
-		Guards: "a NaN or an empty decision that averages into a table",
+		Guards: "a NaN or an empty decision that enters the mean of a table",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			for _, c := range s.cases() {
 				r := s.request(ctx, t, &c)
@@ -41,14 +41,14 @@ var verdictClauses = []conformance.Clause[Subject]{
 					err = shape(&r, &v)
 				}
 				if err != nil {
-					t.Errorf("%s: %v in %s", c.Name, err, pretty(v))
+					t.Errorf("%s: %s", c.Name, got(v, err))
 				}
 			}
 		},
 	},
 	{
 		Name:   "known submissions get the expected verdict",
-		Guards: "a verifier that is well-behaved and wrong",
+		Guards: "a verifier that keeps the contract and gives wrong verdicts",
 		Skip: func(s Subject) string {
 			if len(s.Cases) == 0 {
 				return NoCases
@@ -59,7 +59,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 			for _, c := range s.Cases {
 				v, err := s.Verifier.Verify(ctx, s.request(ctx, t, &c), ignore)
 				if err != nil || c.Want != "" && v.Decision != c.Want {
-					t.Errorf("%s: got %s, %v; want %s", c.Name, pretty(v), err, c.Want)
+					t.Errorf("%s: got %s; want %s", c.Name, got(v, err), c.Want)
 				}
 				for name, want := range c.Scores {
 					if got, ok := v.Scores[name]; err == nil && (!ok || got.Value != want) {
@@ -95,17 +95,17 @@ var verdictClauses = []conformance.Clause[Subject]{
 			first, err1 := s.Verifier.Verify(ctx, r, ignore)
 			second, err2 := s.Verifier.Verify(ctx, r, ignore)
 			if (err1 == nil) != (err2 == nil) || !reflect.DeepEqual(first, second) {
-				t.Errorf("first %s, %v; then %s, %v", pretty(first), err1, pretty(second), err2)
+				t.Errorf("first: %s; then: %s", got(first, err1), got(second, err2))
 			}
 		},
 	},
 	{
-		Name:   "many requests at once get each its own answer",
+		Name:   "each of many concurrent requests gets its own answer",
 		Guards: "verdicts that are mixed up between attempts of a busy run",
 		Run:    many,
 	},
 	{
-		Name:   "a handoff repeats nothing of the references",
+		Name:   "a handoff contains nothing of the references",
 		Guards: "the expected answer that reaches the agent through the simulated user",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			const marker = "MARKER-4f1c-of-the-references"
@@ -120,8 +120,8 @@ var verdictClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a verifier of rounds answers in a round",
-		Guards: "an announced ability that is not there",
+		Name:   "a verifier that judges between turns answers there",
+		Guards: "an announced ability that does not exist",
 		Skip: func(s Subject) string {
 			if !s.Traits.Rounds {
 				return "it does not judge between turns"
@@ -137,7 +137,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 				t.Fatalf("in round 1: %v", err)
 			}
 			if err = shape(&r, &v); err != nil {
-				t.Errorf("%v in %s", err, pretty(v))
+				t.Errorf("%s", got(v, err))
 			}
 			if s.Traits.Needs != verifier.NeedsOwn {
 				return
@@ -149,7 +149,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "a setting that gives it a sandbox of its own leaves it able to judge",
+		Name:   "it can judge with the setting that gives it a sandbox of its own",
 		Guards: "an announced setting with which every attempt is an error",
 		Skip: func(s Subject) string {
 			switch {
@@ -172,13 +172,13 @@ var verdictClauses = []conformance.Clause[Subject]{
 				if v, err := s.Verifier.Verify(ctx, r, ignore); err != nil {
 					t.Errorf("%s = %q: %v", name, text, err)
 				} else if err = shape(&r, &v); err != nil {
-					t.Errorf("%s = %q: %v in %s", name, text, err, pretty(v))
+					t.Errorf("%s = %q: %s", name, text, got(v, err))
 				}
 			}
 		},
 	},
 	{
-		Name:   "what is announced is there",
+		Name:   "it has the capabilities that it announces",
 		Guards: "a capability in Describe that fails when it is used",
 		Skip: func(s Subject) string {
 			if !slices.Contains(s.Capabilities, verifier.CapabilityRewrite) {
@@ -231,9 +231,9 @@ func judges(ctx context.Context, t *conformance.T, s Subject) {
 		return
 	}
 	if len(s.Cases) == 0 {
-		t.Fatalf("no verdict on the submission of the kit: %v: give submissions that it can judge, with the expected verdicts: --case DIR of berth plugin test, Cases of the kit in Go", last)
+		t.Fatalf("no verdict on the example of the kit: %v. If the verifier needs other files, give it cases: --case DIR of berth plugin test, or Cases of the kit in Go", last)
 	}
-	t.Errorf("no verdict on any of %d submissions: %v", len(s.Cases), last)
+	t.Errorf("no verdict on any of %d cases: %v", len(s.Cases), last)
 }
 
 // many sends 16 requests at once and compares each verdict with that of a

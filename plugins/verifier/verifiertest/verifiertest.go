@@ -30,8 +30,8 @@ type Subject struct {
 	Capabilities []string
 	// Config is the configuration of every request that has none.
 	Config json.RawMessage
-	// Cases are works whose verdict the author knows. Without any, the kit
-	// tries the verifier on a work of its own, where any verdict will do.
+	// Cases are submissions with their correct verdicts. Without any, the kit
+	// tries the verifier on an example of its own, for which it accepts every verdict.
 	Cases []Case
 	// Models answer for as long as the kit runs, under the names of
 	// Traits.Models; those of a case come first.
@@ -39,12 +39,12 @@ type Subject struct {
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
 	Shell func(ctx context.Context, t *conformance.T) string
-	// Load is what the plugin's processes come to. Nil: the verifier is in this
-	// process, and what goes on after a cancel is not seen.
+	// Load measures the processes of the plugin. Nil: the verifier is in this
+	// process, and the kit cannot see what goes on after a cancel.
 	Load func() conformance.Load
 }
 
-// Case is one work with its correct verdict.
+// Case is one submission with its correct verdict.
 type Case struct {
 	Name string
 	// Dir is the folder that the case was read from, see LoadCases.
@@ -56,12 +56,12 @@ type Case struct {
 	Request verifier.Request
 	// Files are written below the view, by slash-separated name.
 	Files map[string]string
-	// Sandbox is a folder whose content is put into the sandbox, from its root,
-	// before Verify. Empty: nothing is.
+	// Sandbox is a folder. Its content is put into the root of the sandbox before
+	// Verify. Empty: nothing is put there.
 	Sandbox string
 	// Want is the decision; empty means any.
 	Want verifier.Decision
-	// Scores are some that the verdict has, with their values; nil means any.
+	// Scores are expected values of some scores of the verdict; nil: none.
 	Scores map[string]float64
 }
 

@@ -152,6 +152,19 @@ func digest(t *conformance.T, dir string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
+// got says what a verifier returned, for a failure message: a verdict, an error, or
+// a verdict with what is wrong with it.
+func got(v verifier.Verdict, err error) string {
+	switch {
+	case err == nil:
+		return pretty(v)
+	case v.Decision == "":
+		return "the error: " + err.Error()
+	default:
+		return fmt.Sprintf("%v in %s", err, pretty(v))
+	}
+}
+
 // pretty returns a verdict as text for a failure message.
 func pretty(v verifier.Verdict) string {
 	b, err := json.Marshal(v)

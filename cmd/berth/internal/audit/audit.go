@@ -78,7 +78,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 			files:    {Name: "files", What: "The checksum of each file of each attempt."},
 			results:  {Name: "results", What: "Each result.json beside the line of the journal, and the steps, turns and findings of its attempt."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
-			usage:    {Name: "usage", What: "Requests, tokens and costs, from the recorded requests, and theirs from the replies."},
+			usage:    {Name: "usage", What: "Requests, tokens and costs of each attempt from its recorded requests, and of these from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
 			digests:  {Name: DigestsCheck, What: "The digest of each task of an archive, from its files."},
 		},
@@ -285,7 +285,7 @@ func (a *audit) numbers() {
 	b, err := untrusted.Read(a.dir, store.SummaryFile, 1<<30)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		a.skip(numbers, "there is no "+store.SummaryFile+": the run did not come to its end")
+		a.skip(numbers, "there is no "+store.SummaryFile+": the run was imported, or it has not ended")
 	case err != nil:
 		a.problem(numbers, store.SummaryFile, 0, "it cannot be read: %v", err)
 	case a.index.Writing() == nil:

@@ -39,7 +39,7 @@ func (a *app) attestCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "attest",
-		Short: "Try attacks on this machine and compare what comes of them",
+		Short: "Run the attack suite on this machine and check its results",
 		Long: `Runs agents that try to pass without solving their task, in each verification
 mode of an environment. For each attack it prints whether it was held (no
 reward), detected (a reward, and the result says that it is exposed or violated)

@@ -237,7 +237,7 @@ func (a *app) printAudit(p *output.Audit) {
 		}
 	}
 	if p.Problems == 0 {
-		a.Printf("\nEverything that could be checked is as it was recorded.\n")
+		a.Printf("\nEverything that could be checked matches the record.\n")
 		return
 	}
 	a.Printf("\n%d problems: the run is not what its records say.\n", p.Problems)

@@ -169,8 +169,7 @@ every attempt.`,
 				level = zerolog.DebugLevel
 			}
 			a.logs = &logs{to: a.Err}
-			w := zerolog.ConsoleWriter{Out: a.logs, NoColor: !a.ErrColor, TimeFormat: "15:04:05.000"}
-			a.log = zerolog.New(zerolog.SyncWriter(w)).Level(level).With().Timestamp().Logger()
+			a.log = zerolog.New(zerolog.SyncWriter(console(a.logs, !a.ErrColor))).Level(level).With().Timestamp().Logger()
 			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
 				return errors.New("the current folder was removed: change to another one")
 			}

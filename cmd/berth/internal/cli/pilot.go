@@ -59,7 +59,7 @@ func (a *app) pilotCommand() *cobra.Command {
 	var f pilotFlags
 	cmd := &cobra.Command{
 		Use:   "pilot RUN",
-		Short: "Make attempts of a run that is under way, on this machine",
+		Short: "Run attempts of a run that is in progress, on this machine",
 		Long: `Makes attempts of a run on this machine. The experiment of the run must have the
 block executor "pilots" or "slurm". This machine must see the folder of the run,
 the tasks and the plugins under the same paths. Start as many pilots as you

@@ -42,12 +42,12 @@ func (a *app) power(p *output.Power) {
 	if p == nil {
 		return
 	}
-	planned := fmt.Sprintf("%s × %d", terminal.Count(p.Tasks, "task", "tasks"), p.Repetitions)
+	planned := terminal.Count(p.Tasks, "task", "tasks") + " × " + terminal.Count(p.Repetitions, "repetition", "repetitions")
 	assumed := fmt.Sprintf("power %g, if about %.0f %% are solved", p.Power, 100*p.Rate)
 	if p.Detectable > 1 {
-		a.Printf("detectable: no difference of two cells with %s (%s)\n", planned, assumed)
+		a.Printf("detectable: no difference between two cells with %s (%s)\n", planned, assumed)
 	} else {
-		a.Printf("detectable: a difference of two cells of %.1f points or more with %s (%s)\n", 100*p.Detectable, planned, assumed)
+		a.Printf("detectable: a difference between two cells of %.1f points or more with %s (%s)\n", 100*p.Detectable, planned, assumed)
 	}
 	switch {
 	case p.Impossible != "":

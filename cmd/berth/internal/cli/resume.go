@@ -135,11 +135,11 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err != nil {
 		return err
 	}
-	if err = a.extend(l, s, ef); err != nil {
-		return errors.Join(err, s.Close())
-	}
 	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
 	if err = a.drift(ctx, l, s, drifting{diverted: diverted, accept: sf.acceptDrift}); err != nil {
+		return errors.Join(err, s.Close())
+	}
+	if err = a.extend(l, s, ef); err != nil { // last: a resume that is refused leaves the run as it was
 		return errors.Join(err, s.Close())
 	}
 	selected, err := a.chosen(choose, s)

@@ -178,7 +178,7 @@ type userBlock struct {
 
 type variableBlock struct {
 	Description string            `berth:"description" doc:"What the variable is for."`
-	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any value, and --var and host variables give strings; with type = any they give HCL expressions."`
+	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any value, and --var and environment variables give strings; with type = any they give HCL expressions."`
 	Default     json.RawMessage   `berth:"default" doc:"Value when none is given. Absent: one must be given."`
 	Sensitive   bool              `berth:"sensitive" doc:"The value is a secret: it is never printed or stored."`
 	Nullable    bool              `berth:"nullable" default:"true" doc:"Whether null may be given."`

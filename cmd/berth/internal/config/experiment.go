@@ -126,7 +126,7 @@ func (e *Experiment) missing(used []*cell.Secret) Diagnostics {
 	l := &loader{src: e.src}
 	for _, s := range used {
 		if _, err := s.Read(); err != nil {
-			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it before the run, or exclude the cells that need it.", err))
+			l.diags = append(l.diags, source.At(e.places[s], "Secret cannot be read", "%s. Set it (export NAME=…) before the run, or exclude the cells that need it.", err))
 		}
 	}
 	return l.diagnostics()

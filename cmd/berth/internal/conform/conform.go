@@ -118,8 +118,11 @@ func executable(path string) error {
 	if err != nil {
 		return fmt.Errorf("%w. Example: berth plugin test bin/plugins/berth-plugin-local", errors.Unwrap(err))
 	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return errors.New("not an executable file. Example: berth plugin test bin/plugins/berth-plugin-local")
+	if info.IsDir() {
+		return errors.New("not an executable file but a folder. Example: berth plugin test bin/plugins/berth-plugin-local")
+	}
+	if info.Mode()&0o111 == 0 {
+		return errors.New("not an executable file: chmod +x " + path)
 	}
 	return nil
 }

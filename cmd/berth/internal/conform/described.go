@@ -20,7 +20,7 @@ type described struct {
 // describedClauses hold for plugins of every kind.
 var describedClauses = []conformance.Clause[described]{
 	{
-		Name:   "it says what it is, and for people",
+		Name:   "it has a version, and a doc for itself and each option",
 		Guards: "a result that names a plugin nobody can identify",
 		Run: func(_ context.Context, t *conformance.T, d described) {
 			if d.entry.Version == "" {
@@ -37,7 +37,7 @@ var describedClauses = []conformance.Clause[described]{
 		},
 	},
 	{
-		Name:   "it judges a configuration twice the same",
+		Name:   "the same configuration gets the same answer twice",
 		Guards: "a plan that depends on what was planned before",
 		Run: func(ctx context.Context, t *conformance.T, d described) {
 			first, err1 := d.validate(ctx, `{}`)

@@ -58,7 +58,7 @@ const leftTime = 3 * time.Second
 // leftClauses are tried once, after everything else.
 var leftClauses = []conformance.Clause[*bench]{{
 	Name:   "no process of the plugin is left when it has ended",
-	Guards: "programs that stay on the machine after a run, out of reach in a session of their own",
+	Guards: "programs that stay on the machine after a run, in a session of their own",
 	Run: func(ctx context.Context, t *conformance.T, b *bench) {
 		b.host.Stop()
 		for end := time.Now().Add(conformance.Patience(leftTime)); len(b.marked()) > 0 && time.Now().Before(end) && ctx.Err() == nil; {

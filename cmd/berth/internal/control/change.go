@@ -109,11 +109,11 @@ func (s *Server) effect(q *Request, c *change) error {
 		c.did = "paused the run"
 		return s.hold(Paused, who+" "+c.did, q.Why)
 	case Drain:
-		c.did = "lets the run end when the attempts in progress have ended"
-		c.more = ". It can be resumed then"
+		c.did = "drained the run"
+		c.more = ": it stops when the attempts in progress have ended, and can be resumed then"
 		return s.hold(Draining, "drained by "+who, q.Why)
 	case Continue:
-		c.did = "let the run go on"
+		c.did = "continued the run"
 		return s.hold(Running, "", "")
 	case Set:
 		return s.set(q, c)
@@ -208,7 +208,7 @@ func (s *Server) set(q *Request, c *change) error {
 			}
 			before := limitOf(l, name)
 			if name != InFlight && before != nil && (most == nil || *most > *before) && !q.Yes {
-				return fmt.Errorf("%s is %s, and %s would be more: say yes to that (--yes)", name, number(before), number(most))
+				return fmt.Errorf("%s is %s, and %s is more: a larger budget needs --yes", name, number(before), number(most))
 			}
 			setLimit(l, name, most)
 			said = append(said, fmt.Sprintf("%s from %s to %s", name, number(before), number(most)))

@@ -218,7 +218,7 @@ func sentence(p *output.ComparedPair) string {
 		ran += fmt.Sprintf(", %s left out", plural(left, "other", "others"))
 	}
 	if p.Difference == 0 {
-		same := "solve the same share"
+		same := "score the same"
 		if p.Raw {
 			same = "have the same mean score"
 		}
@@ -229,9 +229,9 @@ func sentence(p *output.ComparedPair) string {
 		low, high := in.Low*sign, in.High*sign
 		within = fmt.Sprintf("95 %%: %s to %s; ", Value(min(low, high), p.Raw), Value(max(low, high), p.Raw))
 	}
-	how := "solves %s points more than"
+	how := "scores %s points higher than"
 	if p.Raw {
-		how = "has a mean score that is %s larger than that of"
+		how = "has a mean score that is %s higher than that of"
 	}
 	return fmt.Sprintf("%s "+how+" %s (%sp = %s after Holm, %s)", better, Value(sign*p.Difference, p.Raw), worse, within, P(p.Holm), ran)
 }

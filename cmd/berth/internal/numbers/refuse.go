@@ -60,7 +60,7 @@ type Refusal []string
 
 // Error implements error.
 func (r Refusal) Error() string {
-	return "the numbers are not printed:\n  " + strings.Join(r, "\n  ") + "\nPrint them all the same, with these marks, with --force"
+	return "the numbers are not printed:\n  " + strings.Join(r, "\n  ") + "\nTo print them with these reasons as marks, use --force"
 }
 
 // Refused returns the reasons not to print numbers of each cell of some runs.

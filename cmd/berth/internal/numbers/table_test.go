@@ -245,7 +245,7 @@ func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		// 1h: three tasks have the score 3 in one of two repetitions.
-		if p := c.Pairs[0]; !p.Raw || !strings.HasPrefix(p.Sentence, "1h has a mean score that is 1.167 larger than that of 40m (95 %: ") || !c.Cells[0].Raw || (c.Cells[0].PassAt1 != nil) != says {
+		if p := c.Pairs[0]; !p.Raw || !strings.HasPrefix(p.Sentence, "1h has a mean score that is 1.167 higher than that of 40m (95 %: ") || !c.Cells[0].Raw || (c.Cells[0].PassAt1 != nil) != says {
 			t.Errorf("%s: %+v %+v", what, p, c.Cells[0])
 		}
 	}

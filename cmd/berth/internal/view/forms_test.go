@@ -222,7 +222,7 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	}
 	safe(t, page, w.until(t, page, "The run is <strong>paused</strong>"))
 	says(t, w.press(t, page, "Change in_flight", "in_flight", "2"), "Done: set in_flight from 1 to 2.")
-	for _, r := range []struct{ fields, want string }{{"6", "would be more"}, {"none", "would be more"}, {"NaN", "not a number"}, {"-1", "above 0"}, {"", "new limit"}, {evil, "not a number"}} {
+	for _, r := range []struct{ fields, want string }{{"6", "is more"}, {"none", "is more"}, {"NaN", "not a number"}, {"-1", "above 0"}, {"", "new limit"}, {evil, "not a number"}} {
 		says(t, w.press(t, page, "Change the budgets", "cost_usd", r.fields), "Nothing was changed: ", r.want)
 	}
 	if s := g.status(t); *s.Limits[0].Most != 2 || *s.Limits[1].Most != 5 {
@@ -233,9 +233,9 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	says(t, w.press(t, page, "Change the budgets", "tokens", "1000.5"), "Nothing was changed: ", "whole number")
 	says(t, w.press(t, page, "Change the budgets", "tokens", "1000", "requests", "20"), "Done: set tokens from none to 1000, requests from none to 20.")
 	says(t, w.get(t, page, http.StatusOK), "budget of 1000 tokens", "budget of 20 requests")
-	says(t, w.press(t, page, "Continue"), "Done: let the run go on.")
+	says(t, w.press(t, page, "Continue"), "Done: continued the run.")
 	g.wait(t, "two are in progress", func(s *control.Status) bool { return s.InProgress == 2 })
-	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: lets the run end")
+	says(t, w.press(t, page, "Drain", "why", "the machine is needed"), "Done: drained the run: it stops")
 	var did []string
 	for _, n := range w.run.Index().Notes {
 		did = append(did, n.Intervention.Action)

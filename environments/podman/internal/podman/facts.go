@@ -79,9 +79,9 @@ func factsOf(i *define.Info) (f engine.Facts) {
 	if !f.Memory {
 		f.How = fmt.Sprintf("no control groups (%s, %s) through Podman %s", h.CgroupsVersion, h.CgroupManager, f.Version)
 		f.Degraded = append(f.Degraded, environment.Problem{
-			Summary: "Podman keeps no limits of memory and processors here",
+			Summary: "Podman enforces no limits on memory and processors here",
 			Detail: "Without root they need control groups of version 2 that systemd gives to the user (Delegate=cpu memory pids), " +
-				fmt.Sprintf("and cgroup_manager = \"systemd\"; there is version %s with the manager %q.", h.CgroupsVersion, h.CgroupManager),
+				fmt.Sprintf("and cgroup_manager = \"systemd\"; this machine has version %s with the manager %q.", h.CgroupsVersion, h.CgroupManager),
 		})
 	}
 	f.NoPublic = noPublic(h)

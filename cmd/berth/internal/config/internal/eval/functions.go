@@ -134,7 +134,7 @@ func envFunc(lookup func(string) (string, bool)) function.Function {
 			if len(args) == 2 {
 				return args[1], nil
 			}
-			return cty.NilVal, function.NewArgErrorf(0, "the host variable %s is not set: set it, or write env(%q, \"default\")", name, name)
+			return cty.NilVal, function.NewArgErrorf(0, "the environment variable %s is not set: set it, or write env(%q, \"default\")", name, name)
 		},
 	})
 }

@@ -73,7 +73,7 @@ func (s Secrets) function() function.Function {
 		Params: []function.Parameter{{Name: "name", Type: cty.String}},
 		Type: func(args []cty.Value) (cty.Type, error) {
 			if args[0].IsKnown() && !isVariableName(args[0].AsString()) {
-				return cty.NilType, function.NewArgErrorf(0, "write the name of a host variable: letters, digits and underscores")
+				return cty.NilType, function.NewArgErrorf(0, "write the name of an environment variable: letters, digits and underscores")
 			}
 			return cty.String, nil
 		},

@@ -70,7 +70,7 @@ func (l *leaf) tree(v cty.Value, path pluginconfig.Path, inside []pluginconfig.S
 			form = "[" + form + "]"
 		}
 		l.r.Fail(l.attr.NameRange, "A secret is written in plain text",
-			"The files of an experiment are stored with its runs. Put the value into a host variable and write %s = %s.", l.attr.Name, form)
+			"The files of an experiment are stored with its runs. Put the value into an environment variable and write %s = %s.", l.attr.Name, form)
 		return nil, false
 	case v.Type() == cty.String:
 		return v.AsString(), true

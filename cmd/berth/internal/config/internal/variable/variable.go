@@ -160,7 +160,7 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 	out := map[string]value{}
 	for _, name := range names {
 		if text, ok := l.given.LookupEnv(envPrefix + name); ok {
-			out[name] = value{from: "the host variable " + envPrefix + name, text: text}
+			out[name] = value{from: "the environment variable " + envPrefix + name, text: text}
 		}
 	}
 	for _, file := range l.given.Files {

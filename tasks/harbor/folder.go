@@ -12,6 +12,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -161,7 +162,7 @@ func (f *folder) below(dir string) []node {
 
 // read returns a file of at most maxText bytes.
 func (f *folder) read(p string) ([]byte, error) {
-	file, err := f.root.Open(p)
+	file, err := f.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
 	if err != nil {
 		return nil, err
 	}

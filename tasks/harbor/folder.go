@@ -168,16 +168,19 @@ func (f *folder) sum(ctx context.Context, p string) (string, error) {
 	if s, ok := f.sums[p]; ok {
 		return s, nil
 	}
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
 	file, err := f.root.Open(p)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, file); err != nil {
+	for err == nil { // in parts, because a file may be huge
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		_, err = io.CopyN(h, file, 16<<20)
+	}
+	if !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	s := hex.EncodeToString(h.Sum(nil))

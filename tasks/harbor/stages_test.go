@@ -1,10 +1,15 @@
 package harbor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -358,5 +363,19 @@ func TestLinks(t *testing.T) {
 	}
 	if got, _ := minimal().with("environment/link", "-> /etc").load(t, task.Options{}); got != nil {
 		t.Error("stricter than Harbor: a link out of environment/ is accepted")
+	}
+}
+
+// Ctrl-C does not wait for a file of a terabyte.
+func TestALoadOfAHugeFileCanBeEnded(t *testing.T) {
+	t.Parallel()
+	dir := minimal().with("tests/huge", "x").write(t)
+	if err := os.Truncate(filepath.Join(dir, "tests/huge"), 1<<40); err != nil {
+		t.Skipf("no file of a terabyte can be made here: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, _, err := (Format{}).Load(ctx, dir, task.Options{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
 	}
 }

@@ -2,11 +2,14 @@ package tasktest
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/task"
@@ -73,6 +76,34 @@ func pipeIsReported(ctx context.Context, t *conformance.T, s Subject) {
 	}
 	if got, problems, err := s.read(ctx, dir, s.Options); got != nil || err != nil || !task.Broken(problems) {
 		t.Errorf("got %v, %v, %v; want a problem", got, problems, err)
+	}
+	err := filepath.WalkDir(s.Good[0], func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(s.Good[0], path)
+		if err != nil {
+			return err
+		}
+		dir := clone(t, s.Good[0])
+		at := filepath.Join(dir, name)
+		if err = errors.Join(os.Remove(at), syscall.Mkfifo(at, 0o600)); err != nil {
+			return err
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _, _ = s.read(ctx, dir, s.Options)
+		}()
+		select {
+		case <-done:
+		case <-time.After(conformance.Patience(5 * time.Second)):
+			t.Errorf("with a pipe in the place of %s the load does not end", name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%v", err)
 	}
 }
 

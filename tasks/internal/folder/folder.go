@@ -1,7 +1,6 @@
 // Package folder reads the files of a task, and lists them for its resources and
-// its digest. What
-// must not be carried into a sandbox is a problem: links that leave their folder,
-// pipes and devices, and files that are pointers of git-LFS.
+// its digest. What must not be carried into a sandbox is a problem: links that leave
+// their folder, pipes and devices, and files that are pointers of git-LFS.
 //
 // It must not know any task format.
 package folder
@@ -19,6 +18,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -29,18 +29,18 @@ const maxFiles = 100_000
 // Read returns a regular file of at most limit bytes, which are whole MiB. It
 // follows links that stay in root.
 func Read(root *os.Root, name string, limit int64) ([]byte, error) {
-	fi, err := root.Stat(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fi, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)

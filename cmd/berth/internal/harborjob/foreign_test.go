@@ -137,3 +137,16 @@ func TestUnknownCostsStayUnknown(t *testing.T) {
 		t.Errorf("two models: %v, %v", a.Cost, a.Models)
 	}
 }
+
+func TestUseBelowZeroIsNotKnown(t *testing.T) {
+	t.Parallel()
+	less, some := -5.0, int64(-7)
+	for _, a := range []*agentResult{
+		{Input: &some, Output: &some, Cost: &less}, {Models: map[string]modelUsage{"m": {Input: some, Output: some, Cost: &less}}},
+	} {
+		got := (&trialResult{Agent: a}).usage()
+		if len(got) != 1 || got[0].InputTokens != 0 || got[0].OutputTokens != 0 || got[0].CostUSD != nil {
+			t.Errorf("%+v", got)
+		}
+	}
+}

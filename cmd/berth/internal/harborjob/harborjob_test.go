@@ -165,13 +165,16 @@ func TestOutcomes(t *testing.T) {
 		{"SomethingElse", nil, began, record.AgentError, record.Yielded},
 		{"SomethingElse", map[string]float64{"reward": one}, began, record.Passed, record.Yielded},
 	} {
-		r := &trialResult{Execution: tt.execution}
+		r := &trialResult{Execution: tt.execution, Finished: &timestamp{}}
 		if tt.exception != "" {
 			r.Exception = &exception{Type: tt.exception}
 		}
 		if o, end, _ := r.outcome(tt.rewards); o != tt.outcome || end != tt.end {
 			t.Errorf("%q with %v: %s %s, want %s %s", tt.exception, tt.rewards, o, end, tt.outcome, tt.end)
 		}
+	}
+	if o, end, _ := (&trialResult{Execution: began}).outcome(nil); o != record.NotRun || end != "" {
+		t.Errorf("a trial that has not ended is %s %s", o, end)
 	}
 	for _, o := range record.Outcomes { // each is exported as something that is imported as the same kind of thing
 		typ := thrown(o, record.Yielded)

@@ -471,10 +471,10 @@ func (t *trialResult) usage() (all []record.Usage) {
 		case len(a.Models) > 0:
 			for _, name := range slices.Sorted(maps.Keys(a.Models)) {
 				m := a.Models[name]
-				all = append(all, record.Usage{Role: "agent", Model: name, InputTokens: m.Input, CachedTokens: m.Cached, OutputTokens: m.Output, CostUSD: m.Cost})
+				all = append(all, sum(name, m.Input, m.Cached, m.Output, m.Cost))
 			}
 		case a.Input != nil || a.Output != nil || a.Cost != nil:
-			u := record.Usage{Role: "agent", Model: "unknown", InputTokens: number(a.Input), CachedTokens: number(a.Cached), OutputTokens: number(a.Output), CostUSD: a.Cost}
+			u := sum("unknown", number(a.Input), number(a.Cached), number(a.Output), a.Cost)
 			if m := t.AgentInfo.Model; m != nil {
 				u.Model = m.Name
 			}

@@ -92,7 +92,10 @@ func (t *trialResult) outcome(rewards map[string]float64) (o record.Outcome, end
 	}
 	e := t.thrown()
 	if e == nil {
-		if len(rewards) == 0 {
+		switch {
+		case len(rewards) == 0 && t.Finished == nil: // the job was stopped meanwhile
+			return record.NotRun, "", record.ByCore
+		case len(rewards) == 0:
 			return record.VerifierError, end, record.ByVerifier
 		}
 		return decided(rewards), record.Yielded, ""
@@ -126,6 +129,18 @@ func (t *trialResult) thrown() *exception {
 		return t.Steps[i].Exception
 	}
 	return nil
+}
+
+// maxTokens is more than the tokens of a trial, and so few that sums do not overflow.
+const maxTokens = 1 << 40
+
+// sum returns what the usage of a job adds up from. A cost below 0 is not known.
+func sum(model string, input, cached, output int64, cost *float64) record.Usage {
+	if cost != nil && *cost < 0 {
+		cost = nil
+	}
+	tokens := func(n int64) int64 { return min(max(0, n), maxTokens) }
+	return record.Usage{Role: "agent", Model: model, InputTokens: tokens(input), CachedTokens: tokens(cached), OutputTokens: tokens(output), CostUSD: cost}
 }
 
 // decisive is the reward that decides, as in tasks of Harbor's format.

@@ -88,7 +88,7 @@ func TestANameNeedNotBeUTF8(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(found.Files) != 1 || string(found.Files[0].Path) != name || found.Files[0].Kind != kindFile {
-		t.Errorf("found %q", found.Files)
+		t.Errorf("found %+v", found.Files)
 	}
 }
 

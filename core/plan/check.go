@@ -95,10 +95,10 @@ func (a *asker) plugin(ctx context.Context, kind, name, cell string, err error) 
 		return context.Cause(ctx)
 	}
 	missing, m := &a.plan.Missing, Missing{Kind: MissingPlugin, Name: fmt.Sprintf("%s %q", kind, name), For: []string{cell}, Why: err.Error()}
-	if i := slices.IndexFunc(*missing, func(o Missing) bool { return o.Name == m.Name }); i >= 0 {
-		(*missing)[i].For = union((*missing)[i].For, m.For)
-	} else {
+	if i := slices.IndexFunc(*missing, func(o Missing) bool { return o.Name == m.Name }); i < 0 {
 		*missing = append(*missing, m)
+	} else if of := &(*missing)[i].For; (*of)[len(*of)-1] != cell { // the cells come one after the other
+		*of = append(*of, cell)
 	}
 	return nil
 }

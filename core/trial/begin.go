@@ -81,7 +81,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 	if err = a.check(ctx, a.spec); err != nil {
 		return err
 	}
-	a.spec.Env, a.spec.Lease = merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
+	a.spec.Env, a.spec.Lease = sandbox.Merge(taskEnv, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease
 	a.spec.Labels = environment.Labels{Owner: a.in.Label, Trial: a.in.Trial, Attempt: a.in.Attempt}
 	return a.images(ctx, a.env, &a.spec)
 }
@@ -344,7 +344,7 @@ func (a *attempt) service(ctx context.Context, w *sandbox.Sandbox, s *task.Servi
 		return w.Command(ctx, &c, env, cmp.Or(c.Time.Std(), limits.Service))
 	}
 	_, err = w.StartService(ctx, host.Service{
-		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, w.Dir), User: s.Command.User, Env: sandbox.List(merge(w.Env, env)),
+		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, w.Dir), User: s.Command.User, Env: sandbox.List(sandbox.Merge(w.Env, env)),
 	})
 	if err != nil || s.Ready == nil {
 		return err

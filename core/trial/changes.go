@@ -71,13 +71,13 @@ func (s *stage) commands(uses []task.VerifierUse) (host.Commands, error) {
 	}
 	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir}
 	for _, u := range uses {
-		env = merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
+		env = sandbox.Merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
 		var settings task.Script // the settings of other verifiers differ, and have no command
 		if json.Unmarshal(u.Settings, &settings) == nil && len(settings.Command) > 0 {
 			c.Programs = append(c.Programs, settings.Command[0])
 		}
 	}
-	c.Env = sandbox.List(merge(a.sandbox.Env, env))
+	c.Env = sandbox.List(sandbox.Merge(a.sandbox.Env, env))
 	return c, nil
 }
 

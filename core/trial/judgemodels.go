@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -55,7 +56,7 @@ func (s *stage) judgeEnv(own cell.Verifier, m models.Session) (map[string]string
 	if err != nil {
 		return nil, outcome.On(record.ByConfig, fmt.Errorf("environment of the verifier: %w", err))
 	}
-	return merge(env, addresses, cell.Strings(own.Env)), nil
+	return sandbox.Merge(env, addresses, cell.Strings(own.Env)), nil
 }
 
 // unjudged returns an error if the programs of the task gave a verdict although

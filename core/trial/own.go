@@ -47,7 +47,7 @@ func (s *stage) prepareOwn(ctx context.Context) error {
 		if err != nil {
 			return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
 		}
-		spec.Env, spec.Lease, spec.Labels = merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
+		spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
 		o := &own{second: second{name: fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec: spec, env: e}, steers: len(a.verifiers[u.Name].Traits.Models) > 0}
 		if err := a.check(ctx, spec); err != nil {
 			return a.at(p, err)

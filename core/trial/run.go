@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -232,13 +231,4 @@ func (a *attempt) publish() (record.Result, error) {
 // folders are the folders of the attempt outside its record.
 func (a *attempt) folders() views.Folders {
 	return views.Folders{Runtime: a.in.Runtime, Disk: a.in.Disk}
-}
-
-// merge merges variables; later ones take precedence.
-func merge(envs ...map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, e := range envs {
-		maps.Copy(out, e)
-	}
-	return out
 }

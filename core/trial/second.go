@@ -107,7 +107,7 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	if err != nil {
 		return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
 	}
-	spec.Env, spec.Lease, spec.Labels = merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
+	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
 	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: strict || s.i+1 < len(a.task.Stages)}
 	if mode == task.ModeSnapshot {
 		w.spec.Image, w.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared

@@ -273,7 +273,7 @@ func (a *attempt) agentEnv(o opening) (map[string]string, error) {
 	if err != nil {
 		return nil, outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
 	}
-	return merge(a.sandbox.Env, phase, cell.Strings(o.cell.Env)), nil
+	return sandbox.Merge(a.sandbox.Env, phase, cell.Strings(o.cell.Env)), nil
 }
 
 // reference gives the task's own solution to the oracle.

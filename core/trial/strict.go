@@ -53,11 +53,16 @@ func (s *stage) beforehand(ctx context.Context) error {
 		if err == nil {
 			err = s.snapshot(ctx, p)
 		}
+		n := len(a.recorder.All())
+		resumed := a.resume(ctx)
+		if err == nil && slices.ContainsFunc(a.recorder.All()[n:], exposes) {
+			err = errors.New("processes went on while the sandbox was copied, and may have changed the copy alone")
+		}
 		a.marked, s.second, s.again.taken = marked, nil, err == nil
 		if err != nil {
 			s.notAgain(p, err)
 		}
-		return outcome.On(record.ByEnvironment, a.resume(ctx))
+		return outcome.On(record.ByEnvironment, resumed)
 	})
 }
 

@@ -139,3 +139,23 @@ func TestRoundsAreNotVerifiedAgain(t *testing.T) {
 		})
 	}
 }
+
+// A process that goes on while the sandbox is copied can make the copy other than
+// what it was: a second verification on it settles nothing.
+func TestACopyOfASandboxThatMovedSettlesNothing(t *testing.T) {
+	t.Parallel()
+	for range 6 { // not each time: the copy may be made before it wakes
+		b := newBench(t, does(honestly+"\n"+wakes), tests(robust))
+		b.task.Mode, b.cell.Strict = task.ModeLive, true
+		r := b.run(t.Context(), t)
+		if !found(r, "ran_while_frozen") {
+			continue
+		}
+		want(t, r, record.Passed, record.Yielded, record.Exposed)
+		if r.Stages[0].Again != nil || !found(r, "not_graded_again") {
+			t.Errorf("it was verified again: %s", pretty(r.Findings))
+		}
+		return
+	}
+	t.Error("no process went on in a frozen sandbox")
+}

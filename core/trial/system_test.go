@@ -26,6 +26,7 @@ mkdir -p /usr/local/sbin; echo mine > /usr/local/sbin/tool; echo 'echo hi' > /ro
 		{"the damage", replaces, `test "$(cat /app/answer)" = 42`, false, record.Passed, record.Exposed, nil},
 		{"put back", replaces, `test "$(cat /app/answer)" = 42`, true, record.Failed, record.Checked, []string{"/usr/bin/cat", "/usr/bin/nproc", "/usr/local/sbin/tool"}},
 		{"as they were", replaces, `test "$(cat /app/answer)" = 41 && nproc && ! test -e /usr/local/sbin/tool && ! grep hi /root/.bashrc`, true, record.Passed, record.Checked, nil},
+		{"a name that is not UTF-8", `echo mine > "$(printf '/usr/local/sbin/mine\377')"`, `for f in /usr/local/sbin/mine*; do test ! -e "$f" || exit 1; done`, true, record.Passed, record.Checked, nil},
 		{"nothing of the system", "mkdir -p /app/x /root/.cache && echo 42 > /app/answer", `test "$(cat /app/answer)" = 42 && test -d /root/.cache`, true, record.Passed, record.Checked, nil},
 		{"a folder is a link", `mkdir -p /app/evil; cp -a /usr/local/bin/. /app/evil; printf '#!/bin/sh\necho 42\n' > /app/evil/cat; chmod 755 /app/evil/cat
 rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, `test "$(cat /app/answer)" = 42 || test -L /usr/local/bin`, true, record.Failed, record.Exposed, []string{"/usr/local/bin"}},

@@ -396,7 +396,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, r *verifier.Request, id string) (shut func() error, err error) {
 	a := s.a
 	shell, err := relay.New(filepath.Join(a.in.Runtime, "v"+s.numbered(j)), relay.Of(w.Sandbox, host.Session{
-		ID: id, User: r.User, Dir: w.Dir, Env: sandbox.List(merge(w.Env, r.Env)), Grading: true,
+		ID: id, User: r.User, Dir: w.Dir, Env: sandbox.List(sandbox.Merge(w.Env, r.Env)), Grading: true,
 	}))
 	if err != nil {
 		return func() error { return nil }, err

@@ -51,6 +51,14 @@ func (s *served) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
+// abandon closes a session that nobody knows any more, after the call that is
+// running.
+func (s *served) abandon(ctx context.Context) {
+	defer func() { _ = recover() }() // as for a call, the other sessions go on
+	s.turn <- struct{}{}
+	_ = s.Close(ctx, "", nobody{}) // nobody waits for it
+}
+
 func (s *server) agent(name string) (Agent, error) {
 	a, ok := s.agents[name]
 	if !ok {
@@ -152,6 +160,7 @@ func (s *server) Close(r *agentpb.CloseRequest, stream grpc.ServerStreamingServe
 	}
 	leave, err := session.enter(stream.Context())
 	if err != nil {
+		go session.abandon(context.WithoutCancel(stream.Context()))
 		return err
 	}
 	defer leave()

@@ -112,6 +112,43 @@ func TestATurnIsRecordedAsItHappens(t *testing.T) {
 	}
 }
 
+// A session that the host gives up while a call of it goes on is closed after that
+// call.
+func TestASessionThatIsGivenUpIsClosed(t *testing.T) {
+	t.Parallel()
+	busy, release, closed := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	s := open(t, scripted{
+		turn: func(context.Context, agent.Message, agent.Recorder) (agent.Yield, error) {
+			close(busy)
+			<-release // whatever becomes of its caller
+			return agent.Yield{End: agent.Done}, nil
+		},
+		end: func(string, agent.Recorder) error {
+			defer close(closed)
+			panic("after all")
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-busy
+		cancel()
+	}()
+	if _, err := s.Turn(ctx, agent.Message{}, &record{}); err == nil {
+		t.Error("a cancelled turn has no error")
+	}
+	soon, stop := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer stop()
+	if err := s.Close(soon, "", &record{}); err == nil {
+		t.Error("Close did not wait for the turn")
+	}
+	close(release)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		t.Error("the session was not closed")
+	}
+}
+
 func TestAPanicInOneSessionDoesNotEndItsNeighbors(t *testing.T) {
 	t.Parallel()
 	waiting, done := make(chan struct{}), make(chan struct{})

@@ -164,6 +164,13 @@ func (c *client) Snapshot(ctx context.Context, id string) (Image, error) {
 	return imageFromProto(reply.GetImage()), nil
 }
 
+// maxChanged bounds the list of Changed in bytes, with what each path takes in memory:
+// an agent writes as many files as it likes.
+const (
+	maxChanged = 64 << 20
+	perPath    = 16
+)
+
 func (c *client) Changed(ctx context.Context, id string) ([]string, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +179,7 @@ func (c *client) Changed(ctx context.Context, id string) ([]string, error) {
 		return nil, err
 	}
 	var paths []string
-	for {
+	for size := 0; ; {
 		some, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
 			return paths, nil
@@ -181,6 +188,9 @@ func (c *client) Changed(ctx context.Context, id string) ([]string, error) {
 			return nil, err
 		}
 		for _, p := range some.GetPaths() {
+			if size += len(p) + perPath; size > maxChanged {
+				return nil, fmt.Errorf("%w: more files were changed in the sandbox than a list of %d MiB names", ErrRefused, maxChanged>>20)
+			}
 			paths = append(paths, string(p))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -248,6 +249,27 @@ func TestImagesAndSnapshots(t *testing.T) {
 	}
 	if paths, bad := e.Changed(t.Context(), "x"); bad != nil || !slices.Equal(paths, changed) {
 		t.Errorf("Changed = %d paths, %v; want all %d, bytes as they are", len(paths), bad, len(changed))
+	}
+}
+
+// hoard is a sandbox in which an agent has written very many files.
+type hoard struct{ snapshots }
+
+func (hoard) Changed(context.Context, string) ([]string, error) {
+	return slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 65), nil
+}
+
+func TestAListOfChangedFilesIsBounded(t *testing.T) {
+	t.Parallel()
+	e, ok := connect(t, struct {
+		*mock
+		hoard
+	}{&mock{}, hoard{}}).(environment.Snapshotter)
+	if !ok {
+		t.Fatal("the capability snapshot is lost")
+	}
+	if paths, err := e.Changed(t.Context(), "x"); !errors.Is(err, environment.ErrRefused) || len(paths) > 0 {
+		t.Errorf("got %d paths, %v; want ErrRefused", len(paths), err)
 	}
 }
 

@@ -59,7 +59,7 @@ func Create(o Order, create func(environment.Spec) (environment.Sandbox, error))
 	if w.Made, err = create(o.Spec); err != nil {
 		return nil, err
 	}
-	w.Dir, w.Env = cmp.Or(o.Spec.Workdir, w.Made.Image.Workdir, "/"), merge(w.Made.Image.Env, o.Spec.Env)
+	w.Dir, w.Env = cmp.Or(o.Spec.Workdir, w.Made.Image.Workdir, "/"), Merge(w.Made.Image.Env, o.Spec.Env)
 	for _, c := range w.Sidecars {
 		c.made(w.Made.Sidecars, o.Sidecars[c.task.Name])
 	}
@@ -76,14 +76,15 @@ func (c *Sidecar) made(all []environment.SidecarSandbox, env map[string]string) 
 	m := &all[i]
 	c.Made = environment.Sandbox{Stream: m.Stream, PID: m.PID, Image: m.Image}
 	c.Dir, c.User = cmp.Or(c.task.Workdir, m.Image.Workdir, "/"), cmp.Or(c.task.User, m.Image.User)
-	c.Env = merge(m.Image.Env, env)
+	c.Env = Merge(m.Image.Env, env)
 }
 
-// merge merges variables; those of more take precedence.
-func merge(env, more map[string]string) map[string]string {
+// Merge merges variables; later ones take precedence.
+func Merge(envs ...map[string]string) map[string]string {
 	out := map[string]string{}
-	maps.Copy(out, env)
-	maps.Copy(out, more)
+	for _, e := range envs {
+		maps.Copy(out, e)
+	}
 	return out
 }
 

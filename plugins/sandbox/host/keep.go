@@ -14,7 +14,7 @@ import (
 // exist are recorded as removed. s is the core's session. A process that changes
 // a file meanwhile may make it fail.
 func Keep(ctx context.Context, s sandbox.Shell, paths []string, out io.Writer) error {
-	in, err := json.Marshal(system.Query{Changed: paths})
+	in, err := json.Marshal(system.Query{Changed: asBytes(paths)})
 	if err != nil {
 		return err
 	}

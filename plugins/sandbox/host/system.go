@@ -61,7 +61,7 @@ const (
 // libraries, and what shells, loaders and Python read at their start. What was
 // added there is removed. Package system says which files these are.
 func PutSystemBack(ctx context.Context, p PutBack) (out SystemFiles, err error) {
-	q := system.Query{Changed: p.Changed, Env: p.Env, Dir: p.Dir, Programs: p.Programs}
+	q := system.Query{Changed: asBytes(p.Changed), Env: p.Env, Dir: p.Dir, Programs: p.Programs}
 	if err = ask(ctx, p.Snapshot, system.Find, q, &out.found); err != nil {
 		return out, err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"strings"
@@ -168,7 +169,7 @@ func entriesOf(at int, part string) (int64, error) {
 	d := os.NewFile(uintptr(fd), part)
 	defer d.Close()
 	names, err := d.Readdirnames(100_000) // a larger number makes no difference
-	if len(names) == 0 && err != nil && err.Error() != "EOF" {
+	if len(names) == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
 	return int64(len(names)), nil
@@ -185,9 +186,12 @@ func empty(at int, part string, depth int) error {
 	}
 	d := os.NewFile(uintptr(fd), part)
 	defer d.Close()
-	names, _ := d.Readdirnames(-1)
+	names, err := d.Readdirnames(-1)
+	if err != nil { // what is left of the folder would be taken for what is made from now on
+		return err
+	}
 	for _, n := range names {
-		err := unix.Unlinkat(fd, n, 0)
+		err = unix.Unlinkat(fd, n, 0)
 		if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.EPERM) {
 			if err = empty(fd, n, depth+1); err == nil {
 				err = unix.Unlinkat(fd, n, unix.AT_REMOVEDIR)

@@ -118,11 +118,11 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 
 // attach serves a connection from the core.
 func (d *daemon) attach(id stream.ID, c net.Conn) {
-	d.mu.Lock()
+	d.mu.Lock() // held until Detach finds the connection in its session
 	a := d.expected[id]
 	delete(d.expected, id)
-	d.mu.Unlock()
 	if a == nil {
+		d.mu.Unlock()
 		_ = c.Close()
 		return
 	}
@@ -131,6 +131,7 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 	a.session.mu.Lock()
 	a.session.conns[conn] = struct{}{}
 	a.session.mu.Unlock()
+	d.mu.Unlock()
 	go func() {
 		stream.Serve(conn.server, conn)
 		a.session.mu.Lock()

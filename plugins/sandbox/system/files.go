@@ -43,8 +43,8 @@ func (t tree) find(q Query) Found {
 	found := Found{Open: p.open}
 	roots := p.sorted()
 	names := map[string]bool{}
-	for _, name := range q.Changed {
-		name = path.Clean("/" + name)
+	for _, changed := range q.Changed {
+		name := path.Clean("/" + string(changed))
 		if name == "/" {
 			continue
 		}

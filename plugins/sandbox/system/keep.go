@@ -21,11 +21,11 @@ var unkept = []string{"/berth", "/proc", "/sys", "/dev"}
 
 // keep writes paths as they are, with the folders that they are in, and which of
 // them do not exist. Devices and sockets are left out.
-func (t tree) keep(changed []string, out io.Writer) error {
+func (t tree) keep(changed [][]byte, out io.Writer) error {
 	x := &packer{t: t, tar: tar.NewWriter(out), done: map[string]bool{}, links: archive.Links{}}
 	written := map[string]bool{"/": true}
-	for _, name := range changed {
-		name = path.Clean("/" + name)
+	for _, one := range changed {
+		name := path.Clean("/" + string(one))
 		if slices.ContainsFunc(unkept, func(dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }) {
 			continue
 		}

@@ -35,8 +35,8 @@ const (
 // Query says which files to look for.
 type Query struct {
 	// Changed are absolute paths of files that may differ from the image, without
-	// links to folders in them.
-	Changed []string `json:"changed,omitempty"`
+	// links to folders in them. They need not be UTF-8, which texts of JSON are.
+	Changed [][]byte `json:"changed,omitempty"`
 	// Env are the variables (K=V), Dir is the working folder, and Programs are the
 	// first words of the commands that will run.
 	Env      []string `json:"env,omitempty"`

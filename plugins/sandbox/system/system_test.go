@@ -3,6 +3,7 @@ package system
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,6 +64,34 @@ func TestWhichFilesAreTheSystems(t *testing.T) {
 	}
 }
 
+func named(names ...string) (out [][]byte) {
+	for _, n := range names {
+		out = append(out, []byte(n))
+	}
+	return out
+}
+
+// A file of the system is found under its own name, whatever that is.
+func TestANameNeedNotBeUTF8(t *testing.T) {
+	t.Parallel()
+	tr := tree{root: t.TempDir()}
+	grow(t, tr.root, image...)
+	const name = "/usr/lib/added\xff.pth"
+	grow(t, tr.root, name[1:])
+	in, err := json.Marshal(Query{Dir: "/app", Changed: named(name)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	var found Found
+	if err = errors.Join(tr.do([]string{Find}, bytes.NewReader(in), &out), json.Unmarshal(out.Bytes(), &found)); err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Files) != 1 || string(found.Files[0].Path) != name || found.Files[0].Kind != kindFile {
+		t.Errorf("found %+v", found.Files)
+	}
+}
+
 // What an agent did to the system is undone, through no link that it made.
 func TestFilesArePutBack(t *testing.T) {
 	t.Parallel()
@@ -81,10 +110,10 @@ func TestFilesArePutBack(t *testing.T) {
 	change(os.Remove(to.at("/usr/bin/cat")), os.Remove(to.at("/bin")), os.Chmod(to.at("/usr/lib/libc.so"), 0o755), os.Rename(to.at("/opt"), to.at("/app/opt")),
 		os.Rename(to.at("/etc/profile.d"), to.at("/app/was")), os.WriteFile(to.at("/app/own"), []byte("mine"), 0o600))
 	grow(t, to.root, "usr/bin/added/deep", "opt -> "+to.at("/app/opt"), "bin/cat", "etc/profile.d/", "etc/profile.d/b\xff.sh", "home/bob/.zshrc", "app/lib/x.pth")
-	q := Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin", "PYTHONPATH=/app/lib"}, Changed: []string{
+	q := Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin", "PYTHONPATH=/app/lib"}, Changed: named(
 		"/usr", "/usr/bin", "/usr/bin/cat", "/usr/bin/added", "/usr/bin/added/deep", "/usr/lib", "/usr/lib/libc.so", "/opt", "/bin", "/bin/cat", "/etc",
-		"/etc/profile.d", "/etc/profile.d/b\ufffd.sh", "/home", "/home/bob", "/home/bob/.zshrc", "/app", "/app/own", "/app/lib", "/app/lib/x.pth", "/app/opt",
-	}}
+		"/etc/profile.d", "/etc/profile.d/b\xff.sh", "/home", "/home/bob", "/home/bob/.zshrc", "/app", "/app/own", "/app/lib", "/app/lib/x.pth", "/app/opt",
+	)}
 	q.Env = append(q.Env, "HOME=/home/bob")
 	q.Files = from.find(q).Files
 	for i := range q.Files {

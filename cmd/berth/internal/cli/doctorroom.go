@@ -57,7 +57,7 @@ func archives(l *experiment.Loaded) (files []string) {
 			Base string `json:"base"`
 		}
 		_ = json.Unmarshal(e.Config.JSON(), &settings) //nolint:errcheck // the plugin has checked it, and no base is none
-		if of.Environment.Build == nil {
+		if of.Environment.Build == nil || of.Environment.Image != "" {
 			add(cmp.Or(of.Environment.Image, settings.Base))
 		}
 		for _, s := range of.Environment.Sidecars {

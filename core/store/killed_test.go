@@ -79,8 +79,8 @@ func TestAKilledWorkerLeavesNoResultWithoutItsFiles(t *testing.T) {
 		if err = errors.Join(err, cmd.Start()); err != nil {
 			t.Fatal(err)
 		}
-		if line, err := bufio.NewReader(out).ReadString('\n'); line != "published\n" {
-			t.Fatalf("the worker said %q, %v", line, err)
+		if line, failed := bufio.NewReader(out).ReadString('\n'); line != "published\n" {
+			t.Fatalf("the worker said %q, %v", line, failed)
 		}
 		time.Sleep(rand.N(20 * time.Millisecond))
 		if err = cmd.Process.Kill(); err != nil {

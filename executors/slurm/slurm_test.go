@@ -94,6 +94,9 @@ func TestWhatIsSubmitted(t *testing.T) { //nolint:paralleltest // it changes PAT
 			t.Errorf("no %q in %s", want, b)
 		}
 	}
+	if jobs, err = s.Submit(t.Context(), 5000); err != nil || len(jobs) != 1000 || jobs[999] != "42_999" {
+		t.Errorf("of 5000 pilots, an array had %d: %v", len(jobs), err)
+	}
 	if strings.Contains(string(b), "--account") || strings.Contains(string(b), "--gpus") {
 		t.Errorf("options that nobody asked for: %s", b)
 	}

@@ -42,7 +42,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	do := run
-	if len(os.Args) == 5 && os.Args[1] == pilotMode {
+	if len(os.Args) == 6 && os.Args[1] == pilotMode {
 		do = func(ctx context.Context) error { return startPilot(ctx, os.Args[2:]) }
 	}
 	if slices.Equal(os.Args[1:], []string{handMode}) {
@@ -88,6 +88,7 @@ func run(ctx context.Context) error {
 		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},
 		{"pilots", b.manyPilots},
+		{"long", b.longAttempts},
 		{"slurm", b.slurm},
 		{"view", b.view},
 		{"viewers", b.viewers},
@@ -98,7 +99,7 @@ func run(ctx context.Context) error {
 			return b.engine(ctx, f, "podman", fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
 		}},
 	}
-	groups := map[string]string{"docker": "engines", "podman": "engines", "crowd": "scaffolds"}
+	groups := map[string]string{"long": "pilots", "docker": "engines", "podman": "engines", "crowd": "scaffolds"}
 	for _, p := range programs {
 		parts = append(parts, part{p.name, func(ctx context.Context, f *figures) error { return b.firstRequest(ctx, f, p) }})
 		groups[p.name] = "scaffolds"

@@ -22,20 +22,26 @@ import (
 
 // pilotMode is the argument by which this program is a pilot that takes attempts
 // and publishes results without making them. After it come the folder of the run,
-// the name of the pilot, and a folder for attempts that are under way.
+// the name of the pilot, a folder for attempts that are under way, and how long each
+// attempt takes.
 const pilotMode = "-pilot"
 
-// pilots is how many pilots there are, and how many trials they share.
-const (
-	pilots       = 200
-	pilotsTrials = 10_000
-)
+// pilots is how many pilots there are.
+const pilots = 200
 
-// published makes attempts that pass at once.
-type published struct{ pilot string }
+// published makes attempts that pass after a while.
+type published struct {
+	pilot string
+	takes time.Duration
+}
 
-func (p published) Attempt(_ context.Context, j executor.Job) (record.Result, error) {
+func (p published) Attempt(ctx context.Context, j executor.Job) (record.Result, error) {
 	began := time.Now().UTC()
+	select {
+	case <-time.After(p.takes):
+	case <-ctx.Done():
+		return record.Result{}, context.Cause(ctx)
+	}
 	err := j.Attempt.Append(record.StepsFile, map[string]string{"by": p.pilot})
 	score := 1.0
 	r := record.Result{
@@ -49,6 +55,10 @@ func (p published) Attempt(_ context.Context, j executor.Job) (record.Result, er
 // startPilot is a pilot.
 func startPilot(ctx context.Context, args []string) error {
 	dir, name, scratch := args[0], args[1], args[2]
+	takes, err := time.ParseDuration(args[3])
+	if err != nil {
+		return err
+	}
 	s, err := store.View(dir)
 	if err != nil {
 		return err
@@ -67,16 +77,21 @@ func startPilot(ctx context.Context, args []string) error {
 		return err
 	}
 	spec := executor.Spec{Plan: p, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}}}
-	n := executor.NewNode(published{name}, spec, filepath.Join(scratch, name, "berth", "attempts"))
+	n := executor.NewNode(published{name, takes}, spec, filepath.Join(scratch, name, "berth", "attempts"))
 	return one.Work(ctx, n)
 }
 
-// manyPilots measures a coordinator with 200 pilots and 10,000 trials.
+// manyPilots measures a coordinator with 200 pilots and 10,000 trials that end at once.
 func (b *bench) manyPilots(ctx context.Context, f *figures) error {
 	if err := b.claims(ctx, f); err != nil {
 		return err
 	}
-	return b.fleet(ctx, f)
+	return b.fleet(ctx, f, 10_000, 0)
+}
+
+// longAttempts measures a coordinator with 200 pilots and attempts of ten seconds.
+func (b *bench) longAttempts(ctx context.Context, f *figures) error {
+	return b.fleet(ctx, f, 2000, 10*time.Second)
 }
 
 // claims measures the claim of a free attempt, by the benchmark of its package.
@@ -102,8 +117,8 @@ type flown struct {
 }
 
 // fleet measures the coordinator, and what a pilot does on the shared disk.
-func (b *bench) fleet(ctx context.Context, f *figures) error {
-	dir, err := b.experiment("pilots", "nop", 100, pilotsTrials/100, pilots)
+func (b *bench) fleet(ctx context.Context, f *figures, trials int, takes time.Duration) error {
+	dir, err := b.experiment(fmt.Sprintf("pilots%d", trials), "nop", 100, trials/100, pilots)
 	if err != nil {
 		return err
 	}
@@ -115,14 +130,17 @@ func (b *bench) fleet(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	u, err := b.fly(ctx, dir)
+	u, err := b.fly(ctx, dir, takes)
 	if err != nil {
 		return err
 	}
-	what := fmt.Sprintf("%d pilots that only claim and publish, %d trials", pilots, pilotsTrials)
+	what := fmt.Sprintf("%d pilots that only claim and publish, %d trials", pilots, trials)
+	if takes > 0 {
+		what += fmt.Sprintf(" of %s", takes)
+	}
 	f.add(what+": attempts a second", fmt.Sprintf("%.0f", u.rate), fmt.Sprintf("%.0f s in all", u.wall.Seconds()), "", "")
 	share := 100 * u.cpu.Seconds() / u.wall.Seconds()
-	f.add(what+": the coordinator", fmt.Sprintf("%.1f %% of a core, %d MB", share, u.rss>>10), fmt.Sprintf("%.1f ms of processor time an attempt", 1000*u.cpu.Seconds()/pilotsTrials), "", "≤ 10 % of a core, ≤ 150 MB")
+	f.add(what+": the coordinator", fmt.Sprintf("%.1f %% of a core, %d MB", share, u.rss>>10), fmt.Sprintf("%.1f ms of processor time an attempt", 1000*u.cpu.Seconds()/float64(trials)), "", "≤ 10 % of a core, ≤ 150 MB")
 	if u.disk.attempts > 0 {
 		f.add(what+": a pilot on the shared disk", fmt.Sprintf("%.0f calls on names an attempt", float64(u.disk.calls)/float64(u.disk.attempts)),
 			fmt.Sprintf("one pilot of %d, with %d attempts, traced", pilots, u.disk.attempts), "", "printed")
@@ -132,8 +150,8 @@ func (b *bench) fleet(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// fly carries out a run with pilots.
-func (b *bench) fly(ctx context.Context, dir string) (u flown, err error) {
+// fly carries out a run with pilots whose attempts take so long.
+func (b *bench) fly(ctx context.Context, dir string, takes time.Duration) (u flown, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return u, err
@@ -164,7 +182,7 @@ func (b *bench) fly(ctx context.Context, dir string) (u flown, err error) {
 	trace := filepath.Join(dir, "trace")
 	fleet := make([]*exec.Cmd, pilots)
 	for i := range fleet {
-		argv := []string{self, pilotMode, folder, fmt.Sprintf("p%03d", i), scratch}
+		argv := []string{self, pilotMode, folder, fmt.Sprintf("p%03d", i), scratch, takes.String()}
 		if _, missing := exec.LookPath("strace"); i == 0 && missing == nil {
 			argv = append([]string{"strace", "-f", "-qq", "-y", "-e", "trace=%file", "-o", trace}, argv...)
 		}

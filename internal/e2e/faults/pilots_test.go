@@ -396,6 +396,11 @@ func TestAPilotWithAnotherPluginIsRefused(t *testing.T) {
 		t.Errorf("the pilot said:\n%s", r.stderr)
 	}
 	poll(t, "the coordinator heard", c, func() bool { return strings.Contains(read(c.err), "agent nop is sha256:") })
+	nowhere := p.berth("pilot", dir, "--scratch", filepath.Join(p.dir, "none"))
+	if nowhere.Code == 0 || !strings.Contains(nowhere.stderr, "need a folder on a disk of this machine") {
+		t.Errorf("a scratch folder that is not there: %+v", nowhere)
+	}
+	poll(t, "the coordinator heard", c, func() bool { return strings.Contains(read(c.err), "need a folder on a disk of this machine") })
 	p.pilot(dir, 1).wait().want(t, 0)
 	c.wait().want(t, 0)
 }

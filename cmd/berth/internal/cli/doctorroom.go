@@ -42,7 +42,7 @@ func (a *app) scratchRooms(l *experiment.Loaded) (rooms []nodecheck.Room, err er
 func archives(l *experiment.Loaded) (files []string) {
 	add := func(ref string) {
 		for _, kind := range []string{"oci-archive:", "docker-archive:"} {
-			if file, is := strings.CutPrefix(ref, kind); is && !slices.Contains(files, file) {
+			if file, is := strings.CutPrefix(ref, kind); is && filepath.IsAbs(file) && !slices.Contains(files, file) {
 				files = append(files, file)
 			}
 		}
@@ -57,7 +57,7 @@ func archives(l *experiment.Loaded) (files []string) {
 			Base string `json:"base"`
 		}
 		_ = json.Unmarshal(e.Config.JSON(), &settings) //nolint:errcheck // the plugin has checked it, and no base is none
-		if of.Environment.Build == nil {
+		if of.Environment.Build == nil || of.Environment.Image != "" {
 			add(cmp.Or(of.Environment.Image, settings.Base))
 		}
 		for _, s := range of.Environment.Sidecars {

@@ -160,12 +160,18 @@ func (s *site) locks(node string) (n int) {
 // node, without a call of gc.
 func (s *site) vacated() {
 	s.t.Helper()
-	s.await("no job is left", func() bool { return strings.TrimSpace(s.on("login", "squeue --noheader")) == "" })
+	s.noJobs()
 	for _, node := range nodes {
 		if left := s.left(node); len(left) > 0 {
 			s.t.Errorf("left on %s:\n%s", node, strings.Join(left, "\n"))
 		}
 	}
+}
+
+// noJobs waits until no job is left.
+func (s *site) noJobs() {
+	s.t.Helper()
+	s.await("no job is left", func() bool { return strings.TrimSpace(s.on("login", "squeue --noheader")) == "" })
 }
 
 // shown returns what `berth show` says of the only run.

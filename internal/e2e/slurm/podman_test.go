@@ -214,6 +214,9 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	// where they do not look.
 	s.on("login", "podman unshare rm -rf ~/.local/share/containers; podman system migrate")
 
+	for _, node := range nodes { // where Podman unpacks archives by default; they have 2 MiB
+		s.root(node, "for dir in /tmp /var/tmp; do mount -t tmpfs -o size=1m,mode=1777 tmpfs $dir; done")
+	}
 	mounts := s.mounts()
 	e2etest.Must(t, os.WriteFile(filepath.Join(asked, heldFile), nil, 0o644)) //nolint:gosec // the provider reads it
 	// Four pilots on three nodes: two of them share one. They have the podman of a module.

@@ -36,11 +36,6 @@ func podmanSite(t *testing.T) *site {
 	e2etest.Must(t, os.WriteFile(filepath.Join(s.files, "base.tar"), archive, 0o644)) //nolint:gosec // everybody may read it
 	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.files, "bin"), "./agents/minisweagent", "./agents/scaffolds", "./environments/podman"))
 	s.on("login", `mkdir -p ~/.config/containers && printf '[storage]\ndriver = "overlay"\n' > ~/.config/containers/storage.conf`)
-	t.Cleanup(func() { // users of the namespace own files in it
-		for _, node := range append([]string{"login"}, nodes...) {
-			s.root(node, "rm -rf /srv/scratch/* /home/*/.local")
-		}
-	})
 	return s
 }
 
@@ -55,7 +50,7 @@ func (s *site) boxes(name, archive, agents string, n int, executor string) {
 name = "e2e/box"
 version = "1.0.0"
 [agent]
-timeout_sec = 60
+timeout_sec = 300
 [verifier]
 timeout_sec = 60
 [environment]

@@ -201,7 +201,7 @@ func TestJobsThatEndWithoutAPilotAreQuoted(t *testing.T) { //nolint:paralleltest
 	must(t, os.Mkdir("log", 0o755))
 	must(t, os.WriteFile(filepath.Join("log", "3_0.out"), []byte("loading\nmodule: not found\x1b[31m\xff\n\n"), 0o600))
 	synctest.Test(t, func(t *testing.T) {
-		stopped := cluster.Keep(t.Context(), cluster.Fleet{Scheduler: &site{}, Workers: 1, InFlight: 1}, 10, false)
+		stopped := cluster.Keep(t.Context(), cluster.Fleet{Scheduler: &site{}, Workers: 1, InFlight: 1}, 10, false, func(string) {})
 		if want := `none took an attempt: job 3_0 printed "module: not found\x1b[31m?"`; stopped == nil || !strings.Contains(stopped.Error(), want) {
 			t.Errorf("%v, want %s", stopped, want)
 		}

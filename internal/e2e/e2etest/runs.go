@@ -36,7 +36,7 @@ func SameRun(t *testing.T, alone, piloted string) map[string]*record.Result {
 	lines := func(run string) []string {
 		return strings.Split(strings.TrimSuffix(Read(t, run, store.ManifestFile), "\n"), "\n")[1:]
 	}
-	if before, after := lines(alone), lines(piloted); !slices.Equal(before, after) {
+	if before, after := lines(alone), lines(piloted); len(before) == 0 || !slices.Equal(before, after) {
 		t.Errorf("manifests differ:\n%q\n%q", before, after)
 	}
 	want, got := Attempts(t, alone), Attempts(t, piloted)

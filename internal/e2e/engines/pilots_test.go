@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,7 +110,7 @@ func (p *place) copied(name string) string {
 func (p *place) coordinated() (*session, string) {
 	p.test.Helper()
 	before := p.env
-	p.env = append(p.env[:len(p.env):len(p.env)], "E2E_PILOTS_KEY="+pilotKey)
+	p.env = append(slices.Clip(p.env), "E2E_PILOTS_KEY="+pilotKey)
 	c := p.start("run", ".", "--no-live")
 	p.env = before
 	poll(p.test, "there is a coordinator", func() bool {

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -120,23 +121,8 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 		one.wait().want(t, 0)
 		two.wait().want(t, 0)
 
-		before, after := lines(t, moved), lines(t, dir)
-		if len(before) != 9 || !slices.Equal(before[1:], after[1:]) { // the first line is about the run
-			t.Errorf("manifests differ:\n%q\n%q", before, after)
-		}
-		want, _ := attemptsOf(t, moved)
-		got, none := attemptsOf(t, dir)
-		if len(want) != 6 || len(got) != len(want) || none > 0 {
-			t.Fatalf("%d results alone, %d of pilots, %d without", len(want), len(got), none)
-		}
-		for at, w := range want {
-			g := got[at]
-			if g == nil || g.Outcome != w.Outcome || g.Integrity != w.Integrity || fmt.Sprint(g.Scores) != fmt.Sprint(w.Scores) || g.Mode != w.Mode {
-				t.Errorf("%s: %+v of pilots, %+v alone", at, g, w)
-			}
-			if g != nil && (g.Worker == nil || g.Worker.Pilot == "" || g.Worker.Node == "" || w.Worker != nil) {
-				t.Errorf("%s: made by %+v, alone by %+v", at, g.Worker, w.Worker)
-			}
+		if n := len(e2etest.SameRun(t, moved, dir)); n != 6 {
+			t.Errorf("%d results", n)
 		}
 		p.showsPilots(dir, 6)
 		p.settled(dir)
@@ -170,12 +156,6 @@ func (p *place) showsPilots(dir string, attempts int) {
 	if len(shown.Pilots) != 2 || done != attempts {
 		t.Errorf("%d attempts of %d pilots, want %d of 2", done, len(shown.Pilots), attempts)
 	}
-}
-
-// lines returns the lines of a manifest.
-func lines(t *testing.T, dir string) []string {
-	t.Helper()
-	return strings.Split(strings.TrimSuffix(read(filepath.Join(dir, store.ManifestFile)), "\n"), "\n")
 }
 
 // The coordinator and its pilots are killed at random instants, and started again:

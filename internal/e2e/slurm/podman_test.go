@@ -36,11 +36,6 @@ func podmanSite(t *testing.T) *site {
 	e2etest.Must(t, os.WriteFile(filepath.Join(s.files, "base.tar"), archive, 0o644)) //nolint:gosec // everybody may read it
 	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.files, "bin"), "./agents/minisweagent", "./agents/scaffolds", "./environments/podman"))
 	s.on("login", `mkdir -p ~/.config/containers && printf '[storage]\ndriver = "overlay"\n' > ~/.config/containers/storage.conf`)
-	t.Cleanup(func() { // users of the namespace own files in it
-		for _, node := range append([]string{"login"}, nodes...) {
-			s.root(node, "rm -rf /srv/scratch/* /home/*/.local")
-		}
-	})
 	return s
 }
 
@@ -55,7 +50,7 @@ func (s *site) boxes(name, archive, agents string, n int, executor string) {
 name = "e2e/box"
 version = "1.0.0"
 [agent]
-timeout_sec = 60
+timeout_sec = 300
 [verifier]
 timeout_sec = 60
 [environment]
@@ -160,12 +155,18 @@ func (s *site) locks(node string) (n int) {
 // node, without a call of gc.
 func (s *site) vacated() {
 	s.t.Helper()
-	s.await("no job is left", func() bool { return strings.TrimSpace(s.on("login", "squeue --noheader")) == "" })
+	s.noJobs()
 	for _, node := range nodes {
 		if left := s.left(node); len(left) > 0 {
 			s.t.Errorf("left on %s:\n%s", node, strings.Join(left, "\n"))
 		}
 	}
+}
+
+// noJobs waits until no job is left.
+func (s *site) noJobs() {
+	s.t.Helper()
+	s.await("no job is left", func() bool { return strings.TrimSpace(s.on("login", "squeue --noheader")) == "" })
 }
 
 // shown returns what `berth show` says of the only run.
@@ -208,10 +209,14 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	// where they do not look.
 	s.on("login", "podman unshare rm -rf ~/.local/share/containers; podman system migrate")
 
+	for _, node := range nodes { // where Podman unpacks archives by default; they have 2 MiB
+		s.root(node, "for dir in /tmp /var/tmp; do mount -t tmpfs -o size=1m,mode=1777 tmpfs $dir; done")
+	}
 	mounts := s.mounts()
 	e2etest.Must(t, os.WriteFile(filepath.Join(asked, heldFile), nil, 0o644)) //nolint:gosec // the provider reads it
-	// Four pilots on three nodes: two of them share one.
-	block := strings.NewReplacer("workers    = 3", "workers    = 4", "in_flight  = 2", "in_flight  = 1").Replace(executor("requeue"))
+	// Four pilots on three nodes: two of them share one. They have the podman of a module.
+	e2etest.Write(t, filepath.Join(s.files, "module"), map[string]string{"podman": "#!/bin/sh\n: > /tmp/module\nexec /usr/bin/podman \"$@\"\n"})
+	block := strings.NewReplacer("workers    = 3", "workers    = 4\n  setup      = \"PATH="+s.shared+"/module:$PATH\"", "in_flight  = 2", "in_flight  = 1").Replace(executor("requeue"))
 	s.boxes(name, archive, agents, repeat, block)
 	run := s.start(name, "run . --no-live")
 	s.await("all pilots wait for the model", func() bool { return s.requests(asked)-before == held })
@@ -236,6 +241,11 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	}
 	if len(made) != len(nodes) {
 		t.Errorf("attempts by node: %v", made)
+	}
+	for _, node := range nodes {
+		if s.on(node, "ls /tmp/module") == "" {
+			t.Errorf("%s did not use the podman that setup names", node)
+		}
 	}
 	if all := s.requests(asked); before != 2*repeat || all != 2*before {
 		t.Errorf("%d requests alone, %d with those of pilots", before, all)
@@ -289,29 +299,11 @@ func (s *site) apart() {
 		most = max(most, len(sockets))
 		seen := map[string]bool{}
 		for _, socket := range sockets {
-			var info struct {
-				Store struct{ GraphRoot, RunRoot, VolumePath string }
-			}
-			var list []struct {
-				ID string `json:"Id"`
-			}
-			for path, into := range map[string]any{"info": &info, "containers/json?all=true": &list} {
-				out := s.on(node, fmt.Sprintf("curl -fsS --unix-socket %s 'http://d/v4.0.0/libpod/%s'", socket, path))
-				if err := json.Unmarshal([]byte(out), into); err != nil {
-					s.t.Fatalf("%s of %s: %v\n%s", path, socket, err, out)
-				}
-			}
-			if len(list) != 1 {
-				s.t.Fatalf("%s: %s has containers %v", node, socket, list)
-			}
-			for _, own := range []string{list[0].ID, info.Store.GraphRoot, info.Store.RunRoot, info.Store.VolumePath} {
+			for _, own := range s.things(node, socket) {
 				if own == "" || seen[own] {
 					s.t.Errorf("%s: two jobs have %q", node, own)
 				}
 				seen[own] = true
-			}
-			if !strings.HasPrefix(info.Store.GraphRoot, "/srv/scratch/") {
-				s.t.Errorf("%s: storage in %s", node, info.Store.GraphRoot)
 			}
 		}
 		if names := strings.Fields(s.on(node, "grep -o 'localhost/berth/archive:[^\"]*' /srv/scratch/berth-*/podman/images/overlay/overlay-images/images.json | sort -u")); len(names) != 1 {
@@ -321,6 +313,28 @@ func (s *site) apart() {
 	if most < 2 {
 		s.t.Errorf("at most %d jobs on a node: the test proves little", most)
 	}
+}
+
+// things returns what belongs to the Podman behind a socket: its only container and its
+// folders.
+func (s *site) things(node, socket string) []string {
+	s.t.Helper()
+	var info struct {
+		Store struct{ GraphRoot, RunRoot, VolumePath string }
+	}
+	var list []struct {
+		ID string `json:"Id"`
+	}
+	for path, into := range map[string]any{"info": &info, "containers/json?all=true": &list} {
+		out := s.on(node, fmt.Sprintf("curl -fsS --unix-socket %s 'http://d/v4.0.0/libpod/%s'", socket, path))
+		if err := json.Unmarshal([]byte(out), into); err != nil {
+			s.t.Fatalf("%s of %s: %v\n%s", path, socket, err, out)
+		}
+	}
+	if len(list) != 1 || !strings.HasPrefix(info.Store.GraphRoot, "/srv/scratch/") {
+		s.t.Fatalf("%s: %s has containers %v in %+v", node, socket, list, info.Store)
+	}
+	return []string{list[0].ID, info.Store.GraphRoot, info.Store.RunRoot, info.Store.VolumePath}
 }
 
 // keyIsNotOnNodes looks for the key of the model in the arguments and environments of

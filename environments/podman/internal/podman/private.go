@@ -83,7 +83,7 @@ func (p *private) socket() string { return p.short + ".sock" }
 
 // make makes the folders of the job, and the store of images if there is none.
 func (p *private) make(ctx context.Context) error {
-	for _, dir := range []string{filepath.Join(p.scratch, privateDir), filepath.Dir(p.dir()), p.dir(), filepath.Dir(p.images()), p.images(), p.short, filepath.Join(p.short, "x")} {
+	for _, dir := range []string{filepath.Join(p.scratch, privateDir), filepath.Dir(p.dir()), p.dir(), filepath.Dir(p.images()), p.images(), p.short, filepath.Join(p.short, "x"), p.temp()} {
 		if err := runtimedir.Make(dir); err != nil {
 			return err
 		}
@@ -169,9 +169,14 @@ func (p *private) shared() []string {
 	return append([]string{"--root=" + p.images(), "--runroot=" + filepath.Join(p.short, "i"), "--storage-driver=" + driver}, options...)
 }
 
-// environ is what podman needs of our environment, with the job's own session.
+// temp returns the folder in which podman unpacks archives, which need as much room as
+// the image.
+func (p *private) temp() string { return filepath.Join(p.dir(), "berth-tmp") }
+
+// environ is what podman needs of our environment, with the job's own session and
+// folder for temporary files. The last value of a name counts.
 func (p *private) environ() ([]string, error) {
-	return append(named(), "XDG_RUNTIME_DIR="+filepath.Join(p.short, "x")), nil
+	return append(named(), "XDG_RUNTIME_DIR="+filepath.Join(p.short, "x"), "TMPDIR="+p.temp()), nil
 }
 
 // run runs podman and returns what it prints.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/environments/internal/engine/enginetest"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -78,6 +79,33 @@ func gone(t *testing.T, p *private) {
 	}
 }
 
+// sweepTogether removes what jobs left, as pilots do that end at the same time.
+func sweepTogether(ctx context.Context, t *testing.T, scratch string) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if err := sweep(ctx, []string{scratch}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// addTo copies an archive into the scratch folder, and opens a sandbox of the copy in a
+// job whose environment has it as its base. The store of images has one already.
+func addTo(t *testing.T, j *job, spec environment.Spec) *enginetest.Box {
+	t.Helper()
+	text, err := os.ReadFile(strings.TrimPrefix(spec.Image.Ref, "docker-archive:"))
+	other := filepath.Join(j.p.scratch, "other.tar")
+	if err = errors.Join(err, os.WriteFile(other, text, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	spec.Image.Ref, spec.Config = "", fmt.Appendf(nil, `{"base": "docker-archive:%s"}`, other)
+	return enginetest.Open(t, j.e, spec)
+}
+
 // Two jobs of one user on one machine have storage of their own, also in a folder with
 // a long path. The image of an archive is loaded once. When one job is killed, nothing
 // of it is left, and the other goes on.
@@ -92,16 +120,7 @@ func TestJobsOnOneMachineDoNotDisturbEachOther(t *testing.T) {
 	t.Cleanup(func() { // when the sandboxes are removed and the servers are killed
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), enginetest.Patience)
 		defer cancel()
-		// Pilots that end at the same time remove the same things.
-		var all sync.WaitGroup
-		for range 4 {
-			all.Go(func() {
-				if err := sweep(ctx, []string{scratch}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		all.Wait()
+		sweepTogether(ctx, t, scratch)
 		for _, j := range []*job{first, second} {
 			if j != nil {
 				gone(t, j.p)
@@ -127,15 +146,7 @@ func TestJobsOnOneMachineDoNotDisturbEachOther(t *testing.T) {
 	if again, failed := os.Stat(images); failed != nil || !again.ModTime().Equal(loaded.ModTime()) || again.Size() != loaded.Size() {
 		t.Errorf("the archive was loaded again: %v, %v", again, failed)
 	}
-	// What the first job left in the store of images does not keep the second one from
-	// adding to it. The base of the environment may be an archive, too.
-	text, err := os.ReadFile(strings.TrimPrefix(archive, "docker-archive:"))
-	other := filepath.Join(scratch, "other.tar")
-	if err = errors.Join(err, os.WriteFile(other, text, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	spec.Image.Ref, spec.Config = "", fmt.Appendf(nil, `{"base": "docker-archive:%s"}`, other)
-	c := enginetest.Open(t, second.e, spec)
+	c := addTo(t, second, spec)
 	for who, box := range map[string]*enginetest.Box{"one": a, "two": b, "two, of the other archive": c} {
 		if got := box.Sh(t, "echo on"); got != "on\n" {
 			t.Errorf("job %s says %q", who, got)

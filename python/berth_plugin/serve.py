@@ -37,7 +37,7 @@ def _kind(plugin):
                        (verifiers.Verifier, "verifier")):
         if isinstance(plugin, base):
             return kind
-    raise TypeError("%r is no Agent, Environment, Surface or Verifier" % (plugin,))
+    raise TypeError("%r is not an Agent, Environment, Surface or Verifier" % (plugin,))
 
 
 def log(level, message, **fields):

@@ -97,7 +97,7 @@ func TestARunIsControlled(t *testing.T) {
 	if got := <-shown; !strings.Contains(got, "paused the run: a look") {
 		t.Errorf("the terminal shows %q", got)
 	}
-	ctl(1, "does not go on", "pause")
+	ctl(1, "is not running", "pause")
 
 	resumed := begin(t, dir, []string{"resume", "last"}, "in_flight is 3, as")
 	s = ctlUntil(t, dir, "three go on", inTurn(3))

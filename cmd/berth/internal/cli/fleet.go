@@ -102,7 +102,7 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	if done, err := a.Answer(output.Detached{Dir: j.store.Dir, Job: id}); done || err != nil {
 		return err
 	}
-	a.Printf("job %s carries the run %s\nshow it: berth show %s\n", id, report.Display(j.store.Dir), report.Display(j.store.Dir))
+	a.Printf("job %s runs the coordinator of %s\nshow it: berth show %s\n", id, report.Display(j.store.Dir), report.Display(j.store.Dir))
 	return nil
 }
 

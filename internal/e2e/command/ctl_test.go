@@ -104,7 +104,7 @@ func TestARunIsControlled(t *testing.T) {
 	if *s.Limits[0].Most != 3 || *s.Limits[1].Most != 6 {
 		t.Errorf("the resumed run has %+v", s.Limits)
 	}
-	ctl(0, "It can be resumed then", "drain")
+	ctl(0, "can be resumed then", "drain")
 	ctl(0, "1 in progress", "cancel", cancelled[:12], "--why", "still a slip")
 	for _, at := range s.Attempts {
 		if at.Trial != cancelled {

@@ -162,6 +162,11 @@ func (c *builder) model(label string) *cell.Model {
 				r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
 				return nil
 			}
+			if check := c.l.opts.CheckScript; check != nil {
+				if err = check(m.Script, content); err != nil {
+					r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script is malformed", Detail: fmt.Sprintf("%s: %v", m.Script, err)}})
+				}
+			}
 			out.ScriptDigest = digest(content)
 		}
 		if r.Broken {

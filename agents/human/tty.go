@@ -27,7 +27,7 @@ type tty struct {
 func open(path string) (*tty, error) {
 	fi, err := os.Stat(path)
 	if err == nil && fi.Mode()&os.ModeCharDevice == 0 {
-		err = errors.New("it is no terminal")
+		err = errors.New("it is not a terminal")
 	}
 	var f *os.File
 	if err == nil {
@@ -37,7 +37,7 @@ func open(path string) (*tty, error) {
 	fd := 0
 	if err == nil {
 		if fd = int(f.Fd()); !term.IsTerminal(fd) {
-			err = errors.Join(errors.New("it is no terminal"), f.Close())
+			err = errors.Join(errors.New("it is not a terminal"), f.Close())
 		}
 	}
 	if err != nil {

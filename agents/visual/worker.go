@@ -255,5 +255,5 @@ func (w *worker) text(o *environment.Observation) string {
 	return text
 }
 
-// errNoObject means that a text is no JSON object.
+// errNoObject means that a text is not a JSON object.
 var errNoObject = errors.New("no JSON object")

@@ -81,7 +81,7 @@ var hostiles = []hostile{
 	{name: "a packing that nobody knows", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: `packed with "br"`},
 	{name: "no usage", answer: plainHead + `{"content":[]}`, status: 200, estimated: true},
 	{name: "usage below zero", answer: plainHead + `{"usage":{"input_tokens":-3000000,"output_tokens":-4}}`, status: 200, estimated: true},
-	{name: "usage that is no number", answer: plainHead + `{"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
+	{name: "usage that is not a number", answer: plainHead + `{"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
 	{name: "usage with a point", answer: plainHead + `{"usage":{"input_tokens":12.0,"output_tokens":4e1}}`, status: 200, input: 12, output: 40},
 	{name: "usage as text", answer: plainHead + `{"usage":{"input_tokens":"12","output_tokens":"4"}}`, status: 200, input: 12, output: 4},
 	{name: "usage without bounds", answer: plainHead + `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, estimated: true},
@@ -91,7 +91,7 @@ var hostiles = []hostile{
 	{name: "events that tell usage twice", answer: eventHead + began + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended, status: 200, input: 100, output: 50},
 	{name: "events in another order", answer: eventHead + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended + began, status: 200, estimated: true},
 	{name: "events below zero", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":-7}}\n\n" + ended, status: 200, estimated: true},
-	{name: "events with bytes that are no text", answer: eventHead + "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\xff\xfe\"}}\n\n" + began + ended, status: 200, input: 100, output: 1},
+	{name: "events with bytes that are not text", answer: eventHead + "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\xff\xfe\"}}\n\n" + began + ended, status: 200, input: 100, output: 1},
 }
 
 // Whatever a provider sends, the client gets a response, the spending is what

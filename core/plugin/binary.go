@@ -223,7 +223,7 @@ func (b *binary) backoff(ctx context.Context) error {
 	if wait <= 0 {
 		return nil
 	}
-	b.log.Warn().Int("crashes", b.bad.count).Dur("wait_ms", wait).Msg("plugin is started again")
+	b.log.Warn().Int("crashes", b.bad.count).Int64("wait_ms", wait.Milliseconds()).Msg("plugin is started again")
 	select {
 	case <-time.After(wait):
 		return nil

@@ -169,7 +169,7 @@ func (s *Staged) copyTo(part string) error {
 			}
 			return os.Symlink(target, to)
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no file that can be copied", path)
+			return fmt.Errorf("%s is not a file that can be copied", path)
 		}
 		in, err := os.Open(path)
 		if err != nil {

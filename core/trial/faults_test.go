@@ -153,7 +153,7 @@ func faultCases() []faultCase {
 			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
 		},
 		{
-			name: "score that is no number", agent: ok, judge: verdict(reward(verifier.Pass, math.NaN()), nil),
+			name: "score that is not a number", agent: ok, judge: verdict(reward(verifier.Pass, math.NaN()), nil),
 			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, says: "NaN", unseen: true,
 		},
 		{

@@ -366,7 +366,7 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 			return callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (string, error) {
 				w, ok := v.(verifier.Rewriter)
 				if !ok {
-					return "", fmt.Errorf("verifier %s is no rewriter any more", u.Name)
+					return "", fmt.Errorf("verifier %s no longer rewrites messages", u.Name)
 				}
 				return w.Rewrite(ctx, r, verdicts[i], text)
 			})

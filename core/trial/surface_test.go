@@ -288,7 +288,7 @@ func TestWhatHasNoSurfaceIsRefused(t *testing.T) {
 		"an environment":    {func(b *bench) { b.cell.Environment.Surface = "" }, "has no surface"},
 		"a task":            {func(b *bench) { b.task.Stages[0].Surface, b.task.Stages[0].Captures = nil, nil }, "needs a surface"},
 		"an unknown action": {func(b *bench) { b.task.Stages[0].Surface.Actions = []string{"ad"} }, `Did you mean "add"?`},
-		"a level":           {func(b *bench) { b.task.Stages[0].Surface.Level = "hard" }, "is no number"},
+		"a level":           {func(b *bench) { b.task.Stages[0].Surface.Level = "hard" }, "is not a number"},
 		"a sandbox of it":   {func(b *bench) { b.cell.Environment.Plugin, b.cell.Environment.Surface = "game", "" }, "makes no sandboxes"},
 	} {
 		t.Run(name, func(t *testing.T) {

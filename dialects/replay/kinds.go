@@ -115,7 +115,7 @@ func plain(s string) string {
 }
 
 // plainly returns JSON without the values that change from run to run, in one
-// way of writing it. Text that is no JSON is returned as it is.
+// way of writing it. Text that is not JSON is returned as it is.
 func plainly(body []byte) []byte {
 	var v any
 	if decode(body, &v) != nil {

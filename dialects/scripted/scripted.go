@@ -142,12 +142,20 @@ func Load(path string) (*Script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("script: %w", err)
 	}
-	s, err := Parse(b, filepath.Ext(path) == ".jsonl")
+	s, err := Parse(b, isLines(path))
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", path, err)
 	}
 	s.name = filepath.Base(path)
 	return s, nil
+}
+
+func isLines(path string) bool { return filepath.Ext(path) == ".jsonl" }
+
+// Check says what is wrong with the content of the script at path.
+func Check(path string, content []byte) error {
+	_, err := Parse(content, isLines(path))
+	return err
 }
 
 // Parse reads the text of a script.

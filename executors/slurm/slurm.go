@@ -146,7 +146,7 @@ func (s *Slurm) sbatch(ctx context.Context, script string, args []string) (strin
 	}
 	id, _, _ := strings.Cut(strings.TrimSpace(out), ";") // the cluster's name follows on some sites
 	if _, err = strconv.Atoi(id); err != nil {
-		return "", fmt.Errorf("sbatch: it answered %q, which is no number of a job", out)
+		return "", fmt.Errorf("sbatch: it answered %q, which is not a number of a job", out)
 	}
 	return id, nil
 }

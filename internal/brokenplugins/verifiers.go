@@ -36,7 +36,7 @@ var verifiers = table{
 		return verifier.Verdict{Decision: verifier.Pass, Scores: map[string]verifier.Score{"reward": {Value: 1}}}, nil
 	})},
 	"strict": {"fails what is good", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) { return failed, nil })},
-	"nan": {"gives a score that is no number", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
+	"nan": {"gives a score that is not a number", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		return verifier.Verdict{Decision: verifier.Scored, Scores: map[string]verifier.Score{"reward": {Value: math.Inf(1)}}}, nil
 	})},
 	"scoreless": {"gives a score that is not there", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNotObject means that a body is not a JSON object.
-var ErrNotObject = errors.New("the body is no JSON object")
+var ErrNotObject = errors.New("the body is not a JSON object")
 
 // Object is a JSON object whose members keep their order and their bytes, so
 // that everything that is not edited is passed on unchanged.

@@ -25,7 +25,7 @@ func (t *Tokens) UnmarshalJSON(b []byte) error {
 	}
 	n, err := strconv.ParseFloat(s, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) || math.IsNaN(n) || n < 0 {
-		return fmt.Errorf("%.40q is no number of tokens", s)
+		return fmt.Errorf("%.40q is not a number of tokens", s)
 	}
 	*t = Tokens(min(n, MaxTokens))
 	return nil

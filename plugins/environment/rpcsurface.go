@@ -167,7 +167,7 @@ func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveReq
 }
 
 func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
-	// Arguments that are no JSON are the agent's mistake, and a step like others.
+	// Arguments that are not JSON are the agent's mistake, and a step like others.
 	step, err := s.session.Act(ctx, Call{Name: r.GetName(), Arguments: r.GetArgumentsJson()}, r.GetWant())
 	if err != nil {
 		return nil, err

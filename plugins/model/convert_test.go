@@ -26,6 +26,6 @@ func TestAModelWithoutADialectIsRefused(t *testing.T) {
 		t.Errorf("InfoFromProto = %v, want ErrInvalid", err)
 	}
 	if _, err := EndpointFromProto(EndpointToProto(Endpoint{Dialect: DialectGemini, Parameters: []byte("{")})); !errors.Is(err, fault.ErrInvalid) {
-		t.Errorf("parameters that are no JSON: %v, want ErrInvalid", err)
+		t.Errorf("parameters that are not JSON: %v, want ErrInvalid", err)
 	}
 }

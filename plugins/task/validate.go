@@ -110,7 +110,7 @@ func (c *checker) resource(key string, r *Resource) {
 		c.bad(key+".phase", "is %q with place %q: both or neither, one of create, setup, turn, verify", r.Phase, r.Place)
 	}
 	if !r.Folder && len(r.Entries) > 0 {
-		c.bad(key+".entries", "is not empty, but the resource is no folder")
+		c.bad(key+".entries", "is not empty, but the resource is not a folder")
 	}
 	for i, e := range r.Entries {
 		c.entry(fmt.Sprintf("%s.entries[%d]", key, i), e)
@@ -137,7 +137,7 @@ func (c *checker) entry(key string, e Entry) {
 		c.bad(key+".size", "is negative")
 	}
 	if e.Text != "" && (e.Folder || e.Link != "" || e.From != "" || e.Size != int64(len(e.Text))) {
-		c.bad(key+".text", "is set, but the entry is no file of that size, or comes from elsewhere")
+		c.bad(key+".text", "is set, but the entry is not a file of that size, or comes from elsewhere")
 	}
 }
 

@@ -250,7 +250,7 @@ func Dir(dir, name string, limit int) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	if !fi.IsDir() {
-		return nil, fmt.Errorf("%s is no folder: %s", filepath.Join(dir, name), kind(fi.Mode()))
+		return nil, fmt.Errorf("%s is not a folder: %s", filepath.Join(dir, name), kind(fi.Mode()))
 	}
 	entries, whole := read(root, name, limit+1)
 	switch {

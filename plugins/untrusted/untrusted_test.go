@@ -144,7 +144,7 @@ func TestAFolderIsListedWholeOrNotAtAll(t *testing.T) {
 	if entries, err := untrusted.Dir(dir, "folder", 1); len(entries) != 1 || err != nil {
 		t.Errorf("folder: %v, %v", entries, err)
 	}
-	for name, want := range map[string]string{"folder": "more than 0 files", "other": "a link", "file": "no folder", "none": "no such file"} {
+	for name, want := range map[string]string{"folder": "more than 0 files", "other": "a link", "file": "not a folder", "none": "no such file"} {
 		if _, err := untrusted.Dir(dir, name, 0); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}

@@ -37,7 +37,7 @@ def _kind(plugin):
                        (verifiers.Verifier, "verifier")):
         if isinstance(plugin, base):
             return kind
-    raise TypeError("%r is no Agent, Environment, Surface or Verifier" % (plugin,))
+    raise TypeError("%r is not an Agent, Environment, Surface or Verifier" % (plugin,))
 
 
 def log(level, message, **fields):
@@ -71,21 +71,26 @@ def _details(code, text, reason):
     return bytes([8, code.value[0]]) + _field(2, text.encode()) + _field(3, detail)
 
 
-def _frames_of_author(frames):
-    """The frames of a traceback without those of this module, or all of them if no other file is in it."""
+def _trace_of_author(e):
+    """The traceback of an exception as text, and its frames. Frames of this module are left out, unless there are no others."""
     own = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    return [f for f in frames if not os.path.abspath(f.filename).startswith(own)] or frames
+    whole = part = traceback.TracebackException.from_exception(e)
+    while part:
+        frames = [f for f in part.stack if not os.path.abspath(f.filename).startswith(own)]
+        if frames:
+            part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
+    return "".join(whole.format()), whole.stack
 
 
 def _abort(context, e):
     """Ends a call with an exception. One that no plugin raises on purpose is a bug, and its traceback is logged."""
     text = str(e)
     if not isinstance(e, (errors.PluginError, verifiers.MissingFile)):
-        frames = _frames_of_author(traceback.extract_tb(e.__traceback__))
+        trace, frames = _trace_of_author(e)
         where = " (%s:%d)" % (os.path.basename(frames[-1].filename), frames[-1].lineno) if frames else ""
         text = "%s: %s%s" % (type(e).__name__, e, where)
         bug = not isinstance(e, (OSError, ShellError)) and context.is_active()
-        trace = "".join(traceback.format_list(frames)) + "".join(traceback.format_exception_only(type(e), e))
         log("error" if bug else "debug", text, traceback=trace)
         e = errors.Panic(text) if bug else e
     text = text.encode("utf-8", "replace")[:_MAX_TEXT].decode("utf-8", "ignore")

@@ -2,13 +2,12 @@
 
 import os
 import sys
-import traceback
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 from berth_plugin import Agent, Environment, Surface, Verifier
-from berth_plugin.serve import _frames_of_author, _protocol
+from berth_plugin.serve import _protocol, _trace_of_author
 from berth_plugin.verifier import verdict_message
 
 
@@ -26,12 +25,18 @@ class Mistakes(unittest.TestCase):
 
     def test_a_traceback_has_the_frames_of_the_author_only(self):
         try:
-            verdict_message(None)
-        except TypeError as e:
-            frames = traceback.extract_tb(e.__traceback__)
-        self.assertEqual(len(frames), 2)
-        self.assertEqual([os.path.basename(f.filename) for f in _frames_of_author(frames)], ["test_serve.py"])
-        self.assertEqual(_frames_of_author(frames[1:]), frames[1:])  # nobody else is to blame
+            try:
+                verdict_message(None)
+            except TypeError as e:
+                raise ValueError("later") from e
+        except ValueError as e:
+            text, frames = _trace_of_author(e)
+            inner, own = _trace_of_author(e.__cause__.with_traceback(e.__cause__.__traceback__.tb_next))
+        self.assertEqual([os.path.basename(f.filename) for f in frames], ["test_serve.py"])
+        self.assertNotIn("verifier.py", text)
+        self.assertIn("Traceback (most recent call last)", text)
+        self.assertIn("direct cause", text)
+        self.assertEqual([os.path.basename(f.filename) for f in own], ["verifier.py"], inner)  # no other file is in it
 
 
 if __name__ == "__main__":

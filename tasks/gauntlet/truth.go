@@ -76,7 +76,7 @@ func (b *builder) inline(gt *document.Table) json.RawMessage {
 			line, column = line+wrong.line, 0
 		}
 		b.Problems = append(b.Problems, task.Problem{
-			File: b.File, Line: line, Column: column, Key: e.Path, Severity: task.Error, Summary: "Ground truth is no JSON", Detail: wrong.text,
+			File: b.File, Line: line, Column: column, Key: e.Path, Severity: task.Error, Summary: "Ground truth is not JSON", Detail: wrong.text,
 		})
 		return nil
 	}
@@ -109,7 +109,7 @@ func (b *builder) asset() string {
 	}
 	if wrong := checkJSON(data); wrong != nil {
 		b.Problems = append(b.Problems, task.Problem{
-			File: file, Line: wrong.line, Column: wrong.column, Severity: task.Error, Summary: "Ground truth is no JSON", Detail: wrong.text,
+			File: file, Line: wrong.line, Column: wrong.column, Severity: task.Error, Summary: "Ground truth is not JSON", Detail: wrong.text,
 		})
 	}
 	b.hashed = append(b.hashed, string(data))
@@ -131,7 +131,7 @@ type fault struct {
 	text         string
 }
 
-// checkJSON says why a text is no JSON object or list; nil: it is one. The same
+// checkJSON says why a text is not a JSON object or list; nil: it is one. The same
 // holds for the text of an object {"answer": "{…}"}.
 func checkJSON(text []byte) *fault {
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -197,7 +197,7 @@ func (b *builder) tolerance(t *truth) {
 		return
 	}
 	if wrong := checkJSON(data); wrong != nil {
-		bad(wrong.line, wrong.column, "Tolerances are no JSON", wrong.text)
+		bad(wrong.line, wrong.column, "Tolerances are not JSON", wrong.text)
 		return
 	}
 	var all map[string]json.RawMessage

@@ -31,10 +31,10 @@ func TestWrongGroundTruths(t *testing.T) {
 	reported(t, map[string]wrong{
 		"truth with a trailing comma": {
 			list: graph("    gt: {}\n"), files: map[string]string{asset: "{\"graph\": {\n  \"nodes\": [],\n}}"},
-			want: []string{asset + ":3:1: Ground truth is no JSON. ", "There is a comma before it: remove it."},
+			want: []string{asset + ":3:1: Ground truth is not JSON. ", "There is a comma before it: remove it."},
 		},
 		"inline truth with a trailing comma": {
-			list: graph("    gt:\n      answer: |\n        {\"graph\": [1,\n        2,\n        ]}\n"), want: []string{"tasks/l.yaml:8: Ground truth is no JSON", "There is a comma before it"},
+			list: graph("    gt:\n      answer: |\n        {\"graph\": [1,\n        2,\n        ]}\n"), want: []string{"tasks/l.yaml:8: Ground truth is not JSON", "There is a comma before it"},
 		},
 		"a comma in the text of an answer": {list: graph("    gt: {answer: '{\"answer\": \"[1,]\"}'}\n"), want: []string{"tasks/l.yaml:4:", "The text under its key answer:"}},
 		"truth that is a number":           {list: graph("    gt: {answer: 7}\n"), want: []string{"tasks/l.yaml:4:", "gt.answer must be a JSON text, got the number 7"}},

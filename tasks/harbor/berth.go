@@ -141,14 +141,14 @@ func (b *builder) interact() {
 			b.resource(&task.Resource{Name: "surface", Path: c.files, Folder: true})
 			b.t.Environment.Files = append(b.t.Environment.Files, "surface")
 		default:
-			b.reader.bad(c.path+".surface.files", "Folder is missing", "%q is no folder of the task. Put it into %s/.", c.files, dirTests)
+			b.reader.bad(c.path+".surface.files", "Folder is missing", "%q is not a folder of the task. Put it into %s/.", c.files, dirTests)
 		}
 	}
 	if c.persona == "" {
 		return
 	}
 	if !b.isFile(c.persona) {
-		b.reader.bad(c.path+".interaction.persona", "File is missing", "%q is no file of the task. Put it into %s/.", c.persona, dirTests)
+		b.reader.bad(c.path+".interaction.persona", "File is missing", "%q is not a file of the task. Put it into %s/.", c.persona, dirTests)
 		return
 	}
 	c.interaction.User = "user/" + path.Base(c.persona)

@@ -102,7 +102,7 @@ func TestAVerifierMayBeAdvisory(t *testing.T) {
 func TestMistakesInAnInteraction(t *testing.T) {
 	t.Parallel()
 	for old, replaced := range map[string][2]string{
-		`"tests/persona.md"`:                 {`"tests/none.md"`, "no file of the task"},
+		`"tests/persona.md"`:                 {`"tests/none.md"`, "not a file of the task"},
 		`"/app/out", "/logs/`:                {`"/app/other", "/logs/`, "No artifact has the source"},
 		`max_follow_ups = 2`:                 {`max_follow_ups = -1`, "not between 0 and 1000"},
 		"max_follow_ups = 2\n":               {"", "Write max_follow_ups"},

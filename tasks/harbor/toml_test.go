@@ -93,7 +93,7 @@ func TestTOMLRejects(t *testing.T) {
 	}{
 		{"not TOML", "a = \n", 1, ""},
 		{"a key twice", "[agent]\nuser = \"a\"\nuser = \"b\"", 3, ""},
-		{"cpus that are no number", "[environment]\ncpus = \"many\"", 2, "environment.cpus"},
+		{"cpus that are not a number", "[environment]\ncpus = \"many\"", 2, "environment.cpus"},
 		{"cpus that are not finite", "[environment]\ncpus = inf", 2, "environment.cpus"},
 		{"half a gpu", "[environment]\ngpus = 1.5", 2, "environment.gpus"},
 		{"hosts without the mode", "[environment]\nallowed_hosts = [\"a.com\"]", 2, "environment.allowed_hosts"},

@@ -229,7 +229,7 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 	})
 }
 
-// A rubric that is no file is reported, too.
+// A rubric that is not a file is reported, too.
 func TestARubricHasToBeAFile(t *testing.T) {
 	t.Parallel()
 	reported(t, map[string]wrong{

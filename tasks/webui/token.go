@@ -184,7 +184,7 @@ func (s *scanner) quoted(prefix string) error {
 					t.kind = kindOther
 				}
 			case "r":
-			default: // f"…" has code in it, b"…" is no text
+			default: // f"…" has code in it, b"…" is not text
 				t.kind = kindOther
 			}
 			s.now.tokens = append(s.now.tokens, t)

@@ -13,7 +13,7 @@ import (
 func (g *given) parsed() (any, error) {
 	v, err := document.Parse(g.truth)
 	if err != nil {
-		return nil, document.BadTruth("it is no JSON: %v", err)
+		return nil, document.BadTruth("it is not JSON: %v", err)
 	}
 	return v, nil
 }

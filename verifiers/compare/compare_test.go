@@ -98,23 +98,23 @@ func TestAnswers(t *testing.T) {
 		want  verifier.Decision
 		why   string
 	}{
-		"the last message":       {map[string]string{"turns": yield(wrong) + yield("It is\n```json\n"+right+"\n```")}, verifier.Pass, ""},
-		"not the first":          {map[string]string{"turns": yield(right) + yield(wrong)}, verifier.Fail, `city is "Oslo"`},
-		"of another stage":       {map[string]string{"turns": yield(right) + strings.Replace(yield(wrong), "main", "other", 1)}, verifier.Pass, ""},
-		"a call in the message":  {map[string]string{"turns": yield(`send_msg_to_user("{\"city\": \"Faro\"}")`)}, verifier.Pass, ""},
-		"the record of actions":  {map[string]string{"surface": act("send_msg_to_user", right, ""), "turns": yield(wrong)}, verifier.Pass, ""},
-		"the last action":        {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, "")}, verifier.Fail, "Oslo"},
-		"an action that failed":  {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, `,"error":"no"`)}, verifier.Pass, ""},
-		"another action":         {map[string]string{"surface": act("keyboard_type", wrong, ""), "turns": yield(right)}, verifier.Pass, ""},
-		"it cannot be done":      {map[string]string{"surface": act("send_msg_to_user", wrong, "") + strings.Replace(act("report_infeasible", right, ""), "text", "reason", 1)}, verifier.Pass, ""},
-		"a call of a step":       {map[string]string{"steps": step("agent", wrong, call(right)), "turns": yield(wrong)}, verifier.Pass, ""},
-		"the message of a step":  {map[string]string{"steps": step("agent", right, "")}, verifier.Pass, ""},
-		"a step of the user":     {map[string]string{"steps": step("user", right, "")}, verifier.Fail, "no answer"},
-		"the first with JSON":    {map[string]string{"surface": act("send_msg_to_user", "I am done", ""), "turns": yield(right)}, verifier.Pass, ""},
-		"prose":                  {map[string]string{"turns": yield("It is Faro.")}, verifier.Fail, "no JSON object in the answer"},
-		"nothing":                {nil, verifier.Fail, "no answer"},
-		"lines that are no JSON": {map[string]string{"turns": "{\n" + yield(right) + "[]\n"}, verifier.Pass, ""},
-		"too long":               {map[string]string{"turns": yield(right) + yield(`{"city": "Oslo`+strings.Repeat("o", 1<<20)+`"}`)}, verifier.Pass, ""},
+		"the last message":        {map[string]string{"turns": yield(wrong) + yield("It is\n```json\n"+right+"\n```")}, verifier.Pass, ""},
+		"not the first":           {map[string]string{"turns": yield(right) + yield(wrong)}, verifier.Fail, `city is "Oslo"`},
+		"of another stage":        {map[string]string{"turns": yield(right) + strings.Replace(yield(wrong), "main", "other", 1)}, verifier.Pass, ""},
+		"a call in the message":   {map[string]string{"turns": yield(`send_msg_to_user("{\"city\": \"Faro\"}")`)}, verifier.Pass, ""},
+		"the record of actions":   {map[string]string{"surface": act("send_msg_to_user", right, ""), "turns": yield(wrong)}, verifier.Pass, ""},
+		"the last action":         {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, "")}, verifier.Fail, "Oslo"},
+		"an action that failed":   {map[string]string{"surface": act("send_msg_to_user", right, "") + act("send_msg_to_user", wrong, `,"error":"no"`)}, verifier.Pass, ""},
+		"another action":          {map[string]string{"surface": act("keyboard_type", wrong, ""), "turns": yield(right)}, verifier.Pass, ""},
+		"it cannot be done":       {map[string]string{"surface": act("send_msg_to_user", wrong, "") + strings.Replace(act("report_infeasible", right, ""), "text", "reason", 1)}, verifier.Pass, ""},
+		"a call of a step":        {map[string]string{"steps": step("agent", wrong, call(right)), "turns": yield(wrong)}, verifier.Pass, ""},
+		"the message of a step":   {map[string]string{"steps": step("agent", right, "")}, verifier.Pass, ""},
+		"a step of the user":      {map[string]string{"steps": step("user", right, "")}, verifier.Fail, "no answer"},
+		"the first with JSON":     {map[string]string{"surface": act("send_msg_to_user", "I am done", ""), "turns": yield(right)}, verifier.Pass, ""},
+		"prose":                   {map[string]string{"turns": yield("It is Faro.")}, verifier.Fail, "no JSON object in the answer"},
+		"nothing":                 {nil, verifier.Fail, "no answer"},
+		"lines that are not JSON": {map[string]string{"turns": "{\n" + yield(right) + "[]\n"}, verifier.Pass, ""},
+		"too long":                {map[string]string{"turns": yield(right) + yield(`{"city": "Oslo`+strings.Repeat("o", 1<<20)+`"}`)}, verifier.Pass, ""},
 	} {
 		files := map[string]string{"task.json": "{}"}
 		for record, text := range tt.files {
@@ -143,8 +143,8 @@ func TestWhoseFaultItIs(t *testing.T) {
 		why              string
 	}{
 		"both are there":                  {settings: file, why: "no difference"},
-		"truth with a trailing comma":     {settings: file, files: map[string]string{"references/truth.json": `{"a": 1,}`}, err: "references/truth.json: ground truth: it is no JSON"},
-		"an answer with a trailing comma": {settings: file, files: map[string]string{"references/truth.json": `{"answer": "{\"a\": 1,}"}`}, err: "references/truth.json: ground truth: its answer is no JSON"},
+		"truth with a trailing comma":     {settings: file, files: map[string]string{"references/truth.json": `{"a": 1,}`}, err: "references/truth.json: ground truth: it is not JSON"},
+		"an answer with a trailing comma": {settings: file, files: map[string]string{"references/truth.json": `{"answer": "{\"a\": 1,}"}`}, err: "references/truth.json: ground truth: its answer is not JSON"},
 		"truth that is no object":         {settings: file, files: map[string]string{"references/truth.json": `7`}, err: "references/truth.json: ground truth"},
 		"inline truth that is no object":  {settings: `{"truth": 7}`, err: "truth in the settings: ground truth"},
 		"no truth":                        {settings: `{}`, err: "truth is required"},
@@ -167,7 +167,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		"a missing prediction":            {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures/other"}`, err: "artifact"},
 		"a folder with one file":          {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, why: "no difference"},
 		"a folder with two files":         {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, files: map[string]string{"attempt/captures/more": "1"}, why: "folder with 2 files"},
-		"a prediction that is no JSON":    {settings: file, files: map[string]string{"attempt/captures/export": "<html>"}, why: "no JSON in the prediction"},
+		"a prediction that is not JSON":   {settings: file, files: map[string]string{"attempt/captures/export": "<html>"}, why: "no JSON in the prediction"},
 		"a prediction that is a list":     {settings: file, files: map[string]string{"attempt/captures/export": "[1]"}, why: "no object of fields"},
 		"a prediction that is too large":  {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat(" ", 17<<20)}, why: "at most"},
 		"a prediction that is too deep":   {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat("[", 100_000)}, why: "no JSON"},
@@ -219,7 +219,7 @@ func TestCircuits(t *testing.T) {
 		why, err          string
 	}{
 		"a capture":                   {truth: wrap(not), prediction: not, score: 1},
-		"a truth that is no JSON":     {truth: not, prediction: not, score: 1},
+		"a truth that is not JSON":    {truth: not, prediction: not, score: 1},
 		"a capture as JSON text":      {truth: wrap(not), prediction: quoted(not), score: 1},
 		"JSON in JSON text":           {truth: wrap(not), prediction: quoted(wrap(not)), score: 1},
 		"an object":                   {truth: wrap(not), prediction: wrap(not), score: 1},
@@ -234,7 +234,7 @@ func TestCircuits(t *testing.T) {
 		"fields above it":             {truth: `{"answer": "{\"volts\": \"5 V\", \"part\": \"NAND\"}"}`, prediction: `{"volts": 5.26, "part": "nand"}`, why: "volts is 5.26"},
 		"one of two fields":           {truth: `{"volts": 5, "part": "NAND"}`, prediction: `{"volts": 5, "part": "NOR"}`, why: "part is"},
 		"times are texts":             {truth: `{"at": "14:05"}`, prediction: `{"at": "14:06"}`, why: "at is"},
-		"neither circuit nor JSON":    {truth: `not a truth`, prediction: not, err: "no JSON"},
+		"neither circuit nor JSON":    {truth: `not a truth`, prediction: not, err: "not JSON"},
 	} {
 		r := verifier.Request{
 			View:     lay(t, map[string]string{"references/truth.json": tt.truth, "attempt/captures/circuit": tt.prediction}),

@@ -35,7 +35,7 @@ var seeds = []string{
 	`send_msg_to_user("{\"a\": [1]}")`, `{{{"`, `"\"`,
 }
 
-// No input makes a comparator panic, gives a score that is no share, or fails for
+// No input makes a comparator panic, gives a score that is not a share, or fails for
 // another reason than a bad truth. What an agent wrote is never an error.
 func FuzzCompare(f *testing.F) {
 	for _, truth := range seeds {

@@ -72,7 +72,7 @@ func TestTheScore(t *testing.T) {
 		{"the experiment replaces", acts(1, 2, 6), `{"reduce":"mean"}`, `{"reduce":"sum"}`, 9},
 		{"what was refused has no reward", acts(1) + `{"kind":"act","stage":"main","step":2,"action":"x","error":"no"}` + "\n", `{}`, "", 1},
 		{"of another stage", acts(1) + `{"kind":"act","stage":"other","step":1,"action":"x","reward":5}` + "\n", `{}`, "", 1},
-		{"lines that are no JSON", acts(1) + "{\n[]\n", `{}`, "", 1},
+		{"lines that are not JSON", acts(1) + "{\n[]\n", `{}`, "", 1},
 	} {
 		if v, err := judged(t, tt.record, "-", tt.settings, tt.config); err != nil || v.Scores[scoreName].Value != tt.want || v.Decision != verifier.Scored || len(v.Labels) > 0 {
 			t.Errorf("%s: %+v, %v; want %g", tt.name, v, err, tt.want)

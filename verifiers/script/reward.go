@@ -84,7 +84,7 @@ func jsonFile(data []byte) (map[string]float64, error) {
 		scores[name] = value
 	}
 	if _, err := d.Token(); err != nil {
-		return nil, bad("it is no JSON: %v", err)
+		return nil, bad("it is not JSON: %v", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, bad("something follows the object")
@@ -102,14 +102,14 @@ func jsonFile(data []byte) (map[string]float64, error) {
 func member(d *json.Decoder) (string, float64, error) {
 	t, err := d.Token()
 	if err != nil {
-		return "", 0, bad("it is no JSON: %v", err)
+		return "", 0, bad("it is not JSON: %v", err)
 	}
 	name, ok := t.(string)
 	if !ok || name == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return "", 0, bad("%.60q cannot be the name of a score", fmt.Sprint(t))
 	}
 	if t, err = d.Token(); err != nil {
-		return "", 0, bad("score %q: it is no JSON: %v", name, err)
+		return "", 0, bad("score %q: it is not JSON: %v", name, err)
 	}
 	switch t := t.(type) {
 	case json.Number:

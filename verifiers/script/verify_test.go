@@ -144,7 +144,7 @@ func TestRewards(t *testing.T) {
 		{name: "words", json: "-", text: "true", err: "not a decimal"},
 		{name: "huge", json: "-", text: strings.Repeat("1", 65<<10), err: "more than 64 KiB"},
 		{name: "zero bytes", json: "-", text: "1\x00", err: "not a decimal"},
-		{name: "NaN in JSON", json: `{"reward": NaN}`, text: "-", err: "no JSON"},
+		{name: "NaN in JSON", json: `{"reward": NaN}`, text: "-", err: "not JSON"},
 		{name: "overflow in JSON", json: `{"reward": 1e400}`, text: "-", err: "not a finite"},
 		{name: "text in JSON", json: `{"reward": "1"}`, text: "-", err: "neither"},
 		{name: "null", json: `{"reward": null}`, text: "-", err: "neither"},
@@ -153,7 +153,7 @@ func TestRewards(t *testing.T) {
 		{name: "bare number", json: `1`, text: "-", err: "want an object"},
 		{name: "empty object", json: `{}`, text: "-", err: "no score"},
 		{name: "empty JSON", json: ``, text: "-", err: "empty"},
-		{name: "cut off", json: `{"reward": 1`, text: "-", err: "no JSON"},
+		{name: "cut off", json: `{"reward": 1`, text: "-", err: "not JSON"},
 		{name: "followed by more", json: `{"reward": 1}{}`, text: "-", err: "follows"},
 		{name: "contradicting itself", json: `{"reward": 1, "reward": 0}`, text: "-", err: "twice"},
 		{name: "name without letters", json: `{"": 1}`, text: "-", err: "name of a score"},
@@ -171,7 +171,7 @@ func TestRewards(t *testing.T) {
 	}
 }
 
-// rewardFiles makes files with these contents; "-" is no file.
+// rewardFiles makes files with these contents; "-" is not a file.
 func rewardFiles(json, text string) map[string]string {
 	files := map[string]string{rewardJSON: json, rewardText: text}
 	maps.DeleteFunc(files, func(_, content string) bool { return content == "-" })

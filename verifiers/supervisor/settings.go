@@ -20,7 +20,7 @@ type Config struct {
 	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: nobody speaks. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
 	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
 	HandoffScore *bool    `berth:"handoff_score" doc:"Whether the user learns the score. Default: the task's, or true."`
-	Tools        string   `berth:"tools" enum:"view,sandbox" default:"view" doc:"What the supervisor's model can do. view: list, read and search the files of its view, and look at pictures. sandbox: also run commands in a sandbox of its own, for files that are no text. The sandbox is of the verifier's own image, or else of the agent's, and has no network unless the task gives the verifier one."`
+	Tools        string   `berth:"tools" enum:"view,sandbox" default:"view" doc:"What the supervisor's model can do. view: list, read and search the files of its view, and look at pictures. sandbox: also run commands in a sandbox of its own, for files that are not text. The sandbox is of the verifier's own image, or else of the agent's, and has no network unless the task gives the verifier one."`
 	Effort       string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Temperature  *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }

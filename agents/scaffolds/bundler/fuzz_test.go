@@ -40,7 +40,7 @@ func FuzzReported(f *testing.F) {
 			func(b []byte) error { _, err := locked(b); return err },
 		} {
 			if err := read(text); err == nil && !json.Valid(text) {
-				t.Errorf("%q is no JSON and was read", text)
+				t.Errorf("%q is not JSON and was read", text)
 			}
 		}
 	})

@@ -27,7 +27,7 @@ func readInside(dir, name string) ([]byte, error) {
 	}
 	defer f.Close()
 	if info, statErr := f.Stat(); statErr != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(statErr, fmt.Errorf("%s is no regular file", name))
+		return nil, errors.Join(statErr, fmt.Errorf("%s is not a regular file", name))
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(b) > maxFile {

@@ -73,7 +73,7 @@ func (l *Lock) check() error {
 func (l *Lock) checkNPM() error {
 	for name := range l.NPM {
 		if !slices.Contains(npmFiles, name) {
-			return fmt.Errorf("%q is no file of npm's", name)
+			return fmt.Errorf("%q is not a file of npm's", name)
 		}
 	}
 	if len(l.NPM) == 0 {

@@ -207,7 +207,7 @@ func (p *Pilot) done(ctx context.Context, idle time.Duration) (bool, string) {
 func (p *Pilot) follow() error {
 	latest, err := newest(p.root)
 	if err != nil {
-		return fmt.Errorf("%s is no run whose attempts are made by pilots: %w", p.o.Dir, err)
+		return fmt.Errorf("%s is not a run with pilots: %w", p.o.Dir, err)
 	}
 	if latest <= p.generation {
 		if p.generation == 0 {

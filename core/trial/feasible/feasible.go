@@ -203,7 +203,7 @@ func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Proble
 		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
 	}
 	if _, ok := a.Models["default"]; !ok {
-		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "Set model = model.<name>, with a model of provider %s.", dialects(n))
+		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "Set model = model.<name>, with a model of provider %s; with berth try, use --model.", dialects(n))
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
 		m := a.Models[name]

@@ -157,7 +157,7 @@ func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok b
 		return b, false
 	}
 	if v := b.Get("type"); v != nil && json.Unmarshal(v, &b.Type) != nil {
-		s.Refuse("a type that is no text")
+		s.Refuse("a type that is not text")
 		return b, false
 	}
 	return b, ok

@@ -12,7 +12,7 @@ DIFFICULTIES = ("left_team_difficulty", "right_team_difficulty")
 
 
 class BadScenario(ValueError):
-    """A text that is no scenario. The message names the line."""
+    """A text that is not a scenario. The message names the line."""
 
 
 def read(text):

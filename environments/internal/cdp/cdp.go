@@ -133,7 +133,7 @@ func (c *Conn) take(text []byte) error {
 	}
 	var m message
 	if err := json.Unmarshal(text, &m); err != nil {
-		return fmt.Errorf("a message that is no JSON: %w", err)
+		return fmt.Errorf("a message that is not JSON: %w", err)
 	}
 	if m.ID == 0 {
 		c.events(Event{Session: m.Session, Method: m.Method, Params: m.Params})

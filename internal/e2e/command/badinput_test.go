@@ -124,7 +124,7 @@ func rescore(t *testing.T, run, score string) {
 	e2etest.Must(t, os.WriteFile(files[0], out.Bytes(), 0o600))
 }
 
-// A verifier that writes a score that is no number has made a mistake, which no
+// A verifier that writes a score that is not a number has made a mistake, which no
 // table counts as a score.
 func TestAScoreThatIsNoNumberIsNotCounted(t *testing.T) {
 	t.Parallel()

@@ -97,14 +97,14 @@ func TestARunIsControlled(t *testing.T) {
 	if got := <-shown; !strings.Contains(got, "paused the run: a look") {
 		t.Errorf("the terminal shows %q", got)
 	}
-	ctl(1, "does not go on", "pause")
+	ctl(1, "is not running", "pause")
 
 	resumed := begin(t, dir, []string{"resume", "last"}, "in_flight is 3, as")
 	s = ctlUntil(t, dir, "three go on", inTurn(3))
 	if *s.Limits[0].Most != 3 || *s.Limits[1].Most != 6 {
 		t.Errorf("the resumed run has %+v", s.Limits)
 	}
-	ctl(0, "It can be resumed then", "drain")
+	ctl(0, "can be resumed then", "drain")
 	ctl(0, "1 in progress", "cancel", cancelled[:12], "--why", "still a slip")
 	for _, at := range s.Attempts {
 		if at.Trial != cancelled {

@@ -101,6 +101,7 @@ func reports(t *testing.T, dir string) {
 func wrongExports(t *testing.T, dir, imported string) {
 	t.Helper()
 	for what, args := range map[string][]string{
+		"--to is missing":                    {"export", "last", "-o", "x"},
 		"no format \"xls\"":                  {"export", "last", "--to", "xls", "-o", "x"},
 		"-o is missing":                      {"export", "last", "--to", "csv"},
 		"is not empty":                       {"export", "last", "--to", "harbor", "-o", "jobs/quick"},

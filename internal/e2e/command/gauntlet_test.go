@@ -164,7 +164,7 @@ func TestAWrongTaskOfGauntlet(t *testing.T) {
 	e2etest.Write(t, filepath.Join(dir, "gauntlet"), map[string]string{truth: strings.TrimRight(text[:at], "\n ") + ",\n}\n"})
 	r := berth(t, dir, "plan", "gauntlet")
 	line := strings.Count(strings.TrimRight(text[:at], "\n "), "\n") + 2
-	for _, want := range []string{"tc_3d_002", fmt.Sprintf("%s:%d:", truth, line), "Ground truth is no JSON", "There is a comma before it: remove it."} {
+	for _, want := range []string{"tc_3d_002", fmt.Sprintf("%s:%d:", truth, line), "Ground truth is not JSON", "There is a comma before it: remove it."} {
 		if !strings.Contains(r.out+r.stderr, want) {
 			t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
 		}

@@ -134,13 +134,13 @@ func TestAShellInAnAttempt(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"no such folder":         {"shell", "nothing"},
-		"no terminal":            {"shell", "tasks/one"},
+		"not a terminal":         {"shell", "tasks/one"},
 		"--environment is for a": {"shell", "last", "one", "--environment", "local"},
 	} {
 		cmd := exec.CommandContext(t.Context(), tree.Binary, args...)
 		cmd.Dir = dir
 		var b string
-		if strings.Contains(want, "no terminal") {
+		if strings.Contains(want, "not a terminal") {
 			out, _ := cmd.CombinedOutput()
 			b = string(out)
 		} else {

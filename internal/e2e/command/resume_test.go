@@ -100,9 +100,9 @@ func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 			edit(t, filepath.Join(kept, "experiment.hcl"), "127.0.0.1:9", "evil.example")
 			return nil
 		},
-		"note.txt: is missing":         func() error { return os.Remove(filepath.Join(kept, "note.txt")) },
-		"more.hcl: was added":          func() error { return os.WriteFile(filepath.Join(kept, "more.hcl"), []byte("locals {}\n"), 0o600) },
-		"link.hcl: is no regular file": func() error { return os.Symlink(filepath.Join(dir, "experiment.hcl"), filepath.Join(kept, "link.hcl")) },
+		"note.txt: is missing":            func() error { return os.Remove(filepath.Join(kept, "note.txt")) },
+		"more.hcl: was added":             func() error { return os.WriteFile(filepath.Join(kept, "more.hcl"), []byte("locals {}\n"), 0o600) },
+		"link.hcl: is not a regular file": func() error { return os.Symlink(filepath.Join(dir, "experiment.hcl"), filepath.Join(kept, "link.hcl")) },
 	} {
 		if err := change(); err != nil {
 			t.Fatal(err)

@@ -39,13 +39,13 @@ kill -9 $P`)
 	s.empty()
 }
 
-// A job of the cluster carries the run, and a key in the environment of the user
+// A job of the cluster runs the coordinator, and a key in the environment of the user
 // reaches no file and no process on a node.
 func TestAJobCarriesARun(t *testing.T) {
 	s := newSite(t)
 	s.experiment("detached", 6, executor("requeue"))
 	out := s.on("login", "cd "+s.shared+"/detached && SOME_API_KEY=canary-5cd1 ../bin/berth run . --detach 2>&1")
-	if !strings.Contains(out, "carries the run") {
+	if !strings.Contains(out, "runs the coordinator of") {
 		t.Errorf("it said: %s", out)
 	}
 	for end := time.Now().Add(2 * time.Minute); strings.TrimSpace(s.on("login", "squeue --noheader")) != ""; time.Sleep(500 * time.Millisecond) {

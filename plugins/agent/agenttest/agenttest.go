@@ -55,7 +55,7 @@ func Run(t *testing.T, s Subject) {
 		s.Plugin = plugins.Agent(plugins.Info{Name: "subject"}, nil, s.Agent)
 	}
 	if s.Plugin.Kind != plugins.KindAgent {
-		t.Fatalf("%s %q is no agent", s.Plugin.Kind, s.Plugin.Name)
+		t.Fatalf("%s %q is not an agent", s.Plugin.Kind, s.Plugin.Name)
 	}
 	conn, stop, err := plugins.Here(s.Plugin)
 	if err != nil {

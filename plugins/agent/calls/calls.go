@@ -244,7 +244,7 @@ func (c *Call) Arguments(parameters []string) (json.RawMessage, error) {
 }
 
 func unquoted(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s) // empty if it is no text
+	_ = json.Unmarshal(raw, &s) // empty if it is not text
 	return s
 }
 

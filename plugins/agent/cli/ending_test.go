@@ -123,6 +123,6 @@ func TestAStartHoldsWhatIsGiven(t *testing.T) {
 		t.Errorf("%s, files %+v", got, s.Files)
 	}
 	if s.Marshal(func() {}); !errors.Is(s.err, agent.ErrBadConfig) {
-		t.Errorf("what is no JSON: %v", s.err)
+		t.Errorf("what is not JSON: %v", s.err)
 	}
 }

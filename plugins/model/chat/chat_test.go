@@ -198,7 +198,7 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	for want, e := range map[string]model.Endpoint{
 		"this client speaks": {Host: "unix:/x", Dialect: "morse", Name: "g"},
 		"has no address":     {Dialect: model.DialectAnthropic, Name: "a"},
-		"no JSON object":     {Host: "unix:/x", Dialect: model.DialectAnthropic, Parameters: json.RawMessage(`[1]`)},
+		"not a JSON object":  {Host: "unix:/x", Dialect: model.DialectAnthropic, Parameters: json.RawMessage(`[1]`)},
 	} {
 		if _, err := Dial(e); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Dial(%+v): got %v; want an error with %q", e, err, want)

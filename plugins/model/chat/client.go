@@ -68,7 +68,7 @@ func Dial(e model.Endpoint) (*Client, error) {
 	}
 	if len(e.Parameters) > 0 {
 		if err := json.Unmarshal(e.Parameters, &c.extra); err != nil {
-			return nil, fmt.Errorf("parameters of model %q are no JSON object: %w", e.Name, err)
+			return nil, fmt.Errorf("parameters of model %q are not a JSON object: %w", e.Name, err)
 		}
 	}
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 2, IdleConnTimeout: 10 * time.Second}

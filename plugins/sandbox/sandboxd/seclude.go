@@ -216,7 +216,7 @@ func like(from, to string) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return fmt.Errorf("%w: %q is no folder", fault.ErrUnsafe, from)
+		return fmt.Errorf("%w: %q is not a folder", fault.ErrUnsafe, from)
 	}
 	if err := unix.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (h *shell) Terminal(st pb.SandboxShell_TerminalServer) error {
 		c, err = h.openTerminal(open)
 	} else if c, err = h.conn.s.find(open.GetId()); err == nil {
 		if <-c.started; c.process == nil || c.terminal == nil {
-			err = fmt.Errorf("%w: %q is no terminal", fault.ErrNotFound, open.GetId())
+			err = fmt.Errorf("%w: %q is not a terminal", fault.ErrNotFound, open.GetId())
 		} else if open.GetRows() > 0 || open.GetColumns() > 0 {
 			err = c.resize(open.GetRows(), open.GetColumns())
 		}

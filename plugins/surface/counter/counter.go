@@ -54,7 +54,7 @@ func level(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
-		err = fmt.Errorf("%w: level %q is no number", fault.ErrInvalid, s)
+		err = fmt.Errorf("%w: level %q is not a number", fault.ErrInvalid, s)
 	}
 	return n, err
 }

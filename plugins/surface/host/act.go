@@ -131,7 +131,7 @@ func (st *stage) refuse(c *environment.Call) string {
 	case len(c.Arguments) > surface.MaxText:
 		return fmt.Sprintf("the arguments have %d bytes, at most %d are allowed", len(c.Arguments), surface.MaxText)
 	case err != nil || object == nil || !utf8.Valid(c.Arguments):
-		return "the arguments are no JSON object"
+		return "the arguments are not a JSON object"
 	case schema == nil && len(object) > 0:
 		return fmt.Sprintf("action %q takes no arguments", c.Name)
 	case schema == nil:

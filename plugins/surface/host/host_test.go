@@ -208,10 +208,10 @@ func TestArgumentsAreChecked(t *testing.T) {
 	for _, tt := range []struct{ name, arguments, want string }{
 		{"add", `{"n":12}`, "maximum"},
 		{"add", ``, "n"},
-		{"add", `{"n":1`, "no JSON object"},
-		{"add", `[1]`, "no JSON object"},
-		{"add", `null`, "no JSON object"},
-		{"add", `{"n":1} {"n":1}`, "no JSON object"},
+		{"add", `{"n":1`, "not a JSON object"},
+		{"add", `[1]`, "not a JSON object"},
+		{"add", `null`, "not a JSON object"},
+		{"add", `{"n":1} {"n":1}`, "not a JSON object"},
 		{"add", `{"n":` + strings.Repeat(" ", 2<<20) + `1}`, "bytes"},
 		{"clear", `{"n":1}`, "takes no arguments"},
 		{"ad", `{"n":1}`, `did you mean "add"?`},
@@ -354,7 +354,7 @@ func TestASurfaceThatIsBrokenIsNotUsedAnyMore(t *testing.T) {
 		"a structure that is no object": {observe: func(_ context.Context, o *environment.Observation) error {
 			o.JSON = json.RawMessage(`[1]`)
 			return nil
-		}, breach: true, want: "no JSON object"},
+		}, breach: true, want: "not a JSON object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -86,7 +86,7 @@ func Check(o environment.Observation) error {
 	}
 	var parts map[string]json.RawMessage
 	if len(o.JSON) > 0 && (json.Unmarshal(o.JSON, &parts) != nil || parts == nil) {
-		return fmt.Errorf("%w: the structure of an observation is no JSON object", ErrBreach)
+		return fmt.Errorf("%w: the structure of an observation is not a JSON object", ErrBreach)
 	}
 	for _, f := range o.Frames {
 		if _, known := types[f.MediaType]; !known {
@@ -202,7 +202,7 @@ func CheckCapture(folder string, files []string) error {
 		case err != nil:
 			return err
 		case !info.Mode().IsRegular():
-			return fmt.Errorf("%s is no regular file", filepath.Base(p))
+			return fmt.Errorf("%s is not a regular file", filepath.Base(p))
 		}
 		if size += info.Size(); size > surface.MaxCapture {
 			return fmt.Errorf("it has more than %d bytes", surface.MaxCapture)

@@ -42,7 +42,7 @@ func TestCaptures(t *testing.T) {
 		}, want: "link"},
 		"a link beside it": {capture: "export", take: func(dir string) ([]string, error) {
 			return []string{"a"}, errors.Join(os.WriteFile(filepath.Join(dir, "a"), nil, 0o600), os.Symlink(secret, filepath.Join(dir, "l")))
-		}, want: "no regular file"},
+		}, want: "not a regular file"},
 		"too large": {capture: "export", take: func(dir string) ([]string, error) {
 			return []string{"a"}, errors.Join(os.WriteFile(filepath.Join(dir, "a"), nil, 0o600), os.WriteFile(filepath.Join(dir, "b"), make([]byte, surface.MaxCapture+1), 0o600))
 		}, want: "more than"},

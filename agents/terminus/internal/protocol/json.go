@@ -272,7 +272,7 @@ func (r *Reply) text(name string, seen map[string]json.RawMessage) string {
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	r.warn("the field %q is no text", name)
+	r.warn("the field %q is not text", name)
 	return string(raw)
 }
 
@@ -292,7 +292,7 @@ func (r *Reply) commands(raw json.RawMessage) error {
 			switch m.name {
 			case "keystrokes":
 				if json.Unmarshal(m.value, &c.Keystrokes) != nil || bytes.Equal(m.value, []byte("null")) {
-					return fmt.Errorf(`the "keystrokes" of command %d are no text`, i+1)
+					return fmt.Errorf(`the "keystrokes" of command %d are not text`, i+1)
 				}
 				has = true
 			case "duration":

@@ -111,7 +111,7 @@ func (r *Reply) duration(at int, text string) time.Duration {
 	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "s"), 64)
 	switch {
 	case err != nil || n != n:
-		r.warn("the duration of command %d, %q, is no number of seconds: %g was taken", at, clip(text), DefaultDuration.Seconds())
+		r.warn("the duration of command %d, %q, is not a number of seconds: %g was taken", at, clip(text), DefaultDuration.Seconds())
 		return DefaultDuration
 	case n < 0:
 		r.warn("the duration of command %d is negative: 0 was taken", at)

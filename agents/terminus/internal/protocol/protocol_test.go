@@ -40,7 +40,7 @@ func TestRepliesInJSON(t *testing.T) {
 		{name: "comma at the end", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": "a\n",},],}`, want: one("a\n"), warnings: []string{"comma"}},
 		{name: "order", in: `{"commands": [], "analysis": "a", "plan": "p"}`, warnings: []string{"order"}},
 		{name: "missing thoughts", in: `{"commands": []}`, warnings: []string{`"analysis" is missing`, `"plan" is missing`}},
-		{name: "thoughts that are no text", in: `{"analysis": ["a"], "plan": 1, "commands": []}`, warnings: []string{`"analysis" is no text`, `"plan" is no text`}},
+		{name: "thoughts that are not text", in: `{"analysis": ["a"], "plan": 1, "commands": []}`, warnings: []string{`"analysis" is not text`, `"plan" is not text`}},
 		{name: "unknown fields", in: `{"analysis": "a", "plan": "p", "mood": "good", "commands": [{"keystrokes": "a\n", "speed": 1}]}`, want: one("a\n"), warnings: []string{`"mood"`, `"speed"`}},
 		{name: "a field twice", in: `{"analysis": "a", "plan": "p", "commands": [], "commands": [{"keystrokes": "a\n"}]}`, want: one("a\n"), warnings: []string{"twice"}},
 		{
@@ -56,7 +56,7 @@ func TestRepliesInJSON(t *testing.T) {
 		{name: "commands that are no list", in: `{"analysis": "a", "plan": "p", "commands": "ls"}`, err: "no list"},
 		{name: "a command that is no object", in: `{"analysis": "a", "plan": "p", "commands": ["ls"]}`, err: "command 1 is no object"},
 		{name: "a command without keystrokes", in: `{"analysis": "a", "plan": "p", "commands": [{"duration": 1}]}`, err: `no "keystrokes"`},
-		{name: "keystrokes that are no text", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": null}]}`, err: "no text"},
+		{name: "keystrokes that are not text", in: `{"analysis": "a", "plan": "p", "commands": [{"keystrokes": null}]}`, err: "not text"},
 		{name: "bad commands when complete", in: `{"analysis": "a", "plan": "p", "commands": ["ls"], "task_complete": true}`, complete: true, warnings: []string{"ignored"}},
 		{name: "empty", in: "", err: "no JSON object"},
 		{name: "objects that are empty", in: "{}{}", err: `"commands" is missing`},

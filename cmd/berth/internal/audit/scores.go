@@ -257,7 +257,7 @@ func rewardsIn(base string, b []byte) (map[string]float64, error) {
 				out[name] = 1
 			}
 		default:
-			return nil, fmt.Errorf("%q is no number", name)
+			return nil, fmt.Errorf("%q is not a number", name)
 		}
 	}
 	return out, nil

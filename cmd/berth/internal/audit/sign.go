@@ -26,7 +26,7 @@ func Sign(page []byte, keyFile string) ([]byte, error) {
 		return nil, fmt.Errorf("key %q has a passphrase: write the page with -o PAGE, and sign it with `ssh-keygen -Y sign -n %s -f %s PAGE`", keyFile, Namespace, keyFile)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("key %q is no private SSH key: %w", keyFile, err)
+		return nil, fmt.Errorf("key %q is not a private SSH key: %w", keyFile, err)
 	}
 	s, err := sshsig.Sign(bytes.NewReader(page), signer, sshsig.HashSHA512, Namespace)
 	if err != nil {
@@ -62,7 +62,7 @@ func Verify(page, signature []byte, signersFile string) (fingerprint string, err
 		}
 		return fingerprint, nil
 	}
-	return fingerprint, fmt.Errorf("%w: it is %s (%s), and %s does not have it. If you know whose it is, add its public key there",
+	return fingerprint, fmt.Errorf("%w: it is %s (%s), and %s does not have it. If you know and trust its owner, add the public key there",
 		ErrUnknownKey, fingerprint, s.PublicKey.Type(), signersFile)
 }
 

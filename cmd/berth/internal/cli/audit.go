@@ -169,7 +169,7 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 	}
 	var was output.Audit
 	if err = json.Unmarshal(page, &was); err != nil {
-		return "", fmt.Errorf("verify %s: it is no page of an audit: %w", o.verify, err)
+		return "", fmt.Errorf("verify %s: it is not a page of an audit: %w", o.verify, err)
 	}
 	switch {
 	case was.Version != now.Version:
@@ -193,7 +193,7 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 		p.Checks = slices.DeleteFunc(p.Checks, func(c output.AuditCheck) bool { return c.Name == audit.DigestsCheck || c.Name == reportCheck })
 	}
 	if !reflect.DeepEqual(was, again) {
-		return "", fmt.Errorf("verify %s: the signature by %s is good, but the run is not as it was: an audit says something else now (compare with berth audit --json)", o.verify, by)
+		return "", fmt.Errorf("verify %s: the signature by %s is valid, but the run has changed since: an audit now gives another result (compare with berth audit --json)", o.verify, by)
 	}
 	return fmt.Sprintf("%s was signed by %s, and the run is as it says", o.verify, by), nil
 }

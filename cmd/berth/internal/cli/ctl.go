@@ -181,7 +181,7 @@ func notGoingOn(dir string, err error) error {
 	if summary.Of(m, x).Complete {
 		return fmt.Errorf("%s is over: there is nothing to control", display)
 	}
-	return fmt.Errorf("%s does not go on: it ended before it was complete. Resume it with berth resume %s", display, display)
+	return fmt.Errorf("%s is not running: it ended before it was complete. Resume it with berth resume %s", display, display)
 }
 
 // sayStatus prints the state of a run.

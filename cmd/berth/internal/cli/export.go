@@ -49,6 +49,8 @@ docs/reference/selection.md the names that --select may use.`,
 		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case to == "":
+				return fmt.Errorf("--to is missing: choose one of %s. Example: berth export last --to csv -o attempts.csv", strings.Join(exports, ", "))
 			case !slices.Contains(exports, to):
 				return fmt.Errorf("--to: no format %q. Choose one of %s", to, strings.Join(exports, ", "))
 			case out == "":

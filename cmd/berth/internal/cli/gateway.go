@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/dialects/scripted"
 )
 
 func (a *app) gatewayCommand() *cobra.Command {
@@ -55,7 +56,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *experiment.Flags,
 	}
 	e, ds := config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, LookupEnv: a.env, Formats: formats,
-		Providers: dialects.All.Providers(),
+		Providers: dialects.All.Providers(), CheckScript: scripted.Check,
 	})
 	if a.JSON && ds.HasErrors() {
 		a.failure.Diagnostics = ds

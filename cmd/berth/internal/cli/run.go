@@ -66,7 +66,7 @@ incomplete, can be resumed; 130 interrupted.`,
 				return err
 			}
 			if detach && l.Experiment.Executor.Kind != "slurm" {
-				return errors.New("--detach needs a scheduler that carries the run: write an executor \"slurm\" block")
+				return errors.New("--detach needs a scheduler that runs the coordinator: write an executor \"slurm\" block")
 			}
 			m := l.Plan.Manifest(a.header(l, &ef))
 			if err = rf.possible(m); err != nil {
@@ -87,7 +87,7 @@ incomplete, can be resumed; 130 interrupted.`,
 	ef.Register(cmd)
 	rf.register(cmd)
 	cmd.Flags().BoolVar(&prepareOnly, "prepare-only", false, "only pull and build the images of the tasks, and start nothing")
-	cmd.Flags().BoolVar(&detach, "detach", false, "let a job of the cluster carry the run, and return (docs/cluster.md)")
+	cmd.Flags().BoolVar(&detach, "detach", false, "run the coordinator in a job of the cluster, and return (docs/cluster.md)")
 	cmd.Flags().StringVar(&replay, "replay", "", "answer requests to models with what this `RUN` recorded, without asking a provider")
 	cmd.Flags().StringVar(&to, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd

@@ -81,7 +81,7 @@ machine. See docs/human.md.`,
 // terminalOf returns the name of the terminal that this process reads from.
 func terminalOf(f *os.File) (string, error) {
 	if !term.IsTerminal(int(f.Fd())) {
-		return "", errors.New("the standard input is no terminal: start the command in one, without a pipe")
+		return "", errors.New("the standard input is not a terminal: start the command in one, without a pipe")
 	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	if err != nil {

@@ -51,7 +51,7 @@ func (f *showFlags) check(args []string, table bool) error {
 	case table:
 		return nil
 	case len(args) > 3:
-		return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is no run. Example: berth show last 3f9a2c 2", len(args), args[1])
+		return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is not a run. Example: berth show last 3f9a2c 2", len(args), args[1])
 	case f.watch && len(args) == 0:
 		return errors.New("--watch needs a run. Example: berth show last --watch")
 	case f.watch && (len(args) > 1 || f.follow):

@@ -27,7 +27,7 @@ type experimentBlock struct {
 	Description string   `berth:"description" per:"run" doc:"What the experiment is for; shown in reports."`
 	Repeat      int      `berth:"repeat" per:"run" default:"1" doc:"Repetitions of every cell × task, 1 or more."`
 	Datasets    []string `berth:"datasets" ref:"dataset" doc:"The tasks to run. Required, unless the matrix has an axis dataset."`
-	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment."`
+	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment. Absent: local, which is an error if there is an environment block."`
 	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`

@@ -286,7 +286,8 @@ func isEmptyList(e hclsyntax.Expression) bool {
 // place resolves the environment of the cell.
 func (c *builder) place(experiment *hclsyntax.Block, eb *experimentBlock) {
 	if eb.Environment == "" {
-		if c.l.opts.DefaultEnvironment == "" && !c.l.broken {
+		// With blocks, one of them is meant: the default would ignore all of them.
+		if (c.l.opts.DefaultEnvironment == "" || len(c.l.parts.byType["environment"]) > 0) && !c.l.broken {
 			c.missing(experiment, "environment", "environment", "environment = environment.name")
 		}
 		c.cell.Environment = cell.Environment{Label: c.l.opts.DefaultEnvironment, Plugin: c.l.opts.DefaultEnvironment}

@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -64,14 +66,42 @@ func load(t testing.TB, o config.Options, text string) (*config.Experiment, conf
 
 func TestDefaultsComeFromTheCaller(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(base, ""), "environment = environment.box", "", 1)
+	none := regexp.MustCompile(`(?s)environment "box" \{.*?\n\}`).ReplaceAllString(text, "")
 	o := options()
 	o.DefaultEnvironment = "box"
-	e, ds := load(t, o, text)
+	e, ds := load(t, o, none)
 	if e == nil || e.Cells[0].Environment.Plugin != "box" {
 		t.Errorf("got %v, %v; want the default environment", e, ds)
 	}
-	if e, _ := load(t, options(), text); e != nil {
+	if e, ds = load(t, o, text); e != nil || !strings.Contains(fmt.Sprint(ds), "No environment is chosen") {
+		t.Errorf("the only environment block was ignored: %v", ds)
+	}
+	if e, _ := load(t, options(), none); e != nil {
 		t.Error("without a default, an experiment without an environment was taken")
+	}
+}
+
+// A script is checked before a run, and only a scripted model has one.
+func TestScriptsAreChecked(t *testing.T) {
+	experiment := fmt.Sprintf(base, "")
+	for provider, want := range map[string]string{"script": "Script is malformed: x.hcl: not replies", "openai": "Only a scripted model has a script"} {
+		o := options()
+		o.CheckScript = func(path string, content []byte) error {
+			if path != "x.hcl" || !strings.Contains(string(content), "not a script") {
+				t.Errorf("asked about %s with %d bytes", path, len(content))
+			}
+			return errors.New("not replies")
+		}
+		text := experiment + fmt.Sprintf(`
+model "scripted" { # not a script
+  provider = %q
+  name     = "m"
+  script   = "x.hcl"
+}
+`, provider)
+		if e, ds := load(t, o, text); e != nil || !strings.Contains(fmt.Sprint(ds), want) {
+			t.Errorf("%s: %v, want %q", provider, ds, want)
+		}
 	}
 }
 

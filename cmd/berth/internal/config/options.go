@@ -28,11 +28,14 @@ type Options struct {
 	// Datasets are folders that datasets are read from instead of their own, by
 	// label. For the tasks of a run from another machine.
 	Datasets map[string]string
-	// DefaultEnvironment is the plugin of an experiment that names no
-	// environment; empty means that it must name one.
+	// DefaultEnvironment is the plugin of an experiment without any environment;
+	// empty means that it must have one.
 	DefaultEnvironment string
 	// Providers are the names that a model's provider may have; empty means any.
 	Providers []string
+	// CheckScript says what is wrong with the replies of a scripted model; nil
+	// takes them as they are.
+	CheckScript func(path string, content []byte) error
 	// Schemas asks plugins what their `config` blocks may hold; nil takes the
 	// blocks as they are, without a check.
 	Schemas Schemas

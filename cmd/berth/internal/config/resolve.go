@@ -153,16 +153,7 @@ func (c *builder) model(label string) *cell.Model {
 		}
 		out.Fallback = c.fallback(r, out, m.Fallback)
 		if m.Script != "" {
-			out.Script = c.l.env.Place(m.Script)
-			content, err := c.l.env.ReadFile(m.Script)
-			if errors.Is(err, fs.ErrNotExist) {
-				err = fmt.Errorf("no such file: %q", m.Script)
-			}
-			if err != nil {
-				r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
-				return nil
-			}
-			out.ScriptDigest = digest(content)
+			c.script(r, out, m.Script)
 		}
 		if r.Broken {
 			return nil
@@ -177,6 +168,25 @@ func (c *builder) model(label string) *cell.Model {
 		}
 		return c.l.models[string(id)]
 	})
+}
+
+// script reads and checks the replies of a scripted model.
+func (c *builder) script(r *source.Reading, out *cell.Model, path string) {
+	out.Script = c.l.env.Place(path)
+	content, err := c.l.env.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("no such file: %q", path)
+	}
+	if err != nil {
+		r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script cannot be read", Detail: err.Error() + "."}})
+		return
+	}
+	out.ScriptDigest = digest(content)
+	if check := c.l.opts.CheckScript; check != nil {
+		if err = check(path, content); err != nil {
+			r.Report([]pluginconfig.Problem{{Path: "script", Summary: "Script is malformed", Detail: fmt.Sprintf("%s: %v", path, err)}})
+		}
+	}
 }
 
 // fallback resolves the models that serve if m does not.

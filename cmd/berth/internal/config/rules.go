@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/executors/slurm"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -239,6 +240,9 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 	r.ps = append(r.ps, oneOf("provider", "provider", b.Provider, providers)...)
 	if b.Name == "" && b.Script == "" {
 		r.add("name", "\"name\" is required", "Write the model as the provider calls it.")
+	}
+	if b.Script != "" && b.Provider != string(model.DialectScript) {
+		r.add("script", "Only a scripted model has a script", "The provider is %q. Write provider = %q, or remove this line.", b.Provider, model.DialectScript)
 	}
 	if b.BaseURL != "" {
 		u, err := url.Parse(b.BaseURL)

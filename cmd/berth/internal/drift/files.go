@@ -36,7 +36,7 @@ func ChangedFiles(dir string, m *store.Manifest) ([]string, error) {
 		delete(missing, name)
 		switch {
 		case !d.Type().IsRegular():
-			changed = append(changed, name+": is no regular file")
+			changed = append(changed, name+": is not a regular file")
 			return nil
 		case !known:
 			changed = append(changed, name+": was added")

@@ -46,7 +46,7 @@ func TestFilesOfTheExperimentAreKnownByTheirDigests(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed, err := drift.ChangedFiles(r.Dir, m)
-	want := []string{"more.hcl: was added", "outside/abs.txt: is missing", "sub/s.sh: is no regular file", "x.hcl: was changed"}
+	want := []string{"more.hcl: was added", "outside/abs.txt: is missing", "sub/s.sh: is not a regular file", "x.hcl: was changed"}
 	if err != nil || !slices.Equal(changed, want) {
 		t.Errorf("got %q, %v; want %q", changed, err, want)
 	}

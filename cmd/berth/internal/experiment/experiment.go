@@ -26,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/dialects/scripted"
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
@@ -117,7 +118,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
 		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Datasets: f.Datasets, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
-		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment,
+		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment, CheckScript: scripted.Check,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
 			if kind == config.KindFormat {
 				return formatSchema(o.Formats, name)

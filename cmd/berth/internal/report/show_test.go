@@ -237,7 +237,7 @@ func TestADamagedResultIsSaid(t *testing.T) {
 	}
 }
 
-// An attempt may be a stranger's: what is no regular file of it is named, not
+// An attempt may be a stranger's: what is not a regular file of it is named, not
 // opened, and the rest is shown.
 func TestAnAttemptOfStrangeFilesIsShownAsFarAsItIsPlain(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ type Printer struct {
 	Live bool
 	// Again says the same of Out.
 	Again bool
-	// Width is how many columns Out has; 0: it is no terminal, and lines are not
+	// Width is how many columns Out has; 0: it is not a terminal, and lines are not
 	// wrapped.
 	Width int
 }

@@ -15,7 +15,7 @@ type Screen struct {
 	lines int // of the text that is shown
 }
 
-// Screen returns a Screen on Out; nil if Out is no terminal on which lines can be
+// Screen returns a Screen on Out; nil if Out is not a terminal on which lines can be
 // written again.
 func (p *Printer) Screen() *Screen {
 	if !p.Again || p.Width == 0 {

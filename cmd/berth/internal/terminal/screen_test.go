@@ -43,6 +43,6 @@ func TestAScreenIsReplacedAndFitsTheTerminal(t *testing.T) {
 	}
 	p.Again = false
 	if p.Screen() != nil {
-		t.Error("there is a screen on what is no terminal")
+		t.Error("there is a screen on what is not a terminal")
 	}
 }

@@ -144,7 +144,7 @@ func (s *Server) subagentPart(r *request) error {
 	}
 	name, id := cmp.Or(r.FormValue("path"), record.TrajectoryFile), r.FormValue("id")
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return fmt.Errorf("%w: %q is no file of the attempt", errMissing, name)
+		return fmt.Errorf("%w: %q is not a file of the attempt", errMissing, name)
 	}
 	b, err := untrusted.Read(a.dir, name, maxSub)
 	if err != nil {
@@ -183,7 +183,7 @@ func embedded(t *trajectory.Trajectory, id string, depth int) *trajectory.Trajec
 	return nil
 }
 
-// textOf is the text of a message, with the type of what is no text in its place.
+// textOf is the text of a message, with the type of what is not text in its place.
 func textOf(c trajectory.Content) string {
 	if len(c.Parts) == 0 {
 		return c.Text

@@ -103,7 +103,7 @@ func (s *Server) filePage(r *request) error {
 	}
 	name := r.FormValue("name")
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return fmt.Errorf("%w: %q is no file of the attempt", errMissing, name)
+		return fmt.Errorf("%w: %q is not a file of the attempt", errMissing, name)
 	}
 	data := map[string]any{"A": a, "File": name, "Picture": isPicture(name)}
 	if isPicture(name) {

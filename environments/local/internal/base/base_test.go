@@ -255,7 +255,7 @@ func copied(t *testing.T, c *Copy) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(c.Path, func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
-			t.Errorf("%s is no folder", path)
+			t.Errorf("%s is not a folder", path)
 		}
 		if rel, below := strings.CutPrefix(path, c.Path+"/"); below {
 			all = append(all, rel)

@@ -132,7 +132,7 @@ func (v View) read(name string, offset int64) (string, error) {
 		return "", err
 	}
 	if bytes.IndexByte(b, 0) >= 0 {
-		return "", errors.New("it is no text file")
+		return "", errors.New("it is not a text file")
 	}
 	end := offset + int64(n)
 	text := strings.ToValidUTF8(string(b), "�")

@@ -257,7 +257,7 @@ func Unwrapped(truth, prediction any) (any, error) {
 	if text, isText := answer.(string); isText {
 		v, err := Parse(text)
 		if begins := strings.TrimSpace(text); err != nil && (strings.HasPrefix(begins, "{") || strings.HasPrefix(begins, "[")) {
-			return nil, BadTruth("its answer is no JSON: %v", err)
+			return nil, BadTruth("its answer is not JSON: %v", err)
 		}
 		inner = Merged(v)
 	}

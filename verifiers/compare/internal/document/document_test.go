@@ -13,7 +13,7 @@ func TestWhereTheJSONOfAnAnswerIs(t *testing.T) {
 		"a fence marked as json":             {"Result:\n```json\n{\"a\": 1}\n```\nDone.", `{"a":1}`},
 		"a fence on one line":                {"```json {\"a\": 1}```", `{"a":1}`},
 		"marked fence before the others":     {"{\"a\": 3}\n```\n{\"a\": 2}\n```\n```JSON\n{\"a\": 1}\n```", `{"a":1}`},
-		"a marked fence that is no JSON":     {"```json\nnone\n```\n```json\n{\"a\": 1}\n```", `{"a":1}`},
+		"a marked fence that is not JSON":    {"```json\nnone\n```\n```json\n{\"a\": 1}\n```", `{"a":1}`},
 		"a fence in a string of the fence":   {"```json\n{\"a\": \"x```y\"}\n```", "{\"a\":\"x```y\"}"},
 		"a call":                             {`send_msg_to_user("{\"a\": \"x\\ny\"}")`, `{"a":"x\ny"}`},
 		"a call with single quotes":          {`I say: send_msg_to_user('{"a": "it\'s"}')`, `{"a":"it's"}`},
@@ -29,7 +29,7 @@ func TestWhereTheJSONOfAnAnswerIs(t *testing.T) {
 		"the first balanced object":          {`The answer {"a": {"b": 1}} and {"a": 2}`, `{"a":{"b":1}}`},
 		"braces in strings do not count":     {`So: {"a": "}{", "b": 1} }`, `{"a":"}{","b":1}`},
 		"a quote in a string":                {`So: {"a": "\"}"}`, `{"a":"\"}"}`},
-		"an object that is no JSON before":   {`Use {name} as in {"a": 1}`, `{"a":1}`},
+		"an object that is not JSON before":  {`Use {name} as in {"a": 1}`, `{"a":1}`},
 		"an object that is never closed":     {`{ and {"a": 1}`, `{"a":1}`},
 		"a list of one-key objects":          {`[{"a": 1}, {"b": 2}]`, `{"a":1,"b":2}`},
 		"a list of one-key objects, a fence": {"```json\n[{\"a\": 1}]\n```", `{"a":1}`},
@@ -134,7 +134,7 @@ func TestAGroundTruthIsUnwrapped(t *testing.T) {
 		"such a list in the answer":    {`{"answer": "[{\"a\": 1}, {\"b\": 2}]"}`, `{}`, `{"a":1,"b":2}`, ""},
 		"one key twice is not merged":  {`[{"a": 1}, {"a": 2}]`, `{}`, `[{"a":1},{"a":2}]`, ""},
 		"two keys are not merged":      {`[{"a": 1, "b": 2}]`, `{}`, `[{"a":1,"b":2}]`, ""},
-		"a trailing comma is an error": {`{"answer": "{\"a\": 1,}"}`, `{}`, "", "no JSON"},
+		"a trailing comma is an error": {`{"answer": "{\"a\": 1,}"}`, `{}`, "", "not JSON"},
 	} {
 		truth, err := Parse(tt.truth)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 // Bounds of the search for JSON in a text.
 const (
 	maxFences  = 50 // code blocks, and ends of one that are tried
-	maxObjects = 50 // objects that are closed and are no JSON
+	maxObjects = 50 // objects that are closed and are not JSON
 )
 
 // FromAnswer returns the JSON in what an agent wrote: an object, or a list that

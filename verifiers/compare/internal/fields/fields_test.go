@@ -75,7 +75,7 @@ func TestScalars(t *testing.T) {
 		{"a text and a tolerance", `"A1"`, `"A2"`, near(0.05), false},
 		{"without one the same number fails", `100`, `101`, exact, false},
 		{"a number that is not finite", `100`, `1e999`, near(0.05), false},
-		{"no tolerance for a text that is no number", `100`, `"nan"`, near(0.05), false},
+		{"no tolerance for a text that is not a number", `100`, `"nan"`, near(0.05), false},
 	})
 }
 

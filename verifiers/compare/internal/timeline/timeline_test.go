@@ -93,7 +93,7 @@ func TestElements(t *testing.T) {
 		{"a trim on one side", trimmed(`, "trimFromStartMs": 0`), one, "trimFromStartMs"},
 		{"a trim on the other side", one, trimmed(`, "trimFromEndMs": 0`), "trimFromEndMs"},
 		{"null is no trim", one, trimmed(`, "trimFromEndMs": null`), ""},
-		{"a trim that is no number", trimmed(`, "trimFromEndMs": 1`), trimmed(`, "trimFromEndMs": "1"`), "trimFromEndMs"},
+		{"a trim that is not a number", trimmed(`, "trimFromEndMs": 1`), trimmed(`, "trimFromEndMs": "1"`), "trimFromEndMs"},
 
 		{"no name", one, exported(track(0, `{"mediaType": "VIDEO", "startTimeMs": 0, "durationMs": 8000}`)), "no valid mediaName"},
 		{"no type", one, exported(track(0, `{"mediaName": "sea.mp4", "startTimeMs": 0, "durationMs": 8000}`)), "no valid mediaType"},

@@ -102,10 +102,7 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	if done, err := a.Answer(output.Detached{Dir: j.store.Dir, Job: id}); done || err != nil {
 		return err
 	}
-	a.Printf("job %[1]s runs the coordinator of %[2]s
-whether it waits, and why: squeue --jobs=%[1]s
-show it: berth show %[2]s
-", id, report.Display(j.store.Dir))
+	a.Printf("job %[1]s runs the coordinator of %[2]s\nwhether it waits, and why: squeue --jobs=%[1]s\nshow it: berth show %[2]s\n", id, report.Display(j.store.Dir))
 	return nil
 }
 

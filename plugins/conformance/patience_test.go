@@ -33,3 +33,15 @@ func TestPatienceThatIsSet(t *testing.T) {
 		}
 	}
 }
+
+// A factor for timeouts must not end a call before it has begun.
+func TestADelayIsNotMadeShorter(t *testing.T) {
+	t.Setenv(PatienceVariable, "0.01")
+	if got := Delay(time.Second); got < time.Second {
+		t.Errorf("%v", got)
+	}
+	t.Setenv(PatienceVariable, "20")
+	if got := Delay(time.Second); got < 20*time.Second {
+		t.Errorf("%v, want at least 20 s", got)
+	}
+}

@@ -23,6 +23,14 @@ func Patience(d time.Duration) time.Duration {
 	if factor, err := strconv.ParseFloat(os.Getenv(PatienceVariable), 64); err == nil && factor > 0 {
 		return time.Duration(float64(d) * min(factor, mostPatience))
 	}
+	return loaded(d)
+}
+
+// Delay scales a wait that a plugin needs on an idle machine for a busy one, as
+// Patience does. A factor in PatienceVariable does not make it shorter.
+func Delay(d time.Duration) time.Duration { return max(loaded(d), Patience(d)) }
+
+func loaded(d time.Duration) time.Duration {
 	text, _ := os.ReadFile("/proc/loadavg") // Linux only
 	return patience(d, string(text), runtime.NumCPU())
 }

@@ -235,7 +235,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 				before = s.Load()
 			}
 			turn, cancel := context.WithCancel(ctx)
-			time.AfterFunc(30*time.Millisecond, func() { revoke(); cancel() })
+			time.AfterFunc(conformance.Delay(30*time.Millisecond), func() { revoke(); cancel() })
 			defer cancel()
 			soon(t, "turn", func() { _, _ = session.Turn(turn, message, &record{}) })
 			soon(t, "close", func() { _ = session.Close(ctx, "", &record{}) })
@@ -260,7 +260,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			session, _, _ := s.open(ctx, t)
 			turn, cancel := context.WithCancel(ctx)
-			time.AfterFunc(30*time.Millisecond, cancel)
+			time.AfterFunc(conformance.Delay(30*time.Millisecond), cancel)
 			defer cancel()
 			soon(t, "turn", func() { _, _ = session.Turn(turn, message, &record{}) })
 			m := message

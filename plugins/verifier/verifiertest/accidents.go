@@ -55,7 +55,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 				before = s.Load()
 			}
 			canceled, cancel := context.WithCancel(ctx)
-			time.AfterFunc(conformance.Patience(20*time.Millisecond), cancel) // the request has arrived by then
+			time.AfterFunc(conformance.Delay(20*time.Millisecond), cancel) // the request has arrived by then
 			defer cancel()
 			ends(t, func() { _, _ = s.Verifier.Verify(canceled, r, ignore) })
 			t.Calms(ctx, s.Load, before, patience)

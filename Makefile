@@ -10,7 +10,7 @@ export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs grpcnot
 # Tests of each scaffold with everything that may come to it.
 TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestAProviderThatNeverAnswers|TestARunOfEachIsReplayedTheNextDay
 
-.PHONY: build run picture test test-quick test-whole test-scaffolds bench generate lint tools clean help
+.PHONY: build run picture test test-quick test-whole test-scaffolds test-slurm bench generate lint tools clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
@@ -34,6 +34,9 @@ test-scaffolds: ## all agents that are programs of their own, the real ones; mak
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip 'TestEachOnEngines|$(TABLES)' ./internal/e2e/scaffolds
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -run TestEachOnEngines -parallel 6 ./internal/e2e/scaffolds
 	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 90m -tags "$(TAGS)" -run '$(TABLES)' ./internal/e2e/scaffolds
+
+test-slurm: ## runs on a real Slurm with three nodes on this machine, as root; RUN chooses tests
+	@BERTH_TEST_SLURM=1 go test -v -count=1 -timeout 60m -tags "$(TAGS)" -run '$(RUN)' ./internal/e2e/slurm
 
 bench: build ## the figures, each beside what it is compared with
 	@go run -tags "$(TAGS)" ./internal/bench

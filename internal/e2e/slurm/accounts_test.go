@@ -95,6 +95,7 @@ func TestARunWithFewerPilotsThanItWants(t *testing.T) { //nolint:paralleltest //
 	if !strings.Contains(out, "the quality of service lets you submit no more jobs (QOSMaxSubmitJobPerUserLimit)") || !strings.Contains(out, "code 0") {
 		t.Errorf("%s", out)
 	}
+	t.Logf("%s", out)
 	if attempts := s.settled(name, trials); attempts != trials {
 		t.Errorf("%d attempts of %d trials", attempts, trials)
 	}

@@ -1,9 +1,11 @@
 package trial_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
@@ -94,7 +96,9 @@ func TestStepsAreVerifiedAgain(t *testing.T) {
 func TestRoundsAreNotVerifiedAgain(t *testing.T) {
 	t.Parallel()
 	wakesLong, _, _ := strings.Cut(strings.Replace(wakes, "2..40)", "2..400)", 1), "for (my $n = 1;")
-	calm := wakesLong + "while (1) { select(undef, undef, undef, 0.01) }\nEND\nsetsid perl /app/wakes.pl > /app/said 2>&1 &\n"
+	first := wakesLong + "open F, '>/app/ready'; while (1) { select(undef, undef, undef, 0.01) }\nEND\n" +
+		"setsid perl /app/wakes.pl > /app/said 2>&1 & echo $! > /app/pid; until test -e /app/ready; do sleep 0.01; done\n"
+	calm := "if test $(cat /logs/artifacts/n) = 1; then " + first + "else kill -9 $(cat /app/pid); fi\n" // it is gone in the last round
 	for _, tt := range []struct {
 		name, does, test string
 		set              func(b *bench)
@@ -107,7 +111,12 @@ func TestRoundsAreNotVerifiedAgain(t *testing.T) {
 		{"a tool that the tests do not use", honestly, robust, nil, record.Passed, record.Checked, record.Passed, "graded_again", ""},
 		{
 			"a process that runs between rounds", calm + honestly, robust, func(b *bench) {
-				b.task.Stages[0].Artifacts = append(b.task.Stages[0].Artifacts, task.Artifact{Source: "/app/slow"})
+				supervisor := b.judges["supervisor"]
+				judged := supervisor.verify
+				supervisor.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+					time.Sleep(time.Second) // meanwhile the sandbox is frozen
+					return judged(ctx, r)
+				}
 			}, record.Passed, record.Exposed, record.Passed, "not_graded_again", "rounds",
 		},
 		{
@@ -145,7 +154,7 @@ func TestRoundsAreNotVerifiedAgain(t *testing.T) {
 func TestACopyOfASandboxThatMovedSettlesNothing(t *testing.T) {
 	t.Parallel()
 	for range 6 { // not each time: the copy may be made before it wakes
-		b := newBench(t, does(honestly+"\n"+wakes), tests(robust))
+		b := newBench(t, does(honestly+"\n"+strings.Replace(wakes, "2..40)", "2..400)", 1)), tests(robust))
 		b.task.Mode, b.cell.Strict = task.ModeLive, true
 		r := b.run(t.Context(), t)
 		if !found(r, "ran_while_frozen") {

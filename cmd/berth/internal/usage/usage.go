@@ -61,7 +61,7 @@ func AsksForJSON(args []string) bool {
 // flagError says what is wrong with a flag and what it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "duration": `a duration such as "90s"`}
+		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "uint64": "a whole number, 0 or more", "duration": `a duration such as "90s"`}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
 			err = fmt.Errorf("--%s must be %s, got %q", bad.GetFlag().Name, want, bad.GetValue())
 		}

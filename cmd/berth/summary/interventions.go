@@ -9,7 +9,8 @@ import (
 
 // Interventions says in words what people did to a run while it went on that can
 // change results: other budgets, cancelled trials, and turns that were ended. Oldest
-// first, at most 20; then how many measured trials were run again.
+// first, at most 20; then how many measured trials were run again, and how many were
+// verified again.
 func Interventions(x *store.Index) []string {
 	var said []string
 	for i := range x.Notes {
@@ -24,6 +25,15 @@ func Interventions(x *store.Index) []string {
 	if n := rerun(x); n > 0 {
 		said = append(said, plural(n, "trial was run again, although it was measured, after an error of its verifier (--again verifier_error)",
 			"trials were run again, although they were measured, after errors of their verifiers (--again verifier_error)"))
+	}
+	regraded := 0
+	for _, t := range x.Trials {
+		if a := t.Accepted(); a != nil && a.Result != nil && a.Result.Origin > 0 {
+			regraded++
+		}
+	}
+	if regraded > 0 {
+		said = append(said, plural(regraded, "trial counts", "trials count")+" by a verdict of berth regrade, whose tests may be other ones than those of the plan")
 	}
 	return said
 }

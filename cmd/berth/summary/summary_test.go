@@ -322,7 +322,7 @@ func TestMeasuredTrialsThatRanAgainAreTold(t *testing.T) {
 	}
 	regraded.Attempts[1].Result.Origin = 1
 	x := &store.Index{Trials: []*store.TrialState{again, regraded, retried}}
-	if got := summary.Interventions(x); len(got) != 1 || !strings.HasPrefix(got[0], "1 trial was run again, although it was measured") {
+	if got := summary.Interventions(x); len(got) != 2 || !strings.HasPrefix(got[0], "1 trial was run again, although it was measured") || !strings.HasPrefix(got[1], "1 trial counts by a verdict of berth regrade") {
 		t.Errorf("%q", got)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -155,11 +154,11 @@ func writeAudit(text []byte, o *audits) error {
 
 // verifyAudit checks a signed page, and that it is what an audit says now.
 func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
-	page, err := os.ReadFile(o.verify)
+	page, err := usage.Read(o.verify)
 	if err != nil {
 		return "", err
 	}
-	signature, err := os.ReadFile(o.verify + ".sig")
+	signature, err := usage.Read(o.verify + ".sig")
 	if err != nil {
 		return "", fmt.Errorf("verify %s: its signature is missing: %w", o.verify, err)
 	}

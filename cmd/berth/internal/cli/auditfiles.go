@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
@@ -52,7 +53,7 @@ const reportCheck = "report"
 
 // compareReport makes a report or a table again and compares it with a file.
 func compareReport(now *output.Audit, dir, file string) error {
-	was, err := os.ReadFile(file)
+	was, err := usage.Read(file)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func Join(runs []Run) (*Joined, error) {
 func told(r *Run) []string {
 	notes := damaged(r)
 	for _, what := range summary.Interventions(r.Index) {
-		notes = append(notes, r.Name()+" while it went on: "+what)
+		notes = append(notes, r.Name()+", since it was planned: "+what)
 	}
 	return notes
 }

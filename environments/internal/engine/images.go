@@ -57,6 +57,20 @@ func archive(ref string) (kind, file string, ok bool) {
 	return "", "", false
 }
 
+func ofArchive(ref string) bool {
+	_, _, ok := archive(ref)
+	return ok
+}
+
+// from returns the reference that a sandbox starts from: the base of the environment if
+// the task names no image. Empty: an image that is built, or known by its digest.
+func (j *judgement) from(want environment.Image) string {
+	if want.Build == "" && want.Digest == "" && want.Ref == "" {
+		return j.config.Base
+	}
+	return want.Ref
+}
+
 // Prepare pulls, builds or loads an image, once even if many callers ask.
 func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw json.RawMessage, log func(string)) (environment.Image, error) {
 	j, err := e.judge(ctx, environment.Spec{Image: want, Config: raw, Network: environment.Network{Mode: environment.NetworkNone}})
@@ -71,6 +85,9 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 		return environment.Image{}, err
 	}
 	ref := want.Ref
+	if from := j.from(want); ref == "" && ofArchive(from) {
+		ref = from
+	}
 	if im.Named != "" {
 		ref = im.Named
 	}
@@ -87,9 +104,7 @@ func (e *Environment) image(ctx context.Context, j *judgement, want environment.
 		log = func(string) {}
 	}
 	r := j.remote
-	if want.Build == "" && want.Digest == "" && want.Ref == "" {
-		want.Ref = j.config.Base
-	}
+	want.Ref = j.from(want)
 	name, err := nameOf(&want)
 	if err != nil {
 		return Image{}, err

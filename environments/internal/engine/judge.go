@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -93,7 +92,7 @@ func (j *judgement) judgeImage(spec environment.Spec) {
 			j.refuse("The engine cannot build the task's Dockerfile", why)
 		}
 	default:
-		if _, file, ok := archive(cmp.Or(im.Ref, j.config.Base)); ok {
+		if _, file, ok := archive(j.from(im)); ok {
 			j.judgeArchive(file)
 		}
 	}

@@ -228,7 +228,7 @@ func (h *Host) unknown(kind plugins.Kind, name string) error {
 	var known, broken, served []string
 	rightName := false // of the wrong kind
 	for _, e := range h.entries {
-		named := filepath.Base(e.Path) == plugins.ProgramPrefix+name // after the plugin, or so its author thinks
+		named := filepath.Base(e.Path) == plugins.ProgramPrefix+name // the program has the name that was asked for
 		switch {
 		case e.Error != "" && named:
 			return fmt.Errorf("%w: %s %q: %s", ErrUnknown, kind, name, e.Error)

@@ -40,7 +40,7 @@ func TestCellsAreCompared(t *testing.T) {
 		switch one := strings.Contains(p.A+p.B, "nop"); {
 		case one && (math.Abs(p.P-0.25) > 1e-9 || math.Abs(p.Holm-0.75) > 1e-9 || p.Interval != nil || p.Test != "mcnemar" || len(p.OnlyA)+len(p.OnlyB) != 3 || p.Difference*p.Difference != 1):
 			t.Errorf("three tasks that one solves: %+v", p)
-		case !one && (p.P != 1 || p.Difference != 0 || !strings.Contains(p.Sentence, "the same share")):
+		case !one && (p.P != 1 || p.Difference != 0 || !strings.Contains(p.Sentence, "score the same")):
 			t.Errorf("the same results: %+v", p)
 		}
 	}

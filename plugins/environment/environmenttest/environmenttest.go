@@ -247,7 +247,7 @@ func connect(ctx context.Context, f *host.Folder, pid int) (*host.Sandbox, error
 	defer cancel()
 	core, err := host.Connect(soon, f, pid, time.Minute)
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("create returned, and no /berth/sandboxd connected within %v: start it as PID 1 of the sandbox (%w)", conformance.Patience(connectTime), err)
+		return nil, fmt.Errorf("create returned, and no /berth/sandboxd connected within %v: start it as PID 1 of the sandbox, with the control folder at /berth. berth plugin test --verbose prints the output of the plugin (%w)", conformance.Patience(connectTime), err)
 	}
 	return core, err
 }

@@ -32,7 +32,7 @@ func console(to io.Writer, noColor bool) io.Writer {
 				if text == "" || seen[same] {
 					continue
 				}
-				if len(seen) < 1000 {
+				if len(seen) < 100 { // a trace has up to 64 KiB
 					seen[same] = true
 				}
 				for row := range strings.Lines(text) {

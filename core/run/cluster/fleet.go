@@ -207,8 +207,9 @@ func (k *keeper) ask(ctx context.Context) error {
 		if !there[job] {
 			delete(k.jobs, job)
 			if phase == submitted {
-				lost++
-				k.why = cmp.Or(k.c.printed(job), k.why)
+				if lost++; lost == 1 { // one is enough to see the reason
+					k.why = cmp.Or(k.c.printed(job), k.why)
+				}
 			}
 		}
 	}

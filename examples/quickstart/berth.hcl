@@ -1,5 +1,5 @@
 # Three agents on three tasks, in the sandbox that needs nothing installed.
-# `make run` runs this; `bin/berth plan examples/quickstart` shows what it comes to.
+# `make run` runs this; `bin/berth plan examples/quickstart` shows its trials and their cost.
 experiment "quickstart" {
   datasets    = [dataset.samples]
   environment = environment.local

@@ -124,15 +124,15 @@ func resolve(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-const initText = `# What is run: every agent on every task, as often as repeat says. All that can
-# stand here: docs/reference/experiment.md
+const initText = `# What is run: every agent on every task, as often as repeat says. All blocks and
+# attributes: docs/reference/experiment.md
 experiment %[1]s {
   datasets    = [dataset.tasks]
   environment = environment.%[4]s
   repeat      = 1 # raise it: one try of an agent says little
 
   # Every combination of the axes is a cell. Any further axis is free, and
-  # readable as matrix.<axis> in every block.
+  # can be read as matrix.<axis> in every block.
   matrix {
     agent = [agent.%[5]s] # add your own; berth plugin list names them
   }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -34,6 +35,11 @@ var agents = table{
 	"hasty": {"cannot be closed before its first turn", does(acts{close: func(s *acts, _ string) error { return when(s.turns == 0, "nothing was done") }})},
 	"idle": {"says that it is done, and does nothing", does(acts{check: shell, turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
 		return done, nil
+	}})},
+	"aloof": {"does the work without the model that it asks for", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
+		return agent.Needs{Shell: true, Dialects: []model.Dialect{model.DialectOpenAIChat}}, nil
+	}, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
+		return done, run(ctx, s.setup.Shell, m.Text)
 	}})},
 	"tireless": {"never says that it is done", does(acts{turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
 		return agent.Yield{End: agent.MaxSteps}, nil

@@ -40,6 +40,9 @@ type Subject struct {
 	// sandbox of a shell, valid as long as t. Nil: the models cannot be reached
 	// from inside.
 	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
+	// Asked returns how many requests Models and Inside have got so far. Nil: not
+	// known, and an agent that never asks its model is not found.
+	Asked func() int64
 	// Load is what the plugin's processes come to. Nil: the agent is in this
 	// process, and what goes on after a turn was cut off is not seen.
 	Load func() conformance.Load

@@ -339,10 +339,14 @@ func works(ctx context.Context, t *conformance.T, s Subject) {
 		t.Fatalf("check: %v", err)
 	}
 	session, setup, _ := s.open(ctx, t)
+	asked := s.asked()
 	r := &record{}
 	y, err := session.Turn(ctx, message, r)
 	if err != nil {
 		t.Fatalf("turn: %v", err)
+	}
+	if s.Asked != nil && len(needs.Dialects) > 0 && s.asked() == asked {
+		t.Errorf("Check says that it needs a model, and it sent no request to it in the turn")
 	}
 	defer func() {
 		for _, line := range r.lines {
@@ -361,6 +365,14 @@ func works(ctx context.Context, t *conformance.T, s Subject) {
 	if err := session.Close(ctx, "", r); err != nil {
 		t.Errorf("close: %v", err)
 	}
+}
+
+// asked is how many requests the models have got so far; 0 if that is not known.
+func (s *Subject) asked() int64 {
+	if s.Asked == nil {
+		return 0
+	}
+	return s.Asked()
 }
 
 // written wants the number in the file that the message asks for.

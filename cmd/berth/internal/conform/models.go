@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -29,7 +31,22 @@ const modelLabel = "kit"
 type room struct {
 	*gateway.Gateway
 
-	session []models.Session
+	session []models.Session // open as long as the room
+
+	mu     sync.Mutex
+	inside []models.Session // of sandboxes, which end before
+}
+
+// asked returns how many requests all sessions have got.
+func (r *room) asked() (n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range slices.Concat(r.session, r.inside) {
+		for _, u := range s.Usage() {
+			n += u.Requests
+		}
+	}
+	return n
 }
 
 // room opens a gateway with one model, which answers from a script; empty: the
@@ -90,8 +107,13 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		}
 		in := spec
 		in.Inside = box.Listen
-		return reach(ctx, t, r.Gateway, in)
+		session, endpoints := reach(ctx, t, r.Gateway, in)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.inside = append(r.inside, session)
+		return endpoints
 	}
+	s.Asked = r.asked
 	return func() error { return r.close(ctx) }, nil
 }
 
@@ -138,7 +160,7 @@ func (b *bench) judgeModels(ctx context.Context, s *verifiertest.Subject) (done 
 }
 
 // reach makes models reachable from inside a sandbox, as long as t runs.
-func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec models.Spec) map[string]model.Endpoint {
+func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec models.Spec) (models.Session, map[string]model.Endpoint) {
 	session, err := g.Session(ctx, spec)
 	if err == nil {
 		err = session.Allow(ctx)
@@ -147,7 +169,7 @@ func reach(ctx context.Context, t *conformance.T, g *gateway.Gateway, spec model
 		t.Fatalf("reach a model from inside a sandbox: %v", err)
 	}
 	t.Cleanup(func() { _ = session.Close(context.WithoutCancel(ctx)) })
-	return session.Endpoints()
+	return session, session.Endpoints()
 }
 
 // mounts returns the bundles that an agent asks for.

@@ -34,6 +34,9 @@ type Clause[S any] struct {
 	// Proof marks the clause that shows the plugin doing what plugins of its
 	// kind are for. A plugin that has passed no such clause counts as untested.
 	Proof bool
+	// Needed marks a clause that tests what the clauses after it need. If it fails,
+	// they are not tried: each would fail for the same reason.
+	Needed bool
 	// Skip returns why the clause does not apply to s, or an empty string if it
 	// does. If Skip is nil, the clause always applies.
 	Skip func(s S) string
@@ -110,7 +113,8 @@ type Result struct {
 
 // Run tests the clauses on s, one after the other, and calls each with every
 // result. It stops at the first clause that uses up its time, because those
-// after it would probably hang too, and returns false.
+// after it would probably hang too, and returns false. It also stops at a clause that
+// is Needed and fails.
 func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)) bool {
 	for i := range clauses {
 		if ctx.Err() != nil {
@@ -119,6 +123,9 @@ func Run[S any](ctx context.Context, s S, clauses []Clause[S], each func(Result)
 		r := clauses[i].try(ctx, s)
 		if each(r); r.Hung {
 			return false
+		}
+		if clauses[i].Needed && r.Status == Fail {
+			return true
 		}
 	}
 	return true
@@ -135,20 +142,22 @@ func Only[S any](clauses []Clause[S], words string) (out []Clause[S]) {
 	return out
 }
 
-// Test runs every clause as a subtest, up to the first one that uses up its
-// time.
+// Test runs every clause as a subtest, up to the one at which Run stops.
 func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
 	t.Helper()
-	hung := ""
+	why := ""
 	for i := range clauses {
 		c := &clauses[i]
 		t.Run(c.Name, func(t *testing.T) {
-			if hung != "" {
-				t.Skipf("not tried, because %q did not end in time", hung)
+			if why != "" {
+				t.Skip(why)
 			}
 			r := c.try(t.Context(), s)
-			if r.Hung {
-				hung = c.Name
+			switch {
+			case r.Hung:
+				why = fmt.Sprintf("not tried, because %q did not end in time", c.Name)
+			case c.Needed && r.Status == Fail:
+				why = fmt.Sprintf("not tried, because %q failed", c.Name)
 			}
 			switch r.Status {
 			case Skip:
@@ -195,6 +204,9 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.failures) > 0 {
+		if c.Needed && !r.Hung {
+			t.failures = append(t.failures, "the clauses after it need this, and were not tried")
+		}
 		r.Status, r.Detail = Fail, append(t.failures, t.logs...)
 	}
 	r.Took = time.Since(began)

@@ -21,6 +21,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		Name:   "create makes a sandbox in which sandboxd connects",
 		Guards: "an environment that says it is ready when nothing runs",
 		Proof:  true,
+		Needed: true,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.common(ctx, t)
 			if b.ID == "" {

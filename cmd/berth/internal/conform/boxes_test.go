@@ -106,3 +106,25 @@ func TestTheKitFindsBrokenEnvironments(t *testing.T) {
 		})
 	}
 }
+
+// Without a sandbox, all that follows would fail for the same reason, each after the
+// time that sandboxd has to connect.
+func TestWithoutASandboxNothingElseIsTried(t *testing.T) {
+	t.Parallel()
+	bwrap(t)
+	results, err := try(t, "hollow", conform.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := slices.IndexFunc(results, func(r conform.Result) bool {
+		return r.Clause == "create makes a sandbox in which sandboxd connects" && r.Status == conformance.Fail
+	})
+	if needed < 0 || !strings.Contains(strings.Join(results[needed].Detail, "\n"), "were not tried") {
+		t.Fatalf("results are %+v", results)
+	}
+	for _, r := range results[needed+1:] {
+		if r.Clause != "no process of the plugin is left when it has ended" {
+			t.Errorf("%q was tried", r.Clause)
+		}
+	}
+}

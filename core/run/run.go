@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -168,14 +169,14 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 		case <-s.timer(held):
 		case <-cancelled:
 			cancelled = nil
-			s.stop(Interrupted)
+			s.stop(whyEnded(ctx))
 		case <-s.late:
 			s.late = nil
 			s.stop(fmt.Sprintf("the time limit of the run, %s, is over", *s.o.Limits.Time))
 		}
 	}
 	if ctx.Err() != nil && s.left() > 0 {
-		s.stop(Interrupted)
+		s.stop(whyEnded(ctx))
 	}
 	if s.drain != "" {
 		s.stop(s.drain)
@@ -245,6 +246,20 @@ type scheduler struct {
 
 // Interrupted is the Text of the Stopping event when the caller ended the run.
 const Interrupted = "interrupted"
+
+// Stop is the cause of a context that ends a run for another reason than the caller's.
+type Stop struct{ Why string }
+
+// Error implements error.
+func (s Stop) Error() string { return s.Why }
+
+// whyEnded returns why the context of a run has ended.
+func whyEnded(ctx context.Context) string {
+	if s, ok := errors.AsType[Stop](context.Cause(ctx)); ok {
+		return s.Why
+	}
+	return Interrupted
+}
 
 // stop keeps further attempts from beginning, unless everything is done anyway.
 // The first reason is kept.

@@ -80,9 +80,6 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	report, err = run.Schedule(work, o)
 	stop()
 	keeping.Wait()
-	if cause := context.Cause(work); cause != nil && ctx.Err() == nil {
-		report.Stopped = cause.Error()
-	}
 	fail(nil)
 	return report, errors.Join(err, c.Close(), first.end(ctx))
 }

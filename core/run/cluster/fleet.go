@@ -136,7 +136,7 @@ func (k *keeper) keep(ctx context.Context, fail func(error)) {
 		}
 		switch {
 		case k.failed >= failedLimit:
-			fail(fmt.Errorf("pilots were submitted %d times in a row, and none took an attempt%s. What they said is in %s", k.failed, k.why, LogDir))
+			fail(run.Stop{Why: fmt.Sprintf("pilots were submitted %d times in a row, and none took an attempt%s. What they said is in %s", k.failed, k.why, LogDir)})
 			return
 		case ctx.Err() == nil:
 			k.say()

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/core/run/cluster"
 )
@@ -66,6 +67,7 @@ func TestOneOfManyClaimersGetsAnAttempt(t *testing.T) {
 		if _, err := os.Stat(lease); err == nil {
 			return false
 		}
+		time.Sleep(time.Millisecond) // as the answer of a shared disk takes
 		mine := filepath.Join(dir, "pilots", strconv.Itoa(who)+"-"+name)
 		return os.WriteFile(mine, []byte(strconv.Itoa(who)), 0o600) == nil && os.Rename(mine, lease) == nil
 	})

@@ -239,7 +239,7 @@ func (a *app) printAudit(p *output.Audit) {
 		a.Printf("\nEverything that could be checked matches the record.\n")
 		return
 	}
-	a.Printf("\n%d problems: the run is not what its records say.\n", p.Problems)
+	a.Printf("\n%s: the run is not what its records say.\n", terminal.Count(p.Problems, "problem", "problems"))
 }
 
 // counts prints counts by name, the names in order.

@@ -32,7 +32,8 @@ func TestASealedSandboxHasLoAloneAndAModel(t *testing.T) {
   - when: {last: "(?m)^asked"}
     text: |
       {"analysis": "Only lo.", "plan": "Nothing is left to do.", "commands": [], "task_complete": true}
-  - text: |
+  - when: {last: "."}
+    text: |
       {"analysis": "It goes on.", "plan": "Wait.", "commands": [{"keystrokes": "", "duration": 0.2}]}
 `)
 		p.berth(0, "run", ".", "--no-live")

@@ -380,7 +380,7 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 			for config, want := range refused[s.name] {
 				dir := t.TempDir()
 				s.config = config
-				s.lay(t, dir, map[string]ending{"set": {}})
+				s.lay(t, dir, map[string]ending{"set": {replies: []string{reply(0, done)}}})
 				if code, _, stderr := tree.Berth(t, dir, "run"); code != 2 || !strings.Contains(strings.Join(strings.Fields(stderr), " "), want) {
 					t.Errorf("%s: exit code %d, want 2 and %q in:\n%s", config, code, want, stderr)
 				}

@@ -151,14 +151,14 @@ func (a *audit) files(name, dir string) {
 func (a *audit) compareSummary(text []byte, now *summary.Summary) {
 	var was summary.Summary
 	if err := json.Unmarshal(text, &was); err != nil {
-		a.problem(numbers, store.SummaryFile, 0, "it is no summary: %v", err)
+		a.problem(numbers, store.SummaryFile, 0, "it is not a summary: %v", err)
 		return
 	}
 	want := *now
 	want.Updated = was.Updated
 	old, err := json.MarshalIndent(&was, "", "  ")
 	if err != nil {
-		a.problem(numbers, store.SummaryFile, 0, "it is no summary: %v", err)
+		a.problem(numbers, store.SummaryFile, 0, "it is not a summary: %v", err)
 		return
 	}
 	again, err := json.MarshalIndent(&want, "", "  ")

@@ -33,7 +33,7 @@ func File(name string) error {
 		return wrong("%q is no file: name one", name)
 	}
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		return wrong("%s is no regular file (%s), and would be replaced by one: name a new file", name, info.Mode())
+		return wrong("%s is not a regular file (%s), and would be replaced by one: name a new file", name, info.Mode())
 	}
 	return nil
 }
@@ -49,7 +49,7 @@ func Read(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read %s: it is no regular file (%s)", name, info.Mode())
+		return nil, fmt.Errorf("read %s: it is not a regular file (%s)", name, info.Mode())
 	case info.Size() > maxRead:
 		return nil, fmt.Errorf("read %s: it has %d bytes, and at most %d are read", name, info.Size(), maxRead)
 	}

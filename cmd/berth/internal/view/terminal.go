@@ -49,7 +49,7 @@ func headerOf(line []byte) (h castHeader, err error) {
 		h.Width, h.Height = h.Term.Columns, h.Term.Rows
 	}
 	if h.Version != 2 && h.Version != 3 {
-		return h, fmt.Errorf("it is no asciicast of version 2 or 3: version %d", h.Version)
+		return h, fmt.Errorf("it is not an asciicast of version 2 or 3: version %d", h.Version)
 	}
 	h.Width, h.Height = min(max(h.Width, 1), maxColumns), min(max(h.Height, 1), maxRows)
 	if math.IsNaN(h.Timestamp) || math.Abs(h.Timestamp) > 1e11 {

@@ -2,18 +2,26 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := build
 
-# Tags that let all plugins build in pure Go, without gRPC's tracing pages, which
-# are a quarter of a program's size and of its start time. The same everywhere,
-# so that each package is compiled once.
-export TAGS := remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace
+# Tags that let all plugins build in pure Go, without gRPC's tracing pages, which are
+# a quarter of a program's size and of its start time. The same flags everywhere, so
+# that each package is compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := -trimpath -buildvcs=false -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs,grpcnotrace
 
-# Tests of each scaffold with everything that may come to it.
-TABLES = TestEachFamilyOfModels|TestEveryFaultOfAProvider|TestAProviderThatNeverAnswers|TestARunOfEachIsReplayedTheNextDay
+# How much the tests of the targets below `test` include, see internal/testlevel.
+test-% : export BERTH_TEST ?= e2e
+test-all: export BERTH_TEST := all
 
-.PHONY: build run picture test test-quick test-whole test-scaffolds test-slurm bench generate lint tools clean help
+# gotestsum prints a line for each package, and what failed; skips counts the reasons.
+# More than one package at a time only where the tests are not about whole runs.
+go_test = mkdir -p .cache && go tool gotestsum --format pkgname --hide-summary skipped \
+	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 40m
+
+.PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-race test-all fuzz \
+	setup bench picture generate lint tools clean help
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
 
 build: ## bin/berth, bin/berth-sandboxd, bin/plugins/*
 	@scripts/build
@@ -21,36 +29,52 @@ build: ## bin/berth, bin/berth-sandboxd, bin/plugins/*
 run: build ## the quickstart: no engine, no key, no network
 	bin/berth run examples/quickstart
 
-test: tools ## everything; the last line counts, the lines before it say what was skipped and why
-	@scripts/test
+test: build ## every package, the quickstart, a kit of each kind: 5 minutes
+	@go build ./... && go vet ./... && $(go_test) ./...
 
-test-quick: ## each Go test once: no race detector, no engines, no loops of kills; a few minutes
-	@scripts/test --quick
+test-e2e: build ## whole runs through the built program, faults and kills: 12 minutes
+	@$(go_test) -p 1 ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
 
-test-whole: export BERTH_TEST_WHOLE = 1
-test-whole: test ## make test with everything in every environment
+test-engines: build ## what is about Docker, Podman and the kinds of users of local: 10 minutes
+	@$(go_test) -p 2 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
 
-test-scaffolds: ## all agents that are programs of their own, the real ones; makes their bundles first
-	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -skip 'TestEachOnEngines|$(TABLES)' ./internal/e2e/scaffolds
-	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 40m -tags "$(TAGS)" -run TestEachOnEngines -parallel 6 ./internal/e2e/scaffolds
-	@BERTH_TEST_SCAFFOLDS=all go test -v -count=1 -timeout 90m -tags "$(TAGS)" -run '$(TABLES)' ./internal/e2e/scaffolds
+test-kits: build ## the conformance kits of all plugins, and what each kit finds: 5 minutes
+	@$(go_test) -p 1 ./cmd/berth/internal/conform ./internal/e2e/kits
 
-test-slurm: ## runs on a real Slurm with three nodes on this machine, as root; RUN chooses tests
-	@BERTH_TEST_SLURM=1 go test -v -count=1 -timeout 60m -tags "$(TAGS)" -run '$(RUN)' ./internal/e2e/slurm
+test-scaffolds: build ## agents that are programs of their own, the real ones: 5 minutes
+	@$(go_test) -p 1 ./agents/... ./internal/e2e/scaffolds
+
+test-slurm: build ## a real Slurm with three nodes, as root; RUN chooses tests: 30 minutes
+	@$(go_test) -run '$(RUN)' ./internal/e2e/slurm
+
+test-race: build ## the race detector, which needs gcc: 10 minutes
+	@export CGO_ENABLED=1 && $(go_test) -race ./core/... ./cmd/berth/internal/config/... ./plugins/... ./dialects/...
+
+test-all: ## all of them one after the other, with all repetitions: 3 hours
+	@for t in lint test test-kits test-e2e test-engines test-scaffolds test-race test-slurm fuzz; do $(MAKE) --no-print-directory $$t || exit; done
+
+fuzz: ## each fuzz target for a minute
+	@scripts/fuzz
+
+setup: ## installs what the whole suite wants, as root on Debian or Ubuntu
+	@scripts/setup
 
 bench: build ## the figures, each beside what it is compared with
-	@go run -tags "$(TAGS)" ./internal/bench
+	@go run ./internal/bench
 
 picture: build ## docs/terminal.svg, the picture of the README: the quickstart as a terminal shows it
-	@go run -tags "$(TAGS)" ./cmd/berth/internal/picture bin/berth examples/quickstart docs/terminal.svg
+	@go run ./cmd/berth/internal/picture bin/berth examples/quickstart docs/terminal.svg
 
 generate: tools ## code from .proto files, and references in docs/ from code
-	@if [[ -x scripts/generate-proto ]]; then PATH="$(CURDIR)/.cache/bin:$$PATH" scripts/generate-proto; fi
-	@PATH="$(CURDIR)/.cache/bin:$$PATH" go generate -tags "$(TAGS)" ./...
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" scripts/generate-proto
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" go generate ./...
 
-lint: tools ## Go, .proto, scripts
-	@PATH="$(CURDIR)/.cache/bin:$$PATH" CGO_ENABLED=0 GOFLAGS=-trimpath golangci-lint run ./...
-	@scripts/lint-rest
+lint: tools ## Go, .proto, scripts, go.mod, generated files: 5 minutes
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" golangci-lint run ./...
+	@PATH="$(CURDIR)/.cache/bin:$$PATH" buf lint
+	@bash -n .ci/run && for f in scripts/*; do bash -n $$f || exit; done
+	@go mod tidy -diff
+	@scripts/check-generated
 
 tools: ## what lint and generate need, in pinned versions, into .cache/bin
 	@scripts/tools

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 type record struct{ steps []trajectory.Step }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 type record struct {
 	mu        sync.Mutex

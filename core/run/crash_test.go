@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // helperEnv makes this test binary a process that will be killed. Its value is
@@ -83,9 +84,7 @@ func helper() int {
 // A run that is killed at random moments until it is done loses nothing that
 // was published and counts nothing twice.
 func TestKillsLoseNothingAndCountNothingTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loops of kills are part of make test, not of the quick gate")
-	}
+	testlevel.Long(t, "test-race")
 	t.Parallel()
 	dir, told := t.TempDir(), filepath.Join(t.TempDir(), "published")
 	kills := 0

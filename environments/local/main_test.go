@@ -24,7 +24,6 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/environment/environmenttest"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -367,18 +366,5 @@ func TestSeveralProcessesAtOnce(t *testing.T) {
 			}
 		}
 		work.Wait()
-	})
-}
-
-func TestConformanceOfTheBinary(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		if os.Getenv("BERTH_TEST_WHOLE") == "" {
-			t.Skip("the same clauses run in process, and for the built plugin as root: make test-whole tries it as every user")
-		}
-		s := start(t, folder(t), nil)
-		environmenttest.Run(t, environmenttest.Subject{
-			Environment: s, Sandboxd: filepath.Join(modetest.Tools, "berth-sandboxd"),
-			Spec: environment.Spec{Limits: environment.Limits{Pids: 256, StorageMiB: 256}},
-		})
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -243,7 +244,7 @@ func TestPagesThatDoHarm(t *testing.T) {
 	for _, tt := range []struct {
 		name, html string
 		load, then string // what the failures of the states begin with; empty: there is none
-		whole      bool   // it is only tried with BERTH_TEST_WHOLE: it takes up to a minute
+		whole      bool   // it takes up to a minute: only test-engines tries it
 	}{
 		{name: "50,000 elements", html: `<button id=go>Go</button><script>for (let i = 0; i < 50000; i++) document.body.append(document.createElement('p'))</script>`},
 		{name: "an endless animation", html: `<style>@keyframes k { to { transform: rotate(1turn) } } #go { animation: k 1s infinite }</style><button id=go>Go</button><script>(function f() { requestAnimationFrame(f) })()</script>`, whole: true},
@@ -256,7 +257,7 @@ func TestPagesThatDoHarm(t *testing.T) {
 		{name: "a script without end", html: `<button id=go onclick="for (;;);">Go</button>`, then: "PageError", whole: true},
 		{name: "100 MB that are shown", html: `<button id=go>Go</button><script>document.body.append('word '.repeat(2e7))</script>`, whole: true},
 	} {
-		if tt.whole && os.Getenv("BERTH_TEST_WHOLE") == "" {
+		if tt.whole && !testlevel.E2E() {
 			continue
 		}
 		t.Run(tt.name, func(t *testing.T) {

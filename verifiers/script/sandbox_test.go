@@ -18,7 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 // fixture runs the verifier with a test program in a real sandbox.
 type fixture struct {

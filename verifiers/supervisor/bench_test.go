@@ -19,7 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 // shell makes a sandbox of the supervisor's own and returns it with its address.
 // Its commands have a variable with a key.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/agents/scaffolds/bundler"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
@@ -36,9 +37,7 @@ func TestLatestIsTheNewestVersionOfTheRegistry(t *testing.T) {
 // A registry that takes connections and says nothing is named, by the real
 // clients, before a user gives up.
 func TestARegistryThatIsSilentIsNamed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it waits for the clients of registries")
-	}
+	testlevel.Long(t, "test-scaffolds")
 	var l net.ListenConfig
 	s, err := l.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 // The path an attempt takes: connect, a session, detach, settle, grade, end.
 func TestAttempt(t *testing.T) {

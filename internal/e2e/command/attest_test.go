@@ -10,16 +10,17 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The attack suite is as documented on this machine: a few attacks here, all of
-// them with BERTH_TEST_WHOLE. Each succeeds without guards first.
+// them with BERTH_TEST=all. Each succeeds without guards first.
 func TestTheAttackSuiteIsAsDocumented(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	args := []string{"attest", "--json"}
 	want := 5
-	if e2etest.Whole() {
+	if testlevel.All() {
 		want = 40
 	} else {
 		for _, name := range []string{"r1-*", "t6-replaced-tool", "h1-*", "f5-*"} {

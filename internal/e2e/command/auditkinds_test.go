@@ -10,14 +10,15 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // An audit covers runs of every kind.
 func TestAnAuditOfEachKindOfRun(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if !e2etest.Whole() {
-		t.Skip("it takes a minute: set BERTH_TEST_WHOLE")
+	if !testlevel.All() {
+		t.Skip("it takes a minute: set BERTH_TEST=all")
 	}
 	for _, tt := range []struct {
 		name  string

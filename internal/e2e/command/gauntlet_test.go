@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
@@ -46,7 +47,7 @@ func TestTheGauntletExample(t *testing.T) {
 	edit[`path   = "."`] = `path   = "."
   include = ["tc_graph_004", "tc_frad_002"]`
 	cells, tasks := 2, 2
-	if e2etest.Whole() {
+	if testlevel.All() {
 		edit, cells, tasks = nil, 3, 20
 	}
 	dir := gauntlet(t, map[string]map[string]string{"berth.hcl": edit})

@@ -12,12 +12,13 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/schemas"
 )
 
 var tree e2etest.Checkout
 
-func TestMain(m *testing.M) { os.Exit(tree.Main(m)) }
+func TestMain(m *testing.M) { os.Exit(testlevel.Main("test-e2e", func() int { return tree.Main(m) })) }
 
 // result is the result of a command.
 type result struct {

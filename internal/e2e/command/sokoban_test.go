@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const sokobanExperiment = `experiment "sokoban" {
@@ -82,7 +83,7 @@ func TestLevelsOfSokoban(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
 	dir, include, levels := t.TempDir(), `["small-v0-1", "v1-2", "huge-v0-3"]`, 3
-	if e2etest.Whole() {
+	if testlevel.All() {
 		include, levels = `["*"]`, 60
 	}
 	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "levels"), os.DirFS(filepath.Join(tree.Root, "examples", "sokoban", "levels"))))

@@ -11,6 +11,7 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // What honest agents leave behind beside their work, and how their work is checked.
@@ -41,8 +42,8 @@ var (
 func TestStrictChangesNoHonestVerdict(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if !e2etest.Whole() {
-		t.Skip("it runs more than 100 trials: set BERTH_TEST_WHOLE")
+	if !testlevel.All() {
+		t.Skip("it runs more than 100 trials: set BERTH_TEST=all")
 	}
 	dir := t.TempDir()
 	for i, beside := range besides {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const pagesExperiment = `experiment "pages" {
@@ -127,8 +128,8 @@ func TestAPageIsRebuilt(t *testing.T) {
 
 // Each change of a page in a real browser lowers the part that it belongs to.
 func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
-	if !e2etest.Whole() {
-		t.Skip("it starts twenty browsers: set BERTH_TEST_WHOLE")
+	if !testlevel.All() {
+		t.Skip("it starts twenty browsers: set BERTH_TEST=all")
 	}
 	t.Parallel()
 	change := func(from, to string) string {
@@ -173,8 +174,8 @@ func TestEachChangeOfAPageLowersItsPart(t *testing.T) {
 
 // Pages that do harm get scores, and in time. A target that does is an invalid task.
 func TestPagesThatDoHarmAreScored(t *testing.T) {
-	if !e2etest.Whole() {
-		t.Skip("it takes minutes: set BERTH_TEST_WHOLE")
+	if !testlevel.All() {
+		t.Skip("it takes minutes: set BERTH_TEST=all")
 	}
 	t.Parallel()
 	const button = `<button id=go data-filter-by="has_text" data-evalby="text|background-color" style="width:200px;height:80px;background-color:rgb(10, 200, 30)" onclick="this.textContent='Gone'; this.style.backgroundColor='rgb(200, 20, 30)'">Go</button>`

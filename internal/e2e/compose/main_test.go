@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // top is a short folder that every user may read; bin in it has the programs of
@@ -20,14 +21,14 @@ import (
 var top, bin string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
+	os.Exit(testlevel.Main("test-engines", func() int {
 		defer func() { _ = os.RemoveAll(top) }()
 		if err := build(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		return m.Run()
-	}())
+	}))
 }
 
 // build makes the programs once for all tests.

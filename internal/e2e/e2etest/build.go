@@ -16,11 +16,6 @@ import (
 	"testing"
 )
 
-// Whole reports whether everything is tried in every environment, as `make
-// test-whole` does. Otherwise what does not depend on the environment is tried in
-// one of them, so that `make test` stays short.
-func Whole() bool { return os.Getenv("BERTH_TEST_WHOLE") != "" }
-
 // tags are those of the Makefile: some plugins cannot be built without them.
 const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
 

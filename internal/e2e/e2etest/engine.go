@@ -30,9 +30,6 @@ type Engine struct {
 // test with the reason if there is none, or if it lacks one of the images.
 func FindEngine(t *testing.T, name string, images ...string) Engine {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("engines are tried by make test, not by the quick gate")
-	}
 	me, err := user.Current()
 	if err != nil {
 		t.Fatal(err)

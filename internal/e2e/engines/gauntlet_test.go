@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // chromium is an image with Chromium, made by scripts/engines-for-tests --chromium.
@@ -24,7 +25,7 @@ func TestTheGauntletExample(t *testing.T) {
 			p := newPlace(t, machineFor(t, name, chromium).env())
 			e2etest.Must(t, os.CopyFS(p.dir, os.DirFS(filepath.Join(tree, "examples", "gauntlet"))))
 			text, trials := e2etest.Read(t, p.dir, "berth.hcl"), 60
-			if !e2etest.Whole() {
+			if !testlevel.All() {
 				trials = 4
 				for old, with := range map[string]string{
 					"[agent.oracle, agent.nop, agent.random]": "[agent.oracle, agent.nop]",

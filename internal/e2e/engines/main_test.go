@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // patience is the longest time that these tests wait for anything.
@@ -31,14 +32,14 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
+	os.Exit(testlevel.Main("test-engines", func() int {
 		if err := build(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 		defer os.RemoveAll(top)
 		return m.Run()
-	}())
+	}))
 }
 
 // build prepares the programs, once for all tests.

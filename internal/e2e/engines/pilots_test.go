@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // pilotKey is the key of the model, which only the coordinator has.
@@ -166,7 +167,7 @@ func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 	t.Parallel()
 	m := machineFor(t, "podman", base)
 	drivers := []string{"overlay"}
-	if e2etest.Whole() {
+	if testlevel.All() {
 		drivers = append(drivers, "vfs")
 	}
 	for _, driver := range drivers {

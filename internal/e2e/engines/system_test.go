@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // withBash are the usual tests, run by a bash that reads the files that it reads
@@ -39,7 +40,7 @@ var throughSystem = []tampering{
 
 // onEngines are the attacks that are tried on engines, too: through a program, a
 // library, and what a shell reads. The rest is the same everywhere, so it is tried
-// there only with `make test-whole`.
+// there only with BERTH_TEST=all.
 var onEngines = []string{"honest", "honest-install", "cat", "libc", "profile", "passwd"}
 
 // What an agent changes of the system decides the verdict in a snapshot. It does
@@ -57,7 +58,7 @@ func TestSystemFilesOfTheImage(t *testing.T) {
 				attacks := attacks
 				if plugin != "local" {
 					env = append(env, machineFor(t, plugin, debian).env())
-					if !e2etest.Whole() {
+					if !testlevel.All() {
 						attacks = slices.DeleteFunc(slices.Clone(attacks), func(a tampering) bool { return !slices.Contains(onEngines, a.name) })
 					}
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -135,7 +136,7 @@ func TestAnAgentThatChangesWhatGradesItIsSeen(t *testing.T) {
 		attacks := slices.DeleteFunc(slices.Clone(tamperings), func(a tampering) bool {
 			return a.inPlace && plugin == "local" && os.Getuid() != 0
 		})
-		if (plugin != "local" || os.Getuid() != 0) && mode == "restarted" && !e2etest.Whole() {
+		if (plugin != "local" || os.Getuid() != 0) && mode == "restarted" && !testlevel.All() {
 			attacks = slices.DeleteFunc(attacks, func(a tampering) bool { return !slices.Contains(onEngines, a.name) })
 		}
 		for _, a := range attacks {

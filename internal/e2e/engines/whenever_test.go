@@ -19,7 +19,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // podmanOfItsOwn starts a Podman server with its own store in dir, for an
@@ -271,7 +271,7 @@ func TestWhateverIsKilledWheneverGCLeavesTheEngineAsItWas(t *testing.T) {
 				s.waits(t)
 			}
 			victims := []string{"berth", "plugin", "server", parent, "runc"}
-			if e2etest.Whole() {
+			if testlevel.All() {
 				victims = slices.Repeat(victims, 4)
 			}
 			for _, victim := range victims {

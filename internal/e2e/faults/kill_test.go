@@ -23,9 +23,6 @@ const killTrials = 200
 // A run that is killed at random instants and resumed loses no result, counts
 // no trial twice, and leaves nothing on the machine.
 func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loops of kills are part of make test, not of the quick gate")
-	}
 	t.Parallel()
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
@@ -197,9 +194,6 @@ const crashTrials = 10
 // If a plugin is killed, only the attempts that it was working on are lost.
 // With `retry` these are repeated.
 func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loops of kills are part of make test, not of the quick gate")
-	}
 	t.Parallel()
 	for _, plugin := range []string{"local", "oracle", "script"} {
 		for _, retry := range []bool{false, true} {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 	case "naive":
 		os.Exit(naive(os.Args[1:]))
 	}
-	code := sandboxtest.Main(m, sandboxtest.Inside{}) // in a sandbox that a test made this is not a test either
+	// In a sandbox that a test made this is not a test either.
+	code := sandboxtest.Main(func() int { return testlevel.Main("test-e2e", m.Run) }, sandboxtest.Inside{})
 	if top != "" {
 		for _, l := range leftovers() {
 			fmt.Fprintln(os.Stderr, "left when all tests were over:", l)

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -161,12 +162,9 @@ func (p *place) showsPilots(dir string, attempts int) {
 // The coordinator and its pilots are killed at random instants, and started again:
 // no result is lost, nothing counts twice, and nothing is left on the machine.
 func TestKilledPilotsAndCoordinatorsLoseNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loops of kills are part of make test, not of the quick gate")
-	}
 	t.Parallel()
 	trials := 60
-	if os.Getenv("BERTH_TEST_WHOLE") != "" {
+	if testlevel.All() {
 		trials = 200
 	}
 	p := newPlace(t)

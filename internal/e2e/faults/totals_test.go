@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // totals are what some attempts used.
@@ -212,12 +213,9 @@ func (p *place) sameTotals(dir string, over bool) (whole int64, show *output.Sho
 // results, what the gateway measured and its summary have the same totals, and a
 // budget that is used up is used up to the last request.
 func TestTotalsAreTheSameWhereverARunIsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("loops of kills are part of make test, not of the quick gate")
-	}
 	t.Parallel()
 	points := 6
-	if e2etest.Whole() {
+	if testlevel.All() {
 		points = 200
 	}
 	k := killed{test: t}
@@ -226,7 +224,7 @@ func TestTotalsAreTheSameWhereverARunIsKilled(t *testing.T) {
 	}
 	t.Logf("%d kills in %d runs, %d of them before an attempt began; %d attempts lost, %d more attempts than trials; %d budgets used up; %d requests, refused: %v",
 		k.kills, k.runs, k.early, k.lost, k.again, k.stops, k.asked, k.refused)
-	if e2etest.Whole() && (k.stops < 20 || k.again < 20 || k.lost < 50) {
+	if testlevel.All() && (k.stops < 20 || k.again < 20 || k.lost < 50) {
 		t.Error("too few budgets were used up, attempts repeated or lost: the test proves little")
 	}
 }

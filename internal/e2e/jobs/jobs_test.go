@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const examples = "../../../examples/cluster/"
@@ -31,6 +32,8 @@ const examples = "../../../examples/cluster/"
 func decode(text string) (j batch.Job, err error) {
 	return j, yaml.UnmarshalStrict([]byte(text), &j)
 }
+
+func TestMain(m *testing.M) { os.Exit(testlevel.Main("test-e2e", m.Run)) }
 
 func TestTheJobOfKubernetesHasItsTypes(t *testing.T) {
 	t.Parallel()

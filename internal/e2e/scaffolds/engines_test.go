@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -225,8 +226,8 @@ func TestAReadOnlyHome(t *testing.T) {
 // ends before the verifier begins.
 func TestEachOnEngines(t *testing.T) {
 	t.Parallel()
-	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
-		t.Skip("each agent on each engine is tried by `make test-scaffolds`")
+	if !testlevel.All() {
+		t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
 	}
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {

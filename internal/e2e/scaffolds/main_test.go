@@ -4,11 +4,11 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 var (
@@ -16,8 +16,7 @@ var (
 	bundles string // folder of the bundles, kept from run to run
 )
 
-// always are the scaffolds that are tested unless BERTH_TEST_SCAFFOLDS names
-// others: a list of names, or "all".
+// always are the scaffolds that are tested unless everything was asked for.
 var always = []string{"claude-code", "codex", "pi"}
 
 func TestMain(m *testing.M) {
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("BERTH_BUNDLES", bundles); err != nil {
 		panic(err)
 	}
-	os.Exit(tree.Main(m))
+	os.Exit(testlevel.Main("test-scaffolds", func() int { return tree.Main(m) }))
 }
 
 // unreachable matches the messages of npm, apt and pip if a registry cannot be
@@ -41,12 +40,8 @@ var made sync.Map // name → func() string, once a process
 // available.
 func needs(t *testing.T, s scaffold) {
 	t.Helper()
-	wanted := always
-	if w := os.Getenv("BERTH_TEST_SCAFFOLDS"); w != "" {
-		wanted = strings.Fields(w)
-	}
-	if !slices.Contains(wanted, s.name) && !slices.Contains(wanted, "all") {
-		t.Skipf("%s is tried by `make test-scaffolds`", s.name)
+	if !testlevel.All() && !slices.Contains(always, s.name) {
+		t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
 	}
 	tree.NeedsSandbox(t)
 	bundled(t, s)
@@ -56,8 +51,8 @@ func needs(t *testing.T, s scaffold) {
 // which takes long.
 func table(t *testing.T) {
 	t.Helper()
-	if os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
-		t.Skip("the tables of all agents are tried by `make test-scaffolds`")
+	if !testlevel.All() {
+		t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -251,8 +252,8 @@ func TestEveryWayOfEnding(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
-			if s.name == "pi" && os.Getenv("BERTH_TEST_SCAFFOLDS") == "" {
-				t.Skip("the ends of pi are tried by `make test-scaffolds`")
+			if s.name == "pi" && !testlevel.All() {
+				t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
 			}
 			dir := t.TempDir()
 			trials := s.trials()

@@ -2,5 +2,5 @@
 // starts on this machine: a controller and three nodes in namespaces of their own,
 // with one shared folder. Nothing pretends to be a scheduler.
 //
-// It takes minutes, so it runs only when BERTH_TEST_SLURM is set.
+// It takes minutes: make test-slurm.
 package slurm

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // providerEnv makes the program of these tests a provider of models: it is the address
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, provide(at))
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(testlevel.Main("test-slurm", m.Run))
 }
 
 // provide serves a model. Its working folder has the files above.

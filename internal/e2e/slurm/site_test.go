@@ -35,9 +35,6 @@ var cluster = cmp.Or(os.Getenv("BERTH_TEST_SLURM_NAME"), "berth-e2e")
 // newSite starts the cluster, or skips the test.
 func newSite(t *testing.T, options ...string) *site {
 	t.Helper()
-	if os.Getenv("BERTH_TEST_SLURM") == "" {
-		t.Skip("takes minutes and a Slurm of its own: set BERTH_TEST_SLURM=1 to run it")
-	}
 	if os.Getuid() != 0 {
 		t.Skip("scripts/slurm-for-tests needs root")
 	}

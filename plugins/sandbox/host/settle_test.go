@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 // run runs a shell script and returns what it said.
 func run(t *testing.T, c *sandbox.Client, script string) string {

@@ -24,7 +24,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
-func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 
 // place makes a folder for a socket, with a short path.
 func place(t *testing.T) string {

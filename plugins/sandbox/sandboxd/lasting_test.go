@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
@@ -21,9 +22,9 @@ import (
 // Whatever commands do, PID 1 is afterwards what it was before.
 func TestTenThousandCommandsLeakNothing(t *testing.T) {
 	t.Parallel()
-	count := 10_000
-	if testing.Short() {
-		count = 1000
+	count := 1000
+	if testlevel.E2E() {
+		count = 10_000
 	}
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	manyCommands(t, b, 320)

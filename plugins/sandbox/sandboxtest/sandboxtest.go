@@ -2,7 +2,7 @@
 // namespaces with the host's own programs, read-only, and sandboxd as PID 1.
 // The test binary itself runs inside, so a test package must begin with
 //
-//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m, sandboxtest.Inside{})) }
+//	func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
 //
 // It works for root and for ordinary users. It skips a test, with the reason,
 // if the kernel allows no namespaces. It is for tests only: its sandboxes are
@@ -57,10 +57,10 @@ func Program(name string, args ...string) []string {
 	return append([]string{sandboxd.Path, programFlag, name}, args...)
 }
 
-// Main runs the tests. In a process that a test started, it becomes the first
-// process of a sandbox or a program in it. The caller exits with the returned
+// Main runs the tests, by m.Run. In a process that a test started, it becomes the
+// first process of a sandbox or a program in it. The caller exits with the returned
 // code.
-func Main(m *testing.M, in Inside) int {
+func Main(run func() int, in Inside) int {
 	var err error
 	switch {
 	case os.Args[0] == initName:
@@ -84,7 +84,7 @@ func Main(m *testing.M, in Inside) int {
 			err = program(os.Args[3:])
 		}
 	default:
-		return m.Run()
+		return run()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

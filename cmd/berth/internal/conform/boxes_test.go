@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/conformance"
 )
 
@@ -14,7 +15,7 @@ import (
 var brokenBoxes = []struct {
 	plugin, clause string
 	says           string // in what failed
-	short          bool   // it is tried with -short, too
+	short          bool   // it is tried by make test, too
 	root           bool   // it is broken for root alone
 }{
 	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1", short: true},
@@ -89,7 +90,7 @@ func TestTheKitFindsBrokenEnvironments(t *testing.T) {
 	t.Parallel()
 	bwrap(t)
 	for _, tt := range brokenBoxes {
-		if testing.Short() && !tt.short {
+		if !testlevel.E2E() && !tt.short {
 			continue
 		}
 		t.Run(tt.plugin+": "+tt.clause, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -47,14 +48,6 @@ func socket(candidates []string) string {
 	return ""
 }
 
-// notShort skips the test in the quick gate, which tries no engine.
-func notShort(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("engines are tried by make test, not by the quick gate")
-	}
-}
-
 // Spec asks for a small sandbox of the engine behind the first socket that is
 // there. The test is skipped, with why, where no engine answers or it has no
 // image of ours.
@@ -67,7 +60,7 @@ func Spec(t *testing.T, e *engine.Environment, sockets ...string) environment.Sp
 // scripts/engines-for-tests wrote. The test is skipped where it did not.
 func Archive(t *testing.T, kind string) string {
 	t.Helper()
-	notShort(t)
+	testlevel.Long(t, "test-engines")
 	path := "/var/lib/berth-engines/base-" + kind + "-archive.tar"
 	if _, err := os.Stat(path); err != nil {
 		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
@@ -83,7 +76,7 @@ var useless sync.Map
 func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string) environment.Spec {
 	t.Helper()
 	const help = ": run scripts/engines-for-tests as root to have it tried"
-	notShort(t)
+	testlevel.Long(t, "test-engines")
 	at := socket(sockets)
 	if at == "" {
 		t.Skip("no engine for tests at " + strings.Join(sockets, ", ") + help)

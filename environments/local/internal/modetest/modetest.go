@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The environment of the processes that it starts.
@@ -229,8 +230,8 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 				t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
 			case os.Getuid() != 0:
 				t.Skipf("needs root, to become a user with another kind of ids; we are user %d (%v)", os.Getuid(), Process.Mode)
-			case testing.Short():
-				t.Skip("other kinds of users are tried by make test, not by the quick gate")
+			case !testlevel.E2E():
+				t.Skip("tests of other kinds of users take long: run make test-engines")
 			default:
 				become(t, mode, "")
 			}

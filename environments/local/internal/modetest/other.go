@@ -117,14 +117,10 @@ func startOther(mode ids.Mode, place Place) (*other, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"-test.v"}
-	if testing.Short() {
-		args = append(args, "-test.short")
-	}
-	cmd := exec.Command("/proc/self/exe", args...) //nolint:noctx // ends when its standard input does
+	cmd := exec.Command("/proc/self/exe", "-test.v") //nolint:noctx // ends when its standard input does
 	cmd.Dir = "/"
 	cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
+		"BERTH_TEST=" + os.Getenv("BERTH_TEST"), "PATH=" + os.Getenv("PATH"), "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
 		markStage + "=" + names[mode], markPlace + "=" + string(place),
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}

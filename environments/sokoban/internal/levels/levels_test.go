@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/environments/sokoban/internal/room"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestALevelHasTheProperties(t *testing.T) {
@@ -119,7 +120,7 @@ func TestThereAreEightClasses(t *testing.T) {
 }
 
 // The levels that ship are those that the generator makes with their seeds, and
-// their solutions are the shortest. BERTH_TEST_WHOLE tries all of them.
+// their solutions are the shortest. make test-engines tries all of them.
 func TestTheLevelsThatShip(t *testing.T) {
 	t.Parallel()
 	const folder = "../../../../examples/sokoban/levels/"
@@ -141,7 +142,7 @@ func TestTheLevelsThatShip(t *testing.T) {
 	tried := 0
 	for name, l := range about {
 		i := slices.IndexFunc(Classes, func(c Class) bool { return c.Name == l.Class })
-		if i < 0 || i > 1 && os.Getenv("BERTH_TEST_WHOLE") == "" {
+		if i < 0 || i > 1 && !testlevel.E2E() {
 			continue // the larger ones take seconds
 		}
 		tried++

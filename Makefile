@@ -14,7 +14,7 @@ test-all: export BERTH_TEST := all
 
 # gotestsum prints a line for each package, and what failed; skips counts the reasons.
 # More than one package at a time only where the tests are not about whole runs.
-go_test = mkdir -p .cache && go tool gotestsum --format pkgname --hide-summary skipped \
+go_test = mkdir -p .cache && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
 	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 40m
 
 .PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-race test-all fuzz \

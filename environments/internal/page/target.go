@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/berth-eval/berth/environments/internal/cdp"
 )
 
 // How a Target is found.
@@ -98,20 +101,31 @@ func (b *Browser) Inside(ctx context.Context, script string, limit time.Duration
 	return b.isolated(ctx, t, script, limit, out)
 }
 
+// isolated runs a script in a world of its own. If the page was left before the script
+// began, it runs in the next one.
 func (b *Browser) isolated(ctx context.Context, t *tab, script string, limit time.Duration, out any) error {
+	limited, cancel := context.WithTimeoutCause(ctx, limit+b.set.Answer, fmt.Errorf("%w does not respond", ErrPage))
+	defer cancel()
+	for {
+		err := b.inWorld(limited, t, script, limit, out)
+		if e, ok := errors.AsType[*cdp.Error](err); !ok || e.Message != "Cannot find context with specified id" {
+			return err
+		}
+	}
+}
+
+func (b *Browser) inWorld(ctx context.Context, t *tab, script string, limit time.Duration, out any) error {
 	var world struct {
 		ID int64 `json:"executionContextId"`
 	}
 	if err := b.do(ctx, t, "Page.createIsolatedWorld", object{"frameId": t.target, "worldName": "berth"}, &world); err != nil {
 		return err
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, limit+b.set.Answer, fmt.Errorf("%w does not respond", ErrPage))
-	defer cancel()
 	var got struct {
 		Result    remote     `json:"result"`
 		Exception *exception `json:"exceptionDetails"`
 	}
-	err := b.conn.Do(limited, t.session, "Runtime.evaluate", object{
+	err := b.conn.Do(ctx, t.session, "Runtime.evaluate", object{
 		"expression": script, "contextId": world.ID, "returnByValue": true, "awaitPromise": true, "timeout": limit.Milliseconds(),
 	}, &got)
 	switch {

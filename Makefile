@@ -13,9 +13,9 @@ test-% : export BERTH_TEST ?= e2e
 test-all: export BERTH_TEST := all
 
 # gotestsum prints a line for each package, and what failed; skips counts the reasons.
-# More than one package at a time only where the tests are not about whole runs.
+# Most tests wait for something most of the time.
 go_test = mkdir -p .cache && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
-	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 40m
+	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 60m
 
 .PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-race test-all fuzz \
 	setup bench picture generate lint tools clean help
@@ -30,27 +30,28 @@ run: build ## the quickstart: no engine, no key, no network
 	bin/berth run examples/quickstart
 
 test: build ## every package, the quickstart, a kit of each kind: 5 minutes
-	@go build ./... && go vet ./... && $(go_test) ./...
+	@go build ./... && go vet ./... && $(go_test) -p 4 -parallel 4 ./...
 
-test-e2e: build ## whole runs through the built program, faults and kills: 12 minutes
-	@$(go_test) -p 1 ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
+test-e2e: build ## whole runs with the built program, faults and kills: 12 minutes
+	@$(go_test) -count=1 -p 2 -parallel 4 ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
 
 test-engines: build ## what is about Docker, Podman and the kinds of users of local: 10 minutes
-	@$(go_test) -p 2 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
+	@$(go_test) -count=1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
 
 test-kits: build ## the conformance kits of all plugins, and what each kit finds: 5 minutes
-	@$(go_test) -p 1 ./cmd/berth/internal/conform ./internal/e2e/kits
+	@$(go_test) -count=1 -parallel 4 ./cmd/berth/internal/conform ./internal/e2e/kits
 
 test-scaffolds: build ## agents that are programs of their own, the real ones: 5 minutes
-	@$(go_test) -p 1 ./agents/... ./internal/e2e/scaffolds
+	@$(go_test) -count=1 ./agents/... ./internal/e2e/scaffolds
 
 test-slurm: build ## a real Slurm with three nodes, as root; RUN chooses tests: 30 minutes
-	@$(go_test) -run '$(RUN)' ./internal/e2e/slurm
+	@$(go_test) -count=1 -run '$(RUN)' ./internal/e2e/slurm
 
 test-race: build ## the race detector, which needs gcc: 10 minutes
 	@export CGO_ENABLED=1 && $(go_test) -race ./core/... ./cmd/berth/internal/config/... ./plugins/... ./dialects/...
 
-test-all: ## all of them one after the other, with all repetitions: 3 hours
+test-all: ## all of them one after the other, with all repetitions: 4 hours
+	@if [[ $$(id -u) == 0 ]]; then scripts/setup; fi
 	@for t in lint test test-kits test-e2e test-engines test-scaffolds test-race test-slurm fuzz; do $(MAKE) --no-print-directory $$t || exit; done
 
 fuzz: ## each fuzz target for a minute

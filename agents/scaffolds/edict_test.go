@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/cli"
 )
@@ -29,11 +30,7 @@ func to(state, org string) does {
 // nodeJS returns a Node.js that can run the driver.
 func nodeJS(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("Node.js is not on this machine: the driver of edict is tried by `make test-scaffolds`")
-	}
-	return path
+	return testlevel.Program(t, "node", "nodejs")
 }
 
 // court is a run of the driver.

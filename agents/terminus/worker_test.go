@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/config"
@@ -205,7 +206,7 @@ func TestAnEditorIsUsed(t *testing.T) {
 	}
 	switch editor {
 	case "":
-		t.Skip("no editor is installed here: apt-get install vim-tiny")
+		t.Skip(testlevel.Missing("an editor", "vim-tiny"))
 	case "nano":
 		script[1] = typing("hello from the editor", 1, "C-o", 1, "Enter", 1, "C-x", 3)
 	}

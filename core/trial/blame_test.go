@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
@@ -349,6 +350,7 @@ func (p portOpen) Last() *record.Exchange { return nil }
 // model is at fault.
 func TestAPortForModelsThatTheAgentTookIsTheAgents(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "python3", "python3")
 	a := does(`python3 -c 'import os, socket
 s = socket.socket(); s.bind(("127.0.0.1", 7777)); s.listen()
 if os.fork() == 0:

@@ -55,6 +55,7 @@ func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			needs(t, tt.script, tt.agent, tt.tests)
 			b := newBench(t, does(tt.agent), tests(tt.tests))
 			b.env = func(e environment.Environment) environment.Environment { return entered{e, tt.script} }
 			b.task.Mode = tt.mode

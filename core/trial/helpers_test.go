@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -231,6 +232,17 @@ func tests(script string) *judge {
 			}
 			return reward(verifier.Fail, 0), nil
 		},
+	}
+}
+
+// needs skips the test on a machine without a program that its scripts start: the
+// sandboxes have the programs of the machine.
+func needs(t *testing.T, scripts ...string) {
+	t.Helper()
+	for program, pkg := range map[string]string{"python3": "python3", "pgrep": "procps", "perl": "perl-base", "bash": "bash"} {
+		if strings.Contains(strings.Join(scripts, "\n"), program+" ") {
+			testlevel.Program(t, program, pkg)
+		}
 	}
 }
 

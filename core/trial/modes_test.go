@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
@@ -56,6 +57,7 @@ func TestModes(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			needs(t, tt.does, tt.test)
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode = tt.mode
 			if tt.mode == task.ModeSeparate {
@@ -81,6 +83,7 @@ func TestModes(t *testing.T) {
 
 func TestWhatAModeEndsIsListed(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "pgrep", "procps")
 	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeSnapshot} {
 		b := newBench(t, does("(setsid sleep 1234 &); until pgrep -f '^sleep 1234' >/dev/null; do :; done"), tests("true"))
 		b.task.Mode = mode
@@ -96,6 +99,7 @@ func TestWhatAModeEndsIsListed(t *testing.T) {
 
 func TestNeedsLiveFollowsTheTasksRule(t *testing.T) {
 	t.Parallel()
+	needs(t, listener)
 	j := tests(asks)
 	honest := j.verify
 	j.verify = func(ctx context.Context, r verifierRequest) (verifierVerdict, error) {
@@ -115,6 +119,7 @@ func TestNeedsLiveFollowsTheTasksRule(t *testing.T) {
 
 func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
 	t.Parallel()
+	needs(t, listener)
 	b := newBench(t, does(listener), tests(asks))
 	b.task.Mode, b.cell.Verify = task.ModeLive, task.ModeRestarted
 	if r := b.run(t.Context(), t); r.Mode != "restarted" || !found(r, "needs_live") {
@@ -190,6 +195,7 @@ func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			needs(t, tt.does, tt.test)
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode = tt.mode
 			withTests(t, b, map[string]string{"data": "honest"})

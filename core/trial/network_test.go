@@ -7,13 +7,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox/egress"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -28,9 +28,7 @@ none() { ! grep -v -w lo /proc/net/route | grep -v Iface; }
 // Each phase reaches the hosts that it lists, and only through the core.
 func TestListsOfHosts(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("bash"); err != nil {
-		t.Skip("no bash, whose /dev/tcp is the client here")
-	}
+	testlevel.Program(t, "bash", "bash") // whose /dev/tcp is the client here
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }))
 	t.Cleanup(server.Close)
 	b := newBench(t, does(ask+"none && ask good.test && ! ask tests.test && ! ask setup.test && ! ask evil.test && ! ask 127.0.0.1"),

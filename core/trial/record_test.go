@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -320,6 +321,7 @@ func TestOracleIsTheCellsWord(t *testing.T) {
 
 func TestServicesComeAgainAfterARestart(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "python3", "python3")
 	serve := `exec python3 -c '
 import socket
 s = socket.socket(socket.AF_UNIX); s.bind("\0service"); s.listen()

@@ -181,6 +181,7 @@ func TestAVerifierWithASandboxOfItsOwnJudgesAgain(t *testing.T) {
 
 func TestProcessesThatWereGradedCannotBeGradedAgain(t *testing.T) {
 	t.Parallel()
+	needs(t, listener)
 	b := newBench(t, does(listener), tests("false"))
 	b.task.Mode = task.ModeLive
 	in := b.input()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -65,6 +66,7 @@ func TestAnArtifactThatIsMissingCannotBeVerifiedSeparately(t *testing.T) {
 // Harbor leaves the agent's sandbox as it is between two stages.
 func TestStagesThatAreVerifiedSeparatelyShareTheAgentsSandbox(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "pgrep", "procps")
 	a := does("")
 	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
 		script := forges
@@ -169,6 +171,7 @@ func TestASnapshotHasTheFilesOfTheAgent(t *testing.T) {
 
 func TestASnapshotHasNothingElseOfTheAgents(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "pgrep", "procps")
 	b := newBench(t, does(`echo 1 > /app/x; echo 1 > /dev/shm/x
 setsid sh -c 'while sleep 0.02; do echo 1 > /logs/verifier/forged; done' > /dev/null 2>&1 &`),
 		tests(`sleep 0.1; test -e /app/x && ! test -e /logs/verifier/forged && ! test -e /dev/shm/x && ! pgrep -x sleep`))
@@ -179,6 +182,7 @@ setsid sh -c 'while sleep 0.02; do echo 1 > /logs/verifier/forged; done' > /dev/
 // After the last stage the agent's sandbox is stopped; before that it goes on.
 func TestStagesThatAreVerifiedInSnapshotsShareTheAgentsSandbox(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "pgrep", "procps")
 	a := does("")
 	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
 		script := "echo 42 > /app/answer; setsid sleep 1000 > /dev/null 2>&1 &"

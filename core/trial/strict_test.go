@@ -46,6 +46,7 @@ func TestAnExposedResultIsVerifiedAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			needs(t, tt.does, tt.test)
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode, b.cell.Strict = tt.mode, tt.strict
 			r := b.run(t.Context(), t)
@@ -75,6 +76,7 @@ func TestStepsAreVerifiedAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			needs(t, tt.does, tt.test)
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode, b.cell.Strict = task.ModeLive, true
 			b.task.Stages = append(b.task.Stages, b.task.Stages[0])

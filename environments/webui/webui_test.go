@@ -23,9 +23,7 @@ import (
 // opened returns a surface with a target, on the Chromium of this machine.
 func opened(t *testing.T, target fstest.MapFS, actions ...action) (*surfaces, *open) {
 	t.Helper()
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	o := &open{spec: environment.SurfaceSpec{Frames: t.TempDir()}, rest: target, files: map[string]string{}, browse: browse}
 	o.task = settings{Page: "page", Actions: actions}
 	o.config = Config{Program: "chromium", Width: 1920, Height: 1080, Load: time.Second, ActionTimeout: 100 * time.Millisecond}

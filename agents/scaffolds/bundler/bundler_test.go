@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/agents/scaffolds/bundler"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
@@ -350,11 +351,8 @@ func TestTheSameBundleMadeAgainStays(t *testing.T) {
 // A program that is linked against the C library gets the bundle's own loader,
 // and is refused when there is none.
 func TestProgramsGetTheBundlesLoader(t *testing.T) {
-	program, err := exec.LookPath("true")
+	program, err := filepath.EvalSymlinks(testlevel.Program(t, "true", "coreutils"))
 	if err != nil {
-		t.Skip("this machine has no program true")
-	}
-	if program, err = filepath.EvalSymlinks(program); err != nil {
 		t.Fatal(err)
 	}
 	if interpreter(t, program) == "" {

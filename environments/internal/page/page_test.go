@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/conformance"
 )
 
@@ -29,10 +30,7 @@ func settings(files fstest.MapFS) Settings {
 // start starts Chromium and opens a page.
 func start(t *testing.T, s Settings, url string) *Browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	program := testlevel.Program(t, "chromium", "chromium")
 	toRead, ours, err := os.Pipe()
 	must(t, err)
 	answers, toWrite, err := os.Pipe()

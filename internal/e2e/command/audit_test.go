@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // One flipped byte in any kind of file of a run is found and named.
@@ -104,9 +105,7 @@ func flippedTables(t *testing.T, dir string) {
 func TestAnAuditIsSigned(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("ssh-keygen is not installed: apt-get install openssh-client")
-	}
+	testlevel.Program(t, "ssh-keygen", "openssh-client")
 	dir := t.TempDir()
 	for _, key := range []string{"author", "stranger"} {
 		if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {

@@ -3,7 +3,6 @@ package command
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
@@ -117,9 +117,7 @@ settings = { truth = "tests/truth.json", prediction = "attempt/captures/state/va
 func TestABrowser(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	dir := t.TempDir()
 	e2etest.Write(t, dir, browserFiles())
 	r := berthWith(t, dir, nil, "run", "--json")
@@ -193,9 +191,7 @@ func seenByTheModel(t *testing.T, attempt string) {
 func TestABrowserInSeveralSteps(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	dir, files := t.TempDir(), browserFiles()
 	files["berth.hcl"] = strings.NewReplacer(
 		"[agent.oracle, agent.nop, agent.random, agent.visual]", "[agent.oracle]", `experiment "browser" {`, "experiment \"browser\" {\n  verify = \"restarted\"",
@@ -264,9 +260,7 @@ exec chromium "$@"
 func TestAnAgentBesideTheBrowser(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	for name, tt := range map[string]struct {
 		solve   string
 		reached bool

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,9 +20,7 @@ import (
 func gauntlet(t *testing.T, change map[string]map[string]string) string {
 	t.Helper()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	dir := t.TempDir()
 	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "gauntlet"), os.DirFS(filepath.Join(tree.Root, "examples", "gauntlet"))))
 	for name, texts := range change {

@@ -14,6 +14,7 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const talker = `#!/usr/bin/python3
@@ -43,8 +44,8 @@ serve(Talker())
 // berthWith searches.
 func pythonPlugin(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
-		t.Skipf("python3 has no grpc: install python3-grpcio and python3-protobuf: %s", out)
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run(); err != nil {
+		t.Skip(testlevel.Missing("grpc of Python", "python3-grpcio python3-protobuf"))
 	}
 	folder := filepath.Join(dir, "plugins", "berth-plugin-"+name)
 	e2etest.Write(t, folder, map[string]string{"berth-plugin-" + name: text})

@@ -10,6 +10,7 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // runnable writes a task whose tests say r=1 if condition holds.
@@ -94,9 +95,7 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 func TestATaskWhoseTestsNeedANetwork(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed: apt-get install curl")
-	}
+	testlevel.Program(t, "curl", "curl")
 	dir := t.TempDir()
 	runnable(t, dir, "online", `[ "$(cat /app/word)" = done ] && [ "$(curl -s -o /dev/null -w '%{http_connect}' https://nobody.invalid)" != 403 ]`, nil)
 	toml := filepath.Join(dir, "online", "task.toml")

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // TestTheTerminusExample runs the example with the scripted model: a program
@@ -82,9 +82,7 @@ const editorReplies = `replies:
 func TestTerminusUsesAnEditor(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("vi"); err != nil {
-		t.Skip("no vi on this machine: install one, such as vim-tiny")
-	}
+	testlevel.Program(t, "vi", "vim-tiny")
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "editor", "touch /app/done")
 	e2etest.Write(t, dir, map[string]string{

@@ -3,7 +3,6 @@ package command
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
@@ -20,9 +20,7 @@ import (
 func TestTheVisualJudge(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 	dir := t.TempDir()
 	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "example"), os.DirFS(filepath.Join(tree.Root, "examples", "visual-judge"))))
 	task := filepath.Join(dir, "example", "tasks", "greet", "task.toml")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,9 +78,7 @@ type measured struct {
 func needsChromium(t *testing.T) {
 	t.Helper()
 	tree.NeedsSandbox(t)
-	if _, err := exec.LookPath("chromium"); err != nil {
-		t.Skip("chromium is not installed: apt-get install chromium")
-	}
+	testlevel.Program(t, "chromium", "chromium")
 }
 
 // rebuild runs the tasks and returns what was measured, by the names of trial and

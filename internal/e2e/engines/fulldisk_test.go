@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // exporting runs an experiment whose run folder is on a disk that is too small for an
@@ -28,9 +29,7 @@ grep -ho '"run":"[0-9a-f]*"' runs/*/manifest.jsonl | head -n 1
 // resumed when there is room.
 func TestAFullDiskDuringTheExport(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("unshare"); err != nil {
-		t.Skip("unshare is not installed: apt-get install util-linux")
-	}
+	testlevel.Program(t, "unshare", "util-linux")
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
 		const big = "6291456"

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // rewards runs the quickstart in another environment and returns the rewards.
@@ -79,10 +80,7 @@ func TestTheQuickstartHasTheSameRewardsEverywhere(t *testing.T) {
 func TestTheIsolationSampleFailsInAPrivilegedContainer(t *testing.T) {
 	t.Parallel()
 	m := machineFor(t, "docker", debian)
-	docker, err := exec.LookPath("docker")
-	if err != nil {
-		t.Skip("docker's own command is not installed")
-	}
+	docker := testlevel.Program(t, "docker", "docker-cli")
 	sample := filepath.Join(tree, "examples", "quickstart", "tasks", "isolation")
 	solve, err := os.ReadFile(filepath.Join(sample, "solution", "solve.sh"))
 	if err != nil {

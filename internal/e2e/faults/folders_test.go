@@ -4,13 +4,14 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // newcomer is a user id that nobody has, like stranger. The tests take away its
@@ -125,10 +126,7 @@ func TestFoldersThatCannotBeUsedStopNobody(t *testing.T) {
 			return nil
 		},
 		"root of a user namespace beside the machine's root": func(t *testing.T, p *place) []string {
-			unshare, err := exec.LookPath("unshare")
-			if err != nil {
-				t.Skip(err)
-			}
+			unshare := testlevel.Program(t, "unshare", "util-linux")
 			take(t, 0, 0)
 			p.set("XDG_RUNTIME_DIR", "HOME")
 			return []string{unshare, "--user", "--map-root-user"}

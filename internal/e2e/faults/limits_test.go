@@ -3,13 +3,13 @@ package faults
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // lower solves its task and lowers a limit of PID 1. If it may, it first takes
@@ -28,9 +28,7 @@ fi
 // there is no further attempt.
 func TestWhoLowersTheLimitsOfPID1IsRefusedOrFoundOut(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("prlimit"); err != nil {
-		t.Skip("this machine has no prlimit")
-	}
+	testlevel.Program(t, "prlimit", "util-linux")
 	users(t, func(p *place) {
 		t := p.test
 		p.task("limits", "", lower, testTiny)

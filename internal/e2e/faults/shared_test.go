@@ -2,7 +2,6 @@ package faults
 
 import (
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // traced are the system calls that work on names.
@@ -139,10 +139,7 @@ var sharedChanges = []string{
 // process is about to make.
 func TestWhatAPilotDoesOnTheSharedDisk(t *testing.T) {
 	t.Parallel()
-	strace, err := exec.LookPath("strace")
-	if err != nil {
-		t.Skip("strace is missing: install it to see what a pilot does on the shared disk")
-	}
+	strace := testlevel.Program(t, "strace", "strace")
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
 	p.piloted("agent = agent.nop", "")

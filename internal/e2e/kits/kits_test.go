@@ -116,10 +116,7 @@ func onEngine(t *testing.T, path, name string) {
 // the kit asks for takes the place of the person.
 func byHand(t *testing.T, path string) {
 	t.Helper()
-	script, err := exec.LookPath("script")
-	if err != nil {
-		t.Skip("there is no program script, which makes a terminal: apt-get install bsdutils")
-	}
+	script := testlevel.Program(t, "script", "bsdutils") // which makes a terminal
 	cmd := exec.CommandContext(t.Context(), script, "--quiet", "--return", "--command",
 		`exec `+tree.Binary+` plugin test "$PLUGIN" --config "{\"terminal\":\"$(tty)\",\"words\":false,\"shell\":[\"sh\",\"-c\",\"echo 42 > answer.txt\"]}"`, "/dev/null")
 	cmd.Dir, cmd.Env = tree.Root, append(os.Environ(), "PLUGIN="+path)
@@ -181,7 +178,7 @@ func TestPluginsInPython(t *testing.T) {
 		return cmd.CombinedOutput()
 	}
 	if _, err := python(t, "-c", "import grpc, google.protobuf"); err != nil {
-		t.Skip("there is no Python with grpc: apt-get install python3-grpcio python3-protobuf")
+		t.Skip(testlevel.Missing("grpc of Python", "python3-grpcio python3-protobuf"))
 	}
 	for _, tests := range []string{"python/tests", "environments/football/tests"} {
 		t.Run(tests, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 var tree e2etest.Checkout
@@ -88,8 +89,8 @@ func TestATrialOnEachSurface(t *testing.T) {
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()
 			tree.NeedsSandbox(t)
-			if _, err := exec.LookPath(needs); needs != "" && err != nil {
-				t.Skip("chromium is not installed: apt-get install chromium")
+			if needs != "" {
+				testlevel.Program(t, needs, needs)
 			}
 			score := map[string]float64{}
 			for _, tr := range run(t, example, func(hcl string) string { return hcl }) {

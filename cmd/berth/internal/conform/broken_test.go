@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/conform"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/agenttest"
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -247,9 +247,7 @@ func known(t *testing.T) string {
 
 func bwrap(t *testing.T) {
 	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("bubblewrap is not installed: apt-get install bubblewrap")
-	}
+	testlevel.Program(t, "bwrap", "bubblewrap")
 }
 
 // try tests a plugin of internal/brokenplugins.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // browser is a browser, and what it complained of.
@@ -44,10 +45,7 @@ func TestInABrowser(t *testing.T) {
 // openBrowser starts a browser.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
-	program, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("chromium is missing: apt-get install chromium")
-	}
+	program := testlevel.Program(t, "chromium", "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
@@ -72,7 +70,7 @@ func openBrowser(t *testing.T) *browser {
 			}
 		}
 	})
-	if err = chromedp.Run(b); err != nil { // it starts the browser
+	if err := chromedp.Run(b); err != nil { // it starts the browser
 		t.Fatal(err)
 	}
 	b.run(t, network.Enable(), log.Enable(), chromedp.EmulateViewport(390, 900))

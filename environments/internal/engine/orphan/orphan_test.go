@@ -8,16 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A helper of a removed container is killed; one of another container, and a
 // program that only mentions the container, end as they like.
 func TestHelpersOfARemovedContainerAreKilled(t *testing.T) {
 	t.Parallel()
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip("there is no sh")
-	}
+	sh := testlevel.Program(t, "sh", "dash")
 	one, other := strings.Repeat("1a", 32), strings.Repeat("2b", 32)
 	type helper struct {
 		*exec.Cmd
@@ -88,12 +87,9 @@ func TestProcessesOfAContainerAreKnownByTheirControlGroup(t *testing.T) {
 // goes on.
 func TestAMonitorThatWaitsForAKilledRuntimeIsEnded(t *testing.T) {
 	t.Parallel()
-	sh, err := exec.LookPath("bash") // whose exec can give a program another name
-	if err != nil {
-		t.Skip("there is no bash")
-	}
+	sh := testlevel.Program(t, "bash", "bash") // whose exec can give a program another name
 	dir := t.TempDir()
-	if err = os.WriteFile(filepath.Join(dir, "written"), nil, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "written"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const first = `(exec -a runc "$0" -c 'read line; exit 7' init <&3) &`

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // other is a process that is another user or in another place. It lives as long
@@ -67,9 +68,7 @@ func serve(m *testing.M) int {
 func become(t *testing.T, mode ids.Mode, place Place) {
 	t.Helper()
 	if mode == ids.Held {
-		if _, err := exec.LookPath("newuidmap"); err != nil {
-			t.Skip("needs newuidmap (package uidmap)")
-		}
+		testlevel.Program(t, "newuidmap", "uidmap")
 	}
 	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	if full := flag.Lookup("test.run").Value.String(); strings.Count(full, "/") > strings.Count(t.Name(), "/") {

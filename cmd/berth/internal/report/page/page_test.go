@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -330,7 +331,7 @@ func TestPageOfTenThousandTrials(t *testing.T) {
 		t.Errorf("%d bytes, or without attempts", len(b))
 	}
 	if browser() == "" {
-		t.Skip("the page was not opened: there is no chromium")
+		t.Skip(testlevel.Missing("chromium", "chromium"))
 	}
 	looked(t, b, &sight{name: "large", width: 1280, tasks: 250})
 }
@@ -339,7 +340,7 @@ func TestPageOfTenThousandTrials(t *testing.T) {
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
 	if browser() == "" {
-		t.Skip("there is no chromium: apt-get install chromium")
+		t.Skip(testlevel.Missing("chromium", "chromium"))
 	}
 	b := made(t, makeRun(t, 24, 8, 2))
 	for _, s := range []sight{

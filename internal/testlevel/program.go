@@ -1,0 +1,23 @@
+package testlevel
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+)
+
+// Program returns the path of a program that a test needs, and skips the test on a
+// machine that has not got it: the reason names the package of Debian and Ubuntu.
+func Program(t testing.TB, name, pkg string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip(Missing(name, pkg))
+	}
+	return path
+}
+
+// Missing is the reason of a skip where something is not installed.
+func Missing(name, pkg string) string {
+	return fmt.Sprintf("%s is not installed: apt-get install %s", name, pkg)
+}

@@ -45,10 +45,11 @@ type Clause[S any] struct {
 }
 
 // T is how a clause reports its result. Its methods are safe for concurrent
-// use. Fatalf must be called from the goroutine that runs the clause.
+// use. Fatalf and Skipf must be called from the goroutine that runs the clause.
 type T struct {
 	mu       sync.Mutex
 	failures []string
+	skipped  string // why; empty: it was tried
 	logs     []string
 	cleanups []func()
 }
@@ -63,6 +64,15 @@ func (t *T) Errorf(format string, args ...any) {
 // Fatalf marks the clause as failed and ends it.
 func (t *T) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Skipf ends the clause, which could not be tried. A clause that has failed before
+// stays failed.
+func (t *T) Skipf(format string, args ...any) {
+	t.mu.Lock()
+	t.skipped = fmt.Sprintf(format, args...)
+	t.mu.Unlock()
 	runtime.Goexit()
 }
 
@@ -203,11 +213,14 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.failures) > 0 {
+	switch {
+	case len(t.failures) > 0:
 		if c.Needed && !r.Hung {
 			t.failures = append(t.failures, "the clauses after it need this, and were not tried")
 		}
 		r.Status, r.Detail = Fail, append(t.failures, t.logs...)
+	case t.skipped != "":
+		r.Status, r.Detail = Skip, []string{t.skipped}
 	}
 	r.Took = time.Since(began)
 	return r

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -32,7 +33,8 @@ type Process struct {
 	said    *tail
 }
 
-// Start starts Chromium. Stop frees it.
+// Start starts Chromium. Stop frees it. It fails with environment.ErrRefused where the
+// sandbox has no Chromium.
 func Start(ctx context.Context, l Launch) (p *Process, err error) {
 	p = &Process{shell: l.Shell, ended: make(chan struct{}), said: &tail{}}
 	if p.profile, err = p.output(ctx, `d=$(mktemp -d /tmp/berth-browser.XXXXXX) && echo "$d"`); err != nil {
@@ -46,8 +48,10 @@ func Start(ctx context.Context, l Launch) (p *Process, err error) {
 }
 
 func (p *Process) launch(ctx context.Context, l *Launch) error {
-	if _, err := p.output(ctx, `command -v "$0"`, l.Program); err != nil {
-		return fmt.Errorf("there is no %s in the sandbox: install Chromium in the image of the task, or set program: %w", l.Program, err)
+	if found, err := p.output(ctx, `command -v "$0" || true`, l.Program); err != nil {
+		return err
+	} else if found == "" {
+		return fmt.Errorf("%w: there is no %s in the sandbox: apt-get install chromium where its programs are from, or set program", environment.ErrRefused, l.Program)
 	}
 	if l.Downloads {
 		l.Settings.Downloads = p.profile + "/downloads"

@@ -68,7 +68,7 @@ var seeClauses = []clause{
 		},
 	},
 	{
-		Name: "a reset shows something", Guards: "an agent that begins blind", Proof: true,
+		Name: "a reset shows something", Guards: "an agent that begins blind",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if o := s.opened(ctx, t).reset(ctx, t, 1); o.Text == "" && len(o.JSON) == 0 && len(o.Frames) == 0 {
 				t.Errorf("the observation is empty")

@@ -9,6 +9,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -69,6 +71,17 @@ func unfit(s Subject) string {
 	return ""
 }
 
+// must ends the clause where err is set. A surface that refuses lacks something on
+// this machine, such as a program in the sandbox, and could not be tried.
+func must(t *conformance.T, what string, err error) {
+	switch {
+	case errors.Is(err, environment.ErrRefused):
+		t.Skipf("%s: %v", what, err)
+	case err != nil:
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
 // opened is a surface that is open until the clause ends.
 type opened struct {
 	environment.Surface
@@ -96,9 +109,8 @@ func (s *Subject) opened(ctx context.Context, t *conformance.T) *opened {
 		spec.Shell = s.Shell(ctx, t)
 	}
 	var err error
-	if o.id, err = s.Surface.OpenSurface(ctx, spec); err != nil {
-		t.Fatalf("open: %v", err)
-	}
+	o.id, err = s.Surface.OpenSurface(ctx, spec)
+	must(t, "open", err)
 	t.Cleanup(func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), conformance.Patience(10*time.Second))
 		defer cancel()
@@ -109,17 +121,13 @@ func (s *Subject) opened(ctx context.Context, t *conformance.T) *opened {
 
 func (o *opened) reset(ctx context.Context, t *conformance.T, seed int64) environment.Observation {
 	seen, err := o.Reset(ctx, o.id, environment.Start{Level: o.level, Seed: seed})
-	if err != nil {
-		t.Fatalf("reset: %v", err)
-	}
+	must(t, "reset", err)
 	return o.checked(t, seen)
 }
 
 func (o *opened) observe(ctx context.Context, t *conformance.T, want ...string) environment.Observation {
 	seen, err := o.Observe(ctx, o.id, want)
-	if err != nil {
-		t.Fatalf("observe %q: %v", want, err)
-	}
+	must(t, fmt.Sprintf("observe %q", want), err)
 	return o.checked(t, seen)
 }
 
@@ -153,9 +161,7 @@ func (o *opened) act(ctx context.Context, t *conformance.T) environment.Step {
 		t.Fatalf("the kit cannot make arguments for any action: give one a schema with types, minima and enumerations only")
 	}
 	step, err := o.Act(ctx, o.id, *c, nil)
-	if err != nil {
-		t.Fatalf("act %s(%s): %v", c.Name, c.Arguments, err)
-	}
+	must(t, fmt.Sprintf("act %s(%s)", c.Name, c.Arguments), err)
 	step.Observation = o.checked(t, step.Observation)
 	return step
 }

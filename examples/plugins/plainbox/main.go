@@ -42,6 +42,14 @@ type box struct {
 	ended chan struct{}
 }
 
+func (p *plainboxEnvironment) Check(ctx context.Context, s environment.Spec) (environment.Report, error) {
+	report, err := p.Plain.Check(ctx, s)
+	if _, missing := exec.LookPath("bwrap"); missing != nil {
+		report.Refusals = append(report.Refusals, environment.Problem{Summary: "bwrap is not installed", Detail: "apt-get install bubblewrap"})
+	}
+	return report, err
+}
+
 func (p *plainboxEnvironment) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
 	if report, _ := p.Check(ctx, s); report.Err() != nil {
 		return made, report.Err()

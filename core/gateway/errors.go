@@ -35,6 +35,9 @@ func inWords(host string, err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
 		return "no such host: " + dns.Name
 	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return fmt.Sprintf("the name %s cannot be looked up: %s", dns.Name, dns.Err)
+	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s is not accepted: %s", host, bad.Err)
 	}

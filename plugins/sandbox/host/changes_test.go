@@ -122,7 +122,8 @@ func TestAServiceThatCanBeTraced(t *testing.T) {
 				t.Errorf("before the agent ran a command: %+v", now.Services)
 			}
 			c := b.ShellOf(host.Session{ID: "agent", User: tt.agent})
-			said := run(t, c, "if (exec 3<> /proc/$(pgrep -x sleep)/mem) 2>/dev/null; then echo open; else echo shut; fi")
+			said := run(t, c, `for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != sleep ] || pid=$p; done 2>/dev/null
+if (exec 3<> $pid/mem) 2>/dev/null; then echo open; else echo shut; fi`)
 			if got := strings.TrimSpace(said) == "open"; got != tt.open {
 				t.Errorf("its memory is open to the agent: %v, want %v", got, tt.open)
 			}

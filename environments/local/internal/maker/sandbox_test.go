@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestSandboxSeesNothingOfTheHostButItsPrograms(t *testing.T) {
@@ -219,9 +220,7 @@ func TestStorageLimitHolds(t *testing.T) {
 
 func TestProcessLimitHoldsAndIsOfOneSandbox(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		if _, err := os.Stat("/usr/bin/dash"); err != nil {
-			t.Skip("needs dash: other shells try to fork again for a minute")
-		}
+		testlevel.Program(t, "dash", "dash") // other shells try to fork again for a minute
 		r := newRig(t)
 		x, y := r.open(t, Order{Nproc: 64}), r.open(t, Order{Nproc: 64})
 		a := x.run(t, 0, "dash", "-c", "for i in $(seq 100); do sleep 300 >/dev/null 2>&1 & done")

@@ -64,9 +64,6 @@ func TestModes(t *testing.T) {
 				b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/x"}}
 			}
 			r := b.run(t.Context(), t)
-			if tt.mode == task.ModeLive && found(r, "left_running") && found(r, "protection") {
-				tt.integrity = record.Exposed // with one user id, tests cannot be kept from a process
-			}
 			want(t, r, tt.outcome, record.Yielded, tt.integrity)
 			if r.SameAs != tt.sameAs || r.Mode != string(tt.mode) {
 				t.Errorf("mode %q, same as %q; want %q", r.Mode, r.SameAs, tt.sameAs)
@@ -176,10 +173,6 @@ func within(condition string) string {
 	return "i=0; until " + condition + " || [ $i = 30 ]; do sleep 0.1; i=$((i+1)); done"
 }
 
-// keeps reports whether the tests of an attempt were kept from what the agent left
-// running, which is not possible with one user id.
-func keeps(r record.Result) bool { return !found(r, "protection") }
-
 func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -200,12 +193,8 @@ func TestChangesOfTheVerifiersFilesAreSeen(t *testing.T) {
 			b.task.Mode = tt.mode
 			withTests(t, b, map[string]string{"data": "honest"})
 			r := b.run(t.Context(), t)
-			changed := tt.mode == task.ModeRestarted
-			if tt.mode == task.ModeLive && !keeps(r) {
-				tt.integrity, changed = record.Exposed, true
-			}
 			want(t, r, record.Passed, record.Yielded, tt.integrity)
-			if found(r, "tests_changed") != changed {
+			if found(r, "tests_changed") != (tt.mode == task.ModeRestarted) {
 				t.Errorf("findings %s", pretty(r.Findings))
 			}
 		})
@@ -338,13 +327,7 @@ func TestCheats(t *testing.T) {
 		{"rewrites the reward", "while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done"},
 		{"replaces the tests", "while :; do [ -e /tests/test.sh ] && echo \"echo 1 > /logs/verifier/reward.txt\" > /tests/test.sh; sleep 0.01; done"},
 	} {
-		for mode, w := range map[task.Mode]struct {
-			record.Outcome
-			record.Integrity
-		}{
-			task.ModeLive:      {record.Passed, record.Exposed},
-			task.ModeRestarted: {record.Failed, record.Checked},
-		} {
+		for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted} {
 			t.Run(tt.name+" in "+string(mode), func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t, does(fmt.Sprintf(daemon, tt.does)), tests(test))
@@ -360,10 +343,11 @@ func TestCheats(t *testing.T) {
 					b.judges["judge"] = tests("sleep 0.3; " + test)
 				}
 				r := b.run(t.Context(), t)
-				if mode == task.ModeLive && keeps(r) {
-					w.Outcome, w.Integrity = record.Failed, r.Integrity // what the cheat wrote elsewhere is seen
+				integrity := record.Checked
+				if mode == task.ModeLive {
+					integrity = r.Integrity // what the cheat wrote elsewhere is seen
 				}
-				want(t, r, w.Outcome, record.Yielded, w.Integrity)
+				want(t, r, record.Failed, record.Yielded, integrity)
 			})
 		}
 	}

@@ -147,7 +147,7 @@ func changeID() error {
 	if OneID() { // sandboxd reports it
 		// For the exec of a program of root, which has all others from the bounding
 		// set. If it fails, sandboxd reports what it lacks.
-		_ = setCaps(keep, keep&mask(OwnCap))
+		_ = setCaps(keep, keep&own)
 		return nil
 	}
 	for _, step := range []struct {

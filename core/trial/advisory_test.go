@@ -2,11 +2,13 @@ package trial_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -41,6 +43,28 @@ func TestTheErrorOfAnAdvisoryVerifierIsAFinding(t *testing.T) {
 			if r.Outcome != record.Passed || len(r.Verdicts) != 2 || r.Scores["style"] != 3 || found < 0 || !strings.Contains(r.Findings[found].Text, "adviser: "+err.Error()) {
 				t.Errorf("%s: %s, %+v, verdicts %+v, findings %+v", name, r.Outcome, r.Error, r.Verdicts, r.Findings)
 			}
+		}
+	}
+}
+
+// Processes that a verifier left at its deadline take no room from the next one, and
+// are no sign that the agent has broken its sandbox.
+func TestTestsThatForkForEver(t *testing.T) {
+	t.Parallel()
+	for _, advisory := range []bool{false, true} {
+		b := newBench(t, does("true"), tests("perl -e 'fork while 1'"))
+		b.judges["last"] = tests("sleep 0.1 & wait $!")
+		b.cell.Environment.Config = cell.PlainValues(json.RawMessage(`{"pids":64}`))
+		b.task.Stages[0].Verify.Time = task.Seconds(2)
+		b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge", Advisory: advisory}, {Name: "last"}}
+		r := b.run(t.Context(), t)
+		if advisory {
+			want(t, r, record.Passed, record.Yielded, record.Checked)
+			continue
+		}
+		want(t, r, record.VerifierError, record.Yielded, record.Unknown)
+		if r.Error == nil || r.Error.Boundary != record.ByVerifier || !strings.Contains(r.Error.Message, "took longer") {
+			t.Errorf("error %+v; want that the verifier took longer", r.Error)
 		}
 	}
 }

@@ -55,11 +55,16 @@ func (s *stage) verify(ctx context.Context) error {
 			s.suspectServices(p, s.changedTools(ctx, p, uses).Services)
 			defer s.servicesAgain(ctx, p)
 		}
+		endTests, err := s.runningBefore(ctx, uses)
+		if err != nil {
+			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("list what runs before the tests: %w", err))
+		}
 		defer s.verifierLogs(ctx, p)
 		defer s.undisturbed(ctx, p)
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, again: s.again.grades, earlier: s.out.Verdicts})
 			if err != nil {
+				endTests()
 				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, err)); err != nil {
 					return outcome.On(record.ByVerifier, err)
 				}
@@ -77,6 +82,23 @@ func (s *stage) verify(ctx context.Context) error {
 		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
+}
+
+// runningBefore returns a function that ends what was started in the sandbox since.
+// It is called after a verifier that failed, such as at its deadline. Otherwise its
+// processes could leave no room for those of the next verifier, or make the sandbox
+// look as if the agent had broken it.
+func (s *stage) runningBefore(ctx context.Context, uses []task.VerifierUse) (endTests func(), err error) {
+	if !s.inSandbox(uses) {
+		return func() {}, nil
+	}
+	w := s.graded
+	before, err := w.Processes(ctx)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+		defer cancel()
+		_, _ = w.Sweep(ctx, before.Keys()) // if processes stay, they show in what comes next
+	}, err
 }
 
 // failed returns the error of a verifier. That of one that only advises is a finding,

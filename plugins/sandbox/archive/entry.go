@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
 // Entry returns a header with the mode, owner and time of a file, as they are, and
@@ -69,6 +71,12 @@ func Unpack(in *tar.Reader, entry func(*tar.Header, io.Reader) error, folder fun
 		}
 	}
 	return nil
+}
+
+// SetOwner makes the owner of an entry that of a file, folder or link. If the user
+// namespace does not have it, the file stays as it is.
+func SetOwner(name string, head *tar.Header) error {
+	return beneath.Owner{UID: head.Uid, GID: head.Gid}.Restore(unix.AT_FDCWD, name)
 }
 
 // SetTime sets the time of a file, folder or link.

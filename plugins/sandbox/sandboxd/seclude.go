@@ -218,7 +218,8 @@ func like(from, to string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return fmt.Errorf("%w: %q is not a folder", fault.ErrUnsafe, from)
 	}
-	if err := unix.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
+	owner := beneath.Owner{UID: int(st.Uid), GID: int(st.Gid)}
+	if err := owner.Restore(unix.AT_FDCWD, to); err != nil {
 		return err
 	}
 	return unix.Chmod(to, st.Mode&0o7777)

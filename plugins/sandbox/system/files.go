@@ -398,14 +398,8 @@ func write(at string, r io.Reader) error {
 
 // own sets owner, mode, capabilities and time.
 func own(at string, h *tar.Header) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(at, &st); err != nil {
+	if err := archive.SetOwner(at, h); err != nil {
 		return err
-	}
-	if int(st.Uid) != h.Uid || int(st.Gid) != h.Gid { // there may be one id only
-		if err := os.Lchown(at, h.Uid, h.Gid); err != nil {
-			return err
-		}
 	}
 	if h.Typeflag != tar.TypeSymlink {
 		if err := unix.Chmod(at, uint32(h.Mode&0o7777)); err != nil { //nolint:gosec // permission bits

@@ -1,14 +1,19 @@
 package system
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/berth-eval/berth/plugins/fault"
 )
 
 // grow makes files below root: a name that ends with a slash is a folder, and
@@ -135,5 +140,53 @@ func TestFilesArePutBack(t *testing.T) {
 	}
 	if b, err := os.ReadFile(to.at("/app/own")); string(b) != "mine" {
 		t.Errorf("the work of the agent: %q, %v", b, err)
+	}
+}
+
+// With one user id, files of the machine's root show as the overflow id, which nothing
+// can belong to. They are put back all the same. An owner that the sandbox could have
+// had, but does not have, is an error that says so.
+func TestFilesArePutBackWithOneID(t *testing.T) {
+	t.Parallel()
+	const inside = "BERTH_TEST_ONE_ID"
+	if os.Getenv(inside) == "" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+		cmd.Env = append(os.Environ(), inside+"=1")
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	tr := tree{root: t.TempDir()}
+	put := func(id int) error {
+		var packed bytes.Buffer
+		w := tar.NewWriter(&packed)
+		for _, h := range []*tar.Header{{Name: "/usr", Typeflag: tar.TypeDir}, {Name: "/usr/tool", Typeflag: tar.TypeReg}, {Name: "/usr/link", Typeflag: tar.TypeSymlink, Linkname: "tool"}} {
+			h.Mode, h.Uid, h.Gid, h.PAXRecords = 0o755, id, id, map[string]string{Replaced: "1"}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return tr.do([]string{Apply}, &packed, nil)
+	}
+	for _, id := range []int{0, 65534} {
+		if err := put(id); err != nil {
+			t.Errorf("files of user %d: %v", id, err)
+		}
+		for _, name := range []string{"/usr", "/usr/tool", "/usr/link"} {
+			if f := tr.look(name, false); f.UID != 0 || f.GID != 0 || f.Kind == "" {
+				t.Errorf("files of user %d: %s is %+v", id, name, f)
+			}
+		}
+	}
+	if err := put(1000); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "user id 1000") {
+		t.Errorf("files of user 1000: %v; want that there is no such user", err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // files unpacks the archive that the plugin made of the files that an image
@@ -135,10 +137,7 @@ func own(name string, h *tar.Header) error {
 			gid = id // as in Docker: the group with the user's number
 		}
 	}
-	if uid == 0 && gid == 0 {
-		return nil // it is our own id
-	}
-	return os.Lchown(name, uid, gid)
+	return archive.SetOwner(name, &tar.Header{Uid: uid, Gid: gid})
 }
 
 // lookup returns the id of name in a file with lines of the form name:x:id:….

@@ -124,7 +124,7 @@ func (o Owner) Chown(fd int) error {
 	if o.UID < 0 {
 		return nil
 	}
-	return unix.Fchown(fd, o.UID, o.GID)
+	return o.missing(unix.Fchown(fd, o.UID, o.GID))
 }
 
 // ChownAt makes o the owner of name under dir. If name is a link, the link
@@ -133,7 +133,41 @@ func (o Owner) ChownAt(dir int, name string) error {
 	if o.UID < 0 {
 		return nil
 	}
-	return unix.Fchownat(dir, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW)
+	return o.missing(unix.Fchownat(dir, name, o.UID, o.GID, unix.AT_SYMLINK_NOFOLLOW))
+}
+
+// overflow is the id that a user namespace shows for all those that it does not
+// have, such as the machine's root in a sandbox with one id.
+const overflow = 65534
+
+// Restore gives name under dir the owner that Stat told of the same file or another
+// one. What belonged to an id that the user namespace does not have keeps that of
+// this process.
+func (o Owner) Restore(dir int, name string) error {
+	err := o.ChownAt(dir, name)
+	if !errors.Is(err, fault.ErrDenied) {
+		return err
+	}
+	kept := o
+	if kept.UID == overflow {
+		kept.UID = -1
+	}
+	if kept.GID == overflow {
+		kept.GID = -1
+	}
+	if unix.Fchownat(dir, name, kept.UID, kept.GID, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return nil
+	}
+	return err
+}
+
+// missing explains the kernel's error for an id that the user namespace does not
+// have.
+func (o Owner) missing(err error) error {
+	if errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("%w: the sandbox does not have both user id %d and group id %d", fault.ErrDenied, o.UID, o.GID)
+	}
+	return err
 }
 
 // MkdirAll opens the folder path below dir and makes missing folders with mode

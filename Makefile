@@ -13,8 +13,10 @@ test-% : export BERTH_TEST ?= e2e
 test-all: export BERTH_TEST := all
 
 # gotestsum prints a line for each package, and what failed; skips counts the reasons.
-# Most tests wait for something most of the time.
-go_test = mkdir -p .cache && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+# What tests leave in their temporary folder goes with it, also after Ctrl-C. Most tests
+# wait for something most of the time, so there may be more of them than processors.
+go_test = mkdir -p .cache && export BERTH_TEST_TMP=$$(mktemp -d /tmp/b.XXXX) && export TMPDIR=$$BERTH_TEST_TMP && chmod 1777 $$TMPDIR && \
+	trap 'chmod -R u+rwx $$TMPDIR 2>/dev/null; rm -rf $$TMPDIR' EXIT && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
 	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 60m
 
 .PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-race test-all fuzz \

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/verifier"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // byHand is a plugin that the test has started, as an author would.
@@ -30,7 +31,7 @@ type byHand struct {
 // shortDir makes a folder whose path leaves room for the path of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "berth-hand-") //nolint:usetesting // that path is too long
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "berth-hand-") //nolint:usetesting // that path is too long
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,21 +21,24 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	dir, err := os.MkdirTemp("/tmp", "brt")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "brt")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)
 	}
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // planOf makes a plan of n trials, and its store.

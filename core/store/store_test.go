@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // TestMain keeps locks and places of the tests out of the user's own folder.
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" {
 		os.Exit(helper())
 	}
-	dir, err := os.MkdirTemp("/tmp", "bst")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bst")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)
 	}

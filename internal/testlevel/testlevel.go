@@ -5,6 +5,7 @@
 package testlevel
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"testing"
@@ -34,3 +35,7 @@ func Main(target string, run func() int) int {
 	}
 	return run()
 }
+
+// Tmp returns a folder for temporary files whose path is short, because sockets lie
+// below it. `make test` removes its own, also when it is interrupted.
+func Tmp() string { return cmp.Or(os.Getenv("BERTH_TEST_TMP"), "/tmp") }

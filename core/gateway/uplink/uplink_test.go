@@ -27,6 +27,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -161,7 +162,7 @@ func (b *bed) where() uplink.Place {
 // short makes a folder with a short path.
 func short(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bul")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bul")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir

@@ -21,18 +21,21 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("/tmp", "bcl")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bcl")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)
 	}
 	if err != nil {
 		panic(err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
 }
 
 // bed is a run with its coordinator, and what both said.

@@ -161,6 +161,9 @@ func (c *Coordinator) begin() error {
 // newest returns the number of the newest coordinator; 0: there was none.
 func newest(root string) (newest int, err error) {
 	names, err := list(root, coordinatorsDir, ".jsonl")
+	if errors.Is(err, fs.ErrNotExist) { // its first one makes the folder at this moment
+		return 0, nil
+	}
 	for _, name := range names {
 		if n, wrong := strconv.Atoi(name); wrong == nil {
 			newest = max(newest, n)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const helperEnv = "BERTH_NODE_TEST_HELPER"
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 // own gives the test its own runtime folder.
 func own(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bnt")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bnt")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,13 @@ import (
 
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // shortFolder is a folder whose path leaves room for sockets.
 func shortFolder(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "be")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "be")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // build makes the programs once for all tests.
 func build() (err error) {
-	if top, err = os.MkdirTemp("/tmp", "bc"); err != nil { // short, because sockets lie below it
+	if top, err = os.MkdirTemp(testlevel.Tmp(), "bc"); err != nil { // short, because sockets lie below it
 		return err
 	}
 	bin = filepath.Join(top, "bin")

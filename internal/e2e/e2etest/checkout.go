@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // Checkout is the source tree with the programs that scripts/build built in it.
@@ -23,7 +24,7 @@ type Checkout struct {
 // the test's folder, gives Berth a short runtime folder, and runs the tests. It
 // returns the exit code.
 func (c *Checkout) Main(m *testing.M) int {
-	runtime, err := os.MkdirTemp("/tmp", "be2") // short, because sockets lie below it
+	runtime, err := os.MkdirTemp(testlevel.Tmp(), "be2") // short, because sockets lie below it
 	if err == nil {
 		defer func() { _ = os.RemoveAll(runtime) }()
 		err = errors.Join(os.Setenv("BERTH_RUNTIME_DIR", runtime), c.build())

@@ -47,7 +47,7 @@ func build() (err error) {
 	if tree, err = filepath.Abs("../../.."); err != nil {
 		return err
 	}
-	if top, err = os.MkdirTemp("/tmp", "bg"); err != nil {
+	if top, err = os.MkdirTemp(testlevel.Tmp(), "bg"); err != nil {
 		return err
 	}
 	bin = filepath.Join(top, "bin")

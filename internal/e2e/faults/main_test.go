@@ -81,7 +81,7 @@ func leftovers() (left []string) {
 var needPrograms = sync.OnceValue(build)
 
 func build() (err error) {
-	if top, err = os.MkdirTemp("/tmp", "bf"); err != nil { // short: sockets lie below it
+	if top, err = os.MkdirTemp(testlevel.Tmp(), "bf"); err != nil { // short: sockets lie below it
 		return err
 	}
 	// Orphaned processes become children of this process, where leftovers finds

@@ -82,7 +82,7 @@ type bed struct {
 // newBed starts a run as a user.
 func newBed(t *testing.T, uid int) *bed {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bej")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bej")
 	e2etest.Must(t, err)
 	t.Cleanup(func() { e2etest.Must(t, os.RemoveAll(dir)) })
 	tree, err := filepath.Abs("../../..")

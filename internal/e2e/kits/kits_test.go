@@ -100,7 +100,7 @@ func onEngine(t *testing.T, path, name string) {
 	t.Helper()
 	const image = "localhost/berth-test/base:1"
 	e := e2etest.FindEngine(t, name, image)
-	dir, err := os.MkdirTemp("/tmp", "bk")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bk")
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "bin"), os.DirFS(filepath.Join(tree.Root, "bin"))))

@@ -53,7 +53,7 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 // programs makes a folder with the programs of a release.
 func (e engine) programs(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bse") // short: sockets lie below it
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bse") // short: sockets lie below it
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	e2etest.Must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
@@ -210,7 +210,7 @@ func TestAReadOnlyHome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := find(t, name)
-			home, err := os.MkdirTemp("/tmp", "bsh")
+			home, err := os.MkdirTemp(testlevel.Tmp(), "bsh")
 			e2etest.Must(t, err)
 			t.Cleanup(func() { _ = os.RemoveAll(home) })
 			e2etest.Must(t, os.Chmod(home, 0o755)) //nolint:gosec // another user mounts it

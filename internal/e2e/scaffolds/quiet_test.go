@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // outside is a network namespace with rootless Podman, a way out that leads
@@ -46,7 +47,7 @@ func outsideOf(t *testing.T, e *engine) outside {
 	if os.Getuid() != 0 {
 		t.Skip("only root can put Podman's server into a network namespace with a way out")
 	}
-	dir, err := os.MkdirTemp("/tmp", "bsq")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bsq")
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	e.Own(t, dir)

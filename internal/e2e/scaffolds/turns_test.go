@@ -25,6 +25,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // bench is one sandbox with an agent's bundle, and a model that can be reached
@@ -45,7 +46,7 @@ type bench struct {
 // set prepares a bench for a scaffold with a scripted model.
 func set(t *testing.T, s scaffold, script string) *bench {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "bst")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bst")
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	ctx := t.Context()

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // childEnv has the path of a socket that a child of a test connects to.
@@ -44,7 +45,7 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user for a moment: run the test as root")
 	}
-	dir, err := os.MkdirTemp("/tmp", "bcp")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "bcp")
 	if err != nil {
 		t.Fatal(err)
 	}

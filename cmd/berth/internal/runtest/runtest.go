@@ -16,13 +16,14 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // Main runs the tests of a package. The sockets of their runs have short paths,
 // because the kernel allows about 100 bytes. left may return what the tests left
 // behind, as an error.
 func Main(m *testing.M, left func() error) {
-	dir, err := os.MkdirTemp("/tmp", "brt")
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "brt")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)
 	}

@@ -46,7 +46,7 @@ func TestInABrowser(t *testing.T) {
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
 	program := testlevel.Program(t, "chromium", "chromium")
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(end)
 	ctx, end = chromedp.NewContext(ctx)

@@ -89,7 +89,7 @@ func looked(t *testing.T, html []byte, s *sight) {
 	if err := os.WriteFile(file, html, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser()), chromedp.NoSandbox, chromedp.DisableGPU)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser()), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
 	defer end()
 	ctx, end = chromedp.NewContext(ctx)

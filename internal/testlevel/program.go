@@ -2,7 +2,10 @@ package testlevel
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"os/user"
+	"strconv"
 	"testing"
 )
 
@@ -15,6 +18,15 @@ func Program(t testing.TB, name, pkg string) string {
 		t.Skip(Missing(name, pkg))
 	}
 	return path
+}
+
+// Account skips a test of a program that works for users with an account only.
+func Account(t testing.TB) {
+	t.Helper()
+	id := strconv.Itoa(os.Getuid())
+	if _, err := user.LookupId(id); err != nil {
+		t.Skipf("user id %s has no account: useradd --uid %[1]s tester", id)
+	}
 }
 
 // Missing is the reason of a skip where something is not installed.

@@ -51,7 +51,7 @@ func (p *Process) launch(ctx context.Context, l *Launch) error {
 	if found, err := p.output(ctx, `command -v "$0" || true`, l.Program); err != nil {
 		return err
 	} else if found == "" {
-		return fmt.Errorf("%w: there is no %s in the sandbox: apt-get install chromium where its programs are from, or set program", environment.ErrRefused, l.Program)
+		return fmt.Errorf("%w: there is no %s in the sandbox: apt-get install chromium, in the image of the task or on the machine whose programs the sandbox has, or set program", environment.ErrRefused, l.Program)
 	}
 	if l.Downloads {
 		l.Settings.Downloads = p.profile + "/downloads"

@@ -106,6 +106,7 @@ func TestAnAuditIsSigned(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
 	testlevel.Program(t, "ssh-keygen", "openssh-client")
+	testlevel.Account(t)
 	dir := t.TempDir()
 	for _, key := range []string{"author", "stranger"} {
 		if out, err := exec.CommandContext(t.Context(), "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", filepath.Join(dir, key)).CombinedOutput(); err != nil {

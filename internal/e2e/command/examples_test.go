@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 var (
@@ -150,6 +151,9 @@ func (c *checked) first(line string) bool {
 // be carried out.
 func (c *checked) document(t *testing.T, text string) {
 	t.Helper()
+	if strings.Contains(text, "berth run examples/webui\n") {
+		testlevel.Program(t, "chromium", "chromium")
+	}
 	sh := reader(t)
 	if out, err := sh("berth run"); err != nil { // for `show last`
 		t.Fatalf("%v\n%s", err, out)

@@ -3,7 +3,6 @@ package bundler_test
 import (
 	"net"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -53,19 +52,18 @@ func TestARegistryThatIsSilentIsNamed(t *testing.T) {
 		"npm":     {"npm_config_registry", bundle.Recipe{NPM: []string{"thing@{version}"}}},
 		"python3": {"PIP_INDEX_URL", bundle.Recipe{PyPI: []string{"thing=={version}"}}},
 	} {
-		if _, err := exec.LookPath(client); err != nil {
-			t.Logf("%s is not on this machine", client)
-			continue
-		}
-		t.Setenv(tt.variable, address+"/")
-		for _, version := range []string{"1.2.3", bundler.Latest} {
-			began := time.Now()
-			_, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Name: "thing", Version: version, Recipe: tt.recipe})
-			if err == nil || !strings.Contains(err.Error(), address+"/ does not answer: set "+tt.variable) || time.Since(began) > 90*time.Second {
-				t.Errorf("%s, version %s, after %s: %v", client, version, time.Since(began), err)
+		t.Run(client, func(t *testing.T) {
+			testlevel.Program(t, client, client)
+			t.Setenv(tt.variable, address+"/")
+			for _, version := range []string{"1.2.3", bundler.Latest} {
+				began := time.Now()
+				_, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Name: "thing", Version: version, Recipe: tt.recipe})
+				if err == nil || !strings.Contains(err.Error(), address+"/ does not answer: set "+tt.variable) || time.Since(began) > 90*time.Second {
+					t.Errorf("version %s, after %s: %v", version, time.Since(began), err)
+				}
+				t.Logf("version %s: %s", version, time.Since(began))
 			}
-			t.Logf("%s, version %s: %s", client, version, time.Since(began))
-		}
+		})
 	}
 }
 

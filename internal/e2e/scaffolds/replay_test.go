@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // talkative prints what differs from one run to the next: dates and times in
@@ -45,7 +46,7 @@ func faketime(t *testing.T) string {
 	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
 	e2etest.Must(t, err)
 	if len(found) == 0 {
-		t.Skip("libfaketime is not on this machine")
+		t.Skip(testlevel.Missing("libfaketime", "libfaketime"))
 	}
 	return found[0]
 }

@@ -55,7 +55,7 @@ func TestPublicNetworkReachesOutAndNotBack(t *testing.T) {
 		r := newRig(t)
 		name := r.Uplink()
 		if name == "" {
-			t.Skip("needs pasta (package passt) or slirp4netns, and /dev/net/tun")
+			t.Skip("neither pasta nor slirp4netns is installed (apt-get install passt), or /dev/net/tun cannot be opened")
 		}
 		port := greeter(t)
 		x := r.open(t, Order{Public: true})

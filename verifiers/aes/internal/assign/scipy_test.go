@@ -40,7 +40,7 @@ func TestBesideScipy(t *testing.T) {
 		python = "python3"
 	}
 	if err := exec.CommandContext(t.Context(), python, "-c", "import scipy").Run(); err != nil {
-		t.Skipf("%s has no scipy: pip install scipy, or set BERTH_SCIPY to a Python that has it", python)
+		t.Skipf("%s has no scipy: apt-get install python3-scipy, or set BERTH_SCIPY to a Python that has it", python)
 	}
 	dice := rand.New(rand.NewPCG(7, 8))
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ var readElsewhere = map[string]string{
 	"environments/docker/internal/docker": ours, "environments/internal/engine": ours, "environments/local/internal/base": ours,
 	"environments/local/internal/ids": ours, "environments/local/internal/inside": ours, "environments/local/internal/local": ours,
 	"environments/local/internal/maker": ours, "environments/podman/internal/podman": ours, "environments/sokoban": members, "examples/plugins/reviewer": "plugins/model/chat:FuzzReply",
-	"internal/bench": tests, "internal/e2e/e2etest": tests, "plugins": ours, "plugins/agent": ours, "plugins/agent/bundle": "agents/scaffolds/bundler:FuzzImport",
+	"internal/bench": tests, "internal/e2e/e2etest": tests, "internal/skips": tests, "plugins": ours, "plugins/agent": ours, "plugins/agent/bundle": "agents/scaffolds/bundler:FuzzImport",
 	"plugins/agent/loop": "plugins/config:FuzzDecodeAgreesWithItself", "plugins/model/chat/chattest": tests, "plugins/sandbox": "plugins/sandbox/archive:FuzzExtract",
 	"plugins/sandbox/host": "plugins/sandbox/archive:FuzzExtract", "plugins/sandbox/sandboxtest": tests, "plugins/sandbox/system": "plugins/sandbox/archive:FuzzExtract",
 	"plugins/surface/counter": members, "plugins/surface/host": members, "plugins/surface/surfacetest": tests, "plugins/task/tasktest": tests,

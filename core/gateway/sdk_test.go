@@ -20,9 +20,9 @@ import (
 	"github.com/berth-eval/berth/core/models"
 )
 
-// sdkDir is the variable with the folder in which scripts/sdk-tests installs
-// the vendors' libraries: venv and node.
-const sdkDir = "BERTH_SDK_DIR"
+// sdkDir is the folder in which scripts/sdk-for-tests installs the vendors' libraries:
+// venv and node.
+const sdkDir = "../../.cache/sdk"
 
 const sdkScript = `
 chunk: 4
@@ -40,9 +40,12 @@ replies:
 // replay of what was recorded. They must understand both and report the same.
 func TestTheVendorsLibraries(t *testing.T) {
 	t.Parallel()
-	dir := os.Getenv(sdkDir)
-	if dir == "" {
-		t.Skip("the vendors' libraries are not installed: run scripts/sdk-tests")
+	dir, err := filepath.Abs(sdkDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = os.Stat(filepath.Join(dir, "installed")); err != nil {
+		t.Skip("the vendors' libraries are not installed: run scripts/sdk-for-tests")
 	}
 	here, err := filepath.Abs(filepath.Join("testdata", "sdk"))
 	if err != nil {

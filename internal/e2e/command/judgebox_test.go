@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A supervisor runs commands in a sandbox of its own: it opens a database that the
@@ -67,6 +68,7 @@ func TestASupervisorWithASandboxOfItsOwn(t *testing.T) {
 // judgeBoxFiles are an experiment and a task in which an agent makes a database.
 func judgeBoxFiles(t *testing.T) map[string]string {
 	t.Helper()
+	testlevel.Program(t, "python3", "python3") // which the agent and the verifier run
 	const (
 		rows   = `python3 -c "import sqlite3; print('rows', sqlite3.connect('/view/attempt/artifacts/app/data.db').execute('select count(*) from t').fetchone())"`
 		insert = `python3 -c "import sqlite3; c = sqlite3.connect('/app/data.db'); c.execute('create table if not exists t (a)'); c.execute('insert into t values (1)'); c.commit()"`

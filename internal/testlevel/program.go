@@ -20,6 +20,15 @@ func Program(t testing.TB, name, pkg string) string {
 	return path
 }
 
+// PluginsInPython skips a test of plugins that /usr/bin/python3 runs, where it has no
+// gRPC.
+func PluginsInPython(t testing.TB) {
+	t.Helper()
+	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run(); err != nil {
+		t.Skip(Missing("gRPC for Python", "python3-grpcio python3-protobuf"))
+	}
+}
+
 // Account skips a test of a program that works for users with an account only.
 func Account(t testing.TB) {
 	t.Helper()

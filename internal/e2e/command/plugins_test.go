@@ -44,9 +44,7 @@ serve(Talker())
 // berthWith searches.
 func pythonPlugin(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run(); err != nil {
-		t.Skip(testlevel.Missing("grpc of Python", "python3-grpcio python3-protobuf"))
-	}
+	testlevel.PluginsInPython(t)
 	folder := filepath.Join(dir, "plugins", "berth-plugin-"+name)
 	e2etest.Write(t, folder, map[string]string{"berth-plugin-" + name: text})
 	e2etest.Must(t, os.Chmod(filepath.Join(folder, "berth-plugin-"+name), 0o755)) //nolint:gosec // a program

@@ -177,9 +177,7 @@ func TestPluginsInPython(t *testing.T) {
 		cmd.Dir = tree.Root
 		return cmd.CombinedOutput()
 	}
-	if _, err := python(t, "-c", "import grpc, google.protobuf"); err != nil {
-		t.Skip(testlevel.Missing("grpc of Python", "python3-grpcio python3-protobuf"))
-	}
+	testlevel.PluginsInPython(t)
 	for _, tests := range []string{"python/tests", "environments/football/tests"} {
 		t.Run(tests, func(t *testing.T) {
 			if out, err := python(t, "-m", "unittest", "discover", "--quiet", "--start-directory", tests); err != nil {

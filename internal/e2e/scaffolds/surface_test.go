@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
@@ -82,6 +83,7 @@ model "m" {
 // dir/plugins.
 func pythonPlugins(t *testing.T, dir string) {
 	t.Helper()
+	testlevel.PluginsInPython(t)
 	for _, name := range []string{"berth-plugin-tictactoe", "berth-plugin-won"} {
 		text := e2etest.Read(t, tree.Root, "examples", "plugins-python", name, name)
 		folder := filepath.Join(dir, "plugins", name)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 

@@ -19,13 +19,13 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // bench is one sandbox with an agent's bundle, and a model that can be reached

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	loaded "github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -64,13 +65,12 @@ func (a *app) slurmJob(x *experiment.Executor, id, dir string) (o slurm.Job, err
 	if err != nil {
 		return o, fmt.Errorf("find this program: %w", err)
 	}
-	me, err := user.Current()
-	if err != nil {
-		return o, fmt.Errorf("executor \"slurm\": %w", err)
+	home, ok := a.env("HOME")
+	if me, err := user.Current(); !ok && err == nil {
+		home = me.HomeDir
 	}
-	home, _ := a.env("HOME")
 	return slurm.Job{
-		ID: id, Run: dir, Berth: exe, Dir: filepath.Dir(dir), Home: cmp.Or(home, me.HomeDir), User: me.Username,
+		ID: id, Run: dir, Berth: exe, Dir: filepath.Dir(dir), Home: home, User: control.NameOf(os.Getuid()),
 		Args: []string{"--workers", strconv.Itoa(slurmInFlight(x)), "--scratch", x.Scratch}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
 		Partition: x.Partition, Account: x.Account, QOS: x.QOS, Options: x.Options,
 	}, nil

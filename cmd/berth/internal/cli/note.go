@@ -3,13 +3,14 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os/user"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -77,11 +78,7 @@ func (a *app) note(args []string, n notes.Note) error {
 	if labels := readers.Labels(n.Trial, n.Attempt); n.Removed && !slices.Contains(labels, n.Label) {
 		return fmt.Errorf("attempt %d of trial %s has no label %q; its labels: %q", n.Attempt, report.Short(n.Trial, 12), n.Label, labels)
 	}
-	me, err := user.Current()
-	if err != nil {
-		return fmt.Errorf("find the name of the user: %w", err)
-	}
-	n.Time, n.Author = time.Now().UTC(), me.Username
+	n.Time, n.Author = time.Now().UTC(), control.NameOf(os.Getuid())
 	if err = notes.Add(c.dir, n); err != nil {
 		return err
 	}

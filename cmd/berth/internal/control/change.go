@@ -32,7 +32,7 @@ func (s *Server) change(q *Request, uid int) (string, error) {
 	if err := q.check(); err != nil {
 		return "", err
 	}
-	c := &change{Intervention: &store.Intervention{Action: strings.ReplaceAll(q.Action, "-", "_"), User: nameOf(uid), UID: uid, Why: q.Why}}
+	c := &change{Intervention: &store.Intervention{Action: strings.ReplaceAll(q.Action, "-", "_"), User: NameOf(uid), UID: uid, Why: q.Why}}
 	s.doing.Lock()
 	defer s.doing.Unlock()
 	if err := s.effect(q, c); err != nil {

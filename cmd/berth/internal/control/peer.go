@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/user"
 	"strconv"
 
@@ -30,10 +31,14 @@ func peer(c net.Conn) (uid int, err error) {
 	return int(cred.Uid), nil
 }
 
-// nameOf returns the login name of a user, or the number if there is none.
-func nameOf(uid int) string {
+// NameOf returns the login name of a user, or the number of one that has no account
+// on this machine.
+func NameOf(uid int) string {
 	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
 		return u.Username
+	}
+	if login := os.Getenv("USER"); login != "" && uid == os.Getuid() {
+		return login // from a directory service, which this program cannot ask
 	}
 	return strconv.Itoa(uid)
 }

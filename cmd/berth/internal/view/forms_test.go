@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -365,16 +364,13 @@ func TestReadersLabelAttempts(t *testing.T) {
 	hostile := `"><script>1</script>`
 	says(t, w.press(t, at, "Add the note", "label", " "+hostile+" ", "text", "one\r\n<b>two"), "Done: the attempt has the label")
 	says(t, w.press(t, at, "Add the note", "label", "bad task"), `Done: the attempt has the label "bad task".`)
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	me := control.NameOf(os.Getuid())
 	all := labels(t, w.run.Dir).Of(w.trials[0].ID, 1)
-	if len(all) != 2 || all[0].Label != hostile || all[0].Text != "one\n<b>two" || all[0].Author != me.Username || time.Since(all[0].Time) > time.Hour {
+	if len(all) != 2 || all[0].Label != hostile || all[0].Text != "one\n<b>two" || all[0].Author != me || time.Since(all[0].Time) > time.Hour {
 		t.Fatalf("notes: %+v", all)
 	}
 	for path, parts := range map[string][]string{
-		at:     {html.EscapeString("by " + me.Username), "<pre>one\n&lt;b&gt;two</pre>", "<b>bad task</b>"},
+		at:     {html.EscapeString("by " + me), "<pre>one\n&lt;b&gt;two</pre>", "<b>bad task</b>"},
 		trials: {"&gt;&lt;script&gt;1&lt;/script&gt;; bad task</td>"},
 		trials + "?select=" + url.QueryEscape(`"bad task" in notes`): {"1 to 1 of 1 trials"},
 	} {

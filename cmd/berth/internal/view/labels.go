@@ -3,11 +3,11 @@ package view
 import (
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -47,11 +47,7 @@ func write(dir string, n *notes.Note) error {
 	if n.Removed && !slices.Contains(readers.Labels(n.Trial, n.Attempt), n.Label) {
 		return fmt.Errorf("the attempt has no label %q", n.Label)
 	}
-	me, err := user.Current()
-	if err != nil {
-		return fmt.Errorf("the name of the user is not known: %w", err)
-	}
-	n.Time, n.Author = time.Now().UTC(), me.Username
+	n.Time, n.Author = time.Now().UTC(), control.NameOf(os.Getuid())
 	return notes.Add(dir, *n)
 }
 

@@ -45,10 +45,7 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 			err = fmt.Errorf("import bundle: %w", err)
 		}
 	}()
-	if dir == "" {
-		return b, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
-	}
-	if err = os.MkdirAll(dir, 0o755); err != nil {
+	if err = bundle.MakeFolder(dir); err != nil {
 		return b, err
 	}
 	work, done, err := workIn(dir)

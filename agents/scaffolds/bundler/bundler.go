@@ -111,19 +111,13 @@ func (o *Order) there(b bundle.Bundle) (bundle.Bundle, error) {
 
 // lock locks one name in a folder of bundles.
 func lock(ctx context.Context, dir, id string) (unlock func(), err error) {
-	if dir == "" {
-		return nil, fmt.Errorf("no folder for bundles is known: set HOME or %s", bundle.EnvDir)
-	}
-	if err = os.MkdirAll(dir, 0o755); err != nil {
+	if err = bundle.MakeFolder(dir); err != nil {
 		return nil, err
 	}
 	l := flock.New(filepath.Join(dir, ".lock-"+id))
 	ok, err := l.TryLockContext(ctx, 200*time.Millisecond)
-	if errors.Is(err, fs.ErrPermission) {
-		return nil, fmt.Errorf("%w: the folder is another user's: set %s to one of your own", err, bundle.EnvDir)
-	}
 	if err != nil || !ok {
-		return nil, errors.Join(err, ctx.Err())
+		return nil, errors.Join(bundle.Denied(err), ctx.Err())
 	}
 	return func() { _ = l.Unlock() }, nil
 }

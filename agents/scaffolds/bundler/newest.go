@@ -164,7 +164,7 @@ func remember(dir string, found map[string]string) error {
 	maps.Copy(versions, found)
 	raw, err := json.Marshal(versions)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o755) //nolint:gosec // as the bundles in it
+		err = bundle.MakeFolder(dir)
 	}
 	if err == nil {
 		err = renameio.WriteFile(filepath.Join(dir, known), raw, 0o644)

@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -125,6 +126,23 @@ func Dir(getenv func(string) string) string {
 		return ""
 	}
 	return filepath.Join(data, "berth", "bundles")
+}
+
+// MakeFolder makes the folder of all bundles if it is missing.
+func MakeFolder(dir string) error {
+	if dir == "" {
+		return fmt.Errorf("no folder for bundles is known: set HOME or %s", EnvDir)
+	}
+	return Denied(os.MkdirAll(dir, 0o755)) //nolint:gosec // sandboxes of other ids read the bundles
+}
+
+// Denied adds what to do to an error about a folder of bundles that this user may not
+// use, such as one in a home that is read-only or another user's.
+func Denied(err error) error {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%w: set %s to a folder of your own", err, EnvDir)
+	}
+	return err
 }
 
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$`)
@@ -249,7 +267,7 @@ func each(dir string, f func(b Bundle, wrong error)) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list bundles: %w", err)
+		return fmt.Errorf("list bundles: %w", Denied(err))
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") {

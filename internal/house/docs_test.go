@@ -39,14 +39,6 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 }
 
-func TestBrokenLinks(t *testing.T) {
-	t.Parallel()
-	got := brokenLinks(file{"docs/x.md", "[a](../go.mod) [b](../go.mod#x) [c](https://example.org/x) [d](no-such-file.md) [e](#here)"})
-	if len(got) != 1 || got[0] != "no-such-file.md" {
-		t.Errorf("got %q, want only no-such-file.md", got)
-	}
-}
-
 // A newcomer types the commands of the README: each `make` command in it, and
 // in the other documents of the root, must be a target of the Makefile.
 func TestMakeCommandsInDocumentsExist(t *testing.T) {
@@ -70,34 +62,5 @@ func TestMakeCommandsInDocumentsExist(t *testing.T) {
 	}
 	if seen < 2 {
 		t.Errorf("found %d make commands in the documents, want at least run and test", seen)
-	}
-}
-
-// The tables of faults name tests, without "Test"; those tests must exist.
-func TestFaultsNameTestsThatExist(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## Faults\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	tests := map[string]bool{}
-	function := regexp.MustCompile(`(?m)^func Test(\w+)\(`)
-	for _, f := range files(t, ".") {
-		if strings.HasSuffix(f.path, "_test.go") {
-			for _, m := range function.FindAllStringSubmatch(f.text, -1) {
-				tests[m[1]] = true
-			}
-		}
-	}
-	named := regexp.MustCompile("`([A-Z]\\w{9,})`").FindAllStringSubmatch(section, -1)
-	if len(named) < 30 {
-		t.Errorf("%d names of tests in docs/architecture.md, want 30 or more", len(named))
-	}
-	for _, m := range named {
-		if !tests[m[1]] {
-			t.Errorf("docs/architecture.md names Test%s, which does not exist", m[1])
-		}
 	}
 }

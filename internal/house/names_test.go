@@ -89,23 +89,3 @@ func TestCoreKnowsNobodysName(t *testing.T) {
 		t.Fatal("no file in core/: the test looks in the wrong place")
 	}
 }
-
-func TestNamesIn(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		path, text string
-		want       int
-	}{
-		{"core/run/run.go", "// plain words\nvar n = 1", 0},
-		{"core/run/run.go", "// as Podman does", 1},
-		{"core/run/run.go", "var dockerHost string\nconst x = \"terminal-bench\"", 2},
-		{"core/run/run.go", "case \"claude-code\":", 1},
-		{"core/run/run.go", "useDocker()\nuse_docker\nwe decline", 2},
-		{"core/gateway/gateway.go", "case \"anthropic\":", 1},
-		{"core/gateway/gateway.go", "// for codex only", 1},
-	} {
-		if got := namesIn(file{tt.path, tt.text}); len(got) != tt.want {
-			t.Errorf("namesIn(%q, %q) = %q, want %d", tt.path, tt.text, got, tt.want)
-		}
-	}
-}

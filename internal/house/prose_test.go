@@ -103,24 +103,3 @@ func TestDocumentsAreReadable(t *testing.T) {
 		t.Errorf("read %d pages, want those at the top and in docs/", read)
 	}
 }
-
-func TestUnreadableProseIsFound(t *testing.T) {
-	t.Parallel()
-	long := strings.Repeat("word ", 41) + ".\n"
-	for name, text := range map[string]string{
-		"sentence":  strings.ReplaceAll(long, "word word word word word word ", "word word word word word word\n"),
-		"line":      strings.Repeat("longer ", 15) + "\n",
-		"paragraph": strings.Repeat("One line.\n", 7),
-	} {
-		if got := unreadable("# Title\n\n" + text); len(got) == 0 {
-			t.Errorf("a %s that is too long is not found", name)
-		}
-	}
-	for name, text := range map[string]string{
-		"code": "    " + long, "fence": "```\n" + long + "```\n", "table": "| " + long, "generated": "<!-- generated -->\n" + long + "<!-- end -->\n",
-	} {
-		if got := unreadable(text); len(got) != 0 {
-			t.Errorf("%s counts as prose: %q", name, got)
-		}
-	}
-}

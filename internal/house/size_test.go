@@ -67,21 +67,6 @@ func TestLintIsSwitchedOffOnlyWithAReason(t *testing.T) {
 	}
 }
 
-func TestUnexplained(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string]string{
-		"x() // plain": "",
-		"x() //nolint:errcheck // a pipe in memory cannot fail": "",
-		"x() //nolint:errcheck":                                 "gives no reason",
-		"x() //nolint":                                          "names no linter",
-		"x() // nolint // because":                              "names no linter",
-	} {
-		if got := unexplained(line); got != want {
-			t.Errorf("unexplained(%q) = %q, want %q", line, got, want)
-		}
-	}
-}
-
 // Open work belongs in an issue, not in a comment.
 func TestNothingIsLeftToDoInAComment(t *testing.T) {
 	t.Parallel()

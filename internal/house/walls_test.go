@@ -122,61 +122,6 @@ func TestNoImportCrossesAWall(t *testing.T) {
 	}
 }
 
-// The rules themselves, tested with one violation of each kind and with similar
-// imports that are allowed.
-func TestTrespass(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		from, to string
-		want     string // a substring; empty means allowed
-	}{
-		{"plugins/agent", module + "/plugins/model", ""},
-		{"plugins/agent", module + "/core/record", "plugins/ imports nothing"},
-		{"plugins/agent", module + "/internal/x", "plugins/ imports nothing"},
-		{"executors/slurm", module + "/core/run/cluster", ""},
-		{"executors/slurm", module + "/core/run", "executors/ imports"},
-		{"core/run", module + "/executors/slurm", "never a concrete"},
-		{"core/run", module + "/core/trial", ""},
-		{"core/run", module + "/plugins/task", ""},
-		{"core/gateway", module + "/plugins/dialect", ""},
-		{"core/gateway", module + "/core/experiment", "below it"},
-		{"core/gateway", module + "/dialects/openai", "never a concrete"},
-		{"dialects/openai", module + "/plugins/dialect", ""},
-		{"dialects/openai", module + "/core/gateway/recording", "dialects/ imports"},
-		{"dialects/replay", module + "/core/gateway/recording", ""},
-		{"dialects/openai", module + "/core/gateway", "dialects/ imports"},
-		{"core/gateway/recording", module + "/core/store", "below it"},
-		{"core/trial/sandbox", module + "/core/plan", "below it"},
-		{"core/run", module + "/tasks/harbor", "never a concrete"},
-		{"core/run", module + "/environments/local", "never a concrete"},
-		{"core/run", module + "/internal/x", "never a concrete"},
-		{"agents/oracle", module + "/plugins/agent", ""},
-		{"agents/oracle/cmd", module + "/agents/oracle", ""},
-		{"agents/oracle", module + "/agents/internal/x", ""},
-		{"agents/oracle", module + "/agents/nop", "agents/ imports only"},
-		{"environments/local", module + "/core/run", "environments/ imports only"},
-		{"environments/podman", module + "/environments/internal/engine", ""},
-		{"verifiers/script", module + "/tasks/harbor", "verifiers/ imports only"},
-		{"tasks/harbor", module + "/core/experiment", "tasks/ imports only"},
-		{"cmd/berth", module + "/tasks/harbor", ""},
-		{"cmd/berth/internal/config", "github.com/hashicorp/hcl/v2", ""},
-		{"core/plan", "github.com/hashicorp/hcl/v2", "belongs in cmd/berth"},
-		{"core/experiment", "github.com/zclconf/go-cty/cty", "belongs in cmd/berth"},
-		{"core/plan", module + "/cmd/berth/internal/config", "never a concrete"},
-		{"cmd/berth/internal/cli", "github.com/spf13/cobra", ""},
-		{"core/run", "github.com/spf13/cobra", "belongs in cmd/berth"},
-		{"environments/podman", "github.com/containers/podman/v5/pkg/bindings", ""},
-		{"environments/docker", "github.com/containers/podman/v5/pkg/bindings", "belongs in environments/podman"},
-		{"environments/docker", "github.com/docker/docker/client", "replaced"},
-		{"core/run", "github.com/chromedp/chromedp", "belongs in environments/browser"},
-	} {
-		got := trespass(tt.from, tt.to)
-		if (tt.want == "") != (got == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("trespass(%q, %q) = %q, want %q", tt.from, tt.to, got, tt.want)
-		}
-	}
-}
-
 // Programs must not link certain packages, whoever imports them.
 func TestNoProgramLinksWhatItMustNot(t *testing.T) {
 	t.Parallel()

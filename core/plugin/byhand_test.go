@@ -176,7 +176,7 @@ func TestAProcessThatIsStoppedInADebuggerIsLeftAlone(t *testing.T) {
 	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the process stops", func() bool {
+	testlevel.Eventually(t, "the process stops", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
 		return err == nil && strings.Contains(string(stat), ") T ")
 	})

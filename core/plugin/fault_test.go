@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // startFault starts a binary that cannot be started and returns the error.
@@ -168,7 +169,7 @@ func TestAPanicEndsItsCallOnly(t *testing.T) {
 	if got := turn(t, other, "pid").ExitCode; got != pid {
 		t.Errorf("the neighbor runs in process %d, it ran in %d", got, pid)
 	}
-	eventually(t, "the stack is in the log", func() bool { return strings.Contains(j.String(), "main_test.go") })
+	testlevel.Eventually(t, "the stack is in the log", func() bool { return strings.Contains(j.String(), "main_test.go") })
 }
 
 func TestCancelIsCancel(t *testing.T) {
@@ -203,7 +204,7 @@ func TestHostileStderrIsOnlyLogged(t *testing.T) {
 	} {
 		turn(t, s, "stderr "+strings.ToValidUTF8(line, "?"))
 	}
-	eventually(t, "the good record is logged as one", func() bool {
+	testlevel.Eventually(t, "the good record is logged as one", func() bool {
 		return strings.Contains(j.String(), `"level":"info"`) && strings.Contains(j.String(), `"n":7`)
 	})
 	turn(t, s, "pid")
@@ -467,7 +468,7 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
+	testlevel.Eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
 }
 
 // BenchmarkStart measures the time until a new connection answers: 5.2 ms for

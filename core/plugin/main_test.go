@@ -284,18 +284,6 @@ func turn(t *testing.T, s agent.Session, text string) agent.Yield {
 	return y
 }
 
-// eventually waits until ok is true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within ten seconds: %s", what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // alive reports whether a process exists and is not only waiting to be reaped.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // kept collects lines.
@@ -26,7 +27,7 @@ func (k *kept) keep(l Line) {
 // find waits for a line whose text contains part.
 func (k *kept) find(t *testing.T, part string) (found Line) {
 	t.Helper()
-	eventually(t, part, func() bool {
+	testlevel.Eventually(t, part, func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		i := slices.IndexFunc(k.lines, func(l Line) bool { return strings.Contains(l.Text, part) })

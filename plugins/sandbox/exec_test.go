@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
@@ -29,16 +30,6 @@ func run(t *testing.T, c *sandbox.Client, script string) (stdout string, r sandb
 		t.Fatalf("%s: %v (stderr %q)", script, err, errs.String())
 	}
 	return out.String(), r
-}
-
-// eventually polls until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 // running is true if a process inside has the text in its arguments.
@@ -200,7 +191,7 @@ func TestBackgroundChildHoldsNobodyUp(t *testing.T) {
 	}
 	run(t, c, "sleep 0.3")
 	for _, p := range []string{"yes flooding", "sleep 0.05"} { // the loop has moments without its sleep
-		eventually(t, p+" goes on", func() bool { return running(t, b, p) })
+		testlevel.Eventually(t, p+" goes on", func() bool { return running(t, b, p) })
 	}
 }
 
@@ -267,7 +258,7 @@ func TestFailingWriterEndsTheCommand(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "disk full") {
 		t.Errorf("got %v, want the writer's error", err)
 	}
-	eventually(t, "the command ends", func() bool { return !running(t, b, "sleep 7005") })
+	testlevel.Eventually(t, "the command ends", func() bool { return !running(t, b, "sleep 7005") })
 }
 
 // A plugin that crashes, or whose access is cut at a deadline, must not take
@@ -422,7 +413,7 @@ func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
 		t.Errorf("an agent reads as sandboxd: %v, want ErrDenied", err)
 	}
 	run(t, agent, "(setsid sleep 7401 >/dev/null 2>&1 &)")
-	eventually(t, "the agent's daemon runs", func() bool { return running(t, b, "sleep 7401") })
+	testlevel.Eventually(t, "the agent's daemon runs", func() bool { return running(t, b, "sleep 7401") })
 	grader := b.ShellOf(host.Session{ID: "verifier", Grading: true})
 	r, err := grader.Exec(ctx, sandbox.Command{
 		Argv: []string{"sh", "-c", "(setsid sh -c '(setsid sh -c \"touch /tmp/up; exec sleep 7402\" &)' >/dev/null 2>&1 &); until [ -e /tmp/up ]; do sleep 0.01; done; sleep 0.5"}, Sweep: true,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // screen collects what a terminal says.
@@ -68,7 +69,7 @@ func TestTerminalIsOne(t *testing.T) {
 	s.typed("stty size\n")
 	s.until("40 120")
 	s.typed("sleep 7200\n")
-	eventually(t, "the job runs", func() bool { return running(t, b, "sleep 7200") })
+	testlevel.Eventually(t, "the job runs", func() bool { return running(t, b, "sleep 7200") })
 	s.typed("\x03") // ends it: there is a foreground job
 	s.until("^C")
 	s.typed("echo inter''rupted\n")
@@ -154,7 +155,7 @@ func TestTerminalKeepsOnlyTheLastBytes(t *testing.T) {
 	_, _ = term.Read(make([]byte, 10))
 	cancel() // nobody reads from here on, and the terminal must not stand still
 	var late *sandbox.Terminal
-	eventually(t, "two megabytes have been written", func() bool {
+	testlevel.Eventually(t, "two megabytes have been written", func() bool {
 		if late, err = c.JoinTerminal(t.Context(), "t", 0); err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // raw is a client of generated code alone, as one in another language is.
@@ -47,7 +48,7 @@ func TestPlainCancelKillsTheTree(t *testing.T) {
 		t.Fatalf("got %v, %v", m, err)
 	}
 	cancel()
-	eventually(t, "the tree is dead", func() bool { return !running(t, b, "sleep 730") })
+	testlevel.Eventually(t, "the tree is dead", func() bool { return !running(t, b, "sleep 730") })
 }
 
 // Half-closing the call is the end of standard input, too.

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
@@ -98,7 +99,7 @@ func TestARequestWaitsForTheOtherMachine(t *testing.T) {
 		}
 		done <- err
 	}()
-	poll(t, "it waits", func() bool { return a.Waited() > 300*time.Millisecond })
+	testlevel.Eventually(t, "it waits", func() bool { return a.Waited() > 300*time.Millisecond })
 	select {
 	case err := <-done:
 		t.Fatalf("it did not wait: %v", err)

@@ -439,7 +439,7 @@ func TestAllPilotsWaitForTheProviderTogether(t *testing.T) {
 			t.Errorf("status %d, %v: %s", status, err, text)
 		}
 	})
-	poll(t, "the provider has limited a request", func() bool { return until.Load() != nil })
+	testlevel.Eventually(t, "the provider has limited a request", func() bool { return until.Load() != nil })
 	time.Sleep(50 * time.Millisecond) // the answer has to reach the gateway: nothing to poll tells
 	wg.Go(func() {
 		if status, text, err := two.ask(t.Context(), padded); err != nil || status != http.StatusOK {
@@ -453,14 +453,5 @@ func TestAllPilotsWaitForTheProviderTogether(t *testing.T) {
 	}
 	if one.Waited() < 500*time.Millisecond || two.Waited() < 500*time.Millisecond {
 		t.Errorf("the sessions have waited %s and %s", one.Waited(), two.Waited())
-	}
-}
-
-func poll(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what + ": not in 30 s")
-		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // slow starts a run whose trials work for a while. It returns when some of them
@@ -28,7 +29,7 @@ func slow(t *testing.T, m *machine, more string) (*place, *session) {
 // until waits until an attempt of the run s is in a phase.
 func (p *place) until(s *session, phase record.PhaseName) {
 	p.test.Helper()
-	poll(p.test, "an attempt is in phase "+string(phase), func() bool {
+	testlevel.Eventually(p.test, "an attempt is in phase "+string(phase), func() bool {
 		select {
 		case <-s.ended:
 			p.test.Fatalf("berth ended before an attempt was in phase %s:\n%s\n%s", phase, s.out.String(), s.err.String())
@@ -95,7 +96,7 @@ func (p *place) clean(m *machine) {
 			t.Errorf("left: %s", m)
 		}
 	}
-	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/")) == 0 })
+	testlevel.Eventually(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/")) == 0 })
 }
 
 // mounts lists the mounts of the whole machine, without those of other engines

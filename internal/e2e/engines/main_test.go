@@ -220,16 +220,6 @@ func (p *place) show() *output.ShowRun {
 	return &s
 }
 
-// poll waits until done returns true.
-func poll(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-	}
-}
-
 // processes returns the processes whose command line contains all parts.
 func processes(parts ...string) (pids []int) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

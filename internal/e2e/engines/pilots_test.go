@@ -114,7 +114,7 @@ func (p *place) coordinated() (*session, string) {
 	p.env = append(slices.Clip(p.env), "E2E_PILOTS_KEY="+pilotKey)
 	c := p.start("run", ".", "--no-live")
 	p.env = before
-	poll(p.test, "there is a coordinator", func() bool {
+	testlevel.Eventually(p.test, "there is a coordinator", func() bool {
 		if c.hasEnded() {
 			p.test.Fatalf("the coordinator has ended: %s%s", c.out.String(), c.err.String())
 		}
@@ -148,7 +148,7 @@ func (p *place) unpiloted(scratch string) {
 	t := p.test
 	t.Helper()
 	p.berth(0, "gc", "--scratch", scratch)
-	poll(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/"))+len(processes(scratch)) == 0 })
+	testlevel.Eventually(t, "the processes of the run are gone", func() bool { return len(processes(p.dir+"/"))+len(processes(scratch)) == 0 })
 	for _, pattern := range []string{"jobs/*", "images/*/overlay-containers/*/userdata", "images/*/vfs-containers/*/userdata"} {
 		left, err := filepath.Glob(filepath.Join(scratch, "berth-*", "podman", pattern))
 		if err != nil || len(left) > 0 {

@@ -122,7 +122,7 @@ func (s *server) waits(t *testing.T) {
 	if again != 1 {
 		t.Errorf("%d attempts were made again, want the one whose runtime was killed", again)
 	}
-	poll(t, "nothing is left", func() bool { return slices.Equal(s.holds(t), before) })
+	testlevel.Eventually(t, "nothing is left", func() bool { return slices.Equal(s.holds(t), before) })
 }
 
 // load gives the engine the base image.
@@ -291,7 +291,7 @@ func (s *server) round(t *testing.T, victim string, after time.Duration) {
 	p.task("short", "build_timeout_sec = 30\n", "sleep 0.2; "+solveTiny, testTiny)
 	p.experiment(s.plugin, "", "repeat = 12\n  limits {\n    in_flight = 4\n  }\n  retry {\n    max = 1\n    on = [\"plugin_crashed\", \"environment_error\"]\n    wait = \"10ms\"\n  }")
 	b := p.start("run", ".", "--no-live")
-	poll(t, "the plugin runs", func() bool { return len(plugins(b, s.plugin)) > 0 || b.hasEnded() })
+	testlevel.Eventually(t, "the plugin runs", func() bool { return len(plugins(b, s.plugin)) > 0 || b.hasEnded() })
 	time.Sleep(after) // the instant is random: there is nothing to wait for
 	switch victim {
 	case "berth":

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestHelloSaysWhatThePlaceGives(t *testing.T) {
@@ -41,7 +42,7 @@ func TestSandboxEndsWithTheCore(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+	testlevel.Eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
 	select {
 	case <-b.Lost():
 	default:
@@ -73,7 +74,7 @@ func TestConnectOwnOfASessionThatCannotBe(t *testing.T) {
 	if _, _, err := host.ConnectOwn(t.Context(), b.Folder, b.Init, time.Minute, host.Session{ID: "core", Dir: "tmp"}); !errors.Is(err, sandbox.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
-	eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+	testlevel.Eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
 }
 
 // The host's own session is on the connection that there is already, with what
@@ -128,7 +129,7 @@ func TestSandboxEndsWithItsLease(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("the sandbox outlived its lease")
 	}
-	eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+	testlevel.Eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
 	if !errors.Is(b.Err(), sandbox.ErrGone) {
 		t.Errorf("lost because %v, want ErrGone", b.Err())
 	}
@@ -156,7 +157,7 @@ func TestOverOneByteStream(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+	testlevel.Eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
 }
 
 // echoThroughPorts uses a port in each direction.
@@ -212,7 +213,7 @@ func TestPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	eventually(t, "it is connected", func() bool { return len(list(t, b).List) > 0 })
+	testlevel.Eventually(t, "it is connected", func() bool { return len(list(t, b).List) > 0 })
 	time.Sleep(50 * time.Millisecond)
 	if err = p.Close(); err != nil {
 		t.Fatal(err)
@@ -220,7 +221,7 @@ func TestPorts(t *testing.T) {
 	if err = <-hanging; err == nil {
 		t.Error("a connection survived its port")
 	}
-	eventually(t, "nobody listens any more", func() bool { _, err := b.Dial(ctx, p.Number); return errors.Is(err, sandbox.ErrNotFound) })
+	testlevel.Eventually(t, "nobody listens any more", func() bool { _, err := b.Dial(ctx, p.Number); return errors.Is(err, sandbox.ErrNotFound) })
 }
 
 // What cannot be sandboxd is not taken for it.

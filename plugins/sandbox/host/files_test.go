@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // What the agent put where tests and verdicts go is moved away, also where it
@@ -55,7 +56,7 @@ func TestFreshFolders(t *testing.T) {
 		t.Fatalf("an empty folder: %+v, %v", moved, err)
 	}
 	run(t, c, "touch /tmp/go")
-	eventually(t, "it has written", func() bool { _, missing := c.Stat(ctx, "/tmp/done"); return missing == nil })
+	testlevel.Eventually(t, "it has written", func() bool { _, missing := c.Stat(ctx, "/tmp/done"); return missing == nil })
 	if _, _, err = b.Read(ctx, "/tests/reward.txt", 100); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("the new folder has its file: %v", err)
 	}
@@ -110,7 +111,7 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, c, "x", "sh", "-c", "echo up; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 8700")
-	eventually(t, "it has worked", func() bool { return len(find(list(t, b).List, "sleep 8700")) > 1 })
+	testlevel.Eventually(t, "it has worked", func() bool { return len(find(list(t, b).List, "sleep 8700")) > 1 })
 	run(t, c, "head -c 10000000 /dev/zero > /tmp/ten")
 	s, err := b.Stats(ctx)
 	if err != nil || s.Processes != 2 || s.UserTime+s.SystemTime <= before.UserTime+before.SystemTime || s.RSS < 100_000 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 type netConn = net.Conn
@@ -21,11 +22,11 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	ctx, c := t.Context(), b.Shell("agent")
 	begin(t, c, "busy", "sh", "-c", "echo up; while :; do echo x >> /tmp/count; (sleep 0.001 &) ; done")
 	begin(t, c, "stopped", "sh", "-c", "echo up; kill -STOP $$; echo continued > /tmp/continued")
-	eventually(t, "one has stopped by itself", func() bool {
+	testlevel.Eventually(t, "one has stopped by itself", func() bool {
 		p := find(list(t, b).List, "kill -STOP")
 		return len(p) == 1 && p[0].State == "T"
 	})
-	eventually(t, "the other writes", func() bool { _, missing := c.Stat(ctx, "/tmp/count"); return missing == nil })
+	testlevel.Eventually(t, "the other writes", func() bool { _, missing := c.Stat(ctx, "/tmp/count"); return missing == nil })
 	f, err := b.Freeze(ctx)
 	if err != nil || f.Stopped < 2 || f.Already != 1 {
 		t.Fatalf("freeze: %+v, %v", f, err)
@@ -57,7 +58,7 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	if err = b.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it goes on", func() bool { return size() > before })
+	testlevel.Eventually(t, "it goes on", func() bool { return size() > before })
 	if p := find(list(t, b).List, "kill -STOP"); len(p) != 1 || p[0].State != "T" {
 		t.Errorf("what was stopped before is %+v, want it still stopped", p)
 	}
@@ -93,7 +94,7 @@ func TestFreezeDoesNotDisturbATerminal(t *testing.T) {
 		return said.String()
 	}
 	_, _ = term.Write([]byte("cat\n"))
-	eventually(t, "cat runs", func() bool { return len(find(list(t, b).List, "cat")) == 1 })
+	testlevel.Eventually(t, "cat runs", func() bool { return len(find(list(t, b).List, "cat")) == 1 })
 	for range 30 {
 		if _, err := b.Freeze(ctx); err != nil {
 			t.Fatal(err)
@@ -104,7 +105,7 @@ func TestFreezeDoesNotDisturbATerminal(t *testing.T) {
 		time.Sleep(5 * time.Millisecond) // the shell looks at its children now
 	}
 	_, _ = term.Write([]byte("still here\n"))
-	eventually(t, "cat answers", func() bool { return strings.Count(all(), "still here") == 2 })
+	testlevel.Eventually(t, "cat answers", func() bool { return strings.Count(all(), "still here") == 2 })
 	if strings.Contains(all(), "Stopped") {
 		t.Errorf("the shell said %q", all())
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
@@ -69,15 +70,6 @@ func list(t *testing.T, b *sandboxtest.Box) host.Processes {
 	return ps
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // At the end of an agent its commands end, what they left in the background
 // does not: it is what live grading looks at.
 func TestSettleKillsFirstProcessesOnly(t *testing.T) {
@@ -86,7 +78,7 @@ func TestSettleKillsFirstProcessesOnly(t *testing.T) {
 	agent, other := b.Shell("agent"), b.Shell("other")
 	begin(t, agent, "server", "sh", "-c", "setsid sleep 8001 & sleep 8002 & echo up; sleep 8003; true")
 	begin(t, other, "tests", "sh", "-c", "echo up; exec sleep 8004")
-	eventually(t, "all have begun", func() bool {
+	testlevel.Eventually(t, "all have begun", func() bool {
 		ps := list(t, b).List
 		return len(find(ps, "sleep 8001")) == 2 && len(find(ps, "sleep 8002")) == 2 && len(find(ps, "sleep 8003")) == 2
 	})
@@ -136,11 +128,11 @@ func TestSettleKillsWhatRunsTheBundle(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", script, r, err)
 		}
 	}
-	eventually(t, "three run the bundle", func() bool {
+	testlevel.Eventually(t, "three run the bundle", func() bool {
 		ps := list(t, b).List
 		return len(find(ps, "node 8101")) == 1 && len(find(ps, "tool.sh")) > 0 && len(find(ps, "/opt/agent/bin/node 8102")) > 1
 	})
-	eventually(t, "the executable of another user's process is seen", func() bool {
+	testlevel.Eventually(t, "the executable of another user's process is seen", func() bool {
 		return find(list(t, b).List, "node 8101")[0].Executable == "/opt/agent/bin/node"
 	})
 	done, err := b.Settle(t.Context(), nil, []string{"/opt/agent"})
@@ -172,7 +164,7 @@ func TestSettleTerminals(t *testing.T) {
 			_, _ = term.Write([]byte("i=0; sh -c 'while :; do head -c 100000 /dev/zero | tr \"\\\\0\" x; echo >> /tmp/rounds; done'\n"))
 		}
 	}
-	eventually(t, "the job runs", func() bool { _, err := agent.Stat(t.Context(), "/tmp/rounds"); return err == nil })
+	testlevel.Eventually(t, "the job runs", func() bool { _, err := agent.Stat(t.Context(), "/tmp/rounds"); return err == nil })
 	if err := b.Detach(t.Context(), "agent"); err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +182,7 @@ func TestSettleTerminals(t *testing.T) {
 	}
 	other := b.Shell("other")
 	before := strings.TrimSpace(run(t, other, "wc -l < /tmp/rounds"))
-	eventually(t, "the foreground job goes on writing", func() bool {
+	testlevel.Eventually(t, "the foreground job goes on writing", func() bool {
 		return strings.TrimSpace(run(t, other, "wc -l < /tmp/rounds")) != before
 	})
 }
@@ -207,7 +199,7 @@ func TestSweepKillsWhatIsNew(t *testing.T) {
 	before := list(t, b)
 	tests := b.Shell("tests")
 	run(t, tests, "setsid sh -c '(setsid sleep 8201 & ) ; setsid sleep 8202 & ' >/dev/null 2>&1; (setsid sh -c 'while :; do setsid sh -c \"sleep 0.01; sleep 0.01\" & sleep 0.01; done' >/dev/null 2>&1 &)")
-	eventually(t, "the daemons run", func() bool { return len(find(list(t, b).List, "sleep 8202")) > 0 })
+	testlevel.Eventually(t, "the daemons run", func() bool { return len(find(list(t, b).List, "sleep 8202")) > 0 })
 	since := list(t, b).Since(before.Keys())
 	if len(find(since, "sleep 8201")) == 0 || len(find(since, "0.21"))+len(find(since, "0.22")) != 0 {
 		t.Errorf("new are said to be %+v", since)
@@ -250,7 +242,7 @@ func TestServicesAreRestarted(t *testing.T) {
 		}
 		return s
 	}
-	eventually(t, "one listens and one has ended", func() bool {
+	testlevel.Eventually(t, "one listens and one has ended", func() bool {
 		s := state()
 		return s[1].Exit != nil && string(s[1].Output) == "hello\noops\n" && strings.Contains(string(s[0].Output), ":8300")
 	})
@@ -269,7 +261,7 @@ func TestServicesAreRestarted(t *testing.T) {
 	if err != nil || !slices.Equal(names, []string{"web", "once"}) {
 		t.Errorf("restarted %v, %v", names, err)
 	}
-	eventually(t, "it listens again", func() bool { _, err := b.Dial(ctx, 8300); return err == nil })
+	testlevel.Eventually(t, "it listens again", func() bool { _, err := b.Dial(ctx, 8300); return err == nil })
 	if s := state(); s[0].PID == pid || s[0].Starts != 2 {
 		t.Errorf("services are %+v", s)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
@@ -138,7 +139,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 		data, _ := own.ReadFile(ctx, "/tmp/typed", 1000)
 		return string(data)
 	}
-	eventually(t, "both directions carry", func() bool {
+	testlevel.Eventually(t, "both directions carry", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return said > 1<<20 && typed() == "before\n"
@@ -207,7 +208,7 @@ func TestTheLastWordsAreHeard(t *testing.T) {
 			})
 			ended <- execErr
 		}()
-		eventually(t, "all is written", func() bool {
+		testlevel.Eventually(t, "all is written", func() bool {
 			_, statErr := own.Stat(ctx, "/tmp/all")
 			return statErr == nil
 		})
@@ -239,15 +240,6 @@ func TestTheLastWordsAreHeard(t *testing.T) {
 type writer func([]byte)
 
 func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
 
 // fake is a sandbox whose connections are pipes made by the test.
 type fake struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // background starts a program that says "up" when it has begun, and that its
@@ -18,16 +19,6 @@ func background(t *testing.T, b *sandboxtest.Box, argv []string) {
 	script := `setsid "$@" > /tmp/said 2>&1 < /dev/null & until [ -s /tmp/said ]; do :; done`
 	if r, err := c.Exec(t.Context(), sandbox.Command{Argv: append([]string{"sh", "-c", script, "sh"}, argv...)}); err != nil || !r.OK() {
 		t.Fatalf("%+v, %v", r, err)
-	}
-}
-
-// eventually waits for a minute.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
 	}
 }
 
@@ -98,7 +89,7 @@ func TestAProcessThatContinuesItselfIsSeen(t *testing.T) {
 		return info.Bytes
 	}
 	before := size()
-	eventually(t, "it writes while it is frozen", func() bool { return size() > before })
+	testlevel.Eventually(t, "it writes while it is frozen", func() bool { return size() > before })
 	f, err := b.Freeze(t.Context())
 	if err != nil || len(f.Moved) != 1 || !slices.Contains(f.Moved[0].Argv, "waker") {
 		t.Errorf("moved: %+v, %v; want the one process", f.Moved, err)
@@ -121,7 +112,7 @@ func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
 		ps, err := b.Processes(t.Context())
 		return err == nil && slices.ContainsFunc(ps.List, func(p host.Process) bool { return len(p.Argv) == 0 && p.State != "Z" })
 	}
-	eventually(t, "the killed process is ending", ending)
+	testlevel.Eventually(t, "the killed process is ending", ending)
 	s, err := b.Settle(t.Context(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +124,7 @@ func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
 	if _, err = b.Sweep(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "it has ended", func() bool { return !ending() })
+	testlevel.Eventually(t, "it has ended", func() bool { return !ending() })
 }
 
 // Of processes that live too short to be seen one is seen nevertheless.
@@ -146,7 +137,7 @@ func TestAChainOfShortProcessesIsSeen(t *testing.T) {
 	}
 	background(t, b, sandboxtest.Program("chain"))
 	// The damage: a list that is read while it goes on may not have it.
-	eventually(t, "a list of processes lacks the chain: is the guard still needed?", func() bool {
+	testlevel.Eventually(t, "a list of processes lacks the chain: is the guard still needed?", func() bool {
 		ps, failed := b.Processes(t.Context())
 		return failed == nil && len(ps.Since(before.Keys())) == 0
 	})
@@ -180,7 +171,7 @@ func TestAProcessThatWaitsInVforkIsFrozen(t *testing.T) {
 		}
 		return all
 	}
-	eventually(t, "it waits in vfork", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
+	testlevel.Eventually(t, "it waits in vfork", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
 	if f, err := b.Freeze(t.Context()); err != nil || f.Stopped != 2 {
 		t.Fatalf("freeze: %+v, %v", f, err)
 	}
@@ -190,5 +181,5 @@ func TestAProcessThatWaitsInVforkIsFrozen(t *testing.T) {
 	if err := b.Thaw(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "both go on", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
+	testlevel.Eventually(t, "both go on", func() bool { return slices.Equal(state(), []string{"D", "S"}) })
 }

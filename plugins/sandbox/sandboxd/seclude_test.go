@@ -17,6 +17,7 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // reach tries, until it is killed, to reach the verifier's folders and processes:
@@ -185,11 +186,7 @@ func judged(t *testing.T, b *sandboxtest.Box, secluded bool) (got, reward string
 			}
 		}
 	}()
-	for end := time.Now().Add(time.Minute); strings.Count(out.String(), "up\n") < len(users); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("what is left did not start: %q", out)
-		}
-	}
+	testlevel.Eventually(t, "what is left did not start: ", func() bool { return !(strings.Count(out.String(), "up\n") < len(users)) })
 	folders := []string{"/logs/verifier", "/tests"}
 	for end := time.Now().Add(time.Minute); ; { // the agent may put something there in between
 		_, err := b.Fresh(ctx, "", 0o777, folders...)

@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m, nil) }
@@ -70,11 +71,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 // wait waits until the state of the run is as f wants it.
 func (g *going) wait(t testing.TB, what string, f func(*control.Status) bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(g.status(t)); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: it is %+v", what, g.status(t))
-		}
-	}
+	testlevel.Eventually(t, ": it is ", func() bool { return f(g.status(t)) })
 }
 
 // until waits until a page has a text.

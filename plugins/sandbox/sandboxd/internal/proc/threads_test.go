@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // headlessEnv makes this test binary a process whose first thread has ended.
@@ -41,7 +42,7 @@ func headless(t *testing.T) int {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	until(t, "the kernel shows Z for its first thread", func() bool { return line1(t, cmd.Process.Pid).State == 'Z' })
+	testlevel.Eventually(t, "the kernel shows Z for its first thread", func() bool { return line1(t, cmd.Process.Pid).State == 'Z' })
 	return cmd.Process.Pid
 }
 
@@ -57,15 +58,6 @@ func line1(t *testing.T, pid int) Process {
 		t.Fatalf("%q", b)
 	}
 	return p
-}
-
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }
 
 func TestAProcessWhoseFirstThreadHasEndedLives(t *testing.T) {
@@ -90,14 +82,14 @@ func TestAProcessWhoseFirstThreadHasEndedLives(t *testing.T) {
 	if err = syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "stopped, all its threads stand still", func() bool { p, _ = Stat(pid); return p.Still() })
+	testlevel.Eventually(t, "stopped, all its threads stand still", func() bool { p, _ = Stat(pid); return p.Still() })
 	if p.State != 'T' || p.Zombie() {
 		t.Errorf("stopped, it is %+v", p)
 	}
 	if err = syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "killed, it is a zombie", func() bool { p, _ = Stat(pid); return p.Zombie() })
+	testlevel.Eventually(t, "killed, it is a zombie", func() bool { p, _ = Stat(pid); return p.Zombie() })
 }
 
 // A process whose first thread is traced, and so stands still, goes on with its
@@ -118,7 +110,7 @@ func TestAProcessWhoseFirstThreadIsTracedRuns(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	}()
-	until(t, "it has several threads", func() bool { return line1(t, cmd.Process.Pid).Threads > 2 })
+	testlevel.Eventually(t, "it has several threads", func() bool { return line1(t, cmd.Process.Pid).Threads > 2 })
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
 	if err := unix.PtraceSeize(cmd.Process.Pid); err != nil {
@@ -127,7 +119,7 @@ func TestAProcessWhoseFirstThreadIsTracedRuns(t *testing.T) {
 	if err := unix.PtraceInterrupt(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the first thread stands still", func() bool { return strings.ContainsRune("tT", rune(line1(t, cmd.Process.Pid).State)) })
+	testlevel.Eventually(t, "the first thread stands still", func() bool { return strings.ContainsRune("tT", rune(line1(t, cmd.Process.Pid).State)) })
 	if p, _ := Stat(cmd.Process.Pid); p.Still() {
 		t.Errorf("%+v is taken to stand still", p)
 	}

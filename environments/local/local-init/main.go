@@ -28,8 +28,8 @@ const self = inside.Channel + 1
 
 func main() {
 	_ = unix.Close(self)
-	if len(os.Args) == 4 && os.Args[1] == inside.ExportWord {
-		export(os.Args[2], os.Args[3])
+	if len(os.Args) > 2 && os.Args[1] == inside.ExportWord {
+		export(os.Args[2], os.Args[3:])
 		return
 	}
 	probe, err := inside.Enter()
@@ -49,10 +49,10 @@ func main() {
 
 // export writes the files of another sandbox to an archive. targets are
 // separated by commas.
-func export(targets, limit string) {
+func export(limit string, targets []string) {
 	n, err := strconv.ParseInt(limit, 10, 64)
 	if err == nil {
-		err = inside.Export(strings.Split(targets, ","), n)
+		err = inside.Export(targets, n)
 	}
 	if err != nil {
 		kind := inside.ExportError

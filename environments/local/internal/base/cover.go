@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,9 +202,9 @@ func (h *hider) walk(rel string) {
 	}
 }
 
-// fail keeps an error, unless the file was removed or no user may read it.
+// fail keeps an error, unless the file is left out for it.
 func (h *hider) fail(rel string, err error) {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if unreadable(err) {
 		return
 	}
 	h.mu.Lock()

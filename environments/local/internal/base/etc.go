@@ -68,7 +68,7 @@ func visible(rel string, info fs.FileInfo) bool {
 	case strings.ContainsAny(rel, "\n\x00"), slices.Contains(private, filepath.Base(rel)):
 		return false
 	case info.IsDir():
-		return info.Mode().Perm()&0o005 == 0o005
+		return ForAll(info.Mode())
 	case info.Mode().IsRegular():
 		// Check the permission of other users, not ours: a group of ours may be
 		// allowed to read secret files.
@@ -76,6 +76,21 @@ func visible(rel string, info fs.FileInfo) bool {
 	default:
 		return info.Mode()&fs.ModeSymlink != 0
 	}
+}
+
+// ForAll reports whether every user may read and enter a folder. A sandbox shows
+// no other folders.
+func ForAll(mode fs.FileMode) bool { return mode.Perm()&0o005 == 0o005 }
+
+// unreadable reports whether a part of the host is left out because of err: no
+// user may read it, it was removed, or its server does not answer.
+func unreadable(err error) bool {
+	for _, known := range []error{fs.ErrPermission, fs.ErrNotExist, unix.ENOTDIR, unix.ELOOP, unix.ENOTCONN, unix.ESTALE, unix.EHOSTDOWN} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // password matches an address with a user and a password in it, as in the
@@ -108,7 +123,7 @@ func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) erro
 		if d.IsDir() {
 			skip = fs.SkipDir
 		}
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		if unreadable(err) {
 			return skip
 		}
 		if err != nil || path == etc {

@@ -85,7 +85,7 @@ type skeleton struct {
 // relative to the root.
 func (s *skeleton) copy(from, to string) {
 	entries, err := os.ReadDir(from)
-	if err != nil && !os.IsPermission(err) && !os.IsNotExist(err) {
+	if err != nil && !unreadable(err) {
 		s.note("", err)
 		return
 	}

@@ -85,6 +85,8 @@ type builder struct {
 	opened map[string]int // path of a Source → descriptor, opened before Staging was covered
 	serial int            // of mount points outside the root
 
+	overlays int // how many were mounted
+
 	stagingFD int // the staging folder: the plugin keeps it, for snapshots
 }
 

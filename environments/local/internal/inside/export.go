@@ -52,7 +52,7 @@ const maxName = unix.PathMax - 2
 // layers below the mounts, so mounts that were made in the sandbox do not
 // matter. It runs with the ids of the sandbox in a user namespace of its own,
 // in the host's mount namespace; nothing that it reads is followed as a link.
-// targets are those of Plan.Layers. It fails if the content of files is more
+// targets are those of Plan.Targets. It fails if the content of files is more
 // than limit bytes.
 func Export(targets []string, limit int64) error {
 	staging, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", ExportStaging))

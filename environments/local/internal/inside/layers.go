@@ -75,9 +75,18 @@ func (b *builder) staging() error {
 }
 
 func (b *builder) layers() error {
-	for i, l := range b.plan.Layers {
-		if err := b.layer(i, l); err != nil {
-			return fmt.Errorf("%s: %w", l.Target, err)
+	for _, l := range b.plan.Layers {
+		lower := make([]string, len(l.Lower))
+		for i, s := range l.Lower {
+			var err error
+			if lower[i], err = b.attach(s); err != nil {
+				return fmt.Errorf("%s: %w", l.Target, err)
+			}
+		}
+		for _, part := range l.Parts {
+			if err := b.part(path.Join(l.Target, part), lower, part); err != nil {
+				return fmt.Errorf("%s: %w", path.Join(l.Target, part), err)
+			}
 		}
 	}
 	for _, l := range b.plan.Links {
@@ -88,30 +97,34 @@ func (b *builder) layers() error {
 	return nil
 }
 
-func (b *builder) layer(i int, l Layer) error {
-	target := path.Join(root, l.Target)
-	if err := os.MkdirAll(target, 0o755); err != nil {
-		return err
+// part mounts an overlay at target of one folder of the attached trees.
+func (b *builder) part(target string, trees []string, part string) error {
+	up, work := upper(b.overlays), "w"+strconv.Itoa(b.overlays)
+	b.overlays++
+	for _, dir := range []string{path.Join(root, target), up, work} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
-	lower := make([]string, len(l.Lower))
-	for j, s := range l.Lower {
-		at, err := b.attach(s)
+	var lower []string
+	for _, tree := range trees {
+		if info, err := os.Lstat(path.Join(tree, part)); err != nil || !info.IsDir() {
+			continue // a skeleton may be older than the folder, and the host may have removed it
+		}
+		at, err := b.take(tree, part)
 		if err != nil {
 			return err
 		}
-		lower[j] = at
+		lower = append(lower, at)
 	}
-	up, work := upper(i), "w"+strconv.Itoa(i)
-	for _, dir := range []string{up, work} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
+	if len(lower) == 0 {
+		return nil // an empty folder
 	}
 	// userxattr: in a user namespace overlayfs may not write trusted.*. It
 	// turns off index and redirect, so renaming a folder of the host fails with
 	// EXDEV, and programs copy it instead.
 	options := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + up + ",workdir=" + work + ",userxattr"
-	if err := unix.Mount("berth", target, "overlay", 0, options); err != nil {
+	if err := unix.Mount("berth", path.Join(root, target), "overlay", 0, options); err != nil {
 		return fmt.Errorf("mount an overlay: %w", err)
 	}
 	return nil
@@ -119,12 +132,34 @@ func (b *builder) layer(i int, l Layer) error {
 
 // attach mounts s outside the root and returns the mount point.
 func (b *builder) attach(s Source) (string, error) {
-	b.serial++
-	at := "l" + strconv.Itoa(b.serial)
-	if err := os.Mkdir(at, 0o700); err != nil {
+	at, err := b.place()
+	if err != nil {
 		return "", err
 	}
 	return at, b.bind(s, at)
+}
+
+// take mounts a folder of an attached tree by itself and returns the mount
+// point, whose name means nothing special in the options of an overlay.
+func (b *builder) take(tree, part string) (string, error) {
+	if part == "." {
+		return tree, nil
+	}
+	at, err := b.place()
+	if err != nil {
+		return "", err
+	}
+	if err := unix.Mount(path.Join(tree, part), at, "", unix.MS_BIND, ""); err != nil {
+		return "", fmt.Errorf("bind it: %w", err)
+	}
+	return at, nil
+}
+
+// place makes a mount point outside the root.
+func (b *builder) place() (string, error) {
+	b.serial++
+	at := "l" + strconv.Itoa(b.serial)
+	return at, os.Mkdir(at, 0o700)
 }
 
 // bind mounts s at an existing folder.

@@ -7,6 +7,8 @@
 // part of local-init, which is started for every sandbox.
 package inside
 
+import "path"
+
 // Channel is the descriptor on which the plan arrives and a Failure is
 // returned.
 const Channel = 3
@@ -17,7 +19,7 @@ const Ready = "ready"
 
 // Version is the version of Plan. The plugin and local-init are built together,
 // and a local-init of another build refuses the plan.
-const Version = 1
+const Version = 2
 
 // MaxPlan is the longest plan in bytes, because the plan is sent as one packet.
 const MaxPlan = 128 << 10
@@ -55,10 +57,24 @@ type Plan struct {
 	Break      string `json:"break,omitempty"`    // name of a step that must fail; only tests set it
 }
 
-// Layer is one visible folder.
+// Layer is one visible folder, or parts of one.
 type Layer struct {
 	Target string   `json:"target"` // relative to the root: "usr"
 	Lower  []Source `json:"lower"`  // topmost first: skeleton, then the host's
+	// Parts are the folders of Lower that are mounted, each by itself, at the
+	// same path below Target, parents first. "." is all of it.
+	Parts []string `json:"parts"`
+}
+
+// Targets returns the places of all overlays, relative to the root, in the order
+// in which they are mounted.
+func (p *Plan) Targets() (all []string) {
+	for _, l := range p.Layers {
+		for _, part := range l.Parts {
+			all = append(all, path.Join(l.Target, part))
+		}
+	}
+	return all
 }
 
 // Source is a folder of the host: a path or, if FD is set, the n-th descriptor

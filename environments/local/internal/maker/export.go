@@ -99,7 +99,7 @@ func (m *Maker) exporter(b *box) (*exporter, error) {
 		return nil, err
 	}
 	x := &exporter{cmd: exec.Command("/proc/self/fd/4"), ours: ours, said: &bytes.Buffer{}} //nolint:noctx // end or write ends it
-	x.cmd.Args = []string{"local-init", inside.ExportWord, strings.Join(b.targets, ","), strconv.FormatInt(limit, 10)}
+	x.cmd.Args = append([]string{"local-init", inside.ExportWord, strconv.FormatInt(limit, 10)}, b.targets...)
 	x.cmd.Env, x.cmd.Dir = []string{"GOMAXPROCS=1"}, "/"
 	x.cmd.Stderr = x.said
 	x.cmd.ExtraFiles = []*os.File{theirs, m.init, b.staging}
@@ -192,13 +192,4 @@ func Memory() int64 {
 		return 1 << 40
 	}
 	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // of other widths on other machines
-}
-
-// targets returns those of the layers, in the order of the plan.
-func (h *host) targets() []string {
-	all := append([]string{}, h.folders...)
-	if h.etc != nil {
-		all = append(all, "etc")
-	}
-	return all
 }

@@ -1,13 +1,12 @@
 package maker
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -63,19 +62,20 @@ func IsFresh(path string) bool {
 type host struct {
 	staging  string // an existing folder
 	etc      *base.Copy
-	folders  []string // visible, relative to the root, parents first: usr, usr/local if that is a mount
+	folders  []string // visible, relative to the root, parents first: usr, and for root usr/local if that is a mount
 	links    []inside.Link
+	divided  map[string]division   // by folder; none if it is one layer
 	cover    map[string]*base.Copy // by folder; none if there is nothing to hide
 	skeleton map[string]*base.Copy // by folder; none if the folder's ids can be shifted
+	beside   map[string]*base.Copy // by folder: the files beside its mounts; none if it is one layer
 }
 
 func (h *host) close() error {
 	errs := []error{h.etc.Close()}
-	for _, c := range h.cover {
-		errs = append(errs, c.Close())
-	}
-	for _, c := range h.skeleton {
-		errs = append(errs, c.Close())
+	for _, copies := range []map[string]*base.Copy{h.cover, h.skeleton, h.beside} {
+		for _, c := range copies {
+			errs = append(errs, c.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -83,7 +83,7 @@ func (h *host) close() error {
 // openHost inspects this machine and makes the copies. It is slow the first
 // time on a machine: the skeleton takes seconds.
 func (m *Maker) openHost() (*host, error) {
-	h, err := lookAround()
+	h, err := m.lookAround()
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (m *Maker) openHost() (*host, error) {
 
 // copy makes the copies of the host in the folder that state uses.
 func (h *host) copy(state *base.State, shift *shifter) (err error) {
-	h.cover, h.skeleton = map[string]*base.Copy{}, map[string]*base.Copy{}
+	h.cover, h.skeleton, h.beside = map[string]*base.Copy{}, map[string]*base.Copy{}, map[string]*base.Copy{}
 	if h.etc, err = state.Etc("/etc"); err != nil {
 		return err
 	}
@@ -124,6 +124,13 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 			return errors.Join(coverErr, h.close())
 		} else if c != nil {
 			h.cover[f] = c
+		}
+		if d, ok := h.divided[f]; ok {
+			c, besideErr := state.Beside("/"+f, d.above, hidden)
+			if besideErr != nil {
+				return errors.Join(besideErr, h.close())
+			}
+			h.beside[f] = c
 		}
 		if ok, shiftErr := shift.can("/" + f); shiftErr != nil {
 			return errors.Join(shiftErr, h.close())
@@ -184,8 +191,8 @@ func (s *shifter) needs(dir string) error {
 }
 
 // lookAround finds the visible folders. It makes nothing.
-func lookAround() (h *host, err error) {
-	h = &host{}
+func (m *Maker) lookAround() (h *host, err error) {
+	h = &host{divided: map[string]division{}}
 	for _, dir := range []string{"/tmp", "/mnt", "/var/tmp", "/run"} {
 		if info, lookErr := os.Lstat(dir); lookErr == nil && info.IsDir() {
 			h.staging = dir
@@ -195,14 +202,27 @@ func lookAround() (h *host, err error) {
 	if h.staging == "" {
 		return nil, errors.New("this machine has no /tmp")
 	}
-	h.folders, h.links, err = visible("/")
-	return h, err
+	if h.folders, h.links, err = visible("/"); err != nil {
+		return nil, err
+	}
+	points, err := mountsBelow(h.folders)
+	if err != nil {
+		return nil, err
+	}
+	if m.process.Mode == ids.RealRoot { // it can clone a folder without the mounts below
+		h.folders = append(h.folders, slices.DeleteFunc(points, func(p string) bool { return !isFolder("/" + p) })...)
+		return h, nil
+	}
+	for _, f := range h.folders {
+		if d := divide("/"+f, within(f, points)); len(d.above) > 0 {
+			h.divided[f] = d
+		}
+	}
+	return h, nil
 }
 
 // visible finds /usr, /bin, /lib and so on below top. On a merged system they
 // are links into /usr; on an old one they are folders, and so separate layers.
-// It also finds the mounts below them, because an overlay of the folder does
-// not show those.
 func visible(top string) (folders []string, links []inside.Link, err error) {
 	folders = []string{"usr"}
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
@@ -222,48 +242,7 @@ func visible(top string) (folders []string, links []inside.Link, err error) {
 			folders = append(folders, name)
 		}
 	}
-	points, err := mountPoints("/proc/self/mountinfo")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, p := range points {
-		rel := strings.TrimPrefix(p, "/")
-		for _, f := range folders {
-			if strings.HasPrefix(rel, f+"/") {
-				if info, err := os.Stat(p); err == nil && info.IsDir() {
-					folders = append(folders, rel)
-				}
-				break
-			}
-		}
-	}
 	return folders, links, nil
-}
-
-// mountPoints returns the paths on which something is mounted, in the order of
-// the mounts, each once.
-func mountPoints(file string) (points []string, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	seen := map[string]bool{}
-	s := bufio.NewScanner(f)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
-		fields := strings.Fields(s.Text())
-		if len(fields) < 5 {
-			continue
-		}
-		p, err := strconv.Unquote(`"` + strings.ReplaceAll(fields[4], `"`, `\"`) + `"`) // \040 is a space
-		if err != nil || seen[p] {
-			continue
-		}
-		seen[p] = true
-		points = append(points, p)
-	}
-	return points, s.Err()
 }
 
 // plan describes the parts of the sandbox. The caller owns the descriptors.
@@ -293,7 +272,13 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		defer src.ns.Close()
 	}
 	for _, f := range h.folders {
-		l := inside.Layer{Target: f}
+		l := inside.Layer{Target: f, Parts: []string{"."}}
+		if d, ok := h.divided[f]; ok {
+			l.Parts = d.whole
+		}
+		if c := h.beside[f]; c != nil {
+			p.Layers = append(p.Layers, inside.Layer{Target: f, Lower: []inside.Source{src.folder(c.Path, true)}, Parts: h.divided[f].above})
+		}
 		if c := h.cover[f]; c != nil {
 			l.Lower = append(l.Lower, src.folder(c.Path, true))
 		}
@@ -305,7 +290,7 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		p.Layers = append(p.Layers, l)
 	}
 	if h.etc != nil {
-		p.Layers = append(p.Layers, inside.Layer{Target: "etc", Lower: []inside.Source{src.folder(h.etc.Path, true)}})
+		p.Layers = append(p.Layers, inside.Layer{Target: "etc", Lower: []inside.Source{src.folder(h.etc.Path, true)}, Parts: []string{"."}})
 	}
 	if !o.probe {
 		// Inside, the control folder belongs to no user, and it is read-only.

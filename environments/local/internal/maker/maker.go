@@ -90,7 +90,7 @@ type box struct {
 	exporter *exporter // waits for an Export; nil: none does. Guarded by Maker.mu, as spare and closed
 	spare    *Spare    // waits for an order; nil: none does
 	closed   bool      // Destroy has begun
-	targets  []string  // of its layers
+	targets  []string  // of its overlays
 	size     int64     // limit of its files, in bytes
 	release  func()    // of its ids
 	group    *cgroup.Group
@@ -174,7 +174,7 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boxes[id] = &box{
-		cmd: started.cmd, maps: started.maps, staging: started.staging, targets: h.targets(), size: o.SizeMiB << 20,
+		cmd: started.cmd, maps: started.maps, staging: started.staging, targets: started.targets, size: o.SizeMiB << 20,
 		release: started.release, group: first.group, limits: o.Limits, link: link,
 	}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
@@ -268,6 +268,7 @@ func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Ord
 		return err
 	}
 	defer closeAll(fds)
+	s.targets = plan.Targets()
 	return s.send(ctx, plan, fds)
 }
 

@@ -19,7 +19,7 @@ func (m *Maker) Probe(ctx context.Context) error {
 }
 
 func (m *Maker) tryOut(ctx context.Context) error {
-	h, err := lookAround()
+	h, err := m.lookAround()
 	if err != nil {
 		return fmt.Errorf("try a sandbox: %w", err)
 	}

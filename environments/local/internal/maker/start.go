@@ -56,6 +56,7 @@ type started struct {
 	maps    ids.Maps
 	group   *cgroup.Group // or nil; belongs to the caller
 	staging *os.File      // of the sandbox; nil before send, and of a probe
+	targets []string      // of its overlays; nil before build
 }
 
 // start clones into new namespaces and, if there is one, a control group.

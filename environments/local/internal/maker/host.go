@@ -210,7 +210,7 @@ func (m *Maker) lookAround() (h *host, err error) {
 		return nil, err
 	}
 	if m.process.Mode == ids.RealRoot { // it can clone a folder without the mounts below
-		h.folders = append(h.folders, slices.DeleteFunc(points, func(p string) bool { return !isFolder("/" + p) })...)
+		h.folders = append(h.folders, slices.DeleteFunc(points, func(p string) bool { return !forAll(p) })...)
 		return h, nil
 	}
 	for _, f := range h.folders {

@@ -96,9 +96,15 @@ func within(folder string, paths []string) (below []string) {
 	return below
 }
 
-func isFolder(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
+// forAll reports whether name, relative to the root, is a folder that every user
+// may read, as are all above it.
+func forAll(name string) bool {
+	for ; name != "."; name = path.Dir(name) {
+		if info, err := os.Lstat("/" + name); err != nil || !info.IsDir() || !base.ForAll(info.Mode()) {
+			return false
+		}
+	}
+	return true
 }
 
 // mountPoints returns the paths on which something is mounted, in the order of

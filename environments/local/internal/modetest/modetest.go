@@ -187,6 +187,7 @@ const (
 	MaskedProc   Place = "masked-proc"   // as in a container: a new /proc is refused
 	ReadOnlySys  Place = "read-only-sys" // as in a container: /proc/sys is read-only, too
 	OverlaidUsr  Place = "overlaid-usr"  // as in a container, for root: ids of /usr cannot be shifted
+	MountedUsr   Place = "mounted-usr"   // has mounts below /usr: see mountBelowUsr
 )
 
 // In runs do in that place: as root in OverlaidUsr, else as an ordinary user
@@ -209,6 +210,28 @@ func In(t *testing.T, place Place, do func(t *testing.T)) {
 			become(t, mode, place)
 		}
 	})
+}
+
+// EachIn runs do in that place as each kind of user.
+func EachIn(t *testing.T, place Place, do func(t *testing.T, mode ids.Mode)) {
+	t.Helper()
+	for _, mode := range []ids.Mode{ids.RealRoot, ids.Held, ids.OneID} {
+		if only := os.Getenv(markMode); only != "" && only != names[mode] {
+			continue // the process that started us runs it
+		}
+		t.Run(string(place)+" "+names[mode], func(t *testing.T) {
+			switch {
+			case os.Getenv(markPlace) == string(place):
+				do(t, mode)
+			case machine() != nil:
+				t.Skipf("this machine lets nobody make sandboxes: %v", machine())
+			case os.Getuid() != 0:
+				t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
+			default:
+				become(t, mode, place)
+			}
+		})
+	}
 }
 
 // Each runs do once as each kind of user that this process can become, or with
@@ -289,12 +312,11 @@ func becomeUser() error {
 			env = append(env, e)
 		}
 	}
-	switch Place(os.Getenv(markPlace)) {
-	case NoNamespaces:
+	if Place(os.Getenv(markPlace)) == NoNamespaces {
 		return inNested(env)
-	case OverlaidUsr:
+	}
+	if os.Getenv(markStage) == names[ids.RealRoot] {
 		return syscall.Exec("/proc/self/exe", os.Args, env)
-	default:
 	}
 	for _, step := range []func() error{
 		func() error { return syscall.Setgroups(nil) },
@@ -306,44 +328,6 @@ func becomeUser() error {
 		}
 	}
 	return syscall.Exec("/proc/self/exe", os.Args, env)
-}
-
-// putUp changes what this mount namespace sees.
-func putUp(place Place) error {
-	switch place {
-	case Chrooted:
-		// A root that is not that of the mount namespace.
-		dir, err := os.MkdirTemp(os.Getenv(markTools), "root-")
-		if err != nil {
-			return err
-		}
-		if err := unix.Mount("/", dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return err
-		}
-		return errors.Join(unix.Chroot(dir), os.Chdir("/"))
-	case OverlaidUsr:
-		dir, err := os.MkdirTemp(os.Getenv(markTools), "usr-")
-		if err != nil {
-			return err
-		}
-		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
-			return err
-		}
-		if err := errors.Join(os.Mkdir(dir+"/u", 0o755), os.Mkdir(dir+"/w", 0o755)); err != nil {
-			return err
-		}
-		return unix.Mount("none", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+dir+"/u,workdir="+dir+"/w")
-	case MaskedProc:
-		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
-	case ReadOnlySys:
-		return errors.Join(
-			unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, ""),
-			unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""),
-			unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
-		)
-	default:
-		return nil
-	}
 }
 
 // openTun gives the user the device for virtual networks, which most machines

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -64,6 +65,7 @@ type host struct {
 	etc      *base.Copy
 	folders  []string // visible, relative to the root, parents first: usr, and for root usr/local if that is a mount
 	links    []inside.Link
+	covered  []string              // files and closed folders under mounts, which the clone of a folder would show; for root
 	divided  map[string]division   // by folder; none if it is one layer
 	cover    map[string]*base.Copy // by folder; none if there is nothing to hide
 	skeleton map[string]*base.Copy // by folder; none if the folder's ids can be shifted
@@ -120,6 +122,7 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		if coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		}
+		hidden = append(hidden, slices.DeleteFunc(within(f, h.covered), func(p string) bool { return slices.Contains(hidden, p) })...)
 		if c, coverErr := state.Cover("/"+f, hidden); coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		} else if c != nil {
@@ -210,7 +213,13 @@ func (m *Maker) lookAround() (h *host, err error) {
 		return nil, err
 	}
 	if m.process.Mode == ids.RealRoot { // it can clone a folder without the mounts below
-		h.folders = append(h.folders, slices.DeleteFunc(points, func(p string) bool { return !forAll(p) })...)
+		for _, p := range points {
+			if forAll(p) {
+				h.folders = append(h.folders, p)
+			} else if forAll(path.Dir(p)) {
+				h.covered = append(h.covered, p)
+			}
+		}
 		return h, nil
 	}
 	for _, f := range h.folders {

@@ -1,13 +1,16 @@
 package maker
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/inside"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 )
 
@@ -51,6 +54,13 @@ func TestMountsBelowUsr(t *testing.T) {
 			t.Errorf("the host's file holds %q (%v)", text, err)
 		}
 		snapshotHolds(t, r, x)
+
+		late := explain(inside.Failure{Step: "layers", Errno: int(syscall.EINVAL), Text: "usr: mount an overlay: invalid argument"}, nil)
+		for _, part := range []string{"mounted below it", "/usr/src, ", nestedFolder, "start berth again"} {
+			if !errors.Is(late, ErrForbidden) || !strings.Contains(late.Error(), part) {
+				t.Errorf("%q is not in: %v", part, late)
+			}
+		}
 	})
 }
 

@@ -17,7 +17,9 @@ import (
 //
 // Except as said below, errors are those of a surface that is broken: the core
 // does not use it any more, and the attempt ends. ErrNoSandbox means that the
-// id is unknown or gone.
+// id is unknown or gone. ErrRefused means that the sandbox or the machine lacks
+// something that the surface needs: the attempt is not retried, and the
+// conformance kit skips the clause.
 type Surface interface {
 	// Needs says what a surface needs and offers. It is pure: the same request
 	// gets the same answer, and nothing is started. plan and validate call it.

@@ -614,7 +614,8 @@ type SurfaceClient interface {
 	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error)
 	// Act performs one action. If the surface refuses the action, the reply is a
 	// step with `error`; the call does not fail. After a cancel, the action has
-	// ended before the next call is answered. Reasons as Reset.
+	// ended before the next call is answered. Reasons as Reset; REFUSED if the
+	// sandbox lacks a program that only actions need.
 	Act(ctx context.Context, in *ActRequest, opts ...grpc.CallOption) (*ActReply, error)
 	// Capture writes what `settings` say into a folder, for the verifier and never
 	// for the agent. Reasons as Reset; INVALID for a name or settings that the
@@ -755,7 +756,8 @@ type SurfaceServer interface {
 	Observe(context.Context, *ObserveRequest) (*ObserveReply, error)
 	// Act performs one action. If the surface refuses the action, the reply is a
 	// step with `error`; the call does not fail. After a cancel, the action has
-	// ended before the next call is answered. Reasons as Reset.
+	// ended before the next call is answered. Reasons as Reset; REFUSED if the
+	// sandbox lacks a program that only actions need.
 	Act(context.Context, *ActRequest) (*ActReply, error)
 	// Capture writes what `settings` say into a folder, for the verifier and never
 	// for the agent. Reasons as Reset; INVALID for a name or settings that the

@@ -88,8 +88,22 @@ func Main(formats ...task.Format) int {
 	// A closed pipe must fail a write but not end the run, which has sandboxes
 	// to remove. The signal is not ignored, because plugins would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	a := &app{formats: formats, in: os.Stdin, env: os.LookupEnv, Printer: terminal.New(os.Stdout, os.Stderr, os.LookupEnv)}
-	return a.main(ctx, os.Args[1:])
+	p := Process{In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Env: os.LookupEnv}
+	return p.Run(ctx, os.Args[1:], formats...)
+}
+
+// Process is what the command line has of the process that it runs in.
+type Process struct {
+	In       io.Reader
+	Out, Err io.Writer
+	Env      func(string) (string, bool)
+}
+
+// Run runs a command until ctx ends, and returns the exit code. args are without
+// the name of the program.
+func (p Process) Run(ctx context.Context, args []string, formats ...task.Format) int {
+	a := &app{formats: formats, in: p.In, env: p.Env, Printer: terminal.New(p.Out, p.Err, p.Env)}
+	return a.main(ctx, args)
 }
 
 func (a *app) main(ctx context.Context, args []string) int {

@@ -109,9 +109,6 @@ func (p Process) Run(ctx context.Context, args []string, formats ...task.Format)
 func (a *app) main(ctx context.Context, args []string) int {
 	root := a.root() //nolint:contextcheck // each command has the context of ExecuteContext
 	root.SetArgs(args)
-	root.SetIn(a.in)
-	root.SetOut(a.Out)
-	root.SetErr(a.Err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if lost := a.Lost(); err == nil && lost != nil {
 		err = &exit{exitErrors, fmt.Errorf("write the result: %w", lost)}
@@ -190,6 +187,9 @@ every attempt.`,
 			return nil
 		},
 	}
+	root.SetIn(a.in)
+	root.SetOut(a.Out) // cobra's own commands, which Strict adds, take it as it is then
+	root.SetErr(a.Err)
 	f := root.PersistentFlags()
 	f.BoolVar(&a.JSON, "json", false, "print the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print debug logs on stderr")

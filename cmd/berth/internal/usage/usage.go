@@ -163,7 +163,7 @@ func hintAtHelp(cmd *cobra.Command) {
 			if cmd.HasSubCommands() {
 				return wrong("%w. %s", err, Next(cmd, args))
 			}
-			return wrong("%s", takes(cmd, args))
+			return wrong("%s", takes(cmd, args, check))
 		}
 	}
 	for _, c := range cmd.Commands() {
@@ -172,8 +172,8 @@ func hintAtHelp(cmd *cobra.Command) {
 }
 
 // takes says how many arguments a command expects instead of args, with an
-// example.
-func takes(cmd *cobra.Command, args []string) string {
+// example. check is what refused args.
+func takes(cmd *cobra.Command, args []string, check cobra.PositionalArgs) string {
 	_, wants, _ := strings.Cut(cmd.Use, " ")
 	if wants == "" && len(args) > 0 {
 		return fmt.Sprintf("%s: unexpected argument %q. See %[1]s --help", cmd.CommandPath(), args[0])
@@ -182,23 +182,39 @@ func takes(cmd *cobra.Command, args []string) string {
 	if len(args) > 0 {
 		got = strconv.Itoa(len(args))
 	}
-	words := strings.Fields(wants)
-	several := strings.Contains(wants, "...") // more of the same: "RUN [RUN ...]"
-	if several {
-		words = words[:1]
-	}
-	count := fmt.Sprintf("%d arguments", len(words))
-	if len(words) == 1 {
-		count = "1 argument"
-	}
-	switch {
-	case several:
-		count = "at least " + count
-	case strings.HasPrefix(wants, "["): // all are optional
-		count = "at most " + count
-		wants = strings.NewReplacer("[", "", "]", "").Replace(wants)
+	count, optional := counts(cmd, check)
+	if optional {
+		wants = strings.TrimSuffix(strings.TrimPrefix(wants, "["), "]")
 	}
 	return fmt.Sprintf("%s: expected %s (%s), got %s. Example: %s", cmd.CommandPath(), count, wants, got, example(cmd))
+}
+
+// counts says how many arguments check accepts, and whether none is enough.
+func counts(cmd *cobra.Command, check cobra.PositionalArgs) (text string, optional bool) {
+	const many = 10 // a command that accepts so many accepts any number
+	least, most := -1, 0
+	for n := range many + 1 {
+		if check(cmd, make([]string, n)) != nil {
+			continue
+		}
+		if most = n; least < 0 {
+			least = n
+		}
+	}
+	switch {
+	case most == many:
+		text, most = fmt.Sprintf("at least %d argument", least), least
+	case least == most:
+		text = fmt.Sprintf("%d argument", most)
+	case least == 0:
+		text = fmt.Sprintf("at most %d argument", most)
+	default:
+		text = fmt.Sprintf("%d to %d argument", least, most)
+	}
+	if most != 1 {
+		text += "s"
+	}
+	return text, least == 0
 }
 
 // example is the first example of a command.

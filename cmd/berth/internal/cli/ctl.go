@@ -146,7 +146,7 @@ func (a *app) ctl(ctx context.Context, name string, q control.Request) error {
 		status = &answer.Status
 	}
 	if errors.Is(err, control.ErrNoProcess) {
-		return &exit{exitErrors, notGoingOn(dir, err)}
+		return notGoingOn(dir, err)
 	}
 	if err != nil {
 		return &exit{exitErrors, err}
@@ -176,12 +176,13 @@ func notGoingOn(dir string, err error) error {
 	}
 	display := report.Display(dir)
 	if w := x.Writing(); w != nil {
-		return fmt.Errorf("%s is in use by berth with %s, which does not answer here: %w. Give the command on that machine, as the user who started it", display, w.Process, err)
+		err = fmt.Errorf("%s is in use by berth with %s, which does not answer here: %w. Give the command on that machine, as the user who started it", display, w.Process, err)
+	} else if summary.Of(m, x).Complete {
+		err = fmt.Errorf("%s is over: there is nothing to control", display)
+	} else {
+		err = fmt.Errorf("%s is not running: it ended before it was complete. Resume it with berth resume %s", display, display)
 	}
-	if summary.Of(m, x).Complete {
-		return fmt.Errorf("%s is over: there is nothing to control", display)
-	}
-	return fmt.Errorf("%s is not running: it ended before it was complete. Resume it with berth resume %s", display, display)
+	return &exit{exitErrors, err}
 }
 
 // sayStatus prints the state of a run.

@@ -50,6 +50,9 @@ func (f *Filter) Flags() string {
 func (f *Filter) Check() error {
 	for _, o := range f.Outcomes {
 		if o != running && !slices.Contains(record.Outcomes, record.Outcome(o)) {
+			if best := suggest.Word(o, strings.Split(joined(record.Outcomes)+", "+running, ", ")); best != "" {
+				return fmt.Errorf("--outcome: no outcome %q: did you mean %q?", o, best)
+			}
 			return fmt.Errorf("--outcome: no outcome %q. The outcomes are %s; and %s", o, joined(record.Outcomes), running)
 		}
 	}

@@ -64,7 +64,8 @@ func TestAFilterThatCannotMatchIsRefused(t *testing.T) {
 		f    report.Filter
 		want string
 	}{
-		{report.Filter{Outcomes: []string{"fail"}}, `no outcome "fail". The outcomes are passed, failed, `},
+		{report.Filter{Outcomes: []string{"colour"}}, `no outcome "colour". The outcomes are passed, failed, `},
+		{report.Filter{Outcomes: []string{"faild"}}, `no outcome "faild": did you mean "failed"?`},
 		{report.Filter{Sort: "size"}, `by "size". Choose one of task, `},
 		{report.Filter{Task: "["}, `--task: "[" is not a valid pattern`},
 	} {

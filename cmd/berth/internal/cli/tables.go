@@ -38,24 +38,27 @@ func (f *tableFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.force, "force", false, "print numbers that are refused, with the reasons as marks")
 	fs.StringVar(&f.weigh, "weigh", "", weighUsage)
 	fs.Uint64Var(&f.seed, "seed", 1, seedUsage)
-	cmd.MarkFlagsMutuallyExclusive("csv", "markdown", "latex")
 }
 
 // format returns the chosen format.
 func (f *tableFlags) format(p *terminal.Printer) (terminal.Format, error) {
-	format := terminal.Text
+	const asJSON terminal.Format = "json" // of the answer, not of a table
+	var chosen []terminal.Format
+	for _, flag := range []struct {
+		format terminal.Format
+		given  bool
+	}{{asJSON, p.JSON}, {terminal.CSV, f.csv}, {terminal.Markdown, f.markdown}, {terminal.LaTeX, f.latex}} {
+		if flag.given {
+			chosen = append(chosen, flag.format)
+		}
+	}
 	switch {
-	case f.csv:
-		format = terminal.CSV
-	case f.markdown:
-		format = terminal.Markdown
-	case f.latex:
-		format = terminal.LaTeX
+	case len(chosen) > 1:
+		return terminal.Text, fmt.Errorf("--%s and --%s: choose one of them", chosen[0], chosen[1])
+	case len(chosen) == 0 || p.JSON:
+		return terminal.Text, nil
 	}
-	if p.JSON && format != terminal.Text {
-		return format, fmt.Errorf("--json and --%s: choose one of them", format)
-	}
-	return format, nil
+	return chosen[0], nil
 }
 
 // rules returns the rules for tables of some runs.

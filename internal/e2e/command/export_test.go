@@ -80,7 +80,6 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if n, err := schemas.CheckRun(in.Dir); err != nil || n < 20 {
 		t.Errorf("the imported run: %d checked, %v", n, err)
 	}
-	wrongExports(t, dir, in.Dir)
 }
 
 // reports makes a report of the last run, which was the quickstart.
@@ -94,27 +93,6 @@ func reports(t *testing.T, dir string) {
 	berth(t, dir, "report", "last", "-o", "some.html", "--select", `cell.agent == "nop"`).want(t, 0)
 	if !strings.Contains(e2etest.Read(t, filepath.Join(dir, "some.html")), "the 3 of 9 trials that --select chooses") {
 		t.Error("a report of a choice does not say so")
-	}
-}
-
-// wrongExports asks for what cannot be exported or imported.
-func wrongExports(t *testing.T, dir, imported string) {
-	t.Helper()
-	for what, args := range map[string][]string{
-		"--to is missing":                    {"export", "last", "-o", "x"},
-		"no format \"xls\"":                  {"export", "last", "--to", "xls", "-o", "x"},
-		"-o is missing":                      {"export", "last", "--to", "csv"},
-		"is not empty":                       {"export", "last", "--to", "harbor", "-o", "jobs/quick"},
-		"there is no experiment to resume":   {"resume", imported},
-		"has no trials: expected the folder": {"import", "harbor", "jobs"},
-		"does not exist":                     {"import", "harbor", "nowhere"},
-		"argument (JOBDIR)":                  {"import", "harbor"},
-	} {
-		wrong := berth(t, dir, args...)
-		wrong.want(t, 2)
-		if !strings.Contains(wrong.stderr, what) {
-			t.Errorf("%q: %q", args, wrong.stderr)
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // The built program refuses every broken experiment of cmd/berth/internal/config with exit
@@ -59,83 +58,4 @@ func session(t *testing.T, leader int) []string {
 		}
 	}
 	return found
-}
-
-// A verifier block that no task names is an error, so that a typing mistake in
-// its label does not leave the grading to other settings. It is a warning if
-// tasks that were not read may name it.
-func TestAVerifierThatNoTaskNames(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	const block = "verifier \"scrpt\" {\n  plugin = \"script\"\n}\n"
-	write := func(dataset string) {
-		experiment(t, dir, "agent.nop", "")
-		file := filepath.Join(dir, "experiment.hcl")
-		text := strings.Replace(e2etest.Read(t, file), `path   = "./tasks"`, "path   = \"./tasks\"\n"+dataset, 1)
-		e2etest.Write(t, dir, map[string]string{"experiment.hcl": text + block})
-	}
-	write("")
-	for _, command := range []string{"validate", "plan", "run"} {
-		r := berth(t, dir, command)
-		r.want(t, 2)
-		for _, want := range []string{"experiment.hcl line 24", `No task names a verifier "scrpt"`, `Did you mean "script"?`, "The tasks name script."} {
-			if !strings.Contains(r.stderr, want) {
-				t.Errorf("%s does not say %q:\n%s", command, want, r.stderr)
-			}
-		}
-	}
-	write("  limit  = 1")
-	r := berth(t, dir, "validate")
-	r.want(t, 0)
-	if !strings.Contains(r.stderr, `Warning: No task names a verifier "scrpt"`) || !strings.Contains(r.stderr, "Tasks that are left out or invalid may have others.") {
-		t.Errorf("with a limit:\n%s", r.stderr)
-	}
-}
-
-// The plan names who grades each task and the rule, and multiplies only if all
-// cells have the same tasks.
-func TestThePlanSaysWhoGrades(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	task(t, filepath.Join(dir, "more"), "two", "touch /app/done")
-	pythonPlugin(t, dir, "judge", judge)
-	e2etest.Write(t, dir, map[string]string{"experiment.hcl": `experiment "e2e" {
-  environment = environment.local
-  agent       = agent.nop
-  matrix {
-    dataset = [dataset.one, dataset.two]
-  }
-}
-dataset "one" {
-  format = "harbor"
-  path   = "./tasks"
-}
-dataset "two" {
-  format = "harbor"
-  path   = "./more"
-  success {
-    key      = "share"
-    at_least = 0.5
-  }
-}
-environment "local" {
-  plugin = "local"
-}
-agent "nop" {
-  plugin = "nop"
-}
-verifier "script" {
-  plugin = matrix.dataset == dataset.two ? "judge" : "script"
-}
-`})
-	r := berthWith(t, dir, nil, "plan")
-	for _, want := range []string{
-		"e2e: 2 cells, 2 tasks, 1 repetition: 2 trials\n", "script                 reward >= 1", "script (plugin judge)  share >= 0.5",
-	} {
-		if !strings.Contains(r.out, want) {
-			t.Errorf("the plan does not say %q:\n%s\n%s", want, r.out, r.stderr)
-		}
-	}
 }

@@ -1,0 +1,137 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// What init writes is an experiment that can be planned, always as the same trials.
+func TestInitPlanAndValidate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	harborTask(t, filepath.Join(dir, "tasks", "one"))
+	run(t, "berth", "init", dir).must(exit(0), prints("experiment.hcl", "check it:  berth plan", "run it:    berth run"))
+	run(t, "berth", "init", dir).must(usage("experiment.hcl exists: remove it, or choose another folder"))
+	run(t, "berth", "validate", dir).must(exit(0), prints("is valid: 1 trial of 1 task in 1 cell"))
+	var p, second output.Plan
+	run(t, "berth", "plan", dir, "--json", "--trials").must(exit(0), printsJSON("cli-plan", &p))
+	if !p.Ready || p.Trials != 1 || len(p.List) != 1 || len(p.List[0].ID) != 64 || p.Cost.WorstUSD == nil || *p.Cost.WorstUSD != 0 {
+		t.Fatalf("plan: %+v", p)
+	}
+	run(t, "berth", "plan", dir).must(exit(0), prints("1 cell × 1 task × 1 repetition = 1 trial", "worst-case cost: 0.00 USD"))
+	run(t, "berth", "plan", dir, "--trials").must(exit(0), prints(p.List[0].ID[:12]))
+	if run(t, "berth", "plan", dir, "--json", "--trials").must(printsJSON("cli-plan", &second)); second.List[0].ID != p.List[0].ID {
+		t.Error("the same plan has other trial ids")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
+		t.Error("a plan made a folder")
+	}
+}
+
+// In an empty folder init also writes a task.
+func TestInitWritesATask(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	var v output.Init
+	if run(t, "berth", "init", dir, "--json").must(exit(0), printsJSON("cli-init", &v)); len(v.Files) < 6 {
+		t.Errorf("init: %q", v.Files)
+	}
+	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(exit(0))
+}
+
+func TestTheQuickstartIsValid(t *testing.T) {
+	t.Parallel()
+	const quickstart = "../../../../examples/quickstart"
+	run(t, "berth", "task", "check", quickstart+"/tasks").must(exit(0), prints("hello-file"))
+	// The plugins that are not there are named, and nothing else is wrong.
+	r := run(t, "berth", "validate", quickstart).must(usage("berth.hcl line 24", `no environment "podman"`, `no environment "docker"`, `no agent "terminus"`))
+	if n := strings.Count(r.stderr, "Error: "); n != 3 {
+		t.Errorf("%d errors, want 3: %s", n, r.stderr)
+	}
+}
+
+// What is wrong with an experiment is said with its file and line.
+func TestAnExperimentThatIsWrong(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ old, text, want string }{
+		"does not parse": {"experiment \"e\" {", "experiment \"e\" {{", "experiment.hcl line 1"},
+		"is misspelt":    {"matrix {", "matrx {", "experiment.hcl line 4"},
+		"has no dataset": {"dataset.tasks]", "dataset.tsks]", "experiment.hcl line 2"},
+		"has no plugin":  {`plugin = "nop"`, `plugin = "nopp"`, `"nopp"`},
+		"has no tasks":   {"./tasks", "./none", "experiment.hcl line 10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := experiment(t)
+			write(t, dir, map[string]string{"experiment.hcl": strings.Replace(experimentText, tt.old, tt.text, 1)})
+			for _, command := range []string{"validate", "plan", "run"} {
+				if r := run(t, "berth", command, dir).must(exit(2), complains(tt.want)); command == "validate" && r.out != "" {
+					t.Errorf("an answer: %s", r.out)
+				}
+			}
+		})
+	}
+	dir := experiment(t)
+	write(t, dir, map[string]string{"tasks/one/task.toml": "[task\n"})
+	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(exit(2), prints("task.toml:1"))
+	run(t, "berth", "plan", dir, "--detect", "2").must(usage("--detect: 2 is not a difference of success rates"))
+}
+
+// A verifier block that no task names is an error, so that a typing mistake in
+// its label does not leave the grading to other settings. It is a warning if
+// tasks that were not read may name it.
+func TestAVerifierThatNoTaskNames(t *testing.T) {
+	t.Parallel()
+	dir := experiment(t)
+	text := experimentText + "verifier \"scrpt\" {\n  plugin = \"script\"\n}\n"
+	write(t, dir, map[string]string{"experiment.hcl": text})
+	for _, command := range []string{"validate", "plan", "run"} {
+		run(t, "berth", command, dir).must(exit(2), complains("experiment.hcl line 22", `No task names a verifier "scrpt"`, `Did you mean "script"?`, "The tasks name script."))
+	}
+	write(t, dir, map[string]string{"experiment.hcl": strings.Replace(text, `"./tasks"`, "\"./tasks\"\n  limit = 1", 1)})
+	run(t, "berth", "validate", dir).must(exit(0), complains(`Warning: No task names a verifier "scrpt"`, "Tasks that are left out or invalid may have others."))
+}
+
+// The plan names who grades each task and the rule, and multiplies only if all
+// cells have the same tasks.
+func TestThePlanSaysWhoGrades(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	harborTask(t, filepath.Join(dir, "tasks", "one"))
+	harborTask(t, filepath.Join(dir, "more", "two"))
+	write(t, dir, map[string]string{"experiment.hcl": `experiment "e" {
+  environment = environment.local
+  agent       = agent.nop
+  matrix {
+    dataset = [dataset.one, dataset.two]
+  }
+}
+dataset "one" {
+  format = "harbor"
+  path   = "./tasks"
+}
+dataset "two" {
+  format = "harbor"
+  path   = "./more"
+  success {
+    key      = "share"
+    at_least = 0.5
+  }
+}
+environment "local" {
+  plugin = "local"
+}
+agent "nop" {
+  plugin = "nop"
+}
+verifier "script" {
+  plugin = matrix.dataset == dataset.two ? "judge" : "script"
+}
+`})
+	run(t, "berth", "plan", dir).must(exit(0), prints(
+		"e: 2 cells, 2 tasks, 1 repetition: 2 trials\n", "script                 reward >= 1", "script (plugin judge)  share >= 0.5"))
+}

@@ -1,8 +1,6 @@
 package command
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -68,32 +66,5 @@ func TestADifferenceFromTheTableOfAttacks(t *testing.T) {
 	}
 	if len(res.Differences) != 3 {
 		t.Errorf("%q", res.Differences)
-	}
-}
-
-func TestAttestRefuses(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{"full/file": "", "bad.yaml": "attacks: 1\n"})
-	for want, args := range map[string][]string{
-		`matches no attack`:               {"--attack", "nobody"},
-		`full is not empty`:               {"--write-tasks", "full"},
-		`bad.yaml: [1:10]`:                {"--expect", "bad.yaml"},
-		`--in-flight must be at least 1`:  {"--in-flight", "0"},
-		`--environment: Plugin "nowhere"`: {"--environment", "nowhere", "--attack", "R1"},
-	} {
-		r := berth(t, dir, append([]string{"attest"}, args...)...)
-		if r.code == 0 || !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: exit code %d, want %q in:\n%s", args, r.code, want, r.stderr)
-		}
-	}
-	if runs, err := os.ReadDir(filepath.Join(dir, "runs")); err == nil {
-		t.Errorf("runs were made: %v", runs)
-	}
-	berth(t, dir, "attest", "--write-tasks", "tasks", "--attack", "R4").want(t, 0)
-	berth(t, dir, "task", "check", filepath.Join("tasks", "attacks")).want(t, 0)
-	berth(t, dir, "plan", filepath.Join("tasks", "attacks.hcl")).want(t, 0)
-	if _, err := os.Stat(filepath.Join(dir, "tasks", "unguarded", "r4-loop", "solution", "attack", "solve.sh")); err != nil {
-		t.Error(fmt.Errorf("the harness without guards: %w", err))
 	}
 }

@@ -77,28 +77,6 @@ func selects(t *testing.T, dir string) {
 	}
 }
 
-// A plan says what difference can be detected. With three tasks even many
-// repetitions do not detect 5 points.
-func TestAPlanSaysWhatItCanDetect(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir, quickstart := t.TempDir(), filepath.Join(tree.Root, "examples", "quickstart")
-	r := berth(t, dir, "plan", quickstart, "--detect", "0.9", "--json")
-	r.want(t, 0)
-	p := answer[types.Plan](t, r, "cli-plan").Power
-	// (1.95996 + 0.84162)·√((0.125 + 0.25)/3)
-	if p == nil || p.Tasks != 3 || p.Repetitions != 1 || math.Abs(p.Detectable-2.80158*math.Sqrt(0.375/3)) > 1e-3 || p.Needed != 2 || p.Impossible != "" {
-		t.Errorf("power %+v", p)
-	}
-	for args, want := range map[string]string{"0.05": "add tasks", "0.9": "to detect 90 points: 2 repetitions of each task"} {
-		r = berth(t, dir, "plan", quickstart, "--detect", args)
-		r.want(t, 0)
-		if !strings.Contains(r.out, want) || !strings.Contains(r.out, "a difference between two cells of 99.1 points or more with 3 tasks × 1 repetition (power 0.8") {
-			t.Errorf("--detect %s: %q", args, r.out)
-		}
-	}
-}
-
 // groups checks the numbers of groups of trials, of the two runs of the quickstart
 // in dir.
 func groups(t *testing.T, dir string) {

@@ -1,10 +1,7 @@
 package command
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -157,64 +154,6 @@ func TestATaskIsTriedWithTheLockedPlugins(t *testing.T) {
 	}
 	e2etest.Write(t, dir, map[string]string{"tasks/one/berth.lock.hcl": ""}) // a nearer one
 	berth(t, dir, "try", "tasks/one").want(t, 0)
-}
-
-// Archives come from anywhere: what leads out of the folder, or is no plugin, is
-// refused, and nothing of it stays.
-func TestWhatIsNoPluginIsNotInstalled(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const name = "berth-plugin-evil"
-	script := "#!/bin/sh\nexit 3\n"
-	file := func(path string) tar.Header {
-		return tar.Header{Name: path, Typeflag: tar.TypeReg, Mode: 0o4777, Size: int64(len(script))}
-	}
-	for want, entries := range map[string][]tar.Header{
-		"the archive: ":                {file("../" + name)},
-		"the archive: entry":           {{Name: name, Typeflag: tar.TypeSymlink, Linkname: "/etc"}, file(name + "/" + name)},
-		"files and folders at its top": {file(name + "/" + name), file("other")},
-		`evil.tar: "evil" is not the name of a plugin: rename`: {file("evil/evil")},
-		"ended before": {file(name + "/" + name)},
-	} {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		for _, h := range entries {
-			e2etest.Must(t, w.WriteHeader(&h))
-			if h.Size > 0 {
-				_, err := io.WriteString(w, script)
-				e2etest.Must(t, err)
-			}
-		}
-		e2etest.Must(t, w.Close())
-		e2etest.Write(t, dir, map[string]string{"evil.tar": b.String()})
-		cmd, out, stderr := tree.Command(t, dir, "plugin", "install", "evil.tar")
-		cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+filepath.Join(dir, "data"))
-		r := ended(t, cmd, cmd.Run(), out, stderr)
-		left, _ := os.ReadDir(filepath.Join(dir, "data", "berth", "plugins")) //nolint:errcheck // it may not be there
-		if r.code != 2 || !strings.Contains(r.stderr, want) || len(left) > 0 {
-			t.Errorf("%+v: %+v, left %v; want an error with %q", entries, r, left, want)
-		}
-	}
-	e2etest.Write(t, dir, map[string]string{"tool": script})
-	if r := berth(t, dir, "plugin", "install", "./tool"); r.code != 2 || !strings.Contains(r.stderr, `install ./tool: "tool" is not the name`) || strings.Count(r.stderr, "tool") != 2 {
-		t.Errorf("a program with another name: %+v", r)
-	}
-}
-
-// A plugin that would never be started is not installed.
-func TestNothingIsInstalledWhereOthersCanWrite(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	own := filepath.Join(dir, "data", "berth", "plugins")
-	e2etest.Write(t, dir, map[string]string{"berth-plugin-x": "not started"})
-	e2etest.Must(t, os.Chmod(filepath.Join(dir, "berth-plugin-x"), 0o755)) //nolint:gosec // a program
-	e2etest.Must(t, os.MkdirAll(own, 0o755))                               //nolint:gosec // it is made writable below
-	e2etest.Must(t, os.Chmod(own, 0o775))                                  //nolint:gosec // that is the point
-	cmd, out, stderr := tree.Command(t, dir, "plugin", "install", "berth-plugin-x")
-	cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+filepath.Join(dir, "data"))
-	if r := ended(t, cmd, cmd.Run(), out, stderr); r.code != 2 || !strings.Contains(r.stderr, "chmod go-w "+own) {
-		t.Errorf("%+v", r)
-	}
 }
 
 // What a plugin writes to stderr is kept, with the type and the traceback of an

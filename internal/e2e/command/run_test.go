@@ -170,30 +170,6 @@ func TestTryOffersNoModeThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "bad", "true")
-	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
-	experiment(t, dir, "agent.oracle", "")
-	for _, args := range [][]string{{"run"}, {"validate"}, {"plan"}, {"try", "tasks/bad"}} {
-		r := berth(t, dir, args...)
-		if r.want(t, 2); !strings.Contains(r.stderr, "no trial can be run. Every task is invalid.") {
-			t.Errorf("%q: %s", args, r.stderr)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
-		t.Error("a run was made")
-	}
-	// The same holds when everything is refused and left out.
-	task(t, filepath.Join(dir, "tasks"), "bad", "true")
-	e2etest.Write(t, dir, map[string]string{"tasks/bad/task.toml": "schema_version = \"1.4\"\n[environment]\ngpus = 1\n"})
-	r := berth(t, dir, "run", "--skip-refused")
-	if r.want(t, 2); !strings.Contains(r.stderr, "no trial can be run. Every task is refused or invalid.") {
-		t.Errorf("--skip-refused: %s", r.stderr)
-	}
-}
-
 func TestAnInvalidTaskIsCounted(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

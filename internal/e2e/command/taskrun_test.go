@@ -117,22 +117,3 @@ func TestATaskWithAFlakyTest(t *testing.T) {
 		t.Errorf("no flaky test in:\n%s", strings.Join(got, "\n"))
 	}
 }
-
-func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	task(t, dir, "one", "true")
-	task(t, dir, "two", "true")
-	e2etest.Write(t, dir, map[string]string{"one/cheat/folder/readme": "no script"})
-	for want, args := range map[string][]string{
-		"--times needs --run":            {"one", "--times", "2"},
-		"--times must be from 1 to 100":  {"one", "--run", "--times", "0"},
-		"cheat/folder has no solve.sh":   {"one", "--run"},
-		`--environment: Plugin "nobody"`: {"two", "--run", "--environment", "nobody"},
-	} {
-		r := berth(t, dir, append([]string{"task", "check"}, args...)...)
-		if r.code == 0 || !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: exit code %d, want %q in:\n%s", args, r.code, want, r.stderr)
-		}
-	}
-}

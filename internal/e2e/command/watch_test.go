@@ -168,7 +168,7 @@ func (w *watchers) checkGroups(t *testing.T, fewest, most int) {
 	}
 }
 
-// A run that has ended is printed once, and --watch says what it is not for.
+// A run that has ended is printed once.
 func watchEnded(t *testing.T, dir string) {
 	t.Helper()
 	r := berth(t, dir, "show", "last", "--watch")
@@ -177,17 +177,5 @@ func watchEnded(t *testing.T, dir string) {
 	}
 	if r = berth(t, dir, "show", "last", "--by", "cell", "--watch"); r.code != 0 || strings.Count(r.out, "success rate:") != 1 || !strings.Contains(r.out, "= 2 passed") {
 		t.Errorf("watching the numbers of a run that has ended:\n%s\n%s", r.out, r.stderr)
-	}
-	for want, args := range map[string][]string{
-		"with --follow":                 {"show", "last", "one", "--watch"},
-		"--watch needs a run":           {"show", "--watch"},
-		"not about numbers of groups":   {"show", "last", "--by", "cell", "--watch", "--sort", "score"},
-		"--watch prints text or --json": {"show", "last", "--by", "cell", "--watch", "--csv"},
-		"berth show last 3f9a2c --foll": {"show", "last", "--watch", "--follow"},
-	} {
-		r = berth(t, dir, args...)
-		if r.want(t, 2); !strings.Contains(r.stderr, want) {
-			t.Errorf("%q: no %q in %s", args, want, r.stderr)
-		}
 	}
 }

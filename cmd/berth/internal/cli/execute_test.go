@@ -155,7 +155,7 @@ func TestCommandsWithoutARun(t *testing.T) {
 	run(t, "berth", "agent", "list").must(exit(0))
 	run(t, "berth", "agent", "list", "--json").must(exit(0), printsJSON("cli-agent-list", nil))
 	run(t, "berth", "agent", "bundle", "none").must(exit(2), complains("none"))
-	run(t, "berth", "plugin", "info", "oracle").must(exit(0), prints("Would run the solution."))
+	run(t, "berth", "plugin", "info", "oracle").must(exit(0), prints("Does nothing."))
 	run(t, "berth", "plugin", "lock", dir, "--json").must(exit(0), printsJSON("cli-plugin-lock", nil))
 	run(t, "berth", "validate", dir).must(exit(0))
 	run(t, "berth", "plugin", "new", filepath.Join(dir, "p"), "--json").must(exit(0), printsJSON("cli-plugin-new", nil))

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -24,15 +25,25 @@ const roleKey = "BERTH_TEST_PLAYS_PLUGINS"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleKey) != "" {
-		plugins.Serve(
-			plugins.Agent(plugins.Info{Name: "oracle", Version: "1.0.0", Doc: "Would run the solution."}, nil, idle{}),
-			plugins.Agent(plugins.Info{Name: "nop", Version: "1.0.0", Doc: "Does nothing."}, nil, idle{}),
-			plugins.Environment(plugins.Info{Name: "local", Version: "1.0.0", Doc: "Makes no sandbox."}, nil, &full{environment.Plain{Name: "local"}}),
-			plugins.Verifier(plugins.Info{Name: "script", Version: "1.0.0", Doc: "Would run the tests."}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, blind{}),
-			plugins.Verifier(plugins.Info{Name: "judge", Version: "1.0.0", Doc: "Would judge."}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, blind{}),
-		)
+		play()
 	}
 	os.Exit(withPlugins(m)) //nolint:forbidigo // of the tests
+}
+
+// play plays the plugins that the experiments name, and those of the quickstart.
+func play() {
+	var list []plugins.Plugin
+	for _, name := range []string{"oracle", "nop"} {
+		list = append(list, plugins.Agent(plugins.Info{Name: name, Version: "1.0.0", Doc: "Does nothing."}, nil, idle{}))
+	}
+	list = append(list, plugins.Agent(plugins.Info{Name: "terminus", Version: "1.0.0"}, turns{}, idle{[]model.Dialect{model.DialectOpenAIChat}}))
+	for _, name := range []string{"local", "podman", "docker"} {
+		list = append(list, plugins.Environment(plugins.Info{Name: name, Version: "1.0.0", Doc: "Makes no sandbox."}, nil, full{environment.Plain{Name: name, Copies: true}}))
+	}
+	for _, name := range []string{"script", "judge"} {
+		list = append(list, plugins.Verifier(plugins.Info{Name: name, Version: "1.0.0", Doc: "Sees nothing."}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, blind{}))
+	}
+	plugins.Serve(list...)
 }
 
 // withPlugins runs the tests where plugins, caches and sockets are in a folder of
@@ -44,10 +55,12 @@ func withPlugins(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	self, err := os.Executable()
-	sandboxd := filepath.Join(filepath.Dir(self), "berth-sandboxd") // is copied, and never started
-	if f, made := os.OpenFile(sandboxd, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700); made == nil {
-		defer func() { _ = os.Remove(sandboxd) }()
-		err = errors.Join(err, f.Close())
+	for _, name := range []string{"berth-sandboxd", "berth-attacker"} { // are copied, and never started
+		file := filepath.Join(filepath.Dir(self), name)
+		if f, made := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700); made == nil {
+			defer func() { _ = os.Remove(file) }()
+			err = errors.Join(err, f.Close())
+		}
 	}
 	program := filepath.Join(dir, "plugins", "berth-plugin-test", "berth-plugin-test")
 	err = errors.Join(err, os.MkdirAll(filepath.Dir(program), 0o700), os.Mkdir(filepath.Join(dir, "cache"), 0o700),
@@ -64,11 +77,16 @@ func withPlugins(m *testing.M) int {
 	return m.Run()
 }
 
-// idle is an agent that does nothing.
-type idle struct{}
+// turns is the configuration of terminus in the quickstart.
+type turns struct {
+	MaxTurns int `berth:"max_turns" default:"1" doc:"Is not used."`
+}
 
-func (idle) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
-	return agent.Needs{}, nil
+// idle is an agent that does nothing, and may want a model.
+type idle struct{ dialects []model.Dialect }
+
+func (i idle) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
+	return agent.Needs{Dialects: i.dialects}, nil
 }
 func (idle) Open(context.Context, agent.Setup) (agent.Session, error) { return idle{}, nil }
 func (idle) Turn(context.Context, agent.Message, agent.Recorder) (agent.Yield, error) {
@@ -79,17 +97,31 @@ func (idle) Close(context.Context, string, agent.Recorder) error { return nil }
 // full is an environment that plans like local and never makes a sandbox.
 type full struct{ environment.Plain }
 
-func (*full) Create(context.Context, environment.Spec) (environment.Sandbox, error) {
+func (full) Create(context.Context, environment.Spec) (environment.Sandbox, error) {
 	return environment.Sandbox{}, fmt.Errorf("no sandbox in this test: %w", environment.ErrRefused)
 }
-func (*full) Destroy(context.Context, string) (r environment.Remains, err error) { return r, nil }
-func (*full) List(context.Context, string) ([]string, error)                     { return nil, nil }
+func (full) Destroy(context.Context, string) (r environment.Remains, err error) { return r, nil }
+func (full) List(context.Context, string) ([]string, error)                     { return nil, nil }
 
 // blind is a verifier that sees nothing.
 type blind struct{}
 
 func (blind) Verify(context.Context, verifier.Request, func(string)) (verifier.Verdict, error) {
 	return verifier.Verdict{}, verifier.ErrArtifactMissing
+}
+
+// write writes files below dir.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // harborTask writes a task that plan accepts.

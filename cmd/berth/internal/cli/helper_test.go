@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -114,18 +113,4 @@ func printsJSON(schema string, v any) check {
 // usage wants the exit code of wrong usage, no answer, and a reason with these texts.
 func usage(texts ...string) check {
 	return func(r *ran) string { return exit(2)(r) + prints()(r) + complains(texts...)(r) }
-}
-
-// write writes files below dir.
-func write(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

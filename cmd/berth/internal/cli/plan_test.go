@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,10 +48,82 @@ func TestTheQuickstartIsValid(t *testing.T) {
 	t.Parallel()
 	const quickstart = "../../../../examples/quickstart"
 	run(t, "berth", "task", "check", quickstart+"/tasks").must(exit(0), prints("hello-file"))
-	// The plugins that are not there are named, and nothing else is wrong.
-	r := run(t, "berth", "validate", quickstart).must(usage("berth.hcl line 24", `no environment "podman"`, `no environment "docker"`, `no agent "terminus"`))
-	if n := strings.Count(r.stderr, "Error: "); n != 3 {
-		t.Errorf("%d errors, want 3: %s", n, r.stderr)
+	run(t, "berth", "validate", quickstart).must(exit(0), prints("quickstart is valid: 9 trials of 3 tasks in 3 cells"))
+}
+
+// A plan says what difference can be detected. With three tasks even many
+// repetitions do not detect 5 points.
+func TestAPlanSaysWhatItCanDetect(t *testing.T) {
+	t.Parallel()
+	const quickstart = "../../../../examples/quickstart"
+	var p output.Plan
+	run(t, "berth", "plan", quickstart, "--detect", "0.9", "--json").must(exit(0), printsJSON("cli-plan", &p))
+	// (1.95996 + 0.84162)·√((0.125 + 0.25)/3)
+	if w := p.Power; w == nil || w.Tasks != 3 || w.Repetitions != 1 || math.Abs(w.Detectable-2.80158*math.Sqrt(0.375/3)) > 1e-3 || w.Needed != 2 || w.Impossible != "" {
+		t.Errorf("power %+v", w)
+	}
+	for detect, want := range map[string]string{"0.05": "add tasks", "0.9": "to detect 90 points: 2 repetitions of each task"} {
+		run(t, "berth", "plan", quickstart, "--detect", detect).must(exit(0), prints(want,
+			"a difference between two cells of 99.1 points or more with 3 tasks × 1 repetition (power 0.8"))
+	}
+}
+
+// A run in which no trial can begin is not started.
+func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
+	t.Parallel()
+	dir := experiment(t)
+	write(t, dir, map[string]string{"tasks/one/task.toml": "schema_version = \"1.4\"\nsurprise = 1\n"})
+	runs := filepath.Join(dir, "runs")
+	for _, args := range [][]string{{"run", dir, "--runs", runs}, {"validate", dir}, {"plan", dir}, {"try", filepath.Join(dir, "tasks", "one"), "--runs", runs}} {
+		run(t, append([]string{"berth"}, args...)...).must(exit(2), complains("no trial can be run. Every task is invalid."))
+	}
+	// The same holds when everything is refused and left out.
+	write(t, dir, map[string]string{"tasks/one/task.toml": "schema_version = \"1.4\"\n[environment]\ngpus = 1\n"})
+	run(t, "berth", "run", dir, "--runs", runs, "--skip-refused").must(usage("no trial can be run. Every task is refused or invalid."))
+	if _, err := os.Stat(runs); err == nil {
+		t.Error("a run was made")
+	}
+}
+
+func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
+	t.Parallel()
+	dir := experiment(t)
+	one, two := filepath.Join(dir, "tasks", "one"), filepath.Join(dir, "more", "two")
+	harborTask(t, two)
+	write(t, one, map[string]string{"cheat/folder/readme": "no script"})
+	for want, args := range map[string][]string{
+		"--times needs --run":            {one, "--times", "2"},
+		"--times must be from 1 to 100":  {one, "--run", "--times", "0"},
+		"cheat/folder has no solve.sh":   {one, "--run"},
+		`--environment: Plugin "nobody"`: {two, "--run", "--environment", "nobody"},
+	} {
+		run(t, append([]string{"berth", "task", "check"}, args...)...).must(exit(2), complains(want))
+	}
+}
+
+func TestAttestRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"full/file": "", "bad.yaml": "attacks: 1\n"})
+	runs, tasks := filepath.Join(dir, "runs"), filepath.Join(dir, "tasks")
+	for want, args := range map[string][]string{
+		"matches no attack":               {"--attack", "nobody"},
+		"full is not empty":               {"--write-tasks", filepath.Join(dir, "full")},
+		"bad.yaml: [1:10]":                {"--expect", filepath.Join(dir, "bad.yaml")},
+		"--in-flight must be at least 1":  {"--in-flight", "0"},
+		`--environment: Plugin "nowhere"`: {"--environment", "nowhere", "--attack", "R1"},
+	} {
+		run(t, append([]string{"berth", "attest", "--runs", runs}, args...)...).must(exit(2), complains(want))
+	}
+	if list, err := os.ReadDir(runs); err == nil {
+		t.Errorf("runs were made: %v", list)
+	}
+	run(t, "berth", "attest", "--write-tasks", tasks, "--attack", "R4").must(exit(0))
+	run(t, "berth", "task", "check", filepath.Join(tasks, "attacks")).must(exit(0))
+	// Nothing is wrong with it but that the environment of these tests has no snapshots.
+	run(t, "berth", "plan", filepath.Join(tasks, "attacks.hcl")).must(exit(2), prints("attest-attacks: 5 cells × 2 tasks", "4 refused"), complains("makes no snapshots"))
+	if _, err := os.Stat(filepath.Join(tasks, "unguarded", "r4-loop", "solution", "attack", "solve.sh")); err != nil {
+		t.Errorf("the harness without guards: %v", err)
 	}
 }
 

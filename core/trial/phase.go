@@ -40,7 +40,8 @@ type attempt struct {
 	snapshots    []string                     // images of snapshots, to be removed
 	degraded     []string                     // what the environment could not fully enforce, each once
 	session      *session                     // the agent's, while one is open
-	touched      bool                         // the agent may have run a command
+	touched      bool                         // the agent may have run a command, or acted on the surface
+	commanded    bool                         // the agent may have run a command
 	missingUsers map[string]bool              // users of the task that the sandbox lacked before that
 	settled      [][2]int                     // ranges of findings that a second verification has settled
 	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed

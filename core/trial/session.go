@@ -179,6 +179,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	if s.relay != nil || s.door != nil {
 		a.touched = true
 	}
+	a.commanded = a.commanded || s.relay != nil
 	bounded, cancel := limits.Limited(ctx, "it", limits.Open)
 	defer cancel()
 	if s.agent, err = o.plugin.Open(bounded, setup); err != nil {

@@ -141,7 +141,8 @@ func (all closers) Close() (err error) {
 // surfaceLost attributes the loss of the surface. Once the agent has acted on it,
 // it is the agent's, unless the host can show another cause.
 func (a *attempt) surfaceLost(why error) (record.AgentEnd, error) {
-	if !a.surface.open.Acted() || errors.Is(why, surfaces.ErrBreach) || errors.Is(why, plugin.ErrPluginGone) {
+	removed := errors.Is(why, environment.ErrRefused) && a.commanded // what is missing, perhaps by the agent
+	if !a.surface.open.Acted() && !removed || errors.Is(why, surfaces.ErrBreach) || errors.Is(why, plugin.ErrPluginGone) {
 		return "", outcome.On(record.ByEnvironment, why)
 	}
 	return record.SandboxLost, outcome.On(record.ByAgent, why)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -223,6 +224,52 @@ func TestTheStepsOfATaskAreCounted(t *testing.T) {
 	want(t, r, record.Failed, record.MaxSteps, record.Checked)
 	if all := surfaceLines(t, b.dir); len(all) != 4 || !all[2].Truncated || !strings.Contains(all[3].Error, "used up") {
 		t.Errorf("the record is %+v", all)
+	}
+}
+
+// A surface that lacks something is not the agent's fault, and another attempt would end
+// in the same way. An agent with a shell may have removed it.
+func TestASurfaceThatRefuses(t *testing.T) {
+	t.Parallel()
+	lacks := fmt.Errorf("%w: there is no browser", environment.ErrRefused)
+	for name, tt := range map[string]struct {
+		before  string // a number that is added while nothing is missing
+		command string // that the agent runs before
+		outcome record.Outcome
+	}{
+		"the first action":       {outcome: record.EnvironmentError},
+		"after an action":        {before: "1", outcome: record.AgentError},
+		"after a command before": {command: "true", outcome: record.AgentError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := plays(func(ctx context.Context, s *surface.Client, a *actor) error {
+				if tt.command != "" {
+					if err := a.sh(ctx, tt.command); err != nil {
+						return err
+					}
+				}
+				if tt.before != "" {
+					if _, err := add(ctx, s, tt.before); err != nil {
+						return err
+					}
+				}
+				_, err := add(ctx, s, "2")
+				return err
+			})
+			a.needs.Shell = tt.command != ""
+			g, calls := &game{}, 0
+			g.act = func(context.Context, *environment.Step) error {
+				if calls++; tt.before != "" && calls == 1 {
+					return nil
+				}
+				return lacks
+			}
+			r := played(t, g, a, looks(func(verifierRequest) bool { return true })).run(t.Context(), t)
+			if r.Outcome != tt.outcome || r.Error == nil || r.Error.Retry || !strings.Contains(r.Error.Message, "there is no browser") {
+				t.Errorf("got %s: %s; want %s", r.Outcome, pretty(r.Error), tt.outcome)
+			}
+		})
 	}
 }
 

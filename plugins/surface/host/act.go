@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,10 +73,16 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 	step := environment.Step{Error: st.refuse(&c)}
 	if step.Error == "" {
 		s.mu.Lock()
+		first := !s.any
 		s.any = true
 		s.acts[c.Name]++
 		s.mu.Unlock()
 		step, err = call(ctx, s, func(ctx context.Context) (environment.Step, error) { return s.o.Plugin.Act(ctx, s.id, c, want) })
+		if first && errors.Is(err, environment.ErrRefused) { // nothing was done: something is missing
+			s.mu.Lock()
+			s.any = false
+			s.mu.Unlock()
+		}
 		if err == nil {
 			err = s.keepStep(&l, &step)
 		}

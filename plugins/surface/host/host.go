@@ -245,7 +245,8 @@ func (s *Surface) Err() error {
 	return s.err
 }
 
-// Acted reports whether an action of the agent has reached the surface.
+// Acted reports whether an action of the agent has reached the surface, and was not
+// refused because the surface lacks something.
 func (s *Surface) Acted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -113,6 +113,8 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 	} {
 		write(t, filepath.Join(etc, path), "host's "+path, mode)
 	}
+	const users = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\nhost's passwd\n"
+	write(t, filepath.Join(etc, "passwd"), users, 0o644)
 	write(t, filepath.Join(etc, "apt/sources.list"), "deb https://me:secret@mirror.example/debian trixie main\n", 0o644)
 	write(t, filepath.Join(etc, "apt/apt.conf.d/90proxy"), "Acquire::http::Proxy \"http://me:secret@proxy:3128\";\n", 0o644)
 	write(t, filepath.Join(etc, "apt/sources.list.d/open.list"), "deb https://mirror.example:443/debian trixie main # me@example.org\n", 0o644)
@@ -143,7 +145,7 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got  %v, %v\nwant %v", got, err, want)
 	}
-	for name, text := range map[string]string{"hostname": "berth\n", "shadow": "root:*:19000:0:99999:7:::\n", "passwd": "host's passwd"} {
+	for name, text := range map[string]string{"hostname": "berth\n", "shadow": "root:*:19000:0:99999:7:::\nnobody:*:19000:0:99999:7:::\n", "passwd": users} {
 		if b, err := os.ReadFile(filepath.Join(c.Path, name)); err != nil || string(b) != text {
 			t.Errorf("%s holds %q, %v", name, b, err)
 		}

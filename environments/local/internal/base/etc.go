@@ -38,7 +38,18 @@ var written = map[string]string{
 	"resolv.conf": "",
 	"fstab":       "",
 	"machine-id":  "",
-	"shadow":      "root:*:19000:0:99999:7:::\n",
+	"shadow":      "%s:*:19000:0:99999:7:::\n", // for each user of passwd: su refuses one without
+}
+
+// shadow returns lines without passwords for root and the users of a passwd file.
+func shadow(passwd string) string {
+	text := fmt.Sprintf(written["shadow"], "root")
+	for line := range strings.Lines(passwd) {
+		if f := strings.Split(line, ":"); len(f) == 7 && f[0] != "root" && f[1] == "x" {
+			text += fmt.Sprintf(written["shadow"], f[0])
+		}
+	}
+	return text
 }
 
 // Etc returns a filtered copy of etc, which is /etc except in tests. It is a
@@ -190,7 +201,8 @@ func copyEtc(etc, tree string, list *bufio.Writer) error {
 	for name, text := range written {
 		mode := os.FileMode(0o644)
 		if name == "shadow" {
-			mode = 0o640
+			users, _ := os.ReadFile(filepath.Join(tree, "passwd")) //nolint:errcheck // without one there is root
+			mode, text = 0o640, shadow(string(users))
 		}
 		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), mode); err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +64,6 @@ type host struct {
 	etc      *base.Copy
 	folders  []string // visible, relative to the root, parents first: usr, and for root usr/local if that is a mount
 	links    []inside.Link
-	covered  []string              // files and closed folders under mounts, which the clone of a folder would show; for root
 	divided  map[string]division   // by folder; none if it is one layer
 	cover    map[string]*base.Copy // by folder; none if there is nothing to hide
 	skeleton map[string]*base.Copy // by folder; none if the folder's ids can be shifted
@@ -122,7 +120,6 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		if coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		}
-		hidden = append(hidden, slices.DeleteFunc(within(f, h.covered), func(p string) bool { return slices.Contains(hidden, p) })...)
 		if c, coverErr := state.Cover("/"+f, hidden); coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		} else if c != nil {
@@ -212,15 +209,16 @@ func (m *Maker) lookAround() (h *host, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if m.process.Mode == ids.RealRoot { // it can clone a folder without the mounts below
-		for _, p := range points {
-			if forAll(p) {
+	if m.process.Mode == ids.RealRoot {
+		// It can clone a folder without the mounts below. A folder that is a mount
+		// is then one layer more, and only files need a division.
+		points = slices.DeleteFunc(points, func(p string) bool {
+			folder, shown := look(p)
+			if folder && shown {
 				h.folders = append(h.folders, p)
-			} else if forAll(path.Dir(p)) {
-				h.covered = append(h.covered, p)
 			}
-		}
-		return h, nil
+			return folder
+		})
 	}
 	for _, f := range h.folders {
 		if d := divide("/"+f, within(f, points)); len(d.above) > 0 {

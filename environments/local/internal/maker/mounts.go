@@ -12,10 +12,10 @@ import (
 )
 
 // division says how a visible folder is put together from several overlays. A
-// mount of the host below it makes that necessary: in a user namespace the kernel
+// mount of the host below it makes that necessary. In a user namespace the kernel
 // refuses (EINVAL) an overlay of a folder with mounts below, because that would
-// show what they cover. An overlay of a folder without mounts below is allowed,
-// also if that folder is itself a mount.
+// show what they cover; for root it does show that. An overlay of a folder
+// without mounts below is allowed, also if that folder is itself a mount.
 //
 // Paths are relative to the visible folder, parents first.
 type division struct {
@@ -96,15 +96,16 @@ func within(folder string, paths []string) (below []string) {
 	return below
 }
 
-// forAll reports whether name, relative to the root, is a folder that every user
-// may read, as are all above it.
-func forAll(name string) bool {
-	for ; name != "."; name = path.Dir(name) {
-		if info, err := os.Lstat("/" + name); err != nil || !info.IsDir() || !base.ForAll(info.Mode()) {
-			return false
-		}
+// look reports whether name, relative to the root, is a folder, and whether every
+// user may read it and all folders above it.
+func look(name string) (folder, shown bool) {
+	info, err := os.Lstat("/" + name)
+	folder = err == nil && info.IsDir()
+	for shown = folder; shown && name != "."; name = path.Dir(name) {
+		info, err = os.Lstat("/" + name)
+		shown = err == nil && base.ForAll(info.Mode())
 	}
-	return true
+	return folder, shown
 }
 
 // mountPoints returns the paths on which something is mounted, in the order of

@@ -22,7 +22,7 @@ const (
 // A mount below /usr, such as an NFS /usr/local, once made the kernel refuse the
 // layers of every ordinary user.
 func TestMountsBelowUsr(t *testing.T) {
-	modetest.EachIn(t, modetest.MountedUsr, func(t *testing.T, mode ids.Mode) {
+	modetest.EachIn(t, modetest.MountedUsr, func(t *testing.T, _ ids.Mode) {
 		r := newRig(t)
 		if err := r.Probe(t.Context()); err != nil {
 			t.Fatal(err)
@@ -33,9 +33,8 @@ func TestMountsBelowUsr(t *testing.T) {
 				t.Errorf("%s/tool printed %q", tool, got)
 			}
 		}
-		// Root's clone of a folder has the file that lies under the mount.
-		if a := x.run(t, 0, "cat", "/usr/src/under"); (a.Err == "") != (mode != ids.RealRoot) || a.Err == "" && !strings.Contains(a.Out, "/usr/src/tool") {
-			t.Errorf("a file on which another is mounted: %+v", a)
+		if got := x.sh(t, "cat /usr/src/under"); !strings.Contains(got, "/usr/src/tool") {
+			t.Errorf("a file on which another is mounted holds %q", got)
 		}
 		if got := x.sh(t, `cd /usr && find src bin/../src \( -name secret -o -name npmrc -o -name pip.conf \)`); got != "" {
 			t.Errorf("what not everybody may read is there:\n%s", got)

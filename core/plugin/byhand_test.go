@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/verifier"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // byHand is a plugin that the test has started, as an author would.

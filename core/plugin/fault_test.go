@@ -17,10 +17,10 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/fault"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // startFault starts a binary that cannot be started and returns the error.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/redact"
-	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/agent"
 )
 
 // kept collects lines.

@@ -243,18 +243,16 @@ func TestASurfaceThatRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := plays(func(ctx context.Context, s *surface.Client, a *actor) error {
+			a := plays(func(ctx context.Context, s *surface.Client, a *actor) (err error) {
 				if tt.command != "" {
-					if err := a.sh(ctx, tt.command); err != nil {
-						return err
-					}
+					err = a.sh(ctx, tt.command)
 				}
-				if tt.before != "" {
-					if _, err := add(ctx, s, tt.before); err != nil {
-						return err
-					}
+				if err == nil && tt.before != "" {
+					_, err = add(ctx, s, tt.before)
 				}
-				_, err := add(ctx, s, "2")
+				if err == nil {
+					_, err = add(ctx, s, "2")
+				}
 				return err
 			})
 			a.needs.Shell = tt.command != ""

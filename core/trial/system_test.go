@@ -1,6 +1,8 @@
 package trial_test
 
 import (
+	"bytes"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +35,9 @@ rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, `
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			if mounts, _ := os.ReadFile("/proc/self/mountinfo"); tt.name == "a folder is a link" && bytes.Contains(mounts, []byte(" /usr/local/")) {
+				t.Skip("this machine has a mount below /usr/local, so that nobody can replace the folders beside it")
+			}
 			b := newBench(t, does(tt.does), tests(tt.tests))
 			b.task.Mode = task.ModeSnapshot
 			if tt.image {

@@ -95,9 +95,9 @@ func (s *stage) runningBefore(ctx context.Context, uses []task.VerifierUse) (end
 	w := s.graded
 	before, err := w.Processes(ctx)
 	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 		defer cancel()
-		_, _ = w.Sweep(ctx, before.Keys()) // if processes stay, they show in what comes next
+		_, _ = w.Sweep(end, before.Keys()) // if processes stay, they show in what comes next
 	}, err
 }
 

@@ -47,13 +47,8 @@ func layer(name string) int {
 // trespass returns the reason why the package from (a path below the module)
 // must not import to (a full import path), or "".
 func trespass(from, to string) string {
-	for _, o := range only {
-		if under(to, o.prefix) && !slices.ContainsFunc(o.in, func(d string) bool { return under(from, d) }) {
-			if o.in == nil {
-				return o.prefix + " is replaced by another library"
-			}
-			return o.prefix + " belongs in " + strings.Join(o.in, " and ") + " only"
-		}
+	if why := heavy(from, to); why != "" {
+		return why
 	}
 	ours, ok := strings.CutPrefix(to, module+"/")
 	if !ok || ours == "internal/testlevel" { // for the tests of every folder
@@ -85,6 +80,19 @@ func trespass(from, to string) string {
 			return "core/ imports plugins/ and never a concrete plugin or format"
 		}
 		return upward(name, ours)
+	}
+	return ""
+}
+
+// heavy returns the reason why a library belongs elsewhere, or "".
+func heavy(from, to string) string {
+	for _, o := range only {
+		if under(to, o.prefix) && !slices.ContainsFunc(o.in, func(d string) bool { return under(from, d) }) {
+			if o.in == nil {
+				return o.prefix + " is replaced by another library"
+			}
+			return o.prefix + " belongs in " + strings.Join(o.in, " and ") + " only"
+		}
 	}
 	return ""
 }

@@ -9,11 +9,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // raw is a client of generated code alone, as one in another language is.

@@ -26,8 +26,8 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
-	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

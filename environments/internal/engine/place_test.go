@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // shortFolder is a folder whose path leaves room for sockets.

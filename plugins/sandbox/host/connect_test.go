@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestHelloSaysWhatThePlaceGives(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // What the agent put where tests and verdicts go is moved away, also where it

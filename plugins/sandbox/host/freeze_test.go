@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 type netConn = net.Conn

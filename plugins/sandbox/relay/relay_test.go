@@ -17,12 +17,12 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }

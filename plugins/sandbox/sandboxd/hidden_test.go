@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // background starts a program that says "up" when it has begun, and that its

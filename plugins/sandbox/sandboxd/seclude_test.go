@@ -14,10 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // reach tries, until it is killed, to reach the verifier's folders and processes:
@@ -135,21 +135,25 @@ func TestWhatTheAgentLeftDoesNotReachSecludedFolders(t *testing.T) {
 					t.Fatalf("it does not seclude: %+v", b.Hello)
 				}
 				got, reward := judged(t, b, tt.secluded)
-				if tt.reached {
-					if !strings.Contains(got, "+root") || !strings.Contains(got, "+ptrace") || reward != "forged" {
-						t.Errorf("without the guard, the reward is %q, and it got:\n%s: is the guard still needed?", reward, got)
-					}
-					return
-				}
-				if strings.Contains(got, "+") || reward != "honest" {
-					t.Errorf("the reward is %q, and what was left got:\n%s", reward, got)
-				}
-				files, _, err := b.Disturbed(t.Context())
-				if err != nil || !strings.Contains(strings.Join(files, "\n"), "/tests") {
-					t.Errorf("disturbed: %q, %v; want the forged files of the sandbox", files, err)
+				if !tt.reached {
+					notReached(t, b, got, reward)
+				} else if !strings.Contains(got, "+root") || !strings.Contains(got, "+ptrace") || reward != "forged" {
+					t.Errorf("without the guard, the reward is %q, and it got:\n%s: is the guard still needed?", reward, got)
 				}
 			})
 		}
+	}
+}
+
+// notReached checks that what was left got nothing, and is said to have tried.
+func notReached(t *testing.T, b *sandboxtest.Box, got, reward string) {
+	t.Helper()
+	if strings.Contains(got, "+") || reward != "honest" {
+		t.Errorf("the reward is %q, and what was left got:\n%s", reward, got)
+	}
+	files, _, err := b.Disturbed(t.Context())
+	if err != nil || !strings.Contains(strings.Join(files, "\n"), "/tests") {
+		t.Errorf("disturbed: %q, %v; want the forged files of the sandbox", files, err)
 	}
 }
 
@@ -186,7 +190,7 @@ func judged(t *testing.T, b *sandboxtest.Box, secluded bool) (got, reward string
 			}
 		}
 	}()
-	testlevel.Eventually(t, "what is left did not start: ", func() bool { return !(strings.Count(out.String(), "up\n") < len(users)) })
+	testlevel.Eventually(t, "what the agent leaves has started", func() bool { return strings.Count(out.String(), "up\n") >= len(users) })
 	folders := []string{"/logs/verifier", "/tests"}
 	for end := time.Now().Add(time.Minute); ; { // the agent may put something there in between
 		_, err := b.Fresh(ctx, "", 0o777, folders...)

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 

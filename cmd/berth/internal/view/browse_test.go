@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The browser gets a file that only this user can read. The token is no argument of a
@@ -18,10 +20,11 @@ func TestBrowse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	runtime := filepath.Join(dir, "r")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
+	runtime, err := os.MkdirTemp(testlevel.Tmp(), "bb")
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
 	t.Setenv("BERTH_RUNTIME_DIR", runtime)
 	t.Setenv("WAYLAND_DISPLAY", "")
 	for _, display := range []string{"", ":1"} {

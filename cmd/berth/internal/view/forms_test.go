@@ -22,8 +22,8 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/surface"
 )
 
 func TestMain(m *testing.M) { runtest.Main(m, nil) }
@@ -71,7 +71,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 // wait waits until the state of the run is as f wants it.
 func (g *going) wait(t testing.TB, what string, f func(*control.Status) bool) {
 	t.Helper()
-	testlevel.Eventually(t, ": it is ", func() bool { return f(g.status(t)) })
+	testlevel.Eventually(t, what, func() bool { return f(g.status(t)) })
 }
 
 // until waits until a page has a text.

@@ -43,13 +43,14 @@ var written = map[string]string{
 
 // shadow returns lines without passwords for root and the users of a passwd file.
 func shadow(passwd string) string {
-	text := fmt.Sprintf(written["shadow"], "root")
+	var text strings.Builder
+	fmt.Fprintf(&text, written["shadow"], "root")
 	for line := range strings.Lines(passwd) {
 		if f := strings.Split(line, ":"); len(f) == 7 && f[0] != "root" && f[1] == "x" {
-			text += fmt.Sprintf(written["shadow"], f[0])
+			fmt.Fprintf(&text, written["shadow"], f[0])
 		}
 	}
-	return text
+	return text.String()
 }
 
 // Etc returns a filtered copy of etc, which is /etc except in tests. It is a

@@ -39,19 +39,7 @@ func TestMountsBelowUsr(t *testing.T) {
 		if got := x.sh(t, `cd /usr && find src bin/../src \( -name secret -o -name npmrc -o -name pip.conf \)`); got != "" {
 			t.Errorf("what not everybody may read is there:\n%s", got)
 		}
-		// Everything can be written, and none of it arrives on the host.
-		x.sh(t, `for d in /usr /usr/src "`+spaceFolder+`" "`+spaceFolder+`/beside" "`+nestedFolder+`" /usr/bin /usr/share; do
-			echo x > "$d/berth-new" && mkdir "$d/berth-folder" && mv "$d/berth-new" "$d/berth-folder/" || exit 1
-		done
-		for d in /usr/src "`+spaceFolder+`" "`+nestedFolder+`"; do rm "$d/tool" && echo mine > "$d/tool" || exit 1; done`)
-		for _, dir := range []string{"/usr", "/usr/src", spaceFolder, spaceFolder + "/beside", nestedFolder, "/usr/bin", "/usr/share"} {
-			if _, err := os.Stat(filepath.Join(dir, "berth-folder")); err == nil {
-				t.Errorf("a folder was made in %s of the host", dir)
-			}
-		}
-		if text, err := os.ReadFile(nestedFolder + "/tool"); err != nil || string(text) == "mine\n" {
-			t.Errorf("the host's file holds %q (%v)", text, err)
-		}
+		writesNothingOnTheHost(t, x)
 		snapshotHolds(t, r, x)
 
 		late := explain(inside.Failure{Step: "layers", Errno: int(syscall.EINVAL), Text: "usr: mount an overlay: invalid argument"}, nil)
@@ -61,6 +49,24 @@ func TestMountsBelowUsr(t *testing.T) {
 			}
 		}
 	})
+}
+
+// writesNothingOnTheHost checks that everything can be written in x, and that none of it
+// arrives on the host.
+func writesNothingOnTheHost(t *testing.T, x *live) {
+	t.Helper()
+	x.sh(t, `for d in /usr /usr/src "`+spaceFolder+`" "`+spaceFolder+`/beside" "`+nestedFolder+`" /usr/bin /usr/share; do
+			echo x > "$d/berth-new" && mkdir "$d/berth-folder" && mv "$d/berth-new" "$d/berth-folder/" || exit 1
+		done
+		for d in /usr/src "`+spaceFolder+`" "`+nestedFolder+`"; do rm "$d/tool" && echo mine > "$d/tool" || exit 1; done`)
+	for _, dir := range []string{"/usr", "/usr/src", spaceFolder, spaceFolder + "/beside", nestedFolder, "/usr/bin", "/usr/share"} {
+		if _, err := os.Stat(filepath.Join(dir, "berth-folder")); err == nil {
+			t.Errorf("a folder was made in %s of the host", dir)
+		}
+	}
+	if text, err := os.ReadFile(nestedFolder + "/tool"); err != nil || string(text) == "mine\n" {
+		t.Errorf("the host's file holds %q (%v)", text, err)
+	}
 }
 
 // snapshotHolds checks that a snapshot of x has what was written in each part.

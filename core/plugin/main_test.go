@@ -43,7 +43,7 @@ func play(role string) {
 	switch role {
 	case "hang": // in the handshake
 		signal.Ignore(syscall.SIGTERM)
-		time.Sleep(time.Hour) // select{} would be a deadlock for a runtime without cgo
+		time.Sleep(time.Hour) // until it is killed; select{} would be a deadlock for a runtime without cgo
 	case "exit":
 		fmt.Fprintln(os.Stderr, "cannot find my own feet")
 		os.Exit(3) //nolint:forbidigo // a plugin that does not start
@@ -51,7 +51,7 @@ func play(role string) {
 		fmt.Fprintln(os.Stdout, "Hello, I am a plugin!")
 	case "newer":
 		fmt.Fprintln(os.Stdout, "1|4|unix|/nowhere|grpc|")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // until it is killed
 	case "older": // as if the host spoke only protocol 1
 		if err := os.Setenv("PLUGIN_PROTOCOL_VERSIONS", "1"); err != nil {
 			panic(err)
@@ -61,7 +61,7 @@ func play(role string) {
 		return
 	case "netrpc":
 		fmt.Fprintln(os.Stdout, "1|1|unix|/nowhere|netrpc|")
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // until it is killed
 	case "host": // a program that is killed while its plugins run
 		playHost()
 		return

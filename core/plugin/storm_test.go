@@ -49,7 +49,7 @@ func TestAPluginThatIsKilledAgainAndAgain(t *testing.T) {
 			if p := pid.Swap(0); p != 0 && syscall.Kill(int(p), syscall.SIGKILL) == nil {
 				kills.Add(1)
 			}
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond) // so that calls go well between two kills
 		}
 	})
 	wait.Wait()

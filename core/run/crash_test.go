@@ -60,7 +60,7 @@ func helper() int {
 			if e := j.Attempt.Append(record.StepsFile, strings.Repeat("x", 200)); e != nil {
 				panic(e)
 			}
-			time.Sleep(rand.N(2 * time.Millisecond))
+			time.Sleep(rand.N(2 * time.Millisecond)) // so that a kill meets it between any two steps
 		}
 		return record.Result{Outcome: record.Passed}
 	}}

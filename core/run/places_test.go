@@ -66,7 +66,7 @@ func TestARunStoppedHalfWayHasHalfOfEveryCell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := cellsOf(t, 40, 8, 80)
 		f := &fake{attempt: func(_ context.Context, j run.Job) record.Result {
-			time.Sleep(time.Duration(1+j.Trial.Cell) * time.Second) // the cells differ in speed
+			time.Sleep(time.Duration(1+j.Trial.Cell) * time.Second) // in a synctest bubble: the cells differ in speed
 			return record.Result{Outcome: record.Passed}
 		}}
 		half := func(e run.Event) bool { return e.Kind == run.Ended && e.Left <= 64 }
@@ -131,7 +131,7 @@ func (e *parts) count(d run.Demand, part string, n int) {
 
 func (e *parts) in(t *plan.Trial, part string, d time.Duration) {
 	e.count(demandOf(t), part, 1)
-	time.Sleep(d)
+	time.Sleep(d) // in a synctest bubble
 	e.count(demandOf(t), part, -1)
 }
 
@@ -377,7 +377,7 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 				alone = alone && running == 1
 			}
 			mu.Unlock()
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // in a synctest bubble
 			mu.Lock()
 			now -= ask
 			if ask > 0 {
@@ -419,7 +419,7 @@ func TestMemoryPressureHoldsBackStarts(t *testing.T) {
 		under := func() bool { d := time.Since(begin); return d > 5*time.Second && d < 65*time.Second }
 		var most, held int
 		f := &fake{attempt: func(context.Context, run.Job) record.Result {
-			time.Sleep(2 * time.Second)
+			time.Sleep(2 * time.Second) // in a synctest bubble
 			return record.Result{Outcome: record.Passed}
 		}}
 		schedule(t, run.Options{

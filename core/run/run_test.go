@@ -147,7 +147,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := planOf(t, 30)
 		f := &fake{attempt: func(context.Context, run.Job) record.Result {
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // in a synctest bubble
 			return record.Result{Outcome: record.Passed}
 		}}
 		limit := 4
@@ -156,7 +156,7 @@ func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
 		if got := f.mostEver.Load(); got != 4 {
 			t.Errorf("%d at the same time, want 4", got)
 		}
-		if took := time.Since(start); took > 10*time.Second {
+		if took := time.Since(start); took > 10*time.Second { // in a synctest bubble: the time is exact
 			t.Errorf("took %s: slots were left empty", took)
 		}
 	})
@@ -217,7 +217,7 @@ func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 			if j.Trial.Repetition == 5 {
 				last = time.Now()
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // in a synctest bubble
 			return record.Result{Outcome: record.Passed}
 		}}
 		one := 1
@@ -231,7 +231,7 @@ func TestWaitingForARetryHoldsNoSlot(t *testing.T) {
 				}
 			},
 		})
-		if d := last.Sub(start); d > 10*time.Second {
+		if d := last.Sub(start); d > 10*time.Second { // in a synctest bubble: the time is exact
 			t.Errorf("the last trial began after %s: the retry held the slot", d)
 		}
 		if len(waits) != 1 || waits[0] < 30*time.Second || waits[0] > time.Minute {
@@ -319,7 +319,7 @@ func TestTheTimeOfTheRunEndsIt(t *testing.T) {
 		report := schedule(t, run.Options{
 			Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, Time: &limit},
 			Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // in a synctest bubble
 				return record.Result{Outcome: record.Passed}
 			}},
 		})

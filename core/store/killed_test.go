@@ -82,7 +82,7 @@ func TestAKilledWorkerLeavesNoResultWithoutItsFiles(t *testing.T) {
 		if line, failed := bufio.NewReader(out).ReadString('\n'); line != "published\n" {
 			t.Fatalf("the worker said %q, %v", line, failed)
 		}
-		time.Sleep(rand.N(20 * time.Millisecond))
+		time.Sleep(rand.N(20 * time.Millisecond)) // the instant of a kill is random
 		if err = cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

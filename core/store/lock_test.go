@@ -38,7 +38,7 @@ func helper() int {
 			return fail(err)
 		}
 		fmt.Fprintln(os.Stdout, "held")
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // until it is killed
 		_ = r.Close()
 	case "copies":
 		return fail(copies(args[1], args[2] == "true"))

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -82,11 +85,14 @@ func TestPluginsAreKilledInATurn(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, does("true"), tests("test -e /app/done"))
 			b.m = ownMachine(t)
-			withSolution(t, b, "touch /app/here; sleep 1000; touch /app/done")
+			asleep := fmt.Sprintf("1000.%07d", rand.IntN(1e7)) // of this test alone
+			withSolution(t, b, "sleep "+asleep+"; touch /app/done")
 			killed := make(chan int, 1)
 			b.live = func(e record.Event) {
 				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseTurn {
-					go func() { killed <- killWhenBusy(filepath.Join(b.m.dir, "plugins", "berth-plugin-"+name)) }()
+					go func() {
+						killed <- killWhenBusy(t.Context(), "sleep\x00"+asleep+"\x00", filepath.Join(b.m.dir, "plugins", "berth-plugin-"+name))
+					}()
 				}
 			}
 			in := b.input()
@@ -115,10 +121,20 @@ func TestPluginsAreKilledInATurn(t *testing.T) {
 	}
 }
 
-// killWhenBusy waits until the solution runs, and kills the processes of a
+// killWhenBusy waits until the solution sleeps, and kills the processes of a
 // program.
-func killWhenBusy(program string) int {
-	time.Sleep(300 * time.Millisecond)
+func killWhenBusy(ctx context.Context, asleep, program string) int {
+	sleeps := func(name string) bool {
+		line, _ := os.ReadFile(name) //nolint:errcheck // it may have ended
+		return string(line) == asleep
+	}
+	for ctx.Err() == nil {
+		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline") //nolint:errcheck // the pattern is good
+		if slices.ContainsFunc(lines, sleeps) {
+			break
+		}
+		time.Sleep(5 * time.Millisecond) // Eventually ends a test, which this goroutine cannot do
+	}
 	n := 0
 	for _, pid := range running(filepath.Dir(program)) {
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && exe == program && syscall.Kill(pid, syscall.SIGKILL) == nil {
@@ -133,22 +149,14 @@ func nothingLeft(t *testing.T, b *bench) {
 	if _, err := os.Lstat(b.runtime); err == nil {
 		t.Errorf("the runtime folder %s is still there", b.runtime)
 	}
-	deadline := time.Now().Add(time.Minute)
-	for {
+	testlevel.Eventually(t, "no sandboxes are left", func() bool {
 		env, _, err := b.m.host.Environment(t.Context(), "local")
 		var left []string
 		if err == nil {
 			left, err = env.List(t.Context(), b.input().Run)
 		}
-		if err == nil && len(left) == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("sandboxes left: %q, %v", left, err)
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return err == nil && len(left) == 0
+	})
 }
 
 // withSolution gives the task a reference solution and the cell an oracle.

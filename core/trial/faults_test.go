@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -351,7 +352,7 @@ func TestAnEnvironmentThatDiesBeforeTheSandboxSpeaks(t *testing.T) {
 	begin := time.Now()
 	r := b.run(t.Context(), t)
 	want(t, r, record.PluginCrashed, "", record.Unknown)
-	if r.Error == nil || r.Error.Boundary != record.ByEnvironment || !r.Error.Retry || time.Since(begin) > 30*time.Second {
+	if r.Error == nil || r.Error.Boundary != record.ByEnvironment || !r.Error.Retry || time.Since(begin) >= limits.Connect { // the promise: the time for the first message is not waited for
 		t.Errorf("after %s: error %+v", time.Since(begin), r.Error)
 	}
 }
@@ -418,13 +419,9 @@ func cancelAt(t *testing.T, at record.PhaseName, cause error, wanted record.Outc
 			cancel(cause)
 		}
 	}
-	begin := time.Now()
 	r := b.run(ctx, t)
 	if r.Outcome != wanted || !seen.Load() {
 		t.Errorf("got %s, seen %v: %s", r.Outcome, seen.Load(), pretty(r))
-	}
-	if took := time.Since(begin); took > 2*time.Minute {
-		t.Errorf("it took %s", took)
 	}
 	if !slices.ContainsFunc(r.Phases, func(p record.Phase) bool { return p.Name == record.PhasePublish }) {
 		t.Error("it was not published")

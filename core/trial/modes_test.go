@@ -291,11 +291,7 @@ func TestAnAgentThatNeverReturnsIsLeftBehind(t *testing.T) {
 	}}
 	b := newBench(t, a, tests("test -s /app/x"))
 	b.cell.Limits.AgentTime = 3 * time.Second
-	begin := time.Now()
-	want(t, b.run(t.Context(), t), record.Passed, record.Timeout, record.Checked)
-	if took := time.Since(begin); took > 2*time.Minute {
-		t.Errorf("took %s", took)
-	}
+	want(t, b.run(t.Context(), t), record.Passed, record.Timeout, record.Checked) // without the limit, the agent waits for ever
 }
 
 func TestCopiesNeedNoSandbox(t *testing.T) {

@@ -50,7 +50,7 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	if turn, err = acquire(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if waited := time.Since(begin); waited < 50*time.Millisecond {
+	if waited := time.Since(begin); waited < 50*time.Millisecond { // the promise: not before the provider says
 		t.Errorf("waited %s of 60 ms", waited)
 	}
 	turn.Done(Served, 0, "")
@@ -102,7 +102,7 @@ func TestTheLimitFindsWhatTheProviderTakes(t *testing.T) {
 			under++
 			ok := under <= capacity
 			mu.Unlock()
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // so that requests overlap
 			mu.Lock()
 			under--
 			if ok {

@@ -49,9 +49,6 @@ type bed struct {
 	said []string
 }
 
-// patience bounds every wait of a test.
-const patience = 30 * time.Second
-
 // planOf returns a plan of n trials of one cell.
 func planOf(n int) *plan.Plan {
 	c := &experiment.Cell{Slug: "a"}
@@ -81,6 +78,11 @@ func newBed(t *testing.T, n int) *bed {
 	b.store, err = store.Create(t.TempDir(), m, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = b.store.Close() }) // some tests close it themselves
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("said: %q", b.said)
+		}
+	})
 	return b
 }
 
@@ -107,20 +109,14 @@ func (b *bed) heard(part string) bool {
 // until polls until ok.
 func (b *bed) until(what string, ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.t.Fatalf("not in %s: %s; said: %q", patience, what, b.said)
-		}
-	}
+	testlevel.Eventually(b.t, what, ok)
 }
 
 // quick are settings with which a pilot is lost soon.
-var quick = cluster.Settings{Beat: 50 * time.Millisecond, LostAfter: 400 * time.Millisecond, Idle: patience}
+var quick = cluster.Settings{Beat: 50 * time.Millisecond, LostAfter: 400 * time.Millisecond, Idle: time.Minute}
 
 // calm are settings with which no pilot is lost on a busy machine.
-var calm = cluster.Settings{Beat: 200 * time.Millisecond, LostAfter: patience, Idle: patience}
+var calm = cluster.Settings{Beat: 200 * time.Millisecond, LostAfter: time.Minute, Idle: time.Minute}
 
 // carried is a run that is carried out in the background.
 type carried struct {
@@ -154,11 +150,7 @@ func (b *bed) carryWith(s cluster.Settings, inFlight int, fleet *cluster.Fleet) 
 
 func (c *carried) wait(t *testing.T) run.Report {
 	t.Helper()
-	select {
-	case <-c.done:
-	case <-time.After(patience):
-		t.Fatal("the run does not end")
-	}
+	<-c.done
 	must(t, c.err)
 	return c.report
 }

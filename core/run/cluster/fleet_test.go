@@ -55,12 +55,12 @@ func (s *site) Cancel(_ context.Context, waiting bool) error {
 func (s *site) bounded(t *testing.T) {
 	t.Helper()
 	for i := range s.submits {
-		if i >= 10 && s.submits[i].Sub(s.submits[i-10]) < time.Minute {
+		if i >= 10 && s.submits[i].Sub(s.submits[i-10]) < time.Minute { // the promise: ten a minute at most
 			t.Errorf("eleven submissions within %s", s.submits[i].Sub(s.submits[i-10]))
 		}
 	}
 	for i := range s.asks {
-		if i > 1 && s.asks[i].Sub(s.asks[i-1]) < 30*time.Second { // the first one is at the start
+		if i > 1 && s.asks[i].Sub(s.asks[i-1]) < 30*time.Second { // the promise; the first one is at the start
 			t.Errorf("two questions for the state within %s", s.asks[i].Sub(s.asks[i-1]))
 		}
 	}

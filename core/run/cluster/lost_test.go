@@ -198,7 +198,7 @@ func TestTheClockOfAPilotDecidesNothing(t *testing.T) {
 			if away := time.Since(at).Abs(); away < quick.LostAfter {
 				t.Fatalf("the clock is only %s off: the test proves nothing", away)
 			}
-			time.Sleep(quick.Beat)
+			time.Sleep(quick.Beat) // as a pilot does
 		}
 		must(t, file.Close())
 		if b.heard("is lost") {

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestMain(m *testing.M) {
@@ -126,16 +127,14 @@ func (g *going) refused(t *testing.T, q control.Request, want string) {
 // until waits until a status is as f wants it.
 func (g *going) until(t *testing.T, what string, f func(*control.Status) bool) *control.Status {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		s, err := g.client.Status(t.Context())
+	var s *control.Status
+	testlevel.Eventually(t, what, func() bool {
+		var err error
+		s, err = g.client.Status(t.Context())
 		must(t, err)
-		if f(s) {
-			return s
-		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: it is %+v", what, s)
-		}
-	}
+		return f(s)
+	})
+	return s
 }
 
 func running(n int) func(*control.Status) bool {

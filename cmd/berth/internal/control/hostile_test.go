@@ -29,9 +29,8 @@ func TestHostileClients(t *testing.T) {
 	for range 100 { // more than it takes at a time
 		dial()
 	}
-	begin := time.Now()
-	if _, err := g.client.Status(t.Context()); err != nil || time.Since(begin) > 10*time.Second {
-		t.Errorf("beside silent clients: %v after %s", err, time.Since(begin))
+	if _, err := g.client.Status(t.Context()); err != nil {
+		t.Errorf("beside silent clients: %v", err)
 	}
 	for name, head := range map[string]string{
 		"a body without an end": "POST /do HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n", "a header without an end": "GET /status HTTP/1.1\r\nHost: x\r\nX: ", "bytes": "\x00\xff\x16\x03",

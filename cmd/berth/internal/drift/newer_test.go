@@ -24,7 +24,7 @@ func TestFilesThatAreNewerThanAMomentAreNamed(t *testing.T) {
 	old := errors.Join(write("task.toml"), write("tests/test.sh"), write("tests/data/a"), write("solution/solve.sh"), write(".git/HEAD"))
 	time.Sleep(20 * time.Millisecond) // the file system's clock has ticks
 	made := time.Now()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // as above
 	err := errors.Join(old, write("tests/test.sh"), os.Remove(filepath.Join(dir, "tests/data/a")), write("solution/new.sh"), write(".git/index"),
 		os.Chtimes(filepath.Join(dir, "solution/new.sh"), time.Unix(1, 0), time.Unix(1, 0)))
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // fakeTerminal keeps what is written to it.
@@ -74,10 +74,7 @@ func TestALineOfTheLogGoesAboveTheBlock(t *testing.T) {
 	log := zerolog.New(zerolog.ConsoleWriter{Out: w, NoColor: true})
 	const said = "model x: connection refused by 127.0.0.1:9, trying again in 1 s, up to 10 min, and a line that is longer than the terminal is wide"
 	log.Warn().Msg(said)
-	deadline := time.Now().Add(time.Minute)
-	for !strings.Contains(term.String(), "connection refused") && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
+	testlevel.Eventually(t, "the line is shown", func() bool { return strings.Contains(term.String(), "connection refused") })
 	w.Close()
 	n, err := fmt.Fprint(w, "after the end\n") // is lost, but blocks nobody
 	if n == 0 || err != nil {

@@ -37,7 +37,7 @@ func TestLinesAndSummaries(t *testing.T) {
 		w.Event(run.Event{Kind: run.Live, Trial: first, Live: record.Event{Type: record.EventPhaseStart, Phase: record.PhaseTurn}})
 		w.Event(ended(first, record.Result{Outcome: record.Passed, AgentEnd: record.Timeout, Score: &one, Integrity: record.Exposed}, 3))
 		w.Event(run.Event{Kind: run.Began, Trial: second, Attempt: 1, To: 3, Left: 1})
-		time.Sleep(31 * time.Second)
+		time.Sleep(31 * time.Second) // in a synctest bubble
 		w.Event(ended(second, record.Result{
 			Outcome: record.EnvironmentError, Score: &score, Error: &record.Error{Boundary: record.ByEnvironment, Message: "no \x1b[31mimage"},
 		}, 3))

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/internal/testlevel"
 )
@@ -34,9 +33,8 @@ func TestBrowse(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []byte
-		for end := time.Now().Add(20 * time.Second); display != "" && got == nil && time.Now().Before(end); {
-			got, _ = os.ReadFile(said)
-			time.Sleep(5 * time.Millisecond)
+		if display != "" {
+			testlevel.Eventually(t, "the browser has the address", func() bool { got, _ = os.ReadFile(said); return strings.Contains(string(got), "url=") })
 		}
 		leave()
 		lines := strings.SplitN(string(got), "\n", 3)

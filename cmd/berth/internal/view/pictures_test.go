@@ -22,6 +22,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 	xdraw "golang.org/x/image/draw"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 var update = flag.Bool("update", false, "make the pictures of docs/view.md anew")
@@ -175,9 +177,7 @@ func newest(t *testing.T, w *site, experiment string) *kept {
 // film takes pictures of the page of a run until the run has ended.
 func film(t *testing.T, w *site, b *browser, run *exec.Cmd) {
 	t.Helper()
-	for newest(t, w, "quickstart") == nil {
-		time.Sleep(50 * time.Millisecond)
-	}
+	testlevel.Eventually(t, "the run has begun", func() bool { return newest(t, w, "quickstart") != nil })
 	k := newest(t, w, "quickstart")
 	b.run(t, chromedp.EmulateViewport(900, 620), chromedp.Navigate(w.address+address(k.Dir)), chromedp.WaitReady("main"))
 	done := make(chan error, 1)
@@ -190,7 +190,7 @@ func film(t *testing.T, w *site, b *browser, run *exec.Cmd) {
 				t.Logf("berth run quickstart: %v", err)
 			}
 			over = true
-			time.Sleep(2 * time.Second) // until the page has the end
+			time.Sleep(2 * time.Second) // until the page, which asks from time to time, has the end
 		case <-time.After(600 * time.Millisecond):
 		}
 		var shot []byte

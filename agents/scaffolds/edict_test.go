@@ -251,7 +251,7 @@ func TestABoardThatStandsStill(t *testing.T) {
 			c := newCourt(t, map[string][]does{"taizi": {x.first}, "zhongshu": {x.second}})
 			same(t, c.run(t), x.want...)
 			calls := c.calls(t)
-			if text := calls[len(calls)-1].Text; !strings.Contains(text, x.why) || c.took < 400*time.Millisecond {
+			if text := calls[len(calls)-1].Text; !strings.Contains(text, x.why) || c.took < 400*time.Millisecond { // the promise: 0.4 s
 				t.Errorf("after %s taizi is told %q, want %q", c.took, text, x.why)
 			}
 		})
@@ -315,7 +315,7 @@ func TestTheTimeOfEdict(t *testing.T) {
 		c.chain.Time, c.chain.Last = 24, 12
 		same(t, c.run(t), "taizi", "zhongshu", "taizi")
 		y, r, err := c.read(t)
-		if err != nil || y.Message != "the last word" || c.took < 12*time.Second || c.took > 24*time.Second {
+		if err != nil || y.Message != "the last word" || c.took < 12*time.Second || c.took > 24*time.Second { // the promise: the role has 12 s of 24 s
 			t.Errorf("%+v, %v after %s", y, err, c.took)
 		}
 		if text := r.steps[1].Message.Text; !strings.Contains(text, "It was stopped after") {

@@ -58,7 +58,7 @@ func TestARegistryThatIsSilentIsNamed(t *testing.T) {
 			for _, version := range []string{"1.2.3", bundler.Latest} {
 				began := time.Now()
 				_, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Name: "thing", Version: version, Recipe: tt.recipe})
-				if err == nil || !strings.Contains(err.Error(), address+"/ does not answer: set "+tt.variable) || time.Since(began) > 90*time.Second {
+				if err == nil || !strings.Contains(err.Error(), address+"/ does not answer: set "+tt.variable) || time.Since(began) > 90*time.Second { // the promise: before a user gives up
 					t.Errorf("version %s, after %s: %v", version, time.Since(began), err)
 				}
 				t.Logf("version %s: %s", version, time.Since(began))
@@ -88,7 +88,7 @@ func TestNewerVersionsAreKnown(t *testing.T) {
 	t.Setenv("FAKE_NPM_SILENT", "60")
 	o.Version = "1.2.4"
 	began := time.Now()
-	if _, err = bundler.Make(t.Context(), o); err != nil || time.Since(began) > 30*time.Second || bundler.Known(dir)["thing"] != "1.10.0" {
+	if _, err = bundler.Make(t.Context(), o); err != nil || time.Since(began) > 30*time.Second || bundler.Known(dir)["thing"] != "1.10.0" { // the promise: a build does not wait for the answer, which takes 60 s
 		t.Errorf("with a silent registry, after %s: %v, %v", time.Since(began), bundler.Known(dir), err)
 	}
 	for _, tt := range []struct {

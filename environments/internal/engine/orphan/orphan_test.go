@@ -130,7 +130,7 @@ func TestAMonitorThatWaitsForAKilledRuntimeIsEnded(t *testing.T) {
 			}
 			for range 20 { // until the child is the program that it says
 				EndStuck("orphan-test-")
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // the moment in which it becomes that program is met
 			}
 			_ = out.Close()
 			_ = cmd.Wait()

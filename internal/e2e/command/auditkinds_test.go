@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
@@ -93,17 +92,12 @@ func resumedRun(t *testing.T) string {
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "slow", "sleep 5; touch /app/done") // until it is interrupted
 	experiment(t, dir, "agent.oracle", "")
-	cmd, out, stderr := tree.Command(t, dir, "run", "--no-live")
+	cmd, _, _ := tree.Command(t, dir, "run", "--no-live")
 	e2etest.Must(t, cmd.Start())
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	testlevel.Eventually(t, "a turn begins", func() bool {
 		events, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.EventsFile))
-		if err == nil && len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"turn"`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no turn began\n%s%s", out, stderr)
-		}
-	}
+		return err == nil && len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"turn"`)
+	})
 	e2etest.Must(t, cmd.Process.Signal(os.Interrupt))
 	_ = cmd.Wait() //nolint:errcheck // it was interrupted
 	berthWith(t, dir, nil, "resume", "last", "--no-live", "--require", "passed = planned").want(t, 0)
@@ -124,14 +118,14 @@ func pilotedRun(t *testing.T) string {
 	cmd, out, stderr := tree.Command(t, dir, "run", "q", "--no-live")
 	e2etest.Must(t, cmd.Start())
 	var run string
-	for deadline := time.Now().Add(time.Minute); run == ""; time.Sleep(50 * time.Millisecond) {
+	testlevel.Eventually(t, "there is a coordinator", func() bool {
 		found, err := filepath.Glob(filepath.Join(dir, "runs", "*", cluster.Dir, "coordinators", "1.claim-0"))
-		if err == nil && len(found) == 1 {
-			run = filepath.Dir(filepath.Dir(filepath.Dir(found[0])))
-		} else if time.Now().After(deadline) {
-			t.Fatalf("no coordinator\n%s%s", out, stderr)
+		if err != nil || len(found) != 1 {
+			return false
 		}
-	}
+		run = filepath.Dir(filepath.Dir(filepath.Dir(found[0])))
+		return true
+	})
 	berthWith(t, dir, nil, "pilot", run, "--workers", "2").want(t, 0)
 	ended(t, cmd, cmd.Wait(), out, stderr).want(t, 0)
 	return dir

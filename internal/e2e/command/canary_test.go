@@ -27,6 +27,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // canary begins each secret of these tests. What follows says where it was given.
@@ -271,17 +272,15 @@ func TestACanaryIsInNothingThatPilotsShare(t *testing.T) {
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": before + after})
 	run := begun(t, dir, secretVariables(), "run", "berth.hcl", "--no-live", "-v", "--var-file", "secret.hcl")
 	var claimed []string
-	for end := time.Now().Add(time.Minute); len(claimed) == 0; time.Sleep(50 * time.Millisecond) {
+	testlevel.Eventually(t, "there is a coordinator", func() bool {
 		select {
 		case <-run.ended:
 			t.Fatalf("there is no run: %+v", run.result)
 		default:
 		}
 		claimed, _ = filepath.Glob(filepath.Join(dir, "runs", "*", "cluster", "coordinators", "1.claim-0"))
-		if time.Now().After(end) {
-			t.Fatal("there is no coordinator")
-		}
-	}
+		return len(claimed) > 0
+	})
 	pilot := begun(t, dir, secretVariables()[4:], "pilot", "last", "--workers", "2", "-v", "--var-file", "secret.hcl")
 	watched(t, pilot)
 	for name, s := range map[string]*started{"run": run, "pilot": pilot} {

@@ -7,11 +7,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // timeOfLine is the time of a line, whose digits may be those of a score.
@@ -80,16 +80,11 @@ func killedBetweenRounds(t *testing.T, dir string) {
 	cmd, _, _ := tree.Command(t, dir, "run", "loop")
 	cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
 	e2etest.Must(t, cmd.Start())
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	testlevel.Eventually(t, "the user speaks", func() bool {
 		events, err := filepath.Glob(filepath.Join(dir, "runs", "killed-*", "trials", "*", "attempt-1", record.EventsFile))
 		e2etest.Must(t, err)
-		if len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"phase":"user"`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the user never spoke")
-		}
-	}
+		return len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"phase":"user"`)
+	})
 	e2etest.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	berth(t, dir, "show", "last").want(t, 0)

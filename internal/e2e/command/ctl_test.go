@@ -22,22 +22,22 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // ctlUntil waits until the status of the last run is as ok wants it.
 func ctlUntil(t *testing.T, dir, what string, ok func(*types.CtlStatus) bool) *types.CtlStatus {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	var s types.CtlStatus
+	testlevel.Eventually(t, what, func() bool {
 		r := berth(t, dir, "ctl", "last", "--json")
-		if r.code == 0 {
-			if s := answer[types.CtlStatus](t, r, "cli-ctl-status"); ok(&s) {
-				return &s
-			}
+		if r.code != 0 {
+			return false
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%s: %s%s", what, r.out, r.stderr)
-		}
-	}
+		s = answer[types.CtlStatus](t, r, "cli-ctl-status")
+		return ok(&s)
+	})
+	return &s
 }
 
 // inTurn reports whether n attempts are in the turns of their agents, and no others.

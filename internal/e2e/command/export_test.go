@@ -209,7 +209,7 @@ func free(t *testing.T) string {
 func get(t *testing.T, url string, v any) {
 	t.Helper()
 	var last error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) { // a server in Python may take more than a minute to start
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 		e2etest.Must(t, err)
 		res, err := http.DefaultClient.Do(req)

@@ -17,6 +17,7 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -50,7 +51,7 @@ func startHeld(t *testing.T) *heldRun {
 // goOn ends the sleep of the trial that runs, or of the next one.
 func (r *heldRun) goOn(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	testlevel.Eventually(t, "an oracle sleeps", func() bool {
 		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 		e2etest.Must(t, err)
 		for _, name := range lines {
@@ -59,21 +60,22 @@ func (r *heldRun) goOn(t *testing.T) {
 				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
 				e2etest.Must(t, err)
 				e2etest.Must(t, syscall.Kill(pid, syscall.SIGTERM))
-				return
+				return true
 			}
 		}
-	}
-	t.Fatal("no oracle sleeps")
+		return false
+	})
 }
 
 // waitRunning returns the first trial that is in a turn of its agent.
 func waitRunning(t *testing.T, dir string) types.ShowTrial {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	var found types.ShowTrial
+	testlevel.Eventually(t, "a trial is in its turn", func() bool {
 		r := berth(t, dir, "show", "last", "--json")
 		var show types.ShowRun
 		if r.code != 0 || json.Unmarshal([]byte(r.out), &show) != nil {
-			continue // it has not made its folder yet
+			return false // it has not made its folder yet
 		}
 		for _, tr := range show.Trials {
 			if r := tr.Running; r != nil && r.Phase != nil && r.Phase.Name == record.PhaseTurn {
@@ -82,12 +84,13 @@ func waitRunning(t *testing.T, dir string) types.ShowTrial {
 				if r.Age <= 0 || r.PhaseAge < 0 || r.Age < r.PhaseAge || show.Summary.Lost != 0 {
 					t.Errorf("running: %+v, lost %d", r, show.Summary.Lost)
 				}
-				return tr
+				found = tr
+				return true
 			}
 		}
-	}
-	t.Fatal("no trial began its turn")
-	return types.ShowTrial{}
+		return false
+	})
+	return found
 }
 
 // follow starts to follow a trial, and waits until it does.
@@ -130,7 +133,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	run.goOn(t)
 	// Those who watch read the run each second at most, and the second trial has to
 	// be seen, too.
-	time.Sleep(3*time.Second + 5*run.plan)
+	time.Sleep(3*time.Second + 5*run.plan) // as said above: what they have seen is known at their end only
 	run.goOn(t)
 	stopped := left.end(t)
 	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run goes on") {

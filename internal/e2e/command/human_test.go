@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // typist is a person at a terminal: it types a line whenever its text appears.
@@ -63,7 +64,7 @@ func at(t *testing.T, dir string, script [][2]string, args ...string) (code int,
 			if ctx.Err() != nil {
 				t.Fatalf("%q did not appear:\n%q", s[0], p.text())
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // the context of the command ends it
 		}
 		if _, err = f.WriteString(s[1]); err != nil {
 			t.Fatal(err)
@@ -166,14 +167,12 @@ func TestAPersonPlaysOnAPage(t *testing.T) {
 	done := make(chan result, 1)
 	go func() { done <- berth(t, dir, "run") }()
 	address := ""
-	for begin := time.Now(); address == ""; time.Sleep(10 * time.Millisecond) {
+	testlevel.Eventually(t, "there is the address of a page", func() bool {
 		if logs, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.LogFile)); len(logs) == 1 {
 			address = ofPerson.FindString(e2etest.Read(t, logs[0]))
 		}
-		if time.Since(begin) > time.Minute {
-			t.Fatal("there is no address of a page")
-		}
-	}
+		return address != ""
+	})
 	get := func(code int, path string) string {
 		t.Helper()
 		r, err := http.Get(path) //nolint:noctx // it answers at once

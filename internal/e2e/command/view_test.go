@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The agent types a loop that prints until its time in the terminal is over.
@@ -96,18 +97,16 @@ func TestViewShowsAnAgentAtWork(t *testing.T) {
 	run := begin(t, dir, []string{"run"}, "never printed")
 	p := viewed(t, dir)
 	attempt, watch := "", ""
-	for end := time.Now().Add(time.Minute); watch == "" && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	testlevel.Eventually(t, "the terminal of an agent at work is shown", func() bool {
 		name := attribute(p.get(t, "/"), "href", "/run/")
 		if name == "" {
-			continue
+			return false
 		}
 		if attempt = attribute(p.get(t, name), "href", "/trial/"); attempt != "" {
 			watch = attribute(p.get(t, attempt), "data-watch", "/terminal?")
 		}
-	}
-	if watch == "" {
-		t.Fatalf("no terminal of an agent at work is shown: attempt %q; the run says %s%s", attempt, run.out, run.err)
-	}
+		return watch != ""
+	})
 	printed := ""
 	events := bufio.NewScanner(p.open(t, watch).Body) //nolint:bodyclose // the test closes it at its end
 	for events.Scan() && !strings.Contains(printed, "tick-3") {

@@ -50,7 +50,7 @@ type engine struct{ e2etest.Engine }
 const image = "localhost/berth-test/redis:1"
 
 // patience is the longest wait for an engine.
-const patience = 5 * time.Minute
+const patience = 5 * time.Minute // it only ends a test that hangs
 
 // find returns the engine with that name, or skips the test with the reason.
 func find(t *testing.T, name string) engine {

@@ -36,7 +36,7 @@ type server struct {
 func (s *server) up(t *testing.T) {
 	t.Helper()
 	var ended chan struct{}
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // it ends in a skip, not in a fault
 		if s.cmd == nil {
 			ended = s.launch(t)
 		}

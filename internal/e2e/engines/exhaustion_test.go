@@ -80,7 +80,7 @@ func (p *place) exhausted(plugin string) {
 	s := p.start("run", ".", "--no-live")
 	for !s.hasEnded() { // the host can work all the time
 		usable(t, p.dir)
-		time.Sleep(500 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond) // it samples for as long as the run takes
 	}
 	if code := p.end(s); code > 1 {
 		t.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())

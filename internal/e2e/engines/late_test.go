@@ -49,7 +49,7 @@ func lateEngine(t *testing.T, m *machine) (late *machine, asked chan struct{}) {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			first()
 			<-gone.Done()
-			time.Sleep(lateness)
+			time.Sleep(lateness) // the engine of this test is that late
 		}
 		proxy.ServeHTTP(w, r)
 	})}

@@ -316,7 +316,7 @@ func (s *server) round(t *testing.T, victim string, after time.Duration) {
 	}
 	p.berth(0, "gc")
 	var left []string
-	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // an engine that was killed may take more than a minute
 		left = slices.DeleteFunc(s.holds(t), func(what string) bool { return slices.Contains(before, what) })
 		if len(left) == 0 {
 			break

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -99,11 +100,7 @@ func (u *unguarded) runs(program string) (pids []int) {
 
 func (u *unguarded) eventually(what string, done func() bool) {
 	u.test.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			u.test.Fatalf("not within a minute: %s", what)
-		}
-	}
+	testlevel.Eventually(u.test, what, done)
 }
 
 // A test that hangs: without a deadline the harness waits for ever, and the

@@ -78,7 +78,7 @@ func naiveShare([]string) error {
 		if _, err = os.Stat("go"); err == nil {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // until the test, in another process, makes the file
 	}
 	f, err := os.OpenFile("results.txt", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -139,7 +139,7 @@ func naiveSlow([]string) error {
 	fmt.Fprintln(os.Stdout, "ready")
 	<-ctx.Done()
 	fmt.Fprintln(os.Stdout, "cleans up")
-	time.Sleep(time.Hour)
+	time.Sleep(time.Hour) // until it is killed
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 )
 
@@ -283,19 +284,20 @@ func (s *session) child(plugin string) int {
 // poll waits until done returns true.
 func poll(t *testing.T, what string, s *session, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(5 * time.Millisecond) {
+	testlevel.Eventually(t, what, func() bool {
+		if done() {
+			return true
+		}
 		select {
 		case <-s.ended:
 			if done() {
-				return
+				return true
 			}
 			t.Fatalf("berth ended (%d) before %s\nstderr:\n%s", s.result.Code, what, s.result.stderr)
 		default:
 		}
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s\nstderr:\n%s", what, read(s.err))
-		}
-	}
+		return false
+	})
 }
 
 func read(file string) string {

@@ -21,7 +21,7 @@ const roleEnv = "BERTH_E2E_ROLE"
 // patience is how long processes that berth started may outlive it, unless
 // patienceEnv is shorter.
 const (
-	patience    = 15 * time.Second
+	patience    = 15 * time.Second // the promise: none does; to be killed takes a moment
 	patienceEnv = "BERTH_E2E_PATIENCE"
 )
 
@@ -121,7 +121,7 @@ func await(pid int) (e ending, err error) {
 		case got == 0 && time.Since(ended) > limit+patience:
 			return e, fmt.Errorf("%q cannot be killed", e.Left)
 		case got == 0:
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // it is a program of its own: no test waits
 		}
 	}
 }

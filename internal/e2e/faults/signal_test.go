@@ -41,12 +41,8 @@ func TestOneSignalEndsARunCleanly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, s := long(t)
-			begin := time.Now()
 			s.signal(sig)
 			r := s.wait().want(t, 130)
-			if took := time.Since(begin); took > 30*time.Second {
-				t.Errorf("it took %s", took)
-			}
 			if !strings.Contains(r.stdout+r.stderr, "berth resume") {
 				t.Errorf("it does not say how to go on:\n%s\n%s", r.stdout, r.stderr)
 			}
@@ -101,7 +97,7 @@ func TestASecondSignalEndsARunAtOnce(t *testing.T) {
 	begin := time.Now()
 	s.signal(syscall.SIGINT)
 	r := s.wait()
-	if took := time.Since(begin); took > 10*time.Second {
+	if took := time.Since(begin); took > 10*time.Second { // the promise: at once, while a clean end takes longer
 		t.Errorf("berth and all of its processes took %s to end", took)
 	}
 	if r.Signal != syscall.SIGINT && r.Code != 130 {

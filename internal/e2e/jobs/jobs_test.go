@@ -132,13 +132,14 @@ executor "pilots" {}
 		cancel()
 		<-ended
 	})
-	for end := time.Now().Add(time.Minute); b.run == ""; time.Sleep(20 * time.Millisecond) {
-		if m, _ := filepath.Glob(filepath.Join(dir, "runs", "*", cluster.Dir, "coordinators", "1.claim-0")); len(m) == 1 { //nolint:errcheck // the pattern is good
-			b.run = filepath.Dir(filepath.Dir(filepath.Dir(m[0])))
-		} else if time.Now().After(end) {
-			t.Fatalf("the run does not begin: %s", b.said)
+	testlevel.Eventually(t, "the run begins", func() bool {
+		m, _ := filepath.Glob(filepath.Join(dir, "runs", "*", cluster.Dir, "coordinators", "1.claim-0")) //nolint:errcheck // the pattern is good
+		if len(m) != 1 {
+			return false
 		}
-	}
+		b.run = filepath.Dir(filepath.Dir(filepath.Dir(m[0])))
+		return true
+	})
 	return b
 }
 
@@ -181,15 +182,10 @@ func (b *bed) pilots() (worked, passed int) {
 // settled waits for the end of the run, whose trials passed.
 func (b *bed) settled() {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	testlevel.Eventually(b.t, "one pilot has made attempts, and all trials have passed", func() bool {
 		worked, passed := b.pilots()
-		if worked == 1 && passed == b.trials {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("%d pilots made attempts, and %d attempts passed", worked, passed)
-		}
-	}
+		return worked == 1 && passed == b.trials
+	})
 }
 
 // A pilot in a container as the Job describes it makes attempts with environment

@@ -27,7 +27,7 @@ const (
 )
 
 // patience is the longest time that an engine or a run may take.
-const patience = 15 * time.Minute
+const patience = 15 * time.Minute // it only ends a test that hangs
 
 // engine is a container engine that can be used here, with its user.
 type engine struct{ e2etest.Engine }

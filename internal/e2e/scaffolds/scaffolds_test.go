@@ -124,7 +124,7 @@ func (s scaffold) trials() map[string]ending {
 	// This is the time in which it must have called its tool, also on a busy
 	// machine.
 	wait := time.Duration(cmp.Or(s.time, 45)) * time.Second
-	wait = max(wait, min(conformance.Patience(wait), 80*time.Second))
+	wait = max(wait, min(conformance.Patience(wait), 80*time.Second)) // the run is cut off after it: the CLI has to have called by then
 	words := "last words: I wait."
 	if s.late {
 		words = "cut off"

@@ -91,7 +91,7 @@ func TestKillsAtRandomInstantsLoseNothing(t *testing.T) { //nolint:paralleltest 
 	kills := map[string]int{}
 	for s.results(name) < trials-40 {
 		s.goesOn(name)
-		time.Sleep(rand.N(time.Second))
+		time.Sleep(rand.N(time.Second)) // the instant of a kill is random
 		node := fmt.Sprintf("node%d", 1+rand.N(3))
 		switch what := []string{"coordinator", "pilot", "slurmd", "slurmctld"}[rand.N(4)]; what {
 		case "coordinator":

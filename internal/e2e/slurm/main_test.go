@@ -50,7 +50,7 @@ func provide(at string) error {
 			if _, missing := os.Stat(heldFile); missing != nil {
 				break
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // until the test lets it go on, in another process
 		}
 		p.ServeHTTP(w, r)
 	})}

@@ -190,7 +190,7 @@ func (s *site) settled(name string, trials int) (attempts int) {
 // file of an attempt is left on a node.
 func (s *site) empty() {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Second) { // each look is a command in a container
 		left := strings.TrimSpace(s.on("login", "squeue --noheader"))
 		if left == "" {
 			break
@@ -263,7 +263,7 @@ func (c *session) said() string { return e2etest.Read(c.t, c.out) }
 // await polls until ok, for three minutes at most.
 func (s *site) await(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(500 * time.Millisecond) { // each look may be a command in a container, and Slurm takes more than a minute
 		if time.Now().After(end) {
 			s.t.Fatalf("not in three minutes: %s\n%s", what, s.on("login", "squeue; sinfo; tail -n 20 "+s.shared+"/*/runs/*/cluster/log/*.out"))
 		}

@@ -48,7 +48,7 @@ func TestAJobCarriesARun(t *testing.T) {
 	if !strings.Contains(out, "runs the coordinator of") {
 		t.Errorf("it said: %s", out)
 	}
-	for end := time.Now().Add(2 * time.Minute); strings.TrimSpace(s.on("login", "squeue --noheader")) != ""; time.Sleep(500 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); strings.TrimSpace(s.on("login", "squeue --noheader")) != ""; time.Sleep(500 * time.Millisecond) { // each look is a command in a container
 		for _, node := range []string{"node1", "node2", "node3"} {
 			if found := s.on(node, "grep -l 'canary-5cd[1]' /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null; true"); strings.TrimSpace(found) != "" {
 				t.Errorf("the key is in processes on %s: %s", node, found)

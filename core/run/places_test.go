@@ -416,7 +416,7 @@ func TestMemoryPressureHoldsBackStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, r := cellsOf(t, 30)
 		begin := time.Now()
-		under := func() bool { d := time.Since(begin); return d > 5*time.Second && d < 65*time.Second }
+		under := func() bool { d := time.Since(begin); return d > 5*time.Second && d < 65*time.Second } // in a synctest bubble
 		var most, held int
 		f := &fake{attempt: func(context.Context, run.Job) record.Result {
 			time.Sleep(2 * time.Second) // in a synctest bubble
@@ -431,7 +431,7 @@ func TestMemoryPressureHoldsBackStarts(t *testing.T) {
 				return 0
 			},
 			Watch: func(e run.Event) {
-				if e.Kind == run.Began && time.Since(begin) > 8*time.Second && under() {
+				if e.Kind == run.Began && time.Since(begin) > 8*time.Second && under() { // in a synctest bubble
 					most = max(most, e.Running+1)
 				}
 				if e.Kind == run.Held {

@@ -195,7 +195,7 @@ func TestTheClockOfAPilotDecidesNothing(t *testing.T) {
 			must(t, sealed)
 			_, err = file.Write(raw)
 			must(t, err)
-			if away := time.Since(at).Abs(); away < quick.LostAfter {
+			if away := time.Since(at).Abs(); away < quick.LostAfter { // it is an hour by construction
 				t.Fatalf("the clock is only %s off: the test proves nothing", away)
 			}
 			time.Sleep(quick.Beat) // as a pilot does

@@ -109,7 +109,7 @@ done`
 		t.Errorf("%+v, %v; want that it stopped, and lives", y, err)
 	}
 	stubborn := talking(t, strings.Replace(counts, "over stopped", "say never", 1), &talker{}, agent.Limits{MaxSteps: 2})
-	stubborn.patience = time.Millisecond
+	stubborn.patience = time.Millisecond // it never answers: a shorter wait loses nothing
 	if y, err = stubborn.Turn(t.Context(), agent.Message{Turn: 1}, &recorded{}); err != nil || y.End != agent.MaxSteps || stubborn.program != nil {
 		t.Errorf("%+v, %v; want that it was killed", y, err)
 	}

@@ -107,7 +107,7 @@ var broken = []struct {
 // short is the factor for the timeouts of clauses that are expected to fail.
 // Without it, each plugin that does not stop takes as long as the kit waits for
 // a plugin on a busy machine.
-const short = "0.2"
+const short = "0.2" // the kit waits by a factor, which is the product's: these wait in vain
 
 // TestKitsFindWhatIsBroken shows that each clause can fail.
 //

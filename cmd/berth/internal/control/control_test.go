@@ -65,7 +65,7 @@ func startIn(t *testing.T, dir string, n int) *going {
 	g := &going{dir: s.Dir, store: s, release: make(chan struct{}), over: make(chan run.Report, 1)}
 	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}, CostUSD: new(5.0)}
 	c := &run.Control{}
-	g.server, err = control.Serve(t.Context(), control.Options{Store: s, Control: c, Limits: limits, Patience: 300 * time.Millisecond, Say: func(text string) {
+	g.server, err = control.Serve(t.Context(), control.Options{Store: s, Control: c, Limits: limits, Patience: 300 * time.Millisecond, Say: func(text string) { // silent clients are cut off after it
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.said = append(g.said, text)

@@ -121,7 +121,7 @@ func TestEvaluationIsBounded(t *testing.T) {
 			if bytes.HasPrefix(out, []byte("0 problems")) || len(out) > 10_000_000 {
 				t.Errorf("it was evaluated: %.300s", out)
 			}
-			if took > 2*time.Minute || usage.Maxrss > mostMemory {
+			if took > 2*time.Minute || usage.Maxrss > mostMemory { // the promise: neither long nor much memory
 				t.Errorf("it took %s and %d MiB", took, usage.Maxrss>>10)
 			}
 		})

@@ -194,7 +194,7 @@ func TestCloseWaitsForATurnThatIsOnItsWayOut(t *testing.T) {
 			defer turning.Store(false)
 			close(begun)
 			<-ctx.Done()
-			time.Sleep(100 * time.Millisecond) // cleans up
+			time.Sleep(100 * time.Millisecond) // it cleans up, for so long that who does not wait is seen
 			return agent.Yield{End: agent.Done}, nil
 		},
 		end: func(_ string, r agent.Recorder) error { return r.Log(fmt.Sprint("turning: ", turning.Load())) },

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/servetest"
@@ -355,9 +356,7 @@ func TestASandboxThatNobodyTakesIsDestroyed(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("Create = %v, want context.Canceled", err)
 	}
-	for deadline := time.Now().Add(time.Minute); len(m.gone()) == 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	testlevel.Eventually(t, "a sandbox is destroyed", func() bool { return len(m.gone()) > 0 })
 	if got := m.gone(); !slices.Equal(got, []string{"orphan"}) {
 		t.Errorf("destroyed %v, want the orphan", got)
 	}

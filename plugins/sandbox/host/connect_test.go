@@ -119,7 +119,7 @@ func TestOwnSession(t *testing.T) {
 func TestSandboxEndsWithItsLease(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{Lease: 6 * time.Second})
-	time.Sleep(7 * time.Second)
+	time.Sleep(7 * time.Second) // longer than the lease, in a process whose clock is real
 	if !b.Alive() || b.Err() != nil {
 		t.Fatalf("the sandbox ended although its lease was renewed: %v", b.Err())
 	}
@@ -214,7 +214,7 @@ func TestPorts(t *testing.T) {
 	}
 	defer in.Close()
 	testlevel.Eventually(t, "it is connected", func() bool { return len(list(t, b).List) > 0 })
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // most likely in the read by now; both orders must work
 	if err = p.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func say(path string, l stream.Label, raw []byte) {
 	} else {
 		_ = l.Send(c)
 	}
-	time.Sleep(time.Second)
+	_, _ = io.Copy(io.Discard, c) // until the host closes it
 	_ = c.Close()
 }
 

@@ -48,7 +48,7 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	if f, err = b.Freeze(ctx); err != nil || f.Already != 1 || len(f.Moved) > 0 {
 		t.Errorf("a second freeze: %+v, %v", f, err)
 	}
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // nothing tells that nothing is written
 	if f, err = b.Freeze(ctx); err != nil || len(f.Moved) > 0 {
 		t.Errorf("a third freeze: %+v, %v", f, err)
 	}
@@ -135,7 +135,7 @@ func TestTimeoutStandsStillWhileFrozen(t *testing.T) {
 	if _, err := b.Freeze(ctx); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(5200 * time.Millisecond)
+	time.Sleep(5200 * time.Millisecond) // longer than the command's timeout, in a process whose clock is real
 	if err := b.Thaw(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 		t.Errorf("output came %v after Close", last.Sub(closed))
 	}
 	mu.Unlock()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // nothing tells that input does not pass
 	if got := typed(); got != "before\n" {
 		t.Errorf("input passed after Close: %q", got)
 	}
@@ -294,7 +294,7 @@ func TestCloseDuringAttach(t *testing.T) {
 		_, err := sandbox.Over(conn).Stat(t.Context(), "/")
 		call <- err
 	}()
-	time.Sleep(20 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond) // most likely in the call by now; both orders must work
 	if err := r.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ type slow struct {
 func (s slow) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	if err != nil {
-		time.Sleep(s.late)
+		time.Sleep(s.late) // it is the slow end of this test
 	}
 	return n, err
 }
@@ -363,7 +363,7 @@ func TestCallsBetweenTurnsDoNotDisturbTheNextOne(t *testing.T) {
 	for turn := range 300 {
 		var between sync.WaitGroup
 		between.Go(func() { _ = works(t, c) })
-		time.Sleep(time.Duration(turn%30) * 100 * time.Microsecond)
+		time.Sleep(time.Duration(turn%30) * 100 * time.Microsecond) // each turn begins at another moment of the call
 		if err := r.Open(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -51,13 +52,10 @@ func serves(t *testing.T, c *sandbox.Client) error {
 	return err
 }
 
-func dies(b *sandboxtest.Box) bool {
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if !b.Alive() {
-			return true
-		}
-	}
-	return false
+// dies waits for the end of a PID 1 that lacks a guard.
+func dies(t *testing.T, b *sandboxtest.Box) {
+	t.Helper()
+	testlevel.Eventually(t, "PID 1, which lacks a guard, ends: if it does not, is the guard still needed?", func() bool { return !b.Alive() })
 }
 
 // places are the kinds of user namespace.
@@ -71,9 +69,7 @@ func TestSignalsDoNotEndPID1(t *testing.T) {
 		t.Parallel()
 		b := sandboxtest.Start(t, sandboxtest.Options{Without: []string{"deafness"}})
 		_, _ = attack(t, b.Shell("agent"), "queued")
-		if !dies(b) {
-			t.Error("a queued SIGSEGV does not end a Go program any more: is the guard still needed?")
-		}
+		dies(t, b)
 	})
 	for name, o := range places() {
 		t.Run(name, func(t *testing.T) {
@@ -104,9 +100,7 @@ func TestForkBombDoesNotEndPID1(t *testing.T) {
 				break
 			}
 		}
-		if !dies(b) {
-			t.Error("without a reserve of threads PID 1 survived: is the guard still needed?")
-		}
+		dies(t, b)
 	})
 	t.Run("guarded", func(t *testing.T) {
 		t.Parallel()
@@ -314,9 +308,8 @@ func TestNoSocketIsLeft(t *testing.T) {
 		if got := succeeded(out); err != nil || len(got) > 0 || !strings.Contains(out, "no such file") {
 			t.Errorf("succeeded: %q, %v", got, err)
 		}
-		begin := time.Now()
-		if _, err := b.Attach(t.Context(), host.Session{ID: "other"}); err != nil || time.Since(begin) > 20*time.Second {
-			t.Errorf("attach after that: %v after %v", err, time.Since(begin))
+		if _, err := b.Attach(t.Context(), host.Session{ID: "other"}); err != nil {
+			t.Errorf("attach after that: %v", err)
 		}
 	})
 }

@@ -303,7 +303,7 @@ func bomb(args []string) error {
 			fmt.Fprintln(os.Stdout, "full:", err)
 		}
 		if pid == 0 {
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(100 * time.Microsecond) // no process is free: others may end one
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
 		if left := settle(t, b); len(left) != 1 || !named(left[0]) {
 			t.Fatalf("left are %+v, want the one process", left)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // the looks are spread over the end of the thread, which nothing tells
 	}
 	if f, failed := b.Freeze(t.Context()); failed != nil || f.Stopped != 1 {
 		t.Fatalf("freeze: %+v, %v", f, failed)

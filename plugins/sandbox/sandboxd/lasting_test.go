@@ -66,7 +66,7 @@ func manyCommands(t *testing.T, b *sandboxtest.Box, n int) {
 // settled is what PID 1 uses once nothing happens any more.
 func settled(t *testing.T, b *sandboxtest.Box) host.Stats {
 	t.Helper()
-	for last := -1; ; time.Sleep(50 * time.Millisecond) {
+	for last := -1; ; time.Sleep(50 * time.Millisecond) { // nothing happens for that long
 		s, err := b.Stats(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestChurn(t *testing.T) {
 			_ = b.Thaw(whole)
 			_ = b.Detach(whole, "s7")
 			_, _ = b.Processes(whole)
-			time.Sleep(3 * time.Millisecond)
+			time.Sleep(3 * time.Millisecond) // so that commands run between two freezes
 		}
 	})
 	wg.Wait()

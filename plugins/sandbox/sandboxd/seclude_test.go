@@ -27,7 +27,7 @@ func reach(exchange []string) error {
 	runtime.LockOSThread() // for ptrace
 	fmt.Fprintln(os.Stdout, "up")
 	got := loot{}
-	for turn := 0; ; time.Sleep(time.Millisecond) {
+	for turn := 0; ; time.Sleep(time.Millisecond) { // until it is killed
 		forge("")
 		for _, dir := range exchange {
 			if err := os.Rename(dir, fmt.Sprintf("%s.%d", dir, turn%3)); err == nil { // fails while there is one of that name

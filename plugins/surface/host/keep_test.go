@@ -47,7 +47,7 @@ func TestCaptures(t *testing.T) {
 			return []string{"a"}, errors.Join(os.WriteFile(filepath.Join(dir, "a"), nil, 0o600), os.WriteFile(filepath.Join(dir, "b"), make([]byte, surface.MaxCapture+1), 0o600))
 		}, want: "more than"},
 		"late": {capture: "export", take: func(string) ([]string, error) {
-			time.Sleep(100 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond) // longer than the limit of this case
 			return []string{"a"}, nil
 		}, want: "did not end within"},
 	} {

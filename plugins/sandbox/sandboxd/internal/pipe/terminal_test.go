@@ -38,7 +38,7 @@ func TestATerminalWithoutWritersIsReadToItsEnd(t *testing.T) {
 	out.End()
 	var got bytes.Buffer
 	out.Copy(func(b []byte) error {
-		time.Sleep(2 * lingering)
+		time.Sleep(2 * lingering) // the reader is slower than the product lingers
 		got.Write(b)
 		return nil
 	})

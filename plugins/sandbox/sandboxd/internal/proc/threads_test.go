@@ -24,7 +24,7 @@ func init() {
 	}
 	go func() {
 		for {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // until it is killed
 		}
 	}()
 	runtime.LockOSThread() // the first thread, in an init function
@@ -100,7 +100,7 @@ func TestAProcessWhoseFirstThreadIsTracedRuns(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
 	if os.Getenv(tracedEnv) != "" {
 		for { //nolint:staticcheck // it is killed
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // until it is killed
 		}
 	}
 	cmd.Env = append(os.Environ(), tracedEnv+"=1")

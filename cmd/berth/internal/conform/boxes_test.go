@@ -15,11 +15,10 @@ import (
 var brokenBoxes = []struct {
 	plugin, clause string
 	says           string // in what failed
-	short          bool   // it is tried by make test, too
 	root           bool   // it is broken for root alone
 }{
-	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1", short: true},
-	{plugin: "namesake", clause: "two sandboxes have two ids", short: true},
+	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1"},
+	{plugin: "namesake", clause: "two sandboxes have two ids"},
 	{plugin: "clinging", clause: "destroy ends everything inside"},
 	{plugin: "pedantic", clause: "destroy twice, and of an unknown id, is no error"},
 	{plugin: "polite", clause: "destroy does not wait for a command"},
@@ -30,18 +29,18 @@ var brokenBoxes = []struct {
 	{plugin: "narrow", clause: "32 sandboxes can be created at the same time"},
 	{plugin: "phoenix", clause: "a sandbox ends when its core does", says: "started again"},
 	{plugin: "undecided-box", clause: "check starts nothing, and gives the same answer twice"},
-	{plugin: "lenient", clause: "what check refuses create refuses, too", short: true},
+	{plugin: "lenient", clause: "what check refuses create refuses, too"},
 	{plugin: "lax-box", clause: "a configuration with an unknown key is refused"},
 
-	{plugin: "faceless", clause: "the Dockerfile of a task is built and run", short: true},
+	{plugin: "faceless", clause: "the Dockerfile of a task is built and run"},
 
 	{plugin: "vintage", clause: "PID 1 is sandboxd, from the control folder", says: "is not the program"},
 	{plugin: "roaming", clause: "the working folder exists and can be written"},
 	{plugin: "stuffy", clause: "temporary folders are open to everybody"},
 	{plugin: "deviceless", clause: "devices that every program expects are there"},
-	{plugin: "leaky", clause: "nothing of the host's environment is inside", short: true},
+	{plugin: "leaky", clause: "nothing of the host's environment is inside"},
 	{plugin: "sociable", clause: "a user of the spec can run commands"},
-	{plugin: "trustful", clause: "a mount of the spec is there and cannot be written", short: true},
+	{plugin: "trustful", clause: "a mount of the spec is there and cannot be written"},
 	{plugin: "communal", clause: "two sandboxes share nothing"},
 	{plugin: "anonymous", clause: "the sandbox says which image it is made of"},
 
@@ -49,9 +48,9 @@ var brokenBoxes = []struct {
 	{plugin: "stingy", clause: "concurrent commands do not mix"},
 	{plugin: "deviceless", clause: "a terminal behaves like a terminal"},
 	{plugin: "antique", clause: "an uploaded folder comes back unchanged"},
-	{plugin: "cramped", clause: "50 MiB can be sent in and read back", short: true},
+	{plugin: "cramped", clause: "50 MiB can be sent in and read back"},
 
-	{plugin: "careless", clause: "nothing under /berth can be changed", short: true},
+	{plugin: "careless", clause: "nothing under /berth can be changed"},
 	{plugin: "tunable", clause: "the settings of the kernel cannot be changed", root: true},
 	{plugin: "mighty", clause: "root inside gets the capabilities of a container's root and no others"},
 	{plugin: "transparent", clause: "the host's processes cannot be seen"},
@@ -66,18 +65,18 @@ var brokenBoxes = []struct {
 	{plugin: "serverless", clause: "a port inside reaches the core"},
 	{plugin: "handcuffed", clause: "services are told apart from processes of the agent"},
 
-	{plugin: "speechless", clause: "granted has an answer for each limit of the spec", short: true},
+	{plugin: "speechless", clause: "granted has an answer for each limit of the spec"},
 	{plugin: "boastful-box", clause: "a limit of storage that is enforced holds"},
 	{plugin: "boastful-box", clause: "a limit of processes that is enforced holds"},
 	{plugin: "boastful-box", clause: "a limit of memory that is enforced holds"},
 
-	{plugin: "solitary", clause: "without the capability, sidecars and volumes are refused", short: true},
+	{plugin: "solitary", clause: "without the capability, sidecars and volumes are refused"},
 	{plugin: "loose", clause: "containers of a sandbox reach each other by name, and nothing else"},
 	{plugin: "loose", clause: "containers have their own files and processes, and share volumes"},
 	{plugin: "loose", clause: "destroy ends the sidecars, too"},
 	{plugin: "loose", clause: "a create whose sidecar fails leaves nothing"},
 
-	{plugin: "blurred", clause: "images are prepared, and the error for a missing image names it", short: true},
+	{plugin: "blurred", clause: "images are prepared, and the error for a missing image names it"},
 	{plugin: "sweeping", clause: "kept images are listed, and no other image is removed"},
 	{plugin: "unchanging", clause: "a snapshot has the files of the sandbox"},
 	{plugin: "hoarding", clause: "at the end nothing is left"},
@@ -88,11 +87,9 @@ var brokenBoxes = []struct {
 // these plugins only wait.
 func TestTheKitFindsBrokenEnvironments(t *testing.T) {
 	t.Parallel()
+	testlevel.Long(t, "test-kits")
 	bwrap(t)
 	for _, tt := range brokenBoxes {
-		if !testlevel.E2E() && !tt.short {
-			continue
-		}
 		t.Run(tt.plugin+": "+tt.clause, func(t *testing.T) {
 			t.Parallel()
 			if tt.root && os.Getuid() != 0 {
@@ -111,6 +108,7 @@ func TestTheKitFindsBrokenEnvironments(t *testing.T) {
 // time that sandboxd has to connect.
 func TestWithoutASandboxNothingElseIsTried(t *testing.T) {
 	t.Parallel()
+	testlevel.Long(t, "test-kits")
 	bwrap(t)
 	results, err := try(t, "hollow", conform.Options{})
 	if err != nil {

@@ -45,6 +45,7 @@ func TestInABrowser(t *testing.T) {
 // openBrowser starts a browser.
 func openBrowser(t *testing.T) *browser {
 	t.Helper()
+	testlevel.Long(t, "test-e2e")
 	program := testlevel.Program(t, "chromium", "chromium")
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.Env("TMPDIR="+t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU)
 	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)

@@ -35,7 +35,7 @@ test: build ## every package, the quickstart, a kit of each kind: 5 minutes
 	@go build ./... && go vet ./... && $(go_test) -p 4 -parallel 4 ./...
 
 test-e2e: build ## whole runs with the built program, faults and kills: 12 minutes
-	@$(go_test) -count=1 -p 2 -parallel 4 ./cmd/berth/internal/view ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
+	@$(go_test) -count=1 -p 2 -parallel 4 ./cmd/berth/internal/view ./cmd/berth/internal/report/page ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
 
 test-engines: build ## what is about Docker, Podman and the kinds of users of local: 10 minutes
 	@$(go_test) -count=1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose

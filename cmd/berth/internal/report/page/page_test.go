@@ -330,6 +330,7 @@ func TestPageOfTenThousandTrials(t *testing.T) {
 	if len(b) > MaxBytes || strings.Contains(string(b), "the attempts are not listed") {
 		t.Errorf("%d bytes, or without attempts", len(b))
 	}
+	testlevel.Long(t, "test-e2e")
 	if browser() == "" {
 		t.Skip(testlevel.Missing("chromium", "chromium"))
 	}
@@ -339,6 +340,7 @@ func TestPageOfTenThousandTrials(t *testing.T) {
 // The page of a small run, as people see it.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
+	testlevel.Long(t, "test-e2e")
 	if browser() == "" {
 		t.Skip(testlevel.Missing("chromium", "chromium"))
 	}

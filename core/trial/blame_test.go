@@ -44,7 +44,7 @@ while [ $i -lt 20 ]; do mkdir $p && cd $p && touch f || exit; i=$((i+1)); done`
 		{"the folder of the tests cannot be made", "rm -rf /logs; mkdir /logs; mount -t proc proc /logs 2>/dev/null || ln -sfn /proc /logs", nil, record.Failed, ""},
 		{"a service that does not come up again", "rm -f /app/ready", func(_ *testing.T, b *bench) {
 			b.task.Services = []task.Service{{
-				Name: "s", Command: task.Command{Argv: []string{"sh", "-c", "[ -e /app/was ] || touch /app/ready; touch /app/was; exec sleep 1000"}},
+				Name: "s", Command: task.Command{Argv: []string{"sh", "-c", "[ -e /app/was ] || touch /app/was /app/ready; exec sleep 1000"}},
 				Ready: &task.Healthcheck{Argv: []string{"test", "-e", "/app/ready"}, Retries: 20, Interval: task.Duration(1e8), Timeout: task.Seconds(5)},
 			}}
 		}, record.AgentError, record.PhaseSettle},

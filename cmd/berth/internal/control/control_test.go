@@ -155,8 +155,10 @@ func (g *going) outcomes(cell int) map[record.Outcome]int {
 func TestARunIsPausedAndGoesOn(t *testing.T) {
 	t.Parallel()
 	g := start(t, 8)
-	s := g.until(t, "two begin", running(2))
-	if s.State != control.Running || s.Planned != 8 || s.Left != 6 || *s.Limits[0].Most != 2 || s.Attempts[0].Phase != record.PhaseTurn || s.PID != os.Getpid() {
+	s := g.until(t, "an agent of two works", func(s *control.Status) bool {
+		return running(2)(s) && len(s.Attempts) > 0 && s.Attempts[0].Phase == record.PhaseTurn
+	})
+	if s.State != control.Running || s.Planned != 8 || s.Left != 6 || *s.Limits[0].Most != 2 || s.PID != os.Getpid() {
 		t.Errorf("status: %+v", s)
 	}
 	a := g.do(t, control.Request{Action: control.Pause, Why: "look"})

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
@@ -161,14 +162,10 @@ func (b *box) sh(t *testing.T, script string) string {
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 6000 {
-		if _, err := ids.Started(pid); errors.Is(err, unix.ESRCH) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	t.Errorf("process %d is left:\n%s", pid, text)
+	testlevel.Eventually(t, fmt.Sprintf("process %d has ended", pid), func() bool {
+		_, err := ids.Started(pid)
+		return errors.Is(err, unix.ESRCH)
+	})
 }
 
 func TestPluginServesFromEveryKindOfUser(t *testing.T) {
@@ -270,14 +267,7 @@ func children(t *testing.T) (pids []int) {
 // nothingMore waits until there are no more children than before.
 func nothingMore(t *testing.T, before []int) {
 	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for left := children(t); len(left) > len(before); left = children(t) {
-		if time.Now().After(deadline) {
-			text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", left[len(left)-1]))
-			t.Fatalf("processes %v are left, there were %v:\n%.600s", left, before, text)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	testlevel.Eventually(t, "no process of the plugin is left", func() bool { return len(children(t)) <= len(before) })
 }
 
 // The plugin is killed while it makes sandboxes, at every point of that.
@@ -306,7 +296,7 @@ func TestKilledAtAnyInstantLeavesNoProcess(t *testing.T) {
 					_ = f.Close()
 				})
 			}
-			time.Sleep(time.Duration(delay) * 4 * time.Millisecond)
+			time.Sleep(time.Duration(delay) * 4 * time.Millisecond) // it is killed at different instants of a create
 			if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}

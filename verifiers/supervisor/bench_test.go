@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/model/chat/chattest"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -198,9 +199,7 @@ func TestASandboxOfTheSupervisorThatIsGone(t *testing.T) {
 			v, _, err := askOnce(t, r, func(q chattest.Question) chattest.Answer {
 				if gone && q.Turns == 1 {
 					_ = box.Close()
-					for deadline := time.Now().Add(time.Minute); box.Alive() && time.Now().Before(deadline); {
-						time.Sleep(10 * time.Millisecond)
-					}
+					testlevel.Eventually(t, "the sandbox has ended", func() bool { return !box.Alive() })
 				}
 				return chattest.Answer{Calls: []chat.Call{command("true")}}
 			})

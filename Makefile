@@ -15,7 +15,7 @@ test-all: export BERTH_TEST := all
 # gotestsum prints a line for each package, and what failed; skips counts the reasons.
 # What tests leave in their temporary folder goes with it, also after Ctrl-C. Most tests
 # wait for something most of the time, so there may be more of them than processors.
-go_test = mkdir -p .cache && export BERTH_TEST_TMP=$$(mktemp -d /tmp/b.XXXX) && export TMPDIR=$$BERTH_TEST_TMP && chmod 1777 $$TMPDIR && \
+go_test = mkdir -p .cache && export BERTH_TEST_TMP=$$(mktemp -d /tmp/bXXX) && export TMPDIR=$$BERTH_TEST_TMP && chmod 1777 $$TMPDIR && \
 	trap 'chmod -R u+rwx $$TMPDIR 2>/dev/null; rm -rf $$TMPDIR' EXIT && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
 	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 60m
 
@@ -38,7 +38,7 @@ test-e2e: build ## whole runs with the built program, faults and kills: 12 minut
 	@$(go_test) -count=1 -p 2 -parallel 4 ./cmd/berth/internal/view ./cmd/berth/internal/report/page ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
 
 test-engines: build ## what is about Docker, Podman and the kinds of users of local: 10 minutes
-	@$(go_test) -count=1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
+	@$(go_test) -count=1 -p 1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
 
 test-kits: build ## the conformance kits of all plugins, and what each kit finds: 5 minutes
 	@$(go_test) -count=1 -parallel 4 ./cmd/berth/internal/conform ./internal/e2e/kits

@@ -363,7 +363,10 @@ func TestOutOfMemoryScoreIsReset(t *testing.T) {
 			b := sandboxtest.Start(t, sandboxtest.Options{Lease: lease})
 			c := b.Shell("agent")
 			var out bytes.Buffer
-			script := `cat /proc/self/oom_score_adj; echo 1000 > /proc/1/oom_score_adj; read v < /proc/1/oom_score_adj; echo $v
+			// PID 1 has the score of its child until it has seen that the child was started.
+			script := `cat /proc/self/oom_score_adj
+				until read v < /proc/1/oom_score_adj && [ $v != 500 ]; do sleep 0.01; done
+				echo 1000 > /proc/1/oom_score_adj; read v < /proc/1/oom_score_adj; echo $v
 				i=0; until ` + until + ` || [ $i = 600 ]; do sleep 0.1; i=$((i+1)); read v < /proc/1/oom_score_adj; done; echo $v`
 			r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Stdout: &out})
 			if err != nil || !r.OK() {

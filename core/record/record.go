@@ -28,6 +28,7 @@ const (
 	AgentError         Outcome = "agent_error"
 	EnvironmentError   Outcome = "environment_error"
 	VerifierError      Outcome = "verifier_error"
+	JudgeError         Outcome = "judge_error" // a model that judges replied with no judgment
 	ModelError         Outcome = "model_error"
 	UserError          Outcome = "user_error" // the simulated user failed
 	RateLimited        Outcome = "rate_limited"
@@ -42,8 +43,8 @@ const (
 
 // Outcomes lists all outcomes in the order in which tables print them.
 var Outcomes = []Outcome{
-	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, ModelError, UserError, RateLimited,
-	PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
+	Passed, Failed, Scored, AgentError, EnvironmentError, VerifierError, JudgeError, ModelError, UserError,
+	RateLimited, PluginCrashed, ArtifactMissing, IntegrityViolation, TaskInvalid, Preempted, Cancelled, NotRun,
 }
 
 // Measured reports whether the outcome alone says something about the agent.
@@ -62,8 +63,8 @@ func (o Outcome) Measured() bool {
 // counts attempts without a result whose agent had worked: the agent's changes
 // in the sandbox may be why there is no result, and an agent must not be able
 // to remove an attempt from the count. A verifier that fails for a cause
-// outside of the sandbox gives another outcome: model_error, plugin_crashed or
-// environment_error.
+// outside of the sandbox gives another outcome: judge_error, model_error,
+// plugin_crashed or environment_error.
 func (o Outcome) MeasuredAfter(end AgentEnd) bool {
 	switch o {
 	case VerifierError, ArtifactMissing, IntegrityViolation:
@@ -78,7 +79,7 @@ func (o Outcome) MeasuredAfter(end AgentEnd) bool {
 // them.
 func (o Outcome) Infrastructure() bool {
 	switch o {
-	case EnvironmentError, VerifierError, ModelError, UserError, RateLimited, PluginCrashed, Preempted:
+	case EnvironmentError, VerifierError, JudgeError, ModelError, UserError, RateLimited, PluginCrashed, Preempted:
 		return true
 	default:
 		return false

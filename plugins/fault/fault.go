@@ -47,6 +47,7 @@ var (
 	ErrNoSandbox       = errors.New("no such sandbox")
 	ErrArtifactMissing = errors.New("artifact missing")
 	ErrBadReward       = errors.New("bad reward")
+	ErrBadReply        = errors.New("the model's reply does not match the schema")
 )
 
 // The sentinels of sandboxes. Package sandbox documents them.
@@ -82,6 +83,7 @@ var Plugin = &Vocabulary{gone: ErrUnavailable, reasons: []reason{
 	{ErrNoSandbox, "NO_SANDBOX", codes.NotFound},
 	{ErrArtifactMissing, "ARTIFACT_MISSING", codes.NotFound},
 	{ErrBadReward, "BAD_REWARD", codes.DataLoss},
+	{ErrBadReply, "BAD_REPLY", codes.DataLoss},
 }}
 
 // Sandbox is the vocabulary of sandbox.proto.

@@ -34,7 +34,7 @@ var sentinels = map[string]error{
 	"BAD_CONFIG": agent.ErrBadConfig, "NO_SESSION": agent.ErrNoSession, "MODEL_UNAVAILABLE": agent.ErrModel,
 	"NO_CAPACITY": environment.ErrNoCapacity, "BAD_IMAGE": environment.ErrBadImage, "BUILD_FAILED": environment.ErrBuildFailed,
 	"REFUSED": environment.ErrRefused, "NO_SANDBOX": environment.ErrNoSandbox,
-	"ARTIFACT_MISSING": verifier.ErrArtifactMissing, "BAD_REWARD": verifier.ErrBadReward,
+	"ARTIFACT_MISSING": verifier.ErrArtifactMissing, "BAD_REWARD": verifier.ErrBadReward, "BAD_REPLY": verifier.ErrBadReply,
 }
 
 // trouble is a plugin whose calls fail, or panic, as the test says.

@@ -42,6 +42,7 @@ const CapabilityRewrite = "rewrite"
 var (
 	ErrArtifactMissing = fault.ErrArtifactMissing // outcome artifact_missing
 	ErrBadReward       = fault.ErrBadReward       // malformed, not finite, contradicting: outcome verifier_error
+	ErrBadReply        = fault.ErrBadReply        // a model's reply is no judgment, also when asked again: outcome judge_error
 )
 
 // Needs is where a verifier works; a part of Describe.

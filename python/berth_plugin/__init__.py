@@ -27,6 +27,7 @@ from .errors import (
     ArtifactMissing,
     BadConfig,
     BadImage,
+    BadReply,
     BadReward,
     BuildFailed,
     ModelUnavailable,
@@ -43,8 +44,8 @@ from .surface import Action, Frame, NotNow, Observation, Step, Surface, SurfaceC
 from .verifier import Finding, MissingFile, Request, Score, Verdict, Verifier
 
 __all__ = [
-    "Action", "Agent", "ArtifactMissing", "BadConfig", "BadImage", "BadReward", "BuildFailed", "Environment", "Finding",
-    "Frame", "Granted", "Made", "Message", "MissingFile", "Model", "ModelUnavailable", "Needs", "NoCapacity", "NoSandbox",
+    "Action", "Agent", "ArtifactMissing", "BadConfig", "BadImage", "BadReply", "BadReward", "BuildFailed", "Environment",
+    "Finding", "Frame", "Granted", "Made", "Message", "MissingFile", "Model", "ModelUnavailable", "Needs", "NoCapacity", "NoSandbox",
     "NotNow", "Observation", "PluginError", "Problem", "Refused", "Request", "Result", "Score", "Session", "Shell", "ShellError", "SpecProblem",
     "Step", "Surface", "SurfaceClient", "SurfaceError", "SurfaceNeeds", "Unsupported", "Verdict", "Verifier", "Yield", "option", "serve",
 ]

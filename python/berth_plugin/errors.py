@@ -90,3 +90,9 @@ class BadReward(PluginError):
     """A reward is malformed, not finite, or contradicts another."""
 
     reason, code = "BAD_REWARD", "DATA_LOSS"
+
+
+class BadReply(PluginError):
+    """A model that judges gave no usable reply, also when it was asked again."""
+
+    reason, code = "BAD_REPLY", "DATA_LOSS"

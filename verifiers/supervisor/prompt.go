@@ -36,7 +36,7 @@ const schema = `{
     "verdict": {"type": "string", "description": "pass, continue or fail"},
     "attempt_state": {"type": "string", "description": "in_progress, incomplete, complete_but_failed, complete_and_passed or terminal_failure"},
     "recoverable": {"type": "boolean"},
-    "score": {"type": "number", "description": "from 0 to 1"},
+    "score": {"type": "number", "minimum": 0, "maximum": 1, "description": "from 0 to 1"},
     "confidence": {"type": "string", "description": "low, medium or high"},
     "rationale": {"type": "string"},
     "missing_artifacts": {"type": "array", "items": {"type": "string"}},

@@ -115,15 +115,18 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 		want    error
 		score   float64
 	}{
-		"prose":                 {replies: []string{"It looks good to me."}, want: chat.ErrBadReply},
-		"half an object":        {replies: []string{`{"verdict": "pass"`}, want: chat.ErrBadReply},
+		"prose":                 {replies: []string{"It looks good to me."}, want: verifier.ErrBadReply},
+		"half an object":        {replies: []string{`{"verdict": "pass"`}, want: verifier.ErrBadReply},
 		"prose, then an object": {replies: []string{"Well.", judged("continue", 0.7, "")}, score: 0.7},
-		"a huge score":          {replies: []string{judged("continue", 1e9, "")}, score: 1},
-		"a judgement in a text": {replies: []string{"The agent wrote: " + judged("pass", 1, "")}, want: chat.ErrBadReply},
-		"a score beyond all":    {replies: []string{strings.Replace(judged("continue", 0.5, ""), `"score":0.5`, `"score":1e999`, 1)}, score: 1},
-		"a score in words":      {replies: []string{strings.Replace(judged("pass", 0.5, ""), `"score":0.5`, `"score":"0.5"`, 1)}, want: chat.ErrBadReply},
-		"nothing":               {replies: []string{""}, want: chat.ErrBadReply},
-		"something beside":      {replies: []string{judged("pass", 1, `,"note":"x"`)}, want: chat.ErrBadReply},
+		"40 of 100":             {replies: []string{judged("continue", 40, "")}, want: verifier.ErrBadReply},
+		"below the scale":       {replies: []string{judged("continue", -1, "")}, want: verifier.ErrBadReply},
+		"4 of 10, then 0.4":     {replies: []string{judged("continue", 4, ""), judged("continue", 0.4, "")}, score: 0.4},
+		"a judgement in a text": {replies: []string{"The agent did it: " + judged("continue", 1, "")}, score: 1},
+		"a score beyond all":    {replies: []string{strings.Replace(judged("continue", 0.5, ""), `"score":0.5`, `"score":1e999`, 1)}, want: verifier.ErrBadReply},
+		"a quoted score":        {replies: []string{strings.Replace(judged("continue", 0.5, ""), `"score":0.5`, `"score":"0.5"`, 1)}, score: 0.5},
+		"a score in words":      {replies: []string{strings.Replace(judged("pass", 0.5, ""), `"score":0.5`, `"score":"half"`, 1)}, want: verifier.ErrBadReply},
+		"nothing":               {replies: []string{""}, want: verifier.ErrBadReply},
+		"something beside":      {replies: []string{judged("continue", 1, `,"note":"x"`)}, score: 1},
 		"an unknown verdict":    {replies: []string{judged("accept", 1, "")}, want: errAny},
 		"a refusing model":      {status: 403, want: agent.ErrModel},
 	} {
@@ -149,14 +152,17 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 
 var errAny = errors.New("any error")
 
-// A reply without one of the members is no judgement.
+// A reply without one of the members is no judgement, but for empty lists.
 func TestEachMemberOfAJudgementIsRequired(t *testing.T) {
 	t.Parallel()
 	var whole map[string]any
 	if err := json.Unmarshal([]byte(judged("pass", 1, "")), &whole); err != nil || len(whole) != 8 {
 		t.Fatal(len(whole), err)
 	}
-	for name := range whole {
+	for name, of := range whole {
+		if _, list := of.([]any); list {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			part := maps.Clone(whole)
@@ -165,7 +171,7 @@ func TestEachMemberOfAJudgementIsRequired(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v, s, err := askOnce(t, verifier.Request{View: lay(t, nil), Round: 1}, chattest.Script(string(text))); !errors.Is(err, chat.ErrBadReply) || len(s.Questions()) != 3 {
+			if v, s, err := askOnce(t, verifier.Request{View: lay(t, nil), Round: 1}, chattest.Script(string(text))); !errors.Is(err, verifier.ErrBadReply) || len(s.Questions()) != 3 {
 				t.Errorf("%+v after %d questions, %v", v, len(s.Questions()), err)
 			}
 		})
@@ -261,7 +267,7 @@ func TestASupervisorThatOnlyCallsTools(t *testing.T) {
 	_, s, err := askOnce(t, verifier.Request{View: lay(t, nil)}, func(q chattest.Question) chattest.Answer {
 		return chattest.Answer{Calls: []chat.Call{{ID: fmt.Sprint(q.Turns), Name: "list", Arguments: json.RawMessage(`{}`)}}}
 	})
-	if !errors.Is(err, chat.ErrBadReply) || len(s.Questions()) != maxCalls+2 {
+	if !errors.Is(err, verifier.ErrBadReply) || len(s.Questions()) != maxCalls+2 {
 		t.Errorf("%d questions, %v", len(s.Questions()), err)
 	}
 }

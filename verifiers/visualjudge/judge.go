@@ -224,16 +224,11 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 		Reason string  `json:"reason"`
 	}
 	err = ask(ctx, w.scoring, chat.Request{
-		System: systemFinal, Schema: json.RawMessage(schemaFinal), Effort: w.c.FinalEffort,
+		System: systemFinal, Schema: schemaFinal(binary), Effort: w.c.FinalEffort,
 		Messages: []chat.Message{{Role: chat.User, Text: text, Images: []chat.Image{{MediaType: last.Frame.MediaType, Data: data, Detail: w.c.FinalDetail}}}},
 	}, &said)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, "", fmt.Errorf("the score: %w", err)
-	case said.Score < lowest || said.Score > highest || said.Score != math.Trunc(said.Score):
-		return 0, "", fmt.Errorf("%w: the model gave the score %g: want a whole number from %g to %g", verifier.ErrBadReward, said.Score, lowest, highest)
-	case binary == 0 && said.Score == highest:
-		return 0, "", fmt.Errorf("%w: the model gave %g although the comparator said that the task was not done", verifier.ErrBadReward, said.Score)
 	}
 	return said.Score, cut(said.Reason, 2*maxSaid), nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/model/chat/chattest"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -325,15 +324,15 @@ func TestOddScoresAreErrors(t *testing.T) {
 		final  string
 		want   error
 	}{
-		"5 after a 0":         {verifier.Fail, `{"score":5,"reason":"r"}`, verifier.ErrBadReward},
-		"a text for a number": {verifier.Pass, `{"score":"4","reason":"r"}`, chat.ErrBadReply},
-		"a word":              {verifier.Pass, `{"score":"good","reason":"r"}`, chat.ErrBadReply},
-		"0":                   {verifier.Pass, `{"score":0,"reason":"r"}`, chat.ErrBadReply},
-		"6":                   {verifier.Pass, `{"score":6,"reason":"r"}`, chat.ErrBadReply},
-		"a fraction":          {verifier.Pass, `{"score":3.5,"reason":"r"}`, chat.ErrBadReply},
-		"beyond all numbers":  {verifier.Pass, `{"score":1e999,"reason":"r"}`, chat.ErrBadReply},
-		"no score":            {verifier.Pass, `{"reason":"r"}`, chat.ErrBadReply},
-		"prose":               {verifier.Pass, `Four.`, chat.ErrBadReply},
+		"5 after a 0":         {verifier.Fail, `{"score":5,"reason":"r"}`, verifier.ErrBadReply},
+		"a quoted number":     {verifier.Pass, `{"score":"4","reason":"r"}`, nil},
+		"a word":              {verifier.Pass, `{"score":"good","reason":"r"}`, verifier.ErrBadReply},
+		"0":                   {verifier.Pass, `{"score":0,"reason":"r"}`, verifier.ErrBadReply},
+		"6":                   {verifier.Pass, `{"score":6,"reason":"r"}`, verifier.ErrBadReply},
+		"a fraction":          {verifier.Pass, `{"score":3.5,"reason":"r"}`, verifier.ErrBadReply},
+		"beyond all numbers":  {verifier.Pass, `{"score":1e999,"reason":"r"}`, verifier.ErrBadReply},
+		"no score":            {verifier.Pass, `{"reason":"r"}`, verifier.ErrBadReply},
+		"prose":               {verifier.Pass, `Four.`, verifier.ErrBadReply},
 		"5 after a 1":         {verifier.Pass, `{"score":5,"reason":"r"}`, nil},
 		"4 after a 0":         {verifier.Fail, `{"score":4,"reason":"r"}`, nil},
 		"1 after a 0":         {verifier.Fail, `{"score":1,"reason":"r"}`, nil},

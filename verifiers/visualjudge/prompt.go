@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -48,15 +49,19 @@ const schemaPairs = `{
   "additionalProperties": false
 }`
 
-const schemaFinal = `{
+// schemaFinal is the form of the score. binary is what the comparator said: after a
+// 0 the highest score is not allowed.
+func schemaFinal(binary int) json.RawMessage {
+	return fmt.Appendf(nil, `{
   "type": "object",
   "properties": {
-    "score": {"type": "integer", "minimum": 1, "maximum": 5},
+    "score": {"type": "integer", "minimum": %g, "maximum": %g},
     "reason": {"type": "string"}
   },
   "required": ["score", "reason"],
   "additionalProperties": false
-}`
+}`, lowest, highest-float64(1-binary))
+}
 
 // change is a reply about a pair.
 type change struct {

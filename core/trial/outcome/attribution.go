@@ -111,6 +111,7 @@ var rules = []struct {
 	{record.ByModel, models.ErrRateLimited, record.RateLimited, true},
 	{record.ByVerifier, verifier.ErrArtifactMissing, record.ArtifactMissing, false},
 	{record.ByVerifier, verifier.ErrBadReward, record.VerifierError, false},
+	{record.ByVerifier, verifier.ErrBadReply, record.JudgeError, true}, // its model's fault, not that of the work
 }
 
 // usual says how errors of a boundary affect an attempt when no rule matches. A

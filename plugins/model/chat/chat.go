@@ -73,12 +73,15 @@ type Request struct {
 	// Schema is a JSON Schema (2020-12, without references to other documents)
 	// that the reply has to match. It is passed to the provider as its API has it,
 	// or told to the model in words where it has no way, and the reply is always
-	// checked here. A model that replies otherwise is told what is wrong and asked
-	// again, at most twice. A reply that calls tools is not checked. Empty means
-	// free text.
+	// checked here. Text around the JSON, and values of the wrong form with one
+	// meaning, such as a quoted number, are understood. A model that replies
+	// otherwise is told what is wrong and asked again, at most twice; after a reply
+	// that was cut off it is asked once more, with more room. A reply that calls
+	// tools is not checked. Empty means free text.
 	Schema json.RawMessage
 
 	schema *schema // for the provider; nil: none
+	wide   bool    // MaxTokens counts, whatever the experiment's parameters say
 }
 
 // DefaultMaxTokens is the limit of a reply in dialects that need one.

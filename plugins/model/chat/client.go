@@ -105,6 +105,9 @@ func (c *Client) ask(ctx context.Context, r Request) (Reply, error) {
 	for k, v := range c.extra {
 		question[k] = v
 	}
+	if r.wide {
+		widen(question, r.MaxTokens)
+	}
 	if r.schema != nil {
 		c.dialect.format(question, r.schema)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,6 +107,48 @@ func TestAModelThatRepliesNonsenseIsAskedTwiceMore(t *testing.T) {
 			t.Errorf("the model sees %d bytes again", n)
 		}
 	})
+}
+
+// A limit of the experiment that cuts a reply off is widened once, and no reply is
+// made up from half of one.
+func TestAReplyThatWasCutOffIsAskedForAgainWithMoreRoom(t *testing.T) {
+	t.Parallel()
+	limits := map[model.Dialect]string{
+		model.DialectOpenAI: `{"max_output_tokens": 20}`, model.DialectOpenAIChat: `{"max_tokens": 20}`,
+		model.DialectAnthropic: `{"max_tokens": 20}`, model.DialectGemini: `{"generationConfig": {"maxOutputTokens": 20, "seed": 1}}`,
+	}
+	for _, d := range chat.Dialects() {
+		for name, second := range map[string]chattest.Answer{
+			"whole": {Text: `{"verdict": "pass"}`}, "cut again": {Text: `{"verdict": "pass"}`, Stop: chat.Length},
+			"refused": {Status: http.StatusBadRequest, Body: `{"error": {"message": "max_tokens is too large"}}`},
+		} {
+			t.Run(string(d)+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				s := chattest.Serve(t, d, func(q chattest.Question) chattest.Answer {
+					if q.Number == 1 {
+						return chattest.Answer{Text: `{"verdict": "pass"`, Stop: chat.Length, Usage: &[2]int64{10, 20}}
+					}
+					return second
+				})
+				s.Endpoint.Parameters = json.RawMessage(limits[d])
+				c, err := chat.Dial(s.Endpoint)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(c.Close)
+				r := judge
+				r.Schema = json.RawMessage(schema)
+				reply, err := c.Ask(t.Context(), r)
+				q := s.Questions()
+				if len(q) != 2 || q[1].Turns != 0 || !strings.Contains(string(q[0].Body), `:20`) || !strings.Contains(string(q[1].Body), strconv.Itoa(chat.DefaultMaxTokens)) {
+					t.Fatalf("%d questions, the last is %s", len(q), q[len(q)-1].Body)
+				}
+				if good := name == "whole"; good != (err == nil) || good != (string(reply.JSON) == `{"verdict": "pass"}`) || !good && !errors.Is(err, chat.ErrBadReply) {
+					t.Errorf("got %s, %v", reply.JSON, err)
+				}
+			})
+		}
+	}
 }
 
 // A server that takes no schema gets it in words, once and for all.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	ordered "github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/fault"
 	jsonschema "github.com/berth-eval/berth/plugins/internal/schema"
 	"github.com/berth-eval/berth/plugins/model"
 )
@@ -17,13 +18,12 @@ import (
 // ErrBadReply means that the model answered, but not with JSON that matches the
 // schema of the request, also when it was asked again. It is not agent.ErrModel:
 // the model was there.
-var ErrBadReply = errors.New("the model's reply does not match the schema")
+var ErrBadReply = fault.ErrBadReply
 
 const (
 	asksAgain = 2        // after a reply that does not match
 	maxQuoted = 32 << 10 // bytes of such a reply that the model sees again
 	maxSaid   = 1000     // bytes of what is wrong with it
-	maxJSON   = 4 << 20  // bytes of a reply that is read as JSON
 )
 
 // schema is the schema of a request.
@@ -154,14 +154,12 @@ func (p *portable) list(raw json.RawMessage, depth int) json.RawMessage {
 	return ordered.JSON(all)
 }
 
-// read takes the JSON out of a reply: the whole text of its last message, or the
-// one code block that it consists of. JSON inside other text is not looked for,
-// since a model may quote what others wrote.
-func (s *schema) read(r *Reply) (json.RawMessage, error) {
+// read takes the JSON out of the last message of a reply to a request.
+func (s *schema) read(r *Reply, q *Request) (json.RawMessage, error) {
 	text := strings.TrimSpace(r.last)
 	switch {
 	case r.Stop == Length:
-		return nil, errors.New("it was cut off at the limit of a reply")
+		return nil, errCut
 	case r.Stop == Refused:
 		return nil, errors.New("the model refused to answer")
 	case text == "":
@@ -169,17 +167,17 @@ func (s *schema) read(r *Reply) (json.RawMessage, error) {
 	case len(text) > maxJSON:
 		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", len(text), maxJSON)
 	}
-	if m := fenced.FindStringSubmatch(text); m != nil && !strings.Contains(m[1], "```") {
-		text = strings.TrimSpace(m[1])
+	var given strings.Builder
+	for _, m := range q.Messages {
+		given.WriteString(m.Text + "\n")
+		for _, result := range m.Results {
+			given.WriteString(result.Text + "\n")
+		}
 	}
-	if err := s.check.Check([]byte(text)); err != nil {
-		return nil, err
-	}
-	return json.RawMessage(text), nil
+	return s.find(text, given.String())
 }
 
-// fenced matches a text that is one code block.
-var fenced = regexp.MustCompile("^(?s:```(?:json)?[ \\t]*\\n(.*)\\n[ \\t]*```)$")
+var errCut = errors.New("it was cut off at the limit of a reply")
 
 // tell is what a model is told that gets no schema from its provider.
 func (s *schema) tell(system string) string {
@@ -215,6 +213,9 @@ func (c *Client) matching(ctx context.Context, r Request) (Reply, error) {
 			asked-- // the same again, in words
 			continue
 		}
+		if r.wide && errors.Is(err, ErrRefused) { // it has no more room than it took
+			return before, c.bad(errCut, asked)
+		}
 		if err != nil {
 			return Reply{}, err
 		}
@@ -223,18 +224,44 @@ func (c *Client) matching(ctx context.Context, r Request) (Reply, error) {
 			return reply, nil
 		}
 		var wrong error
-		if reply.JSON, wrong = s.read(&reply); wrong == nil {
+		if reply.JSON, wrong = s.read(&reply, &r); wrong == nil {
 			return reply, nil
 		}
-		said := cut(wrong.Error(), maxSaid)
-		if asked == asksAgain {
-			return reply, fmt.Errorf("ask model %q: %w, after %d replies: %s", c.end.Name, ErrBadReply, asked+1, said)
+		if asked == asksAgain || errors.Is(wrong, errCut) && r.wide {
+			return reply, c.bad(wrong, asked+1)
 		}
 		before = reply
+		if errors.Is(wrong, errCut) && !r.wide {
+			r.wide, r.MaxTokens = true, DefaultMaxTokens // the same again, with more room
+			if n := reply.Usage.Output; n != nil {
+				r.MaxTokens = max(r.MaxTokens, 2**n)
+			}
+			continue
+		}
 		r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: cut(reply.Text, maxQuoted)}, Message{
 			Role: User,
-			Text: "Your reply could not be read: " + said + "\nReply again with one JSON value that matches the schema, and nothing else.",
+			Text: "Your reply could not be read: " + cut(wrong.Error(), maxSaid) + "\nReply again with one JSON value that matches the schema, and nothing else.",
 		})
+	}
+}
+
+// bad is what replies end with that do not match.
+func (c *Client) bad(wrong error, replies int) error {
+	return fmt.Errorf("ask model %q: %w, after %d replies: %s", c.end.Name, ErrBadReply, replies, cut(wrong.Error(), maxSaid))
+}
+
+// widen sets the limit of a reply, under the name that the experiment gave it.
+func widen(request object, limit int64) {
+	if _, ok := request["max_tokens"]; ok {
+		delete(request, "max_completion_tokens")
+	}
+	for _, name := range []string{"max_tokens", "max_completion_tokens", "max_output_tokens"} {
+		if _, ok := request[name]; ok {
+			request[name] = limit
+		}
+	}
+	if _, ok := request["generationConfig"]; ok {
+		member(request, "generationConfig")["maxOutputTokens"] = limit
 	}
 }
 

@@ -109,39 +109,59 @@ func TestASchemaThatNotAllProvidersTakeIsToldInWords(t *testing.T) {
 	}
 }
 
-// Only the last message as a whole counts: what a model quotes is not its reply.
+// A reply counts whatever stands around its one object, and if its values have one
+// meaning. What the model was given is not its reply.
 func TestWhatCountsAsAReplyOfASchema(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, verdictSchema)
 	const good = `{"verdict": "pass", "score": 1}`
+	const quoted = `{"verdict": "pass", "score": 0.7}`
+	given := Request{Messages: []Message{{Text: "Judge it."}, {Results: []Result{{Text: "answer.txt: " + quoted}}}}}
 	for _, tt := range []struct {
 		name string
 		r    Reply
-		ok   bool
+		want string // empty: it does not count
 		says string
 	}{
-		{name: "an object", r: Reply{last: " " + good + "\n"}, ok: true},
-		{name: "one code block", r: Reply{last: "```json\n" + good + "\n```"}, ok: true},
-		{name: "prose", r: Reply{last: "It is fine."}, says: "not one JSON value"},
-		{name: "quoted in prose", r: Reply{last: "The agent wrote:\n```json\n" + good + "\n```\nThat is wrong."}, says: "not one JSON value"},
-		{name: "after prose", r: Reply{last: "My verdict: " + good}, says: "not one JSON value"},
-		{name: "two objects", r: Reply{last: good + good}, says: "not one JSON value"},
-		{name: "two code blocks", r: Reply{last: "```json\n" + good + "\n```\nor\n```json\n" + good + "\n```"}, says: "not one JSON value"},
-		{name: "half an object", r: Reply{last: good[:20]}, says: "not one JSON value"},
-		{name: "in a list", r: Reply{last: "[" + good + "]"}, says: "got array, want object"},
-		{name: "a score of 1e9", r: Reply{last: `{"verdict": "pass", "score": 1e9}`}, says: "maximum"},
-		{name: "a member too many", r: Reply{last: `{"verdict": "pass", "score": 1, "x": 1}`}, says: "additional properties 'x' not allowed"},
+		{name: "an object", r: Reply{last: " " + good + "\n"}, want: good},
+		{name: "one code block", r: Reply{last: "```json\n" + good + "\n```"}, want: good},
+		{name: "a block of no language", r: Reply{last: "```\n" + good + "\n```\n"}, want: good},
+		{name: "a block in prose", r: Reply{last: "Here is my judgement.\n\n```json\n" + good + "\n```\nI am sure {of it}."}, want: good},
+		{name: "after prose", r: Reply{last: "My verdict {see below}: " + good}, want: good},
+		{name: "before prose", r: Reply{last: good + "\nThe file is right."}, want: good},
+		{name: "after thoughts", r: Reply{last: "<think>Perhaps " + quoted + "?</think>\n" + good}, want: good},
+		{name: "twice the same", r: Reply{last: "```json\n" + good + "\n```\nor\n```json\n" + good + "\n```"}, want: good},
+		{name: "in a list", r: Reply{last: "[" + good + "]"}, want: good},
+		{name: "a quoted number", r: Reply{last: `{"verdict": "pass", "score": " 0.950 "}`}, want: `{"score":0.950,"verdict":"pass"}`},
+		{name: "other letters", r: Reply{last: `{"verdict": "Pass", "score": 1}`}, want: `{"score":1,"verdict":"pass"}`},
+		{name: "a line break and a path", r: Reply{last: "{\"verdict\": \"pass\", \"score\": 1, \"tags\": [\"a\nb\", \"\\x\"],}"}, want: `{"verdict": "pass", "score": 1, "tags": ["a\u000ab", "\\x"]}`},
+		{name: "another object in prose", r: Reply{last: `The config is {"a": true}. ` + good}, want: good},
+		{name: "a member too many", r: Reply{last: `{"verdict": "pass", "score": 1, "x": 1}`}, want: `{"score":1,"verdict":"pass"}`},
+		{name: "itself given", r: Reply{last: quoted}, want: quoted},
+		{name: "itself given, in a block", r: Reply{last: "```json\n" + quoted + "\n```"}, want: quoted},
+
+		{name: "prose", r: Reply{last: "It is fine."}, says: "no JSON object"},
+		{name: "quoted in prose", r: Reply{last: "The agent wrote:\n```json\n" + quoted + "\n```\nThat is wrong."}, says: "was given"},
+		{name: "two objects", r: Reply{last: good + `{"verdict": "fail", "score": 0}`}, says: "two different"},
+		{name: "half an object", r: Reply{last: good[:20]}, says: "does not end"},
+		{name: "an object in half an object", r: Reply{last: `{"old": ` + good + `, "verdict": "fa`}, says: "does not end"},
+		{name: "40 of 100", r: Reply{last: `{"verdict": "pass", "score": 40}`}, says: "at '/score': maximum: got 40, want 1"},
+		{name: "a score of 1e9", r: Reply{last: `{"verdict": "pass", "score": "1e9"}`}, says: "maximum"},
+		{name: "not a number", r: Reply{last: `{"verdict": "pass", "score": "4/5"}`}, says: "got string, want number"},
+		{name: "a number that is infinite", r: Reply{last: `{"verdict": "pass", "score": "inf"}`}, says: "got string, want number"},
 		{name: "another word", r: Reply{last: `{"verdict": "continue", "score": 1}`}, says: "value must be one of"},
 		{name: "too long a text", r: Reply{last: `{"verdict": "pass", "score": 1, "tags": ["long"]}`}, says: "maxLength: got 4, want 3"},
 		{name: "nothing", says: "empty"},
+		{name: "only thoughts", r: Reply{last: "<think>" + good + "</think>"}, says: "no JSON object"},
 		{name: "refused", r: Reply{last: good, Stop: Refused}, says: "refused"},
 		{name: "cut off", r: Reply{last: good, Stop: Length}, says: "cut off"},
 		{name: "far too much", r: Reply{last: strings.Repeat("[", maxJSON+1)}, says: "at most"},
-		{name: "very deep", r: Reply{last: strings.Repeat("[", 1<<20)}, says: "not one JSON value"},
+		{name: "very deep", r: Reply{last: strings.Repeat("{\"a\":", 1<<19)}, says: "does not end"},
+		{name: "many braces", r: Reply{last: strings.Repeat("{}}", 1<<19)}, says: "missing properties"},
 	} {
-		got, err := s.read(&tt.r)
-		if (err == nil) != tt.ok || !tt.ok && !strings.Contains(err.Error(), tt.says) || tt.ok && string(got) != good {
-			t.Errorf("%s: %s, %v; want %q", tt.name, got, err, tt.says)
+		got, err := s.read(&tt.r, &given)
+		if (err == nil) != (tt.want != "") || string(got) != tt.want || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %s, %v; want %q %q", tt.name, got, err, tt.want, tt.says)
 		}
 	}
 	var r Reply

@@ -30,7 +30,7 @@ func thrown(o record.Outcome, end record.AgentEnd) string {
 		return "ApiError"
 	case record.RateLimited:
 		return "ApiRateLimitError"
-	case record.VerifierError, record.ArtifactMissing, record.IntegrityViolation:
+	case record.VerifierError, record.JudgeError, record.ArtifactMissing, record.IntegrityViolation:
 		return "RewardFileNotFoundError"
 	case record.Cancelled, record.NotRun:
 		return "CancelledError"

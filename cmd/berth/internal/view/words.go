@@ -28,6 +28,7 @@ func outcomeWords(o record.Outcome) string {
 		record.AgentError:         "The agent failed.",
 		record.EnvironmentError:   "The environment failed, which says nothing about the agent.",
 		record.VerifierError:      "The verification failed.",
+		record.JudgeError:         "The model that judges gave no judgment.",
 		record.ModelError:         "A model failed.",
 		record.UserError:          "The simulated user failed.",
 		record.RateLimited:        "The provider refused requests because there were too many.",

@@ -107,6 +107,7 @@
 //   NO_SANDBOX         (NOT_FOUND)            environment: the id is unknown or gone
 //   ARTIFACT_MISSING   (NOT_FOUND)            verifier: the work to judge is missing
 //   BAD_REWARD         (DATA_LOSS)            verifier: a reward is malformed, not finite or contradictory
+//   BAD_REPLY          (DATA_LOSS)            verifier: a model's reply is no judgment, also when asked again
 
 package pluginpb
 

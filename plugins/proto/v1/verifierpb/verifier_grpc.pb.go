@@ -44,8 +44,9 @@ type VerifierClient interface {
 	//
 	// Bad work is a verdict. An error means that the verifier could not judge:
 	// the attempt ends as verifier_error, or artifact_missing for the reason
-	// ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
-	// MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD.
+	// ARTIFACT_MISSING, judge_error for BAD_REPLY. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, BAD_CONFIG, MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD,
+	// BAD_REPLY.
 	Verify(ctx context.Context, in *VerifyRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[VerifyEvent], error)
 	// Rewrite (capability "rewrite") checks a message of the simulated user
 	// before it is sent. It is called only after a verdict `continue` of the same
@@ -109,8 +110,9 @@ type VerifierServer interface {
 	//
 	// Bad work is a verdict. An error means that the verifier could not judge:
 	// the attempt ends as verifier_error, or artifact_missing for the reason
-	// ARTIFACT_MISSING. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
-	// MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD.
+	// ARTIFACT_MISSING, judge_error for BAD_REPLY. Reasons: INVALID,
+	// UNKNOWN_PLUGIN, BAD_CONFIG, MODEL_UNAVAILABLE, ARTIFACT_MISSING, BAD_REWARD,
+	// BAD_REPLY.
 	Verify(*VerifyRequest, grpc.ServerStreamingServer[VerifyEvent]) error
 	// Rewrite (capability "rewrite") checks a message of the simulated user
 	// before it is sent. It is called only after a verdict `continue` of the same

@@ -116,7 +116,7 @@ func (m *model) payload() *payload {
 func Color(o record.Outcome) string {
 	known := map[record.Outcome]string{
 		record.Passed: "#3d9a50", record.Failed: "#c9504b", record.Scored: "#c9a227", record.AgentError: "#e08a3c", record.EnvironmentError: "#4c78a8",
-		record.VerifierError: "#9467bd", record.ModelError: "#72b7b2", record.UserError: "#b279a2", record.RateLimited: "#6fa8dc", record.PluginCrashed: "#2f4b7c",
+		record.VerifierError: "#9467bd", record.JudgeError: "#c5b0d5", record.ModelError: "#72b7b2", record.UserError: "#b279a2", record.RateLimited: "#6fa8dc", record.PluginCrashed: "#2f4b7c",
 		record.ArtifactMissing: "#b5838d", record.IntegrityViolation: "#7f1d1d", record.TaskInvalid: "#8c6d31", record.Preempted: "#a0b8c8",
 		record.Cancelled: "#8a94a6", record.NotRun: "#c2c8d0",
 	}

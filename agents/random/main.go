@@ -1,12 +1,12 @@
-// Command random serves an agent that does random actions on a surface, the same
-// ones with the same seed. A task that it passes is too easy, and a surface that
-// it breaks is not robust.
+// Command random serves an agent that does random actions on a surface: the same
+// ones for the same task, repetition and seed. A task that it passes is too easy,
+// and a surface that it breaks is not robust.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -21,8 +21,8 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Seed    int64 `berth:"seed" default:"1" doc:"The same seed gives the same actions, if the surface shows the same."`
-	Actions int   `berth:"actions" default:"50" doc:"How many actions it does in a turn, if the surface allows as many."`
+	Seed    int64 `berth:"seed" default:"1" doc:"Each task and repetition has actions of its own, which are the same in every run if the surface shows the same. Another seed gives others."`
+	Actions int   `berth:"actions" default:"0" doc:"How many actions it does in a turn, if the surface allows as many. 0: as many as the surface allows, or 50 if it has no limit."`
 }
 
 func main() {
@@ -44,14 +44,14 @@ func (random) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error
 	if r.Role == agent.RoleUser {
 		needs.Refusals = append(needs.Refusals, "it acts on a surface, which a simulated user does not have")
 	}
-	if c.Actions < 1 || c.Actions > 100_000 {
-		needs.Refusals = append(needs.Refusals, "actions has to be from 1 to 100000")
+	if c.Actions < 0 || c.Actions > 100_000 {
+		needs.Refusals = append(needs.Refusals, fmt.Sprintf("actions is %d: write a number from 0 to 100000", c.Actions))
 	}
 	return needs, nil
 }
 
 // Open implements agent.Agent.
-func (random) Open(ctx context.Context, s agent.Setup) (agent.Session, error) {
+func (random) Open(_ context.Context, s agent.Setup) (agent.Session, error) {
 	c, err := agent.ReadConfig[Config](s.Config)
 	if err != nil {
 		return nil, err
@@ -60,29 +60,32 @@ func (random) Open(ctx context.Context, s agent.Setup) (agent.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	offer, err := on.Actions(ctx)
-	if err != nil {
-		return nil, errors.Join(err, on.Close())
-	}
-	return &session{on: on, offer: offer.Actions, most: c.Actions, dice: rand.New(rand.NewPCG(uint64(c.Seed), 0))}, nil //nolint:gosec // not for secrets
+	return &session{on: on, most: c.Actions, dice: rand.New(rand.NewPCG(uint64(c.Seed), uint64(s.Seed)))}, nil //nolint:gosec // not for secrets
 }
 
 type session struct {
-	on    *surface.Client
-	offer []environment.Action
-	most  int
-	dice  *rand.Rand
+	on   *surface.Client
+	most int
+	dice *rand.Rand
 }
+
+// unbounded is how many actions a turn has on a surface that has no limit.
+const unbounded = 50
 
 // Turn implements agent.Session.
 func (s *session) Turn(ctx context.Context, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
 	none := int64(0)
-	if len(s.offer) == 0 {
+	offer, err := s.on.Actions(ctx)
+	if err != nil {
+		return agent.Yield{}, err
+	}
+	if len(offer.Actions) == 0 {
 		return agent.Yield{End: agent.Done, Reason: "the surface has no action"}, nil
 	}
+	most := cmp.Or(int64(s.most), offer.Steps, unbounded)
 	seen, err := s.on.Observe(ctx, nil)
-	for n := 1; err == nil && n <= s.most; n++ {
-		a := &s.offer[s.dice.IntN(len(s.offer))]
+	for n := int64(1); err == nil && n <= most; n++ {
+		a := &offer.Actions[s.dice.IntN(len(offer.Actions))]
 		given, failed := s.arguments(a.Schema, &seen)
 		if failed != nil {
 			return agent.Yield{}, fmt.Errorf("schema of %s: %w", a.Name, failed)

@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -92,6 +93,13 @@ type VerifierPlugin struct {
 	// OwnProcess starts the verifier in a process of its own, for one caller,
 	// who stops it. Nil: this is not possible.
 	OwnProcess func(ctx context.Context) (v verifier.Verifier, stop func(), err error)
+}
+
+// seed is where chance begins in a session: the same number for the same task and
+// repetition, whatever the cell, the attempt, the run and the machine.
+func (in *Input) seed(session string) int64 {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%s", in.Task.Name, in.Task.Digest, in.Repetition, session))
+	return int64(binary.BigEndian.Uint64(sum[:]) >> 1)
 }
 
 // unchanged fails if a file of the experiment is not as it was when the run was

@@ -163,7 +163,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	}
 	setup := agent.Setup{
 		Session: fmt.Sprintf("%s/%d/%s", a.in.Trial, a.in.Attempt, s.id), Role: o.role, View: o.view, Limits: o.limits,
-		Scratch: s.scratch, Config: o.cell.Config.JSON(),
+		Scratch: s.scratch, Config: o.cell.Config.JSON(), Seed: a.in.seed(s.id),
 	}
 	if err = a.models(ctx, s, o, &setup); err != nil {
 		return nil, err

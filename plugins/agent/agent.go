@@ -128,6 +128,10 @@ type Setup struct {
 	Workdir   string                    `json:"workdir,omitempty"`   // where commands start
 	User      string                    `json:"user,omitempty"`      // as whom they run; empty: root or the image's
 	Reference *Reference                `json:"reference,omitempty"` // with RoleOracle only
+	// Seed is where chance begins: the same number for the same task and
+	// repetition, in every cell, attempt and run, and another one for others. It is
+	// not negative.
+	Seed int64 `json:"seed,omitempty"`
 }
 
 // Reference is a task's own solution.

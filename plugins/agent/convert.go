@@ -65,7 +65,7 @@ func setupToProto(s Setup) *agentpb.SessionSetup {
 		Models: wire.Values(s.Models, model.EndpointToProto), Prior: s.Prior, Servers: wire.Each(s.Servers, serverToProto),
 		Skills:  wire.Texts(s.Skills),
 		Limits:  &agentpb.AgentLimits{TimeMs: wire.Millis(s.Limits.Time), MaxSteps: s.Limits.MaxSteps},
-		Scratch: s.Scratch, ConfigJson: s.Config, Workdir: s.Workdir, User: s.User,
+		Scratch: s.Scratch, ConfigJson: s.Config, Workdir: s.Workdir, User: s.User, Seed: s.Seed,
 	}
 	if r := s.Reference; r != nil {
 		p.Reference = &agentpb.AgentReference{
@@ -80,7 +80,7 @@ func setupFromProto(p *agentpb.SessionSetup) (s Setup, err error) {
 		Session: p.GetSession(), View: p.GetView(), Shell: p.GetShell(), Surface: p.GetSurface(), Prior: p.GetPrior(),
 		Servers: wire.Each(p.GetServers(), serverFromProto), Skills: p.GetSkills(),
 		Limits:  Limits{Time: wire.Duration(p.GetLimits().GetTimeMs()), MaxSteps: p.GetLimits().GetMaxSteps()},
-		Scratch: p.GetScratch(), Workdir: p.GetWorkdir(), User: p.GetUser(),
+		Scratch: p.GetScratch(), Workdir: p.GetWorkdir(), User: p.GetUser(), Seed: p.GetSeed(),
 	}
 	if r := p.GetReference(); r != nil {
 		s.Reference = &Reference{Folder: r.GetFolder(), Place: r.GetPlace(), Argv: r.GetArgv(), Env: r.GetEnv()}

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/surface"
 )
 
 const sokobanExperiment = `experiment "sokoban" {
@@ -77,8 +78,8 @@ func surfaceOf(t *testing.T, attempt string) string {
 
 var untimed = regexp.MustCompile(`"time":"[^"]*",|"took_ns":[0-9]+,|"seed":[0-9]+,?`)
 
-// Doing nothing gives 100 − 5 · bound, the shortest solution 100, and each repetition
-// is the same. Levels that are rebuilt of their solutions are solved by these.
+// Doing nothing gives 100 − 5 · bound, the shortest solution 100, and repetitions
+// differ by chance alone. Levels that are rebuilt of their solutions are solved by these.
 func TestLevelsOfSokoban(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
@@ -121,11 +122,52 @@ func TestLevelsOfSokoban(t *testing.T) {
 			t.Errorf("%s: %s has %v, and the bound is %v", r.Task, who, *r.Score, bounds[r.Task])
 		}
 		key, text := r.Task+" "+who, surfaceOf(t, attempt)
-		if before, ok := first[key]; ok && before != text {
-			t.Errorf("%s: the repetitions differ:\n%s\n%s", key, before, text)
+		if before, ok := first[key]; ok && (before != text) != (who == "random") {
+			t.Errorf("%s: two repetitions differ: %t:\n%s\n%s", key, before != text, before, text)
 		}
 		first[key] = text
 	}
+}
+
+// Random actions depend on the task and the repetition, and on nothing else: a second
+// run has the same.
+func TestRandomActionsOfTaskAndRepetition(t *testing.T) {
+	tree.NeedsSandbox(t)
+	t.Parallel()
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "levels"), os.DirFS(filepath.Join(tree.Root, "examples", "sokoban", "levels"))))
+	text := strings.Replace(sokobanExperiment, "INCLUDE", `["small-v0-1", "v1-2", "huge-v0-3"]`, 1)
+	text = strings.Replace(text, ", dataset.published", "", 1)
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(text, "agent.nop, agent.random, agent.oracle", "agent.random", 1)})
+	berth(t, dir, "run").want(t, 0)
+	berth(t, dir, "run").want(t, 0)
+	trials, owners := map[string]string{}, map[string]string{}
+	for attempt := range playedIn(t, dir) {
+		trial, played := filepath.Base(filepath.Dir(attempt)), strings.Join(actionsOf(t, attempt), " ")
+		if before, ok := trials[trial]; ok && before != played {
+			t.Errorf("two runs of %s:\n%s\n%s", trial, before, played)
+		}
+		if other, ok := owners[played]; ok && other != trial {
+			t.Errorf("%s and %s both play %s", trial, other, played)
+		}
+		trials[trial], owners[played] = played, trial
+	}
+	if len(trials) != 9 || len(owners) != 9 {
+		t.Errorf("%d trials with %d sequences, want 9 of three levels and repetitions", len(trials), len(owners))
+	}
+}
+
+// actionsOf returns the names of the actions that reached the surface.
+func actionsOf(t *testing.T, attempt string) (names []string) {
+	t.Helper()
+	for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
+		var l surface.Line
+		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+		if l.Kind == surface.KindAct {
+			names = append(names, l.Action)
+		}
+	}
+	return names
 }
 
 // plannersExperiment has two planners and two models, of which one talks nonsense.

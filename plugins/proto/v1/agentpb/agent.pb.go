@@ -545,17 +545,20 @@ type SessionSetup struct {
 	// sandbox.proto. Empty if the agent asked for no shell.
 	Shell string `protobuf:"bytes,4,opt,name=shell,proto3" json:"shell,omitempty"`
 	// Address of a gRPC server that serves Surface of environment.proto, restricted to what an agent may use. Empty: no surface.
-	Surface       string                            `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
-	Models        map[string]*modelpb.ModelEndpoint `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; "default" is the cell's model
-	Prior         string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to continue from (ATIF); empty: none
-	Servers       []*AgentMcpServer                 `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`                                                                         // MCP servers of the task
-	Skills        []string                          `protobuf:"bytes,9,rep,name=skills,proto3" json:"skills,omitempty"`                                                                           // absolute paths in the sandbox
-	Limits        *AgentLimits                      `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`                                                                          // absent: no limits
-	Scratch       string                            `protobuf:"bytes,11,opt,name=scratch,proto3" json:"scratch,omitempty"`                                                                        // empty folder to write to, kept in the attempt as agent/
-	ConfigJson    []byte                            `protobuf:"bytes,12,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                                                // the experiment's block
-	Workdir       string                            `protobuf:"bytes,13,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                        // where commands start, in the sandbox; empty: the session's default
-	User          string                            `protobuf:"bytes,14,opt,name=user,proto3" json:"user,omitempty"`                                                                              // user that they run as; empty: the session's default
-	Reference     *AgentReference                   `protobuf:"bytes,15,opt,name=reference,proto3" json:"reference,omitempty"`                                                                    // set if and only if the role is AGENT_ROLE_ORACLE
+	Surface    string                            `protobuf:"bytes,5,opt,name=surface,proto3" json:"surface,omitempty"`
+	Models     map[string]*modelpb.ModelEndpoint `protobuf:"bytes,6,rep,name=models,proto3" json:"models,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // by name; "default" is the cell's model
+	Prior      string                            `protobuf:"bytes,7,opt,name=prior,proto3" json:"prior,omitempty"`                                                                             // file: a trajectory to continue from (ATIF); empty: none
+	Servers    []*AgentMcpServer                 `protobuf:"bytes,8,rep,name=servers,proto3" json:"servers,omitempty"`                                                                         // MCP servers of the task
+	Skills     []string                          `protobuf:"bytes,9,rep,name=skills,proto3" json:"skills,omitempty"`                                                                           // absolute paths in the sandbox
+	Limits     *AgentLimits                      `protobuf:"bytes,10,opt,name=limits,proto3" json:"limits,omitempty"`                                                                          // absent: no limits
+	Scratch    string                            `protobuf:"bytes,11,opt,name=scratch,proto3" json:"scratch,omitempty"`                                                                        // empty folder to write to, kept in the attempt as agent/
+	ConfigJson []byte                            `protobuf:"bytes,12,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"`                                                // the experiment's block
+	Workdir    string                            `protobuf:"bytes,13,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                        // where commands start, in the sandbox; empty: the session's default
+	User       string                            `protobuf:"bytes,14,opt,name=user,proto3" json:"user,omitempty"`                                                                              // user that they run as; empty: the session's default
+	Reference  *AgentReference                   `protobuf:"bytes,15,opt,name=reference,proto3" json:"reference,omitempty"`                                                                    // set if and only if the role is AGENT_ROLE_ORACLE
+	// Where chance begins: the same number for the same task and repetition, in
+	// every cell, attempt and run, and another one for others. Not negative.
+	Seed          int64 `protobuf:"varint,16,opt,name=seed,proto3" json:"seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -693,6 +696,13 @@ func (x *SessionSetup) GetReference() *AgentReference {
 		return x.Reference
 	}
 	return nil
+}
+
+func (x *SessionSetup) GetSeed() int64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
 }
 
 // AgentReference is a task's own solution.
@@ -1411,7 +1421,7 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12,\n" +
 	"\x05setup\x18\x02 \x01(\v2\x16.berth.v1.SessionSetupR\x05setup\"%\n" +
 	"\tOpenReply\x12\x18\n" +
-	"\asession\x18\x01 \x01(\tR\asession\"\xd7\x04\n" +
+	"\asession\x18\x01 \x01(\tR\asession\"\xeb\x04\n" +
 	"\fSessionSetup\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12'\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x13.berth.v1.AgentRoleR\x04role\x12\x12\n" +
@@ -1429,7 +1439,8 @@ const file_v1_agent_proto_rawDesc = "" +
 	"configJson\x12\x18\n" +
 	"\aworkdir\x18\r \x01(\tR\aworkdir\x12\x12\n" +
 	"\x04user\x18\x0e \x01(\tR\x04user\x126\n" +
-	"\treference\x18\x0f \x01(\v2\x18.berth.v1.AgentReferenceR\treference\x1aR\n" +
+	"\treference\x18\x0f \x01(\v2\x18.berth.v1.AgentReferenceR\treference\x12\x12\n" +
+	"\x04seed\x18\x10 \x01(\x03R\x04seed\x1aR\n" +
 	"\vModelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12-\n" +
 	"\x05value\x18\x02 \x01(\v2\x17.berth.v1.ModelEndpointR\x05value:\x028\x01\"\xbf\x01\n" +

@@ -15,8 +15,10 @@ func FuzzReply(f *testing.F) {
 	f.Add("# action\nup")
 	f.Add("```write\nhello\n```")
 	f.Fuzz(func(t *testing.T, reply string) {
-		for _, format := range []string{formatList, formatWord, ""} {
-			calls := parse(format, reply, offer)
+		for _, c := range []Config{
+			{Format: formatList}, {Format: formatWord}, {Format: formatBlocks}, {Format: formatList, Parse: parseStrict}, {Format: formatWord, Parse: parseStrict}, {Format: formatBlocks, Parse: parseStrict},
+		} {
+			calls := c.parse(reply, offer)
 			if len(calls) > maxActions {
 				t.Errorf("%d actions", len(calls))
 			}

@@ -25,10 +25,14 @@ const (
 	formatBlocks = "blocks"
 )
 
+// parseStrict reads replies as the published program does.
+const parseStrict = "strict"
+
 // Config is the body of an agent block's config.
 type Config struct {
 	Mode   string `berth:"mode" default:"online" enum:"global,online" doc:"global: one request, and then all actions of the reply. online: a request for each step."`
 	Format string `berth:"format" default:"" doc:"How replies name actions. list: names with commas, under \"### Actions\" or in the whole reply. word: one name, under \"# action\" or in the whole reply. blocks: code fences, each of which is written by the action write_LANGUAGE. Empty: list in mode global, word in mode online."`
+	Parse  string `berth:"parse" default:"loose" enum:"loose,strict" doc:"loose: names are found in other words, and \"# action\" also in another form. strict: as MageBench reads replies. A name is the whole text under the heading, or the whole reply, letter by letter; in a list, between commas. A block in another language makes a reply one without an action."`
 	AM     int    `berth:"am" default:"5" doc:"How many of the last pairs of action and observation the model gets."`
 	OM     int    `berth:"om" default:"1" doc:"How many of the newest observations the model gets with their pictures, at most am."`
 

@@ -266,7 +266,52 @@ func TestReplies(t *testing.T) {
 		{formatBlocks, "```html\n\n```", ""},
 	} {
 		var got []string
-		for _, c := range parse(tt.format, tt.reply, offer().Actions) {
+		for _, c := range (&Config{Format: tt.format}).parse(tt.reply, offer().Actions) {
+			got = append(got, c.Name+string(c.Arguments))
+		}
+		if s := strings.Join(got, " "); s != tt.want {
+			t.Errorf("%s, %q: %s; want %s", tt.format, tt.reply, s, tt.want)
+		}
+	}
+}
+
+// The published program splits at the heading and takes names letter by letter.
+func TestStrictReplies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ format, reply, want string }{
+		{formatWord, "I go up and Left now", ""},
+		{formatWord, "# analyze\nThe box is left.\n# action\nUp", "Up"},
+		{formatWord, "# action\n  Up \n\n", "Up"},
+		{formatWord, "# action Up", "Up"},
+		{formatWord, "### action\nUp", "Up"}, // it holds "# action"
+		{formatWord, "Up", "Up"},
+		{formatWord, "# action\nup", ""},
+		{formatWord, "# action\nUp.", ""},
+		{formatWord, "# action\n'Up'", ""},
+		{formatWord, "# action: Up", ""},
+		{formatWord, "# action\nUp\nbecause", ""},
+		{formatWord, "# Action\nUp", ""},
+		{formatWord, "#action\nUp", ""},
+		{formatWord, "# action\nUp\n# action\nDown", "Up"},
+		{formatWord, "# actions\nUp", ""},
+		{formatWord, "I think.\nUp", ""},
+		{formatWord, "", ""},
+		{formatList, "### Analyze\nx\n### Actions\nUp, Up,Left\n", "Up Up Left"},
+		{formatList, "Up, Down", "Up Down"},
+		{formatList, "### Actions\nUp, jump, up, Left.", "Up"},
+		{formatList, "### Actions\nUp\nDown", ""},
+		{formatList, "### Actions: Up, Down", "Down"},
+		{formatList, "### actions\nUp, Down", "Down"},
+		{formatList, "### Actions\nUp\n### Actions\nDown", "Up"},
+		{formatList, "I go Up, then Left", ""},
+		{formatBlocks, "Here:\n```html\n<p>x\n```\nand\n```css\np{}\n```", `write_html{"content":"\u003cp\u003ex"} write_css{"content":"p{}"}`},
+		{formatBlocks, "```html\n<p>open", `write_html{"content":"\u003cp\u003eopen"}`},
+		{formatBlocks, "```html\n<p>\n```\n```python\nx\n```", ""},
+		{formatBlocks, "```js\nx\n```", ""},
+		{formatBlocks, "<p>no block", ""},
+	} {
+		var got []string
+		for _, c := range (&Config{Format: tt.format, Parse: parseStrict}).parse(tt.reply, offer().Actions) {
 			got = append(got, c.Name+string(c.Arguments))
 		}
 		if s := strings.Join(got, " "); s != tt.want {
@@ -279,13 +324,13 @@ func TestReplies(t *testing.T) {
 func TestALongReplyIsRead(t *testing.T) {
 	t.Parallel()
 	const megabyte = 1 << 20
-	if n := len(parse(formatList, "### Actions\n"+strings.Repeat("Up, ", megabyte/4), offer().Actions)); n != maxActions {
+	if n := len((&Config{Format: formatList}).parse("### Actions\n"+strings.Repeat("Up, ", megabyte/4), offer().Actions)); n != maxActions {
 		t.Errorf("%d actions of a list of 1 MB, want %d", n, maxActions)
 	}
-	if calls := parse(formatWord, "# action\n"+strings.Repeat("Up ", megabyte/3), offer().Actions); len(calls) != 1 {
+	if calls := (&Config{Format: formatWord}).parse("# action\n"+strings.Repeat("Up ", megabyte/3), offer().Actions); len(calls) != 1 {
 		t.Errorf("%d actions of a word that is there often", len(calls))
 	}
-	if calls := parse(formatBlocks, "```html\n"+strings.Repeat("<p>\n", megabyte/4), offer().Actions); len(calls) != 1 || len(calls[0].Arguments) < megabyte {
+	if calls := (&Config{Format: formatBlocks}).parse("```html\n"+strings.Repeat("<p>\n", megabyte/4), offer().Actions); len(calls) != 1 || len(calls[0].Arguments) < megabyte {
 		t.Errorf("%d actions of a block of 1 MB", len(calls))
 	}
 }

@@ -11,14 +11,63 @@ import (
 
 // parse returns the actions that a reply names. There is none if the reply is not
 // in the form that was asked for.
-func parse(format, reply string, offer []environment.Action) []environment.Call {
-	switch format {
+func (c *Config) parse(reply string, offer []environment.Action) []environment.Call {
+	strict := c.Parse == parseStrict
+	switch c.format() {
 	case formatList:
+		if strict {
+			return exactly(strings.Split(under("### Actions", reply), ","), offer)
+		}
 		return listed(reply, offer)
 	case formatWord:
+		if strict {
+			return exactly([]string{under("# action", reply)}, offer)
+		}
 		return single(reply, offer)
 	}
+	if strict {
+		return blocks(reply, offer)
+	}
 	return written(reply, offer)
+}
+
+// under returns what stands between a heading and the next such heading, and the
+// whole reply without one.
+func under(heading, reply string) string {
+	if _, rest, ok := strings.Cut(reply, heading); ok {
+		reply, _, _ = strings.Cut(rest, heading)
+	}
+	return reply
+}
+
+// exactly returns the actions with these names, without the space around them.
+// Other words are left out.
+func exactly(words []string, offer []environment.Action) (calls []environment.Call) {
+	for _, word := range words {
+		word = strings.TrimSpace(word)
+		if len(calls) < maxActions && slices.ContainsFunc(offer, func(a environment.Action) bool { return a.Name == word }) {
+			calls = append(calls, environment.Call{Name: word})
+		}
+	}
+	return calls
+}
+
+// blocks reads what stands between pairs of three backquotes: a language on the
+// first line, and then the file. The last block may be open. One in a language that
+// cannot be written makes the reply unreadable.
+func blocks(reply string, offer []environment.Action) (calls []environment.Call) {
+	for i, part := range strings.Split(reply, "```") {
+		if i%2 == 0 {
+			continue
+		}
+		language, text, _ := strings.Cut(strings.TrimSpace(part), "\n")
+		c := write(language, text, offer)
+		if c == nil {
+			return nil
+		}
+		calls = append(calls, *c)
+	}
+	return calls
 }
 
 // The headings under which actions stand.
@@ -100,6 +149,9 @@ func written(reply string, offer []environment.Action) (calls []environment.Call
 	open, language := "", ""
 	var text strings.Builder
 	end := func() {
+		if other, ok := languages[language]; ok {
+			language = other
+		}
 		if c := write(language, text.String(), offer); c != nil {
 			calls = append(calls, *c)
 		}
@@ -126,9 +178,6 @@ func written(reply string, offer []environment.Action) (calls []environment.Call
 // write returns the call that writes a text; nil: there is no action for it, or it
 // takes something else than one text.
 func write(language, text string, offer []environment.Action) *environment.Call {
-	if other, ok := languages[language]; ok {
-		language = other
-	}
 	i := slices.IndexFunc(offer, func(a environment.Action) bool { return a.Name == "write_"+language })
 	if i < 0 || strings.TrimSpace(text) == "" {
 		return nil

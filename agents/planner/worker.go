@@ -118,7 +118,7 @@ func (w *worker) step(ctx context.Context, r *loop.Recorder) (done *agent.Yield,
 			return nil, false, err
 		}
 		step := r.Of(reply, reply.Text)
-		if calls := parse(c.format(), reply.Text, w.offer.Actions); len(calls) > 0 {
+		if calls := c.parse(reply.Text, w.offer.Actions); len(calls) > 0 {
 			p := pair{reply: reply.Text}
 			done, err = w.act(ctx, calls, &p, &step)
 			w.pairs = append(w.pairs, p)

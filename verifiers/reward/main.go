@@ -26,14 +26,13 @@ func served() plugins.Plugin {
 // Config are the settings. A task sets them, and the config block of an experiment
 // replaces what it names.
 type Config struct {
-	Reduce string  `berth:"reduce" default:"sum" enum:"sum,last,best,mean,none" doc:"What is made of the rewards: their sum, the last one, the greatest sum of the rewards up to any step, or their mean. none: no score is made, and only outputs and actions are counted."`
-	From   int     `berth:"from" default:"0" doc:"The first step whose sum counts for best. 0: the sum before the first step, which is 0, counts too."`
-	Bound  float64 `berth:"bound" default:"0" doc:"What is subtracted from the reduced reward, such as that of the best known solution."`
-	Scale  float64 `berth:"scale" default:"1" doc:"What the difference is multiplied with."`
-	Offset float64 `berth:"offset" default:"0" doc:"What is added then. The score is (reward − bound) · scale + offset; it has no range."`
-	// IfeActions keeps short games out: a level may be solved by going right twice.
-	IfeActions int               `berth:"ife_actions" default:"10" doc:"How many actions there must be before the label ife is given because they are all the same."`
-	Labels     map[string]string `berth:"labels" doc:"Labels that every result gets."`
+	Reduce string            `berth:"reduce" default:"sum" enum:"sum,last,best,mean,none" doc:"What is made of the rewards: their sum, the last one, the greatest sum of the rewards up to any step, or their mean. none: no score is made, and only outputs and actions are counted."`
+	From   int               `berth:"from" default:"0" doc:"The first step whose sum counts for best. 0: the sum before the first step, which is 0, counts too."`
+	Bound  float64           `berth:"bound" default:"0" doc:"What is subtracted from the reduced reward, such as that of the best known solution."`
+	Scale  float64           `berth:"scale" default:"1" doc:"What the difference is multiplied with."`
+	Offset float64           `berth:"offset" default:"0" doc:"What is added then. The score is (reward − bound) · scale + offset; it has no range."`
+	IfeAt  float64           `berth:"ife_at" default:"0.9" doc:"The label ife is given if this share of the outputs, or more, has no action, or if this share of two or more actions is the same."`
+	Labels map[string]string `berth:"labels" doc:"Labels that every result gets."`
 }
 
 // Validate implements config.Validator.
@@ -43,10 +42,11 @@ func (c *Config) Validate() (ps []config.Problem) {
 			ps = append(ps, config.Problem{Path: config.Path(path), Summary: "Number is out of range", Detail: fmt.Sprintf("Got %g. Write a number from -1e12 to 1e12.", v)})
 		}
 	}
-	for path, n := range map[string]int{"from": c.From, "ife_actions": c.IfeActions} {
-		if n < 0 {
-			ps = append(ps, config.Problem{Path: config.Path(path), Summary: "Number is negative", Detail: fmt.Sprintf("Got %d. Write a number from 0 on.", n)})
-		}
+	if c.From < 0 {
+		ps = append(ps, config.Problem{Path: config.Path("from"), Summary: "Number is negative", Detail: fmt.Sprintf("Got %d. Write a number from 0 on.", c.From)})
+	}
+	if !(c.IfeAt > 0 && c.IfeAt <= 1) {
+		ps = append(ps, config.Problem{Path: config.Path("ife_at"), Summary: "Share is out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 1.", c.IfeAt)})
 	}
 	return ps
 }

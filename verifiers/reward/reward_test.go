@@ -86,10 +86,16 @@ func TestNoScoreIsMade(t *testing.T) {
 	t.Parallel()
 	steps := strings.Repeat(`{"stage":"main","role":"agent","step":{"step_id":1,"source":"agent","message":"x","llm_call_count":1}}`+"\n", 3)
 	v, err := judged(t, acts(), steps, `{"reduce":"none"}`, "")
-	if err != nil || v.Decision != verifier.Scored || len(v.Scores) != 3 || v.Scores[unparsed].Value != 3 || v.Labels[ife] != ifeUnparsed {
+	if err != nil || v.Decision != verifier.Scored || len(v.Scores) != 3 || v.Scores[unparsed].Value != 3 || v.Labels[ife] != unparsedWhy {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
+
+// Why the label is given.
+const (
+	unparsedWhy = "90 % or more of the outputs have no action"
+	sameWhy     = "90 % or more of the actions are the same"
+)
 
 func TestWhoDoesNotPlayGetsTheLabel(t *testing.T) {
 	t.Parallel()
@@ -106,15 +112,17 @@ func TestWhoDoesNotPlayGetsTheLabel(t *testing.T) {
 	for _, tt := range []struct {
 		name, surface, steps, config, want string
 	}{
-		{"nonsense", act(0, ""), output(3, false), "", ifeUnparsed},
-		{"nine of ten", act(1, "Up"), output(9, false) + output(1, true), "", ""},
-		{"nineteen of twenty", act(1, "Up"), output(19, false) + output(1, true), "", ifeUnparsed},
-		{"always up", act(50, "Up"), output(50, true), "", ifeSame},
-		{"nearly always", act(46, "Up") + act(4, "Down"), output(50, true), "", ifeSame},
-		{"nine of ten up", act(45, "Up") + act(5, "Down"), output(50, true), "", ""},
-		{"a short level", act(9, "Up"), output(9, true), "", ""},
-		{"every level counts", act(2, "Up"), output(2, true), `{"ife_actions":1}`, ifeSame},
-		{"no model", act(3, "Up"), strings.Replace(output(3, false), `"llm_call_count":1`, `"llm_call_count":0`, 3), "", ""},
+		{"nonsense", act(0, ""), output(3, false), "", unparsedWhy},
+		{"nine of ten", act(1, "Up"), output(9, false) + output(1, true), "", unparsedWhy},
+		{"seventeen of twenty", act(3, "Up") + act(1, "Left"), output(17, false) + output(3, true), "", ""},
+		{"always up", act(50, "Up"), output(50, true), "", sameWhy},
+		{"nine of ten up", act(45, "Up") + act(5, "Down"), output(50, true), "", sameWhy},
+		{"less than that", act(44, "Up") + act(6, "Down"), output(50, true), "", ""},
+		{"a short game", act(9, "Up"), output(9, true), "", sameWhy},
+		{"two actions", act(2, "Up"), output(2, true), "", sameWhy},
+		{"one action", act(1, "Up"), output(1, true), "", ""},
+		{"another share", act(3, "Up") + act(1, "Left"), output(4, true), `{"ife_at":0.75}`, "75 % or more of the actions are the same"},
+		{"no model", act(1, "Up") + act(2, "Left"), strings.Replace(output(3, false), `"llm_call_count":1`, `"llm_call_count":0`, 3), "", ""},
 		{"a step of the user", "", strings.ReplaceAll(output(3, false), `"role":"agent"`, `"role":"user"`), "", ""},
 	} {
 		v, err := judged(t, tt.surface, tt.steps, `{"labels":{"level":"rebuilt"}}`, tt.config)
@@ -135,6 +143,7 @@ func TestWhatCannotBeJudgedIsAnError(t *testing.T) {
 		{"an unknown setting", acts(), `{"reduse":"sum"}`, "reduce", nil},
 		{"an unknown way", acts(), `{"reduce":"median"}`, "median", nil},
 		{"a negative number", acts(), `{"from":-1}`, "negative", nil},
+		{"a share of nothing", acts(), `{"ife_at":0}`, "up to 1", nil},
 		{"a number out of range", acts(), `{"scale":1e300}`, "out of range", nil},
 	} {
 		_, err := judged(t, tt.surface, "-", tt.settings, "")

@@ -29,14 +29,9 @@ const (
 // reduceNone makes no score: for surfaces that give no rewards.
 const reduceNone = "none"
 
-// The label of an attempt in which the agent did not follow its instructions, and
-// why.
-const (
-	ife         = "ife"
-	ifeUnparsed = "more than 90 % of the outputs have no action"
-	ifeSame     = "more than 90 % of the actions are the same"
-	ifeShare    = 0.9
-)
+// ife is the label of an attempt in which the agent did not follow its instructions.
+// Its value says why.
+const ife = "ife"
 
 // The bounds of what is read of a record, in bytes.
 const (
@@ -108,11 +103,11 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 
 // ife says why an attempt counts as one that did not follow its instructions.
 func (s *seen) ife(c *Config, same int) string {
-	switch {
-	case float64(s.empty) > ifeShare*float64(s.outputs):
-		return ifeUnparsed
-	case s.acts >= max(c.IfeActions, 1) && float64(same) > ifeShare*float64(s.acts):
-		return ifeSame
+	switch many := func(part, whole int) bool { return float64(part)/float64(whole) >= c.IfeAt }; {
+	case s.outputs > 0 && many(s.empty, s.outputs):
+		return fmt.Sprintf("%g %% or more of the outputs have no action", 100*c.IfeAt)
+	case s.acts > 1 && many(same, s.acts): // one action repeats nothing
+		return fmt.Sprintf("%g %% or more of the actions are the same", 100*c.IfeAt)
 	}
 	return ""
 }

@@ -40,6 +40,14 @@ type Finder interface {
 	Files(t *Task) []string
 }
 
+// Chooser is optional: a Format that implements it takes only some of the tasks that
+// were found, by its settings.
+type Chooser interface {
+	// Choose returns those of the paths, relative to Options.Dataset, that are taken.
+	// An error means that the settings do not fit the dataset.
+	Choose(paths []string, o Options) ([]string, error)
+}
+
 // Configurable is optional: a Format that implements it has settings, in the
 // `config` block of a dataset.
 type Configurable interface {
@@ -91,6 +99,9 @@ type Options struct {
 	// Config is the JSON of the dataset's `config` block, which fits the schema of
 	// the format's settings; see Configurable. Empty means that there is none.
 	Config json.RawMessage
+	// Dataset is the absolute path of the dataset's folder, to which paths in Config
+	// are relative. List sets it.
+	Dataset string
 }
 
 // EnvAllowed says whether the task's files may ask for the host variable.

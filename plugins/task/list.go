@@ -95,9 +95,13 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	if err != nil {
 		return l, err
 	}
+	o.Dataset = abs
 	found, err := find(f, place{root: abs, rel: "."}, &l)
 	if finder, ok := f.(Finder); ok && err == nil {
 		found, err = within(ctx, finder, abs, found, o.Options)
+	}
+	if chooser, ok := f.(Chooser); ok && err == nil {
+		found, err = chooser.Choose(found, o.Options)
 	}
 	if err != nil {
 		return l, err

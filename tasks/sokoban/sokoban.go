@@ -6,8 +6,8 @@
 package sokoban
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -20,7 +20,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Name is what an experiment calls the format.
@@ -56,7 +56,7 @@ type Config struct {
 	Steps        int      `berth:"steps" default:"50" doc:"How many actions an agent has."`
 	Restart      bool     `berth:"restart" default:"false" doc:"Offers the action Restart, which puts the level back to its start."`
 	Observations []string `berth:"observations" doc:"Kinds of observation that the agent gets: image, tiny, grid. Absent: image."`
-	Names        string   `berth:"names" default:"" doc:"A file of the dataset with the names of the levels to take: a JSON list, or one name in each line. Names may also be paths of files (.pkl), as in MageBench's list. Empty: all levels."`
+	Names        string   `berth:"names" default:"" doc:"A file with the names of the levels to take, such as \"../Sokoban_mini.json\", relative to the folder of the dataset: a JSON list, or one name in each line. Names may also be paths of files (.pkl), as in MageBench's list. Empty: all levels."`
 }
 
 // kinds are the observations of the surface.
@@ -71,9 +71,6 @@ func (c *Config) Validate() (ps []config.Problem) {
 		if !slices.Contains(kinds, k) {
 			ps = append(ps, config.Problem{Path: config.Path("observations").Index(i), Summary: "No such kind of observation", Detail: fmt.Sprintf("Got %q. The kinds are %s.", k, strings.Join(kinds, ", "))})
 		}
-	}
-	if c.Names != "" && !filepath.IsLocal(c.Names) {
-		ps = append(ps, config.Problem{Path: config.Path("names"), Summary: "File is not in the dataset", Detail: fmt.Sprintf("Got %q. Write the path of a file in the dataset.", c.Names)})
 	}
 	return ps
 }
@@ -122,9 +119,11 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) (found []str
 	if err != nil {
 		return nil, fmt.Errorf("read dataset: %w", err)
 	}
-	wanted, err := c.names(dir)
-	if err != nil {
-		return nil, fmt.Errorf("read dataset: %w", err)
+	var wanted map[string]bool // nil: all
+	if c.Names != "" {
+		if wanted, err = folder.Names(cmp.Or(o.Dataset, dir), c.Names, ".pkl"); err != nil { // MageBench names the files of its rooms
+			return nil, fmt.Errorf("read dataset: %w", err)
+		}
 	}
 	missing, unread := maps.Clone(wanted), false
 	for _, f := range files {
@@ -143,35 +142,11 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) (found []str
 			delete(missing, list[i].name)
 		}
 	}
-	if len(missing) > 0 && !unread {
-		names := slices.Sorted(maps.Keys(missing))
-		return nil, fmt.Errorf("read dataset: %s has %d names that are no levels of the dataset, such as %.100q", c.Names, len(names), names[0])
+	if err := folder.Unknown(c.Names, "levels", missing); err != nil && !unread {
+		return nil, fmt.Errorf("read dataset: %w", err)
 	}
 	slices.Sort(found)
 	return slices.Compact(found), nil
-}
-
-// names returns the levels that are taken; nil: all.
-func (c *Config) names(dir string) (all map[string]bool, err error) {
-	if c.Names == "" {
-		return nil, nil
-	}
-	data, err := untrusted.Read(dir, filepath.ToSlash(c.Names), maxFile)
-	if err != nil {
-		return nil, err
-	}
-	var list []string
-	if json.Unmarshal(data, &list) != nil {
-		list = strings.Fields(string(data))
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no names: write a JSON list of names, or one name in each line", c.Names)
-	}
-	all = map[string]bool{}
-	for _, name := range list {
-		all[strings.TrimSuffix(path.Base(name), ".pkl")] = true // MageBench names the files of its rooms
-	}
-	return all, nil
 }
 
 // Files returns the files that a level is read from.

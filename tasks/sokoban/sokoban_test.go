@@ -195,7 +195,7 @@ func TestWrongSettingsAreSaid(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"steps":0}`:                "Number of steps is out of range",
 		`{"observations":["imagw"]}`: "No such kind of observation",
-		`{"names":"../x"}`:           "File is not in the dataset",
+		`{"names":"../x"}`:           "x: no such file",
 		`{"names":"none.json"}`:      "no such file",
 	} {
 		if _, err := (Format{}).Find(t.Context(), "testdata/good", task.Options{Config: json.RawMessage(config)}); err == nil || !strings.Contains(err.Error(), want) {
@@ -219,17 +219,28 @@ func TestALinkIsNotFollowed(t *testing.T) {
 func TestAListNamesLevels(t *testing.T) {
 	t.Parallel()
 	const level = "\n######\n#@$ .#\n######\n"
-	files := map[string]string{fileLevels: "; a" + level + "; b" + level + "; c" + level, "lines.txt": "c\na\n", "mini.json": `["Sokoban/c.pkl", "Sokoban/a.pkl"]`, "none.txt": "a\nd\ne\n", "empty.txt": "\n"}
+	files := map[string]string{
+		fileLevels: "; a" + level + "; b" + level + "; c" + level, "lines.txt": "\ufeffc\r\na\r\n", "mini.json": `["Sokoban/c.pkl", "Sokoban/a.pkl"]`,
+		"none.txt": "a\nd\ne\n", "empty.txt": "\n", "object.json": `{"a": 1}`,
+	}
 	dir := dataset(t, files)
+	outside := filepath.Join(t.TempDir(), "Sokoban_mini.json")
+	if err := os.WriteFile(outside, []byte(files["mini.json"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(dir, outside)
+	if err != nil {
+		t.Fatal(err)
+	}
 	find := func(names string) ([]string, error) {
 		return Format{}.Find(t.Context(), dir, task.Options{Config: json.RawMessage(`{"names":"` + names + `"}`)})
 	}
-	for _, names := range []string{"lines.txt", "mini.json"} {
+	for _, names := range []string{"lines.txt", "mini.json", relative, outside} {
 		if found, err := find(names); err != nil || !slices.Equal(found, []string{"levels.txt/a", "levels.txt/c"}) {
 			t.Errorf("%s: %q, %v", names, found, err)
 		}
 	}
-	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are no levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names"} {
+	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are no levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names", "object.json": "object.json is not a JSON list of names"} {
 		if _, err := find(names); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", names, err, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Name is what an experiment calls the format.
@@ -49,13 +51,17 @@ const (
 // Format reads the layout. The zero value is ready.
 type Format struct{}
 
-var _ task.Configurable = Format{}
+var (
+	_ task.Configurable = Format{}
+	_ task.Chooser      = Format{}
+)
 
 // Config is the body of the `config` block of a dataset.
 type Config struct {
 	Image string        `berth:"image" doc:"Image of the sandboxes, with Chromium. Absent: what the environment has."`
 	Steps int           `berth:"steps" default:"50" doc:"How many actions an agent has."`
 	Time  time.Duration `berth:"time" default:"1h" doc:"How long an agent may take."`
+	Names string        `berth:"names" default:"" doc:"A file with the names of the tasks to take, such as \"../WebUI_mini.json\", relative to the folder of the dataset: a JSON list, or one name in each line. Names may also be paths of folders, as in MageBench's list. Empty: all tasks."`
 }
 
 // Validate implements config.Validator.
@@ -83,6 +89,33 @@ func (Format) Detect(dir string) bool {
 		}
 	}
 	return true
+}
+
+// Choose implements task.Chooser: it takes the tasks that the setting names lists.
+func (Format) Choose(paths []string, o task.Options) (chosen []string, err error) {
+	var c Config
+	if ps := config.Validate(o.Config, &c); len(ps) > 0 {
+		return nil, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
+	}
+	if c.Names == "" {
+		return paths, nil
+	}
+	wanted, err := taskfolder.Names(o.Dataset, c.Names, "")
+	if err != nil {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	missing := maps.Clone(wanted)
+	for _, p := range paths {
+		name := filepath.Base(filepath.Join(o.Dataset, p)) // p may be "."
+		if wanted[name] {
+			chosen = append(chosen, p)
+		}
+		delete(missing, name)
+	}
+	if err = taskfolder.Unknown(c.Names, "tasks", missing); err != nil {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	return chosen, nil
 }
 
 // Load reads the task in a folder.

@@ -66,6 +66,55 @@ func TestConformance(t *testing.T) {
 	tasktest.Run(t, tasktest.Subject{Format: Format{}, Good: []string{good}, Broken: []string{folder(t, map[string]string{"actions.json": "{"})}})
 }
 
+// MageBench keeps its list beside the folder of the tasks, with paths of folders,
+// some of which have Chinese names.
+func TestAListNamesTasks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"学生统计表", "仿css-tricks的卡片抽出效果", "Light", "movie-app"} {
+		if err := os.CopyFS(filepath.Join(dir, "resources", "WebUI", name), os.DirFS(folder(t, nil))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lists := map[string]string{
+		"WebUI_mini.json": `["WebUI/\u5b66\u751f\u7edf\u8ba1\u8868", "WebUI/Light"]`, "lines.txt": "Light\r\n学生统计表\r\n", "more.json": `["WebUI/Light", "WebUI/Dark"]`,
+	}
+	for name, text := range lists {
+		if err := os.WriteFile(filepath.Join(dir, "resources", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct{ root, names, err string }{
+		{"resources/WebUI", "../WebUI_mini.json", ""},
+		{"resources/WebUI", "../lines.txt", ""},
+		{"resources", "WebUI_mini.json", ""},
+		{"resources/WebUI", filepath.Join(dir, "resources", "WebUI_mini.json"), ""},
+		{"resources/WebUI", "../more.json", `../more.json has 1 names that are no tasks of the dataset, such as "Dark"`},
+		{"resources/WebUI", "../none.json", "none.json: no such file"},
+	} {
+		raw, err := json.Marshal(map[string]string{"names": tt.names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := task.List(t.Context(), Format{}, filepath.Join(dir, tt.root), task.ListOptions{Options: task.Options{Config: raw}})
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%s, %s: %v; want %q", tt.root, tt.names, err, tt.err)
+			}
+			continue
+		}
+		var names []string
+		for i := range l.Items {
+			if l.Items[i].Task != nil {
+				names = append(names, l.Items[i].Name())
+			}
+		}
+		if err != nil || !slices.Equal(names, []string{"Light", "学生统计表"}) {
+			t.Errorf("%s, %s: %q, %v, %+v", tt.root, tt.names, names, err, l.Items)
+		}
+	}
+}
+
 // The page is for the host alone: no role sees a file of it, and the agent gets no
 // setting of the surface either. The pictures of the description are for everyone.
 func TestThePageIsHidden(t *testing.T) {

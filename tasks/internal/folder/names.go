@@ -1,0 +1,59 @@
+package folder
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// maxNames bounds a list of names, in bytes.
+const maxNames = 16 << 20
+
+// Names reads the names of tasks that an experiment wants: a JSON list, or one name
+// in each line. A name may also be a path of its file or folder, with the extension
+// ext, of which the last part counts. file is relative to the folder of the dataset,
+// and may lie outside of it, because the experiment names it.
+func Names(dataset, file, ext string) (map[string]bool, error) {
+	at := filepath.FromSlash(file)
+	if !filepath.IsAbs(at) {
+		at = filepath.Join(dataset, at)
+	}
+	data, err := untrusted.Read(filepath.Dir(at), filepath.Base(at), maxNames)
+	if err != nil {
+		return nil, fmt.Errorf("names: %w", err)
+	}
+	var list []string
+	switch text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff")); {
+	case strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{"):
+		if err = json.Unmarshal([]byte(text), &list); err != nil {
+			return nil, fmt.Errorf("names: %s is not a JSON list of names: %w", file, err)
+		}
+	default:
+		list = strings.Split(text, "\n")
+	}
+	all := map[string]bool{}
+	for _, name := range list {
+		if name = strings.TrimSpace(name); name != "" {
+			all[strings.TrimSuffix(path.Base(name), ext)] = true
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("%s has no names: write a JSON list of names, or one name in each line", file)
+	}
+	return all, nil
+}
+
+// Unknown is the error for names that a dataset does not have; nil: there are none.
+func Unknown(file, what string, missing map[string]bool) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(missing))
+	return fmt.Errorf("%s has %d names that are no %s of the dataset, such as %.100q", file, len(names), what, names[0])
+}

@@ -20,6 +20,16 @@ own, so a plugin keeps what belongs to an attempt in its session, not in itself.
 The module needs grpcio and protobuf, and nothing else.
 """
 
+import os
+import sys
+
+try:
+    import google.protobuf  # noqa: F401
+    import grpc  # noqa: F401
+except ImportError as e:
+    raise ImportError("%s has no module %s: install it for this Python, or write the path of the Python that has it into the first line of %s" % (
+        sys.executable, e.name, os.path.abspath(sys.argv[0]))) from None
+
 from .agent import Agent, Message, Needs, Session, Yield
 from .config import Problem, option
 from .environment import Environment, Granted, Made, SpecProblem

@@ -1,6 +1,7 @@
 """Tests of what a plugin says when it is started."""
 
 import os
+import subprocess
 import sys
 import unittest
 
@@ -18,6 +19,11 @@ class Protocols(unittest.TestCase):
 
 
 class Mistakes(unittest.TestCase):
+    def test_a_python_without_the_modules_is_named(self):
+        here = os.path.join(os.path.dirname(__file__), "..")
+        ran = subprocess.run([sys.executable, "-SBc", "import berth_plugin"], capture_output=True, text=True, cwd=here, env={})
+        self.assertIn("ImportError: %s has no module " % sys.executable, ran.stderr)
+
     def test_a_class_without_a_required_method_cannot_be_made(self):
         for base, method in ((Agent, "turn"), (Verifier, "verify"), (Environment, "destroy"), (Surface, "observe")):
             with self.assertRaisesRegex(TypeError, method):

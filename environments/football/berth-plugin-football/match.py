@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import queue
+import random
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,11 @@ DEFAULT = "~/.cache/berth-football"
 PATIENCE = 55  # seconds for a reply: a call of Berth takes at most 60
 FIRST_PICTURE = 170  # seconds: without a graphics card, shaders are compiled before the first one
 _HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def chance(level, seed):
+    """The number with which the engine's chance begins: another one for each scenario and seed."""
+    return random.Random("%d %s" % (seed, level)).randrange(2_000_000_000)
 
 
 def missing(folder):

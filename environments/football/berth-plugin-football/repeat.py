@@ -6,7 +6,10 @@ from reward import PASSES, SHOT
 
 DIRECTIONS = ("left", "top_left", "top", "top_right", "right", "bottom_right", "bottom", "bottom_left")
 OTHERS = ("sprint", "release_sprint", "dribble", "release_dribble")
-OFFERED = DIRECTIONS + PASSES + (SHOT,) + OTHERS
+IDLE = "idle"
+PLAYED = DIRECTIONS + PASSES + (SHOT,) + OTHERS  # what the benchmark lets agents do
+OFFERED = PLAYED + (IDLE,)
+PREFIX = "action_"  # of the published names
 BUILTIN = "builtin_ai"
 LONGEST = 10  # frames of a direction
 CLOSE = 0.01  # the least distance of an opponent

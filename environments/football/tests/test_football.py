@@ -1,6 +1,8 @@
 """Scenarios, rewards and repeats, on states that record.py recorded from the real engine."""
 
 import gzip
+import importlib.machinery
+import importlib.util
 import json
 import math
 import os
@@ -144,6 +146,14 @@ class Parts(unittest.TestCase):
             repeats.play("right", state, step)
         self.assertEqual(len(steps), 1 + 1 + repeat.LONGEST)
 
+    def test_idle_is_one_frame_and_pays_nothing_of_its_own(self):
+        repeats, steps = repeat.Repeat(), []
+        for state in (None, self.state(), self.state()):
+            repeats.play(repeat.IDLE, state, lambda action: steps.append(action) or self.state())
+        self.assertEqual(steps, [repeat.IDLE] * 3)
+        r = reward.Reward()
+        self.assertEqual([r.frame(self.state(), repeat.IDLE) for _ in range(3)], [0.0] * 3)
+
     def test_a_direction_stops_before_the_line_and_before_opponents(self):
         s = self.state(right_team=[[0.9, 0.4]], right_team_direction=[[0, 0]])
         s["left_team"][1], s["left_team_direction"][1] = [0.9, 0.0], [0.01, 0.0]
@@ -214,6 +224,74 @@ class Tasks(unittest.TestCase):
             self.assertEqual(made.returncode == 0, not want, made.stderr)
             self.assertIn(want, made.stderr)
             self.assertEqual(sorted(os.listdir(out)), ["r1-p-2", "r9-r-2"])
+
+
+    def surface(self, *flags):
+        out, made = self.make("--names=" + self.list, *flags)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        with open(os.path.join(out, "r1-p-1", "task.toml")) as f:
+            return tomllib.loads(f.read())["metadata"]["berth"]["surface"]
+
+    def test_steps_actions_and_names_are_chosen(self):
+        self.list = os.path.join(self.folder, "one.json")
+        with open(self.list, "w") as f:
+            f.write('["Football/R1_P_1.py"]')
+        played = list(repeat.PLAYED)
+        for flags, steps, sees, actions, settings in (
+            ((), 400, "state", played, None), (("--pictures",), 20, "image", played, None), (("--pictures", "--steps", "400"), 400, "image", played, None),
+            (("--steps=7", "--frames"), 7, "state", played, {"repeats": False}), (("--actions=idle",), 400, "state", ["idle"], None),
+            (("--published-names", "--actions=shot,action_idle"), 400, "state", ["action_shot", "action_idle"], {"published_names": True}),
+            (("--published-names",), 400, "state", ["action_" + a for a in played], {"published_names": True}),
+        ):
+            made = self.surface(*flags)
+            self.assertEqual((made["steps"], made["observations"], made["actions"], made.get("settings")), (steps, [sees], actions, settings), flags)
+        self.assertNotIn(repeat.IDLE, played)
+        for flag, want in (("--steps=401", "from 1 to 400"), ("--steps=0", "from 1 to 400"), ("--steps=many", "invalid int"), ("--actions=jump", "no action jump: choose from left")):
+            made = self.make(flag)[1]
+            self.assertEqual((made.returncode, want in made.stderr), (2, True), made.stderr)
+
+
+class Chance(unittest.TestCase):
+    def test_it_depends_on_the_scenario_and_the_repetition(self):
+        other = LEVEL.replace("0.38", "0.37")
+        got = [match.chance(level, seed) for level in (LEVEL, other) for seed in (1, 2)]
+        self.assertEqual(got, [match.chance(level, seed) for level in (LEVEL, other) for seed in (1, 2)])
+        self.assertEqual(len(set(got)), 4)
+        self.assertTrue(all(0 <= n < 2**31 for n in got))
+
+
+@unittest.skipUnless(importlib.util.find_spec("grpc"), "the plugin needs grpcio, which this Python does not have")
+class Plugin(unittest.TestCase):
+    def setUp(self):
+        loader = importlib.machinery.SourceFileLoader("football", os.path.join(ROOT, "berth-plugin-football", "berth-plugin-football"))
+        self.plugin = importlib.util.module_from_spec(importlib.util.spec_from_loader("football", loader))
+        sys.modules["football"] = self.plugin
+        loader.exec_module(self.plugin)
+
+    def test_actions_have_the_names_that_the_task_wants(self):
+        for settings, prefix in (({}, ""), ({"published_names": True}, "action_")):
+            needs = self.plugin.Football().needs(self.plugin.Config(engine="/nowhere"), settings, LEVEL)
+            self.assertEqual([a.name for a in needs.actions], [prefix + name for name in repeat.OFFERED])
+            self.assertTrue(all("action_" not in a.doc for a in needs.actions))
+
+    def test_a_name_is_played_as_its_action(self):
+        class Played:
+            done, state, frames = False, {"score": [0, 0], "steps_left": 1}, []
+
+            def act(self, action):
+                self.action = action
+                return 0.0, []
+
+            def digest(self):
+                return ""
+
+        for settings, name, action in (({}, "shot", "shot"), ({"published_names": True}, "action_idle", "idle")):
+            opened = self.plugin.Opened(self.plugin.Config(), self.plugin.settings_of(settings)[0])
+            opened.match = Played()
+            self.plugin.Football().act(opened, name, None)
+            self.assertEqual(opened.match.action, action)
+            with self.assertRaisesRegex(self.plugin.NotNow, "no action"):
+                self.plugin.Football().act(opened, "action_" + name, None)
 
 
 _GONE = match.missing(os.environ.get("BERTH_FOOTBALL", match.DEFAULT))

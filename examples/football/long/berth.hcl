@@ -26,11 +26,6 @@ agent "nop" {
 
 agent "random" {
   plugin = "random"
-
-  config {
-    actions = 400
-    seed    = 3 # with which it keeps the ball, or shoots before it loses it
-  }
 }
 
 agent "online" {

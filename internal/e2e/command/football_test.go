@@ -21,7 +21,7 @@ func football(t *testing.T) (dir, engine string) {
 	dir = t.TempDir()
 	program := "berth-plugin-football"
 	source := filepath.Join(tree.Root, "environments", "football", program)
-	pythonPlugin(t, dir, "football", strings.Replace(e2etest.Read(t, source, program), "/usr/bin/env python3", "/usr/bin/python3", 1))
+	pythonPlugin(t, dir, "football", e2etest.Read(t, source, program))
 	modules, err := filepath.Glob(filepath.Join(source, "*.py"))
 	e2etest.Must(t, err)
 	for _, m := range modules {

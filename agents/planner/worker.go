@@ -150,6 +150,7 @@ func (w *worker) act(ctx context.Context, calls []environment.Call, p *pair, ste
 	var told []string
 	for i := range calls {
 		call := &calls[i]
+		call.More = i < len(calls)-1
 		if len(call.Arguments) == 0 {
 			call.Arguments = json.RawMessage("{}")
 		}

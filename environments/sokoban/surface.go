@@ -58,7 +58,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	if err = errors.Join(read(r.Config, &c), read(r.Settings, &s)); err != nil {
 		return n, err
 	}
-	n = environment.SurfaceNeeds{Observations: []string{kindImage, kindTiny, kindGrid}, Refusals: problems(&c, &s)}
+	n = environment.SurfaceNeeds{Observations: []string{kindImage, kindTiny, kindGrid}, Pictures: []string{kindImage}, Refusals: problems(&c, &s)}
 	if _, err := room.Parse(r.Level); err != nil {
 		n.Refusals = append(n.Refusals, err.Error()+".")
 	}

@@ -69,7 +69,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	if err = read(r.Config, r.Settings, &c, &s); err != nil {
 		return n, err
 	}
-	n = environment.SurfaceNeeds{MemoryMiB: needsMemory, Shell: true, Observations: []string{environment.KindText, kindPage}, Refusals: problems(&c, &s)}
+	n = environment.SurfaceNeeds{MemoryMiB: needsMemory, Shell: true, Observations: []string{environment.KindText, kindPage}, Pictures: []string{kindPage}, Refusals: problems(&c, &s)}
 	for i := range s.Actions {
 		n.Observations = append(n.Observations, fmt.Sprintf(kindAction, i+1))
 	}

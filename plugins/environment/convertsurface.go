@@ -8,7 +8,7 @@ import (
 func needsToProto(n SurfaceNeeds) *environmentpb.SurfaceNeeds {
 	p := &environmentpb.SurfaceNeeds{
 		Mounts: wire.Each(n.Mounts, mountToProto), ShmMib: n.ShmMiB, MemoryMib: n.MemoryMiB, Shell: n.Shell, ResetMs: wire.Millis(n.ResetTime),
-		Actions: wire.Each(n.Actions, actionToProto), Observations: wire.Texts(n.Observations), Refusals: wire.Texts(n.Refusals),
+		Actions: wire.Each(n.Actions, actionToProto), Observations: wire.Texts(n.Observations), Refusals: wire.Texts(n.Refusals), Pictures: wire.Texts(n.Pictures),
 	}
 	if n.Ports != nil {
 		p.Ports = map[string]int64{}
@@ -23,7 +23,7 @@ func needsFromProto(p *environmentpb.SurfaceNeeds) (n SurfaceNeeds, err error) {
 	n = SurfaceNeeds{
 		Mounts: wire.Each(p.GetMounts(), mountFromProto), ShmMiB: p.GetShmMib(), MemoryMiB: p.GetMemoryMib(), Shell: p.GetShell(),
 		ResetTime:    wire.Duration(p.GetResetMs()),
-		Observations: p.GetObservations(), Refusals: p.GetRefusals(),
+		Observations: p.GetObservations(), Refusals: p.GetRefusals(), Pictures: p.GetPictures(),
 	}
 	if p.GetPorts() != nil {
 		n.Ports = map[string]int{}

@@ -168,7 +168,7 @@ func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveReq
 
 func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
 	// Arguments that are not JSON are the agent's mistake, and a step like others.
-	step, err := s.session.Act(ctx, Call{Name: r.GetName(), Arguments: r.GetArgumentsJson()}, r.GetWant())
+	step, err := s.session.Act(ctx, Call{Name: r.GetName(), Arguments: r.GetArgumentsJson(), More: r.GetMore()}, r.GetWant())
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func (c sessionClient) Observe(ctx context.Context, want []string) (Observation,
 }
 
 func (c sessionClient) Act(ctx context.Context, call Call, want []string) (Step, error) {
-	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Name: wire.Text(call.Name), ArgumentsJson: call.Arguments, Want: want})
+	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Name: wire.Text(call.Name), ArgumentsJson: call.Arguments, Want: want, More: call.More})
 	if err != nil {
 		return Step{}, err
 	}

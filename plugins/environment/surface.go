@@ -63,6 +63,7 @@ type SurfaceNeeds struct {
 	Shell        bool           `json:"shell,omitempty"`      // for SurfaceSpec.Shell
 	Actions      []Action       `json:"actions,omitempty"`
 	Observations []string       `json:"observations,omitempty"` // the kinds
+	Pictures     []string       `json:"pictures,omitempty"`     // of the kinds: recorded at every step, whatever the agent gets
 	Refusals     []string       `json:"refusals,omitempty"`     // why it cannot be opened, and what to do
 	ResetTime    time.Duration  `json:"reset_time,omitempty"`   // how much longer than other calls Reset may take; whole milliseconds, at most an hour
 }
@@ -109,6 +110,7 @@ type Action struct {
 type Call struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments,omitempty"` // an object; empty: none
+	More      bool            `json:"more,omitempty"`      // another action of the same reply of the model follows; for the core alone
 }
 
 // Observation is what is seen at one moment, in parts. Each part is of a kind

@@ -96,6 +96,10 @@ type Options struct {
 	// LookupEnv reads a host variable and reports whether it is set. Lookup
 	// calls it only for names that AllowEnv allows. Nil means that none is set.
 	LookupEnv func(string) (string, bool)
+	// Describe says that the tasks are only described, without an experiment: what
+	// only the settings of a dataset can say, such as where an application is, is a
+	// warning where it is missing.
+	Describe bool
 	// Config is the JSON of the dataset's `config` block, which fits the schema of
 	// the format's settings; see Configurable. Empty means that there is none.
 	Config json.RawMessage

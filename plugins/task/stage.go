@@ -194,7 +194,16 @@ type Surface struct {
 	Actions      []string `json:"actions,omitempty"`
 	// Steps bounds the actions of the stage; 0 means no bound.
 	Steps int `json:"steps,omitempty"`
+	// StepsOf says what a step is: an action, or with StepsOfReplies all actions of
+	// one reply of the model.
+	StepsOf string `json:"steps_of,omitempty"`
 }
+
+// The values of Surface.StepsOf; empty means StepsOfActions.
+const (
+	StepsOfActions = "actions"
+	StepsOfReplies = "replies"
+)
 
 // HasSurface reports whether a stage has a surface.
 func (t *Task) HasSurface() bool {

@@ -106,6 +106,9 @@ func (c *checker) surface(key string, s *Stage) {
 	if s.Surface != nil && s.Surface.Steps < 0 {
 		c.bad(key+".surface.steps", "is negative")
 	}
+	if s.Surface != nil && !slices.Contains([]string{"", StepsOfActions, StepsOfReplies}, s.Surface.StepsOf) {
+		c.bad(key+".surface.steps_of", "is %q: write %q or %q", s.Surface.StepsOf, StepsOfActions, StepsOfReplies)
+	}
 	for j, p := range s.Captures {
 		if !folderName(p.Name) {
 			c.bad(fmt.Sprintf("%s.captures[%d].name", key, j), "is %q: it must be safe as the name of a folder", p.Name)

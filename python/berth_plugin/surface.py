@@ -35,6 +35,7 @@ class SurfaceNeeds:
     shm_mib: int = 0
     memory_mib: int = 0
     reset_ms: int = 0  # how much longer than 60 s reset may take, at most an hour
+    pictures: list = dataclasses.field(default_factory=list)  # of the kinds: recorded at every step, whatever the agent gets
 
 
 @dataclasses.dataclass
@@ -206,7 +207,7 @@ class _Want(frozenset):
 
 
 def needs_message(n):
-    m = _Needs(observations=n.observations, refusals=n.refusals, shell=n.shell, ports=n.ports, shm_mib=n.shm_mib, memory_mib=n.memory_mib, reset_ms=n.reset_ms)
+    m = _Needs(observations=n.observations, refusals=n.refusals, shell=n.shell, ports=n.ports, shm_mib=n.shm_mib, memory_mib=n.memory_mib, reset_ms=n.reset_ms, pictures=n.pictures)
     for a in n.actions:
         m.actions.add(name=a.name, doc=a.doc, schema_json=json.dumps(a.schema).encode() if a.schema else b"")
     return m

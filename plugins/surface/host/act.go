@@ -37,7 +37,7 @@ func (s *Surface) observe(ctx context.Context, want []string) (environment.Obser
 	}
 	defer release()
 	o, err := s.observed(ctx, surface.Line{Kind: surface.KindObserve}, s.limit, func(ctx context.Context) (environment.Observation, error) {
-		return s.o.Plugin.Observe(ctx, s.id, want)
+		return s.o.Plugin.Observe(ctx, s.id, s.stage.asked(want))
 	})
 	return shown(o, want), err
 }
@@ -68,7 +68,9 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 		s.line(l, nil)
 		return step, nil
 	}
-	st.count++
+	if st.within == 0 {
+		st.count++
+	}
 	l.Step = st.count
 	step := environment.Step{Error: st.refuse(&c)}
 	if step.Error == "" {
@@ -77,7 +79,9 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 		s.any = true
 		s.acts[c.Name]++
 		s.mu.Unlock()
-		step, err = call(ctx, s, func(ctx context.Context) (environment.Step, error) { return s.o.Plugin.Act(ctx, s.id, c, want) })
+		step, err = call(ctx, s, func(ctx context.Context) (environment.Step, error) {
+			return s.o.Plugin.Act(ctx, s.id, c, st.asked(want))
+		})
 		if first && errors.Is(err, environment.ErrRefused) { // nothing was done: something is missing
 			s.mu.Lock()
 			s.any = false
@@ -90,6 +94,7 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 	if err != nil {
 		step = environment.Step{}
 	} else {
+		st.follow(&c, &step)
 		s.end(&step)
 	}
 	l.Error, l.Done, l.Truncated, l.Reward, l.Info = step.Error, step.Done, step.Truncated, step.Reward, step.Info
@@ -98,10 +103,33 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 	return step, err
 }
 
+// asked returns the kinds that the plugin is asked for: those that the agent gets,
+// and the pictures, which the record has whatever the agent sees.
+func (st *stage) asked(want []string) []string {
+	all := slices.Clone(want)
+	for _, k := range st.always {
+		if !slices.Contains(all, k) {
+			all = append(all, k)
+		}
+	}
+	return all
+}
+
+// maxWithin is how many actions of a reply are one step.
+const maxWithin = 100
+
+// follow notes whether the next action belongs to the same step: it does in a reply
+// that has more of them, up to one that is refused.
+func (st *stage) follow(c *environment.Call, step *environment.Step) {
+	if st.within++; !st.replies || !c.More || step.Error != "" || st.within == maxWithin {
+		st.within = 0
+	}
+}
+
 // end decides whether a further step may follow.
 func (s *Surface) end(step *environment.Step) {
 	st := s.stage
-	if st.steps > 0 && st.count >= st.steps && !step.Done {
+	if st.steps > 0 && st.count >= st.steps && st.within == 0 && !step.Done {
 		step.Truncated = true
 	}
 	switch {

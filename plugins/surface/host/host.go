@@ -77,6 +77,9 @@ type Surface struct {
 type stage struct {
 	name    string
 	steps   int64 // 0: no bound
+	replies bool  // a step is a reply of the model, with all its actions
+	within  int   // actions of the reply so far, if it has more of them; 0: the next action begins a step
+	always  []string
 	offer   environment.Offer
 	schemas map[string]*schema.Schema // by action; nil: it takes no arguments
 	count   int64
@@ -86,7 +89,9 @@ type stage struct {
 
 // newStage compiles what a stage offers.
 func newStage(name string, n environment.SurfaceNeeds, asks *task.Surface) (*stage, error) {
-	s := &stage{name: name, steps: int64(asks.Steps), schemas: map[string]*schema.Schema{}}
+	s := &stage{
+		name: name, steps: int64(asks.Steps), replies: asks.StepsOf == task.StepsOfReplies, always: n.Pictures, schemas: map[string]*schema.Schema{},
+	}
 	s.offer.Steps = s.steps
 	for _, a := range n.Actions {
 		if len(asks.Actions) > 0 && !slices.Contains(asks.Actions, a.Name) {
@@ -230,7 +235,7 @@ func (s *Surface) Begin(ctx context.Context, of *task.Stage, seed int64) error {
 	}
 	l := surface.Line{Kind: surface.KindReset, Level: asks.Level, Seed: seed}
 	_, err = s.observed(ctx, l, s.limit+s.o.Needs[of.Name].ResetTime, func(ctx context.Context) (environment.Observation, error) {
-		return s.o.Plugin.Reset(ctx, s.id, environment.Start{Level: asks.Level, Seed: seed, Want: st.offer.Observations})
+		return s.o.Plugin.Reset(ctx, s.id, environment.Start{Level: asks.Level, Seed: seed, Want: st.asked(st.offer.Observations)})
 	})
 	return err
 }

@@ -39,6 +39,7 @@ type fake struct {
 	act     func(context.Context, *environment.Step) error
 	capture func(folder string) ([]string, error)
 	spec    environment.SurfaceSpec
+	always  []string // kinds that are recorded at every step
 }
 
 func (c *fake) OpenSurface(ctx context.Context, s environment.SurfaceSpec) (string, error) {
@@ -95,8 +96,12 @@ func open(t *testing.T, c *fake, asks *task.Surface) *bench {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	b := &bench{dir: t.TempDir()}
+	n := needs(t)
+	main := n["main"]
+	main.Pictures = c.always
+	n["main"] = main
 	b.Surface, err = Open(t.Context(), Options{
-		Plugin: c, Needs: needs(t), Dir: t.TempDir(), Sockets: filepath.Join(short, "p"), Now: time.Now,
+		Plugin: c, Needs: n, Dir: t.TempDir(), Sockets: filepath.Join(short, "p"), Now: time.Now,
 		Frames: filepath.Join(b.dir, "frames"),
 		Append: func(l surface.Line) {
 			b.mu.Lock()
@@ -152,6 +157,66 @@ func TestTheAgentSeesNeitherRewardNorInfo(t *testing.T) {
 	l := b.lines[1]
 	if l.Kind != "act" || l.Action != "add" || string(l.Arguments) != `{"n":3}` || *l.Reward != 3 || string(l.Info) != `{"left":4}` || l.Step != 1 || l.Stage != "main" || l.Took <= 0 {
 		t.Errorf("the line is %+v", l)
+	}
+}
+
+// Pictures are recorded at every step, also those that the agent does not get, and
+// that the task does not offer.
+func TestPicturesAreRecordedWhateverTheAgentSees(t *testing.T) {
+	t.Parallel()
+	for _, offers := range [][]string{nil, {"number"}} {
+		b := open(t, &fake{always: []string{"screen"}}, &task.Surface{Observations: offers})
+		o, err := b.client.Observe(t.Context(), []string{"number"})
+		if err != nil || len(o.Frames) > 0 || o.Text != "" || len(o.JSON) == 0 {
+			t.Errorf("the agent sees %+v, %v", o, err)
+		}
+		s, err := b.client.Act(t.Context(), environment.Call{Name: "add", Arguments: json.RawMessage(`{"n":2}`)}, []string{"number"})
+		if err != nil || len(s.Observation.Frames) > 0 {
+			t.Errorf("the agent sees %+v, %v", s, err)
+		}
+		if len(b.lines) != 3 {
+			t.Fatalf("%+v", b.lines)
+		}
+		for _, l := range b.lines {
+			if len(l.Frames) != 1 || l.Frames[0].Name != "screen" {
+				t.Errorf("%s has the frames %+v", l.Kind, l.Frames)
+			}
+		}
+		if b.lines[2].Frames[0].File == b.lines[0].Frames[0].File {
+			t.Error("the last picture is the first one")
+		}
+	}
+}
+
+// Steps may be replies of a model, with all their actions: the last one is done as a
+// whole. An action that is refused ends the reply.
+func TestStepsOfReplies(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		of   string
+		want string // the step of each action, and where the episode ends
+	}{{task.StepsOfReplies, "1 1 2 3 3 4 4!"}, {task.StepsOfActions, "1 2 3 4!"}, {"", "1 2 3 4!"}} {
+		b := open(t, &fake{}, &task.Surface{Steps: 4, StepsOf: tt.of})
+		got := ""
+		for _, c := range []struct {
+			n    int
+			more bool
+		}{{1, true}, {1, false}, {99, true}, {1, true}, {1, false}, {1, true}, {1, false}} { // the third one is refused
+			s, err := b.client.Act(t.Context(), environment.Call{Name: "add", Arguments: json.RawMessage(fmt.Sprintf(`{"n":%d}`, c.n)), More: c.more}, nil)
+			if err != nil || (s.Error != "") != (c.n == 99) {
+				t.Fatalf("%s: %+v, %v", tt.of, s, err)
+			}
+			if got += fmt.Sprint(" ", b.lines[len(b.lines)-1].Step); s.Truncated {
+				got += "!"
+				break
+			}
+		}
+		if got != " "+tt.want {
+			t.Errorf("steps of %q: %s, want %s", tt.of, got, tt.want)
+		}
+		if s, err := b.client.Act(t.Context(), environment.Call{Name: "clear"}, nil); err != nil || !s.Truncated || !strings.Contains(s.Error, "4 steps of the task are used up") {
+			t.Errorf("after the last step: %+v, %v", s, err)
+		}
 	}
 }
 

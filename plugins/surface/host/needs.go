@@ -97,6 +97,11 @@ func Problems(n environment.SurfaceNeeds, asks *task.Surface) (ps []environment.
 	if n.ResetTime < 0 || n.ResetTime > surface.MaxReset {
 		add("the surface cannot be used", "It asks for %s for a reset, and at most %s are allowed.", n.ResetTime, surface.MaxReset)
 	}
+	for _, k := range n.Pictures {
+		if !slices.Contains(n.Observations, k) {
+			add("the surface cannot be used", "It has no kind of observation %q, which it names as a picture.", k)
+		}
+	}
 	if _, err := newStage("", n, &task.Surface{}); err != nil {
 		add("the surface cannot be used", "%s.", err)
 	}

@@ -2745,6 +2745,7 @@ type SurfaceNeeds struct {
 	Observations  []string               `protobuf:"bytes,7,rep,name=observations,proto3" json:"observations,omitempty"`       // the kinds
 	Refusals      []string               `protobuf:"bytes,8,rep,name=refusals,proto3" json:"refusals,omitempty"`               // why it cannot be opened, and what to do
 	ResetMs       int64                  `protobuf:"varint,9,opt,name=reset_ms,json=resetMs,proto3" json:"reset_ms,omitempty"` // how much longer than other calls Reset may take, at most an hour; 0: no longer
+	Pictures      []string               `protobuf:"bytes,10,rep,name=pictures,proto3" json:"pictures,omitempty"`              // of the kinds: the core asks for them at every step and records them, whatever the agent gets
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2840,6 +2841,13 @@ func (x *SurfaceNeeds) GetResetMs() int64 {
 		return x.ResetMs
 	}
 	return 0
+}
+
+func (x *SurfaceNeeds) GetPictures() []string {
+	if x != nil {
+		return x.Pictures
+	}
+	return nil
 }
 
 type SurfaceOpenRequest struct {
@@ -3595,7 +3603,8 @@ type ActRequest struct {
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"` // of the action
 	ArgumentsJson []byte                 `protobuf:"bytes,4,opt,name=arguments_json,json=argumentsJson,proto3" json:"arguments_json,omitempty"`
-	Want          []string               `protobuf:"bytes,5,rep,name=want,proto3" json:"want,omitempty"` // of the observation after it, as ObserveRequest.want
+	Want          []string               `protobuf:"bytes,5,rep,name=want,proto3" json:"want,omitempty"`  // of the observation after it, as ObserveRequest.want
+	More          bool                   `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"` // another action of the same reply of the model follows. Only the core reads it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3663,6 +3672,13 @@ func (x *ActRequest) GetWant() []string {
 		return x.Want
 	}
 	return nil
+}
+
+func (x *ActRequest) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type ActReply struct {
@@ -4218,7 +4234,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\rsettings_json\x18\x03 \x01(\fR\fsettingsJson\x12\x14\n" +
 	"\x05level\x18\x04 \x01(\tR\x05level\"A\n" +
 	"\x11SurfaceNeedsReply\x12,\n" +
-	"\x05needs\x18\x01 \x01(\v2\x16.berth.v1.SurfaceNeedsR\x05needs\"\x8d\x03\n" +
+	"\x05needs\x18\x01 \x01(\v2\x16.berth.v1.SurfaceNeedsR\x05needs\"\xa9\x03\n" +
 	"\fSurfaceNeeds\x12.\n" +
 	"\x06mounts\x18\x01 \x03(\v2\x16.berth.v1.SandboxMountR\x06mounts\x127\n" +
 	"\x05ports\x18\x02 \x03(\v2!.berth.v1.SurfaceNeeds.PortsEntryR\x05ports\x12\x17\n" +
@@ -4229,7 +4245,9 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\aactions\x18\x06 \x03(\v2\x17.berth.v1.SurfaceActionR\aactions\x12\"\n" +
 	"\fobservations\x18\a \x03(\tR\fobservations\x12\x1a\n" +
 	"\brefusals\x18\b \x03(\tR\brefusals\x12\x19\n" +
-	"\breset_ms\x18\t \x01(\x03R\aresetMs\x1a8\n" +
+	"\breset_ms\x18\t \x01(\x03R\aresetMs\x12\x1a\n" +
+	"\bpictures\x18\n" +
+	" \x03(\tR\bpictures\x1a8\n" +
 	"\n" +
 	"PortsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -4293,14 +4311,15 @@ const file_v1_environment_proto_rawDesc = "" +
 	"media_type\x18\x01 \x01(\tR\tmediaType\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x12\n" +
-	"\x04name\x18\x04 \x01(\tR\x04name\"\x83\x01\n" +
+	"\x04name\x18\x04 \x01(\tR\x04name\"\x97\x01\n" +
 	"\n" +
 	"ActRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12%\n" +
 	"\x0earguments_json\x18\x04 \x01(\fR\rargumentsJson\x12\x12\n" +
-	"\x04want\x18\x05 \x03(\tR\x04want\"5\n" +
+	"\x04want\x18\x05 \x03(\tR\x04want\x12\x12\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\"5\n" +
 	"\bActReply\x12)\n" +
 	"\x04step\x18\x01 \x01(\v2\x15.berth.v1.SurfaceStepR\x04step\"\xda\x01\n" +
 	"\vSurfaceStep\x12>\n" +

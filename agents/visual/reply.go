@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -11,8 +12,16 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// systemPrompt says what the model can do, and how.
-func systemPrompt(o *environment.Offer) string {
+// systemPrompt says what the model can do, and how. own takes the place of the text.
+func systemPrompt(o *environment.Offer, own string) string {
+	var actions strings.Builder
+	for i := range o.Actions {
+		a := &o.Actions[i]
+		fmt.Fprintf(&actions, "- %s(%s): %s\n", a.Name, strings.Join(signature(a.Schema), ", "), a.Doc)
+	}
+	if own != "" {
+		return strings.NewReplacer("{{actions}}", actions.String(), "{{steps}}", fmt.Sprint(o.Steps)).Replace(own)
+	}
 	var b strings.Builder
 	b.WriteString(`You work on a task by acting on what you see. After each of your replies you are told what happened, and you see the result.
 
@@ -23,10 +32,7 @@ Reply with a short thought, and then one action in a code fence, as a call:
 Arguments are texts in quotes, numbers, True, False, None, lists and dicts. Nothing is computed. The actions:
 
 `)
-	for i := range o.Actions {
-		a := &o.Actions[i]
-		fmt.Fprintf(&b, "- %s(%s): %s\n", a.Name, strings.Join(signature(a.Schema), ", "), a.Doc)
-	}
+	b.WriteString(actions.String())
 	if o.Steps > 0 {
 		fmt.Fprintf(&b, "\nYou may act %d times.\n", o.Steps)
 	}
@@ -107,28 +113,67 @@ func arguments(o *environment.Offer, c *calls.Call) (json.RawMessage, error) {
 	return json.RawMessage("{}"), nil
 }
 
+// unnamed returns the arguments of a call as they were written, as a list.
+func unnamed(c *calls.Call) json.RawMessage {
+	all := slices.Clone(c.Positional)
+	for _, n := range c.Named {
+		all = append(all, n.Value)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return json.RawMessage("[]")
+	}
+	return text
+}
+
 // resultFormat begins the part of an instruction that shows the answer's form.
-const resultFormat = "RESULT FORMAT"
+var resultFormat = regexp.MustCompile(`(?i)\bRESULT\s+FORMAT\b`)
 
 // resultKeys returns the keys of the answer that an instruction asks for; none: it
-// shows no form.
-func resultKeys(instruction string) (keys []string) {
-	_, rest, ok := strings.Cut(instruction, resultFormat)
-	if !ok {
-		return nil
+// shows no form. The last form counts.
+func resultKeys(instruction string) []string {
+	for _, at := range slices.Backward(resultFormat.FindAllStringIndex(instruction, -1)) {
+		rest := instruction[at[1]:]
+		if begin := strings.IndexByte(rest, '{'); begin >= 0 {
+			if keys := keysOf(rest[begin:]); len(keys) > 0 {
+				return keys
+			}
+		}
 	}
-	begin := strings.IndexByte(rest, '{')
-	if begin < 0 {
-		return nil
+	return nil
+}
+
+// keysOf returns the keys of the object with which a text begins. Its values may be
+// placeholders that are not JSON, such as <N>.
+func keysOf(text string) (keys []string) {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return keys
+			}
+		case '"':
+			end := i + 1
+			for end < len(text) && text[end] != '"' {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if end >= len(text) {
+				return nil
+			}
+			var key string
+			if depth == 1 && strings.HasPrefix(strings.TrimLeft(text[end+1:], " \t\r\n"), ":") && json.Unmarshal([]byte(text[i:end+1]), &key) == nil {
+				keys = append(keys, key)
+			}
+			i = end
+		}
 	}
-	var o map[string]json.RawMessage
-	if json.NewDecoder(strings.NewReader(rest[begin:])).Decode(&o) != nil {
-		return nil
-	}
-	for k := range o {
-		keys = append(keys, k)
-	}
-	return keys
+	return nil
 }
 
 // answer returns the JSON object of a reply if that is the answer: it has the keys

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goccy/go-yaml"
+
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -66,12 +68,13 @@ func (m *memory) Artifact(string) error        { return nil }
 // turn runs one turn with a model that gives these replies.
 func turn(t *testing.T, p *page, c Config, task string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
 	t.Helper()
-	m := chattest.Serve(t, model.DialectOpenAI, func(q chattest.Question) chattest.Answer {
-		if q.Turns >= len(replies) {
-			t.Errorf("the model is asked for reply %d", q.Turns+1)
+	asked := 0
+	m := chattest.Serve(t, model.DialectOpenAI, func(chattest.Question) chattest.Answer {
+		if asked++; asked > len(replies) {
+			t.Errorf("the model is asked for reply %d", asked)
 			return chattest.Answer{Text: `{"answer": "too many"}`}
 		}
-		return chattest.Answer{Text: replies[q.Turns]}
+		return chattest.Answer{Text: replies[asked-1]}
 	})
 	client, err := chat.Dial(m.Endpoint)
 	if err != nil {
@@ -162,17 +165,24 @@ func TestHowTurnsEnd(t *testing.T) {
 		reason     string
 		calls      int
 	}{
-		{"keys of the form", form, nil, []string{`{"title": "x"}`, `{"title": "x", "year": 3}`}, agent.Done, `{"title": "x", "year": 3}`, "1 replies of the model could not be read", 0},
-		{"a second message", "t", nil, []string{`send_msg_to_user("first")`, `send_msg_to_user("second")`}, agent.Done, "second", "", 2},
+		{"keys of the form", form, nil, []string{`{"title": "x"}`, `{"title": "x", "year": 3}`}, agent.Done, `{"title": "x", "year": 3}`, "1 replies of the model could not be read", 1},
+		{"the first message is the answer", "t", nil, []string{"click('1')\nsend_msg_to_user('first')\nclick('2')"}, agent.Done, "first", "", 2},
+		{"the message with which the surface is done", "t", func(c environment.Call) environment.Step { return environment.Step{Done: c.Name == sayAction} }, []string{"send_msg_to_user('first')"}, agent.Done, "first", "", 1},
+		{"a message that is refused", "t", func(c environment.Call) (s environment.Step) {
+			if c.Name == sayAction {
+				s.Error = "ValueError: not now"
+			}
+			return s
+		}, []string{"send_msg_to_user('first')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
 		{"infeasible", "t", nil, []string{`report_infeasible("no such page")`}, agent.Done, "no such page", "the agent says that the task cannot be done", 1},
-		{"nothing that can be read", "t", nil, []string{"Hm.", "Hm?", "click(1+1)"}, agent.Crashed, "", "3 replies of the model one after the other", 0},
-		{"nonsense twice, then an action", "t", nil, []string{"Hm.", "Hm?", "click('1')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "2 replies", 1},
+		{"nonsense three times, then an action", "t", nil, []string{"Hm.", "Hm?", "click(1+1)", "click('1')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "3 replies", 4},
+		{"nonsense until no steps are left", "t", func(c environment.Call) environment.Step { return environment.Step{Truncated: true} }, []string{"Hm."}, agent.MaxSteps, "", "no steps are left", 1},
 		{"a refusal stops the rest of a reply", "t", refuse, []string{"click('1') click('2')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
-		{"wrong arguments are not sent", "t", nil, []string{"click('1', 'left', 'x')", "clik(7)", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
+		{"wrong arguments count as a step, too", "t", nil, []string{"click('1', 'left', 'x')", "clik(7)", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 2},
 		{"the surface is done", "t", func(environment.Call) environment.Step { return environment.Step{Done: true} }, []string{"click('1')"}, agent.Done, "", "the surface is done", 1},
 		{"no actions are left", "t", func(environment.Call) environment.Step {
 			return environment.Step{Truncated: true, Error: "ValueError: covered"}
-		}, []string{"click('1')"}, agent.MaxSteps, "", "no actions are left", 1},
+		}, []string{"click('1')"}, agent.MaxSteps, "", "no steps are left", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -182,5 +192,92 @@ func TestHowTurnsEnd(t *testing.T) {
 				t.Errorf("got %+v after %q", y, p.calls)
 			}
 		})
+	}
+}
+
+// The answer of each task has the form that its prompt shows, whatever the
+// placeholders in it.
+func TestFormsOfAnswers(t *testing.T) {
+	t.Parallel()
+	for form, keys := range map[string][]string{
+		"# RESULT FORMAT\n ```json\n {\n  \"count\": <N>\n }\n ```":                        {"count"},
+		"## RESULT FORMAT\n\n{\"count\": <N>, \"callsigns\": [\"<CS1>\", \"...\"]}":        {"count", "callsigns"},
+		"Result format: {\"a\": {\"b\": 1}, \"c\": \"x: {\", \"d\": [<N>, …],}":            {"a", "c", "d"},
+		"Answer in the RESULT FORMAT below.\n# RESULT FORMAT\n{\"time\": \"<HH:MM UTC>\"}": {"time"},
+		"RESULT FORMAT: a number":           nil,
+		"RESULT FORMAT {\"a\": <N>":         nil,
+		"RESULT FORMAT {\"a\\":              nil,
+		"The format of the result is a map": nil,
+	} {
+		if got := resultKeys(form); !slices.Equal(got, keys) {
+			t.Errorf("%q: %q, want %q", form, got, keys)
+		}
+	}
+}
+
+// All published tasks with a form have its keys, and the right answer ends the turn.
+func TestPublishedForms(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../../shared/published/gauntletbench/tasks/flight_analyser.yaml")
+	if err != nil {
+		t.Skipf("published tasks are not here: %v", err)
+	}
+	var list struct {
+		Tasks []struct {
+			ID     string
+			Prompt string
+			GT     struct{ Answer string } `yaml:"gt"`
+		}
+	}
+	if err = yaml.Unmarshal(text, &list); err != nil || len(list.Tasks) != 7 {
+		t.Fatal(len(list.Tasks), err)
+	}
+	for _, of := range list.Tasks {
+		right := strings.Replace(of.GT.Answer, ",\n}", "\n}", 1)
+		y, _, _ := turn(t, &page{}, Config{}, of.Prompt, "I am sure.\n```json\n"+right+"\n```")
+		if y.End != agent.Done || y.Message != strings.TrimSpace(right) || y.Reason != "" {
+			t.Errorf("%s: %+v", of.ID, y)
+		}
+	}
+}
+
+// With the option end, a reply that cannot be read ends the turn.
+func TestUnreadableEnds(t *testing.T) {
+	t.Parallel()
+	p := &page{}
+	y, _, _ := turn(t, p, Config{Unreadable: unreadableEnd}, "t", "Hm.")
+	if y.End != agent.Crashed || !strings.Contains(y.Reason, "no action that can be read") || len(p.calls) != 0 {
+		t.Errorf("%+v after %q", y, p.calls)
+	}
+}
+
+// With the history actions, a request has the task, what is seen now, and what was
+// done so far; and the prompt may be the experiment's.
+func TestHistoryOfActions(t *testing.T) {
+	t.Parallel()
+	p := &page{act: func(c environment.Call) (s environment.Step) {
+		if strings.Contains(string(c.Arguments), "13") {
+			s.Error = "ValueError: covered"
+		}
+		return s
+	}}
+	y, _, questions := turn(t, p, Config{History: historyActions, Prompt: "MINE {{steps}}\n{{actions}}"}, "Do it.",
+		"click('12')", "Hm.", "click('1')\nclick('13')", `{"answer": 1}`)
+	if y.Message != `{"answer": 1}` || len(p.calls) != 4 {
+		t.Fatalf("%+v after %q", y, p.calls)
+	}
+	last := string(questions[3].Body)
+	for _, want := range []string{
+		"MINE 9", "- click(bid", "Do it.", "TREE-5", `click({\"bid\":\"12\"})\nnoop({\"wait_ms\":500})\nclick({\"bid\":\"1\"}); click(`,
+		"Error of the last action", "ValueError: covered",
+	} {
+		if !strings.Contains(last, want) {
+			t.Errorf("no %q in %s", want, last)
+		}
+	}
+	for _, not := range []string{"TREE-1", "TREE-4", "You work on a task", "assistant"} {
+		if strings.Contains(last, not) {
+			t.Errorf("%q in %s", not, last)
+		}
 	}
 }

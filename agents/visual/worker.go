@@ -17,11 +17,17 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// The actions of a surface that speak to the user, as BrowserGym names them.
+// The actions of a surface that speak to the user, and the one that only waits, as
+// BrowserGym names them.
 const (
 	sayAction        = "send_msg_to_user"
 	infeasibleAction = "report_infeasible"
+	waitAction       = "noop"
 )
+
+// waitArguments are those of waitAction after a reply that cannot be read: half a
+// second, as in GauntletBench's own agent.
+const waitArguments = `{"wait_ms":500}`
 
 // worker is the agent in one session.
 type worker struct {
@@ -29,9 +35,13 @@ type worker struct {
 	offer  *environment.Offer
 	kinds  []string
 	system string
-	talk   []exchange
-	said   int // messages to the user in this turn
-	broken int // replies that could not be read in this turn
+	talk   []exchange // with the history actions: only the last one
+	past   []string   // what was done in each reply, one after the other
+	failed string     // why the last action was refused; empty: it was not
+	broken int        // replies that could not be read in this turn
+
+	task   string // of this turn
+	images []chat.Image
 }
 
 // exchange is a message to the model, and its reply.
@@ -44,7 +54,7 @@ type exchange struct {
 }
 
 func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
-	w := &worker{s: s, offer: offer, kinds: s.Config.Observations, system: systemPrompt(offer)}
+	w := &worker{s: s, offer: offer, kinds: s.Config.Observations, system: systemPrompt(offer, s.Config.Prompt)}
 	if len(w.kinds) == 0 {
 		for _, k := range offer.Observations {
 			if k != "elements" && (k != "dom" || !slices.Contains(offer.Observations, "axtree")) {
@@ -57,7 +67,7 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 
 // Turn implements loop.Worker.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
-	w.said, w.broken = 0, 0
+	w.broken, w.failed = 0, ""
 	keys := resultKeys(m.Text)
 	images, err := loop.Images(w.s.Setup.View, m.Files)
 	if err != nil {
@@ -72,8 +82,12 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 		words = w.s.Config.Prefix + "\n\n" + words
 	}
 	words = "Your task:\n\n" + words
+	w.task, w.images = words, images
 	for {
 		now := seen
+		if w.s.Config.History == historyActions {
+			w.talk = nil
+		}
 		w.talk = append(w.talk, exchange{words: words, images: images, seen: &now})
 		images = nil
 		done, step, next, err := w.ask(ctx, keys, r)
@@ -90,45 +104,42 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 	}
 }
 
-// next is what follows an action.
+// next is what follows a reply.
 type next struct {
 	seen  environment.Observation
 	words string
 }
 
-// tries is how often a model may write replies that cannot be read, one after the
-// other.
-const tries = 3
-
-// ask gets a reply that can be read, and does what it says. done is not nil if the
-// turn ends.
+// ask gets a reply, and does what it says. done is not nil if the turn ends.
 func (w *worker) ask(ctx context.Context, keys []string, r *loop.Recorder) (done *agent.Yield, step trajectory.Step, n next, err error) {
-	for try := 1; ; try++ {
-		q := chat.Request{System: w.system, Messages: w.messages(), Effort: w.s.Config.ReasoningEffort, Temperature: w.s.Config.Temperature}
-		reply, err := r.Ask(ctx, w.s.Model, q)
-		if err != nil {
-			return nil, step, n, err
-		}
-		last := &w.talk[len(w.talk)-1]
-		last.reply, last.answer = reply.Text, true
-		step = r.Of(reply, reply.Text)
-		if text, ok := answer(reply.Text, keys); ok {
-			return w.over(agent.Done, text, ""), step, n, nil
-		}
-		list, wrong := calls.Parse(reply.Text)
-		if wrong == nil {
-			done, n, err = w.act(ctx, list, &step)
-			return done, step, n, err
-		}
-		w.broken++
-		if try == tries {
-			return w.over(agent.Crashed, "", fmt.Sprintf("%d replies of the model one after the other have no action that can be read: %s", tries, wrong)), step, n, nil
-		}
-		if err = r.Step(step); err != nil {
-			return nil, step, n, err
-		}
-		w.talk = append(w.talk, exchange{words: fmt.Sprintf("That was no action that can be read: %s. Nothing was done. Reply with an action in a code fence, or with the answer.", wrong)})
+	q := chat.Request{System: w.system, Messages: w.messages(), Effort: w.s.Config.ReasoningEffort, Temperature: w.s.Config.Temperature}
+	reply, err := r.Ask(ctx, w.s.Model, q)
+	if err != nil {
+		return nil, step, n, err
 	}
+	last := &w.talk[len(w.talk)-1]
+	last.reply, last.answer = reply.Text, true
+	step = r.Of(reply, reply.Text)
+	if text, ok := answer(reply.Text, keys); ok {
+		return w.over(agent.Done, text, ""), step, n, nil
+	}
+	list, wrong := calls.Parse(reply.Text)
+	if wrong == nil {
+		done, n, err = w.act(ctx, list, &step)
+		return done, step, n, err
+	}
+	w.broken++
+	if w.s.Config.Unreadable == unreadableEnd {
+		return w.over(agent.Crashed, "", fmt.Sprintf("a reply of the model has no action that can be read: %s", wrong)), step, n, nil
+	}
+	// The reply counts as a step. A surface without the action refuses it, and counts it all the same.
+	if _, done, err = w.do(ctx, environment.Call{Name: waitAction, Arguments: json.RawMessage(waitArguments)}, "action-1", &step, &n); err != nil || done != nil {
+		return done, step, n, err
+	}
+	w.past = append(w.past, waitAction+"("+waitArguments+")")
+	w.failed = fmt.Sprintf("That was no action that can be read: %s. Nothing was done. Reply with an action in a code fence, or with the answer.", wrong)
+	n.words = w.failed
+	return nil, step, n, nil
 }
 
 // over ends the turn.
@@ -142,62 +153,69 @@ func (w *worker) over(end agent.End, message, reason string) *agent.Yield {
 // act does the actions of a reply, up to one that is refused, or after which
 // nothing may follow.
 func (w *worker) act(ctx context.Context, list []calls.Call, step *trajectory.Step) (done *agent.Yield, n next, err error) {
-	var told []string
+	var told, made []string
 	for i := range list {
-		c := &list[i]
-		id := fmt.Sprintf("action-%d", i+1)
-		given, wrong := arguments(w.offer, c)
-		if wrong != nil {
-			given = json.RawMessage("{}")
+		c := environment.Call{Name: list[i].Name, More: i < len(list)-1}
+		if c.Arguments, err = arguments(w.offer, &list[i]); err != nil {
+			c.Arguments = unnamed(&list[i]) // the core refuses them, and counts the step
 		}
-		if err = loop.Call(step, id, c.Name, given); err != nil {
-			return nil, n, err
+		wrong := err
+		made = append(made, c.Name+"("+string(c.Arguments)+")")
+		w.failed, done, err = w.do(ctx, c, fmt.Sprintf("action-%d", i+1), step, &n)
+		if err != nil || done != nil {
+			return done, n, err
 		}
-		var s environment.Step
-		if wrong == nil {
-			if s, err = w.s.Surface.Act(ctx, environment.Call{Name: c.Name, Arguments: given}, w.kinds); err != nil {
-				return nil, n, fmt.Errorf("%s: %w", c.Name, err)
-			}
-			n.seen = s.Observation
-		} else if n.seen, err = w.s.Surface.Observe(ctx, w.kinds); err != nil {
-			return nil, n, err
-		} else {
-			s.Error = wrong.Error()
+		if w.failed != "" && wrong != nil {
+			w.failed = wrong.Error() // it says which parameters there are
 		}
-		text := c.Name + " is done."
-		if s.Error != "" {
-			text = c.Name + " was refused: " + s.Error
-		}
-		loop.Observe(step, id, text)
-		told = append(told, text)
-		if done = w.ended(c.Name, given, &s); done != nil {
-			return done, n, nil
-		}
-		if s.Error != "" {
+		if w.failed != "" {
+			told = append(told, c.Name+" was refused: "+w.failed)
 			break
 		}
+		told = append(told, c.Name+" is done.")
 	}
+	w.past = append(w.past, strings.Join(made, "; "))
 	n.words = strings.Join(told, "\n")
 	return nil, n, nil
 }
 
-// ended reports whether the turn ends with an action.
-func (w *worker) ended(name string, arguments json.RawMessage, s *environment.Step) *agent.Yield {
+// do does one action. failed is why it was refused; empty: it was not.
+func (w *worker) do(ctx context.Context, c environment.Call, id string, step *trajectory.Step, n *next) (failed string, done *agent.Yield, err error) {
+	if err = loop.Call(step, id, c.Name, c.Arguments); err != nil {
+		return "", nil, err
+	}
+	s, err := w.s.Surface.Act(ctx, c, w.kinds)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: %w", c.Name, err)
+	}
+	text := c.Name + " is done."
+	if s.Error != "" {
+		text = c.Name + " was refused: " + s.Error
+	}
+	loop.Observe(step, id, text)
+	if done = w.ended(&c, &s); done != nil {
+		return s.Error, done, nil
+	}
+	if n.seen = s.Observation; s.Error != "" && n.seen.Text == "" && len(n.seen.JSON)+len(n.seen.Frames) == 0 { // the core refused it, and nothing was looked at
+		n.seen, err = w.s.Surface.Observe(ctx, w.kinds)
+	}
+	return s.Error, nil, err
+}
+
+// ended reports whether the turn ends with an action. The first message to the user
+// is the answer.
+func (w *worker) ended(c *environment.Call, s *environment.Step) *agent.Yield {
 	var said struct{ Text, Reason string }
-	_ = json.Unmarshal(arguments, &said) // of another action: empty
+	_ = json.Unmarshal(c.Arguments, &said) // of another action: empty
 	switch {
+	case s.Error == "" && c.Name == sayAction:
+		return w.over(agent.Done, said.Text, "")
+	case s.Error == "" && c.Name == infeasibleAction:
+		return w.over(agent.Done, said.Reason, "the agent says that the task cannot be done")
 	case s.Truncated:
-		return w.over(agent.MaxSteps, "", "no actions are left")
+		return w.over(agent.MaxSteps, "", "no steps are left")
 	case s.Done:
 		return w.over(agent.Done, "", "the surface is done")
-	case s.Error != "":
-		return nil
-	case name == infeasibleAction:
-		return w.over(agent.Done, said.Reason, "the agent says that the task cannot be done")
-	case name == sayAction:
-		if w.said++; w.said == 2 { // the first one may be a question or news
-			return w.over(agent.Done, said.Text, "")
-		}
 	}
 	return nil
 }
@@ -206,8 +224,11 @@ func (w *worker) ended(name string, arguments json.RawMessage, s *environment.St
 func (*worker) Close(context.Context, *loop.Recorder) error { return nil }
 
 // messages returns the conversation. Of older observations only their names are
-// left.
+// left. With the history actions it is a single message.
 func (w *worker) messages() (all []chat.Message) {
+	if w.s.Config.History == historyActions {
+		return []chat.Message{w.now()}
+	}
 	full := w.s.Config.Memory
 	for i := range slices.Backward(w.talk) {
 		if w.talk[i].seen == nil {
@@ -223,14 +244,32 @@ func (w *worker) messages() (all []chat.Message) {
 		m := chat.Message{Role: chat.User, Text: e.words, Images: slices.Clone(e.images)}
 		if e.seen != nil {
 			m.Text += "\n\n" + w.text(e.seen)
-			for _, f := range e.seen.Frames {
-				m.Images = append(m.Images, chat.Image{MediaType: f.MediaType, Data: f.Data})
-			}
+			m.Images = append(m.Images, pictures(e.seen)...)
 		}
 		all = append(all, m)
 		if e.answer {
 			all = append(all, chat.Message{Role: chat.Assistant, Text: nonEmpty(e.reply)})
 		}
+	}
+	return all
+}
+
+// now returns the task, what is seen now, and what was done so far.
+func (w *worker) now() chat.Message {
+	seen := w.talk[len(w.talk)-1].seen
+	text := w.task + "\n\n" + w.text(seen)
+	if len(w.past) > 0 {
+		text += "# Your past actions\n" + strings.Join(w.past, "\n") + "\n"
+	}
+	if w.failed != "" {
+		text += "# Error of the last action\n" + w.failed + "\n"
+	}
+	return chat.Message{Role: chat.User, Text: text + "# Your next action\n", Images: append(slices.Clone(w.images), pictures(seen)...)}
+}
+
+func pictures(o *environment.Observation) (all []chat.Image) {
+	for _, f := range o.Frames {
+		all = append(all, chat.Image{MediaType: f.MediaType, Data: f.Data})
 	}
 	return all
 }

@@ -33,6 +33,7 @@ type settings struct {
 	URL          string         `berth:"url" default:"" doc:"Page to open. A path is one of the task's pages. Empty: the level, or the first page."`
 	Pages        string         `berth:"pages" default:"" doc:"Folder of the task's files with the pages. Empty: their only folder, or all of them."`
 	InitialDelay *time.Duration `berth:"initial_delay" doc:"Wait after the first page was opened."`
+	EndOnMessage bool           `berth:"end_on_message" default:"false" doc:"The episode is over when the agent has sent a message to the user, or has said that the task cannot be done."`
 }
 
 // The kinds of captures.

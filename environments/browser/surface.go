@@ -50,7 +50,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	if err = errors.Join(read(r.Config, &c), read(r.Settings, &s)); err != nil {
 		return n, err
 	}
-	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Refusals: problems(&c, &s)}
+	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Pictures: []string{page.KindScreenshot}, Refusals: problems(&c, &s)}
 	n.ResetTime = delay(&c, &s).Truncate(time.Millisecond)
 	for _, a := range page.Actions() {
 		n.Actions = append(n.Actions, environment.Action{Name: a.Name, Doc: a.Doc, Schema: a.Schema()})
@@ -209,6 +209,7 @@ func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, wa
 		return step, o.browser.Explained(err)
 	}
 	step.Error = refused
+	step.Done = o.task.EndOnMessage && refused == "" && (call.Name == page.ActionSay || call.Name == page.ActionInfeasible)
 	said := info{Refused: o.browser.Blocked(), Dialogs: o.browser.Dialogs()}
 	if len(said.Refused)+len(said.Dialogs) > 0 {
 		if step.Info, err = json.Marshal(said); err != nil {

@@ -1,6 +1,7 @@
 package gauntlet
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type application struct {
 	name       string // of its block, and the category of its tasks
 	comparator string
 	settings   []string // of the comparator, that eval_config may have
+	free       bool     // eval_config may have any others, too
 	assets     string   // folder of its ground truths; empty: they are in the lists
 	byNumber   bool     // they are named for the number of the task, not its id
 	tolerances bool     // tolerances of single tasks stand beside them
@@ -48,18 +50,18 @@ var applications = []application{
 		observes: []string{seesScreenshot, seesTree}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Workflow },
 	},
 	{
-		ids: "3d", name: "scene", comparator: "compare-scene", settings: []string{"tolerance", "view_tolerance"},
+		ids: "3d", name: "scene", comparator: "compare-scene", settings: []string{"tolerance", "view_tolerance", "opacity"},
 		assets: "assets/3d_ground_truth", byNumber: true, tolerances: true, capture: Capture{Kind: captureURL, URL: "/export-clear"},
 		observes: []string{seesScreenshot}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Scene },
 	},
 	{
 		ids: "vid", name: "video", comparator: "compare-timeline",
-		settings: []string{"time_ms", "overlap_ms", "light_ms", "fade_ms", "light_clip", "fade_clip"},
+		settings: []string{"time_ms", "overlap_ms", "light_ms", "fade_ms", "light_clip", "fade_clip", "effects"},
 		assets:   "assets/video_ground_truth", capture: Capture{Kind: captureURL, URL: "/finish"},
 		observes: []string{seesScreenshot, seesTree}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Video },
 	},
 	{
-		ids: "circuit", name: "circuit", comparator: "compare-circuit", settings: []string{"relative_tolerance"},
+		ids: "circuit", name: "circuit", comparator: "compare-circuit", settings: []string{"relative_tolerance", "dont_care"},
 		capture:  Capture{Kind: captureScript, Script: circuitScript},
 		observes: []string{seesScreenshot}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Circuit },
 	},
@@ -77,10 +79,28 @@ const compareFields = "compare-fields"
 // tolerancesFile has the tolerances of single tasks, by their numbers.
 const tolerancesFile = "tolerance_overrides.json"
 
-// applicationOf returns the application of an id of the right form.
-func applicationOf(id string) *application {
-	kind := idForm.FindStringSubmatch(id)[1]
-	return &applications[slices.IndexFunc(applications, func(a application) bool { return a.ids == kind })]
+// application returns the application of ids with this middle, and where it is;
+// nil: there is none.
+func (c *Config) application(ids string) (*application, *App) {
+	for i := range applications {
+		if a := &applications[i]; a.ids == ids {
+			return a, a.of(c)
+		}
+	}
+	own, ok := c.Applications[ids]
+	if !ok {
+		return nil, nil
+	}
+	a := &application{
+		ids: ids, name: ids, comparator: own.Verifier, assets: own.Assets, capture: Capture{Kind: captureNone},
+		observes: []string{seesScreenshot}, delay: 10 * time.Second, free: true,
+	}
+	for i := range applications {
+		if applications[i].comparator == own.Verifier {
+			a.settings, a.free = applications[i].settings, false
+		}
+	}
+	return a, &own.App
 }
 
 // page is what the browser opens, and may reach.
@@ -92,8 +112,8 @@ type page struct {
 
 // pageOf returns the page of a task. website is what the task itself says.
 func (a *application) pageOf(app *App, website string) (p page) {
+	p.network.Mode = task.NetworkNone
 	if app.Pages != "" {
-		p.network.Mode = task.NetworkNone
 		if p.url = app.URL; p.url == "" || strings.HasPrefix(website, "/") {
 			p.url = website
 		}
@@ -113,7 +133,7 @@ func (a *application) pageOf(app *App, website string) (p page) {
 	}
 	u, err := url.Parse(p.url)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		p.problem = "The task has none, or only a path. In the config block of the dataset, set url or pages in the block " + a.name + "."
+		p.problem = "The task has none, or only a path. In the config block of the dataset, set url or pages in " + a.block() + "."
 		return p
 	}
 	if slices.Contains(app.Hosts, "*") {
@@ -127,6 +147,14 @@ func (a *application) pageOf(app *App, website string) (p page) {
 		}
 	}
 	return p
+}
+
+// block names the block of the application in the settings of a dataset.
+func (a *application) block() string {
+	if a.of == nil {
+		return fmt.Sprintf("the block application %q", a.ids)
+	}
+	return "the block " + a.name
 }
 
 // captured is a capture as the surface takes it.

@@ -51,6 +51,7 @@ type builder struct {
 	root     *os.Root
 	settings Config
 	dir      string // of the dataset, absolute
+	describe bool   // there is no experiment
 	app      *application
 	config   *App
 	entry    *document.Table
@@ -88,20 +89,22 @@ func (b *builder) build(ctx context.Context) error {
 // identify checks the id, and finds the application.
 func (b *builder) identify() bool {
 	id := scalar(b.entry.Get("id"))
-	if !idForm.MatchString(id) {
+	if m := idForm.FindStringSubmatch(id); m != nil {
+		b.app, b.config = b.settings.application(m[1])
+	}
+	if b.app == nil {
 		var forms []string
 		for i := range applications {
 			forms = append(forms, "tc_"+applications[i].ids+"_")
 		}
-		b.entry.Bad("id", "Not an id", "id is %q: write one of %s and three digits, such as tc_graph_001.", id, strings.Join(forms, ", "))
+		b.entry.Bad("id", "Not an id", "id is %q: write one of %s and three digits, such as tc_graph_001. Other applications have a block application in the config block of the dataset.", id, strings.Join(forms, ", "))
 		return false
 	}
 	for _, e := range b.item.more {
 		b.Report(task.Error, document.Position(e.Node), e.Path+".id", "Id is used twice",
 			fmt.Sprintf("%q is also the id of %s in line %d.", id, b.item.at.Path, document.Position(b.item.at.Node).Line))
 	}
-	b.app = applicationOf(id)
-	if b.config = b.app.of(&b.settings); b.config == nil {
+	if b.config == nil {
 		b.config = &App{}
 	}
 	return true
@@ -122,7 +125,11 @@ func (b *builder) read() page {
 		w.Done()
 	}
 	at := b.app.pageOf(b.config, website)
-	if at.problem != "" {
+	switch {
+	case at.problem == "":
+	case b.describe:
+		b.Report(task.Warning, document.Position(e.Node), e.Path+".website", "No page is known yet", at.problem)
+	default:
 		e.Bad("website", "There is no page to open", "%s", at.problem)
 	}
 	return at
@@ -168,7 +175,7 @@ func (b *builder) make(at page, truth truth) {
 	capture := b.app.captured(b.config, at)
 	prediction := "answer"
 	var captures []task.Capture
-	if capture.Kind != captureNone {
+	if capture.Kind != captureNone && !truth.said {
 		prediction = "attempt/captures/" + captured
 		settings := map[string]any{"kind": capture.Kind}
 		if settings["url"] = capture.URL; capture.Kind == captureScript {
@@ -181,7 +188,7 @@ func (b *builder) make(at page, truth truth) {
 	if b.config.InitialDelay != nil {
 		delay = *b.config.InitialDelay
 	}
-	browser := map[string]any{"initial_delay": delay.String()}
+	browser := map[string]any{"initial_delay": delay.String(), "end_on_message": true} // the agent's first message is its answer
 	if at.url != "" {
 		browser["url"] = at.url
 	}
@@ -202,7 +209,7 @@ func (b *builder) make(at page, truth truth) {
 		},
 		Stages: []task.Stage{{
 			Name: "main", Agent: task.Phase{Time: task.Duration(b.settings.AgentTime)}, Captures: captures,
-			Surface:   &task.Surface{Observations: observes, Actions: b.config.Actions, Steps: b.settings.Steps},
+			Surface:   &task.Surface{Observations: observes, Actions: b.config.Actions, Steps: b.settings.Steps, StepsOf: b.settings.StepsOf},
 			Verifiers: b.verifiers(prediction, truth),
 		}},
 	}
@@ -250,14 +257,21 @@ func object(m map[string]any) json.RawMessage {
 // files adds the pages, the text before the prompt and the solution.
 func (b *builder) files(ctx context.Context) error {
 	text := b.prompt.text + "\n"
-	if name := b.config.Prefix; name != "" {
-		data, err := folder.Read(b.root, clean(name), maxPrefix)
-		if err != nil {
-			return fmt.Errorf("%s.prefix: %w", b.app.name, err)
+	if of := b.settings.Instruct; of != "" {
+		text = strings.TrimSpace(strings.ReplaceAll(of, promptMark, b.prompt.text)) + "\n"
+		b.hashed = append(b.hashed, of)
+	}
+	if prefix := b.config.Prefix; prefix != "" {
+		if b.config.prefixFile() {
+			data, err := folder.Read(b.root, clean(prefix), maxPrefix)
+			if err != nil {
+				return fmt.Errorf("%s.prefix: %w", b.app.name, err)
+			}
+			b.t.Resources = append(b.t.Resources, task.Resource{Name: prefixFile, Path: clean(prefix)})
+			prefix = string(data)
 		}
-		text = strings.TrimSpace(string(data)) + "\n\n" + text
-		b.t.Resources = append(b.t.Resources, task.Resource{Name: prefixFile, Path: clean(name)})
-		b.hashed = append(b.hashed, string(data))
+		text = strings.TrimSpace(prefix) + "\n\n" + text
+		b.hashed = append(b.hashed, prefix)
 	}
 	b.t.Stages[0].Instruction = []task.Part{{Text: text}}
 	if name := b.config.Pages; name != "" {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -48,8 +49,10 @@ var (
 // Config is the body of the `config` block of a dataset.
 type Config struct {
 	Image     string        `berth:"image" doc:"Image of the sandboxes, with Chromium in it. Absent: what the environment has."`
-	Steps     int           `berth:"steps" default:"100" doc:"How many actions an agent has. The benchmark's own program allows 50."`
+	Steps     int           `berth:"steps" default:"100" doc:"How many steps an agent has. The benchmark's own program allows 50 unless it is told otherwise."`
+	StepsOf   string        `berth:"steps_of" default:"replies" enum:"replies,actions" doc:"What a step is. replies: a reply of the model, with all its actions, as in the benchmark. actions: one action."`
 	AgentTime time.Duration `berth:"agent_time" default:"2h" doc:"Time limit of the agent. 0s: none."`
+	Instruct  string        `berth:"instruction" doc:"What the agent is told: file(\"my.md\"). {{prompt}} is replaced by the prompt of the task. Absent: the prompt alone."`
 	Judge     bool          `berth:"judge" default:"false" doc:"Lets the verifier visual-judge look at the pictures after the comparator. It decides nothing."`
 	Solutions string        `berth:"solutions" doc:"Folder of the dataset with ID/actions.jsonl, which the agent oracle plays. The published layout has no solutions. Absent: there are none."`
 	Workflow  *App          `berth:"workflow" doc:"The editor of workflows (tc_graph_)."`
@@ -57,6 +60,8 @@ type Config struct {
 	Video     *App          `berth:"video" doc:"The video editor (tc_vid_)."`
 	Circuit   *App          `berth:"circuit" doc:"The circuit simulator (tc_circuit_)."`
 	Flight    *App          `berth:"flight" doc:"The map of flights (tc_frad_)."`
+
+	Applications map[string]Application `berth:"application" doc:"Another application; the label is the middle of its tasks' ids: application \"mail\" is for tc_mail_001."`
 }
 
 // App says where an application is, and how it is used.
@@ -66,9 +71,17 @@ type App struct {
 	Hosts        []string       `berth:"hosts" doc:"Hosts that the browser may reach besides that of the page. [\"*\"]: the public network."`
 	Capture      *Capture       `berth:"capture" doc:"How the result is taken from the application. Absent: as in the benchmark."`
 	InitialDelay *time.Duration `berth:"initial_delay" doc:"Wait after the page was opened. Absent: 10 s, and 330 s for flights."`
-	Prefix       string         `berth:"prefix" doc:"File of the dataset whose text comes before each prompt. Absent: none."`
+	Prefix       string         `berth:"prefix" doc:"Text before each prompt: file(\"my.md\"), or, without spaces, the name of a file of the dataset. Absent: none."`
 	Observations []string       `berth:"observations" doc:"Kinds of observation that the agent gets. Absent: screenshot, and axtree for videos and workflows."`
 	Actions      []string       `berth:"actions" doc:"Actions that the agent has. Absent: all."`
+}
+
+// Application is one that the benchmark does not have.
+type Application struct {
+	App
+
+	Verifier string `berth:"verifier" required:"true" doc:"Verifier that compares the result with the ground truth, such as compare-graph or compare-fields."`
+	Assets   string `berth:"assets" doc:"Folder of the dataset with ground truths, ID.json. Absent: they are in the lists."`
 }
 
 // Capture says how the result is taken from an application.
@@ -160,24 +173,46 @@ func settings(o task.Options) (c Config, err error) {
 		}
 	}
 	inside("solutions", c.Solutions)
+	if c.Instruct != "" && !strings.Contains(c.Instruct, promptMark) {
+		bad("instruction has no %s, so that the agent would not be told its task", promptMark)
+	}
+	app := func(name string, of *App) {
+		if of == nil {
+			return
+		}
+		inside(name+".pages", of.Pages)
+		if of.prefixFile() {
+			inside(name+".prefix", of.Prefix)
+		}
+		if of.InitialDelay != nil && (*of.InitialDelay < 0 || *of.InitialDelay > time.Hour) {
+			bad("%s.initial_delay is %s: write a duration from \"0s\" to \"1h\"", name, *of.InitialDelay)
+		}
+		if of.Capture != nil && (of.Capture.Kind == captureURL) != (of.Capture.URL != "") {
+			bad("%s.capture: kind \"url\" needs url, and other kinds have none", name)
+		}
+		if of.Capture != nil && (of.Capture.Kind == captureScript) != (of.Capture.Script != "") {
+			bad("%s.capture: kind \"script\" needs script, and other kinds have none", name)
+		}
+	}
 	for i := range applications {
-		a := &applications[i]
-		if of := a.of(&c); of != nil {
-			inside(a.name+".pages", of.Pages)
-			inside(a.name+".prefix", of.Prefix)
-			if of.InitialDelay != nil && (*of.InitialDelay < 0 || *of.InitialDelay > time.Hour) {
-				bad("%s.initial_delay is %s: write a duration from \"0s\" to \"1h\"", a.name, *of.InitialDelay)
-			}
-			if of.Capture != nil && (of.Capture.Kind == captureURL) != (of.Capture.URL != "") {
-				bad("%s.capture: kind \"url\" needs url, and other kinds have none", a.name)
-			}
-			if of.Capture != nil && (of.Capture.Kind == captureScript) != (of.Capture.Script != "") {
-				bad("%s.capture: kind \"script\" needs script, and other kinds have none", a.name)
-			}
+		app(applications[i].name, applications[i].of(&c))
+	}
+	for _, label := range slices.Sorted(maps.Keys(c.Applications)) {
+		own := c.Applications[label]
+		app("application."+label, &own.App)
+		inside("application."+label+".assets", own.Assets)
+		if known, _ := (&Config{}).application(label); known != nil || !labelForm.MatchString(label) {
+			bad("application %q: its label is the middle of ids, of letters a to z and digits, and not that of an application of the benchmark", label)
 		}
 	}
 	return c, err
 }
+
+// promptMark is where the prompt of a task is put into an instruction.
+const promptMark = "{{prompt}}"
+
+// prefixFile reports whether the text before prompts is in a file of the dataset.
+func (a *App) prefixFile() bool { return a.Prefix != "" && !strings.ContainsAny(a.Prefix, " \t\r\n") }
 
 // Load reads a task of a list.
 func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
@@ -231,7 +266,7 @@ func loadTask(ctx context.Context, file string, o task.Options) (*task.Task, []t
 	if at == nil {
 		return nil, nil, fmt.Errorf("there is no task %q in %s: %w", name, list, fs.ErrNotExist)
 	}
-	b := &builder{list: l, item: at, root: root, settings: c, dir: dir}
+	b := &builder{list: l, item: at, root: root, settings: c, dir: dir, describe: o.Describe}
 	if err = b.build(ctx); err != nil {
 		return nil, nil, err
 	}

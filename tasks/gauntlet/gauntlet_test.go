@@ -61,17 +61,17 @@ func load(t *testing.T, dir, file string, o task.Options) *task.Task {
 func TestIdsTellTheApplication(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		sample: `workflow easy, {"initial_delay":"0s","url":"/site/index.html"}, none [], [screenshot axtree], ` +
+		sample: `workflow easy, {"end_on_message":true,"initial_delay":"0s","url":"/site/index.html"}, none [], [screenshot axtree], ` +
 			`{"kind":"url","url":"/export"}, compare-graph {"prediction":"attempt/captures/result","truth":"references/truth.json"}`,
-		"tasks/graph.yaml/tc_graph_002": `workflow hard, {"initial_delay":"0s"}, none [], [screenshot axtree], {"kind":"url","url":"/export"}, ` +
+		"tasks/graph.yaml/tc_graph_002": `workflow hard, {"end_on_message":true,"initial_delay":"0s"}, none [], [screenshot axtree], {"kind":"url","url":"/export"}, ` +
 			`compare-graph {"matching":"optimal","prediction":"attempt/captures/result","truth":{"graph":{"nodes":[{"id":"1","type":"delay","data":{"minutes":"MARK-TRUTH"}}],"edges":[]}}}`,
-		"tasks/other.yaml/tc_3d_007": `scene medium, {"initial_delay":"10s","url":"http://localhost:3000/edit"}, allow [localhost], [screenshot], ` +
+		"tasks/other.yaml/tc_3d_007": `scene medium, {"end_on_message":true,"initial_delay":"10s","url":"http://localhost:3000/edit"}, allow [localhost], [screenshot], ` +
 			`{"kind":"url","url":"http://localhost:3000/export-clear"}, compare-scene {"prediction":"attempt/captures/result","tolerance":0.3,"truth":"references/truth.json"}`,
-		"tasks/other.yaml/tc_vid_003": `video medium, {"initial_delay":"10s","url":"/site/"}, none [], [screenshot axtree], {"kind":"url","url":"/finish"}, ` +
+		"tasks/other.yaml/tc_vid_003": `video medium, {"end_on_message":true,"initial_delay":"10s","url":"/site/"}, none [], [screenshot axtree], {"kind":"url","url":"/finish"}, ` +
 			`compare-timeline {"prediction":"attempt/captures/result","truth":"references/truth.json"}`,
-		"tasks/other.yaml/tc_circuit_001": `circuit easy, {"initial_delay":"10s","url":"http://circuit.example/"}, allow [circuit.example], [screenshot], ` +
+		"tasks/other.yaml/tc_circuit_001": `circuit easy, {"end_on_message":true,"initial_delay":"10s","url":"http://circuit.example/"}, allow [circuit.example], [screenshot], ` +
 			`{"kind":"script","script":"CircuitJS1.exportCircuit()"}, compare-circuit {"prediction":"attempt/captures/result","truth":{"answer":"\u003ccir f=\"1\"\u003e\u003cL x=\"0 0 -32 0\"/\u003e\u003cI x=\"0 0 64 0\"/\u003e\u003cM x=\"64 0 96 0\"/\u003e\u003c/cir\u003e"}}`,
-		"tasks/other.yaml/tc_frad_001": `flight easy, {"initial_delay":"5m30s","url":"https://flights.example/map"}, allow [flights.example *.tiles.example], [screenshot], ` +
+		"tasks/other.yaml/tc_frad_001": `flight easy, {"end_on_message":true,"initial_delay":"5m30s","url":"https://flights.example/map"}, allow [flights.example *.tiles.example], [screenshot], ` +
 			`, compare-fields {"prediction":"answer","tolerance_fields":{"altitude":50},"truth":{"altitude":36000}}`,
 	} {
 		got := load(t, "testdata/good", file, options(configured))
@@ -84,7 +84,7 @@ func TestIdsTellTheApplication(t *testing.T) {
 		if text != want {
 			t.Errorf("%s:\n%s\nwant\n%s", file, text, want)
 		}
-		if got.Name != filepath.Base(file) || got.File != file || s.Surface.Steps != 100 || len(s.Verifiers) != 1 || got.Success.Score != "success" || got.Mode != task.ModeCopies || s.Agent.Time.Std() != 2*time.Hour {
+		if got.Name != filepath.Base(file) || got.File != file || s.Surface.Steps != 100 || s.Surface.StepsOf != task.StepsOfReplies || len(s.Verifiers) != 1 || got.Success.Score != "success" || got.Mode != task.ModeCopies || s.Agent.Time.Std() != 2*time.Hour {
 			t.Errorf("%s: %+v", file, got)
 		}
 	}
@@ -247,5 +247,128 @@ func TestADatasetIsListed(t *testing.T) {
 	}
 	if (Format{}).Detect(filepath.Join(dir, "tasks")) || !(Format{}).Detect(dir) {
 		t.Error("the dataset is not detected, or its folder of lists is")
+	}
+}
+
+// What comes before a prompt, and around it, may be a text of the experiment. It is
+// part of the digest.
+func TestTextsOfTheExperiment(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"tasks/l.yaml": "tasks:\n  - {id: tc_3d_001, prompt: 'Do {{prompt}} it.', gt: {answer: '{}'}}\n", "before.md": "FILE"})
+	seen := map[string]bool{}
+	for settings, want := range map[string]string{
+		`{"scene": {"pages": "pages"}}`:                                                                 "Do {{prompt}} it.\n",
+		`{"scene": {"pages": "pages", "prefix": "An application.\n"}}`:                                  "An application.\n\nDo {{prompt}} it.\n",
+		`{"scene": {"pages": "pages", "prefix": "before.md"}}`:                                          "FILE\n\nDo {{prompt}} it.\n",
+		`{"scene": {"pages": "pages", "prefix": "A b."}, "instruction": "<{{prompt}}>\n\n"}`:            "A b.\n\n<Do {{prompt}} it.>\n",
+		`{"scene": {"pages": "pages"}, "instruction": "Work well.\n{{prompt}}\nSay {{prompt}} again."}`: "Work well.\nDo {{prompt}} it.\nSay Do {{prompt}} it. again.\n",
+	} {
+		got := load(t, dir, "tasks/l.yaml/tc_3d_001", options(settings))
+		if text := got.Stages[0].Instruction[0].Text; text != want {
+			t.Errorf("%s: %q, want %q", settings, text, want)
+		}
+		if seen[got.Digest] {
+			t.Errorf("%s: the digest does not differ", settings)
+		}
+		seen[got.Digest] = true
+	}
+}
+
+// An application that the benchmark does not have is one block of the experiment. Its
+// tasks are compared as the block says.
+func TestASixthApplication(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{
+		"tasks/mail.yaml": `tasks:
+  - {id: tc_mail_001, prompt: p, gt: {answer: '{"sent": 1}'}, eval_config: {tolerance_fields: {sent: 1}}}
+  - {id: tc_mail_002, prompt: p, gt: {}}
+  - {id: tc_board_001, prompt: p, gt: {answer: '{"a": 1}'}, eval_config: {strict: true, answer: {b: 2}}}
+  - {id: tc_chess_001, prompt: p, gt: {answer: '{}'}}
+`,
+		"assets/mail/tc_mail_002.json": `{"sent": 2}`,
+	})
+	o := options(`{"application": {
+		"mail": {"pages": "pages", "verifier": "compare-fields", "assets": "assets/mail", "capture": {"kind": "script", "script": "state"}, "observations": ["axtree"]},
+		"board": {"url": "https://board.example/", "verifier": "compare-board"}}}`)
+	for file, want := range map[string]string{
+		"tc_mail_001":  `mail none, [axtree], {"kind":"script","script":"state"}, compare-fields {"prediction":"attempt/captures/result","tolerance_fields":{"sent":1},"truth":{"sent":1}}`,
+		"tc_mail_002":  `mail none, [axtree], {"kind":"script","script":"state"}, compare-fields {"prediction":"attempt/captures/result","truth":"references/truth.json"}`,
+		"tc_board_001": `board allow, [screenshot], , compare-board {"prediction":"answer","strict":true,"truth":{"a":1}}, compare-fields {"prediction":"answer","truth":{"b":2}}`,
+	} {
+		got := load(t, dir, "tasks/mail.yaml/"+file, o)
+		s, capture := &got.Stages[0], ""
+		if len(s.Captures) > 0 {
+			capture = string(s.Captures[0].Settings)
+		}
+		text := fmt.Sprintf("%s %s, %s, %s", got.Category, got.Environment.Network.Mode, s.Surface.Observations, capture)
+		for _, v := range s.Verifiers {
+			text += fmt.Sprintf(", %s %s", v.Name, v.Settings)
+		}
+		if text != want {
+			t.Errorf("%s:\n%s\nwant\n%s", file, text, want)
+		}
+	}
+	got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/mail.yaml/tc_chess_001"), o)
+	if got != nil || err != nil || len(ps) != 1 || !strings.Contains(ps[0].String(), `tasks/mail.yaml:5:6: Not an id: id is "tc_chess_001"`) || !strings.Contains(ps[0].Detail, "block application") {
+		t.Errorf("%v, %v, %v", got, ps, err)
+	}
+}
+
+// A circuit that is measured is not compared: what the agent says is.
+func TestMeasuredCircuits(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"tasks/l.yaml": `tasks:
+  - {id: tc_circuit_001, prompt: p, gt: {answer: '{"answer": "<cir f=\"1\"/>"}'}}
+  - {id: tc_circuit_002, prompt: p, gt: {answer: '{"voltage": "2.6 V"}'}}
+  - {id: tc_circuit_003, prompt: p, gt: {answer: '{"answer": "{\"voltage\": 3}"}'}}
+  - {id: tc_circuit_004, prompt: p, gt: {answer: '<cir/>'}}
+`})
+	for id, want := range map[string]string{"001": "attempt/captures/result", "002": "answer", "003": "answer", "004": "attempt/captures/result"} {
+		got := load(t, dir, "tasks/l.yaml/tc_circuit_"+id, options(`{"circuit": {"pages": "pages"}}`))
+		if v := got.Stages[0].Verifiers[0]; !strings.Contains(string(v.Settings), `"prediction":"`+want+`"`) {
+			t.Errorf("%s: %s", id, v.Settings)
+		}
+	}
+}
+
+// A comma before a closing bracket of a ground truth is read over, and noted with its
+// place. Texts keep theirs.
+func TestACommaTooMany(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"tasks/l.yaml": "tasks:\n  - id: tc_frad_001\n    prompt: p\n    gt:\n      answer: |\n        {\"a\": [1, \",}\\\",]\" , ],\n        }\n"})
+	got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/l.yaml/tc_frad_001"), options(`{"flight": {"pages": "pages"}}`))
+	if got == nil || err != nil || len(ps) != 1 || ps[0].Severity != task.Warning || ps[0].Line != 6 || !strings.Contains(ps[0].String(), "comma too many") {
+		t.Fatalf("%v, %v, %v", got, ps, err)
+	}
+	if v := got.Stages[0].Verifiers[0].Settings; !strings.Contains(string(v), `"truth":{"a":[1,",}\",]"]}`) {
+		t.Errorf("%s", v)
+	}
+}
+
+// Lists of another machine: lines end with CRLF, names are Chinese, and a file that
+// was not downloaded is named.
+func TestForeignFiles(t *testing.T) {
+	t.Parallel()
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
+	dir := dataset(t, map[string]string{
+		"tasks/任务.yaml":      "tasks:\r\n  - id: tc_graph_001\r\n    prompt: 做\r\n    gt: {}\r\n  - id: tc_3d_001\r\n    prompt: p\r\n    gt: {answer: '{}'}\r\n",
+		"tasks/large.yaml":   "tasks:\n  - {id: tc_3d_002, prompt: '" + strings.Repeat("p", 5<<20) + "', gt: {answer: '{}'}}\n",
+		"tasks/pointer.yaml": pointer, asset: pointer,
+	})
+	l, err := task.List(t.Context(), Format{}, dir, task.ListOptions{Options: options(`{"workflow": {"pages": "pages"}, "scene": {"pages": "pages"}}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := ""
+	for i := range l.Items {
+		said += fmt.Sprintln(l.Items[i].Name(), l.Items[i].Task != nil)
+		for _, p := range l.Items[i].Problems {
+			said += p.String() + "\n"
+		}
+	}
+	for _, want := range []string{"tc_3d_001 true", "tc_3d_002 true", "tc_graph_001 false", "pointer false", asset + " is a pointer of git-LFS", "tasks/pointer.yaml is a pointer of git-LFS", "tasks/任务.yaml:4:"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
 	}
 }

@@ -13,8 +13,11 @@ import (
 	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
-// idForm is how ids are written.
-var idForm = regexp.MustCompile(`^tc_(graph|3d|vid|circuit|frad)_([0-9]{3})$`)
+// idForm is how ids are written, and labelForm their middle.
+var (
+	idForm    = regexp.MustCompile(`^tc_([a-z0-9]+)_([0-9]{3,9})$`)
+	labelForm = regexp.MustCompile(`^[a-z0-9]+$`)
+)
 
 // readList reads a list, and finds its entries. It reports what is wrong with the
 // list as a whole, and not what is wrong with its tasks.

@@ -33,8 +33,8 @@ func TestWrongGroundTruths(t *testing.T) {
 			list: graph("    gt: {}\n"), files: map[string]string{asset: "{\"graph\": {\n  \"nodes\": [],\n}}"},
 			want: []string{asset + ":3:1: Ground truth is not JSON. ", "There is a comma before it: remove it."},
 		},
-		"inline truth with a trailing comma": {
-			list: graph("    gt:\n      answer: |\n        {\"graph\": [1,\n        2,\n        ]}\n"), want: []string{"tasks/l.yaml:8: Ground truth is not JSON", "There is a comma before it"},
+		"inline truth that is cut off": {
+			list: graph("    gt:\n      answer: |\n        {\"graph\": [1,\n        2\n"), want: []string{"tasks/l.yaml:7: Ground truth is not JSON. Unexpected EOF."},
 		},
 		"a comma in the text of an answer": {list: graph("    gt: {answer: '{\"answer\": \"[1,]\"}'}\n"), want: []string{"tasks/l.yaml:4:", "The text under its key answer:"}},
 		"truth that is a number":           {list: graph("    gt: {answer: 7}\n"), want: []string{"tasks/l.yaml:4:", "gt.answer must be a JSON text, got the number 7"}},
@@ -68,7 +68,7 @@ func TestWrongTasks(t *testing.T) {
 	t.Parallel()
 	reported(t, map[string]wrong{
 		"an id twice":                 {list: graph(inline) + "  - id: tc_graph_001\n", want: []string{`tasks/l.yaml:5:5: Id is used twice: "tc_graph_001" is also the id of tasks[0] in line 2.`}},
-		"an unknown id":               {list: "tasks:\n  - id: tc_chess_001\n", file: "entry-1", want: []string{`tasks/l.yaml:2:5: Not an id: id is "tc_chess_001": write one of tc_graph_, tc_3d_`}},
+		"an unknown id":               {list: "tasks:\n  - id: tc_chess_001\n", file: "tc_chess_001", want: []string{`tasks/l.yaml:2:5: Not an id: id is "tc_chess_001": write one of tc_graph_, tc_3d_`}},
 		"an id with two digits":       {list: "tasks:\n  - id: tc_graph_01\n", file: "entry-1", want: []string{"Not an id"}},
 		"no id":                       {list: "tasks:\n  - prompt: p\n", file: "entry-1", want: []string{`tasks/l.yaml:2:5: Not an id: id is ""`}},
 		"an entry that is no mapping": {list: "tasks:\n  - 7\n", file: "entry-1", want: []string{"tasks/l.yaml:2:5: Wrong type: tasks[0] must be a mapping, got the number 7"}},
@@ -140,6 +140,12 @@ func TestWrongSettings(t *testing.T) {
 		{`{"scene": {"pages": "none"}}`, "scene.pages: there is no folder none with files in the dataset"},
 		{`{"scene": {"pages": "pages", "prefix": "gone.txt"}}`, "scene.prefix: "},
 		{`{"scenes": {}}`, `"scenes"`},
+		{`{"instruction": "Do it."}`, "instruction has no {{prompt}}"},
+		{`{"application": {"graph": {"verifier": "compare-fields"}}}`, `application "graph": its label`},
+		{`{"application": {"My-App": {"verifier": "compare-fields"}}}`, `application "My-App": its label`},
+		{`{"application": {"mail": {"verifier": "compare-fields", "pages": "../x"}}}`, "application.mail.pages is"},
+		{`{"application": {"mail": {}}}`, "verifier"},
+		{`{"steps_of": "turns"}`, "steps_of"},
 	} {
 		settings, want := tt[0], tt[1]
 		got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/l.yaml/tc_3d_001"), options(settings))

@@ -171,11 +171,17 @@ func Actions() []Action {
 func talk() []Action {
 	nothing := func(context.Context, *Browser, *arguments) error { return nil }
 	return []Action{
-		{"send_msg_to_user", "chat", "Sends a message to the user.", []Parameter{text("text", "The message.")}, nothing},
-		{"report_infeasible", "infeas", "Tells the user that the task cannot be done.", []Parameter{text("reason", "Why.")}, nothing},
+		{ActionSay, "chat", "Sends a message to the user.", []Parameter{text("text", "The message.")}, nothing},
+		{ActionInfeasible, "infeas", "Tells the user that the task cannot be done.", []Parameter{text("reason", "Why.")}, nothing},
 		{"noop", "misc", "Does nothing, and waits.", []Parameter{{Name: "wait_ms", Type: "number", Default: 1000, Doc: "How long, in milliseconds."}}, noop},
 	}
 }
+
+// The actions that speak to the user.
+const (
+	ActionSay        = "send_msg_to_user"
+	ActionInfeasible = "report_infeasible"
+)
 
 // maxNoop bounds the time that an agent may wait in one action.
 const maxNoop = 30 * time.Second

@@ -373,6 +373,16 @@ type Text struct {
 	Entry
 }
 
+// Rest returns the keys with values that nothing has read yet.
+func (t *Table) Rest() (keys []string) {
+	for _, key := range t.keys {
+		if !slices.Contains(t.Known, key) && t.Get(key) != nil {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 // Free returns a mapping with any keys as JSON; nil: it is absent.
 func (t *Table) Free() json.RawMessage {
 	if t == nil {

@@ -27,7 +27,7 @@ import (
 const maxFiles = 100_000
 
 // Read returns a regular file of at most limit bytes, which are whole MiB. It
-// follows links that stay in root.
+// follows links that stay in root. Fails for a pointer of git-LFS.
 func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not block
 	if err != nil {
@@ -44,6 +44,9 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	}
+	if err == nil && len(data) <= maxPointer && bytes.HasPrefix(data, pointer) {
+		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
 	}
 	return data, err
 }

@@ -95,7 +95,7 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 		return err
 	}
 	listing, err := task.List(ctx, at.format, at.dir, task.ListOptions{Include: at.include, Options: task.Options{
-		Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: a.env,
+		Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: a.env, Describe: true,
 	}})
 	if err != nil {
 		return err

@@ -233,9 +233,11 @@ func (b *builder) verifiers(prediction string, truth truth) []task.VerifierUse {
 		uses = append(uses, task.VerifierUse{Name: compareFields, Settings: object(map[string]any{"truth": truth.answer, "prediction": "answer"})})
 	}
 	if b.settings.Judge {
-		uses = append(uses, task.VerifierUse{
-			Name: "visual-judge", Advisory: true, Settings: object(map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}),
-		})
+		judge := map[string]any{"success_condition": b.prompt.condition, "llm_judge_gt": b.prompt.judge}
+		if b.config.Prefix != "" || b.settings.Instruct != "" { // the judge gets the prompt alone
+			judge["instruction"] = b.prompt.text
+		}
+		uses = append(uses, task.VerifierUse{Name: "visual-judge", Advisory: true, Settings: object(judge)})
 	}
 	return uses
 }

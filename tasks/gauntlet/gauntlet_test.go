@@ -114,7 +114,7 @@ func TestWhatEachRoleSees(t *testing.T) {
 		t.Errorf("verifiers see %s, %v", raw, err)
 	}
 	last := got.Stages[0].Verifiers[1]
-	if last.Name != "visual-judge" || string(last.Settings) != `{"llm_judge_gt":"MARK-JUDGE The delay is short.","success_condition":"MARK-CONDITION the delay is 5 minutes."}` {
+	if last.Name != "visual-judge" || string(last.Settings) != `{"instruction":"Set the delay to 5 minutes.","llm_judge_gt":"MARK-JUDGE The delay is short.","success_condition":"MARK-CONDITION the delay is 5 minutes."}` {
 		t.Errorf("%s %s", last.Name, last.Settings)
 	}
 	if text := got.Stages[0].Instruction[0].Text; text != "You see a web application.\n\nSet the delay to 5 minutes.\n" {

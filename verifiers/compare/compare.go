@@ -62,7 +62,7 @@ func compareTimeline(g given, c *TimelineConfig) (outcome, error) {
 		return outcome{}, err
 	}
 	return of(timeline.Compare(truth, predicted, timeline.Settings{
-		TimeMs: c.TimeMs, OverlapMs: c.OverlapMs, LightMs: c.LightMs, FadeMs: c.FadeMs, LightClip: c.LightClip, FadeClip: c.FadeClip,
+		TimeMs: c.TimeMs, OverlapMs: c.OverlapMs, LightMs: c.LightMs, FadeMs: c.FadeMs, LightClip: c.LightClip, FadeClip: c.FadeClip, Strict: c.Effects == "strict",
 	}))
 }
 
@@ -79,7 +79,7 @@ func compareScene(g given, c *SceneConfig) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return of(scene.Compare(truth, predicted, scene.Settings{Tolerance: c.Tolerance, View: c.ViewTolerance}))
+	return of(scene.Compare(truth, predicted, scene.Settings{Tolerance: c.Tolerance, View: c.ViewTolerance, ExactOpacity: c.Opacity == "exact"}))
 }
 
 func compareCircuit(g given, c *CircuitConfig) (outcome, error) {
@@ -103,8 +103,10 @@ func compareCircuit(g given, c *CircuitConfig) (outcome, error) {
 		return outcome{}, unusable("the circuit cannot be evaluated: " + err.Error())
 	}
 	var o outcome
-	o.score, o.diffs = circuit.Compare(want, got)
-	return o, nil
+	if err = want.Ignore(c.DontCare); err == nil {
+		o.score, o.diffs = circuit.Compare(want, got)
+	}
+	return o, err
 }
 
 // circuit returns the circuit that a ground truth is. ok is false if it has fields

@@ -37,6 +37,7 @@ type TimelineConfig struct {
 	FadeMs    float64 `berth:"fade_ms" default:"3000" doc:"How long the fade at the end of a clip is in scenarios 11 and 14, in milliseconds. 0: in scenario 14 it may be anywhere."`
 	LightClip string  `berth:"light_clip" default:"" doc:"Name of the clip with the light effect. Empty: any video clip; in scenario 14 the effect begins with the timeline."`
 	FadeClip  string  `berth:"fade_clip" default:"" doc:"Name of the clip with the fade. Empty: any video clip."`
+	Effects   string  `berth:"effects" default:"scenario" enum:"scenario,strict" doc:"scenario: effects are checked in the scenarios that have rules for them. strict: the effects must also be those of the ground truth, in every scenario."`
 }
 
 // GraphConfig are the settings of compare-graph.
@@ -50,12 +51,14 @@ type SceneConfig struct {
 	Inputs
 	Tolerance     float64 `berth:"tolerance" default:"0.15" doc:"How much position, rotation (in radians), scale and opacity may differ."`
 	ViewTolerance float64 `berth:"view_tolerance" default:"0.01" doc:"How much fov and orthoZoom may differ."`
+	Opacity       string  `berth:"opacity" default:"tolerance" enum:"tolerance,exact" doc:"tolerance: opacity may differ like other numbers of an object. exact: it may not differ."`
 }
 
 // CircuitConfig are the settings of compare-circuit.
 type CircuitConfig struct {
 	Inputs
-	RelativeTolerance float64 `berth:"relative_tolerance" default:"0.05" doc:"Largest difference of numbers, as a share of the expected number, if the ground truth is not a circuit but has fields."`
+	RelativeTolerance float64  `berth:"relative_tolerance" default:"0.05" doc:"Largest difference of numbers, as a share of the expected number, if the ground truth is not a circuit but has fields."`
+	DontCare          []string `berth:"dont_care" doc:"Rows of the truth table that do not count: the values of the inputs of the ground truth, in the order of its parts, such as 110 or 1x1, where x is both."`
 }
 
 // Validate implements config.Validator.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,12 @@ const maxCall = 300 * time.Second
 // was looked at.
 const pairsFile = "pairs.jsonl"
 
-// leftOut is the code of the finding about pairs that were not looked at.
-const leftOut = "judge_left_out"
+// The codes of findings: about pairs that were not looked at, and about a score that
+// was not possible.
+const (
+	leftOut = "judge_left_out"
+	clamped = "judge_clamped"
+)
 
 // judge is the verifier.
 type judge struct{}
@@ -45,6 +50,7 @@ type work struct {
 	s       settings
 	changed *chat.Client // says what changed
 	scoring *chat.Client // gives the score
+	clamped string       // what became of a score that is not possible; empty: it is possible
 }
 
 // Verify implements verifier.Verifier.
@@ -90,6 +96,9 @@ func (judge) Verify(ctx context.Context, r verifier.Request, log func(string)) (
 			log(n)
 		}
 		v.Findings = []verifier.Finding{{Code: leftOut, Severity: verifier.Note, Text: cut(strings.Join(notes, "; "), maxSaid)}}
+	}
+	if w.clamped != "" {
+		v.Findings = append(v.Findings, verifier.Finding{Code: clamped, Severity: verifier.Note, Text: w.clamped})
 	}
 	return v, nil
 }
@@ -201,8 +210,8 @@ func (w *work) change(ctx context.Context, p *pair, state string) (said change, 
 		images = append(images, p)
 	}
 	err = ask(ctx, w.changed, chat.Request{
-		System: systemPairs, Schema: json.RawMessage(schemaPairs), Effort: w.c.PairsEffort,
-		Messages: []chat.Message{{Role: chat.User, Text: question(&w.s, p, state), Images: images}},
+		System: cmp.Or(w.c.PairsSystem, w.c.words(systemPairs)), Schema: json.RawMessage(w.c.words(schemaPairs)), Effort: w.c.PairsEffort,
+		Messages: []chat.Message{{Role: chat.User, Text: w.question(p, state), Images: images}},
 	}, &said)
 	said.shortened()
 	return said, err
@@ -215,7 +224,7 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 	if err != nil {
 		return 0, "", fmt.Errorf("the last picture: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
 	}
-	text, err := finalQuestion(&w.s, binary, events, rec.answer)
+	text, err := w.finalQuestion(binary, events, rec.answer)
 	if err != nil {
 		return 0, "", err
 	}
@@ -223,12 +232,20 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 		Score  float64 `json:"score"`
 		Reason string  `json:"reason"`
 	}
+	least, most := lowest, highest
+	if binary == 0 {
+		most--
+	}
 	err = ask(ctx, w.scoring, chat.Request{
-		System: systemFinal, Schema: schemaFinal(binary), Effort: w.c.FinalEffort,
+		System: cmp.Or(w.c.FinalSystem, w.c.words(systemFinal)), Schema: schemaFinal(least, most, w.c.Clamp), Effort: w.c.FinalEffort,
 		Messages: []chat.Message{{Role: chat.User, Text: text, Images: []chat.Image{{MediaType: last.Frame.MediaType, Data: data, Detail: w.c.FinalDetail}}}},
 	}, &said)
 	if err != nil {
 		return 0, "", fmt.Errorf("the score: %w", err)
+	}
+	if possible := min(max(math.Round(said.Score), least), most); possible != said.Score { // with clamp only
+		w.clamped = fmt.Sprintf("the model gave the score %g after the verdict %d, and it counts as %g", said.Score, binary, possible)
+		said.Score = possible
 	}
 	return said.Score, cut(said.Reason, 2*maxSaid), nil
 }

@@ -48,6 +48,9 @@ func small(ctx context.Context, r *verifier.Request, s *sight) (*filter.Small, e
 // pairs returns the pairs that differ enough, in their order, and what is to be said
 // about those that could not be compared or are too many.
 func pairs(ctx context.Context, r *verifier.Request, c *Config, sights []sight) (kept []pair, notes []string, err error) {
+	if c.MaxPairs == 0 { // only the last picture is to be judged
+		return nil, nil, nil
+	}
 	var before *filter.Small // nil: there is none, or it cannot be read
 	for i := range sights {
 		now := &sights[i]

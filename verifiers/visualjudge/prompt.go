@@ -16,13 +16,13 @@ Reply with one JSON object:
 - visible_change_type: the kind of the most important change.
 - task_relevance: how much the change has to do with the task.
 - progress: whether it brings the application nearer to the success condition.
-- confidence: how sure you are, from 0 to 1.
+- confidence: how sure you are, CONFIDENCE.
 - uncertainty_note: what you cannot tell from the pictures; empty if nothing.
 - updated_visible_state_summary: the state of the application after the change, in a few sentences. It is given to you with the next pair.`
 
 const systemFinal = `An agent worked on an application that it saw as pictures. You judge its whole work with a score from 1 to 5.
 
-A program has compared the result with the ground truth. Its verdict is binding: 1 means that the task was done, 0 that it was not. After a 0 the score must not be 5. Judge how far the agent came, and how well it worked on the way:
+A program has compared the result with the ground truth. VERDICT After a 0 the score must not be 5. Judge how far the agent came, and how well it worked on the way:
 - 5: the task was done completely.
 - 4: nearly: a small part is missing, wrong or superfluous.
 - 3: about half of it was done.
@@ -41,7 +41,7 @@ const schemaPairs = `{
     "visible_change_type": {"type": "string", "enum": ["navigation", "ui_interaction", "content_update", "object_added", "object_removed", "selection_changed", "text_changed", "dialog_opened", "dialog_closed", "error", "no_clear_change", "other"]},
     "task_relevance": {"type": "string", "enum": ["high", "medium", "low", "none"]},
     "progress": {"type": "string", "enum": ["positive", "neutral", "negative"]},
-    "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+    "confidence": SCHEMA,
     "uncertainty_note": {"type": "string"},
     "updated_visible_state_summary": {"type": "string"}
   },
@@ -49,30 +49,57 @@ const schemaPairs = `{
   "additionalProperties": false
 }`
 
-// schemaFinal is the form of the score. binary is what the comparator said: after a
-// 0 the highest score is not allowed.
-func schemaFinal(binary int) json.RawMessage {
-	return fmt.Appendf(nil, `{
+// schemaFinal is the form of a score from least to most; of any, if it is clamped.
+func schemaFinal(least, most float64, clamped bool) json.RawMessage {
+	score := fmt.Sprintf(`{"type": "integer", "minimum": %g, "maximum": %g}`, least, most)
+	if clamped {
+		score = `{"type": "number"}`
+	}
+	return json.RawMessage(`{
   "type": "object",
   "properties": {
-    "score": {"type": "integer", "minimum": %g, "maximum": %g},
+    "score": ` + score + `,
     "reason": {"type": "string"}
   },
   "required": ["score", "reason"],
   "additionalProperties": false
-}`, lowest, highest-float64(1-binary))
+}`)
 }
+
+// The parts of prompts and schemas that depend on the schema: as here, and as in the
+// paper of GauntletBench.
+var (
+	usualWords = strings.NewReplacer(
+		"CONFIDENCE", "from 0 to 1", "SCHEMA", `{"type": "number", "minimum": 0, "maximum": 1}`,
+		"VERDICT", "Its verdict is binding: 1 means that the task was done, 0 that it was not.",
+	)
+	paperWords = strings.NewReplacer(
+		"CONFIDENCE", "high, medium or low", "SCHEMA", `{"type": "string", "enum": ["high", "medium", "low"]}`,
+		"VERDICT", "Its verdict, 1 or 0, is supporting context and no proof: a 0 does not undo what can be seen to be done. Where you cannot tell, follow it.",
+	)
+)
+
+// words fills in what depends on the schema.
+func (c *Config) words(text string) string {
+	if c.Schema == schemaPaper {
+		return paperWords.Replace(text)
+	}
+	return usualWords.Replace(text)
+}
+
+// schemaPaper is the value of the option schema that is as in the paper.
+const schemaPaper = "paper"
 
 // change is a reply about a pair.
 type change struct {
-	Action      string  `json:"visible_action"`
-	Summary     string  `json:"visible_change_summary"`
-	Type        string  `json:"visible_change_type"`
-	Relevance   string  `json:"task_relevance"`
-	Progress    string  `json:"progress"`
-	Confidence  float64 `json:"confidence"`
-	Uncertainty string  `json:"uncertainty_note"`
-	State       string  `json:"updated_visible_state_summary"`
+	Action      string `json:"visible_action"`
+	Summary     string `json:"visible_change_summary"`
+	Type        string `json:"visible_change_type"`
+	Relevance   string `json:"task_relevance"`
+	Progress    string `json:"progress"`
+	Confidence  any    `json:"confidence"` // a number or a word, as the schema says
+	Uncertainty string `json:"uncertainty_note"`
+	State       string `json:"updated_visible_state_summary"`
 }
 
 // maxSaid bounds a text of a reply, in bytes.
@@ -115,8 +142,25 @@ func part(b *strings.Builder, title, text string) {
 	}
 }
 
+// filled returns a prompt of the experiment with its placeholders replaced, which are
+// those of GauntletBench. What is put in is not looked at again.
+func filled(prompt string, values ...string) string {
+	for i := 1; i < len(values); i += 2 {
+		if strings.TrimSpace(values[i]) == "" {
+			values[i] = "Not provided"
+		}
+	}
+	return strings.NewReplacer(values...).Replace(prompt)
+}
+
 // question is what the model is asked about a pair. state is the state before it.
-func question(s *settings, p *pair, state string) string {
+func (w *work) question(p *pair, state string) string {
+	s := &w.s
+	if w.c.PairsPrompt != "" {
+		before, _ := json.Marshal(map[string]string{"visible_state_summary": state}) // texts always marshal
+		return filled(w.c.PairsPrompt, "{TASK_PROMPT}", s.Instruction, "{SUCCESS_CONDITION}", s.SuccessCondition,
+			"{ACTION_TEXT}", strings.Join(p.after.Actions, "\n"), "{PRIOR_STATE_SUMMARY_JSON}", string(before))
+	}
 	var b strings.Builder
 	part(&b, "The task", s.Instruction)
 	part(&b, "The success condition", s.SuccessCondition)
@@ -127,12 +171,18 @@ func question(s *settings, p *pair, state string) string {
 }
 
 // finalQuestion is what the model is asked that gives the score.
-func finalQuestion(s *settings, binary int, events []event, answer string) (string, error) {
+func (w *work) finalQuestion(binary int, events []event, answer string) (string, error) {
+	s, verdict := &w.s, [...]string{"0", "1"}[binary]
+	if w.c.FinalPrompt != "" {
+		list, err := json.MarshalIndent(append([]event{}, events...), "", "  ")
+		return filled(w.c.FinalPrompt, "{TASK_PROMPT}", s.Instruction, "{SUCCESS_CONDITION}", s.SuccessCondition, "{LLM_JUDGE_GT}", s.Truth,
+			"{OBJECTIVE_EVALUATION_RESULT}", verdict, "{TRAJECTORY_EVENTS_JSON}", string(list), "{FINAL_AGENT_ANSWER}", answer), err
+	}
 	var b strings.Builder
 	part(&b, "The task", s.Instruction)
 	part(&b, "The success condition", s.SuccessCondition)
 	part(&b, "How a good result looks", s.Truth)
-	part(&b, "The verdict of the program that compared the result", [...]string{"0", "1"}[binary])
+	part(&b, "The verdict of the program that compared the result", verdict)
 	b.WriteString("The events, one JSON object a line:\n\n<events>\n")
 	for i := range events {
 		line, err := json.Marshal(&events[i])

@@ -21,6 +21,12 @@ type Config struct {
 	FinalDetail string  `berth:"final_detail" enum:"low,high,auto" default:"high" doc:"How closely the model final looks at the last picture."`
 	PairsEffort string  `berth:"pairs_effort" default:"" doc:"How hard the model pairs should think, in the provider's own word; empty leaves it to the provider."`
 	FinalEffort string  `berth:"final_effort" default:"" doc:"How hard the model final should think. GauntletBench publishes results with gpt-5.1 and low."`
+	Schema      string  `berth:"schema" default:"berth" enum:"berth,paper" doc:"berth: confidence is a number, and the verdict of the comparator binds the model final. paper: confidence is high, medium or low, and the verdict is supporting context."`
+	Clamp       bool    `berth:"clamp" default:"false" doc:"A score that is not possible counts as the nearest one that is: 5 after a 0 as 4. false: it is an error of the verifier."`
+	PairsSystem string  `berth:"pairs_system" default:"" doc:"System prompt of the model pairs, in place of the judge's own: file(\"my.txt\")."`
+	PairsPrompt string  `berth:"pairs_prompt" default:"" doc:"Question about a pair, in place of the judge's own, with the placeholders of GauntletBench: {TASK_PROMPT}, {SUCCESS_CONDITION}, {ACTION_TEXT}, {PRIOR_STATE_SUMMARY_JSON}."`
+	FinalSystem string  `berth:"final_system" default:"" doc:"System prompt of the model final."`
+	FinalPrompt string  `berth:"final_prompt" default:"" doc:"Question for the score: {TASK_PROMPT}, {SUCCESS_CONDITION}, {LLM_JUDGE_GT}, {OBJECTIVE_EVALUATION_RESULT}, {TRAJECTORY_EVENTS_JSON}, {FINAL_AGENT_ANSWER}."`
 }
 
 // The largest values that make sense.

@@ -214,3 +214,42 @@ func TestWhereACircuitIs(t *testing.T) {
 		t.Errorf("Find = %q", got)
 	}
 }
+
+// Rows that do not count are named by the inputs of the expected circuit, whatever the
+// order of the inputs of the other one.
+func TestRowsThatDoNotCount(t *testing.T) {
+	t.Parallel()
+	// a and not b, as a circuit; and a, which differs where both are 1.
+	const not = "I -64 16 0 16"
+	expected := cir("L 0 -16 -32 -16", "L -64 16 -96 16", not, "And 0 0 64 0", out)
+	first := cir("L 64 0 32 0", "L 200 0 232 0", out)
+	second := cir("L 200 0 232 0", "L 64 0 32 0", out)
+	for name, tt := range map[string]struct {
+		rows      []string
+		predicted string
+		want      float64
+		err       string
+	}{
+		"all count":             {nil, first, 0, ""},
+		"that one does not":     {[]string{"11"}, first, 1, ""},
+		"in another order":      {[]string{"11"}, second, 1, ""},
+		"another one does not":  {[]string{"00", "01"}, first, 0, ""},
+		"both values":           {[]string{"x1"}, first, 1, ""},
+		"too short":             {[]string{"1"}, first, 0, "for each of the 2 inputs"},
+		"no value of an input":  {[]string{"12"}, first, 0, `dont_care has "12"`},
+		"none of them counts":   {[]string{"xx"}, first, 1, ""},
+		"the expected one, too": {[]string{"11"}, expected, 1, ""},
+	} {
+		e := table(t, expected)
+		err := e.Ignore(tt.rows)
+		if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		if share, d := Compare(e, table(t, tt.predicted)); share != tt.want {
+			t.Errorf("%s: %g, want %g: %s", name, share, tt.want, d.String())
+		}
+	}
+}

@@ -134,6 +134,27 @@ func SameNumber(a, b json.Number) bool {
 // whole reports whether n is written as a whole number of reasonable length.
 func whole(n json.Number) bool { return len(n) < 1000 && !strings.ContainsAny(n.String(), ".eE") }
 
+// written returns a number as Python writes it, because the comparators of the
+// benchmark compare these texts: 2.0 is not 2, and 2.50 is 2.5.
+func written(n json.Number) string {
+	if whole(n) {
+		if i, ok := new(big.Int).SetString(n.String(), 10); ok {
+			return i.String()
+		}
+	}
+	f, ok := finite(n.String())
+	if !ok || whole(n) {
+		return strings.ToLower(n.String())
+	}
+	text := strconv.FormatFloat(f, 'e', -1, 64)
+	if e, err := strconv.Atoi(text[strings.IndexByte(text, 'e')+1:]); err == nil && e >= -4 && e < 16 {
+		if text = strconv.FormatFloat(f, 'f', -1, 64); !strings.Contains(text, ".") {
+			text += ".0"
+		}
+	}
+	return text
+}
+
 // Text returns the text that a scalar is compared by: stripped, in lower case.
 // Null is "none". ok is false for an object or a list.
 func Text(v any) (text string, ok bool) {
@@ -143,7 +164,7 @@ func Text(v any) (text string, ok bool) {
 	case bool:
 		return strconv.FormatBool(v), true
 	case json.Number:
-		return strings.ToLower(v.String()), true
+		return written(v), true
 	case string:
 		return strings.ToLower(strings.TrimSpace(v)), true
 	}

@@ -169,10 +169,8 @@ func (s *Settings) scalar(actual, expected any, units bool) bool {
 	if !okA || !okE {
 		return false
 	}
-	x, okX := document.Number(actual)
-	y, okY := document.Number(expected)
 	switch {
-	case a == e, okX && okY && x == y:
+	case a == e:
 		return true
 	case !units:
 		return false
@@ -184,8 +182,8 @@ func (s *Settings) scalar(actual, expected any, units bool) bool {
 	if s.Relative == nil {
 		return false
 	}
-	x, okX = decimal(strings.ReplaceAll(a, ",", ""))
-	y, okY = decimal(strings.ReplaceAll(e, ",", ""))
+	x, okX := decimal(strings.ReplaceAll(a, ",", ""))
+	y, okY := decimal(strings.ReplaceAll(e, ",", ""))
 	if !okX || !okY {
 		return false
 	}

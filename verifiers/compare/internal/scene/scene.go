@@ -17,6 +17,8 @@ import (
 type Settings struct {
 	Tolerance float64 // of position, rotation (radians), scale and opacity
 	View      float64 // of fov and orthoZoom
+	// ExactOpacity says that opacity has no tolerance.
+	ExactOpacity bool
 }
 
 // maxObjects is how many objects a scene may have.
@@ -158,7 +160,11 @@ func (s *Settings) compare(actual, expected any, add func(format string, a ...an
 	check("position", within)
 	check("rotation", func(a, r any) bool { return vector(a, r, s.Tolerance, round(e)) })
 	check("scale", within)
-	check("opacity", func(a, e any) bool { return near(a, e, s.Tolerance) })
+	opacity := s.Tolerance
+	if s.ExactOpacity {
+		opacity = 0
+	}
+	check("opacity", func(a, e any) bool { return near(a, e, opacity) })
 	check("color", func(a, e any) bool { return colour(a) == colour(e) })
 	return errors
 }

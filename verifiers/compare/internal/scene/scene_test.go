@@ -170,3 +170,15 @@ func TestSettings(t *testing.T) {
 		view("above a wider tolerance", `"fov": 50`, `"fov": 52.1`, "fov is"),
 	})
 }
+
+// Opacity has the tolerance of other numbers, or none.
+func TestOpacity(t *testing.T) {
+	t.Parallel()
+	exact := usual
+	exact.ExactOpacity = true
+	check(t, usual, []pair{objects("near", `"opacity": 0.5, "scale": [1, 1, 1]`, `"opacity": 0.6, "scale": [1.1, 1, 1]`, "")})
+	check(t, exact, []pair{
+		objects("near", `"opacity": 0.5`, `"opacity": 0.51`, "opacity"), objects("equal", `"opacity": 0.5`, `"opacity": 0.50`, ""),
+		objects("another number", `"scale": [1, 1, 1], "opacity": 1`, `"scale": [1.1, 1, 1], "opacity": 1`, ""),
+	})
+}

@@ -14,6 +14,7 @@ type effect struct {
 	kind       string
 	start, end float64
 	params     document.Object
+	shift      float64 // by which times were moved
 }
 
 // maxEffects is how many effects are read.
@@ -109,6 +110,46 @@ func (s *Settings) scenario(d *diff.List, scenario int, blocks []block, items []
 			d.Add("the fade goes from %g to %g, expected from 1 to 0", fade.param("fromOpacity", 1), fade.param("toOpacity", 0))
 		}
 	}
+}
+
+// same checks that the effects are those of the truth, each as often as there. Times
+// may differ, also those among the parameters.
+func (s *Settings) same(d *diff.List, expected, items []effect) {
+	free := slices.Clone(items)
+	for i := range expected {
+		e := &expected[i]
+		at := slices.IndexFunc(free, func(p effect) bool {
+			return e.kind == p.kind && p.spans(e.start, e.end, s.TimeMs) && s.sameParams(e, &p)
+		})
+		if at < 0 {
+			d.Add("the effect %s from %g to %g ms is not there with its parameters", document.Show(e.kind), e.start, e.end)
+			continue
+		}
+		free = slices.Delete(free, at, at+1)
+	}
+	for _, p := range free {
+		d.Add("the effect %s from %g to %g ms is not expected", document.Show(p.kind), p.start, p.end)
+	}
+}
+
+// sameParams compares the parameters that the expected effect has.
+func (s *Settings) sameParams(e, p *effect) bool {
+	for key, want := range e.params {
+		x, okX := document.Number(want)
+		y, okY := document.Number(p.params[key])
+		tolerance := 1e-6
+		if strings.HasSuffix(key, "Ms") {
+			y -= p.shift
+			tolerance = s.TimeMs
+		}
+		a, okA := document.Text(want)
+		b, okB := document.Text(p.params[key])
+		if okX && okY && document.Within(x, y, tolerance) || !okX && okA && okB && a == b {
+			continue
+		}
+		return false
+	}
+	return true
 }
 
 // one reports whether there is exactly one fade.

@@ -103,3 +103,31 @@ func TestLightAndFade(t *testing.T) {
 		{"not in the named clip", of(14), scene(light(0, 2000, `"contrast": 1.5`), fade(10_000, 13_000, out)), "no light effect raises"},
 	})
 }
+
+// With effects as in the truth, whatever its scenario: kinds, times and parameters,
+// each as often as there.
+func TestStrictEffects(t *testing.T) {
+	t.Parallel()
+	strict := usual
+	strict.Strict = true
+	const curve = `"curve": "ease-out", "fadeStartMs": 5000`
+	truth := scene(fade(5000, 8000, curve), light(0, 8000, `"contrast": 1.5`))
+	moved := strings.NewReplacer(`"startTimeMs": 0`, `"startTimeMs": 2000`, `"startTimeMs": 8000`, `"startTimeMs": 10000`, `"startTimeMs": 5000`, `"startTimeMs": 7000`,
+		`"endTimeMs": 8000`, `"endTimeMs": 10000`, `"fadeStartMs": 5000`, `"fadeStartMs": 7000`).Replace(truth)
+	cases := []pair{
+		{"the same", truth, truth, ""},
+		{"in another order and within a second", truth, scene(light(0, 8900, `"contrast": 1.5, "brightness": 3`), fade(5900, 8000, `"curve": "Ease-Out", "fadeStartMs": 4100`)), ""},
+		{"the whole timeline is moved", truth, moved, ""},
+		{"one is missing", truth, scene(fade(5000, 8000, curve)), "is not there"},
+		{"one too many", truth, scene(fade(5000, 8000, curve), light(0, 8000, `"contrast": 1.5`), fade(5000, 8000, curve)), "is not expected"},
+		{"another contrast", truth, scene(fade(5000, 8000, curve), light(0, 8000, `"contrast": 1.4`)), "is not there with its parameters"},
+		{"another curve", truth, scene(fade(5000, 8000, `"curve": "linear", "fadeStartMs": 5000`), light(0, 8000, `"contrast": 1.5`)), "is not there with its parameters"},
+		{"another time", truth, scene(fade(3999, 8000, curve), light(0, 8000, `"contrast": 1.5`)), "is not there"},
+		{"none expected", scene(), scene(light(0, 8000, "")), "is not expected"},
+	}
+	check(t, strict, cases)
+	for i := range cases {
+		cases[i].want = ""
+	}
+	check(t, usual, cases)
+}

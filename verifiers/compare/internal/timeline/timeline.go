@@ -22,6 +22,7 @@ type Settings struct {
 	// file and in any case. Empty: any video clip; the light effect of scenario 14
 	// begins with the timeline.
 	LightClip, FadeClip string
+	Strict              bool // the effects must be those of the truth
 }
 
 // maxBlocks is how many elements a timeline may have.
@@ -83,6 +84,9 @@ func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
 		match(&d, blocks, predicted, s)
 	}
 	s.scenario(&d, scenario, predicted, items)
+	if s.Strict {
+		s.same(&d, effects(expected), items)
+	}
 	return d, nil
 }
 
@@ -194,6 +198,7 @@ func shift(blocks []block, items []effect) {
 	for i := range items {
 		items[i].start -= first
 		items[i].end -= first
+		items[i].shift = first
 	}
 }
 

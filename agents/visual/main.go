@@ -12,7 +12,7 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task, without dom and elements if there is an axtree."`
+	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task without elements, dom if there is an axtree, and marks if there is a screenshot."`
 	Memory          int      `berth:"memory" default:"3" doc:"How many observations the model gets in full. Older ones are named, and their pictures and trees are left out."`
 	MaxText         int      `berth:"max_text" default:"60000" doc:"Characters of an observation's text that the model gets."`
 	Prefix          string   `berth:"prefix" default:"" doc:"Text before the task's instruction."`

@@ -57,7 +57,8 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 	w := &worker{s: s, offer: offer, kinds: s.Config.Observations, system: systemPrompt(offer, s.Config.Prompt)}
 	if len(w.kinds) == 0 {
 		for _, k := range offer.Observations {
-			if k != "elements" && (k != "dom" || !slices.Contains(offer.Observations, "axtree")) {
+			instead := map[string]string{"dom": "axtree", "marks": "screenshot"}[k] // which says the same
+			if k != "elements" && (instead == "" || !slices.Contains(offer.Observations, instead)) {
 				w.kinds = append(w.kinds, k)
 			}
 		}

@@ -170,18 +170,21 @@ func (o *open) observation(seen page.Observation) (out environment.Observation, 
 	if out.JSON, err = json.Marshal(seen.Parts); err != nil {
 		return out, err
 	}
-	if len(seen.Screenshot) == 0 {
-		return out, nil
-	}
-	f := environment.Frame{Name: page.KindScreenshot, MediaType: "image/png", Data: seen.Screenshot}
-	if len(f.Data) > maxInline {
-		o.frames++
-		f.Path, f.Data = fmt.Sprintf("%d.png", o.frames), nil
-		if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), seen.Screenshot, 0o600); err != nil {
-			return out, err
+	for _, f := range []environment.Frame{{Name: page.KindScreenshot, Data: seen.Screenshot}, {Name: page.KindMarks, Data: seen.Marks}} {
+		if len(f.Data) == 0 {
+			continue
 		}
+		f.MediaType = "image/png"
+		if len(f.Data) > maxInline {
+			o.frames++
+			f.Path = fmt.Sprintf("%d.png", o.frames)
+			if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
+				return out, err
+			}
+			f.Data = nil
+		}
+		out.Frames = append(out.Frames, f)
 	}
-	out.Frames = []environment.Frame{f}
 	return out, nil
 }
 

@@ -196,6 +196,6 @@ func (w *work) finalQuestion(binary int, events []event, answer string) (string,
 		answer = "(The agent said nothing.)"
 	}
 	part(&b, "The agent's answer", answer)
-	b.WriteString("The picture is the last one that the agent got.")
+	b.WriteString("The picture is the last one.")
 	return b.String(), nil
 }

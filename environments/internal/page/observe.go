@@ -14,6 +14,7 @@ import (
 // The kinds of observation, as BrowserGym names them.
 const (
 	KindScreenshot = "screenshot" // a PNG of the viewport
+	KindMarks      = "marks"      // the same with a numbered box around each element of the set of marks
 	KindAXTree     = "axtree"     // the accessibility tree as text
 	KindDOM        = "dom"        // the DOM as indented HTML
 	KindElements   = "elements"   // Element by bid
@@ -27,7 +28,7 @@ const (
 
 // Kinds returns all kinds.
 func Kinds() []string {
-	return []string{KindScreenshot, KindAXTree, KindDOM, KindElements, KindURL, KindTabs, KindFocused, KindAction, KindFailure, KindElapsed}
+	return []string{KindScreenshot, KindMarks, KindAXTree, KindDOM, KindElements, KindURL, KindTabs, KindFocused, KindAction, KindFailure, KindElapsed}
 }
 
 // maxText bounds the text of one kind, in bytes.
@@ -40,10 +41,11 @@ type Tabs struct {
 	Active int      `json:"active"` // position; below 0: there is none
 }
 
-// Observation is what is seen: parts by kind, without the screenshot.
+// Observation is what is seen: parts by kind, without pictures.
 type Observation struct {
 	Parts      map[string]any
 	Screenshot []byte // a PNG; empty: it is not wanted, or the page does not respond
+	Marks      []byte // the same
 }
 
 // Observe waits until the page has settled, and looks at what is wanted; empty
@@ -127,12 +129,13 @@ func (b *Browser) look(ctx context.Context, t *tab, want []string) (o Observatio
 	wants := func(kinds ...string) bool {
 		return slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(want, k) })
 	}
-	if wants(KindElements, KindDOM) {
+	var elements map[string]Element
+	if wants(KindElements, KindDOM, KindMarks) {
 		s, failed := b.snapshot(ctx, t)
 		if failed != nil {
 			return o, failed
 		}
-		elements := s.elements(b.set.Width, b.set.Height)
+		elements = s.elements(b.set.Width, b.set.Height)
 		if wants(KindElements) {
 			o.Parts[KindElements] = elements
 		}
@@ -152,8 +155,14 @@ func (b *Browser) look(ctx context.Context, t *tab, want []string) (o Observatio
 			return o, err
 		}
 	}
-	if wants(KindScreenshot) {
+	if wants(KindScreenshot, KindMarks) {
 		o.Screenshot, err = b.screenshot(ctx, t)
+	}
+	if wants(KindMarks) && err == nil {
+		o.Marks, err = marked(o.Screenshot, elements, b.set.Scale)
+	}
+	if !wants(KindScreenshot) {
+		o.Screenshot = nil
 	}
 	return o, err
 }

@@ -204,11 +204,11 @@ func TestObservations(t *testing.T) {
 	o, err := b.Observe(within(t), nil)
 	must(t, err)
 	for _, k := range Kinds() {
-		if _, ok := o.Parts[k]; ok == (k == KindScreenshot) {
+		if _, ok := o.Parts[k]; ok == (k == KindScreenshot || k == KindMarks) {
 			t.Errorf("kind %s: in the parts: %t", k, ok)
 		}
 	}
-	if !strings.HasPrefix(string(o.Screenshot), "\x89PNG") {
+	if !strings.HasPrefix(string(o.Screenshot), "\x89PNG") || !strings.HasPrefix(string(o.Marks), "\x89PNG") {
 		t.Errorf("the screenshot has %d bytes", len(o.Screenshot))
 	}
 	id := find(t, b, `button 'Send'`)

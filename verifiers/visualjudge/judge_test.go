@@ -324,18 +324,18 @@ func TestOddScoresAreErrors(t *testing.T) {
 		final  string
 		want   error
 	}{
-		"5 after a 0":         {verifier.Fail, `{"score":5,"reason":"r"}`, verifier.ErrBadReply},
-		"a quoted number":     {verifier.Pass, `{"score":"4","reason":"r"}`, nil},
-		"a word":              {verifier.Pass, `{"score":"good","reason":"r"}`, verifier.ErrBadReply},
-		"0":                   {verifier.Pass, `{"score":0,"reason":"r"}`, verifier.ErrBadReply},
-		"6":                   {verifier.Pass, `{"score":6,"reason":"r"}`, verifier.ErrBadReply},
-		"a fraction":          {verifier.Pass, `{"score":3.5,"reason":"r"}`, verifier.ErrBadReply},
-		"beyond all numbers":  {verifier.Pass, `{"score":1e999,"reason":"r"}`, verifier.ErrBadReply},
-		"no score":            {verifier.Pass, `{"reason":"r"}`, verifier.ErrBadReply},
-		"prose":               {verifier.Pass, `Four.`, verifier.ErrBadReply},
-		"5 after a 1":         {verifier.Pass, `{"score":5,"reason":"r"}`, nil},
-		"4 after a 0":         {verifier.Fail, `{"score":4,"reason":"r"}`, nil},
-		"1 after a 0":         {verifier.Fail, `{"score":1,"reason":"r"}`, nil},
+		"5 after a 0":        {verifier.Fail, `{"score":5,"reason":"r"}`, verifier.ErrBadReply},
+		"a quoted number":    {verifier.Pass, `{"score":"4","reason":"r"}`, nil},
+		"a word":             {verifier.Pass, `{"score":"good","reason":"r"}`, verifier.ErrBadReply},
+		"0":                  {verifier.Pass, `{"score":0,"reason":"r"}`, verifier.ErrBadReply},
+		"6":                  {verifier.Pass, `{"score":6,"reason":"r"}`, verifier.ErrBadReply},
+		"a fraction":         {verifier.Pass, `{"score":3.5,"reason":"r"}`, verifier.ErrBadReply},
+		"beyond all numbers": {verifier.Pass, `{"score":1e999,"reason":"r"}`, verifier.ErrBadReply},
+		"no score":           {verifier.Pass, `{"reason":"r"}`, verifier.ErrBadReply},
+		"prose":              {verifier.Pass, `Four.`, verifier.ErrBadReply},
+		"5 after a 1":        {verifier.Pass, `{"score":5,"reason":"r"}`, nil},
+		"4 after a 0":        {verifier.Fail, `{"score":4,"reason":"r"}`, nil},
+		"1 after a 0":        {verifier.Fail, `{"score":1,"reason":"r"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -67,7 +66,7 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 		set["success"] = map[string]any{"key": r.Score, "at_least": r.AtLeast}
 	}
 	id["datasets"] = []any{set}
-	return canonical(id)
+	return cell.Canonical(id)
 }
 
 func identityOfAgent(a *cell.Agent) any {
@@ -109,25 +108,4 @@ func settings(v cell.Values) any {
 		return nil
 	}
 	return omitempty{"values": v.JSON(), "secrets": slices.Sorted(maps.Keys(v.Secrets()))}
-}
-
-// canonical is v as JSON with sorted keys, no spaces, and numbers as written.
-func canonical(v any) json.RawMessage {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return nil // these types always marshal; an empty identity would show in every test
-	}
-	var tree any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	if d.Decode(&tree) != nil {
-		return nil
-	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(tree) != nil {
-		return nil
-	}
-	return bytes.TrimSpace(b.Bytes())
 }

@@ -1,13 +1,13 @@
 package plan
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -25,7 +25,8 @@ func (m *maker) identities() {
 
 // TrialID returns the SHA-256, in hex, of the canonical JSON (sorted keys, no
 // spaces) of the task's name and digest, the identity of the cell, and the
-// repetition. It does not depend on paths, ports, addresses or times.
+// repetition: see cell.Canonical. It does not depend on paths, ports, addresses or
+// times.
 func TrialID(task, digest string, cell json.RawMessage, repetition int) string {
 	return sum(map[string]any{
 		"task":       map[string]string{"name": task, "digest": digest},
@@ -34,16 +35,9 @@ func TrialID(task, digest string, cell json.RawMessage, repetition int) string {
 	})
 }
 
-// sum returns the SHA-256, in hex, of v as JSON. The keys of maps are sorted;
-// raw parts must already be canonical.
+// sum returns the SHA-256, in hex, of v as JSON. Raw parts must be canonical.
 func sum(v any) string {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		panic(fmt.Sprintf("core/plan: %v", err)) // strings, numbers and JSON always encode
-	}
-	h := sha256.Sum256(bytes.TrimRight(buf.Bytes(), "\n"))
+	h := sha256.Sum256(cell.JSON(v))
 	return hex.EncodeToString(h[:])
 }
 

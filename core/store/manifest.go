@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -169,6 +170,7 @@ func (m *Manifest) write(file string) error {
 	defer f.Cleanup() //nolint:errcheck // only a temporary file may remain
 	w := bufio.NewWriterSize(f, 64<<10)
 	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false) // the ids of trials are made of identities without escapes
 	m.Header.Trials = len(m.Trials)
 	err = enc.Encode(ManifestLine{Run: &m.Header})
 	for i := range m.Cells {
@@ -261,6 +263,9 @@ func (m *Manifest) add(n int, l ManifestLine) error {
 	case l.Cell != nil && len(m.Cells) == maxCells, l.Trial != nil && len(m.Trials) == maxTrials:
 		return fmt.Errorf("more than %d cells or %d trials: no berth plans so many", maxCells, maxTrials)
 	case l.Cell != nil:
+		for dataset, identity := range l.Cell.Identity {
+			l.Cell.Identity[dataset] = cell.Canonical(identity) // an older berth escaped it
+		}
 		m.Cells = append(m.Cells, *l.Cell)
 	case l.Trial == nil:
 		return errors.New("it describes neither a cell nor a trial")

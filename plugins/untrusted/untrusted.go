@@ -33,16 +33,15 @@ func Open(dir, name string, limit int64) (*os.File, error) {
 		return nil, err
 	}
 	if size > limit {
-		return nil, errors.Join(fmt.Errorf("%s: it has %d bytes, at most %d are read", filepath.Join(dir, name), size, limit), f.Close())
+		return nil, errors.Join(at(dir, name, fmt.Errorf("it has %d bytes, at most %d are read", size, limit)), f.Close())
 	}
 	return f, nil
 }
 
 func open(dir, name string) (f *os.File, size int64, err error) {
-	whole := filepath.Join(dir, filepath.FromSlash(name))
 	root, err := openRoot(dir)
 	if err != nil {
-		return nil, 0, at(whole, err)
+		return nil, 0, at(dir, name, err)
 	}
 	defer root.Close()
 	for i, c := range name + "/" {
@@ -51,23 +50,23 @@ func open(dir, name string) (f *os.File, size int64, err error) {
 		}
 		fi, lookErr := root.Lstat(filepath.FromSlash(name[:i]))
 		if lookErr != nil {
-			return nil, 0, at(whole, lookErr)
+			return nil, 0, at(dir, name, lookErr)
 		}
 		if ok := fi.Mode().IsRegular() || fi.IsDir() && i < len(name); !ok {
-			return nil, 0, fmt.Errorf("%s: %w: %s", whole, ErrNotPlain, kind(fi.Mode()))
+			return nil, 0, at(dir, name, fmt.Errorf("%w: %s", ErrNotPlain, kind(fi.Mode())))
 		}
 	}
 	// O_NONBLOCK: if the file has become a pipe in the meantime, do not block.
 	f, err = root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, 0, at(whole, err)
+		return nil, 0, at(dir, name, err)
 	}
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
-		err = fmt.Errorf("%s: %w: %s", whole, ErrNotPlain, kind(fi.Mode()))
+		err = fmt.Errorf("%w: %s", ErrNotPlain, kind(fi.Mode()))
 	}
 	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
+		return nil, 0, errors.Join(at(dir, name, err), f.Close())
 	}
 	return f, fi.Size(), nil
 }
@@ -79,12 +78,36 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir + string(filepath.Separator) + ".")
 }
 
-// at returns err with the whole path instead of the part below the root.
-func at(whole string, err error) error {
+// unread is why a file below a folder cannot be read.
+type unread struct {
+	dir, name string
+	err       error // names no path
+}
+
+func (u *unread) Error() string {
+	return fmt.Sprintf("read %s: %s", filepath.Join(u.dir, filepath.FromSlash(u.name)), u.err)
+}
+
+func (u *unread) Unwrap() error { return u.err }
+
+// at says which file an error of the part below the root is about.
+func at(dir, name string, err error) error { return &unread{dir, name, bare(err)} }
+
+// bare is err without a path.
+func bare(err error) error {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pe.Err
+		return pe.Err
 	}
-	return fmt.Errorf("read %s: %w", whole, err)
+	return err
+}
+
+// Below returns an error of this package with the name of the file below its folder,
+// for those who must not learn where the folder is on this machine.
+func Below(err error) error {
+	if u, ok := errors.AsType[*unread](err); ok {
+		return fmt.Errorf("%q: %w", u.name, u.err)
+	}
+	return bare(err)
 }
 
 // kind names the type of something that is not a regular file.
@@ -114,7 +137,7 @@ func Read(dir, name string, limit int64) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit { // it grew in the meantime
-		err = fmt.Errorf("%s: it has more than %d bytes", filepath.Join(dir, name), limit)
+		err = at(dir, name, fmt.Errorf("it has more than %d bytes", limit))
 	}
 	return b, err
 }
@@ -189,7 +212,7 @@ const (
 func List(dir string, limit int) (names []string, more bool, err error) {
 	root, err := openRoot(dir)
 	if err != nil {
-		return nil, false, at(dir, err)
+		return nil, false, at(dir, "", err)
 	}
 	defer root.Close()
 	left := 10 * limit
@@ -242,22 +265,22 @@ func read(root *os.Root, name string, limit int) (entries []fs.DirEntry, whole b
 func Dir(dir, name string, limit int) ([]fs.DirEntry, error) {
 	root, err := openRoot(dir)
 	if err != nil {
-		return nil, at(dir, err)
+		return nil, at(dir, "", err)
 	}
 	defer root.Close()
 	fi, err := root.Lstat(name)
 	if err != nil {
-		return nil, err
+		return nil, at(dir, name, err)
 	}
 	if !fi.IsDir() {
-		return nil, fmt.Errorf("%s is not a folder: %s", filepath.Join(dir, name), kind(fi.Mode()))
+		return nil, at(dir, name, fmt.Errorf("it is not a folder: %s", kind(fi.Mode())))
 	}
 	entries, whole := read(root, name, limit+1)
 	switch {
 	case len(entries) > limit:
-		return nil, fmt.Errorf("%s holds more than %d files", filepath.Join(dir, name), limit)
+		return nil, at(dir, name, fmt.Errorf("it holds more than %d files", limit))
 	case !whole:
-		return nil, fmt.Errorf("%s cannot be read", filepath.Join(dir, name))
+		return nil, at(dir, name, errors.New("not all of it can be read"))
 	}
 	return entries, nil
 }

@@ -23,7 +23,7 @@ func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w%s", name, ErrArtifactMissing, r.undeclared(name))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("view: %w", err)
+		return nil, fmt.Errorf("view: %w", untrusted.Below(err)) // a verdict may say it, and a model read that
 	}
 	return data, nil
 }

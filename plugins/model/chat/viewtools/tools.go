@@ -68,9 +68,8 @@ func (v View) Do(c chat.Call) chat.Result {
 		err = fmt.Errorf("there is no tool %q", c.Name)
 	}
 	if err != nil {
-		// The place of the view on this machine is of no use to the model, and
-		// differs from run to run.
-		res.Text, res.Failed = strings.ReplaceAll(err.Error(), string(v)+"/", ""), true
+		// The place of the view on this machine is not for the model.
+		res.Text, res.Failed = untrusted.Below(err).Error(), true
 	}
 	return res
 }

@@ -8,6 +8,7 @@ package record
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent"
@@ -249,6 +250,9 @@ type Usage struct {
 	WaitedMS        int64    `json:"waited_ms,omitempty"`
 }
 
+// RoleJudge is the role of models that verifiers use.
+const RoleJudge = "judge"
+
 // PluginUsed is a plugin that was used in an attempt.
 type PluginUsed struct {
 	Kind    string `json:"kind"`
@@ -363,46 +367,62 @@ type Result struct {
 	// Files is the archive with the files of the sandbox that differed from the
 	// image when the agent had finished, below the folder of the attempt. Absent:
 	// they were not kept.
-	Files      string                     `json:"files,omitempty"`
-	Run        string                     `json:"run"`
-	Trial      string                     `json:"trial"` // full trial id
-	Task       string                     `json:"task"`
-	TaskDigest string                     `json:"task_digest"`
-	Cell       map[string]string          `json:"cell"`
-	Repetition int                        `json:"repetition"`
-	Attempt    int                        `json:"attempt"`
-	Host       string                     `json:"host"`
-	Worker     *Worker                    `json:"worker,omitempty"` // absent: the process that scheduled the run made the attempt
-	Berth      string                     `json:"berth"`            // version of this program
-	Outcome    Outcome                    `json:"outcome"`
-	AgentEnd   AgentEnd                   `json:"agent_end,omitempty"`
-	Integrity  Integrity                  `json:"integrity"`
-	Reasons    []string                   `json:"integrity_reasons,omitempty"`
-	Oracle     bool                       `json:"oracle,omitempty"`
-	Modified   []string                   `json:"modified,omitempty"` // settings of the task that the experiment changed
-	Mode       string                     `json:"mode"`               // verification mode
-	SameAs     string                     `json:"same_as,omitempty"`  // the stronger mode that this result equals
-	Graders    map[string]string          `json:"graders,omitempty"`  // plugins of the verifiers, by the names that the task uses
-	Success    *task.Success              `json:"success,omitempty"`  // the rule of the attempt
-	Scores     map[string]float64         `json:"scores,omitempty"`
-	Score      *float64                   `json:"score,omitempty"`  // the score that success and tables use
-	Labels     map[string]string          `json:"labels,omitempty"` // of the verdicts that count; of a name, the last one
-	Verdicts   []verifier.Verdict         `json:"verdicts,omitempty"`
-	Stages     []StageResult              `json:"stages,omitempty"`
-	Phases     []Phase                    `json:"phases"`
-	Findings   []Finding                  `json:"findings,omitempty"`
-	Error      *Error                     `json:"error,omitempty"`
-	Usage      []Usage                    `json:"usage,omitempty"`
-	Claimed    []agent.Claim              `json:"claimed_usage,omitempty"` // what the agent itself reported, by session
-	Granted    *environment.Granted       `json:"granted,omitempty"`
-	Image      *environment.ImageFacts    `json:"image,omitempty"`
-	Remains    *environment.Remains       `json:"remains,omitempty"`
-	Sidecars   []Sidecar                  `json:"sidecars,omitempty"`
-	Plugins    []PluginUsed               `json:"plugins,omitempty"`
-	Bundles    []BundleUsed               `json:"bundles,omitempty"` // of the agent
-	Start      time.Time                  `json:"start"`
-	End        time.Time                  `json:"end"`
-	Steps      int64                      `json:"steps,omitempty"` // that the agent took, in all its sessions
-	AgentTime  time.Duration              `json:"agent_time_ns"`   // charged to the agent: its turns without frozen and waited time
-	Extra      map[string]json.RawMessage `json:"extra,omitempty"`
+	Files      string             `json:"files,omitempty"`
+	Run        string             `json:"run"`
+	Trial      string             `json:"trial"` // full trial id
+	Task       string             `json:"task"`
+	TaskDigest string             `json:"task_digest"`
+	Cell       map[string]string  `json:"cell"`
+	Repetition int                `json:"repetition"`
+	Attempt    int                `json:"attempt"`
+	Host       string             `json:"host"`
+	Worker     *Worker            `json:"worker,omitempty"` // absent: the process that scheduled the run made the attempt
+	Berth      string             `json:"berth"`            // version of this program
+	Outcome    Outcome            `json:"outcome"`
+	AgentEnd   AgentEnd           `json:"agent_end,omitempty"`
+	Integrity  Integrity          `json:"integrity"`
+	Reasons    []string           `json:"integrity_reasons,omitempty"`
+	Oracle     bool               `json:"oracle,omitempty"`
+	Modified   []string           `json:"modified,omitempty"` // settings of the task that the experiment changed
+	Mode       string             `json:"mode"`               // verification mode
+	SameAs     string             `json:"same_as,omitempty"`  // the stronger mode that this result equals
+	Graders    map[string]string  `json:"graders,omitempty"`  // plugins of the verifiers, by the names that the task uses
+	Success    *task.Success      `json:"success,omitempty"`  // the rule of the attempt
+	Scores     map[string]float64 `json:"scores,omitempty"`
+	Score      *float64           `json:"score,omitempty"`  // the score that success and tables use
+	Labels     map[string]string  `json:"labels,omitempty"` // of the verdicts that count; of a name, the last one
+	Verdicts   []verifier.Verdict `json:"verdicts,omitempty"`
+	Stages     []StageResult      `json:"stages,omitempty"`
+	Phases     []Phase            `json:"phases"`
+	Findings   []Finding          `json:"findings,omitempty"`
+	Error      *Error             `json:"error,omitempty"`
+	// Usage is the use of models. Of an attempt that was only verified, it is that of
+	// the agent and the user of the origin, and of this attempt's own judges.
+	Usage     []Usage                    `json:"usage,omitempty"`
+	Claimed   []agent.Claim              `json:"claimed_usage,omitempty"` // what the agent itself reported, by session
+	Granted   *environment.Granted       `json:"granted,omitempty"`
+	Image     *environment.ImageFacts    `json:"image,omitempty"`
+	Remains   *environment.Remains       `json:"remains,omitempty"`
+	Sidecars  []Sidecar                  `json:"sidecars,omitempty"`
+	Plugins   []PluginUsed               `json:"plugins,omitempty"`
+	Bundles   []BundleUsed               `json:"bundles,omitempty"` // of the agent
+	Start     time.Time                  `json:"start"`
+	End       time.Time                  `json:"end"`
+	Steps     int64                      `json:"steps,omitempty"` // that the agent took, in all its sessions
+	AgentTime time.Duration              `json:"agent_time_ns"`   // charged to the agent: its turns without frozen and waited time
+	Extra     map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// Worked returns the use of models by the agent and the simulated user.
+func (r *Result) Worked() []Usage {
+	return slices.DeleteFunc(slices.Clone(r.Usage), func(u Usage) bool { return u.Role == RoleJudge })
+}
+
+// Spent returns the use of models that is this attempt's own: sums over attempts
+// count the work that was verified again once.
+func (r *Result) Spent() []Usage {
+	if r.Regraded == nil {
+		return r.Usage
+	}
+	return slices.DeleteFunc(slices.Clone(r.Usage), func(u Usage) bool { return u.Role != RoleJudge })
 }

@@ -67,11 +67,8 @@ type AttemptState struct {
 func (x *Index) Spent() map[string]Spend {
 	spent := map[string]Spend{}
 	for _, t := range x.Trials {
-		var sum Spend
-		for i := range t.Attempts {
-			sum.Add(t.Attempts[i].Spend())
-		}
-		if sum != (Spend{}) {
+		sum, again := t.Spend()
+		if sum.Add(again); sum != (Spend{}) {
 			spent[t.ID] = sum
 		}
 	}
@@ -101,6 +98,32 @@ func (t *TrialState) Accepted() *AttemptState {
 		}
 	}
 	return last
+}
+
+// Work returns the attempt that has the work which a judged: a itself, or the one
+// that it verified again.
+func (t *TrialState) Work(a *AttemptState) *AttemptState {
+	if a.Result != nil && a.Result.Origin > 0 {
+		for i := range t.Attempts {
+			if t.Attempts[i].Number == a.Result.Origin {
+				return &t.Attempts[i]
+			}
+		}
+	}
+	return a
+}
+
+// Spend returns the use of models in the attempts of the trial, and apart from it
+// that of verifying again, which is about no further work.
+func (t *TrialState) Spend() (work, again Spend) {
+	for i := range t.Attempts {
+		if a := &t.Attempts[i]; t.Work(a) == a {
+			work.Add(a.Spend())
+		} else {
+			again.Add(a.Spend())
+		}
+	}
+	return work, again
 }
 
 // Outcome returns the one outcome of the trial.

@@ -113,7 +113,7 @@ func BriefOf(r *record.Result) *Brief {
 	if r.Error != nil {
 		b.Error, b.Retryable = cut(fmt.Sprintf("%s: %s", r.Error.Boundary, r.Error.Message), 400), r.Error.Retry
 	}
-	for _, u := range r.Usage {
+	for _, u := range r.Spent() {
 		one := Spend{CostUSD: u.CostUSD, Unpriced: u.CostUSD == nil, Tokens: u.InputTokens + u.OutputTokens, Requests: u.Requests, Estimated: u.Estimated}
 		if u.FallbackFor != "" {
 			one.Fallback = u.Requests

@@ -23,7 +23,7 @@ func (s *stage) judgeModels(ctx context.Context, j judgement, own cell.Verifier,
 	if s.a.in.Gateway == nil || len(plugin.Traits.Models) == 0 && !programs {
 		return nil, nil //nolint:nilnil // it gets none
 	}
-	spec := s.a.modelSpec("judge", own.Models)
+	spec := s.a.modelSpec(record.RoleJudge, own.Models)
 	spec.Verifier, spec.Budget = j.use.Name, own.Budget
 	if inside {
 		spec.Inside = func(ctx context.Context, port int, serve func(net.Conn)) (*host.Port, error) {

@@ -89,7 +89,8 @@ func (o *Origin) sameInstruction(s *task.Stage) error {
 func (a *attempt) regrade(ctx context.Context) error {
 	o := a.in.Origin
 	a.res.Regraded = &record.Regraded{Attempt: o.Number, Files: o.Kept(), TaskDigest: o.Result.TaskDigest}
-	a.res.AgentTime, a.res.Steps, a.res.Oracle = o.Result.AgentTime, o.Result.Steps, o.Result.Oracle
+	a.res.AgentTime, a.res.Steps, a.res.Oracle, a.res.Claimed = o.Result.AgentTime, o.Result.Steps, o.Result.Oracle, o.Result.Claimed
+	a.res.Usage = o.Result.Worked()
 	a.stages[0].Ran, a.stages[0].AgentEnd = true, o.Result.AgentEnd
 	if len(o.Result.Stages) > 0 {
 		a.stages[0].LastTurn = o.Result.Stages[0].LastTurn

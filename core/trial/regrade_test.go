@@ -3,6 +3,7 @@ package trial_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,12 +81,14 @@ func TestAnAttemptIsVerifiedAgainOnItsFiles(t *testing.T) {
 			if r.Outcome != record.Failed || r.Files == "" {
 				t.Fatalf("origin: %s, files %q: %s", r.Outcome, r.Files, pretty(r.Findings))
 			}
+			work := record.Usage{Role: "agent", Model: "m", Requests: 3, InputTokens: 10, OutputTokens: 5}
+			r.Steps, r.Usage = 7, []record.Usage{work, {Role: record.RoleJudge, Model: "j", Requests: 1}}
 			_, got := again(t, b, r, tests(test))
 			if got.Outcome != record.Passed || got.AgentEnd != record.Yielded || got.AgentTime != r.AgentTime || got.Integrity != r.Integrity {
 				t.Errorf("regraded: %s", pretty(got))
 			}
-			if o := got.Regraded; o == nil || o.Attempt != 1 || !o.Files || len(got.Usage) > 0 {
-				t.Errorf("origin %+v, usage %v", o, got.Usage)
+			if o := got.Regraded; o == nil || o.Attempt != 1 || !o.Files || got.Steps != 7 || !slices.Equal(got.Usage, []record.Usage{work}) || len(got.Spent()) > 0 {
+				t.Errorf("origin %+v, %d steps, usage %v", o, got.Steps, got.Usage)
 			}
 		})
 	}

@@ -214,7 +214,9 @@ func (a *attempt) publish() (record.Result, error) {
 			By:      recorder.ByCore, Phase: p.Name,
 		})
 	}
-	a.res.Steps, a.res.End = a.recorder.Steps(), a.now()
+	if a.res.End = a.now(); a.in.Origin == nil {
+		a.res.Steps = a.recorder.Steps()
+	}
 	p.End = a.res.End
 	a.res.Phases = append(a.res.Phases, p)
 	r, err := redact.Value(a.recorder.Redactor(), a.res)

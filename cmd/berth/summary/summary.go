@@ -36,7 +36,7 @@ type Summary struct {
 	// Marks are the reasons to read the numbers with care.
 	Marks []string `json:"marks,omitempty"`
 	// Usage covers all attempts, including those that were killed or not
-	// accepted.
+	// accepted, but not those that verified others again: see Regrades.
 	CostUSD  *float64 `json:"cost_usd"` // null: not known, or no model was used
 	Unpriced bool     `json:"unpriced,omitempty"`
 	Tokens   int64    `json:"tokens"`
@@ -45,6 +45,8 @@ type Summary struct {
 	Estimated int64 `json:"estimated_requests,omitempty"`
 	// Fallback is how many requests a fallback served in place of the model.
 	Fallback int64 `json:"fallback_requests,omitempty"`
+	// Regrades is what verifying attempts again used. Absent: nothing.
+	Regrades *store.Spend `json:"regrades,omitempty"`
 }
 
 // Row is one line of a table of a summary.
@@ -154,9 +156,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		cells[t.Cell].count(t, accepted, undecided)
 		row.count(t, accepted, undecided)
 		count(facts, t, accepted)
-		for i := range t.Attempts {
-			s.use(&t.Attempts[i], i == len(t.Attempts)-1 && x.UnderWay(t))
-		}
+		s.use(t, x.UnderWay(t))
 	}
 	scores := slices.ContainsFunc(cells, func(r Row) bool { return r.scores > 0 })
 	for i := range cells {
@@ -186,18 +186,28 @@ func SharedNames(m *store.Manifest) map[string]bool {
 	return shared
 }
 
-// use adds the usage of an attempt, whether or not it was accepted, and also
-// when its process was killed.
-func (s *Summary) use(a *store.AttemptState, underWay bool) {
-	switch {
-	case a.Result != nil:
-		s.Attempts++
-	case !underWay:
-		s.Lost++
+// use adds the attempts of a trial, whether or not they were accepted, and also
+// those whose process was killed.
+func (s *Summary) use(t *store.TrialState, underWay bool) {
+	for i := range t.Attempts {
+		switch {
+		case t.Attempts[i].Result != nil:
+			s.Attempts++
+		case i < len(t.Attempts)-1 || !underWay:
+			s.Lost++
+		}
 	}
+	work, again := t.Spend()
 	sum := store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated, Fallback: s.Fallback}
-	sum.Add(a.Spend())
+	sum.Add(work)
 	s.CostUSD, s.Unpriced, s.Tokens, s.Estimated, s.Fallback = sum.CostUSD, sum.Unpriced, sum.Tokens, sum.Estimated, sum.Fallback
+	if again == (store.Spend{}) {
+		return
+	}
+	if s.Regrades == nil {
+		s.Regrades = &store.Spend{}
+	}
+	s.Regrades.Add(again)
 }
 
 // undecided returns the names of the scores of which none decides, by the place of

@@ -119,8 +119,7 @@ func spentBy(r *record.Result, roles []direct) (sum ledger.Amount) {
 			}
 		}
 	}
-	for i := range r.Usage {
-		u := &r.Usage[i]
+	for _, u := range r.Spent() {
 		if !names[u.Model] && !names["" /* a scripted model without a name */] {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/audit"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -35,7 +36,7 @@ func forged(t testing.TB, change func(*record.Result), reward string, exchanges 
 // forgedFrom is the same with a finding of a severity.
 func forgedFrom(t testing.TB, severity verifier.Severity, change func(*record.Result), reward string, exchanges ...string) string {
 	t.Helper()
-	identity := json.RawMessage(`{"agent":{"plugin":"a"}}`)
+	identity := cell.Canonical(map[string]any{"agent": map[string]any{"plugin": "a", "config": map[string]string{"say": "a <b> & \u2028 ü \"c\""}}})
 	tr := store.Trial{ID: plan.TrialID("task", "sha256:1", identity, 1), Task: "task", TaskDigest: "sha256:1", Dataset: "d", Repetition: 1}
 	tr.Dir = store.TrialDir("task", "a", 1, tr.ID)
 	r, err := store.Create(t.TempDir(), &store.Manifest{
@@ -137,6 +138,76 @@ func TestForgedNumbersAreFound(t *testing.T) {
 				t.Errorf("%d problems in\n%s\nwant %q", got.Problems, text, tt.want)
 			}
 		})
+	}
+}
+
+// What honest attempts look like that ended before they were judged to the end, or
+// that nobody ended.
+func TestHonestRecordsMatch(t *testing.T) {
+	t.Parallel()
+	none := func(r *record.Result, o record.Outcome, by record.Boundary) {
+		e := &record.Error{Boundary: by, Phase: record.PhaseUser, Message: "a <b> & c"}
+		r.Outcome, r.Error, r.Integrity, r.Score, r.Scores = o, e, record.Unknown, nil, nil
+		r.Stages[0] = record.StageResult{Name: "main", Outcome: o, AgentEnd: record.Yielded, Error: e}
+	}
+	for name, change := range map[string]func(*record.Result){
+		"the user failed after a round":      func(r *record.Result) { none(r, record.UserError, record.ByUser) },
+		"the second verifier failed":         func(r *record.Result) { none(r, record.VerifierError, record.ByVerifier) },
+		"a model failed after a round":       func(r *record.Result) { none(r, record.ModelError, record.ByModel) },
+		"the sandbox was lost after a round": func(r *record.Result) { none(r, record.AgentError, record.ByAgent) },
+		"it was cancelled between verdicts of rounds": func(r *record.Result) {
+			none(r, record.Cancelled, record.ByCore)
+			r.Stages[0].Outcome, r.Stages[0].Error = record.Failed, nil
+		},
+		"its worker was lost": func(r *record.Result) {
+			*r = record.Result{
+				Version: 1, Run: r.Run, Trial: r.Trial, Task: r.Task, TaskDigest: r.TaskDigest, Cell: r.Cell, Repetition: 1, Attempt: 1, Outcome: record.Preempted,
+				Integrity: record.Unknown, Steps: 7, Error: &record.Error{Boundary: record.ByCore}, Worker: &record.Worker{Pilot: "p", Lost: "worker"}, Phases: []record.Phase{},
+			}
+		},
+	} {
+		got, err := audit.Run(forged(t, change, "1"), nil)
+		must(t, err)
+		if text, wrong := json.Marshal(got.Checks); got.Problems != 0 || wrong != nil {
+			t.Errorf("%s: %d problems in\n%s", name, got.Problems, text)
+		}
+	}
+}
+
+// An attempt that was only verified has the steps, the tokens and the costs of its
+// origin.
+func TestARegradeHasTheWorkOfItsOrigin(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*record.Result)
+		want   string
+	}{
+		"the same":         {func(*record.Result) {}, ""},
+		"of an older one":  {func(r *record.Result) { r.Steps, r.Usage = 0, nil }, ""},
+		"other steps":      {func(r *record.Result) { r.Steps = 2 }, "it has 2 steps of the agent, and attempt 1, which it verified again, has 1"},
+		"other tokens":     {func(r *record.Result) { r.Usage[0].InputTokens = 1 }, "the tokens and costs of its agent are not those of attempt 1"},
+		"another time":     {func(r *record.Result) { r.AgentTime = 1 }, "its agent time is 1ns, and attempt 1, which it verified again, took 1s"},
+		"an origin of air": {func(r *record.Result) { r.Regraded.Attempt = 7 }, "the attempt 7, which it verified again, cannot be read"},
+	} {
+		dir := forged(t, nil, "1", request)
+		r, err := store.Open(dir, "test", false)
+		must(t, err)
+		trial := r.Manifest.Trials[0]
+		before, err := store.ReadResult(filepath.Join(dir, store.TrialsDir, trial.Dir, store.AttemptDir(1)))
+		must(t, err)
+		a, err := r.Begin(trial.ID)
+		must(t, err)
+		must(t, a.Append(record.VerdictsFile, record.Verdict{Verdict: before.Verdicts[0]}))
+		must(t, a.Append(record.EventsFile, record.Event{Type: "finding", Finding: &before.Findings[0]}))
+		before.Attempt, before.Regraded = 2, &record.Regraded{Attempt: 1, TaskDigest: before.TaskDigest}
+		tt.change(before)
+		must(t, a.Publish(*before))
+		must(t, r.Close())
+		got, err := audit.Run(dir, nil)
+		must(t, err)
+		if text, wrong := json.Marshal(got.Checks); (got.Problems == 0) != (tt.want == "") || !strings.Contains(string(text), tt.want) || wrong != nil {
+			t.Errorf("%s: %d problems in\n%s\nwant %q", name, got.Problems, text, tt.want)
+		}
 	}
 }
 

@@ -37,13 +37,15 @@ func (a *audit) scores(name, dir string, r *record.Result) {
 	for i := range r.Stages {
 		verified = verified || len(verdictsOf(r, r.Stages[i].Name)) > 0
 	}
+	failed := r.Error != nil || slices.ContainsFunc(r.Stages, func(s record.StageResult) bool { return s.Error != nil })
 	level, reasons := outcome.Integrity(r.Findings, verified)
-	if level != r.Integrity && (level != record.Unknown || r.Regraded == nil) {
+	// One that ended before all verifiers had judged is unknown, with the verdicts so far.
+	partly := r.Integrity == record.Unknown && level == record.Checked && (failed || !r.Outcome.Measured())
+	if level != r.Integrity && !partly {
 		a.problem(scores, file, 0, "its integrity is %s, and its findings give %s (%s)", r.Integrity, level, strings.Join(reasons, "; "))
 	}
 	a.verdicts(name, dir, r)
 	a.rewards(name, dir, r)
-	failed := r.Error != nil || slices.ContainsFunc(r.Stages, func(s record.StageResult) bool { return s.Error != nil })
 	if failed && (r.Outcome == record.Failed || r.Outcome == record.Scored) {
 		a.problem(scores, file, 0, "its outcome is %s, and it has an error", r.Outcome)
 	}

@@ -188,8 +188,9 @@ func (a *audit) priced(of, price string) {
 func (e *exchanges) compare(r *record.Result) {
 	has := map[user]*record.Usage{}
 	roles := map[string]bool{}
-	for i := range r.Usage {
-		u := &r.Usage[i]
+	spent := r.Spent()
+	for i := range spent {
+		u := &spent[i]
 		who := user{u.Role, u.Model, u.FallbackFor}
 		if has[who] == nil {
 			has[who] = &record.Usage{CostUSD: new(float64)}

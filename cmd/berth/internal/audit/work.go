@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -28,10 +30,18 @@ const (
 // steps that were recorded: its findings, which the integrity depends on, its time,
 // how it ended, and its steps. Results of a regrade have the work of another attempt.
 func (a *audit) work(name, dir string, r *record.Result) {
-	if r.Regraded != nil || a.manifest.Header.Imported != "" {
+	switch {
+	case a.manifest.Header.Imported != "":
+		return
+	case r.Success == nil && !r.Outcome.Measured():
+		a.skip(results, "what the agent did in an attempt whose worker was lost, or that no worker took: nothing of it is here")
 		return
 	}
 	a.did(results, 1)
+	if r.Regraded != nil {
+		a.origin(name, dir, r)
+		return
+	}
 	file := path.Join(name, record.ResultFile)
 	a.findings(name, dir, r)
 
@@ -59,6 +69,27 @@ func (a *audit) work(name, dir string, r *record.Result) {
 		}
 	}) && steps != r.Steps {
 		a.problem(results, file, 0, "it has %d steps of the agent, and %s has %d", r.Steps, record.StepsFile, steps)
+	}
+}
+
+// origin compares what a result of a regrade says of the agent's work with the attempt
+// that it verified again.
+func (a *audit) origin(name, dir string, r *record.Result) {
+	file := path.Join(name, record.ResultFile)
+	o, err := store.ReadResult(filepath.Join(filepath.Dir(dir), store.AttemptDir(r.Regraded.Attempt)))
+	if err != nil {
+		a.problem(results, file, 0, "the attempt %d, which it verified again, cannot be read: %v", r.Regraded.Attempt, err)
+		return
+	}
+	switch is, want := r.Worked(), o.Worked(); {
+	case r.AgentTime != o.AgentTime:
+		a.problem(results, file, 0, "its agent time is %s, and attempt %d, which it verified again, took %s", r.AgentTime, o.Attempt, o.AgentTime)
+	case r.Steps == 0 && len(is) == 0 && (o.Steps > 0 || len(want) > 0):
+		a.skip(results, "steps and tokens of the agent in attempts that an older berth verified again: it left them out")
+	case r.Steps != o.Steps:
+		a.problem(results, file, 0, "it has %d steps of the agent, and attempt %d, which it verified again, has %d", r.Steps, o.Attempt, o.Steps)
+	case !reflect.DeepEqual(is, want):
+		a.problem(results, file, 0, "the tokens and costs of its agent are not those of attempt %d, which it verified again", o.Attempt)
 	}
 }
 

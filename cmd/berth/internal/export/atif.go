@@ -59,7 +59,7 @@ func Trajectories(r *Run, folder string) (*Done, error) {
 			without++
 			continue
 		}
-		from, name := Folder(r.Dir, t, a.Number), path.Join(t.Dir, record.TrajectoryFile)
+		from, name := Folder(r.Dir, t, t.Work(a).Number), path.Join(t.Dir, record.TrajectoryFile)
 		into := filepath.Join(folder, filepath.FromSlash(t.Dir))
 		switch lost, err := CopyTrajectory(from, into); {
 		case errors.Is(err, fs.ErrNotExist):

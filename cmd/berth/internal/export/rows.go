@@ -91,7 +91,7 @@ func (r *rows) of(t *store.TrialState) iter.Seq[*row] {
 					r.damaged++
 				}
 			}
-			one.steps = steps(dir)
+			one.steps = steps(Folder(r.run.Dir, t, t.Work(one.attempt).Number))
 			if !yield(&one) {
 				return
 			}

@@ -343,10 +343,7 @@ func spent(r *output.TableRow, trials []*Trial, attempts []stats.Attempt) {
 		if attempts[i].Full {
 			full++
 		}
-		sum := t.Attempts[0].Spend()
-		for k := 1; k < len(t.Attempts); k++ {
-			sum.Add(t.Attempts[k].Spend())
-		}
+		sum, _ := t.Spend()
 		tokens = append(tokens, float64(sum.Tokens))
 		if sum.CostUSD == nil && !sum.Unpriced && sum.Requests == 0 && sum.Tokens == 0 {
 			sum.CostUSD = new(float64) // no model was used

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
@@ -59,11 +58,11 @@ func New(ctx context.Context, p *plan.Plan, r *store.Run, host *plugin.Host, sel
 			continue
 		}
 		if last.Result.Origin > 0 { // the work is that of its origin
-			i := slices.IndexFunc(t.Attempts, func(a store.AttemptState) bool { return a.Number == last.Result.Origin })
-			if i < 0 {
+			origin := t.Work(last)
+			if origin == last {
 				return nil, fmt.Errorf("trial %s: attempt %d names an origin, %d, that is not there", t.ID, last.Number, last.Result.Origin)
 			}
-			last = &t.Attempts[i]
+			last = origin
 		}
 		o := &trial.Origin{Number: last.Number, Dir: filepath.Join(r.Dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(last.Number))}
 		now, err := g.trial(ctx, t, o, r.Manifest.Cells[t.Cell].Key)

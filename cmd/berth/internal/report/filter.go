@@ -185,7 +185,8 @@ func matches(wanted string, names ...string) bool {
 
 // number returns what a trial is sorted by; -1 if it has no such number.
 func number(t *store.TrialState, by string) float64 {
-	acc, s := t.Accepted(), spend(t)
+	acc := t.Accepted()
+	s, _ := t.Spend()
 	switch {
 	case by == "score" && acc != nil && acc.Result.Score != nil:
 		return *acc.Result.Score
@@ -197,14 +198,6 @@ func number(t *store.TrialState, by string) float64 {
 		return float64(s.Tokens)
 	}
 	return -1
-}
-
-// spend returns what models were used in all attempts of a trial.
-func spend(t *store.TrialState) (s store.Spend) {
-	for i := range t.Attempts {
-		s.Add(t.Attempts[i].Spend())
-	}
-	return s
 }
 
 // spent returns the cells of a trial in the columns of cost and tokens.

@@ -28,6 +28,9 @@ func Summary(p *terminal.Printer, s *summary.Summary) {
 	if s.Tokens > 0 {
 		p.Printf("%s\n", tokensAndCost(&store.Spend{CostUSD: s.CostUSD, Unpriced: s.Unpriced, Tokens: s.Tokens, Estimated: s.Estimated, Fallback: s.Fallback}))
 	}
+	if s.Regrades != nil {
+		p.Printf("to verify again: %s\n", tokensAndCost(s.Regrades))
+	}
 	for _, m := range s.Marks {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(m))
 	}
@@ -253,7 +256,7 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 		}
 		trials = trials[:maxTrials]
 	}
-	used := slices.ContainsFunc(trials, func(t *store.TrialState) bool { s := spend(t); return s.Tokens > 0 })
+	used := slices.ContainsFunc(trials, func(t *store.TrialState) bool { s, _ := t.Spend(); return s.Tokens > 0 })
 	t := terminal.Table{Head: []string{"trial", "task", "cell", "rep", "outcome", "score", "time"}, Right: []bool{3: true, 5: true, 6: true}, Below: true}
 	if used {
 		t.Head, t.Right = append(t.Head, "USD", "tokens"), append(t.Right, true, true)
@@ -286,7 +289,7 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 			outcomeText(p, tr, now != nil), score, took,
 		}
 		if used {
-			s := spend(tr)
+			s, _ := tr.Spend()
 			cost, tokens := spent(&s)
 			row = append(row, cost, tokens)
 		}

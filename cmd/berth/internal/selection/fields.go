@@ -76,7 +76,7 @@ func (a *Attempt) spend() store.Spend {
 	if a.State == nil {
 		return store.Spend{}
 	}
-	return a.State.Spend()
+	return a.Trial.Work(a.State).Spend()
 }
 
 // orNaN is NaN for a number that is not known, so that no comparison holds.
@@ -176,7 +176,7 @@ var Fields = []Field{
 		of: func(a *Attempt) any { return nonNil(a.notes) },
 	},
 	{
-		Name: "cost", Type: "number", Text: "USD for all models of the attempt, also those of judges; a missing one as with `score`", kind: types.Float64,
+		Name: "cost", Type: "number", Text: "USD for all models of the attempt, also those of judges; of one that was verified again, that of its origin; a missing one as with `score`", kind: types.Float64,
 		of: func(a *Attempt) any { s := a.spend(); return orNaN(s.CostUSD) },
 	},
 	{

@@ -176,8 +176,8 @@ func name(s string) string {
 
 // usages returns the use of models in a result.
 func usages(r *record.Result) []record.Usage {
-	if r == nil || r.Regraded != nil { // the origin used them
+	if r == nil {
 		return nil
 	}
-	return slices.Clone(r.Usage)
+	return slices.Clone(r.Spent())
 }

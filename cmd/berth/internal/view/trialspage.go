@@ -43,9 +43,7 @@ func rowsOf(k *kept, trials []*store.TrialState, readers *notes.Notes) []row {
 		if k.Index.UnderWay(t) {
 			w.Outcome = "running"
 		}
-		for i := range t.Attempts {
-			w.Spend.Add(t.Attempts[i].Spend())
-		}
+		w.Spend, _ = t.Spend()
 		if n := len(t.Attempts); w.Accepted != nil && w.Outcome != "running" {
 			w.Attempt = w.Accepted.Number
 		} else if n > 0 {

@@ -316,29 +316,18 @@ func (m *model) columns(p *payload) *columns {
 	for i := range m.joined.Trials {
 		t := &m.joined.Trials[i]
 		end, integrity, number := "", "", 0
-		var score, cost *float64
+		var score *float64
 		seconds := 0.0
 		if a := t.Accepted(); a != nil {
 			r := a.Result
 			end, integrity, number, score, seconds = string(r.AgentEnd), string(r.Integrity), a.Number, r.Score, r.AgentTime.Seconds()
 		}
-		tokens := int64(0)
-		for k := range t.Attempts {
-			s := t.Attempts[k].Spend()
-			tokens += s.Tokens
-			if s.CostUSD != nil {
-				sum := *s.CostUSD
-				if cost != nil {
-					sum += *cost
-				}
-				cost = &sum
-			}
-		}
+		spend, _ := t.Spend()
 		c.Cell, c.Task, c.Run = append(c.Cell, t.Cell), append(c.Task, tasks[t.TaskName]), append(c.Run, runs[t.Run])
 		c.Repetition, c.Attempt, c.Attempts = append(c.Repetition, t.Repetition), append(c.Attempt, number), append(c.Attempts, len(t.Attempts))
 		c.Outcome = append(c.Outcome, place(&c.Outcomes, string(t.Outcome())))
 		c.End, c.Integrity = append(c.End, place(&c.Ends, end)), append(c.Integrity, place(&c.Integrities, integrity))
-		c.Score, c.Cost, c.Tokens = append(c.Score, score), append(c.Cost, cost), append(c.Tokens, tokens)
+		c.Score, c.Cost, c.Tokens = append(c.Score, score), append(c.Cost, spend.CostUSD), append(c.Tokens, spend.Tokens)
 		c.Seconds, c.ID = append(c.Seconds, math.Round(seconds*10)/10), append(c.ID, report.Short(t.ID, 12))
 	}
 	return c

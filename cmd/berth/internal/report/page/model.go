@@ -196,10 +196,9 @@ func (m *model) choose(o *Options) error {
 func (c *cell) add(t *numbers.Trial, weigh string) {
 	c.Choices = t.Of().Choices
 	c.Outcomes[t.Outcome()]++
-	for i := range t.Attempts {
-		c.Attempts++
-		c.Spend.Add(t.Attempts[i].Spend())
-	}
+	c.Attempts += len(t.Attempts)
+	work, _ := t.Spend()
+	c.Spend.Add(work)
 	one, measured := c.Add(t.TrialState, t.TaskName, weigh)
 	if acc := t.Accepted(); acc != nil {
 		c.Integrity[acc.Result.Integrity]++

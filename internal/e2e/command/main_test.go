@@ -39,6 +39,7 @@ func ended(t *testing.T, cmd *exec.Cmd, err error, out, stderr *bytes.Buffer) re
 	if err != nil && !errors.As(err, &e) {
 		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, stderr)
 	}
+	e2etest.Audited(t, cmd, cmd.ProcessState.ExitCode())
 	return result{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
 }
 

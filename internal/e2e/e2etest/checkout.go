@@ -80,5 +80,6 @@ func (c *Checkout) Berth(t *testing.T, dir string, args ...string) (code int, ou
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, e)
 	}
+	Audited(t, cmd, cmd.ProcessState.ExitCode())
 	return cmd.ProcessState.ExitCode(), o.String(), e.String()
 }

@@ -197,6 +197,7 @@ func (p *place) end(s *session) int {
 		_ = s.Process.Kill()
 		p.test.Fatalf("%q does not end", s.Args)
 	}
+	e2etest.Audited(p.test, s.Cmd, s.ProcessState.ExitCode())
 	return s.ProcessState.ExitCode()
 }
 

@@ -125,6 +125,97 @@ func TestAScriptedGauntlet(t *testing.T) {
 	}
 }
 
+// The first message to the user ends the episode: a result that is right then, and made
+// wrong by what follows it, passes. The agent sees no picture; the judge sees those of
+// all steps, and so does the film.
+func TestTheEpisodeEndsWithTheAnswer(t *testing.T) {
+	t.Parallel()
+	done := "send_msg_to_user('done')\\nmouse_click(91, 215)"
+	dir := gauntlet(t, map[string]map[string]string{
+		"scripted/berth.hcl": {
+			`model = [model.editor, model.boaster]`: `model = [model.editor]
+    agent = [agent.visual, agent.oracle]`,
+			"  agent       = agent.visual\n": "",
+			`  plugin = "visual"`: `  plugin = "visual"
+  config {
+    observations = ["axtree"]
+    history      = "actions"
+  }`,
+			`verifier "visual-judge" {`: `agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+
+verifier "visual-judge" {`,
+			"    judge = true": "    judge = true\n    solutions = \"solutions\"",
+		},
+		"scripted/editor.yaml": {"The email is connected.\\n\\n```json\\n{\\\"answer\\\": \\\"done\\\"}\\n```": "It is done.\\n\\n```\\n" + done + "\\n```"},
+		"solutions/tc_graph_002/actions.jsonl": {`{"name": "mouse_click", "arguments": {"x": 521, "y": 249}}`: `{"name": "mouse_click", "arguments": {"x": 521, "y": 249}}
+{"name": "send_msg_to_user", "arguments": {"text": "done"}}
+{"name": "mouse_click", "arguments": {"x": 91, "y": 215}}`},
+	})
+	berth(t, dir, "run", "gauntlet/scripted", "--no-live").want(t, 0)
+	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
+	for _, tr := range show.Trials {
+		attempt := tr.Attempts[0].Dir
+		if scores := e2etest.Result(t, attempt).Scores; tr.Outcome != record.Passed || scores["judge"] != 4 {
+			t.Errorf("%s: %s, scores %v", tr.CellKey, tr.Outcome, scores)
+		}
+		var last surface.Line
+		pictures := map[string]bool{}
+		for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
+			last = surface.Line{}
+			e2etest.Must(t, json.Unmarshal([]byte(line), &last))
+			if len(last.Frames) != 1 || last.Frames[0].Name != "screenshot" {
+				t.Fatalf("%s: %s has the frames %+v", tr.CellKey, last.Kind, last.Frames)
+			}
+			pictures[last.Frames[0].File] = true
+		}
+		if last.Action != "send_msg_to_user" || !last.Done || len(pictures) < 4 {
+			t.Errorf("%s: %d pictures, and the last action is %s, done %t", tr.CellKey, len(pictures), last.Action, last.Done)
+		}
+	}
+	if len(show.Trials) != 2 {
+		t.Errorf("%d trials", len(show.Trials))
+	}
+}
+
+// The published lists are valid as they are, although no page of an application is
+// known; to run them, it has to be.
+func TestThePublishedListsOfGauntlet(t *testing.T) {
+	t.Parallel()
+	published := filepath.Join(tree.Root, "..", "shared", "published", "gauntletbench")
+	if _, err := os.Stat(published); err != nil {
+		t.Skipf("published tasks are not here: %v", err)
+	}
+	r := berth(t, t.TempDir(), "task", "check", published)
+	r.want(t, 0)
+	if strings.Count(r.out, "No page is known yet") != 15 || strings.Contains(r.out, "invalid") {
+		t.Errorf("%s", r.out)
+	}
+	dir := t.TempDir()
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(`experiment "e" {
+  datasets    = [dataset.d]
+  environment = environment.local
+  agent       = agent.nop
+}
+dataset "d" {
+  format = "gauntlet"
+  path   = "PATH"
+}
+environment "local" {
+  plugin  = "local"
+  surface = "browser"
+}
+agent "nop" {
+  plugin = "nop"
+}
+`, "PATH", published, 1)})
+	if r = berth(t, dir, "plan"); r.code == 0 || strings.Count(r.out+r.stderr, "There is no page to open") == 0 {
+		t.Errorf("code %d\n%s%s", r.code, r.out, r.stderr)
+	}
+}
+
 // saidToTheAgent looks for what decides in the requests and replies of the agent's
 // model, and returns how many there are. The judge is told what decides.
 func saidToTheAgent(t *testing.T, attempt string) (seen int) {

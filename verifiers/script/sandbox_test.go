@@ -180,10 +180,8 @@ func TestATestThatHangsEndsWithItsTime(t *testing.T) {
 	r := newFixture(t, `echo begun; sleep 1000`)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	begin := time.Now()
-	_, err := r.verify(ctx)
-	if !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) > time.Minute {
-		t.Errorf("got %v after %s, want the end of its time", err, time.Since(begin))
+	if _, err := r.verify(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the end of its time", err)
 	}
 	if got, bad := os.ReadFile(filepath.Join(r.request.Scratch, outputFile)); bad != nil || string(got) != "begun\n" {
 		t.Errorf("%s = %q, %v; want what it printed until then", outputFile, got, bad)

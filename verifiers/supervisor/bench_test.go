@@ -87,10 +87,9 @@ func TestCommandsInTheSupervisorsOwnSandbox(t *testing.T) {
 			if tt.arguments != "" {
 				call.Arguments = json.RawMessage(tt.arguments)
 			}
-			begin := time.Now()
 			res, err := b.do(t.Context(), call)
-			if err != nil || res.Failed != tt.failed || res.CallID != "1" || len(res.Text) > maxShown+500 || time.Since(begin) > time.Minute {
-				t.Errorf("%d bytes after %s, failed %v, %v", len(res.Text), time.Since(begin), res.Failed, err)
+			if err != nil || res.Failed != tt.failed || res.CallID != "1" || len(res.Text) > maxShown+500 {
+				t.Errorf("%d bytes, failed %v, %v", len(res.Text), res.Failed, err)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(res.Text, want) {

@@ -2,11 +2,16 @@ package maker
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // outside is an address of this machine that is not its loopback.
@@ -85,4 +90,39 @@ func TestPublicNetworkReachesOutAndNotBack(t *testing.T) {
 			t.Errorf("resolv.conf: %q", got)
 		}
 	})
+}
+
+// Where mounts are shared, as under systemd, root's program for the network must not
+// unmount what the host has mounted: the file systems of other containers.
+func TestThePublicNetworkLeavesTheMountsOfTheHost(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can share a mount, and only root's programs could unmount it")
+	}
+	r := newRig(t)
+	if r.Uplink() == "" {
+		t.Skip(testlevel.Missing("slirp4netns", "slirp4netns"))
+	}
+	shared := t.TempDir()
+	below := filepath.Join(shared, "below")
+	mounts := func(steps ...func() error) {
+		for _, step := range steps {
+			if err := step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mounts(
+		func() error { return unix.Mount("none", shared, "tmpfs", 0, "") },
+		func() error {
+			t.Cleanup(func() { _ = unix.Unmount(shared, unix.MNT_DETACH) })
+			return unix.Mount("", shared, "", unix.MS_SHARED, "")
+		},
+		func() error { return os.Mkdir(below, 0o755) },
+		func() error { return unix.Mount("none", below, "tmpfs", 0, "") },
+		func() error { return os.WriteFile(below+"/file", nil, 0o600) },
+	)
+	r.open(t, Order{Public: true})
+	if _, err := os.Stat(below + "/file"); err != nil {
+		t.Errorf("with a sandbox on the public network, a mount of the host is gone: %v", err)
+	}
 }

@@ -30,6 +30,10 @@ type Program struct {
 	path string
 }
 
+// sandboxed reports whether the program restricts itself with a mount namespace and
+// seccomp. It drops root's rights; an ordinary user has none to drop.
+func (p *Program) sandboxed() bool { return p.Name == "slirp4netns" && os.Geteuid() == 0 }
+
 // Nameserver is the address inside at which the host's resolver answers.
 const Nameserver = "10.0.2.3"
 
@@ -38,8 +42,8 @@ const Packages = "the package passt or slirp4netns (they need " + tun + ", reada
 
 // arguments are the arguments of each program. Neither lets the sandbox reach
 // the host's loopback.
-var arguments = map[string]func(userns, netns string) []string{
-	"pasta": func(userns, netns string) []string {
+var arguments = map[string]func(p *Program, userns, netns string) []string{
+	"pasta": func(_ *Program, userns, netns string) []string {
 		all := []string{
 			"--foreground", "--quiet", "--config-net", "--ipv4-only", "--no-map-gw", "--dns-forward", Nameserver,
 			"--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none",
@@ -50,9 +54,9 @@ var arguments = map[string]func(userns, netns string) []string{
 		}
 		return all
 	},
-	"slirp4netns": func(userns, netns string) []string {
+	"slirp4netns": func(p *Program, userns, netns string) []string {
 		all := []string{"--configure", "--mtu=65520", "--disable-host-loopback", "--userns-path=" + userns, "--netns-type=path"}
-		if os.Geteuid() == 0 { // it drops root's rights; an ordinary user has none to drop
+		if p.sandboxed() {
 			all = append(all, "--enable-sandbox", "--enable-seccomp")
 		}
 		return append(all, netns, "tap0")
@@ -90,10 +94,17 @@ const upTime = 10 * time.Second
 // a thread that does not end, because its death signal depends on that thread.
 func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) error) (*Link, error) {
 	ns := "/proc/" + strconv.Itoa(pid) + "/ns/"
-	cmd := exec.Command(p.path, arguments[p.Name](ns+"user", ns+"net")...) //nolint:noctx // runs as long as the sandbox; Close ends it
+	cmd := exec.Command(p.path, arguments[p.Name](p, ns+"user", ns+"net")...) //nolint:noctx // runs as long as the sandbox; Close ends it
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true}
+	if p.sandboxed() {
+		// To hide files, slirp4netns detaches what is mounted in its mount namespace
+		// and makes only "/" private before. Other mounts that are shared, as under
+		// systemd, it would unmount on the host: the file systems of containers, /dev/pts.
+		// os/exec makes all mounts of this namespace private.
+		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
+	}
 	words := &tail{}
 	cmd.Stdout, cmd.Stderr = words, words
 	if err := start(cmd); err != nil {

@@ -38,7 +38,7 @@ test-e2e: build ## whole runs with the built program, faults and kills: 12 minut
 	@$(go_test) -count=1 -p 2 -parallel 4 ./cmd/berth/internal/view ./cmd/berth/internal/report/page ./internal/e2e/command ./internal/e2e/jobs ./internal/e2e/faults
 
 test-engines: build ## what is about Docker, Podman and the kinds of users of local: 10 minutes
-	@$(go_test) -count=1 -p 1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
+	@$(go_test) -count=1 -parallel 4 ./environments/... ./internal/e2e/engines ./internal/e2e/compose
 
 test-kits: build ## the conformance kits of all plugins, and what each kit finds: 5 minutes
 	@$(go_test) -count=1 -parallel 4 ./cmd/berth/internal/conform ./internal/e2e/kits

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -83,6 +84,9 @@ func (b *beside) build(tree string, list *bufio.Writer) error {
 			}
 		case info.Mode().IsRegular():
 			if err = copyRegular(from, to); err == nil {
+				err = keepSetID(info, to)
+			}
+			if err == nil {
 				err = os.Chtimes(to, time.Time{}, info.ModTime()) // Python compares it with that of compiled code
 			}
 		default:
@@ -94,4 +98,33 @@ func (b *beside) build(tree string, list *bufio.Writer) error {
 		_, err = list.WriteString(rel + "\n")
 		return err
 	})
+}
+
+// keepSetID gives a copy the set-user-ID bit of its original if both have the same
+// owner, and the set-group-ID bit if they have the same group. A copy belongs to the
+// user who made it: su and sudo keep their bit in root's. With another owner, the bit
+// would make a program run as a user that its author did not mean. An ordinary user's
+// sandbox has no such programs in any of its folders, because none of their owners
+// exists in it.
+func keepSetID(original fs.FileInfo, to string) error {
+	copied, err := os.Lstat(to)
+	if err != nil {
+		return err
+	}
+	was, ok := original.Sys().(*syscall.Stat_t)
+	is, same := copied.Sys().(*syscall.Stat_t)
+	if !ok || !same {
+		return nil
+	}
+	bits := original.Mode() & (fs.ModeSetuid | fs.ModeSetgid)
+	if was.Uid != is.Uid {
+		bits &^= fs.ModeSetuid
+	}
+	if was.Gid != is.Gid {
+		bits &^= fs.ModeSetgid
+	}
+	if bits == 0 {
+		return nil
+	}
+	return os.Chmod(to, copied.Mode()|bits)
 }

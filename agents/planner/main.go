@@ -43,10 +43,10 @@ type Config struct {
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as image and grid. Absent: all that the task allows."`
 
-	Prompt       string `berth:"prompt" default:"" doc:"What the model is told first, in place of the planner's own text: file(\"my.md\"). {{actions}}, {{format}} and {{steps}} are replaced by the actions, the text about the form of replies, and how many actions there are."`
+	Prompt       string `berth:"prompt" default:"" doc:"What the model is told first, in place of the planner's own text: file(\"my.md\"). {{actions}}, {{format}} and {{steps}} are replaced by the actions, the text about the form of replies, and how many actions there are. {{KIND}}, such as {{files}} or {{grid}}, is what the agent sees of that kind at present, which is then not repeated below."`
 	FormatPrompt string `berth:"format_prompt" default:"" doc:"The text about the form of replies, in place of the planner's own."`
 	Regenerate   string `berth:"regenerate_prompt" default:"" doc:"What the model is told after a reply without an action, in place of the planner's own text."`
-	Continue     string `berth:"continue_prompt" default:"" doc:"What the model is told with the next observation, in place of the planner's own text."`
+	Continue     string `berth:"continue_prompt" default:"" doc:"What the model is told with the next observation, in place of the planner's own text. It may have {{KIND}}, too."`
 }
 
 // Validate implements config.Validator.
@@ -110,7 +110,7 @@ func planner() loop.Agent[Config] {
 			if err != nil {
 				return nil, fmt.Errorf("ask the surface for its actions: %w", err)
 			}
-			return newWorker(s, &offer), nil
+			return newWorker(s, &offer)
 		},
 	}
 }

@@ -109,7 +109,11 @@ func turnOn(t *testing.T, g *game, setup agent.Setup, message agent.Message, set
 		t.Fatal(err)
 	}
 	o, rec := offer(), &memory{}
-	y, err := newWorker(&loop.Session[Config]{Setup: setup, Config: c, Model: client, Surface: g}, &o).Turn(t.Context(), message, loop.NewRecorder(rec, "m", 0))
+	w, err := newWorker(&loop.Session[Config]{Setup: setup, Config: c, Model: client, Surface: g}, &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := w.Turn(t.Context(), message, loop.NewRecorder(rec, "m", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,6 +240,23 @@ func TestPromptsOfTheExperiment(t *testing.T) {
 	}
 	if strings.Contains(first, "temperature") || strings.Contains(first, "top_p") || strings.Contains(first, "max_completion") || strings.Contains(first, "image_url") {
 		t.Errorf("what is left to the provider is sent, or a picture that nobody wants: %s", first)
+	}
+}
+
+// What the agent sees at present stands where a prompt has its mark, and only there.
+func TestAPromptHasWhatIsSeen(t *testing.T) {
+	t.Parallel()
+	_, _, questions := turn(t, &game{}, `{"max_loop":2,"prompt":"NOW <{{grid}}>","continue_prompt":"GO","observations":["grid"]}`, "# action\nUp", "# action\nUp")
+	for i, want := range []string{"NOW <GRID-0>", "NOW <GRID-1>"} {
+		body := string(questions[i].Body)
+		if n := strings.Count(body, "GRID-"); n != 1 || !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(body, `\u003c`, "<"), `\u003e`, ">"), want) {
+			t.Errorf("request %d shows %d grids, want %q: %s", i+1, n, want, body)
+		}
+	}
+	o := offer()
+	c := Config{Prompt: "{{files}}"}
+	if _, err := newWorker(&loop.Session[Config]{Config: c}, &o); err == nil || !strings.Contains(err.Error(), "a prompt has {{files}}, and the agent sees no files: it sees image, grid") {
+		t.Errorf("%v", err)
 	}
 }
 

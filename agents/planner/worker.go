@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +35,8 @@ type worker struct {
 	s      *loop.Session[Config]
 	offer  *environment.Offer
 	kinds  []string
-	system string
+	system string // with marks for what is seen
+	told   string // the text after an observation, with such marks
 
 	task  string                   // of the turn
 	shown []chat.Image             // pictures of the task
@@ -49,7 +51,7 @@ type pair struct {
 	seen  environment.Observation
 }
 
-func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
+func newWorker(s *loop.Session[Config], offer *environment.Offer) (*worker, error) {
 	w := &worker{s: s, offer: offer, kinds: s.Config.Observations}
 	if len(w.kinds) == 0 {
 		w.kinds = offer.Observations
@@ -62,7 +64,23 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 	w.system = strings.NewReplacer(
 		"{{actions}}", actions.String(), "{{steps}}", fmt.Sprint(offer.Steps), "{{format}}", cmp.Or(c.FormatPrompt, prompt(c.format()))+"\n",
 	).Replace(cmp.Or(c.Prompt, prompt(cmp.Or(c.Mode, modeOnline))))
-	return w
+	w.told = cmp.Or(c.Continue, prompt("continue"))
+	for _, m := range mark.FindAllStringSubmatch(w.system+w.told, -1) {
+		if !slices.Contains(w.kinds, m[1]) {
+			return nil, fmt.Errorf("%w: a prompt has {{%s}}, and the agent sees no %s: it sees %s", agent.ErrBadConfig, m[1], m[1], strings.Join(w.kinds, ", "))
+		}
+	}
+	return w, nil
+}
+
+// mark stands for a kind of observation in a prompt.
+var mark = regexp.MustCompile(`\{\{([a-z][a-z0-9_]*)\}\}`)
+
+// filled replaces the marks of a prompt by what is seen.
+func (w *worker) filled(text string, seen *environment.Observation) string {
+	return mark.ReplaceAllStringFunc(text, func(m string) string {
+		return cut(surface.Part(seen, strings.Trim(m, "{}")))
+	})
 }
 
 // Turn implements loop.Worker.
@@ -111,7 +129,7 @@ const tries = 3
 // step asks for what to do next, and does it. done is not nil if the turn ends.
 func (w *worker) step(ctx context.Context, r *loop.Recorder) (done *agent.Yield, acted bool, err error) {
 	c := &w.s.Config
-	q := chat.Request{System: w.system, Messages: w.messages(), MaxTokens: c.MaxTokens, Effort: c.ReasoningEffort, Temperature: number(c.Temperature), TopP: number(c.TopP)}
+	q := chat.Request{System: w.filled(w.system, w.latest()), Messages: w.messages(), MaxTokens: c.MaxTokens, Effort: c.ReasoningEffort, Temperature: number(c.Temperature), TopP: number(c.TopP)}
 	for try := 1; ; try++ {
 		reply, err := r.Ask(ctx, w.s.Model, q)
 		if err != nil {
@@ -190,15 +208,23 @@ func (w *worker) messages() []chat.Message {
 	kept := w.pairs[max(0, len(w.pairs)-c.AM):]
 	first := chat.Message{Role: chat.User, Text: "Your task:\n\n" + w.task, Images: slices.Clone(w.shown)}
 	if len(kept) == len(w.pairs) { // it stands right before the first pair
-		w.show(&first, w.first, len(kept) < c.OM)
+		w.show(&first, w.first, w.system, len(kept) < c.OM)
 	}
 	all := []chat.Message{first}
 	for i := range kept {
-		m := chat.Message{Role: chat.User, Text: kept[i].words + "\n\n" + cmp.Or(c.Continue, prompt("continue"))}
-		w.show(&m, &kept[i].seen, len(kept)-i <= c.OM)
+		m := chat.Message{Role: chat.User, Text: kept[i].words + "\n\n" + w.filled(w.told, &kept[i].seen)}
+		w.show(&m, &kept[i].seen, w.system+w.told, len(kept)-i <= c.OM)
 		all = append(all, chat.Message{Role: chat.Assistant, Text: nonEmpty(kept[i].reply)}, m)
 	}
 	return all
+}
+
+// latest returns what was seen last.
+func (w *worker) latest() *environment.Observation {
+	if n := len(w.pairs); n > 0 {
+		return &w.pairs[n-1].seen
+	}
+	return w.first
 }
 
 func nonEmpty(s string) string {
@@ -211,13 +237,21 @@ func nonEmpty(s string) string {
 // maxText is how much text of an observation the model gets, in characters.
 const maxText = 60_000
 
-// show adds an observation to a message.
-func (w *worker) show(m *chat.Message, o *environment.Observation, pictures bool) {
-	text := []rune(surface.Text(o, w.kinds))
-	if len(text) > maxText {
-		text = append(text[:maxText], []rune("\n(the rest is left out)\n")...)
+// cut shortens a text for the model.
+func cut(s string) string {
+	if text := []rune(s); len(text) > maxText {
+		return string(text[:maxText]) + "\n(the rest is left out)\n"
 	}
-	m.Text = strings.TrimRight(m.Text+"\n\n"+string(text), "\n")
+	return s
+}
+
+// show adds an observation to a message, without what the prompt has already.
+func (w *worker) show(m *chat.Message, o *environment.Observation, prompt string, pictures bool) {
+	rest, has := *o, func(kind string) bool { return strings.Contains(prompt, "{{"+kind+"}}") }
+	if has(environment.KindText) {
+		rest.Text = ""
+	}
+	m.Text = strings.TrimRight(m.Text+"\n\n"+cut(surface.Text(&rest, slices.DeleteFunc(slices.Clone(w.kinds), has))), "\n")
 	if !pictures {
 		return
 	}

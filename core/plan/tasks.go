@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -45,6 +46,11 @@ func (m *maker) load(ctx context.Context, d experiment.Dataset) error {
 	}
 	o := m.in.Options
 	o.Lenient, o.AllowEnv, o.Config = o.Lenient || d.Lenient, slices.Concat(o.AllowEnv, d.AllowEnv), d.Config.JSON()
+	dataset, err := filepath.Abs(d.Path)
+	if err != nil {
+		return fmt.Errorf("dataset %q: %w", d.Label, err)
+	}
+	o.Dataset = dataset // also for tasks that are read again
 	listing, err := task.List(ctx, m.in.Formats[at], d.Path, task.ListOptions{Options: o, Include: d.Include, Exclude: d.Exclude})
 	if err != nil {
 		return fmt.Errorf("dataset %q: %w", d.Label, err)

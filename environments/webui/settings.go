@@ -27,6 +27,10 @@ type Config struct {
 type settings struct {
 	Page    string   `json:"page"` // folder of the task's files with the target; empty: there is none
 	Actions []action `json:"actions"`
+	// Start are folders of the task's files that the agent begins with, one for each
+	// repetition, in turn; an empty name is nothing. Without any it begins with nothing.
+	Start []string `json:"start,omitempty"`
+	Keep  bool     `json:"keep,omitempty"` // what is written stays in later stages
 }
 
 // action is what is done to the page, after what was done before.
@@ -96,6 +100,11 @@ func problems(c *Config, s *settings) (list []string) {
 	}
 	if s.Page != "" && !filepath.IsLocal(s.Page) {
 		list = append(list, fmt.Sprintf("The folder of the page %q leaves the files of the task.", s.Page))
+	}
+	for _, name := range s.Start {
+		if name != "" && !filepath.IsLocal(name) {
+			list = append(list, fmt.Sprintf("The folder to start from %q leaves the files of the task.", name))
+		}
 	}
 	return list
 }

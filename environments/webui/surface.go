@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // needsMemory is what a browser with a large page needs, in MiB.
@@ -41,6 +42,7 @@ type open struct {
 	root   *os.Root          // of the task's files; nil: there are none
 	rest   fs.FS             // the target, and the other files of the task
 	files  map[string]string // that the agent has written, by name
+	begun  bool              // it was reset
 	seen   environment.Observation
 	frames int
 }
@@ -53,6 +55,12 @@ const (
 
 // kinds are the files that an agent writes, by the kind that is in the action's name.
 var kinds = map[string]string{"html": fileHTML, "css": fileCSS, "javascript": fileJavaScript}
+
+// kindNames are these kinds, in the order in which files are told.
+var kindNames = []string{"html", "css", "javascript"}
+
+// kindFiles is what the agent has written, as text.
+const kindFiles = "files"
 
 // The kinds of frames: after the page was loaded, and after each of its actions.
 const (
@@ -69,7 +77,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	if err = read(r.Config, r.Settings, &c, &s); err != nil {
 		return n, err
 	}
-	n = environment.SurfaceNeeds{MemoryMiB: needsMemory, Shell: true, Observations: []string{environment.KindText, kindPage}, Pictures: []string{kindPage}, Refusals: problems(&c, &s)}
+	n = environment.SurfaceNeeds{MemoryMiB: needsMemory, Shell: true, Observations: []string{environment.KindText, kindFiles, kindPage}, Pictures: []string{kindPage}, Refusals: problems(&c, &s)}
 	for i := range s.Actions {
 		n.Observations = append(n.Observations, fmt.Sprintf(kindAction, i+1))
 	}
@@ -118,16 +126,53 @@ func (e *surfaces) find(id string) (*open, error) {
 }
 
 // Reset implements environment.Surface.
-func (e *surfaces) Reset(_ context.Context, id string, start environment.Start) (environment.Observation, error) {
+func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start) (environment.Observation, error) {
 	o, err := e.find(id)
 	if err != nil {
 		return environment.Observation{}, err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.files = map[string]string{}
-	o.seen = environment.Observation{Text: "Nothing is written yet: index.html is empty.\n"}
+	if !o.begun || !o.task.Keep {
+		if o.files, err = o.beginning(start.Seed); err != nil {
+			return environment.Observation{}, err
+		}
+		o.seen = environment.Observation{Text: "Nothing is written yet: index.html is empty.\n"}
+		if len(o.files) > 0 {
+			err = o.look(ctx)
+		}
+		o.begun = err == nil
+	}
+	if err != nil {
+		return environment.Observation{}, err
+	}
 	return o.shown(start.Want)
+}
+
+// maxWritten bounds a file that the agent begins with, in bytes.
+const maxWritten = 4 << 20
+
+// beginning returns the files that the agent begins with in a repetition.
+func (o *open) beginning(repetition int64) (map[string]string, error) {
+	files := map[string]string{}
+	if len(o.task.Start) == 0 {
+		return files, nil
+	}
+	name := o.task.Start[(max(repetition, 1)-1)%int64(len(o.task.Start))]
+	if name == "" {
+		return files, nil
+	}
+	for _, file := range kinds {
+		text, err := untrusted.Read(filepath.Join(o.spec.Files, filepath.FromSlash(name)), file, maxWritten)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, fmt.Errorf("files to start from: %w", err)
+		default:
+			files[file] = string(text)
+		}
+	}
+	return files, nil
 }
 
 // Observe implements environment.Surface: it shows what was shown last.
@@ -184,7 +229,8 @@ const (
 // look opens the page, and sees it and what its actions make of it.
 func (o *open) look(ctx context.Context) error {
 	var text strings.Builder
-	for _, name := range []string{fileHTML, fileCSS, fileJavaScript} {
+	for _, kind := range kindNames {
+		name := kinds[kind]
 		if content, ok := o.files[name]; ok {
 			fmt.Fprintf(&text, "%s has %d bytes.\n", name, len(content))
 		} else {
@@ -220,6 +266,17 @@ func (o *open) look(ctx context.Context) error {
 	return nil
 }
 
+// listing returns the files that are written, each in a fence.
+func (o *open) listing() string {
+	var b strings.Builder
+	for _, kind := range kindNames {
+		if text, ok := o.files[kinds[kind]]; ok {
+			fmt.Fprintf(&b, "```%s\n%s\n```\n\n", kind, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return strings.TrimRight(strings.ToValidUTF8(b.String(), "\ufffd"), "\n")
+}
+
 // picture takes a picture of the page, which is a JPEG if there is little room.
 func picture(ctx context.Context, b *page.Browser, total int) (f environment.Frame, err error) {
 	f.MediaType = "image/png"
@@ -243,6 +300,11 @@ func (o *open) shown(want []string) (out environment.Observation, err error) {
 	wanted := func(kind string) bool { return len(want) == 0 || slices.Contains(want, kind) }
 	if wanted(environment.KindText) {
 		out.Text = o.seen.Text
+	}
+	if wanted(kindFiles) {
+		if out.JSON, err = json.Marshal(map[string]string{kindFiles: o.listing()}); err != nil {
+			return out, err
+		}
 	}
 	for _, f := range o.seen.Frames {
 		if wanted(f.Name) {

@@ -302,3 +302,45 @@ func TestSettingsOfATaskAreChecked(t *testing.T) {
 		t.Error("an unknown setting of a task is accepted")
 	}
 }
+
+// An agent begins with what its repetition has, sees it as text and in pictures, and
+// finds it again in a later stage if the task keeps it.
+func TestAPageIsBegunWithFiles(t *testing.T) {
+	t.Parallel()
+	s, o := opened(t, html(""))
+	o.spec.Files = t.TempDir()
+	for name, text := range map[string]string{"index.html": "<p>begun\n", "style.css": "p {}"} {
+		if err := os.MkdirAll(filepath.Join(o.spec.Files, "start", "1"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(o.spec.Files, "start", "1", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.task.Start, o.task.Keep = []string{"start/1", ""}, true
+	const begun = "```html\n<p>begun\n```\n\n```css\np {}\n```"
+	files := func(seen environment.Observation) string {
+		var parts struct{ Files string }
+		if err := json.Unmarshal(seen.JSON, &parts); err != nil {
+			t.Fatal(err)
+		}
+		return parts.Files
+	}
+	seen, err := s.Reset(within(t), "x", environment.Start{Seed: 3})
+	if err != nil || files(seen) != begun || len(seen.Frames) != 1 || !strings.Contains(seen.Text, "index.html has 9 bytes") {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	if seen, err = s.Observe(within(t), "x", []string{"page"}); err != nil || len(seen.JSON) > 0 {
+		t.Errorf("files that nobody wants: %+v, %v", seen, err)
+	}
+	if _, err = s.Act(within(t), "x", environment.Call{Name: "write_css", Arguments: json.RawMessage(`{"content":"b {}"}`)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if seen, err = s.Reset(within(t), "x", environment.Start{Seed: 3}); err != nil || files(seen) != strings.Replace(begun, "p {}", "b {}", 1) || len(seen.Frames) != 1 {
+		t.Errorf("a later stage: %+v, %v", seen, err)
+	}
+	o.task.Keep = false
+	if seen, err = s.Reset(within(t), "x", environment.Start{Seed: 2}); err != nil || files(seen) != "" || !strings.Contains(seen.Text, "Nothing is written") {
+		t.Errorf("a repetition that begins with nothing: %+v, %v", seen, err)
+	}
+}

@@ -108,20 +108,27 @@ func Text(o *environment.Observation, parts []string) string {
 	if o.Text != "" {
 		b.WriteString(o.Text + "\n")
 	}
-	all := map[string]json.RawMessage{}
-	_ = json.Unmarshal(o.JSON, &all) // the core has checked that it is an object, or there is none
 	for _, name := range parts {
-		raw, ok := all[name]
-		if !ok {
+		if name == environment.KindText {
 			continue
 		}
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			text = string(raw)
-		}
-		if text != "" {
+		if text := Part(o, name); text != "" {
 			fmt.Fprintf(&b, "# %s\n%s\n", name, text)
 		}
 	}
 	return b.String()
+}
+
+// Part returns the part of an observation that has that kind, as text; empty: it has
+// none.
+func Part(o *environment.Observation, kind string) (text string) {
+	if kind == environment.KindText {
+		return o.Text
+	}
+	all := map[string]json.RawMessage{}
+	_ = json.Unmarshal(o.JSON, &all) // the core has checked that it is an object, or there is none
+	if raw, ok := all[kind]; ok && json.Unmarshal(raw, &text) != nil {
+		text = string(raw)
+	}
+	return text
 }

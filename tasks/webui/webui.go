@@ -8,6 +8,7 @@
 package webui
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,12 +30,14 @@ const Name = "webui"
 
 // Names in the folder of a task.
 const (
-	fileHTML    = "index.html"
-	fileText    = "tasks.md"
-	fileActions = "actions.json"
-	filePython  = "actions.py"
-	dirSolution = "solution"
-	fileSolve   = "actions.jsonl"
+	fileHTML       = "index.html"
+	fileCSS        = "style.css"
+	fileJavaScript = "script.js"
+	fileText       = "tasks.md"
+	fileActions    = "actions.json"
+	filePython     = "actions.py"
+	dirSolution    = "solution"
+	fileSolve      = "actions.jsonl"
 )
 
 // Names in a task.
@@ -62,12 +65,22 @@ type Config struct {
 	Steps int           `berth:"steps" default:"50" doc:"How many actions an agent has."`
 	Time  time.Duration `berth:"time" default:"1h" doc:"How long an agent may take."`
 	Names string        `berth:"names" default:"" doc:"A file with the names of the tasks to take, such as \"../WebUI_mini.json\", relative to the folder of the dataset: a JSON list, or one name in each line. Names may also be paths of folders, as in MageBench's list. Empty: all tasks."`
+
+	Iterations int    `berth:"iterations" default:"1" doc:"How often the agent works on the page. With more than 1, each time is a stage with a session of its own. The files stay, the page is measured after each, and the score is that of the last."`
+	Start      string `berth:"start" default:"" doc:"The folder of a run, relative to the folder of the dataset. The agent begins with what was written there at the same task, in the same repetition. Empty: it begins with nothing."`
+	StartCell  string `berth:"start_cell" default:"" doc:"The cell of that run, by the name that tables have. It is needed if the run has several."`
 }
 
 // Validate implements config.Validator.
 func (c *Config) Validate() (ps []config.Problem) {
 	if c.Steps < 1 || c.Steps > 100_000 {
 		ps = append(ps, config.Problem{Path: "steps", Summary: "Number out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100000.", c.Steps)})
+	}
+	if c.Iterations < 1 || c.Iterations > 100 {
+		ps = append(ps, config.Problem{Path: "iterations", Summary: "Number out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100.", c.Iterations)})
+	}
+	if c.StartCell != "" && c.Start == "" {
+		ps = append(ps, config.Problem{Path: "start_cell", Summary: "Unused cell", Detail: "It is a cell of the run that start names. Set start, or remove start_cell."})
 	}
 	if c.Time < time.Second {
 		ps = append(ps, config.Problem{Path: "time", Summary: "Time is too short", Detail: fmt.Sprintf("Got %s. Write a duration such as \"30m\".", c.Time)})
@@ -132,7 +145,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 		return nil, nil, fmt.Errorf("read task: %w", err)
 	}
 	defer b.root.Close()
-	if err = b.build(ctx); err != nil {
+	if err = b.build(ctx, cmp.Or(o.Dataset, filepath.Dir(b.dir))); err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
 	if !task.Broken(b.problems) {
@@ -161,7 +174,7 @@ func (b *builder) bad(file string, line int, summary, format string, args ...any
 	})
 }
 
-func (b *builder) build(ctx context.Context) error {
+func (b *builder) build(ctx context.Context, dataset string) error {
 	digest, err := b.scan(ctx)
 	if err != nil {
 		return err
@@ -176,33 +189,59 @@ func (b *builder) build(ctx context.Context) error {
 	if err = b.readActions(); err != nil {
 		return err
 	}
-	settings, err := json.Marshal(struct {
-		Page    string   `json:"page"`
-		Actions []action `json:"actions"`
-	}{resourcePage, b.actions})
-	if err != nil {
-		return err
-	}
 	instruction := b.instruction(string(text))
 	b.t = task.Task{
 		Resources: b.t.Resources,
 		Name:      filepath.Base(b.dir), Format: Name, Dir: b.dir, Digest: digest,
-		Environment: task.Environment{
-			OS: "linux", Image: b.config.Image, Network: task.Network{Mode: task.NetworkNone}, Settings: settings,
-		},
-		Mode:    task.ModeCopies,
-		Success: task.Success{Score: verifierName},
-		Stages: []task.Stage{{
-			Name: "main", Instruction: instruction,
-			Agent:     task.Phase{Time: task.Duration(b.config.Time)},
-			Surface:   &task.Surface{Steps: b.config.Steps},
-			Captures:  []task.Capture{{Name: captureTarget}, {Name: captureResult}},
-			Verifiers: []task.VerifierUse{{Name: verifierName}, {Name: countsName, Advisory: true, Settings: json.RawMessage(`{"reduce":"none"}`)}},
-		}},
+		Environment: task.Environment{OS: "linux", Image: b.config.Image, Network: task.Network{Mode: task.NetworkNone}},
+		Mode:        task.ModeCopies,
+		Success:     task.Success{Score: verifierName},
 	}
 	b.page()
+	set := settings{Page: resourcePage, Actions: b.actions, Start: b.start(dataset), Keep: b.config.Iterations > 1}
+	if b.t.Environment.Settings, err = json.Marshal(set); err != nil {
+		return err
+	}
+	b.stages(instruction, &set)
 	b.solution()
 	return nil
+}
+
+// settings are what the surface gets.
+type settings struct {
+	Page    string   `json:"page"`
+	Actions []action `json:"actions"`
+	Start   []string `json:"start,omitempty"`
+	Keep    bool     `json:"keep,omitempty"`
+}
+
+// stages adds one for each iteration. Outputs are counted once, in all of them. The
+// agent is shown its files if they may be those of another session.
+func (b *builder) stages(instruction []task.Part, set *settings) {
+	on := task.Surface{Steps: b.config.Steps}
+	if !set.Keep && len(set.Start) == 0 {
+		on.Observations = []string{"text", "page"}
+		for i := range b.actions {
+			on.Observations = append(on.Observations, fmt.Sprintf("action_%d", i+1))
+		}
+	}
+	for i := range b.config.Iterations {
+		s := task.Stage{
+			Name: "main", Instruction: instruction,
+			Agent:     task.Phase{Time: task.Duration(b.config.Time)},
+			Surface:   &on,
+			Captures:  []task.Capture{{Name: captureTarget}, {Name: captureResult}},
+			Verifiers: []task.VerifierUse{{Name: verifierName}},
+		}
+		if set.Keep {
+			s.Name = fmt.Sprintf("iteration-%d", i+1)
+			b.t.Success.Reduce = task.ReduceLast
+		}
+		if i+1 == b.config.Iterations {
+			s.Verifiers = append(s.Verifiers, task.VerifierUse{Name: countsName, Advisory: true, Settings: json.RawMessage(`{"reduce":"none","stages":"all"}`)})
+		}
+		b.t.Stages = append(b.t.Stages, s)
+	}
 }
 
 // readActions reads the actions of the page: those of actions.json if it is there.
@@ -252,5 +291,7 @@ func (b *builder) solution() {
 		Name: resourceSolution, Path: dirSolution, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
 		Entries: []task.Entry{{Path: fileSolve, Mode: 0o644, Size: f.size}},
 	})
-	b.t.Stages[0].Reference = &task.Reference{Resource: resourceSolution, Argv: []string{"cat", placeSolution + "/" + fileSolve}}
+	for i := range b.t.Stages {
+		b.t.Stages[i].Reference = &task.Reference{Resource: resourceSolution, Argv: []string{"cat", placeSolution + "/" + fileSolve}}
+	}
 }

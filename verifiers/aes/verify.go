@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/aes/internal/similarity"
@@ -24,12 +26,38 @@ type Config struct {
 	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is no shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
 	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
 	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
+
+	Weights      map[string]float64 `berth:"weights" doc:"Weights of properties, such as { text = 10, color = 0 }, and of geometry, in place of the published ones."`
+	AreaExponent float64            `berth:"area_exponent" default:"0.8987018465995789" doc:"An element counts as much as its area to this power."`
 }
 
-// The captures, and the file with the details.
+// Validate implements config.Validator.
+func (c *Config) Validate() (ps []config.Problem) {
+	known := similarity.Weighed()
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
+		at := config.Path("weights").Key(name)
+		if !slices.Contains(known, name) {
+			ps = append(ps, config.Problem{Path: at, Summary: "No such weight", Detail: fmt.Sprintf("Got %q%s. The weights are %s.", name, suggest.After(name, known), strings.Join(known, ", "))})
+		}
+		if w := c.Weights[name]; !(w >= 0 && w <= maxWeight) {
+			ps = append(ps, config.Problem{Path: at, Summary: "Weight is out of range", Detail: fmt.Sprintf("Got %g. Write a number from 0 to %g.", w, float64(maxWeight))})
+		}
+	}
+	if !(c.AreaExponent > 0 && c.AreaExponent <= 2) {
+		ps = append(ps, config.Problem{Path: "area_exponent", Summary: "Number out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 2.", c.AreaExponent)})
+	}
+	return ps
+}
+
+// maxWeight bounds a weight.
+const maxWeight = 1e6
+
+// The captures of a stage, and the file with the details.
 const (
-	fileTarget  = "attempt/captures/target/elements.json"
-	fileResult  = "attempt/captures/result/elements.json"
+	dirCaptures = "attempt/captures"
+	fileTarget  = "target/elements.json"
+	fileResult  = "result/elements.json"
+	filePage    = "result/index.html"
 	fileDetails = "aes.json"
 )
 
@@ -37,6 +65,7 @@ const (
 const (
 	scoreAES    = "aes"
 	scoreStrict = "aes_strict"
+	scoreLost   = "lost_" // and the cause
 )
 
 type aes struct{}
@@ -47,15 +76,19 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 	if err = settings(&r, &c); err != nil {
 		return v, fmt.Errorf("settings for this verifier: %w", err)
 	}
-	target, err := read(&r, fileTarget)
+	dir := captures(&r)
+	target, err := read(&r, path.Join(dir, fileTarget))
 	if err != nil {
 		return v, err
 	}
-	result, err := read(&r, fileResult)
+	result, err := read(&r, path.Join(dir, fileResult))
 	if err != nil {
 		return v, err
 	}
-	got, err := similarity.Compare(ctx, target, result, similarity.Options{Published: c.Published, Text: c.Follow == "text"})
+	_, unwritten := os.Lstat(filepath.Join(r.View, filepath.FromSlash(path.Join(dir, filePage))))
+	got, err := similarity.Compare(ctx, target, result, similarity.Options{
+		Published: c.Published, Text: c.Follow == "text", Unwritten: unwritten != nil, Weights: c.Weights, Exponent: c.AreaExponent,
+	})
 	if err != nil {
 		return v, err
 	}
@@ -68,10 +101,24 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 	score := func(value float64) verifier.Score { return verifier.Score{Value: value, Min: &least, Max: &most} }
 	v = verifier.Verdict{Decision: verifier.Scored, Rationale: rationale(got), Checkpoints: checkpoints(got)}
 	v.Scores = map[string]verifier.Score{scoreAES: score(got.AES), scoreStrict: score(got.Strict)}
+	lost := got.Lost
 	if c.PricedOut == "zero" {
-		v.Scores[scoreAES] = score(got.Strict)
+		v.Scores[scoreAES], lost = score(got.Strict), got.LostStrict
+	}
+	for cause, value := range map[string]float64{"par": lost.Par, "ren": lost.Ren, "act": lost.Act, "mat": lost.Mat, "attr": lost.Attr} {
+		v.Scores[scoreLost+cause] = verifier.Score{Value: min(1, value), Min: &least, Max: &most, Lower: true}
 	}
 	return v, nil
+}
+
+// captures returns the folder with the captures of the stage: one of its own if the
+// task has several.
+func captures(r *verifier.Request) string {
+	own := path.Join(dirCaptures, r.Stage)
+	if fi, err := os.Lstat(filepath.Join(r.View, filepath.FromSlash(path.Join(own, path.Dir(fileTarget))))); r.Stage != "" && err == nil && fi.IsDir() {
+		return own
+	}
+	return dirCaptures
 }
 
 // settings reads those of the task, and of the experiment over them.

@@ -28,8 +28,13 @@ func capture(x, second, failed string) string {
 
 func verify(t *testing.T, target, result, config string) (verifier.Verdict, string, error) {
 	t.Helper()
+	return verifyFiles(t, "", map[string]string{dirCaptures + "/" + fileTarget: target, dirCaptures + "/" + fileResult: result}, config)
+}
+
+func verifyFiles(t *testing.T, stage string, files map[string]string, config string) (verifier.Verdict, string, error) {
+	t.Helper()
 	dir, scratch := t.TempDir(), t.TempDir()
-	for name, text := range map[string]string{fileTarget: target, fileResult: result} {
+	for name, text := range files {
 		if text == "" {
 			continue
 		}
@@ -44,14 +49,14 @@ func verify(t *testing.T, target, result, config string) (verifier.Verdict, stri
 		t.Fatal(err)
 	}
 	defer stop()
-	v, err := verifier.NewClient(conn, p.Name, p.Capabilities).Verify(t.Context(), verifier.Request{View: dir, Scratch: scratch, Config: json.RawMessage(config)}, func(string) {})
+	v, err := verifier.NewClient(conn, p.Name, p.Capabilities).Verify(t.Context(), verifier.Request{View: dir, Stage: stage, Scratch: scratch, Config: json.RawMessage(config)}, func(string) {})
 	return v, scratch, err
 }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
 	files := func(result string) map[string]string {
-		return map[string]string{fileTarget: capture("0", "2", ""), fileResult: result}
+		return map[string]string{dirCaptures + "/" + fileTarget: capture("0", "2", ""), dirCaptures + "/" + fileResult: result}
 	}
 	verifiertest.Run(t, verifiertest.Subject{Plugin: served(), Cases: []verifiertest.Case{
 		{Name: "equal", Files: files(capture("0", "2", "")), Want: verifier.Scored, Scores: map[string]float64{"aes": 1, "aes_strict": 1}},
@@ -85,6 +90,33 @@ func TestScores(t *testing.T) {
 	}
 }
 
+// A task of several stages has captures of each, and each is measured. What is lost
+// is scored by its cause: without index.html, no page was written.
+func TestStagesAndLosses(t *testing.T) {
+	t.Parallel()
+	nothing := `{"version": 1, "states": [{}, {}]}`
+	files := map[string]string{
+		"attempt/captures/iteration-1/target/elements.json": capture("0", "2", ""), "attempt/captures/iteration-1/result/elements.json": nothing,
+		"attempt/captures/iteration-2/target/elements.json": capture("0", "2", ""), "attempt/captures/iteration-2/result/elements.json": nothing,
+		"attempt/captures/iteration-2/result/index.html": "<p>", "attempt/captures/iteration-3/target/elements.json": capture("0", "2", ""),
+		"attempt/captures/iteration-3/result/elements.json": capture("0", "2", ""), "attempt/captures/iteration-3/result/index.html": "<p>",
+	}
+	for stage, want := range map[string]map[string]float64{
+		"iteration-1": {"aes": 0, "lost_par": 1, "lost_ren": 0}, "iteration-2": {"aes": 0, "lost_par": 0, "lost_ren": 1},
+		"iteration-3": {"aes": 1, "lost_par": 0, "lost_ren": 0, "lost_act": 0, "lost_mat": 0, "lost_attr": 0},
+	} {
+		v, _, err := verifyFiles(t, stage, files, `{}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range want {
+			if got, ok := v.Scores[name]; !ok || got.Value != value || got.Lower != (name != "aes") {
+				t.Errorf("%s: %s is %+v, want %g", stage, name, got, value)
+			}
+		}
+	}
+}
+
 // What cannot be judged is an error that says whose fault it is.
 func TestWhatCannotBeJudged(t *testing.T) {
 	t.Parallel()
@@ -101,6 +133,9 @@ func TestWhatCannotBeJudged(t *testing.T) {
 		{"a text that is not there", good, strings.ReplaceAll(good, `"html": 1`, `"html": 77`), "", "names what is not there"},
 		{"a style that is not there", good, strings.ReplaceAll(good, `[[7]]`, `[[7, 7]]`), "", "does not fit"},
 		{"an unknown setting", good, good, `{"strict": true}`, "strict"},
+		{"an unknown weight", good, good, `{"weights": {"colour": 1}}`, "No such weight"},
+		{"a negative weight", good, good, `{"weights": {"color": -1}}`, "out of range"},
+		{"an exponent of nothing", good, good, `{"area_exponent": 0}`, "above 0"},
 	} {
 		if v, _, err := verify(t, tt.target, tt.result, tt.config); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %+v, %v; want %q", tt.name, v, err, tt.says)

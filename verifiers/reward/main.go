@@ -31,7 +31,8 @@ type Config struct {
 	Bound  float64           `berth:"bound" default:"0" doc:"What is subtracted from the reduced reward, such as that of the best known solution."`
 	Scale  float64           `berth:"scale" default:"1" doc:"What the difference is multiplied with."`
 	Offset float64           `berth:"offset" default:"0" doc:"What is added then. The score is (reward − bound) · scale + offset; it has no range."`
-	IfeAt  float64           `berth:"ife_at" default:"0.9" doc:"The label ife is given if this share of the outputs, or more, has no action, or if this share of two or more actions is the same."`
+	Stages string            `berth:"stages" default:"one" enum:"one,all" doc:"Whether the rewards, outputs and actions of the verifier's own stage count, or those of all stages so far."`
+	IfeAt  float64           `berth:"ife_at" default:"0.9" doc:"The label ife is given if this share of the outputs, or more, has no action, or if this share of two or more actions is the same and the bound is not reached."`
 	Labels map[string]string `berth:"labels" doc:"Labels that every result gets."`
 }
 

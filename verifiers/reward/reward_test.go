@@ -72,6 +72,7 @@ func TestTheScore(t *testing.T) {
 		{"the experiment replaces", acts(1, 2, 6), `{"reduce":"mean"}`, `{"reduce":"sum"}`, 9},
 		{"what was refused has no reward", acts(1) + `{"kind":"act","stage":"main","step":2,"action":"x","error":"no"}` + "\n", `{}`, "", 1},
 		{"of another stage", acts(1) + `{"kind":"act","stage":"other","step":1,"action":"x","reward":5}` + "\n", `{}`, "", 1},
+		{"all stages count", acts(1) + `{"kind":"act","stage":"other","step":1,"action":"x","reward":5}` + "\n", `{"stages":"all"}`, "", 6},
 		{"lines that are not JSON", acts(1) + "{\n[]\n", `{}`, "", 1},
 	} {
 		if v, err := judged(t, tt.record, "-", tt.settings, tt.config); err != nil || v.Scores[scoreName].Value != tt.want || v.Decision != verifier.Scored || len(v.Labels) > 0 {
@@ -121,6 +122,8 @@ func TestWhoDoesNotPlayGetsTheLabel(t *testing.T) {
 		{"a short game", act(9, "Up"), output(9, true), "", sameWhy},
 		{"two actions", act(2, "Up"), output(2, true), "", sameWhy},
 		{"one action", act(1, "Up"), output(1, true), "", ""},
+		{"a level that is solved by it", `{"kind":"act","stage":"main","step":1,"action":"Up","reward":11}` + "\n" + act(1, "Up"), output(2, true), `{"reduce":"best","bound":10.9}`, ""},
+		{"a level that is not", act(2, "Up"), output(2, true), `{"reduce":"best","bound":10.9}`, sameWhy},
 		{"another share", act(3, "Up") + act(1, "Left"), output(4, true), `{"ife_at":0.75}`, "75 % or more of the actions are the same"},
 		{"no model", act(1, "Up") + act(2, "Left"), strings.Replace(output(3, false), `"llm_call_count":1`, `"llm_call_count":0`, 3), "", ""},
 		{"a step of the user", "", strings.ReplaceAll(output(3, false), `"role":"agent"`, `"role":"user"`), "", ""},

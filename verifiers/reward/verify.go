@@ -26,8 +26,11 @@ const (
 	sameAction  = "same_action" // how often the commonest action was done
 )
 
-// reduceNone makes no score: for surfaces that give no rewards.
-const reduceNone = "none"
+// Words of settings.
+const (
+	reduceNone = "none" // makes no score: for surfaces that give no rewards
+	stagesAll  = "all"
+)
 
 // ife is the label of an attempt in which the agent did not follow its instructions.
 // Its value says why.
@@ -57,6 +60,9 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 	if err = read(&r, &c); err != nil {
 		return v, err
 	}
+	if c.Stages == stagesAll {
+		r.Stage = ""
+	}
 	s := seen{actions: map[string]int{}}
 	if err = lines(&r, "attempt/surface.jsonl", s.surface); errors.Is(err, fs.ErrNotExist) {
 		return v, fmt.Errorf("attempt/surface.jsonl: %w: the task has no surface, or it was never opened", verifier.ErrArtifactMissing)
@@ -83,8 +89,8 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 		},
 		Rationale: fmt.Sprintf("%d actions, the commonest one %d times; %d outputs, %d without an action", s.acts, same, s.outputs, s.empty),
 	}
+	reward := c.reduce(s.rewards)
 	if c.Reduce != reduceNone {
-		reward := c.reduce(s.rewards)
 		score := verifier.Score{Value: rounded((reward-c.Bound)*c.Scale + c.Offset)}
 		if err = score.Valid(); err != nil {
 			return v, err
@@ -92,7 +98,8 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 		v.Scores[scoreName], v.Scores[rewardName] = score, verifier.Score{Value: reward}
 		v.Rationale = fmt.Sprintf("%d rewards, %s %g; %s", len(s.rewards), c.Reduce, reward, v.Rationale)
 	}
-	if why := s.ife(&c, same); why != "" {
+	solved := c.Reduce != reduceNone && c.Bound > 0 && reward >= c.Bound
+	if why := s.ife(&c, same, solved); why != "" {
 		if v.Labels == nil {
 			v.Labels = map[string]string{}
 		}
@@ -101,12 +108,13 @@ func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v 
 	return v, nil
 }
 
-// ife says why an attempt counts as one that did not follow its instructions.
-func (s *seen) ife(c *Config, same int) string {
+// ife says why an attempt counts as one that did not follow its instructions. One
+// action repeats nothing, and a level may be solved by going right all the time.
+func (s *seen) ife(c *Config, same int, solved bool) string {
 	switch many := func(part, whole int) bool { return float64(part)/float64(whole) >= c.IfeAt }; {
 	case s.outputs > 0 && many(s.empty, s.outputs):
 		return fmt.Sprintf("%g %% or more of the outputs have no action", 100*c.IfeAt)
-	case s.acts > 1 && many(same, s.acts): // one action repeats nothing
+	case s.acts > 1 && !solved && many(same, s.acts):
 		return fmt.Sprintf("%g %% or more of the actions are the same", 100*c.IfeAt)
 	}
 	return ""

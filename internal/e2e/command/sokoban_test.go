@@ -138,6 +138,7 @@ func TestRandomActionsOfTaskAndRepetition(t *testing.T) {
 	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "levels"), os.DirFS(filepath.Join(tree.Root, "examples", "sokoban", "levels"))))
 	text := strings.Replace(sokobanExperiment, "INCLUDE", `["small-v0-1", "v1-2", "huge-v0-3"]`, 1)
 	text = strings.Replace(text, ", dataset.published", "", 1)
+	text = strings.Replace(text, "dataset \"published\" {\n  format = \"sokoban\"\n  path   = \"./published\"\n}\n", "", 1)
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(text, "agent.nop, agent.random, agent.oracle", "agent.random", 1)})
 	berth(t, dir, "run").want(t, 0)
 	berth(t, dir, "run").want(t, 0)

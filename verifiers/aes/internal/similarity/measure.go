@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/verifiers/aes/internal/assign"
@@ -14,13 +15,59 @@ import (
 type Options struct {
 	Published bool // with the oddities of the published program
 	Text      bool // as the text of the benchmark says where its program differs: the mean of the states counts, and descendants cost more
+	Unwritten bool // the agent wrote no page
+
+	Weights  map[string]float64 // of properties and of Geometry, in place of the published ones
+	Exponent float64            // of the area of an element, which gives its weight; 0: the published one
+}
+
+// Geometry is the name of the weight of an element's place.
+const Geometry = "geometry"
+
+// Weighed returns the names that weights may have, sorted.
+func Weighed() []string {
+	names := []string{Geometry}
+	for name, p := range properties(true) {
+		if p.weight > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Result is how similar a page is to its target.
 type Result struct {
 	AES    float64 `json:"aes"`        // 0 to 1
 	Strict float64 `json:"aes_strict"` // with pairs that are priced out counted as 0
-	States []Part  `json:"states"`
+	// Lost and LostStrict are what is missing to 1 in both, by its cause.
+	Lost       Losses `json:"lost"`
+	LostStrict Losses `json:"lost_strict"`
+	States     []Part `json:"states"`
+}
+
+// Losses are parts of what is missing to 1, by their causes.
+type Losses struct {
+	Par  float64 `json:"par"`  // no page was written
+	Ren  float64 `json:"ren"`  // the page could not be opened, or shows nothing
+	Act  float64 `json:"act"`  // the action could not be done
+	Mat  float64 `json:"mat"`  // elements without a partner
+	Attr float64 `json:"attr"` // what differs in elements with one
+}
+
+// add adds a part of others.
+func (l *Losses) add(o Losses, share float64) {
+	l.Par, l.Ren, l.Act, l.Mat, l.Attr = l.Par+o.Par*share, l.Ren+o.Ren*share, l.Act+o.Act*share, l.Mat+o.Mat*share, l.Attr+o.Attr*share
+}
+
+// of returns the losses as shares of a weight. Where nothing has a weight, no element
+// has a partner.
+func (l Losses) of(weight float64) (shares Losses) {
+	if weight <= 0 {
+		return Losses{Mat: 1}
+	}
+	shares.add(l, 1/weight)
+	return shares
 }
 
 // Part is the result of one state.
@@ -33,6 +80,9 @@ type Part struct {
 	Weight   float64 `json:"weight"`        // of the elements that count
 	Strictly float64 `json:"strict_weight"` // with pairs that are priced out
 	Elements []Pair  `json:"elements,omitempty"`
+
+	lost   Losses  // weights, without pairs that are priced out
+	priced float64 // their weights
 }
 
 // Pair is an element of the target, with the one of the result that was found for
@@ -68,9 +118,10 @@ const maxTargets = 1000
 
 // Compare compares the result with the target, state by state.
 func Compare(ctx context.Context, target, result *Page, o Options) (*Result, error) {
-	m := &measure{o: o, all: properties(o.Published)}
+	m := newMeasure(o)
 	r := &Result{}
 	var score, weight, strictly, mean, meanStrict float64
+	var lost, lostStrict Losses // in all elements together
 	counted := 0
 	for i := range target.States {
 		t := &target.States[i]
@@ -87,9 +138,9 @@ func Compare(ctx context.Context, target, result *Page, o Options) (*Result, err
 		var p Part
 		switch {
 		case i >= len(result.States):
-			p = m.lost(elements, "the result has no such state")
+			p = m.failed(elements, i, "the result has no such state")
 		case result.States[i].Failed != "":
-			p = m.lost(elements, result.States[i].Failed)
+			p = m.failed(elements, i, result.States[i].Failed)
 		default:
 			if p, err = m.compare(ctx, elements, &result.States[i]); err != nil {
 				return nil, err
@@ -97,19 +148,26 @@ func Compare(ctx context.Context, target, result *Page, o Options) (*Result, err
 		}
 		p.Action = t.Action
 		r.States = append(r.States, p)
+		strict := p.lost
+		strict.Mat += p.priced
 		if len(elements) > 0 {
 			counted++
 			mean, meanStrict = mean+p.AES, meanStrict+p.Strict
+			r.Lost.add(p.lost.of(p.Weight), 1)
+			r.LostStrict.add(strict.of(p.Strictly), 1)
 		}
+		lost.add(p.lost, 1)
+		lostStrict.add(strict, 1)
 		score, weight, strictly = score+p.AES*p.Weight, weight+p.Weight, strictly+p.Strictly
 	}
 	if counted == 0 {
 		return nil, fmt.Errorf("%w: no element of its page counts: give some data-filter-by and data-evalby", ErrTarget)
 	}
-	r.AES, r.Strict = share(score, weight), share(score, strictly)
-	if o.Text {
-		r.AES, r.Strict = mean/float64(counted), meanStrict/float64(counted)
+	if n := float64(counted); o.Text {
+		r.AES, r.Strict, r.Lost, r.LostStrict = mean/n, meanStrict/n, r.Lost.of(n), r.LostStrict.of(n)
+		return r, nil
 	}
+	r.AES, r.Strict, r.Lost, r.LostStrict = share(score, weight), share(score, strictly), lost.of(weight), lostStrict.of(strictly)
 	return r, nil
 }
 
@@ -131,9 +189,30 @@ func share(part, whole float64) float64 {
 
 // measure compares the elements of pages.
 type measure struct {
-	o   Options
-	all map[string]property
+	o        Options
+	all      map[string]property
+	geometry float64 // its weight
 }
+
+func newMeasure(o Options) *measure {
+	m := &measure{o: o, all: properties(o.Published), geometry: geometryWeight}
+	if o.Exponent == 0 {
+		m.o.Exponent = areaExponent
+	}
+	for name, weight := range o.Weights {
+		if name == Geometry {
+			m.geometry = weight
+		}
+		if p, ok := m.all[name]; ok {
+			p.weight = weight
+			m.all[name] = p
+		}
+	}
+	return m
+}
+
+// weight is how much an element counts.
+func (m *measure) weight(e *Element) float64 { return math.Pow(e.area(), m.o.Exponent) }
 
 // targets returns the elements of a state of the target that count. After an action
 // those whose HTML is that of an element that it left as it was do not.
@@ -182,23 +261,34 @@ func (m *measure) filter(name string) *property {
 	return &p
 }
 
-// lost is a state in which nothing of the result counts.
-func (m *measure) lost(elements []*Element, why string) (p Part) {
+// failed is a state in which nothing of the result counts.
+func (m *measure) failed(elements []*Element, state int, why string) (p Part) {
 	p.Failed = why
+	cause := &p.lost.Act
+	if state == 0 {
+		cause = &p.lost.Ren
+	}
 	for _, e := range elements {
-		p.add(Pair{Target: e.String(), Weight: math.Pow(e.area(), areaExponent)})
+		m.add(&p, Pair{Target: e.String(), Weight: m.weight(e)}, cause)
 	}
 	return p
 }
 
-// add counts an element. AES is a sum until the end of compare.
-func (p *Part) add(e Pair) {
+// add counts an element, and what is lost in it by its cause. AES is a sum until the
+// end of compare.
+func (m *measure) add(p *Part, e Pair, cause *float64) {
 	p.Elements = append(p.Elements, e)
 	p.Strictly += e.Weight
-	if !e.Priced {
-		p.Weight += e.Weight
-		p.AES += e.Score * e.Weight
+	if e.Priced {
+		p.priced += e.Weight
+		return
 	}
+	p.Weight += e.Weight
+	p.AES += e.Score * e.Weight
+	if m.o.Unwritten {
+		cause = &p.lost.Par
+	}
+	*cause += (1 - e.Score) * e.Weight
 }
 
 // compare compares a state.
@@ -215,16 +305,18 @@ func (m *measure) compare(ctx context.Context, elements []*Element, result *Stat
 	}
 	for i, j := range assign.Solve(costs) {
 		x := elements[i]
-		e := Pair{Target: x.String(), Weight: math.Pow(x.area(), areaExponent)}
+		e, cause := Pair{Target: x.String(), Weight: m.weight(x)}, &p.lost.Mat
 		switch {
+		case len(others) == 0:
+			cause = &p.lost.Ren
 		case j < 0:
 		case costs.Costs[i*costs.Columns+j] > -leastValue:
 			e.Priced = true
 		default:
-			e.Result = others[j].String()
+			e.Result, cause = others[j].String(), &p.lost.Attr
 			m.score(&e, x, others[j])
 		}
-		p.add(e)
+		m.add(&p, e, cause)
 	}
 	p.Cut, p.AES, p.Strict = result.Cut, share(p.AES, p.Weight), share(p.AES, p.Strictly)
 	return p, ctx.Err()
@@ -262,7 +354,7 @@ func (m *measure) costs(ctx context.Context, targets, others []*Element) (assign
 // score compares two elements.
 func (m *measure) score(e *Pair, x, y *Element) {
 	e.Geometry, e.Values = geometry(x.Box, y.Box), map[string]float64{}
-	sum, weights := e.Geometry*geometryWeight, float64(geometryWeight)
+	sum, weights := e.Geometry*m.geometry, m.geometry
 	by, _ := x.Attribute("data-evalby")
 	for name := range strings.SplitSeq(by, "|") {
 		part, weight, n := 0.0, 0.0, 0.0
@@ -282,7 +374,7 @@ func (m *measure) score(e *Pair, x, y *Element) {
 			sum, weights = sum+part/n, weights+weight/n
 		}
 	}
-	e.Score = sum / weights
+	e.Score = share(sum, weights)
 }
 
 // box are the corners of a rectangle.

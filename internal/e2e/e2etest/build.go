@@ -5,6 +5,7 @@ package e2etest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,16 +25,13 @@ const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotr
 // package below internal/, which scripts/build leaves out, is built. Any user may
 // run them. tree is the root of the module.
 func Build(tree, bin string, plugins ...string) error {
-	if err := os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(bin, "plugins"), 0o755), built(tree)); err != nil {
 		return err
 	}
-	if err := built(tree); err != nil {
-		return err
-	}
-	programs := []string{"berth", "berth-sandboxd", "plugins/libexec/local-init"}
+	var named []string
 	for _, p := range plugins {
 		if !strings.HasPrefix(p, "./internal/") {
-			programs = append(programs, "plugins/berth-plugin-"+filepath.Base(p))
+			named = append(named, filepath.Base(p))
 			continue
 		}
 		cmd := exec.CommandContext(context.Background(), "go", "build", "-tags", tags, "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", Plugin(bin, filepath.Base(p)), p)
@@ -41,6 +39,19 @@ func Build(tree, bin string, plugins ...string) error {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %q: %w\n%s", p, err, out)
 		}
+	}
+	return copyPrograms(tree, bin, named)
+}
+
+// copyPrograms copies berth, what each sandbox needs, and some plugins from the tree
+// into bin, where any user may run them.
+func copyPrograms(tree, bin string, plugins []string) error {
+	if err := os.MkdirAll(filepath.Join(bin, "plugins", "libexec"), 0o755); err != nil {
+		return err
+	}
+	programs := []string{"berth", "berth-sandboxd", "plugins/libexec/local-init"}
+	for _, p := range plugins {
+		programs = append(programs, "plugins/berth-plugin-"+p)
 	}
 	for _, name := range programs {
 		text, err := os.ReadFile(filepath.Join(tree, "bin", name))

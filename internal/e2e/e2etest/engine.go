@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,10 +14,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // Help is the end of the reason of a skip.
 const Help = ": run scripts/engines-for-tests --debian as root to have it tried"
+
+// helpOf is Help for what needs an image.
+func helpOf(image string) string {
+	if strings.Contains(image, "chromium") {
+		return strings.Replace(Help, "--debian", "--chromium", 1)
+	}
+	return Help
+}
 
 // Engine is a container engine that can be used here, with its user.
 // scripts/engines-for-tests starts them.
@@ -27,7 +38,8 @@ type Engine struct {
 }
 
 // FindEngine returns the engine with that name, docker or podman. It skips the
-// test with the reason if there is none, or if it lacks one of the images.
+// test with the reason if there is none that its user can use, or if it lacks one of
+// the images.
 func FindEngine(t *testing.T, name string, images ...string) Engine {
 	t.Helper()
 	me, err := user.Current()
@@ -39,7 +51,7 @@ func FindEngine(t *testing.T, name string, images ...string) Engine {
 	if name == "podman" {
 		if me.Uid == "0" {
 			if e.User, err = user.Lookup("berth-ci"); err != nil {
-				t.Skipf("no ordinary user for Podman: %v%s", err, Help)
+				t.Skip("there is no user berth-ci for Podman, which is not tried as root" + Help)
 			}
 		}
 		sockets = []string{"/run/user/" + e.User.Uid + "/podman/podman.sock"}
@@ -51,17 +63,41 @@ func FindEngine(t *testing.T, name string, images ...string) Engine {
 		}
 	}
 	if e.Socket == "" {
-		t.Skipf("no %s at %s%s", name, strings.Join(sockets, ", "), Help)
+		t.Skipf("no %s runs here, at %s%s", name, strings.Join(sockets, " or "), Help)
 	}
+	if _, err = exec.LookPath(name); err != nil {
+		t.Skipf("the program %s is not installed%s", name, Help)
+	}
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(e.Socket, "unix://"))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		t.Skipf("user id %s may not use %s: add its user to the group of %s", me.Uid, name, strings.TrimPrefix(e.Socket, "unix://"))
+	case err != nil:
+		t.Skipf("no %s answers at %s%s", name, strings.TrimPrefix(e.Socket, "unix://"), Help)
+	}
+	_ = conn.Close()
 	for _, image := range images {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		out, err := e.Ask(ctx, t, "image", "inspect", "--format", "{{.Id}}", image).CombinedOutput()
 		cancel()
 		if err != nil {
-			t.Skipf("%s has no %s: %v %s%s", name, image, err, out, Help)
+			t.Logf("%v\n%s", err, out)
+			t.Skipf("%s has no %s%s", name, image, helpOf(image))
 		}
 	}
 	return e
+}
+
+// Release makes a folder with the programs of a release in its bin: berth, the plugin
+// of the engine, and those that are named. The folder is for the engine's user: see
+// [Engine.Own]. tree is the root of the module, and has been built.
+func (e Engine) Release(t *testing.T, tree string, plugins ...string) (dir string) {
+	t.Helper()
+	dir, err := os.MkdirTemp(testlevel.Tmp(), "br") // short: sockets lie below it
+	Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	Must(t, copyPrograms(tree, filepath.Join(dir, "bin"), append(plugins, e.Name)))
+	return dir
 }
 
 // Command makes a command that runs as the engine's user, in dir, with only a

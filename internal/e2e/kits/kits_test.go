@@ -100,10 +100,7 @@ func onEngine(t *testing.T, path, name string) {
 	t.Helper()
 	const image = "localhost/berth-test/base:1"
 	e := e2etest.FindEngine(t, name, image)
-	dir, err := os.MkdirTemp(testlevel.Tmp(), "bk")
-	e2etest.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "bin"), os.DirFS(filepath.Join(tree.Root, "bin"))))
+	dir := e.Release(t, tree.Root)
 	e.Own(t, dir)
 	cmd := e.Command(t.Context(), t, dir, filepath.Join(dir, "bin", "berth"), "plugin", "test",
 		filepath.Join(dir, "bin", "plugins", filepath.Base(path)), "--image", image, "--config", `{"socket": "`+e.Socket+`"}`)

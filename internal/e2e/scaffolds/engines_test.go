@@ -53,19 +53,7 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 // programs makes a folder with the programs of a release.
 func (e engine) programs(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(testlevel.Tmp(), "bse") // short: sockets lie below it
-	e2etest.Must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	e2etest.Must(t, os.Mkdir(filepath.Join(dir, "bin"), 0o755)) //nolint:gosec // another user executes what is in it
-	for _, f := range []string{
-		"berth", "berth-sandboxd", "plugins/berth-plugin-terminus", "plugins/berth-plugin-scaffolds", "plugins/berth-plugin-script", "plugins/berth-plugin-" + e.Name,
-		"plugins/berth-plugin-persona", "plugins/berth-plugin-supervisor",
-	} {
-		b, err := os.ReadFile(filepath.Join(tree.Root, "bin", filepath.FromSlash(f)))
-		e2etest.Must(t, err)
-		e2etest.Write(t, dir, map[string]string{"bin/" + f: string(b)})
-	}
-	return dir
+	return e.Release(t, tree.Root, "terminus", "scaffolds", "script", "persona", "supervisor")
 }
 
 // folder makes a folder with the programs and the example, with a task for each

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,18 +18,26 @@ var tree e2etest.Checkout
 
 func TestMain(m *testing.M) { os.Exit(tree.Main(m)) }
 
-// run runs a copy of an example and returns its trials. change changes its experiment
-// file.
-func run(t *testing.T, example string, change func(string) string) []output.ShowTrial {
+// berth runs berth in a folder, as the user who may use its environment.
+type berth func(dir string, args ...string) (code int, out, stderr string)
+
+// ours runs it as this user.
+func ours(t *testing.T) berth {
 	t.Helper()
-	dir := t.TempDir()
+	return func(dir string, args ...string) (int, string, string) { return tree.Berth(t, dir, args...) }
+}
+
+// run runs a copy of an example in dir and returns its trials. change changes its
+// experiment file.
+func run(t *testing.T, do berth, dir, example string, change func(string) string) []output.ShowTrial {
+	t.Helper()
 	e2etest.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(tree.Root, "examples", example))))
 	text := e2etest.Read(t, dir, "berth.hcl")
 	e2etest.Must(t, os.WriteFile(filepath.Join(dir, "berth.hcl"), []byte(change(text)), 0o600))
-	if code, out, stderr := tree.Berth(t, dir, "run", ".", "--no-live"); code != 0 {
+	if code, out, stderr := do(dir, "run", ".", "--no-live"); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, out, stderr)
 	}
-	_, out, stderr := tree.Berth(t, dir, "show", "last", "--json")
+	_, out, stderr := do(dir, "show", "last", "--json")
 	var shown output.ShowRun
 	if err := json.Unmarshal([]byte(out), &shown); err != nil {
 		t.Fatalf("%v\n%s%s", err, out, stderr)
@@ -50,14 +57,18 @@ func TestTheQuickstart(t *testing.T) {
 	for _, name := range []string{"local", "docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			do, dir, config := ours(t), t.TempDir(), ""
 			if name == "local" {
 				tree.NeedsSandbox(t)
 			} else {
-				usable(t, name)
+				e := e2etest.FindEngine(t, name, "docker.io/library/debian:bookworm-slim")
+				do, dir = as(t, e)
+				config = fmt.Sprintf("  config {\n    socket = %q\n  }\n", e.Socket)
 			}
 			got := map[string]string{}
-			for _, tr := range run(t, "quickstart", func(hcl string) string {
-				return strings.Replace(hcl, "environment = environment.local\n", "environment = environment."+name+"\n", 1)
+			for _, tr := range run(t, do, dir, "quickstart", func(hcl string) string {
+				return strings.NewReplacer("environment = environment.local\n", "environment = environment."+name+"\n",
+					"  plugin = \""+name+"\"\n", "  plugin = \""+name+"\"\n"+config).Replace(hcl)
 			}) {
 				got[tr.Task+" "+tr.CellKey] = "no score"
 				if a := tr.Attempts; len(a) == 1 && a[0].Score != nil {
@@ -71,15 +82,23 @@ func TestTheQuickstart(t *testing.T) {
 	}
 }
 
-// usable skips the test where this user cannot run the quickstart in the engine's
-// containers: no engine, or not its image.
-func usable(t *testing.T, engine string) {
+// as runs it as the user of an engine, with the programs that the quickstart needs in
+// a folder for that user. It returns a folder there.
+func as(t *testing.T, e e2etest.Engine) (do berth, dir string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), engine, "image", "inspect", "--format", "{{.Id}}", "debian:bookworm-slim").CombinedOutput() //nolint:gosec // one of two names
-	if err != nil {
-		reason, _, _ := strings.Cut(strings.TrimSpace(string(out)+" "+err.Error()), "\n")
-		t.Skipf("%s cannot be used by this user, or lacks debian:bookworm-slim: make setup (%s)", engine, reason)
-	}
+	e2etest.Watch(t, tree.Root)
+	top := e.Release(t, tree.Root, "oracle", "nop", "terminus", "script", "local", "docker", "podman")
+	return func(dir string, args ...string) (int, string, string) {
+		e.Own(t, top)
+		var out, stderr strings.Builder
+		cmd := e.Command(t.Context(), t, dir, filepath.Join(top, "bin", "berth"), args...)
+		cmd.Stdout, cmd.Stderr = &out, &stderr
+		err := cmd.Run()
+		if cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return cmd.ProcessState.ExitCode(), out.String(), stderr.String()
+	}, filepath.Join(top, "x")
 }
 
 // The reference solution scores more than nothing.
@@ -93,7 +112,7 @@ func TestATrialOnEachSurface(t *testing.T) {
 				testlevel.Program(t, needs, needs)
 			}
 			score := map[string]float64{}
-			for _, tr := range run(t, example, func(hcl string) string { return hcl }) {
+			for _, tr := range run(t, ours(t), t.TempDir(), example, func(hcl string) string { return hcl }) {
 				if a := tr.Attempts; len(a) == 1 && a[0].Score != nil {
 					score[tr.CellKey] = *a[0].Score
 				} else {

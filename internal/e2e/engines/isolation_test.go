@@ -2,7 +2,6 @@ package engines
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,70 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
-
-// rewards runs the quickstart in another environment and returns the rewards.
-func rewards(t *testing.T, environment string, env ...string) map[string]string {
-	t.Helper()
-	p := newPlace(t, env...)
-	if err := os.CopyFS(p.dir, os.DirFS(filepath.Join(tree, "examples", "quickstart"))); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(p.dir, "berth.hcl")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := strings.Replace(string(text), "environment = environment.local\n", "environment = environment."+environment+"\n", 1)
-	if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p.berth(0, "run", ".", "--no-live")
-	got := map[string]string{}
-	for _, tr := range p.show().Trials {
-		score := "none"
-		if a := tr.Attempts; len(a) == 1 && a[0].Score != nil {
-			score = fmt.Sprintf("%s %g", a[0].Outcome, *a[0].Score)
-		}
-		got[tr.Task+" "+tr.CellKey] = score
-	}
-	return got
-}
-
-// The rewards are the same in every environment; a single word of the
-// experiment names it.
-func TestTheQuickstartHasTheSameRewardsEverywhere(t *testing.T) {
-	t.Parallel()
-	var first map[string]string
-	for _, name := range []string{"local", "docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			var env []string
-			if name == "local" {
-				p := newPlace(t)
-				s := p.start("doctor", "--json")
-				if p.end(s) != 0 {
-					t.Skipf("no sandbox can be made here: %s", s.out.String())
-				}
-			} else {
-				env = append(env, machineFor(t, name, debian).env())
-			}
-			got := rewards(t, name, env...)
-			for _, task := range []string{"fix-script", "hello-file", "isolation"} {
-				for agent, want := range map[string]string{"oracle": string(record.Passed) + " 1", "nop": string(record.Failed) + " 0"} {
-					if r := got["berth/"+task+" agent="+agent]; r != want {
-						t.Errorf("%s of %s: got %q, want %q", agent, task, r, want)
-					}
-				}
-			}
-			if first != nil && !maps.Equal(got, first) {
-				t.Errorf("got %v, but %v in another environment", got, first)
-			}
-			first = got
-		})
-	}
-}
 
 // The sample that inspects its sandbox can fail: it does in a container with
 // all privileges that the sample looks for.

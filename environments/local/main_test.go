@@ -196,7 +196,7 @@ func TestPluginServesFromEveryKindOfUser(t *testing.T) {
 func TestPluginWorksWhereThereIsOnlyLoopback(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
 		if mode != ids.RealRoot {
-			t.Skip("needs root, to take the network away; the sandbox's own is the same for all")
+			t.Skip("only root of the machine can take the network away: run the tests as root")
 		}
 		s := start(t, folder(t), func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = unix.CLONE_NEWNET })
 		b := s.open(t, "c", environment.Spec{})

@@ -38,6 +38,30 @@ func Account(t testing.TB) {
 	}
 }
 
+// Root skips a test of something that only root can do: what is an infinitive.
+func Root(t testing.TB, what string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skipf("only root can %s: run the tests as root", what)
+	}
+}
+
+// The reasons of skips for what a machine or a container may forbid.
+const (
+	NoNamespaces = "this user may not make a user namespace here: bin/berth doctor says what allows it"
+	NoMounts     = "root may not mount here: run the tests outside of a container"
+	NoMemory     = "no programs can be kept in memory here: mount -t tmpfs -o mode=1777,exec tmpfs /dev/shm"
+)
+
+// Cannot skips a test of something that this machine does not allow. The reason is a
+// sentence with the remedy. The error is only in the log of the test: it differs from
+// machine to machine, and the table of skips counts reasons.
+func Cannot(t testing.TB, reason string, err any) {
+	t.Helper()
+	t.Log(err)
+	t.Skip(reason)
+}
+
 // Missing is the reason of a skip where something is not installed.
 func Missing(name, pkg string) string {
 	return fmt.Sprintf("%s is not installed: apt-get install %s", name, pkg)

@@ -27,3 +27,13 @@ func TestAProgramThatIsMissingIsASkip(t *testing.T) {
 		t.Errorf("skipped: %q, want %q", a.reason, want)
 	}
 }
+
+// The table of skips counts reasons: what differs from machine to machine is not in them.
+func TestAReasonHasNoErrorInIt(t *testing.T) {
+	t.Parallel()
+	a := &asked{TB: t}
+	testlevel.Cannot(a, testlevel.NoMounts, "operation not permitted")
+	if a.reason != testlevel.NoMounts {
+		t.Errorf("skipped: %q", a.reason)
+	}
+}

@@ -3,6 +3,7 @@ package runtimedir
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // childEnv makes this program a process in namespaces of its own: it mounts
@@ -61,9 +64,7 @@ func (m *machine) finder(env ...string) Finder {
 // of somebody else, in place of what is there.
 func (m *machine) foreign(dir string) {
 	m.test.Helper()
-	if os.Getuid() != 0 {
-		m.test.Skip("needs root, to be somebody else")
-	}
+	testlevel.Root(m.test, "be another user")
 	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chown(dir, 12345, 12345)); err != nil {
 		m.test.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func TestTheDiskIsNotInMemory(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	if InMemory(m.tmp) {
-		t.Skip("/tmp is in memory")
+		t.Skip("/tmp is in memory, and this is about one that is not: set TMPDIR to a folder on a disk")
 	}
 	if err := os.WriteFile(m.tmp+"/berth-7", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -253,7 +254,7 @@ func TestTheDiskIsNotInMemory(t *testing.T) {
 	}
 	memory, err := os.MkdirTemp("/dev/shm", "r")
 	if err != nil {
-		t.Skipf("no folder in memory: %v", err)
+		testlevel.Cannot(t, testlevel.NoMemory, err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(memory) })
 	if got := m.finder("TMPDIR=" + memory).Disk(); got != "" {
@@ -285,9 +286,7 @@ func TestAFolderThatIsFullOrReadOnlyIsPassedOver(t *testing.T) {
 
 func TestRootOfANamespaceBesideTheMachinesRoot(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root")
-	}
+	testlevel.Root(t, "map other users' ids")
 	m := newMachine(t)
 	if err := errors.Join(os.Chmod(m.top, 0o755), os.Mkdir(m.tmp+"/berth-7", 0o700)); err != nil { // of the machine's root
 		t.Fatal(err)
@@ -329,7 +328,7 @@ func (m *machine) child(attr *syscall.SysProcAttr, mounts string, env ...string)
 	cmd.SysProcAttr = attr
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, unix.EPERM) || strings.Contains(string(out), "no mount:") {
-		t.Skipf("no namespaces here: %v: %s", err, out)
+		testlevel.Cannot(t, testlevel.NoNamespaces, fmt.Sprintf("%v: %s", err, out))
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

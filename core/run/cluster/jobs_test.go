@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A job whose file was cut, or that another plan made, is refused, and its attempt
@@ -55,9 +56,7 @@ func TestAJobThatCannotBeReadEndsItsAttempt(t *testing.T) {
 
 // Somebody who can write to the queue puts a job of their own there.
 func TestAJobOfAnotherUserIsRefused(t *testing.T) { //nolint:paralleltest // it switches a guard off
-	if os.Geteuid() != 0 {
-		t.Skip("only root can make the file of another user: run the tests as root")
-	}
+	testlevel.Root(t, "be another user")
 	for _, guarded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("guarded %t", guarded), func(t *testing.T) { // its pilot has ended when the guard changes
 			b := newBed(t, 2)

@@ -97,7 +97,7 @@ func TestAPlaceIsRemovedWhenItIsReleased(t *testing.T) {
 func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 	memory, err := os.MkdirTemp("/dev/shm", "bnt")
 	if err != nil {
-		t.Skipf("no folder in memory: %v", err)
+		testlevel.Cannot(t, testlevel.NoMemory, err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(memory) })
 	temp := t.TempDir()
@@ -105,7 +105,7 @@ func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 	t.Setenv("TMPDIR", temp)
 	p, err := node.Claim("l", "/run", nil, "")
 	if err != nil {
-		t.Skipf("programs may not be executed in memory: %v", err)
+		testlevel.Cannot(t, testlevel.NoMemory, err)
 	}
 	if p.Disk != "" && !strings.HasPrefix(p.Disk, temp+"/") {
 		t.Errorf("the disk is %s, which is not below %s", p.Disk, temp)

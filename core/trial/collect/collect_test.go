@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/core/trial/collect"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -260,9 +261,10 @@ func fill(mib int, filler string) collect.Fetch {
 // cause for another attempt.
 func TestArtifactsThatFillTheDisk(t *testing.T) {
 	t.Parallel()
+	testlevel.Root(t, "mount a small disk")
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=64m,mode=755"); err != nil {
-		t.Skipf("no small disk on this machine: %v", err)
+		testlevel.Cannot(t, testlevel.NoMounts, err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(disk, 0); err != nil {

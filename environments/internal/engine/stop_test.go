@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // slow is an engine that says that the processes of a container are gone only
@@ -37,7 +39,7 @@ func TestTheEndOfAContainerIsAskedOfTheKernel(t *testing.T) {
 		cmd := exec.Command("sleep", "60") //nolint:noctx // the test ends it
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: c.flags, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
-			t.Skipf("this machine gives no namespaces: %v", err)
+			testlevel.Cannot(t, testlevel.NoNamespaces, err)
 		}
 		asked := false
 		r := &remote{Engine: slow{kill: cmd.Process.Kill, asked: &asked}}

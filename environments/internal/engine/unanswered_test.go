@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // busy is an engine whose list has what it creates for a client that is gone, when
@@ -61,7 +63,7 @@ func TestAListWaitsForWhatIsBeingCreatedForTheDead(t *testing.T) {
 	}
 	_ = dead.Close()
 	if _, err = abandoned(); err != nil {
-		t.Skipf("this kernel does not tell about sockets: %v", err)
+		testlevel.Cannot(t, "this kernel does not list sockets: modprobe unix_diag", err)
 	}
 	if n := unanswered(path); n != 1 {
 		t.Errorf("%d clients are gone, want 1", n)

@@ -6,7 +6,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
+
+const noMemoryGroups = "this machine has no memory controller of version 1, which is for old clusters: boot with systemd.unified_cgroup_hierarchy=0"
 
 // MemoryGroup makes a control group of version 1 with a memory limit, below the one
 // of this process, and removes it at the end of the test. Where this is not possible,
@@ -15,17 +19,18 @@ func MemoryGroup(t *testing.T, mib int64) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		t.Skip(err)
+		testlevel.Cannot(t, noMemoryGroups, err)
 	}
 	_, own, found := strings.Cut(string(text), ":memory:")
 	own, _, _ = strings.Cut(own, "\n")
 	parent := filepath.Join("/sys/fs/cgroup/memory", own)
 	if _, err = os.Stat(filepath.Join(parent, "memory.limit_in_bytes")); !found || err != nil {
-		t.Skip("the memory controller of this machine is not of version 1")
+		t.Skip(noMemoryGroups)
 	}
 	dir, err := os.MkdirTemp(parent, "berth-test-")
 	if err != nil {
-		t.Skip("control groups can be made by root only")
+		testlevel.Root(t, "make a control group")
+		testlevel.Cannot(t, "root may not make control groups here: run the tests outside of a container", err)
 	}
 	t.Cleanup(func() {
 		if left := os.Remove(dir); left != nil {

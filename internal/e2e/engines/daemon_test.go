@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // archive is the base image as scripts/engines-for-tests wrote it.
@@ -54,7 +55,7 @@ func (s *server) up(t *testing.T) {
 		if time.Now().After(end) {
 			text, _ := os.ReadFile(s.path + ".log")
 			s.down(t)
-			t.Skipf("%s does not serve here: %v\n%s", s.argv[0], err, text[max(0, len(text)-1000):])
+			testlevel.Cannot(t, s.argv[0]+" does not work here: go test -v prints its log", fmt.Sprintf("%v\n%s", err, text[max(0, len(text)-1000):]))
 		}
 	}
 }
@@ -79,7 +80,7 @@ func (s *server) launch(t *testing.T) chan struct{} {
 	}
 	if err = s.cmd.Start(); err != nil {
 		s.cmd = nil
-		t.Skipf("%s does not start: %v", s.argv[0], err)
+		testlevel.Cannot(t, s.argv[0]+" does not work here: go test -v prints its log", err)
 	}
 	cmd, ended := s.cmd, make(chan struct{})
 	s.ended = ended
@@ -116,9 +117,7 @@ func (s *server) end(t *testing.T) {
 // image.
 func daemon(t *testing.T, dir string, options ...string) *server {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root starts a daemon")
-	}
+	testlevel.Root(t, "start a daemon of Docker")
 	binary, err := exec.LookPath("dockerd")
 	if err != nil {
 		t.Skip("dockerd is not installed: run scripts/engines-for-tests as root to have it tried")
@@ -200,14 +199,12 @@ func killed(t *testing.T, s *server) {
 
 func TestAServerOfPodmanThatIsKilledEndsNoTrial(t *testing.T) {
 	t.Parallel()
-	m := machineFor(t, "podman", base) // the same store, through a server of this test
-	binary, err := exec.LookPath("podman")
-	if err != nil {
-		t.Skipf("there is a server of Podman (%s) but no program: %v", m.path, err)
-	}
+	machineFor(t, "podman", base) // the same store, through a server of this test
+	binary := testlevel.Program(t, "podman", "podman")
+	testlevel.Account(t)
 	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
 	if err != nil {
-		t.Skipf("this user has no account: %v", err)
+		t.Fatal(err)
 	}
 	s := &server{machine: machineAt("podman", filepath.Join(short(t), "p.sock"))}
 	s.argv = []string{binary, "system", "service", "--time=0", "unix://" + s.path}
@@ -220,15 +217,13 @@ func TestAServerOfPodmanThatIsKilledEndsNoTrial(t *testing.T) {
 // If the disk of an engine is full, the trials on it fail with a clear error.
 func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root mounts a small disk")
-	}
+	testlevel.Root(t, "mount a small disk")
 	dir := short(t)
 	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", filepath.Join(dir, "data"), "tmpfs", 0, "size=24m"); err != nil {
-		t.Skipf("root may not mount here: %v", err)
+		testlevel.Cannot(t, testlevel.NoMounts, err)
 	}
 	s := daemon(t, dir)
 	p := newPlace(t, s.machine.env())
@@ -269,9 +264,7 @@ func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
 // enforced.
 func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root mounts a disk")
-	}
+	testlevel.Root(t, "mount a small disk")
 	dir := short(t)
 	data, image := filepath.Join(dir, "data"), filepath.Join(dir, "disk")
 	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, 512<<20)); err != nil {
@@ -279,7 +272,7 @@ func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
 	}
 	for _, argv := range [][]string{{"mkfs.btrfs", "-q", image}, {"mount", "-o", "loop", image, data}} {
 		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("no disk with quotas can be made here: %v %s", err, out)
+			testlevel.Cannot(t, "no disk with quotas can be made here: apt-get install btrfs-progs, and modprobe btrfs loop", fmt.Sprintf("%v %s", err, out))
 		}
 	}
 	s := daemon(t, dir, "--storage-driver", "btrfs")

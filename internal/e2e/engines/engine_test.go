@@ -100,12 +100,15 @@ func (m *machine) snapshots(t *testing.T, run string) (all []struct{ RepoTags []
 	return all
 }
 
+// rootless is why root does not try Podman.
+const rootless = "Podman is not tried as root: run the tests as another user"
+
 // machineFor finds an engine for tests that has an image. Without one it skips
 // the test and says why.
 func machineFor(t *testing.T, plugin, image string) *machine {
 	t.Helper()
 	if plugin == "podman" && os.Getuid() == 0 {
-		t.Skip("Podman is tried as an ordinary user")
+		t.Skip(rootless)
 	}
 	return machineAt(plugin, strings.TrimPrefix(e2etest.FindEngine(t, plugin, image).Socket, "unix://"))
 }

@@ -100,7 +100,7 @@ func (p *place) copied(name string) string {
 	p.test.Helper()
 	text, err := os.ReadFile("/var/lib/berth-engines/base-docker-archive.tar")
 	if err != nil {
-		p.test.Skipf("no archive of the base image (%v)%s", err, e2etest.Help)
+		p.test.Skip("the base image is not there as a file" + e2etest.Help)
 	}
 	p.write(name, string(text))
 	return filepath.Join(p.dir, name)

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // plain is a user without ranges of subordinate ids, made by
@@ -28,13 +30,11 @@ type plain struct {
 
 func newPlain(t *testing.T) *plain {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	testlevel.Root(t, "be another user")
 	name := cmp.Or(os.Getenv("BERTH_TEST_USER"), "berth-ci") + "-plain"
 	u, err := user.Lookup(name)
 	if err != nil {
-		t.Skipf("there is no user without ranges of ids: %v: run scripts/engines-for-tests as root to have it tried", err)
+		t.Skipf("there is no user %s, who has no ranges of ids%s", name, e2etest.Help)
 	}
 	uid, wrong := strconv.ParseUint(u.Uid, 10, 32)
 	gid, err := strconv.ParseUint(u.Gid, 10, 32)
@@ -132,7 +132,7 @@ func TestDoctorTellsWhoHasWhichIDs(t *testing.T) {
 	}
 	text, code := p.run(p.dir, true, "doctor", "--json")
 	if code != 0 && !strings.HasPrefix(text, "{") {
-		t.Skipf("this user may not make a namespace here: %s", text)
+		testlevel.Cannot(t, testlevel.NoNamespaces, text)
 	}
 	if c := check(t, text, "user ids"); !strings.Contains(c.Text, "namespace that has 1 of") || !strings.Contains(c.Remedy, "outside") {
 		t.Errorf("root of a namespace: %+v", c)
@@ -158,7 +158,7 @@ func TestAUserWithoutRangesOfIDsRunsWhatNeedsOne(t *testing.T) {
 	}
 	work.experiment("podman", "", "")
 	if text, code := p.run(work.dir, false, "doctor"); !strings.Contains(text, "environment podman: Podman") {
-		t.Skipf("Podman does not work for a user without ranges here: exit code %d\n%s", code, text)
+		testlevel.Cannot(t, "Podman does not work for a user without ranges of ids here: bin/berth doctor says why", fmt.Sprintf("exit code %d\n%s", code, text))
 	}
 	if text, code := p.run(work.dir, false, "run", ".", "--no-live"); code != 2 || !strings.Contains(text, `task engines/users: The task needs a second user, "agent"`) {
 		t.Errorf("a task with a second user: exit code %d\n%s", code, text)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -27,15 +28,16 @@ import (
 func podmanOfItsOwn(t *testing.T) *server {
 	t.Helper()
 	if os.Getuid() == 0 {
-		t.Skip("Podman is tried as an ordinary user")
+		t.Skip(rootless)
 	}
 	binary, err := exec.LookPath("podman")
 	if err != nil {
 		t.Skip("podman is not installed: run scripts/engines-for-tests as root to have it tried")
 	}
+	testlevel.Account(t)
 	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
 	if err != nil {
-		t.Skipf("this user has no account: %v", err)
+		t.Fatal(err)
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "be") //nolint:usetesting // short, not on a tmpfs, and not removed as this user
 	if err != nil {
@@ -130,7 +132,7 @@ func (s *server) load(t *testing.T) {
 	t.Helper()
 	image, err := os.Open(archive)
 	if err != nil {
-		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
+		t.Skip("the base image is not there as a file" + e2etest.Help)
 	}
 	defer image.Close()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://engine/v1.40/images/load?quiet=1", image)
@@ -143,7 +145,7 @@ func (s *server) load(t *testing.T) {
 	}
 	defer a.Body.Close()
 	if err := s.get(t.Context(), "/images/"+base+"/json", nil); err != nil {
-		t.Skipf("an engine of its own cannot load the base image: %s, %v", a.Status, err)
+		testlevel.Cannot(t, "an engine of its own cannot load the base image"+e2etest.Help, fmt.Sprintf("%s, %v", a.Status, err))
 	}
 }
 

@@ -96,9 +96,7 @@ func vacate(t *testing.T) {
 // If the folders that berth would use first cannot be used, a run finds others,
 // and doctor and plan try the same folders.
 func TestFoldersThatCannotBeUsedStopNobody(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to be several users")
-	}
+	testlevel.Root(t, "be another user")
 	home := func(p *place) string { return filepath.Join(p.dir, "home") }
 	for name, spoil := range map[string]func(t *testing.T, p *place) (command []string){
 		"somebody else has every name in shared folders": func(t *testing.T, p *place) []string {

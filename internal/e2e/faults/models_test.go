@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // sessionToken matches the tokens that the gateway gives to sessions.
@@ -231,7 +232,7 @@ func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
 		})
 	})}
 	if l, err = net.Listen("tcp", address); err != nil { //nolint:noctx // as above
-		t.Skipf("another program took the port: %v", err)
+		testlevel.Cannot(t, "another program took the port: run the test again", err)
 	}
 	go func() { _ = s.Serve(l) }() // it ends with Close
 	defer s.Close()

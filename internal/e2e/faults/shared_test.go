@@ -151,7 +151,7 @@ func TestWhatAPilotDoesOnTheSharedDisk(t *testing.T) {
 	trace := filepath.Join(p.dir, "trace")
 	r := p.shepherd(nil, nil, strace, "-f", "--seccomp-bpf", "-y", "-s", "4096", "-e", "trace="+traced, "-o", trace, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1").wait()
 	if strings.Contains(r.stderr, "ptrace") && strings.Contains(r.stderr, "not permitted") {
-		t.Skip("processes cannot be traced here: " + r.stderr)
+		testlevel.Cannot(t, "processes may not be traced here: sysctl kernel.yama.ptrace_scope=0", r.stderr)
 	}
 	r.want(t, 0)
 	c.wait().want(t, 0)

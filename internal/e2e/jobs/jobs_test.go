@@ -192,9 +192,7 @@ func (b *bed) settled() {
 // local. Where the container has the usual masks, it says so and takes nothing.
 func TestAPodMakesAttempts(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("needs root, to start the run as the user of the pod")
-	}
+	testlevel.Root(t, "start the run as the user of a pod")
 	docker := e2etest.FindEngine(t, "docker", "debian:bookworm-slim")
 	text := e2etest.Read(t, examples, "kubernetes.yaml")
 	j, err := decode(text)

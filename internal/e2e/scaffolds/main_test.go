@@ -78,7 +78,7 @@ func bundled(t *testing.T, s scaffold) {
 	version, wrong := get()
 	switch {
 	case wrong != "" && unreachable.MatchString(wrong):
-		t.Skipf("the bundle of %s is not here, and its packages cannot be had: %s", s.name, wrong)
+		testlevel.Cannot(t, "the packages of the bundle of "+s.name+" cannot be downloaded: run the test with a network", wrong)
 	case wrong != "":
 		t.Fatalf("bundle of %s: %s", s.name, wrong)
 	}

@@ -44,9 +44,7 @@ exec setpriv --reuid "$1" --regid "$2" --clear-groups --inh-caps=-all env -i HOM
 // sandboxes leads nowhere.
 func outsideOf(t *testing.T, e *engine) outside {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can put Podman's server into a network namespace with a way out")
-	}
+	testlevel.Root(t, "make a network namespace with a way out")
 	dir, err := os.MkdirTemp(testlevel.Tmp(), "bsq")
 	e2etest.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -66,7 +64,7 @@ func outsideOf(t *testing.T, e *engine) outside {
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "ready" {
 		_ = cmd.Wait()
-		t.Skipf("no network namespace with a counter can be made here: %s", strings.TrimSpace(said.String()))
+		testlevel.Cannot(t, "root may not make a network namespace with a packet filter: run the tests outside of a container", strings.TrimSpace(said.String()))
 	}
 	o := outside{}
 	o.net, err = os.Open(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "ns", "net"))

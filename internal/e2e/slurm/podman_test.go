@@ -28,7 +28,7 @@ func podmanSite(t *testing.T) *site {
 	s := newSite(t)
 	archive, err := os.ReadFile("/var/lib/berth-engines/base-docker-archive.tar")
 	if err != nil {
-		t.Skipf("no archive of the base image (%v)%s", err, e2etest.Help)
+		t.Skip("the base image is not there as a file" + e2etest.Help)
 	}
 	if _, err = exec.LookPath("podman"); err != nil {
 		t.Skipf("podman is not installed%s", e2etest.Help)

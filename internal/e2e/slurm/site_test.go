@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // site is a cluster with the programs of this tree in its shared folder.
@@ -35,9 +36,7 @@ var cluster = cmp.Or(os.Getenv("BERTH_TEST_SLURM_NAME"), "berth-e2e")
 // newSite starts the cluster, or skips the test.
 func newSite(t *testing.T, options ...string) *site {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("scripts/slurm-for-tests needs root")
-	}
+	testlevel.Root(t, "start Slurm")
 	tree, err := filepath.Abs("../../..")
 	e2etest.Must(t, err)
 	s := &site{t: t, script: filepath.Join(tree, "scripts", "slurm-for-tests"), work: 2}
@@ -46,7 +45,7 @@ func newSite(t *testing.T, options ...string) *site {
 	}
 	out, err := s.run(5*time.Minute, append(options, "start")...)
 	if e, ok := errors.AsType[*exec.ExitError](err); ok && e.ExitCode() == 77 {
-		t.Skipf("no Slurm can be started here:\n%s", out)
+		testlevel.Cannot(t, "no Slurm can be started here: scripts/slurm-for-tests start says why", string(out))
 	}
 	t.Cleanup(func() {
 		if said, failed := s.run(time.Minute, "stop"); failed != nil {

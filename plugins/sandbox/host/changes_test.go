@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -107,8 +108,8 @@ func TestAServiceThatCanBeTraced(t *testing.T) {
 	}{{"root", "root", true, true}, {"alice", "root", false, true}, {"alice", "alice", true, true}, {"root", "alice", false, false}} {
 		t.Run(tt.service+" "+tt.agent, func(t *testing.T) {
 			t.Parallel()
-			if tt.service+tt.agent != "rootroot" && !many {
-				t.Skip("one user id only")
+			if tt.service+tt.agent != "rootroot" {
+				testlevel.Root(t, "be several users in a namespace")
 			}
 			b := sandboxtest.Start(t, sandboxtest.Options{ManyIDs: many})
 			ctx := t.Context()

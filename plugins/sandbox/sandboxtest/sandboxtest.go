@@ -27,6 +27,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -147,7 +148,7 @@ var slots atomic.Int64
 func Start(tb testing.TB, o Options) *Box {
 	tb.Helper()
 	if o.ManyIDs && os.Geteuid() != 0 {
-		tb.Skip("needs many user ids in a namespace, which only root has without subordinate ids")
+		tb.Skip("only root has many user ids without a range of subordinate ids: run the tests as root")
 	}
 	// Not tb.TempDir, because a socket's path must be short.
 	dir, err := os.MkdirTemp("", "bs")
@@ -225,7 +226,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.cmd.SysProcAttr = b.attributes(o)
 	if err := b.cmd.Start(); err != nil {
 		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
-			b.tb.Skipf("this machine allows no namespaces here: %v", err)
+			testlevel.Cannot(b.tb, testlevel.NoNamespaces, err)
 		}
 		b.tb.Fatal(err)
 	}
@@ -239,7 +240,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	if os.Geteuid() == 0 { // the sandbox's ids could not enter our folder
 		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 		if err != nil {
-			b.tb.Skipf("this kernel gives no detached mounts: %v", err)
+			testlevel.Cannot(b.tb, "this kernel makes no detached mounts: Linux 5.2 or newer does", err)
 		}
 		defer unix.Close(fd) //nolint:errcheck // the sandbox has its own
 		fds = append(fds, fd)
@@ -258,7 +259,7 @@ func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	}
 	if len(text) > 0 {
 		if strings.Contains(string(text), "operation not permitted") && strings.HasPrefix(string(text), "proc:") {
-			b.tb.Skipf("this machine masks /proc, so no namespace can have its own: %s", text)
+			testlevel.Cannot(b.tb, "/proc is masked here: run the tests outside of a container", string(text))
 		}
 		b.tb.Fatalf("build the test's sandbox: %s", text)
 	}

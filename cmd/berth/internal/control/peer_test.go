@@ -43,9 +43,7 @@ func ServeAsChild() {
 // be two users.
 func TestOtherUsersAreRefused(t *testing.T) {
 	t.Parallel()
-	if os.Getuid() != 0 {
-		t.Skip("only root can be another user for a moment: run the test as root")
-	}
+	testlevel.Root(t, "be another user")
 	dir, err := os.MkdirTemp(testlevel.Tmp(), "bcp")
 	if err != nil {
 		t.Fatal(err)

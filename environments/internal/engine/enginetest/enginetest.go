@@ -63,7 +63,7 @@ func Archive(t *testing.T, kind string) string {
 	testlevel.Long(t, "test-engines")
 	path := "/var/lib/berth-engines/base-" + kind + "-archive.tar"
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("no archive of the base image (%v): run scripts/engines-for-tests as root to have it tried", err)
+		t.Skip("the base image is not there as a file: run scripts/engines-for-tests as root to have it tried")
 	}
 	return kind + "-archive:" + path
 }
@@ -78,6 +78,9 @@ func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string
 	const help = ": run scripts/engines-for-tests as root to have it tried"
 	testlevel.Long(t, "test-engines")
 	at := socket(sockets)
+	if at == "" && os.Getuid() == 0 && strings.Contains(sockets[0], "podman") {
+		t.Skip("root has no server of Podman: scripts/engines-for-tests starts one for the user berth-ci: run the tests as that user")
+	}
 	if at == "" {
 		t.Skip("no engine for tests at " + strings.Join(sockets, ", ") + help)
 	}
@@ -92,8 +95,8 @@ func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string
 	ctx := bounded(t)
 	r, err := e.Check(ctx, spec)
 	if err != nil || len(r.Refusals) > 0 {
-		useless.Store(at, fmt.Sprintf("the engine at %s was of no use to a test before this one", at))
-		t.Skipf("the engine at %s is of no use here: %+v, %v%s", at, r.Refusals, err, help)
+		useless.Store(at, fmt.Sprintf("the engine at %s cannot be used%s", at, help))
+		testlevel.Cannot(t, fmt.Sprintf("the engine at %s cannot be used%s", at, help), fmt.Sprintf("%+v, %v", r.Refusals, err))
 	}
 	for _, d := range r.Degraded {
 		if d.Summary == engine.RoughPids {
@@ -102,7 +105,7 @@ func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string
 		}
 	}
 	if _, err := e.Prepare(ctx, spec.Image, spec.Config, nil); err != nil {
-		t.Skipf("the engine at %s has no %s: %v%s", at, image, err, help)
+		testlevel.Cannot(t, fmt.Sprintf("the engine at %s has no %s%s", at, image, help), err)
 	}
 	return spec
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func always(string) error { return nil }
@@ -90,9 +92,7 @@ func TestAFolderOfSomebodyElseHoldsNoCopies(t *testing.T) {
 		"a link to nothing in our one": func(dir string) error { return os.Symlink("/nowhere", dir+"/berth") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			if os.Getuid() != 0 {
-				t.Skip("needs root, to be somebody else")
-			}
+			testlevel.Root(t, "be another user")
 			cache := t.TempDir()
 			if err := spoil(cache); err != nil {
 				t.Fatal(err)

@@ -56,7 +56,7 @@ func TestNearestGroupWithControllersIsFound(t *testing.T) {
 
 func TestGroupOfSomebodyElseIsNotUsed(t *testing.T) {
 	if os.Getuid() == 0 {
-		t.Skip("root may write everywhere; run as an ordinary user")
+		t.Skip("root may write everywhere: run the tests as another user")
 	}
 	at := tree(t, map[string]string{"/": "memory", "/a": "memory"})
 	if err := os.Chmod(filepath.Join(at, "a", "cgroup.procs"), 0o444); err != nil {

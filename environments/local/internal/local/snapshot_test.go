@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -18,12 +19,10 @@ import (
 
 // A full disk is a lack of room, unless a sandbox with much in it filled it.
 func TestASnapshotOnAFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can mount a small file system")
-	}
+	testlevel.Root(t, "mount a small disk")
 	small := t.TempDir()
 	if err := unix.Mount("none", small, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=20m"); err != nil {
-		t.Skipf("no small file system: %v", err)
+		testlevel.Cannot(t, testlevel.NoMounts, err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(small, unix.MNT_DETACH); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // What a first attempt at such a sandbox does not hold: namespaces alone, in
@@ -93,7 +94,7 @@ func TestDamageOfNamespacesAlone(t *testing.T) {
 func TestDamageOfMappingTheHostsRoot(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
 		if mode != ids.RealRoot {
-			t.Skip("needs the host's root; others cannot map it")
+			t.Skip("only root of the machine can map the ids of other users: run the tests as root")
 		}
 		const setting = "/proc/sys/kernel/panic"
 		was, err := os.ReadFile(setting)
@@ -101,7 +102,7 @@ func TestDamageOfMappingTheHostsRoot(t *testing.T) {
 			err = os.WriteFile(setting, was, 0)
 		}
 		if err != nil {
-			t.Skipf("root may not write settings of this machine itself: %v", err)
+			testlevel.Cannot(t, "root may not write the settings of this machine: run the tests outside of a container", err)
 		}
 		script := fmt.Sprintf("echo %s > %s", strings.TrimSpace(string(was)), setting) // what it is already
 		if out, err := bare(t, 0, "/", script); err != nil {

@@ -95,9 +95,7 @@ func TestPublicNetworkReachesOutAndNotBack(t *testing.T) {
 // Where mounts are shared, as under systemd, root's program for the network must not
 // unmount what the host has mounted: the file systems of other containers.
 func TestThePublicNetworkLeavesTheMountsOfTheHost(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can share a mount, and only root's programs could unmount it")
-	}
+	testlevel.Root(t, "share a mount")
 	r := newRig(t)
 	if r.Uplink() == "" {
 		t.Skip(testlevel.Missing("slirp4netns", "slirp4netns"))

@@ -199,9 +199,9 @@ func In(t *testing.T, place Place, do func(t *testing.T)) {
 		case os.Getenv(markPlace) == string(place):
 			do(t)
 		case machine() != nil:
-			t.Skipf("this machine lets nobody make sandboxes: %v", machine())
+			testlevel.Cannot(t, testlevel.NoNamespaces, machine())
 		case os.Getuid() != 0:
-			t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
+			testlevel.Root(t, "mount where sandboxes are tried")
 		default:
 			mode := ids.OneID
 			if place == OverlaidUsr {
@@ -224,9 +224,9 @@ func EachIn(t *testing.T, place Place, do func(t *testing.T, mode ids.Mode)) {
 			case os.Getenv(markPlace) == string(place):
 				do(t, mode)
 			case machine() != nil:
-				t.Skipf("this machine lets nobody make sandboxes: %v", machine())
+				testlevel.Cannot(t, testlevel.NoNamespaces, machine())
 			case os.Getuid() != 0:
-				t.Skipf("needs root, to put up the place; we are user %d", os.Getuid())
+				testlevel.Root(t, "mount where sandboxes are tried")
 			default:
 				become(t, mode, place)
 			}
@@ -246,13 +246,13 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 		t.Run(names[mode], func(t *testing.T) {
 			switch {
 			case machine() != nil:
-				t.Skipf("this machine lets nobody make sandboxes: %v", machine())
+				testlevel.Cannot(t, testlevel.NoNamespaces, machine())
 			case Process.Mode == mode:
 				do(t, mode)
 			case only != "":
 				t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
 			case os.Getuid() != 0:
-				t.Skipf("needs root, to become a user with another kind of ids; we are user %d (%v)", os.Getuid(), Process.Mode)
+				testlevel.Root(t, "become users with other kinds of ids")
 			case !testlevel.E2E():
 				t.Skip("tests of other kinds of users take long: run make test-engines")
 			default:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/environments/internal/engine/enginetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -66,7 +67,7 @@ func store(t *testing.T) {
 		t.Skip("podman is not installed: run scripts/engines-for-tests as root to have it tried")
 	}
 	if os.Getuid() == 0 {
-		t.Skip("a server of its own is for an ordinary user: it is tried as one")
+		t.Skip("a server of its own is not for root: run the tests as another user")
 	}
 	dir, err := os.MkdirTemp("/var/tmp", "be") //nolint:usetesting // not on a tmpfs, and not removed as this user
 	if err != nil {
@@ -129,7 +130,7 @@ func TestAServerOfItsOwnIsStartedAndReplacedWhenItDies(t *testing.T) {
 		defer s.mu.Unlock()
 		address, err := s.start()
 		if err != nil {
-			t.Skipf("podman does not serve this user here: %v", err)
+			testlevel.Cannot(t, "podman does not work for this user: run scripts/engines-for-tests as root to have it tried", err)
 		}
 		s.found = address
 		return address

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/environments/internal/engine/enginetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
@@ -44,7 +45,7 @@ func beginJob(t *testing.T, scratch, name string) *job {
 	t.Cleanup(j.e.Close)
 	t.Cleanup(func() { kill(t, j.s); _ = j.lock.Close() })
 	if _, err := j.s.address(); err != nil {
-		t.Skipf("podman does not serve this user here: %v", err)
+		testlevel.Cannot(t, "podman does not work for this user: run scripts/engines-for-tests as root to have it tried", err)
 	}
 	return j
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/changes"
 )
 
@@ -22,7 +23,8 @@ func overlay(t *testing.T, lower string) string {
 	root := dir + "/root"
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", lower, dir, dir)
 	if err := unix.Mount("overlay", root, "overlay", 0, options); err != nil {
-		t.Skipf("cannot mount an overlay here (it takes root): %v", err)
+		testlevel.Root(t, "mount an overlay")
+		testlevel.Cannot(t, testlevel.NoMounts, err)
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(root, 0)) })
 	return root

@@ -296,7 +296,7 @@ func (a *attempt) create(ctx context.Context) error {
 	}
 	ctx, end := w.Ctx(ctx)
 	defer end()
-	if err := w.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
+	if err := w.Folders(ctx, a.task.Paths.All()...); err != nil {
 		return err
 	}
 	if a.in.Origin != nil { // the origin's files have them, unless its agent removed them

@@ -116,7 +116,7 @@ func (s *stage) newOwn(ctx context.Context, o *own) error {
 		a.environmentSays(record.PhaseCreate, "protection", f)
 	}
 	s.out.VerifierImage = cmp.Or(s.out.VerifierImage, &made.Made.Image)
-	if err = made.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
+	if err = made.Folders(ctx, a.task.Paths.All()...); err != nil {
 		return err
 	}
 	if s.task.VerifyIn == nil || s.task.VerifyIn.Upload {

@@ -267,7 +267,7 @@ func (s *stage) equip(ctx context.Context, made *sandbox.Sandbox) error {
 	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
 		a.environmentSays(record.PhaseCreate, "protection", f)
 	}
-	if err := made.Folders(ctx, a.task.Paths.AgentLogs, a.task.Paths.VerifierLogs, a.task.Paths.Artifacts); err != nil {
+	if err := made.Folders(ctx, a.task.Paths.All()...); err != nil {
 		return err
 	}
 	if s.mode == task.ModeSeparate && (s.task.VerifyIn == nil || s.task.VerifyIn.Upload) {

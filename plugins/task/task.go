@@ -107,6 +107,13 @@ type Paths struct {
 	VerifierLogs string `json:"verifier_logs,omitempty"`
 	// Artifacts is collected even when no artifact is declared.
 	Artifacts string `json:"artifacts,omitempty"`
+	// Folders are others, writable for everybody.
+	Folders []string `json:"folders,omitempty"`
+}
+
+// All are all folders; some may be empty.
+func (p Paths) All() []string {
+	return append([]string{p.AgentLogs, p.VerifierLogs, p.Artifacts}, p.Folders...)
 }
 
 // Mode is how an attempt is graded. The first four are in order of strength,

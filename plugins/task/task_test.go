@@ -54,7 +54,7 @@ func valid() *Task {
 		Skills:      []Skill{{Dir: "/skills"}, {Resource: "references/map.png"}},
 		Interaction: &Interaction{User: "persona", MaxFollowUps: 2, Charged: ChargedParts, After: AfterEnds, Hold: HoldCopy, Reduce: ReduceMean, Decide: ReduceMax},
 		Success:     Success{Score: "reward", Reduce: ReduceMean, AtLeast: &atLeast},
-		Paths:       Paths{Artifacts: "/logs/artifacts"},
+		Paths:       Paths{Artifacts: "/logs/artifacts", Folders: []string{"/work/results"}},
 		Metadata:    json.RawMessage(`{"difficulty": "easy"}`),
 	}
 }
@@ -78,6 +78,7 @@ var broken = []struct {
 	{"metadata", func(t *Task) { t.Metadata = json.RawMessage(`[]`) }},
 	{"mode", func(t *Task) { t.Mode = "shared" }},
 	{"paths.artifacts", func(t *Task) { t.Paths.Artifacts = "logs" }},
+	{"paths.folders[1]", func(t *Task) { t.Paths.Folders = []string{"/a", "/a/../b"} }},
 	{"stages", func(t *Task) { t.Stages = nil }},
 	{"stages[1].name", func(t *Task) { t.Stages[1].Name = "one" }},
 	{"stages[0].name", func(t *Task) { t.Stages[0].Name = "a/b" }},

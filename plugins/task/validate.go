@@ -69,9 +69,11 @@ func (c *checker) head() {
 	}
 	c.object("metadata", t.Metadata)
 	c.mode("mode", t.Mode)
-	for key, p := range map[string]string{
-		"paths.agent_logs": t.Paths.AgentLogs, "paths.verifier_logs": t.Paths.VerifierLogs, "paths.artifacts": t.Paths.Artifacts,
-	} {
+	paths := map[string]string{"paths.agent_logs": t.Paths.AgentLogs, "paths.verifier_logs": t.Paths.VerifierLogs, "paths.artifacts": t.Paths.Artifacts}
+	for i, p := range t.Paths.Folders {
+		paths[fmt.Sprintf("paths.folders[%d]", i)] = p
+	}
+	for key, p := range paths {
 		if p != "" && (!path.IsAbs(p) || path.Clean(p) != p) {
 			c.bad(key, "is %q: it must be absolute and clean", p)
 		}

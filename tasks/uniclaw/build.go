@@ -1,6 +1,7 @@
 package uniclaw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -27,6 +28,10 @@ const (
 	placeSolution = "/solution"
 )
 
+// made are the folders that the benchmark's runner makes in every sandbox, before
+// the services of a task start. Those write to logs.
+var made = []string{results, workspace + "/clawbench", placeSources, workspace + "/clawbench/logs", workspace + "/clawbench/runtime", placeSkills}
+
 // Names among the files of a task.
 const (
 	dirReferences = "references"
@@ -37,6 +42,9 @@ const (
 	rubric        = dirReferences + "/eval_rule.md"
 	snapshots     = "_snapshot.json"
 )
+
+// snapshotMode is the name in .privacy of a task that can use copies of live sites.
+const snapshotMode = "SNAPSHOT_MODE"
 
 // A solution is not part of the published layout: solution is the name of its
 // folder among the resources, and solve is what runs it.
@@ -63,25 +71,30 @@ type builder struct {
 	options  task.Options
 	settings Config
 	files    *folder.Files
+	private  []string // names in .privacy
 	keys     keys
 	t        task.Task
 }
 
 func (b *builder) build(ctx context.Context) error {
-	data, err := read(b.root, b.File)
-	if err != nil {
+	data, err := b.read(b.File)
+	if err != nil || data == nil {
 		return err
 	}
 	if b.files, err = folder.ScanParts(ctx, b.root, injectionOf(b.File)); err != nil {
+		return err
+	}
+	if err = b.privacy(); err != nil {
 		return err
 	}
 	top := b.Parse(data)
 	if top == nil {
 		return nil
 	}
-	b.keys = all(top, b.settings.Snapshot)
+	b.keys = all(top, b.settings.Snapshot, slices.Contains(b.private, snapshotMode))
 	category, id := path.Base(path.Dir(b.File)), strings.TrimSuffix(path.Base(b.File), extension)
 	b.keys.check(top, category, id)
+	env := b.env()
 	b.t = task.Task{
 		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.File, Metadata: b.keys.metadata(),
 		Labels:      task.Labels{Category: category},
@@ -92,9 +105,10 @@ func (b *builder) build(ctx context.Context) error {
 			After: task.AfterEnds, Reduce: task.ReduceMax, Persona: b.keys.policy,
 		},
 		Success: task.Success{Score: "passed", AtLeast: &passes},
+		Paths:   task.Paths{Folders: made},
 		Stages: []task.Stage{{
-			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction(b.settings.Snapshot)}},
-			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall)},
+			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction()}},
+			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall), Env: env},
 			Verifiers: b.keys.supervise(),
 			Artifacts: []task.Artifact{{Source: results, To: "results", Audience: []task.Role{task.RoleVerifier, task.RoleUser}}},
 		}},
@@ -102,22 +116,18 @@ func (b *builder) build(ctx context.Context) error {
 	if b.settings.JudgeImage != "" {
 		b.t.Stages[0].VerifyIn = &task.Environment{OS: "linux", Image: b.settings.JudgeImage, Workdir: workspace, Network: task.Network{Mode: task.NetworkNone}}
 	}
-	if !b.settings.Snapshot {
+	if !b.keys.copies {
 		b.t.Interaction.Hold = task.HoldCopy // live sites drop a browser that stands still
 	}
 	b.references(top)
 	b.sources(top)
-	b.skills(top)
 	for i := range b.keys.services {
-		b.service(&b.keys.services[i])
+		b.service(&b.keys.services[i], env)
 	}
 	b.serviceFiles()
-	if err = b.privacy(); err != nil {
-		return err
-	}
 	b.Problems = append(b.Problems, b.files.Problems...)
 	if b.t.Digest, err = b.files.Digest(ctx, b.File, data); err == nil {
-		err = b.solution(ctx)
+		err = cmp.Or(b.skills(ctx), b.solution(ctx))
 	}
 	b.Problems = append(b.Problems, b.files.Pointers...)
 	return err
@@ -134,11 +144,14 @@ func (b *builder) solution(ctx context.Context) error {
 	if err != nil || own.ByPath[solve] == nil {
 		return err
 	}
-	b.t.Resources = append(b.t.Resources, task.Resource{
-		Name: solution, Path: at, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
-		Entries: own.Entries(folder.Whole, func(string) bool { return true }),
-	})
 	b.t.Stages[0].Reference = &task.Reference{Resource: solution, Argv: []string{"sh", path.Join(placeSolution, solve)}}
+	return b.beside(ctx, own, task.Resource{Name: solution, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn})
+}
+
+// beside adds a folder of the dataset that is not among the task's files.
+func (b *builder) beside(ctx context.Context, own *folder.Files, r task.Resource) (err error) {
+	r.Path, r.Folder, r.Entries = own.Top, true, own.Entries(folder.Whole, func(string) bool { return true })
+	b.t.Resources = append(b.t.Resources, r)
 	b.t.Digest, err = own.Digest(ctx, b.t.Digest, nil)
 	b.Problems = append(append(b.Problems, own.Problems...), own.Pointers...)
 	return err
@@ -156,7 +169,7 @@ func (b *builder) references(t *document.Table) {
 	for _, r := range b.keys.references {
 		if p := b.path(r, dirReferences); p != "" {
 			named = named || p == rubric || p == dirReferences
-			b.resource(task.Resource{Name: p, Audience: []task.Role{task.RoleVerifier}})
+			b.resource(task.Resource{Name: p, Audience: []task.Role{task.RoleVerifier}, Entries: b.all(p)})
 		}
 	}
 	n := b.files.ByPath[rubric]
@@ -168,21 +181,34 @@ func (b *builder) references(t *document.Table) {
 	}
 }
 
-// path checks a path of a list, which lies in one folder of the task's files;
-// empty: it is wrong, which is reported.
+// path returns the path, among the task's files, of an entry of a list; empty: there
+// is none, which is reported. The published tasks leave out the folder of the list:
+// "x" is sources/x. "sources/x" is the same.
 func (b *builder) path(e document.Text, within string) string {
-	p := path.Clean(e.Value)
-	switch {
-	case leaves(e.Value):
+	if leaves(e.Value) {
 		b.Report(task.Error, document.Position(e.Node), e.Path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.Value))
-	case p != within && !strings.HasPrefix(p, within+"/"):
-		b.Report(task.Error, document.Position(e.Node), e.Path, "Path is in another folder", fmt.Sprintf("%q: it must be in %s/.", e.Value, within))
-	case b.files.ByPath[p] == nil:
-		b.Report(task.Error, document.Position(e.Node), e.Path, "File is missing", fmt.Sprintf("There is no %s in %s.", p, b.files.Top))
-	default:
-		return p
+		return ""
+	}
+	p := b.among(e.Value, within)
+	if p == "" {
+		b.Report(task.Error, document.Position(e.Node), e.Path, "File is missing", fmt.Sprintf("There is no %s in %s.", inFolder(e.Value, within), b.files.Top))
+	}
+	return p
+}
+
+// among is path for a name that does not leave the files and need not be there.
+func (b *builder) among(name, within string) string {
+	for _, p := range []string{path.Join(within, name), inFolder(name, within)} {
+		if b.files.ByPath[p] != nil {
+			return p
+		}
 	}
 	return ""
+}
+
+// inFolder returns the path of a name that may begin with its folder.
+func inFolder(name, within string) string {
+	return path.Join(within, strings.TrimPrefix(path.Clean(name)+"/", within+"/"))
 }
 
 // leaves reports whether a path is no relative path of a file or folder below.
@@ -190,7 +216,8 @@ func leaves(p string) bool {
 	return p == "" || path.IsAbs(p) || slices.Contains(strings.Split(p, "/"), "..") || path.Clean(p) == "."
 }
 
-// resource adds a file or folder of the task's files, by its name there.
+// resource adds a file of the task's files, by its name there, or a folder with the
+// given entries.
 func (b *builder) resource(r task.Resource) {
 	for i := range b.t.Resources {
 		if b.t.Resources[i].Name == r.Name {
@@ -198,10 +225,15 @@ func (b *builder) resource(r task.Resource) {
 		}
 	}
 	r.Path = path.Join(b.files.Top, r.Name)
-	if r.Folder = b.files.ByPath[r.Name].Mode.IsDir(); r.Folder && r.Entries == nil {
-		r.Entries = b.files.Entries(r.Name, func(string) bool { return true })
+	if r.Folder = b.files.IsDir(r.Name); r.Folder && len(r.Entries) == 0 && r.Place != "" {
+		return // there is nothing to place
 	}
 	b.t.Resources = append(b.t.Resources, r)
+}
+
+// all returns all that is in a folder; of a file, nothing.
+func (b *builder) all(dir string) []task.Entry {
+	return b.files.Entries(dir, func(string) bool { return true })
 }
 
 // sources adds what the agent works on: all of the folder.
@@ -215,33 +247,18 @@ func (b *builder) sources(t *document.Table) {
 	if len(b.keys.sources) == 0 {
 		t.R.Report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.Top, dirSources))
 	}
+	// In a live run a copy of what the sites hold would be the answer.
+	live := slices.Contains(b.private, snapshotMode) && !b.keys.copies
 	b.resource(task.Resource{
 		Name: dirSources, Audience: task.Public(), Place: placeSources, Phase: task.PlaceCreate,
-		Entries: b.files.Entries(dirSources, func(p string) bool { return b.settings.Snapshot || !strings.HasSuffix(p, snapshots) }),
+		Entries: b.files.Entries(dirSources, func(p string) bool {
+			return !live || !slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return strings.HasSuffix(name, snapshots) })
+		}),
 	})
 }
 
-// skills adds the skills that come with the task. Other names are skills that the
-// agent has anyway.
-func (b *builder) skills(*document.Table) {
-	for _, s := range b.keys.skills {
-		switch {
-		case !strings.Contains(s.Value, "/") && idForm.MatchString(s.Value):
-		case strings.Count(s.Value, "/") > 1:
-			b.Report(task.Error, document.Position(s.Node), s.Path, "Not a skill", fmt.Sprintf("%q: write %s/NAME for a folder of the task's files, or the name of a skill that the agent has.", s.Value, dirSkills))
-		default:
-			if p := b.path(s, dirSkills); p != "" && p != dirSkills {
-				b.resource(task.Resource{
-					Name: p, Audience: []task.Role{task.RoleAgent, task.RoleVerifier}, Place: path.Join(placeSkills, path.Base(p)), Phase: task.PlaceCreate,
-				})
-				b.t.Skills = []task.Skill{{Dir: placeSkills}}
-			}
-		}
-	}
-}
-
 // service adds a program beside the agent. Its files are added by serviceFiles.
-func (b *builder) service(s *service) {
+func (b *builder) service(s *service, env task.Env) {
 	if s.path == "" || s.start == "" {
 		return // reported
 	}
@@ -262,7 +279,7 @@ func (b *builder) service(s *service) {
 		s.at.Bad("name", "Service is listed twice", "%q is the name of another one.", s.name)
 		return
 	}
-	c := task.Command{Argv: []string{"sh", "-c", s.start}, Dir: path.Join(placeServices, b.keys.id, s.path), User: "root"}
+	c := task.Command{Argv: []string{"sh", "-c", s.start}, Dir: path.Join(placeServices, b.keys.id, s.path), User: "root", Env: env}
 	if s.oneshot {
 		c.Time = task.Duration(oneshotTime)
 	}
@@ -298,40 +315,69 @@ func (b *builder) serviceFiles() {
 
 var variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// privacy adds the variables of the host that the agent gets.
+// privacy reads the names of variables that the task needs.
 func (b *builder) privacy() error {
 	if b.files.ByPath[filePrivacy] == nil {
 		return nil
 	}
 	file := path.Join(b.files.Top, filePrivacy)
-	data, err := read(b.root, file)
-	if err != nil {
-		return err
-	}
-	env := task.Env{}
+	data, err := b.read(file)
 	for n, line := range strings.Split(string(data), "\n") {
 		name := strings.TrimSpace(line)
 		switch {
 		case name == "" || strings.HasPrefix(name, "#"):
 		case !variableForm.MatchString(name):
-			b.Problems = append(b.Problems, task.Problem{
-				File: file, Line: n + 1, Column: 1, Severity: task.Error, Summary: "Not the name of a variable",
-				Detail: "A line has the name of one variable of the host, and no value.",
-			})
+			b.bad(file, n+1, "Not the name of a variable", "A line has the name of one variable of the host, and no value.")
 		default:
+			b.private = append(b.private, name)
+		}
+	}
+	return err
+}
+
+// env returns the variables of the agent and of the services: those of the host that
+// the task names. Whether it uses copies of live sites is a setting of the dataset, and
+// with copies it needs no key of a live site.
+func (b *builder) env() task.Env {
+	if len(b.private) == 0 {
+		return nil
+	}
+	env := task.Env{}
+	for _, name := range b.private {
+		switch {
+		case name == snapshotMode && b.keys.copies:
+			env[name] = task.Value{Text: "1"}
+		case name == snapshotMode:
+			env[name] = task.Value{Text: "0"}
+		case !b.keys.copies:
 			env[name] = task.Value{Host: name}
 		}
 	}
-	if len(env) > 0 {
-		b.t.Stages[0].Agent.Env = env
-	}
-	return nil
+	return env
 }
 
-// read returns a file of YAML or text. A link is refused.
-func read(root *os.Root, name string) ([]byte, error) {
-	if fi, err := root.Lstat(name); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-		return nil, fmt.Errorf("%s is not a regular file", name)
+// read returns a file of YAML or text; nil: it cannot be used, which is reported. An
+// error means that it is not there. A link is refused.
+func (b *builder) read(name string) ([]byte, error) {
+	fi, err := b.root.Lstat(name)
+	if err != nil {
+		return nil, err
 	}
-	return folder.Read(root, name, document.MaxSize)
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	var data []byte
+	if err == nil {
+		data, err = folder.Read(b.root, name, document.MaxSize)
+	}
+	if err != nil {
+		b.bad(name, 1, "File cannot be read", err.Error())
+		return nil, nil
+	}
+	return data, nil
+}
+
+// bad reports an error in a file that is not YAML.
+func (b *builder) bad(file string, line int, summary, detail string) {
+	b.Problems = append(b.Problems, task.Problem{File: file, Line: line, Column: 1, Severity: task.Error, Summary: summary, Detail: detail})
 }

@@ -24,7 +24,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	top := (&document.Reader{}).Table("", f.Docs[0].Body)
-	all(top, false)
+	all(top, false, false)
 	codex := (&document.Reader{}).Table("codex", &ast.MappingNode{})
 	new(keys).codex(codex)
 	for i, name := range codex.Known {

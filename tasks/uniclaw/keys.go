@@ -2,6 +2,7 @@ package uniclaw
 
 import (
 	"encoding/json"
+	"path"
 	"regexp"
 	"strings"
 
@@ -21,6 +22,7 @@ type keys struct {
 	sources, skills   []document.Text
 	services          []service
 	recording, headed string
+	copies            bool // it runs on copies of live sites
 	followUps         int
 	user, supervisor  json.RawMessage // objects, or nil
 	policy            string          // of the simulated user
@@ -40,8 +42,9 @@ const maxSeconds = 31 * 24 * 3600
 // maxFollowUps bounds the messages of the simulated user.
 const maxFollowUps = 1000
 
-// all reads the file. With snapshot, a task may have task_snapshot alone.
-func all(t *document.Table, snapshot bool) keys {
+// all reads the file. snapshot is the setting of the dataset; declared says that the
+// task can use copies of live sites, as a task with task_snapshot can, too.
+func all(t *document.Table, snapshot, declared bool) keys {
 	k := keys{
 		id: t.Required("task_id"), category: t.Required("category"),
 		system: t.Word("agent_sys", "openclaw", "openclaw", "openclaw_edict", "nanobot"),
@@ -52,8 +55,12 @@ func all(t *document.Table, snapshot bool) keys {
 		recording: t.Word("recording", "none", "none", "low", "high"), headed: t.Word("headed", "auto", "auto", "true", "false"),
 	}
 	k.image = t.Text("image_model", k.model)
-	if k.snapshot = t.Text("task_snapshot", ""); snapshot && strings.TrimSpace(k.snapshot) != "" {
-		k.task = t.Text("task", "")
+	k.snapshot = t.Text("task_snapshot", "")
+	other := strings.TrimSpace(k.snapshot) != ""
+	k.copies = snapshot && (declared || other)
+	if k.copies && other {
+		t.Text("task", "")
+		k.task = k.snapshot
 	} else {
 		k.task = t.Required("task")
 	}
@@ -65,7 +72,7 @@ func all(t *document.Table, snapshot bool) keys {
 			k.services = append(k.services, readService(s))
 		}
 	}
-	preExec(t)
+	preExec(t, k.copies, declared || other)
 	if c := t.Below("codex"); c != nil {
 		k.codex(c)
 	} else {
@@ -97,12 +104,22 @@ func readService(t *document.Table) service {
 	return s
 }
 
-// preExec refuses programs that would run on the host.
-func preExec(t *document.Table) {
+// preExec refuses programs that would run on the host. They prepare live sites, which
+// a task does without if it uses copies of them.
+func preExec(t *document.Table, copies, can bool) {
 	t.Boolean("pre_exec_parallel_safe")
-	if n := t.List("pre_exec"); len(n) > 0 {
-		t.Bad("pre_exec", "Programs for the host are refused", "The task wants %d of them to run outside of the sandbox, before it starts. Berth runs nothing of a task there.", len(n))
+	var names []string
+	for _, e := range t.Texts("pre_exec") {
+		names = append(names, e.Value)
 	}
+	if len(names) == 0 || copies {
+		return
+	}
+	instead := ""
+	if can {
+		instead = " With snapshot = true in the dataset's config it uses copies of live sites and does without."
+	}
+	t.Bad("pre_exec", "Programs for the host are refused", "The task wants %s to run outside of the sandbox, before it starts. Berth runs nothing of a task there.%s", strings.Join(names, ", "), instead)
 }
 
 func (k *keys) codex(t *document.Table) {
@@ -163,21 +180,20 @@ func (k *keys) shown() string {
 }
 
 // instruction returns what the agent is told.
-func (k *keys) instruction(snapshot bool) string {
-	what := k.task
-	if snapshot && strings.TrimSpace(k.snapshot) != "" {
-		what = k.snapshot
-	}
+func (k *keys) instruction() string {
 	var b strings.Builder
 	b.WriteString("Work in the folder " + workspace + ". Put the files that the task asks for into " + results + ".\n")
 	if len(k.sources) > 0 {
 		b.WriteString("The files that come with the task are in " + placeSources + ".\n")
 	}
-	if len(k.skills) > 0 {
-		b.WriteString("Skills that may help are in " + placeSkills + ".\n")
+	for i, s := range k.skills {
+		if i == 0 {
+			b.WriteString("Skills that may help:\n")
+		}
+		b.WriteString("- " + path.Join(placeSkills, path.Base(s.Value)) + "\n")
 	}
 	b.WriteString("When you have finished, send a message without a tool call.\n\n")
-	return b.String() + strings.TrimSpace(what) + "\n"
+	return b.String() + strings.TrimSpace(k.task) + "\n"
 }
 
 // supervise returns the verifiers of a task: one judges rounds, the other makes

@@ -45,7 +45,8 @@ var (
 type Config struct {
 	Image         string `berth:"image" doc:"Image of the sandboxes, with the agent's own programs. Absent: what the environment has."`
 	JudgeImage    string `berth:"judge_image" doc:"Image of the supervisor's own sandbox, if it has one (tools = \"sandbox\" of its configuration). Absent: as image."`
-	Snapshot      bool   `berth:"snapshot" doc:"Runs tasks about live sites on the copies that come with them: task_snapshot is the instruction where a task has one, and the files *_snapshot.json are among the sources."`
+	Snapshot      bool   `berth:"snapshot" doc:"Runs tasks that can do so on the copies of live sites that come with them: those with SNAPSHOT_MODE in .privacy or a task_snapshot. task_snapshot is the instruction then, and no other variable of .privacy and no pre_exec is needed."`
+	BaseSkills    string `berth:"base_skills" default:"docker/base_skills" doc:"Folder of the dataset with a folder for each base skill, which tasks name without bringing it along. As a path in the dataset."`
 	Solutions     string `berth:"solutions" doc:"Folder of the dataset with CATEGORY/TASK_ID/solve.sh, which the agent oracle runs, as a path in the dataset. The published layout has no solutions. Absent: there are none."`
 	PublishedList bool   `berth:"published_list" doc:"Leaves out the tasks that the published results leave out: those with \"template\" in their path."`
 }
@@ -71,8 +72,8 @@ const maxTasks = 100_000
 
 // Find returns the files of the tasks.
 func (Format) Find(ctx context.Context, dir string, o task.Options) ([]string, error) {
-	var c Config
-	if err := settings(o, &c); err != nil {
+	c, err := settings(o)
+	if err != nil {
 		return nil, err
 	}
 	root, err := os.OpenRoot(dir)
@@ -108,11 +109,13 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) ([]string, e
 	return found, nil
 }
 
-// Files returns the file of a task, its folder of files, and its solution.
+// Files returns the file of a task, its folder of files, and what it has of other
+// folders of the dataset.
 func (Format) Files(t *task.Task) []string {
-	files := []string{t.HostPath(t.File), t.HostPath(injectionOf(t.File))}
+	own := injectionOf(t.File)
+	files := []string{t.HostPath(t.File), t.HostPath(own)}
 	for i := range t.Resources {
-		if r := &t.Resources[i]; r.Name == solution {
+		if r := &t.Resources[i]; !strings.HasPrefix(r.Path, own+"/") {
 			files = append(files, t.HostPath(r.Path))
 		}
 	}
@@ -127,17 +130,16 @@ func folderOf(within, file string) string {
 	return path.Join(within, path.Base(path.Dir(file)), strings.TrimSuffix(path.Base(file), extension))
 }
 
-func settings(o task.Options, c *Config) error {
-	if len(o.Config) == 0 {
-		return nil
+func settings(o task.Options) (c Config, err error) {
+	if err = config.Decode(o.Config, &c); err != nil {
+		return c, fmt.Errorf("settings of the dataset: %w", err)
 	}
-	if err := config.Decode(o.Config, c); err != nil {
-		return fmt.Errorf("settings of the dataset: %w", err)
+	for key, dir := range map[string]string{"solutions": c.Solutions, "base_skills": c.BaseSkills} {
+		if dir != "" && !filepath.IsLocal(dir) {
+			return c, fmt.Errorf("settings of the dataset: %s is %q: write the path of a folder in the dataset", key, dir)
+		}
 	}
-	if c.Solutions != "" && !filepath.IsLocal(c.Solutions) {
-		return fmt.Errorf("settings of the dataset: solutions is %q: write the path of a folder in the dataset", c.Solutions)
-	}
-	return nil
+	return c, nil
 }
 
 // Load reads the task in a file.
@@ -154,7 +156,7 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 	if filepath.Base(filepath.Dir(category)) != dirTasks || path.Ext(b.File) != extension {
 		return nil, nil, fmt.Errorf("read task %s: a task is a file %s/CATEGORY/TASK_ID%s", file, dirTasks, extension)
 	}
-	if err = settings(o, &b.settings); err != nil {
+	if b.settings, err = settings(o); err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
 	}
 	if b.root, err = os.OpenRoot(b.dir); err != nil {

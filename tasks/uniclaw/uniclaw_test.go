@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -78,13 +79,14 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 		t.Errorf("%+v, %+v", in, s.Agent)
 	}
 	text := s.Instruction[0].Text
-	for _, want := range []string{"/tmp_workspace/results", "/tmp_workspace/clawbench/sources", "/root/skills", "without a tool call", "by their date"} {
+	for _, want := range []string{"/tmp_workspace/results", "/tmp_workspace/clawbench/sources", "- /root/skills/tables\n- /root/skills/web-search\n", "without a tool call", "by their date"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the instruction:\n%s", want, text)
 		}
 	}
-	if env := s.Agent.Env; len(env) != 2 || env["MAIL_PASSWORD"].Host != "MAIL_PASSWORD" {
-		t.Errorf("environment %v", env)
+	want := task.Env{"MAIL_USER": {Host: "MAIL_USER"}, "MAIL_PASSWORD": {Host: "MAIL_PASSWORD"}, "SNAPSHOT_MODE": {Text: "0"}}
+	if !reflect.DeepEqual(s.Agent.Env, want) || !reflect.DeepEqual(got.Services[1].Command.Env, want) {
+		t.Errorf("environment %v, of a service %v", s.Agent.Env, got.Services[1].Command.Env)
 	}
 	if string(s.Verifiers[0].Settings) != `{"instructions":"Open every file before you judge.","rubric":"references/eval_rule.md"}` || string(s.Verifiers[1].Settings) != `{"threshold":0.9}` {
 		t.Errorf("verifiers %s, %s", s.Verifiers[0].Settings, s.Verifiers[1].Settings)
@@ -93,7 +95,7 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 		got.Services[1].Command.Dir != "/opt/clawbench/.harness/services/sort-letters/mail" {
 		t.Errorf("services %+v", got.Services)
 	}
-	for _, want := range []string{`"agent_sys":"nanobot"`, `"image_model":"gpt-5.4"`, `"patience":2`, `"headed":"true"`} {
+	for _, want := range []string{`"agent_sys":"nanobot"`, `"image_model":"gpt-5.4"`, `"reasoning_effort":"high"`, `"headed":"true"`} {
 		if !strings.Contains(string(got.Metadata), want) {
 			t.Errorf("%s is not in %s", want, got.Metadata)
 		}
@@ -104,7 +106,7 @@ func TestATaskHasWhatItsFileSays(t *testing.T) {
 func TestWhatEachRoleSees(t *testing.T) {
 	t.Parallel()
 	got := load(t, "testdata/good", sample, "")
-	for role, want := range map[task.Role]string{task.RoleAgent: "skills/tables sources", task.RoleVerifier: "references/eval_rule.md skills/tables sources", task.RoleUser: "sources"} {
+	for role, want := range map[task.Role]string{task.RoleAgent: "skills/tables skills/web-search sources", task.RoleVerifier: "references/eval_rule.md skills/tables skills/web-search sources", task.RoleUser: "sources"} {
 		var names []string
 		for _, r := range got.View(role, "main").Resources {
 			names = append(names, r.Name)
@@ -192,10 +194,24 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 		"a path out of the task":    {text: least + "sources: [../x]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "../x"`}},
 		"an absolute path":          {text: least + "sources: [/etc/passwd]\n", want: []string{`tasks/c/t.yaml:5:11: Path leaves the task's files: "/etc/passwd"`}},
 		"a hidden way out":          {text: least + "sources: [sources/../../../x]\n", want: []string{"Path leaves the task's files"}},
-		"tests as sources":          {text: least + "sources: [references/eval_rule.md]\n", want: []string{"Path is in another folder"}},
+		"tests as sources":          {text: least + "sources: [references/eval_rule.md]\n", want: []string{"tasks/c/t.yaml:5:11: File is missing. There is no sources/references/eval_rule.md in injection/c/t."}},
 		"headed: maybe":             {text: least + "headed: maybe\n", want: []string{`tasks/c/t.yaml:5:1: Wrong value: headed is "maybe": write one of auto, true, false.`}},
 		"a recording and no window": {
 			text: least + "recording: high\nheaded: false\n", want: []string{"tasks/c/t.yaml:6:1: Settings contradict each other"},
+		},
+		"no such skill":      {text: least + "skills: [ocr]\n", want: []string{`tasks/c/t.yaml:5:10: Skill is missing. There is no skills/ocr in injection/c/t, and "ocr" is not one of the base skills: agent-browser-control, `}},
+		"a way to a skill":   {text: least + "skills: [web-search, ../web-search]\n", want: []string{`tasks/c/t.yaml:5:22: Path leaves the task's files: "../web-search"`}},
+		"not a base skill":   {text: least + "skills: [x/web-search]\n", want: []string{"Skill is missing. There is no skills/x/web-search"}},
+		"a file as a skill":  {text: least + "skills: [ocr]\n", files: map[string]string{"injection/c/t/skills/ocr": "x"}, want: []string{"tasks/c/t.yaml:5:10: Not a skill: skills/ocr must be a folder"}},
+		"all skills at once": {text: least + "skills: [skills]\n", files: map[string]string{"injection/c/t/skills/ocr/SKILL.md": "x"}, want: []string{"Not a skill"}},
+		"two skills of one name": {
+			text: least + "skills: [a/ocr, ocr]\n", files: map[string]string{"injection/c/t/skills/ocr/SKILL.md": "x", "injection/c/t/skills/a/ocr/SKILL.md": "x"},
+			want: []string{`tasks/c/t.yaml:5:17: Two skills of one name: "ocr" would be placed in /root/skills/ocr, as skills/a/ocr is.`},
+		},
+		"a huge file": {text: least + strings.Repeat("#\n", 3<<20), want: []string{"tasks/c/t.yaml:1:1: File cannot be read: tasks/c/t.yaml is larger than 1 MiB"}},
+		"huge names":  {text: least, files: map[string]string{"injection/c/t/.privacy": strings.Repeat("#\n", 3<<20)}, want: []string{"injection/c/t/.privacy:1:1: File cannot be read: injection/c/t/.privacy is larger than 1 MiB"}},
+		"not only ASCII": {
+			text: "task_id: 任务\ncategory: c\ntask: x\n" + rest, want: []string{`tasks/c/t.yaml:1:1: Not an id: task_id is "任务": use letters`},
 		},
 		"a pointer": {
 			text: least, files: map[string]string{"injection/c/t/sources/a.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"},
@@ -207,7 +223,7 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 		"a service in its folder": {text: least + "services: [{name: s, path: ./, start: x}]\n", want: []string{`tasks/c/t.yaml:5:22: Path leaves the task's files: "./"`}},
 		"a service without name":  {text: least + "services: [{name: s/t, path: s, start: x}]\n", want: []string{`tasks/c/t.yaml:5:13: Not a name: name is "s/t"`}},
 		"only for snapshots":      {text: "task_id: t\ncategory: c\ntask_snapshot: x\n" + rest, want: []string{"Key is missing: task is required"}},
-		"programs for the host":   {text: least + "pre_exec:\n  - rm -rf /\npre_exec_parallel_safe: true\n", want: []string{"tasks/c/t.yaml:5:1: Programs for the host are refused"}},
+		"programs for the host":   {text: least + "pre_exec:\n  - rm -rf /\npre_exec_parallel_safe: true\n", want: []string{"tasks/c/t.yaml:5:1: Programs for the host are refused. The task wants rm -rf / to run outside"}},
 		"another id":              {text: "task_id: u\ncategory: d\ntask: x\n" + rest, want: []string{`tasks/c/t.yaml:1:1: Another id than that of the file: task_id is "u"`, `tasks/c/t.yaml:2:1: Another id`}},
 		"no id":                   {text: "category: c\ntask: x\n" + rest, want: []string{"Key is missing: task_id is required"}},
 		"not an id":               {text: "task_id: a/b\ncategory: c\ntask: x\n" + rest, want: []string{"tasks/c/t.yaml:1:1: Not an id"}},

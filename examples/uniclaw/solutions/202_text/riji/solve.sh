@@ -1,3 +1,2 @@
 #!/bin/sh
-mkdir -p /tmp_workspace/results
 grep -o -E '20[0-9]{2}-[0-9]{2}-[0-9]{2}' clawbench/sources/riji.txt | sort -u >results/riqi.txt

@@ -2,6 +2,8 @@ package trial_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -30,5 +32,29 @@ func TestServersOfATaskReachTheAgent(t *testing.T) {
 		{Name: "web", Transport: "sse", URL: "http://web", Headers: map[string]string{"Authorization": "t-1"}},
 	}; pretty(got) != pretty(expect) {
 		t.Errorf("got %+v, want %+v", got, expect)
+	}
+}
+
+// The agent gets the folders of skills, and none works without a skill that the image
+// must have. The folders that a task expects are there, and any user can write to them.
+func TestSkillsAndFoldersOfATask(t *testing.T) {
+	t.Parallel()
+	var got []string
+	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
+		got = act.setup.Skills
+		return agent.Yield{End: agent.Done}, act.sh(ctx, `[ "$(stat -c %a /work/in/results)" = 777 ] && echo 1 > /work/in/results/a`)
+	})
+	b := newBench(t, a, tests("true"))
+	b.task.Paths.Folders = []string{"/work/in", "/work/in/results"}
+	b.task.Skills = []task.Skill{{Dir: "/skills"}, {Dir: "/", FromImage: []string{"bin"}}}
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	if !slices.Equal(got, []string{"/skills", "/"}) {
+		t.Errorf("skills in %q", got)
+	}
+	b = newBench(t, a, tests("true"))
+	b.task.Skills = []task.Skill{{Dir: "/skills", FromImage: []string{"ocr"}}}
+	res := b.run(t.Context(), t)
+	if want(t, res, record.EnvironmentError, "", record.Unknown); res.Error == nil || !strings.Contains(res.Error.Message, `skill "ocr" of the task: there is no /skills/ocr in the sandbox: use an image that has it`) {
+		t.Errorf("%+v", res.Error)
 	}
 }

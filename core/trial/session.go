@@ -169,7 +169,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 		return nil, err
 	}
 	if o.role != agent.RoleUser {
-		if err = errors.Join(a.agentSetup(s, o, &setup), a.onSurface(ctx, s, &setup)); err != nil {
+		if err = errors.Join(a.agentSetup(ctx, s, o, &setup), a.onSurface(ctx, s, &setup)); err != nil {
 			return nil, err
 		}
 	}
@@ -218,7 +218,7 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 }
 
 // agentSetup adds what only a session in the sandbox of the task has.
-func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
+func (a *attempt) agentSetup(ctx context.Context, s *session, o opening, setup *agent.Setup) error {
 	env, err := a.agentEnv(o)
 	if err != nil {
 		return err
@@ -244,16 +244,8 @@ func (a *attempt) agentSetup(s *session, o opening, setup *agent.Setup) error {
 			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args, Env: env,
 		})
 	}
-	for _, k := range a.task.Skills {
-		if k.Dir != "" {
-			setup.Skills = append(setup.Skills, a.sandbox.Absolute(k.Dir))
-			continue
-		}
-		for i := range a.task.Resources {
-			if r := &a.task.Resources[i]; r.Name == k.Resource && r.Place != "" {
-				setup.Skills = append(setup.Skills, a.sandbox.Absolute(r.Place))
-			}
-		}
+	if setup.Skills, err = a.skills(ctx, o.role); err != nil {
+		return err
 	}
 	if o.number == 1 && o.cell.Prior != "" {
 		if edited := unchanged(o.cell.Prior, o.cell.PriorDigest); edited != nil {

@@ -223,10 +223,13 @@ type MCPServer struct {
 	Headers Env `json:"headers,omitempty"`
 }
 
-// Skill is a folder with instructions for the agent. Exactly one field is set.
+// Skill is a folder with instructions for the agent. Exactly one of Dir and Resource
+// is set.
 type Skill struct {
 	// Dir is a folder in the sandbox that holds skills.
 	Dir string `json:"dir,omitempty"`
+	// FromImage are the names of skills in Dir that the image must have.
+	FromImage []string `json:"from_image,omitempty"`
 	// Resource is the Name of a resource that the agent may see.
 	Resource string `json:"resource,omitempty"`
 }

@@ -294,6 +294,11 @@ func (c *checker) offers() {
 		if s.Resource != "" && (c.resources[s.Resource] == nil || !c.resources[s.Resource].For(RoleAgent, c.resources[s.Resource].Stage)) {
 			c.bad(key+".resource", "is %q: the agent sees no such resource", s.Resource)
 		}
+		for _, name := range s.FromImage {
+			if s.Dir == "" || !folderName(name) {
+				c.bad(key+".from_image", "has %q: it must be the name of a folder in dir", name)
+			}
+		}
 	}
 }
 

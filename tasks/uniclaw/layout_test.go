@@ -3,8 +3,8 @@ package uniclaw
 import (
 	"encoding/json"
 	"fmt"
-	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -43,8 +43,8 @@ func TestNamesOfSourcesAndSkills(t *testing.T) {
 			"injection/c/t/skills/web-search/SKILL.md /root/skills/web-search/SKILL.md", "injection/c/t/sources/a.txt /tmp_workspace/clawbench/sources/a.txt",
 			"injection/c/t/sources/sources/c.txt /tmp_workspace/clawbench/sources/sources/c.txt", "injection/c/t/sources/sub/b.txt /tmp_workspace/clawbench/sources/sub/b.txt",
 		}
-		if !slices.Equal(all, want) || len(got.Stages[0].Setup) > 0 || len(got.Skills) != 1 || got.Skills[0].Dir != "/root/skills" {
-			t.Errorf("%s: %s, setup %+v, skills %+v", names, strings.Join(all, "\n"), got.Stages[0].Setup, got.Skills)
+		if !slices.Equal(all, want) || !reflect.DeepEqual(got.Skills, []task.Skill{{Dir: "/root/skills"}}) {
+			t.Errorf("%s: %s, skills %+v", names, strings.Join(all, "\n"), got.Skills)
 		}
 		if own := filepath.Join(dir, "docker/base_skills/desktop-control"); !slices.Contains(Format{}.Files(got), own) {
 			t.Errorf("the task does not depend on %s", own)
@@ -62,16 +62,11 @@ func TestABaseSkillThatIsNotPlaced(t *testing.T) {
 		"tasks/c/t.yaml:5:10: warning: Base skill is not placed. There is no docker/base_skills/web-search in the dataset: the image must have /root/skills/web-search." {
 		t.Fatalf("%v, %v", problems, err)
 	}
-	for _, place := range []string{t.TempDir(), filepath.Join(t.TempDir(), "none")} {
-		argv := slices.Clone(got.Stages[0].Setup[0].Argv)
-		argv[slices.Index(argv, "/root/skills/web-search")] = place
-		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput() //nolint:gosec // of the format
-		if there := filepath.Base(place) != "none"; there != (err == nil) || there == strings.Contains(string(out), "the image must have") {
-			t.Errorf("%s: %v, %s", place, err, out)
-		}
+	if want := []task.Skill{{Dir: "/root/skills", FromImage: []string{"web-search"}}}; !reflect.DeepEqual(got.Skills, want) {
+		t.Errorf("skills %+v", got.Skills)
 	}
-	if got = load(t, dir, "tasks/c/t.yaml", `{"base_skills": "more"}`); got.Stages[0].Setup != nil || len(got.Resources) != 2 {
-		t.Errorf("setup %+v, resources %+v", got.Stages[0].Setup, got.Resources)
+	if got = load(t, dir, "tasks/c/t.yaml", `{"base_skills": "more"}`); got.Skills[0].FromImage != nil || len(got.Resources) != 2 {
+		t.Errorf("skills %+v, resources %+v", got.Skills, got.Resources)
 	}
 }
 

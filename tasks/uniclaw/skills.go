@@ -19,6 +19,9 @@ var baseSkills = []string{"agent-browser-control", "apt-package-manager", "deskt
 // skills adds the skills that the task names. They are in one folder of the sandbox
 // for every agent.
 func (b *builder) skills(ctx context.Context) error {
+	if len(b.keys.skills) > 0 {
+		b.t.Skills = []task.Skill{{Dir: placeSkills}}
+	}
 	for _, s := range b.keys.skills {
 		if leaves(s.Value) {
 			b.path(s, dirSkills) // reports it
@@ -47,14 +50,11 @@ func (b *builder) skills(ctx context.Context) error {
 			})
 		}
 	}
-	if len(b.keys.skills) > 0 {
-		b.t.Skills = []task.Skill{{Dir: placeSkills}}
-	}
 	return nil
 }
 
 // baseSkill adds a skill of the folder that the dataset keeps them in. If it has none
-// of that name, the image must have it: the task does not begin without.
+// of that name, the image must have it: no agent works without it.
 func (b *builder) baseSkill(ctx context.Context, s document.Text, name string) error {
 	at := path.Join(path.Clean(b.settings.BaseSkills), name)
 	own, err := folder.Scan(ctx, b.root, at)
@@ -67,10 +67,7 @@ func (b *builder) baseSkill(ctx context.Context, s document.Text, name string) e
 			Name: path.Join(dirSkills, name), Audience: []task.Role{task.RoleAgent, task.RoleVerifier}, Place: place, Phase: task.PlaceCreate,
 		})
 	}
-	where := fmt.Sprintf("There is no %s in the dataset: the image must have %s.", at, place)
-	b.Report(task.Warning, document.Position(s.Node), s.Path, "Base skill is not placed", where)
-	b.t.Stages[0].Setup = append(b.t.Stages[0].Setup, task.Command{
-		Argv: []string{"sh", "-c", `test -d "$1" || { echo "$2"; exit 1; }`, "sh", place, where}, User: "root",
-	})
+	b.Report(task.Warning, document.Position(s.Node), s.Path, "Base skill is not placed", fmt.Sprintf("There is no %s in the dataset: the image must have %s.", at, place))
+	b.t.Skills[0].FromImage = append(b.t.Skills[0].FromImage, name)
 	return nil
 }

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
@@ -92,7 +97,11 @@ func (w *worker) Close(context.Context, *loop.Recorder) error { return nil }
 // Turn implements loop.Worker. Its yield is the feedback as JSON.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
 	w.talk = append(w.talk, chat.Message{Role: chat.User, Text: m.Text})
-	q := chat.Request{System: w.instructions(), Tools: viewtools.Tools, Schema: json.RawMessage(schema), Effort: w.s.Config.ReasoningEffort, Temperature: w.s.Config.Temperature}
+	first, err := w.instructions()
+	if err != nil {
+		return agent.Yield{}, err
+	}
+	q := chat.Request{System: first, Tools: viewtools.Tools, Schema: json.RawMessage(schema), Effort: w.s.Config.ReasoningEffort, Temperature: w.s.Config.Temperature}
 	for looks := 0; ; looks++ {
 		if looks == maxLooks { // from here on it has to write
 			q.Tools = nil
@@ -146,9 +155,20 @@ func (w *worker) look(step *trajectory.Step, reply chat.Reply, r *loop.Recorder)
 	return r.Step(*step)
 }
 
-func (w *worker) instructions() string {
-	if w.s.Config.Policy == "" {
-		return system
+// instructions returns the system prompt: that of the experiment, or else our own.
+func (w *worker) instructions() (string, error) {
+	c := &w.s.Config
+	if c.Prompt == "" && c.Policy == "" {
+		return system, nil
 	}
-	return system + "\n\nHow I behave:\n" + w.s.Config.Policy
+	text := cmp.Or(c.Prompt, system+"\n\nHow I behave:\n{{policy}}")
+	task := ""
+	if strings.Contains(text, "{{task}}") {
+		b, err := os.ReadFile(filepath.Join(w.s.Setup.View, "instruction.md"))
+		if err != nil {
+			return "", fmt.Errorf("the task: %w", err)
+		}
+		task = strings.TrimSpace(string(b))
+	}
+	return strings.NewReplacer("{{policy}}", c.Policy, "{{task}}", task).Replace(text), nil
 }

@@ -73,6 +73,23 @@ func TestTheUserLooksAndReplies(t *testing.T) {
 	}
 }
 
+// An experiment may replace the whole of what the user's model is told first.
+func TestThePromptOfTheExperiment(t *testing.T) {
+	t.Parallel()
+	for config, want := range map[string]string{
+		`{"prompt":"I am MINE. {{policy}} My task: {{task}}","policy":"In a HURRY, not {{task}}."}`: `"instructions":"I am MINE. In a HURRY, not {{task}}. My task: Find the PRICE."`,
+		`{"prompt":"I am MINE.","policy":"In a HURRY."}`:                                            `"instructions":"I am MINE."`,
+		`{"policy":"In a HURRY."}`: `How I behave:\nIn a HURRY."`,
+	} {
+		_, _, questions, err := speak(t, config, func(chattest.Question) chattest.Answer {
+			return chattest.Answer{Text: `{"mode":"silent","tone":"neutral","candidate_feedback":"","public_feedback_points":[]}`}
+		}, "It answered: done.")
+		if err != nil || !strings.Contains(string(questions[0].Body), want) {
+			t.Errorf("%v: %s is not in %s", err, want, questions[0].Body)
+		}
+	}
+}
+
 func TestBadReplies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -16,6 +16,7 @@ import (
 type Config struct {
 	Rubric       *string  `berth:"rubric" doc:"File with the rubric, as a path in the verifier's view. Default: the task's, or references/eval_rule.md."`
 	Instructions *string  `berth:"instructions" doc:"Further instructions for the supervisor, after its own. Default: the task's."`
+	Prompt       string   `berth:"prompt" default:"" doc:"What the supervisor's model is told first, in place of the supervisor's own text: file(\"my.md\"). {{instructions}}, {{rubric}}, {{task}}, {{tags}} and {{commands}} are replaced by instructions, the path of the rubric, what the agent was told, the words for guidance_tags, and what to know about the tool run (nothing without it)."`
 	Gate         *string  `berth:"gate" enum:"strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes. strict: the turn ended by itself, and the agent's last words or its model say that it is complete. text: any last words are enough. long_text: as strict, but a bad end is excused by 200 characters. Default: the task's, or strict."`
 	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: nobody speaks. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
 	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
@@ -48,6 +49,7 @@ type settings struct {
 	Rewrite      string       `json:"rewrite"`
 	HandoffScore bool         `json:"handoff_score"`
 
+	prompt      string
 	tools       string
 	effort      string
 	temperature *float64
@@ -77,7 +79,7 @@ func settingsOf(r *verifier.Request) (settings, error) {
 	replace(&s.Deferred, c.Deferred)
 	replace(&s.Rewrite, c.Rewrite)
 	replace(&s.HandoffScore, c.HandoffScore)
-	s.tools, s.effort, s.temperature = c.Tools, c.Effort, c.Temperature
+	s.prompt, s.tools, s.effort, s.temperature = c.Prompt, c.Tools, c.Effort, c.Temperature
 	return s, s.valid()
 }
 

@@ -138,7 +138,7 @@ func judge(ctx context.Context, m chat.Model, r *verifier.Request, s *settings, 
 		tools = append(slices.Clone(tools), runTool)
 	}
 	q := chat.Request{
-		System: instructions(s), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
+		System: instructions(s, string(task)), Tools: tools, Schema: json.RawMessage(schema), Effort: s.effort, Temperature: s.temperature,
 		Messages: []chat.Message{{Role: chat.User, Text: firstMessage(r, s, string(task), said)}},
 	}
 	for calls := 0; ; calls++ {

@@ -107,6 +107,29 @@ func TestARoundIsJudged(t *testing.T) {
 	}
 }
 
+// An experiment may replace the whole of what the supervisor is told first.
+func TestThePromptOfTheExperiment(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ config, task, want string }{
+		"replaced": {
+			`{"prompt":"MINE: {{task}} by {{rubric}}. {{instructions}} {{x}}{{commands}}[{{tags}}]"}`, `{"instructions":"BE FAIR, not {{task}}."}`,
+			`"system":"MINE: Write the price into price.txt. by references/eval_rule.md. BE FAIR, not {{task}}. {{x}}[follow_public_task, keep_query_literal`,
+		},
+		"nothing of ours":   {`{"prompt":"MINE."}`, `{"instructions":"BE FAIR."}`, `"system":"MINE."`},
+		"about commands":    {`{"prompt":"MINE. {{commands}}","tools":"sandbox"}`, `{}`, `"system":"MINE. With the tool run you can`},
+		"our own, and more": {`{}`, `{"instructions":"BE FAIR."}`, `An empty list if none fits.\n\nFor this task:\nBE FAIR."`},
+	} {
+		r := verifier.Request{View: lay(t, nil), Round: 1, Config: json.RawMessage(c.config), Settings: json.RawMessage(c.task)}
+		_, s, err := askOnce(t, r, func(chattest.Question) chattest.Answer { return chattest.Answer{Text: judged("fail", 0.4, "")} })
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if body := string(s.Questions()[0].Body); !strings.Contains(body, c.want) {
+			t.Errorf("%s: %s is not in %s", name, c.want, body)
+		}
+	}
+}
+
 func TestRepliesThatAreNoJudgement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -311,7 +311,15 @@ type TaskCheck struct {
 	Tasks  []TaskReport   `json:"tasks"`
 	Other  []string       `json:"other,omitempty"` // folders that are no task and have none below
 	Deep   []string       `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
+	Suites []TaskSuite    `json:"suites"`
 	Sum    map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
+}
+
+// TaskSuite counts the tasks of one folder, or of one file with several.
+type TaskSuite struct {
+	Path  string `json:"path"`
+	Valid int    `json:"valid"`
+	Tasks int    `json:"tasks"`
 }
 
 // TaskReport is one task with its problems.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -100,12 +101,21 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	if err != nil {
 		return err
 	}
-	res := output.TaskCheck{Format: at.format.Name(), Tasks: []output.TaskReport{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{}}
+	res := output.TaskCheck{
+		Format: at.format.Name(), Tasks: []output.TaskReport{}, Suites: []output.TaskSuite{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{},
+	}
 	for i := range listing.Items {
 		it := &listing.Items[i]
 		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
+		dir := path.Dir(it.Path)
+		n := slices.IndexFunc(res.Suites, func(s output.TaskSuite) bool { return s.Path == dir })
+		if n < 0 {
+			n, res.Suites = len(res.Suites), append(res.Suites, output.TaskSuite{Path: dir})
+		}
+		res.Suites[n].Tasks++
 		if it.Task != nil {
 			res.Valid++
+			res.Suites[n].Valid++
 			r.Digest, r.Needs = it.Task.Digest, it.Task.Needs()
 			for _, n := range r.Needs {
 				res.Sum[string(n.Feature)]++
@@ -165,8 +175,12 @@ func (a *app) tasksAt(dir, name string) (at place, err error) {
 	}
 	_, err = os.ReadDir(at.dir)
 	if err == nil {
-		if f := formatOf(formats, at.dir, 0); f != nil {
-			at.format = f
+		found, in := formatsOf(formats, at.dir, 0)
+		if len(found) > 1 {
+			return at, fmt.Errorf("%s has tasks of the formats %s and %s: name one, with --format in `berth task check` or with format in a dataset block", in, found[0].Name(), found[1].Name())
+		}
+		if len(found) == 1 {
+			at.format = found[0]
 			return at, nil
 		}
 	}
@@ -213,9 +227,16 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 	for _, dir := range res.Deep {
 		a.Printf("not searched: %s is nested too deep\n", terminal.Clean(dir))
 	}
-	if len(res.Tasks) > 1 {
-		a.Printf("\n%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))
+	if len(res.Tasks) <= 1 {
+		return
 	}
+	a.Printf("\n")
+	if len(res.Suites) > 1 {
+		for _, s := range res.Suites {
+			a.Printf("%s: %d of %d valid\n", terminal.Clean(s.Path), s.Valid, s.Tasks)
+		}
+	}
+	a.Printf("%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))
 }
 
 // explain prints the parts of a task.

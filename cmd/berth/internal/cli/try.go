@@ -198,27 +198,28 @@ func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	return ds, nil
 }
 
-// formatOf returns the first format that detects a task at or below dir, which
-// is depth folders below the one that the user named.
-func formatOf(formats []task.Format, dir string, depth int) task.Format {
+// formatsOf returns the formats that detect a task in the first folder, at or below
+// dir, in which any does, and this folder. dir is depth folders below the one that the
+// user named.
+func formatsOf(formats []task.Format, dir string, depth int) (found []task.Format, in string) {
 	for _, f := range formats {
 		if f.Detect(dir) {
-			return f
+			found = append(found, f)
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil || depth >= task.MaxDepth {
-		return nil
+	if len(found) > 0 || err != nil || depth >= task.MaxDepth {
+		return found, dir
 	}
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		if f := formatOf(formats, filepath.Join(dir, e.Name()), depth+1); f != nil {
-			return f
+		if found, in = formatsOf(formats, filepath.Join(dir, e.Name()), depth+1); len(found) > 0 {
+			return found, in
 		}
 	}
-	return nil
+	return nil, dir
 }
 
 // identifier is what the label of a block may be.

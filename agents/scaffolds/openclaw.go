@@ -27,7 +27,7 @@ func openClaw() cli.Scaffold {
 			Drop: []string{"npm/node_modules/openclaw/.openclaw-lifecycle-pending"},
 		}),
 		Dialects:  []model.Dialect{model.DialectOpenAIChat, model.DialectOpenAI, model.DialectAnthropic},
-		Knobs:     []cli.Knob{cli.Effort, cli.MCP},
+		Knobs:     []cli.Knob{cli.Effort, cli.MCP, cli.Skills},
 		Efforts:   []string{"off", "minimal", "low", "medium", "high"},
 		Logs:      []string{"openclaw/state/agents/main/agent"},
 		ModelName: "model",
@@ -64,7 +64,9 @@ func withOpenClaw(r *cli.Run, agents []string) cli.Start {
 			"OPENCLAW_STATE_DIR": homeOpenClaw + "/state", "OPENCLAW_CONFIG_PATH": homeOpenClaw + "/openclaw.json", "OPENCLAW_HOME": homeOpenClaw, "OPENCLAW_NO_RESPAWN": "1",
 			"OPENCLAW_NO_AUTO_UPDATE": "1", "OPENCLAW_OFFLINE": "1", "OPENCLAW_TELEMETRY": "0", "NODE_NO_WARNINGS": "1", "BERTH_MODEL_TOKEN": r.Model.Token,
 		},
-		Files: []cli.File{{Path: "openclaw/state/.keep"}}, // this folder must exist
+		// The folder of the state must exist. Skills there win over OpenClaw's own of the
+		// same name, which those of skills.load.extraDirs do not.
+		Files: append([]cli.File{{Path: "openclaw/state/.keep"}}, r.SkillLinks("openclaw/state/skills")...),
 	}
 	start.Text("openclaw/drive.mjs", openClawDriver)
 	provider := piProvider(r, "${BERTH_MODEL_TOKEN}", map[string]bool{"supportsReasoningEffort": true})

@@ -58,6 +58,9 @@ func TestWhatIsDoneBeforeTheCLIStarts(t *testing.T) {
 			s.shell, s.scaffold.Recipe = c, tt.recipe
 			s.settings.Skills = map[string]Skill{"mine": {Text: "text"}}
 			s.scaffold.Start = func(r *Run) (Start, error) {
+				if all := strings.Join(r.Skills, ", "); !strings.HasSuffix(all, Home+"/skills/mine") || r.Turn == 1 && !strings.Contains(r.Message, "Skills that may help are in "+all+":") {
+					t.Errorf("the model is not told of all skills, which are %s: %s", all, r.Message)
+				}
 				files := r.SkillLinks("skills")
 				for i := range tt.files {
 					files = append(files, File{Path: "d" + strings.Repeat("/d", i%5) + "/f" + strings.Repeat("x", i), Data: "data"})

@@ -61,7 +61,7 @@ type Scaffold struct {
 	// first.
 	Dialects []model.Dialect
 	// Knobs are the settings that the CLI supports. Any other setting is
-	// refused.
+	// refused, but for skill: the first message says where the skills are.
 	Knobs []Knob
 	// Efforts are the valid values of reasoning_effort, for a CLI that silently
 	// ignores unknown ones. Nil: any value is passed on.

@@ -270,15 +270,15 @@ func TestLinesOfAnyLength(t *testing.T) {
 func TestSettingsWithoutAKnobAreRefused(t *testing.T) {
 	t.Parallel()
 	a := New(scaffold())
-	needs, err := a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleUser, Config: json.RawMessage(`{"max_turns": 3, "reasoning_effort": "high", "version": "no-such"}`)})
+	needs, err := a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleUser, Config: json.RawMessage(`{"max_turns": 3, "reasoning_effort": "high", "version": "no-such", "skill": {"tables": {"text": "x"}}}`)})
 	all := strings.Join(needs.Refusals, "\n")
 	for _, want := range []string{"max_turns: remove it, or bound it with max_steps", "simulated user", "berth agent bundle thing@no-such"} {
 		if err != nil || !strings.Contains(all, want) {
 			t.Errorf("%v, %q; want %q", err, all, want)
 		}
 	}
-	if strings.Contains(all, "reasoning_effort") {
-		t.Errorf("a knob that is there was refused: %s", all)
+	if strings.Contains(all, "reasoning_effort") || strings.Contains(all, "skill") {
+		t.Errorf("a knob that is there was refused, or a skill, which needs none: %s", all)
 	}
 	choosy := scaffold()
 	choosy.Efforts = []string{"low", "most"}

@@ -83,11 +83,12 @@ func (s *Settings) Validate() (ps []config.Problem) {
 	return ps
 }
 
-// set returns the knobs that the configuration sets.
+// set returns the knobs that the configuration sets, without Skills: where a CLI has
+// none, the first message says where they are.
 func (s *Settings) set() (ks []Knob) {
 	for k, on := range map[Knob]bool{
 		Effort: s.ReasoningEffort != "", MaxTurns: s.MaxTurns > 0, SystemPrompt: s.SystemPrompt != "", AllowedTools: len(s.AllowedTools) > 0,
-		DeniedTools: len(s.DeniedTools) > 0, MCP: len(s.MCP) > 0, Skills: len(s.Skills) > 0,
+		DeniedTools: len(s.DeniedTools) > 0, MCP: len(s.MCP) > 0,
 	} {
 		if on {
 			ks = append(ks, k)

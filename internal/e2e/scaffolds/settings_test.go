@@ -204,6 +204,7 @@ func settingsOfMore(s scaffold) map[string][]setting {
 			{name: "model", model: "acme/large", sees: []string{`"model":"acme/large"`}},
 			{name: "reasoning_effort", config: `reasoning_effort = "low"`, sees: []string{`"reasoning_effort":"low"`}},
 			{name: "mcp", config: serverConfig, verify: "[ -e /app/listed ]"},
+			{name: "skill", config: skillConfig, sees: []string{skillMark}},
 		},
 	}
 }
@@ -367,7 +368,7 @@ func TestSettingsThatACLIHasNothingFor(t *testing.T) {
 		},
 		"nanobot":        {`args = ["--verbose"]`: "nanobot is started by a driver, which takes no arguments"},
 		"mini-swe-agent": {`args = ["--yolo"]`: "takes no arguments"},
-		"openclaw":       {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt", skillConfig: "openclaw has nothing for skill"},
+		"openclaw":       {"max_turns = 3": "openclaw has nothing for max_turns", systemConfig: "openclaw has nothing for system_prompt"},
 		"edict":          {"max_turns = 3": "edict has nothing for max_turns", `roles = { emperor = "x" }`: "no such role"},
 		"gemini-cli": {
 			`reasoning_effort = "high"`: "gemini-cli has nothing for reasoning_effort",

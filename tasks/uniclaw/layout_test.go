@@ -127,3 +127,19 @@ func TestCopiesOfLiveSites(t *testing.T) {
 		}
 	}
 }
+
+// A task that is not in a category is named, and the others are read.
+func TestATaskElsewhereIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := dataset(t, map[string]string{"tasks/flat.yaml": least, "tasks/c/sub/deep.yaml": least, "tasks/.git/x.yaml": least})
+	list, err := task.List(t.Context(), Format{}, dir, task.ListOptions{})
+	if err != nil || len(list.Items) != 3 {
+		t.Fatalf("%+v, %v", list.Items, err)
+	}
+	for _, it := range list.Items {
+		want := it.Path != "tasks/c/t.yaml"
+		if got := strings.Contains(fmt.Sprint(it.Problems), "a task is a file tasks/CATEGORY/TASK_ID.yaml"); got != want || (it.Task == nil) != want {
+			t.Errorf("%s: %v", it.Path, it.Problems)
+		}
+	}
+}

@@ -9,7 +9,6 @@ package uniclaw
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -82,26 +81,23 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) ([]string, e
 	}
 	defer root.Close()
 	var found []string
-	categories, err := fs.ReadDir(root.FS(), dirTasks)
-	for _, category := range categories {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+	err = fs.WalkDir(root.FS(), dirTasks, func(p string, e fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(path.Base(p), ".")
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil:
+			return err
+		case e.IsDir() && hidden:
+			return fs.SkipDir
+		case e.IsDir() || hidden || path.Ext(p) != extension || c.PublishedList && strings.Contains(strings.ToLower(p), "template"):
+			return nil
 		}
-		if !category.IsDir() || strings.HasPrefix(category.Name(), ".") {
-			continue
+		if found = append(found, p); len(found) > maxTasks { // one elsewhere than in a category is refused by Load
+			return fmt.Errorf("there are more than %d tasks in %s", maxTasks, dir)
 		}
-		files, readErr := fs.ReadDir(root.FS(), path.Join(dirTasks, category.Name()))
-		err = errors.Join(err, readErr)
-		for _, f := range files {
-			p := path.Join(dirTasks, category.Name(), f.Name())
-			if path.Ext(p) != extension || strings.HasPrefix(f.Name(), ".") || c.PublishedList && strings.Contains(p, "template") {
-				continue
-			}
-			if found = append(found, p); len(found) > maxTasks {
-				return nil, fmt.Errorf("read dataset: there are more than %d tasks in %s", maxTasks, dir)
-			}
-		}
-	}
+		return nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read dataset: %w", err)
 	}

@@ -45,8 +45,8 @@ func (a *app) taskCheckCommand() *cobra.Command {
 		Use:   "check DIR",
 		Short: "Describe tasks and list their problems",
 		Long: `Reads the tasks at or below DIR, and prints what each needs and every problem
-in its files, with line and column. Nothing is run. The exit code is 2 if a
-task is invalid.
+in its files, with line and column. The last lines count the valid tasks in each
+folder. Nothing is run. The exit code is 2 if a task is invalid.
 
 With --run, each valid task is run several times in each verification mode that
 it and the environment allow:

@@ -76,11 +76,12 @@ func TestTheUserLooksAndReplies(t *testing.T) {
 // An experiment may replace the whole of what the user's model is told first.
 func TestThePromptOfTheExperiment(t *testing.T) {
 	t.Parallel()
-	for config, want := range map[string]string{
-		`{"prompt":"I am MINE. {{policy}} My task: {{task}}","policy":"In a HURRY, not {{task}}."}`: `"instructions":"I am MINE. In a HURRY, not {{task}}. My task: Find the PRICE."`,
-		`{"prompt":"I am MINE.","policy":"In a HURRY."}`:                                            `"instructions":"I am MINE."`,
-		`{"policy":"In a HURRY."}`: `How I behave:\nIn a HURRY."`,
+	for _, c := range [][2]string{
+		{`{"prompt":"I am MINE. {{policy}} My task: {{task}}","policy":"In a HURRY, not {{task}}."}`, `"instructions":"I am MINE. In a HURRY, not {{task}}. My task: Find the PRICE."`},
+		{`{"prompt":"I am MINE.","policy":"In a HURRY."}`, `"instructions":"I am MINE."`},
+		{`{"policy":"In a HURRY."}`, `How I behave:\nIn a HURRY."`},
 	} {
+		config, want := c[0], c[1]
 		_, _, questions, err := speak(t, config, func(chattest.Question) chattest.Answer {
 			return chattest.Answer{Text: `{"mode":"silent","tone":"neutral","candidate_feedback":"","public_feedback_points":[]}`}
 		}, "It answered: done.")

@@ -237,7 +237,7 @@ func (a *attempt) agentSetup(ctx context.Context, s *session, o opening, setup *
 	for _, m := range a.task.MCPServers {
 		headers, errHeaders := m.Headers.Resolve(a.in.LookupEnv)
 		env, errEnv := m.Env.Resolve(a.in.LookupEnv)
-		if err := errors.Join(errHeaders, errEnv); err != nil {
+		if err = errors.Join(errHeaders, errEnv); err != nil {
 			return outcome.On(record.ByConfig, fmt.Errorf("server %s: %w", m.Name, err))
 		}
 		setup.Servers = append(setup.Servers, agent.Server{

@@ -283,6 +283,10 @@ func (c *checker) offers() {
 			c.bad(key+".transport", "is %q: it must be stdio, sse or streamable-http", m.Transport)
 		}
 	}
+	c.skills()
+}
+
+func (c *checker) skills() {
 	for i, s := range c.t.Skills {
 		key := fmt.Sprintf("skills[%d]", i)
 		if (s.Dir == "") == (s.Resource == "") {

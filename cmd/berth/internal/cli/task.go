@@ -107,10 +107,10 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	for i := range listing.Items {
 		it := &listing.Items[i]
 		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
-		dir := path.Dir(it.Path)
-		n := slices.IndexFunc(res.Suites, func(s output.TaskSuite) bool { return s.Path == dir })
+		suite := path.Dir(it.Path)
+		n := slices.IndexFunc(res.Suites, func(s output.TaskSuite) bool { return s.Path == suite })
 		if n < 0 {
-			n, res.Suites = len(res.Suites), append(res.Suites, output.TaskSuite{Path: dir})
+			n, res.Suites = len(res.Suites), append(res.Suites, output.TaskSuite{Path: suite})
 		}
 		res.Suites[n].Tasks++
 		if it.Task != nil {

@@ -107,7 +107,7 @@ func (b *builder) build(ctx context.Context) error {
 		Success: task.Success{Score: "passed", AtLeast: &passes},
 		Paths:   task.Paths{Folders: made},
 		Stages: []task.Stage{{
-			Name: "main", Instruction: []task.Part{{Text: b.keys.instruction()}},
+			Name:      "main",
 			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall), Env: env},
 			Verifiers: b.keys.supervise(),
 			Artifacts: []task.Artifact{{Source: results, To: "results", Audience: []task.Role{task.RoleVerifier, task.RoleUser}}},
@@ -120,7 +120,7 @@ func (b *builder) build(ctx context.Context) error {
 		b.t.Interaction.Hold = task.HoldCopy // live sites drop a browser that stands still
 	}
 	b.references(top)
-	b.sources(top)
+	b.t.Stages[0].Instruction = []task.Part{{Text: b.keys.instruction(b.sources(top))}}
 	for i := range b.keys.services {
 		b.service(&b.keys.services[i], env)
 	}
@@ -236,25 +236,25 @@ func (b *builder) all(dir string) []task.Entry {
 	return b.files.Entries(dir, func(string) bool { return true })
 }
 
-// sources adds what the agent works on: all of the folder.
-func (b *builder) sources(t *document.Table) {
+// sources adds what the agent works on, all of the folder, and reports whether there
+// is anything.
+func (b *builder) sources(t *document.Table) bool {
 	for _, s := range b.keys.sources {
 		b.path(s, dirSources)
 	}
 	if !b.files.IsDir(dirSources) {
-		return
+		return false
 	}
 	if len(b.keys.sources) == 0 {
 		t.R.Report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.Top, dirSources))
 	}
 	// In a live run a copy of what the sites hold would be the answer.
 	live := slices.Contains(b.private, snapshotMode) && !b.keys.copies
-	b.resource(task.Resource{
-		Name: dirSources, Audience: task.Public(), Place: placeSources, Phase: task.PlaceCreate,
-		Entries: b.files.Entries(dirSources, func(p string) bool {
-			return !live || !slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return strings.HasSuffix(name, snapshots) })
-		}),
+	entries := b.files.Entries(dirSources, func(p string) bool {
+		return !live || !slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return strings.HasSuffix(name, snapshots) })
 	})
+	b.resource(task.Resource{Name: dirSources, Audience: task.Public(), Place: placeSources, Phase: task.PlaceCreate, Entries: entries})
+	return len(entries) > 0
 }
 
 // service adds a program beside the agent. Its files are added by serviceFiles.

@@ -179,11 +179,11 @@ func (k *keys) shown() string {
 	return k.headed
 }
 
-// instruction returns what the agent is told.
-func (k *keys) instruction() string {
+// instruction returns what the agent is told. sources says that it gets any.
+func (k *keys) instruction(sources bool) string {
 	var b strings.Builder
 	b.WriteString("Work in the folder " + workspace + ". Put the files that the task asks for into " + results + ".\n")
-	if len(k.sources) > 0 {
+	if sources {
 		b.WriteString("The files that come with the task are in " + placeSources + ".\n")
 	}
 	for i, s := range k.skills {

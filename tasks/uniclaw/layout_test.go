@@ -122,6 +122,9 @@ func TestCopiesOfLiveSites(t *testing.T) {
 				placed = append(placed, e.Path)
 			}
 		}
+		if told := strings.Contains(got.Stages[0].Instruction[0].Text, "/tmp_workspace/clawbench/sources"); told != (c.placed != "") {
+			t.Errorf("%s: the agent is told of sources: %v", name, told)
+		}
 		if strings.Join(placed, " ") != c.placed || strings.Join(got.HostVars(), " ") != c.vars {
 			t.Errorf("%s: %q is placed, of the host it needs %q", name, placed, got.HostVars())
 		}

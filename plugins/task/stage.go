@@ -100,7 +100,7 @@ type Script struct {
 	// the user of the verify phase, with its environment.
 	Command []string `json:"command"`
 	// Rewards are the files that may hold the scores. The first one that exists
-	// is read. Two files that contradict each other are an error.
+	// counts alone.
 	Rewards []RewardFile `json:"rewards"`
 }
 

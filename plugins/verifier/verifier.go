@@ -196,6 +196,11 @@ type Checkpoint struct {
 	Note   string  `json:"note,omitempty"`
 }
 
+// TestsNotStarted is the code of a finding beside Fail: the tests could not be run,
+// perhaps because the agent removed what they need. Where the agent cannot be the
+// cause, the core makes it a verifier_error.
+const TestsNotStarted = "tests_not_started"
+
 // Severity is the effect of a finding on the integrity of an attempt.
 type Severity string
 

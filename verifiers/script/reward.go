@@ -128,12 +128,12 @@ func member(d *json.Decoder) (string, float64, error) {
 	}
 }
 
-// contradiction returns the name of a score that differs between two files;
-// empty: none.
-func contradiction(a, b map[string]float64) string {
+// difference returns what differs between the scores that both files have, of which
+// a counts; empty: nothing.
+func difference(a, b map[string]float64) string {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if other, both := b[name]; both && other != a[name] {
-			return fmt.Sprintf("score %q is %g in one and %g in the other", name, a[name], other)
+			return fmt.Sprintf("score %q is %g in the first and %g in the second", name, a[name], other)
 		}
 	}
 	return ""

@@ -80,7 +80,10 @@ func TestInARealSandbox(t *testing.T) {
 		{name: "a pipe, which would block a reader", program: `mkfifo /tmp/v/reward.txt`, err: "not a regular file"},
 		{name: "a folder", program: `mkdir /tmp/v/reward.json`, err: "not a regular file"},
 		{name: "a huge file", program: `head -c 100000 /dev/zero > /tmp/v/reward.txt`, err: "more than 64 KiB"},
-		{name: "two that contradict", program: `echo 1 > /tmp/v/reward.txt; echo '{"reward":0}' > /tmp/v/reward.json`, err: "contradict"},
+		{
+			name: "two that differ", program: `echo 1 > /tmp/v/reward.txt; echo '{"reward":0.5}' > /tmp/v/reward.json`, score: 0.5,
+			findings: "rewards_differ",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -86,7 +86,7 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	if printed := end.String(); printed != "" {
 		v.Rationale += "; last output:\n" + printed
 	}
-	scores, err := rewards(settings.Rewards, result.Read)
+	scores, ignored, err := rewards(settings.Rewards, result.Read)
 	if errors.Is(err, errNoReward) && (result.ExitCode == notFound || result.ExitCode == notExecutable) {
 		return failed(v, settings.Rewards, how+", which means that a shell could not start a program, and wrote no reward"), nil
 	}
@@ -99,6 +99,9 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	if err != nil {
 		log(how) // otherwise the verdict would have contained it
 		return v, err
+	}
+	if ignored != "" {
+		v.Findings = append(v.Findings, verifier.Finding{Code: "rewards_differ", Severity: verifier.Note, Text: ignored})
 	}
 	v.Scores = make(map[string]verifier.Score, len(scores))
 	for name, value := range scores {
@@ -133,7 +136,7 @@ func failed(v verifier.Verdict, files []task.RewardFile, why string) verifier.Ve
 	}
 	v.Rationale = why + "\n" + v.Rationale
 	v.Findings = append(v.Findings, verifier.Finding{
-		Code: "tests_not_started", Severity: verifier.Note,
+		Code: verifier.TestsNotStarted, Severity: verifier.Note,
 		Text: "the tests could not be run, which counts as failed: " + why + ". If every agent fails this way, the image lacks what they need: run the task with its reference solution to find out",
 	})
 	return v
@@ -229,45 +232,55 @@ func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.W
 // errNoReward is an ErrBadReward: there is no reward.
 var errNoReward = bad("the tests wrote none")
 
-// rewards returns the scores from the answers about each file. Every existing
-// file must be valid, and no two may contradict each other; the first one
-// counts.
-func rewards(files []task.RewardFile, answers []sandbox.Answer) (map[string]float64, error) {
-	var found map[string]float64
-	where := ""
+// rewards returns the scores of the first file that exists, which alone counts.
+// ignored says what is different in the files after it; empty: nothing.
+func rewards(files []task.RewardFile, answers []sandbox.Answer) (scores map[string]float64, ignored string, err error) {
+	names := make([]string, len(files))
 	for i, f := range files {
-		data, err := answers[i].Data, answers[i].Err
-		switch {
-		case errors.Is(err, sandbox.ErrNotFound):
+		names[i] = f.Path
+		if errors.Is(answers[i].Err, sandbox.ErrNotFound) {
 			continue
-		case errors.Is(err, sandbox.ErrTooLarge):
-			return nil, bad("%s has more than %d KiB", f.Path, maxReward>>10)
-		case errors.Is(err, sandbox.ErrUnsafe):
-			return nil, bad("%s is not a regular file reached without a link: %v", f.Path, err)
-		case err != nil:
-			return nil, fmt.Errorf("read %s: %w", f.Path, err)
 		}
-		var scores map[string]float64
-		if f.Kind == "json" {
-			scores, err = jsonFile(data)
-		} else {
-			scores, err = numberFile(data, f.Score)
+		if scores, err = rewardsOf(f, answers[i]); err != nil {
+			return nil, "", err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		return scores, others(f.Path, scores, files[i+1:], answers[i+1:]), nil
+	}
+	return nil, "", fmt.Errorf("%w of %s", errNoReward, strings.Join(names, ", "))
+}
+
+// others says what is different in the files that do not count.
+func others(counts string, scores map[string]float64, files []task.RewardFile, answers []sandbox.Answer) string {
+	for i, f := range files {
+		if errors.Is(answers[i].Err, sandbox.ErrNotFound) {
+			continue
 		}
-		if found == nil {
-			found, where = scores, f.Path
-		} else if diff := contradiction(found, scores); diff != "" {
-			return nil, bad("%s and %s contradict each other: %s", where, f.Path, diff)
+		other, err := rewardsOf(f, answers[i])
+		if diff := difference(scores, other); err != nil {
+			return fmt.Sprintf("only %s counts; the other file is ignored: %v", counts, err)
+		} else if diff != "" {
+			return fmt.Sprintf("only %s counts; %s is ignored: %s", counts, f.Path, diff)
 		}
 	}
-	if found == nil {
-		names := make([]string, len(files))
-		for i, f := range files {
-			names[i] = f.Path
-		}
-		return nil, fmt.Errorf("%w of %s", errNoReward, strings.Join(names, ", "))
+	return ""
+}
+
+// rewardsOf returns the scores of one file.
+func rewardsOf(f task.RewardFile, a sandbox.Answer) (scores map[string]float64, err error) {
+	switch {
+	case errors.Is(a.Err, sandbox.ErrTooLarge):
+		return nil, bad("%s has more than %d KiB", f.Path, maxReward>>10)
+	case errors.Is(a.Err, sandbox.ErrUnsafe):
+		return nil, bad("%s is not a regular file reached without a link: %v", f.Path, a.Err)
+	case a.Err != nil:
+		return nil, fmt.Errorf("read %s: %w", f.Path, a.Err)
+	case f.Kind == "json":
+		scores, err = jsonFile(a.Data)
+	default:
+		scores, err = numberFile(a.Data, f.Score)
 	}
-	return found, nil
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Path, err)
+	}
+	return scores, nil
 }

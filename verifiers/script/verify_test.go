@@ -133,8 +133,8 @@ func TestRewards(t *testing.T) {
 		{name: "same twice", json: `{"x": 2, "x": 2.0}`, text: "-", want: map[string]float64{"x": 2}},
 
 		{name: "none", json: "-", text: "-", err: "wrote none of"},
-		{name: "both contradict", json: `{"reward": 1}`, text: "0", err: "contradict"},
-		{name: "one good, one broken", json: `{"reward": 1}`, text: "yes", err: "not a decimal"},
+		{name: "first broken", json: `{"reward": x}`, text: "1", err: "not JSON"},
+		{name: "first empty", json: "", text: "1", err: "empty"},
 		{name: "empty text", json: "-", text: " \n", err: "empty"},
 		{name: "NaN", json: "-", text: "nan", err: "not a decimal"},
 		{name: "infinite", json: "-", text: "inf", err: "not a decimal"},
@@ -168,6 +168,24 @@ func TestRewards(t *testing.T) {
 				t.Errorf("got %v, %v; want a bad reward with %q and no score", v.Scores, err, tt.err)
 			}
 		})
+	}
+}
+
+// Many benchmarks write partial credit to reward.json and all or nothing to
+// reward.txt. Harbor reads reward.json alone.
+func TestTheFirstRewardFileCountsAlone(t *testing.T) {
+	t.Parallel()
+	for text, finding := range map[string]string{
+		"0": `score "reward" is 0.6 in the first and 0 in the second`, "yes": "not a decimal", "": "empty", "0.6": "", "-": "",
+	} {
+		v, err := verify(t, &fake{run: writes(rewardFiles(`{"reward": 0.6}`, text))}, request(t))
+		wantScores(t, v, err, map[string]float64{"reward": 0.6})
+		switch {
+		case finding == "" && len(v.Findings) > 0:
+			t.Errorf("%q: got %+v, want no finding", text, v.Findings)
+		case finding != "" && (len(v.Findings) != 1 || v.Findings[0].Severity != verifier.Note || !strings.Contains(v.Findings[0].Text, finding)):
+			t.Errorf("%q: got %+v, want a note with %q", text, v.Findings, finding)
+		}
 	}
 }
 

@@ -433,15 +433,18 @@ func (s *stage) placeArtifacts(ctx context.Context, w *sandbox.Sandbox, dir stri
 	return w.Folders(ctx, s.a.task.Paths.Artifacts) // its mode may have changed
 }
 
-// missingArtifact returns an error if a declared artifact could not be collected:
-// without it, there is nothing to verify in another sandbox.
-func missingArtifact(entries []collect.Entry) error {
-	for _, e := range entries {
+// withoutArtifact names the declared artifact that could not be collected, if the
+// tests in another sandbox came to no reward without it.
+func (s *stage) withoutArtifact(err error) error {
+	if s.mode != task.ModeSeparate || !errors.Is(err, verifier.ErrBadReward) {
+		return err
+	}
+	for _, e := range s.collected {
 		if e.Status == collect.Failed {
-			return outcome.On(record.ByVerifier, fmt.Errorf("%w: %s: %s", verifier.ErrArtifactMissing, e.Source, e.Reason))
+			return fmt.Errorf("%w: %s: %s; without it: %w", verifier.ErrArtifactMissing, e.Source, e.Reason, err)
 		}
 	}
-	return nil
+	return err
 }
 
 // removeSecond removes the second sandbox between two stages.

@@ -52,14 +52,64 @@ func TestASeparateVerifierSeesOnlyTheArtifacts(t *testing.T) {
 	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Exposed)
 }
 
-func TestAnArtifactThatIsMissingCannotBeVerifiedSeparately(t *testing.T) {
+// The tests judge the files that there are. Only if they come to no reward, the
+// missing artifact is the reason.
+func TestTheTestsJudgeWithoutAMissingArtifact(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, does("mkdir /app/out"), tests("true"))
-	separate(b)
-	r := b.run(t.Context(), t)
-	want(t, r, record.ArtifactMissing, record.Yielded, record.Unknown)
-	if r.Error == nil || !strings.Contains(r.Error.Message, "/app/out/run") || r.Error.Boundary != record.ByVerifier {
-		t.Errorf("error %+v", r.Error)
+	for _, tt := range []struct {
+		judge   *judge
+		outcome record.Outcome
+	}{
+		{tests("test -e /app/out/answer && ! test -e /app/out/run"), record.Passed},
+		{tests("test -e /app/out/run"), record.Failed},
+		{verdict(verifier.Verdict{}, verifier.ErrBadReward), record.ArtifactMissing},
+		{verdict(unstarted, nil), record.ArtifactMissing},
+		{verdict(verifier.Verdict{}, errors.New("it broke")), record.VerifierError},
+	} {
+		b := newBench(t, does("mkdir /app/out && echo 42 > /app/out/answer"), tt.judge)
+		separate(b)
+		r := b.run(t.Context(), t)
+		if r.Outcome != tt.outcome || !strings.Contains(pretty(r.Findings), "/app/out/run") {
+			t.Errorf("%s: %s, want %s and a finding about the missing file", r.Outcome, pretty(r), tt.outcome)
+		}
+		if tt.outcome == record.ArtifactMissing && (r.Error == nil || !strings.Contains(r.Error.Message, "/app/out/run") || r.Error.Boundary != record.ByVerifier) {
+			t.Errorf("error %+v", r.Error)
+		}
+	}
+}
+
+// unstarted is the verdict of tests that could not run.
+var unstarted = verifier.Verdict{
+	Decision: verifier.Fail, Rationale: "exit code 127; bc: not found",
+	Findings: []verifier.Finding{{Code: verifier.TestsNotStarted, Severity: verifier.Note, Text: "they could not be run"}},
+}
+
+// An agent may remove what the tests need in its own sandbox. The task's own
+// solution does not, and nobody can in a new sandbox.
+func TestTestsThatCannotRunAreTheAgentsFaultOnlyInItsOwnSandbox(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		set     func(*bench)
+		outcome record.Outcome
+	}{
+		"live": {func(*bench) {}, record.Failed},
+		"oracle": {func(b *bench) {
+			own := b.cell.Agent
+			withSolution(t, b, "true")
+			b.cell.Agent = own
+			b.cell.Agent.Oracle = true
+		}, record.VerifierError},
+		"separate": {separate, record.VerifierError},
+	} {
+		b := newBench(t, does("mkdir /app/out && touch /app/out/run"), verdict(unstarted, nil))
+		tt.set(b)
+		r := b.run(t.Context(), t)
+		if r.Outcome != tt.outcome {
+			t.Errorf("%s: %s, want %s: %+v", name, r.Outcome, tt.outcome, r.Error)
+		}
+		if r.Outcome == record.VerifierError && !strings.Contains(r.Error.Message, "bc: not found") {
+			t.Errorf("%s: error %+v, want what the tests printed", name, r.Error)
+		}
 	}
 }
 

@@ -65,7 +65,7 @@ func (s *stage) verify(ctx context.Context) error {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, again: s.again.grades, earlier: s.out.Verdicts})
 			if err != nil {
 				endTests()
-				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, err)); err != nil {
+				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, s.withoutArtifact(err))); err != nil {
 					return outcome.On(record.ByVerifier, err)
 				}
 				continue
@@ -319,7 +319,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	if err = errors.Join(err, done()); err != nil {
 		return verifier.Verdict{}, err
 	}
-	if err := outcome.Check(v); err != nil {
+	if err := cmp.Or(outcome.Check(v), s.notStarted(v)); err != nil {
 		return verifier.Verdict{}, err
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
@@ -340,6 +340,16 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
 	}
 	return v, nil
+}
+
+// notStarted returns an error if the tests could not run and the agent cannot be the
+// cause: they have a sandbox of their own, or the agent is the task's own solution.
+func (s *stage) notStarted(v verifier.Verdict) error {
+	started := !slices.ContainsFunc(v.Findings, func(f verifier.Finding) bool { return f.Code == verifier.TestsNotStarted })
+	if started || s.mode != task.ModeSeparate && !s.a.in.Cell.Agent.Oracle {
+		return nil
+	}
+	return fmt.Errorf("%w: the tests could not be run: %s", verifier.ErrBadReward, recorder.Cut(v.Rationale, limits.OutputTail))
 }
 
 // request makes everything that a verifier gets. done undoes it.

@@ -115,6 +115,28 @@ func TestTryRunsOneTaskWithoutAFile(t *testing.T) {
 	berth(t, dir, "try", "one", "--agent", "nop", "--require", "passed >= 1").want(t, 1)
 }
 
+// If a task's own solution does not pass, the task or the sandbox is wrong: what the
+// tests printed says why.
+func TestTrySaysWhyAnOracleFails(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	dir := t.TempDir()
+	task(t, dir, "one", "touch /app/done")
+	if err := os.WriteFile(filepath.Join(dir, "one/tests/test.sh"), []byte("echo installing\nmissing-program\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := berth(t, dir, "try", "one")
+	r.want(t, 1)
+	for _, want := range []string{"(verifier_error):\n  installing\n", "missing-program", "--environment docker"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("%q is not in\n%s", want, r.out)
+		}
+	}
+	if r = berth(t, dir, "try", "one", "--agent", "nop"); strings.Contains(r.out, "installing") {
+		t.Errorf("an agent that does nothing:\n%s", r.out)
+	}
+}
+
 func TestTryTakesAModel(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

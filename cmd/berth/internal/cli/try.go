@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,10 +19,13 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // The defaults of `berth try` and `berth init`.
@@ -119,8 +123,42 @@ func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.
 	if err != nil {
 		return elsewhere(err)
 	}
-	return a.execute(ctx, &job{Loaded: l, flags: rf, store: s})
+	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s})
+	if tf.agent == defaultAgent && !a.JSON {
+		a.explainOracle(s, tf.environment)
+	}
+	return err
 }
+
+// explainOracle prints what the tests printed last where the task's own solution did
+// not pass: then the task, or the sandbox, is wrong.
+func (a *app) explainOracle(s *store.Run, environment string) {
+	trials := slices.DeleteFunc(s.Index().Trials, func(t *store.TrialState) bool {
+		return t.Accepted() == nil || t.Outcome() == record.Passed || t.Outcome() == record.Scored
+	})
+	for _, t := range trials[:min(len(trials), 3)] {
+		dir := report.Folder(s.Dir, t, t.Accepted().Number)
+		names, _, err := untrusted.List(filepath.Join(dir, record.VerifierDir), 10_000)
+		for _, name := range names {
+			if path.Base(name) != testOutput || err != nil {
+				continue
+			}
+			var last []string
+			_, err = untrusted.Lines(filepath.Join(dir, record.VerifierDir), name, 4<<10, 64<<20, func(line []byte) {
+				last = append(last, terminal.Clean(string(line)))[max(0, len(last)-19):]
+			})
+			if len(last) > 0 {
+				a.Printf("\nlast output of the tests of %s (%s):\n  %s\n", terminal.Clean(t.Task), t.Outcome(), strings.Join(last, "\n  "))
+			}
+		}
+	}
+	if len(trials) > 0 && environment == defaultEnvironment {
+		a.Printf("\nEnvironment \"local\" has the programs of this machine, not those of the task's image.\nTo run the image: berth try DIR --environment docker (or podman)\n")
+	}
+}
+
+// testOutput is the file with the output of the tests in the folder of the verifier.
+const testOutput = "test-stdout.txt"
 
 // notAFolder returns the error about a path that should be the folder of a
 // task.

@@ -1,7 +1,7 @@
 // Package harborjob writes the results of a run as a job folder of Harbor, and
 // reads such a folder as a run.
 //
-// It knows the files of Harbor 0.25: JobConfig and JobResult of a job, TrialConfig
+// It knows the files of Harbor 0.26: JobConfig and JobResult of a job, TrialConfig
 // and TrialResult of a trial. docs/exchange.md has the mapping of outcomes. Both
 // folders may have been made by somebody else.
 package harborjob
@@ -59,6 +59,15 @@ type trialConfig struct {
 	Agent       agentConfig       `json:"agent"`
 	Environment environmentConfig `json:"environment"`
 	JobID       string            `json:"job_id,omitempty"`
+	// Policies say, by the type of an exception, what the user of the job decided
+	// about it.
+	Policies map[string]errorPolicy `json:"override_error_policy,omitempty"`
+}
+
+// errorPolicy is the part of what Harbor does after an exception that says whether
+// the reward counts; nil: it does not say.
+type errorPolicy struct {
+	Valid *bool `json:"has_valid_reward"`
 }
 
 // trialLock is lock.json of a trial. Its digest says which content the task had.
@@ -114,6 +123,8 @@ type exception struct {
 	Message   string    `json:"exception_message"`
 	Traceback string    `json:"exception_traceback"`
 	Occurred  timestamp `json:"occurred_at"`
+	// Policy includes what the user of the job decided. Harbor writes it since 0.26.
+	Policy *errorPolicy `json:"policy,omitempty"`
 }
 
 type timing struct {
@@ -152,17 +163,20 @@ type trialResult struct {
 	Execution   *timing           `json:"agent_execution"`
 	Verified    *timing           `json:"verifier"`
 	Steps       []stepResult      `json:"step_results"`
+	// RewardValid says whether Harbor counts the reward; nil: the job is of a version
+	// before 0.26.
+	RewardValid *bool `json:"reward_valid,omitempty"`
 }
 
 // evalStats are the numbers of one agent, model and dataset.
 type evalStats struct {
-	Trials     int                            `json:"n_trials"` // with rewards
+	Trials     int                            `json:"n_trials"` // with valid rewards
 	Errors     int                            `json:"n_errors"`
 	Metrics    []map[string]float64           `json:"metrics"`
 	Rewards    map[string]map[string][]string `json:"reward_stats"`
 	Exceptions map[string][]string            `json:"exception_stats"`
 
-	all []map[string]float64 // rewards of each trial; nil: none
+	all []map[string]float64 // valid rewards
 }
 
 type jobStats struct {

@@ -191,6 +191,42 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// A trial whose reward Harbor does not count is not measured, whoever decided it: the
+// result itself, the policy of the exception, or that of the job. One that Harbor does
+// count is, whatever its exception.
+func TestAnInvalidRewardIsNotMeasured(t *testing.T) {
+	t.Parallel()
+	const no, yes = `{"has_valid_reward": false}`, `{"has_valid_reward": true}`
+	thrown := func(typ, policy string) string {
+		return `"exception_info": {"exception_type": "` + typ + `", "policy": ` + policy + `}, `
+	}
+	for name, tt := range map[string]struct {
+		text    string
+		outcome record.Outcome
+		end     record.AgentEnd
+	}{
+		"valid":             {`"reward_valid": true`, record.Passed, record.Yielded},
+		"not valid":         {`"reward_valid": false`, record.EnvironmentError, record.Yielded},
+		"late, not valid":   {thrown("AgentTimeoutError", no) + `"reward_valid": false`, record.EnvironmentError, record.Timeout},
+		"by its policy":     {thrown("AgentTimeoutError", no) + `"task_name": "t"`, record.EnvironmentError, record.Timeout},
+		"by the job":        {thrown("AgentTimeoutError", "null") + `"config": {"override_error_policy": {"AgentTimeoutError": ` + no + `}}`, record.EnvironmentError, record.Timeout},
+		"rate, valid":       {thrown("ApiRateLimitError", yes) + `"reward_valid": true`, record.Passed, record.Yielded},
+		"rate":              {thrown("ApiRateLimitError", no) + `"reward_valid": false`, record.RateLimited, record.Yielded},
+		"tests, not valid":  {thrown("VerifierTimeoutError", no) + `"reward_valid": false`, record.EnvironmentError, record.Yielded},
+		"unknown":           {thrown("FooError", yes) + `"reward_valid": true`, record.Passed, record.Yielded},
+		"a step, not valid": {`"step_results": [{"step_name": "one", "exception_info": {"exception_type": "AgentTimeoutError", "policy": ` + no + `}}]`, record.EnvironmentError, record.Timeout},
+	} {
+		r := &trialResult{}
+		text := `{"verifier_result": {"rewards": {"reward": 1}}, "agent_execution": {"started_at": "2026-11-20T10:00:00Z"}, ` + tt.text + `}`
+		if err := json.Unmarshal([]byte(text), r); err != nil {
+			t.Fatal(name, err)
+		}
+		if o, end, _ := r.outcome(r.rewards()); o != tt.outcome || end != tt.end {
+			t.Errorf("%s: %s %s, want %s %s", name, o, end, tt.outcome, tt.end)
+		}
+	}
+}
+
 // A job that a stranger made, or that was cut off, is read as far as it goes.
 func TestADamagedJob(t *testing.T) {
 	t.Parallel()

@@ -382,6 +382,9 @@ func (t *imported) attempt(r *trialResult, run *store.Run, number int) record.Re
 		if e := r.thrown(); e != nil {
 			res.Error.Message = e.Type + ": " + e.Message
 		}
+		if valid := r.valid(); valid != nil && !*valid && len(res.Scores) > 0 {
+			res.Error.Message += " (the job says that its reward is not valid)"
+		}
 	}
 	return res
 }
@@ -441,7 +444,7 @@ func (t *trialResult) phases() []record.Phase {
 func (t *trialResult) stages() (all []record.StageResult) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		alone := trialResult{Verifier: s.Verifier, Exception: s.Exception, Execution: s.Execution}
+		alone := trialResult{Verifier: s.Verifier, Exception: s.Exception, Execution: s.Execution, Config: t.Config}
 		one := record.StageResult{Name: s.Name, Rewards: alone.rewards()}
 		one.Outcome, one.AgentEnd, _ = alone.outcome(one.Rewards)
 		all = append(all, one)

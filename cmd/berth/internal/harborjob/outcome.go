@@ -1,7 +1,7 @@
 package harborjob
 
 import (
-	"slices"
+	"cmp"
 
 	"github.com/berth-eval/berth/core/record"
 )
@@ -46,7 +46,7 @@ type cause struct {
 	by      record.Boundary
 }
 
-// causes are the exceptions that Harbor 0.25 classifies, in error_policy.py.
+// causes are the exceptions that Harbor 0.26 classifies, in error_policy.py.
 var causes = func() map[string]cause {
 	m := map[string]cause{
 		"AgentTimeoutError":         {"", record.Timeout, record.ByAgent},
@@ -66,7 +66,7 @@ var causes = func() map[string]cause {
 		{cause{record.ModelError, "", record.ByModel}, []string{
 			"ApiError", "ApiInternalServerError", "ApiConnectionClosedError", "ApiResponseStalledError", "UnknownApiError", "NetworkConnectionError",
 			"ApiConnectionError", "InternalServerError", "ServiceUnavailableError", "APIConnectionError", "APIError", "Timeout", "BadRequestError",
-			"UnprocessableEntityError", "UnsupportedParamsError", "APIResponseValidationError", "BudgetExceededError", "AgentAuthenticationError",
+			"UnprocessableEntityError", "UnsupportedParamsError", "UnsupportedModelParametersError", "APIResponseValidationError", "BudgetExceededError", "AgentAuthenticationError",
 			"ModelNotFoundError", "ApiProviderResourceNotFoundError", "AuthenticationError", "PermissionDeniedError", "NotFoundError",
 		}},
 		{cause{"", record.Budget, record.ByAgent}, []string{
@@ -85,12 +85,44 @@ var causes = func() map[string]cause {
 }()
 
 // outcome returns what a trial of a job means here. rewards are those that are
-// numbers.
+// numbers. A trial whose reward is not valid is not measured, as in Harbor.
 func (t *trialResult) outcome(rewards map[string]float64) (o record.Outcome, end record.AgentEnd, by record.Boundary) {
+	o, end, by = t.classified(rewards)
+	if valid := t.valid(); valid != nil && !*valid && o.MeasuredAfter(end) {
+		o, by = record.EnvironmentError, cmp.Or(by, record.ByEnvironment)
+	}
+	return o, end, by
+}
+
+// valid says whether Harbor counts the reward; nil: the files do not say, because they
+// are of a version before 0.26.
+func (t *trialResult) valid() (valid *bool) {
+	if t.RewardValid != nil {
+		return t.RewardValid
+	}
+	for _, e := range t.exceptions() {
+		one := t.Config.Policies[e.Type].Valid
+		if one == nil && e.Policy != nil {
+			one = e.Policy.Valid
+		}
+		if one != nil && (valid == nil || !*one) {
+			valid = one
+		}
+	}
+	return valid
+}
+
+// classified returns what the rewards and the exception of a trial mean.
+func (t *trialResult) classified(rewards map[string]float64) (o record.Outcome, end record.AgentEnd, by record.Boundary) {
 	if t.began() {
 		end = record.Yielded
 	}
 	e := t.thrown()
+	if e != nil && len(rewards) > 0 {
+		if valid := t.valid(); valid != nil && *valid {
+			return decided(rewards), cmp.Or(causes[e.Type].end, record.Yielded), ""
+		}
+	}
 	if e == nil {
 		switch {
 		case len(rewards) == 0 && t.Finished == nil: // the job was stopped meanwhile
@@ -122,13 +154,23 @@ func (t *trialResult) outcome(rewards map[string]float64) (o record.Outcome, end
 
 // thrown returns the exception of the trial, or the first one of its steps.
 func (t *trialResult) thrown() *exception {
-	if t.Exception != nil {
-		return t.Exception
-	}
-	if i := slices.IndexFunc(t.Steps, func(s stepResult) bool { return s.Exception != nil }); i >= 0 {
-		return t.Steps[i].Exception
+	if all := t.exceptions(); len(all) > 0 {
+		return all[0]
 	}
 	return nil
+}
+
+// exceptions returns the exception of the trial and those of its steps.
+func (t *trialResult) exceptions() (all []*exception) {
+	if t.Exception != nil {
+		all = append(all, t.Exception)
+	}
+	for i := range t.Steps {
+		if e := t.Steps[i].Exception; e != nil {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // maxTokens is more than the tokens of a trial, and so few that sums do not overflow.

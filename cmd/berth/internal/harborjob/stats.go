@@ -24,10 +24,15 @@ func (e *exporter) count(t *trialResult) {
 		ev = &evalStats{Metrics: []map[string]float64{}, Rewards: map[string]map[string][]string{}, Exceptions: map[string][]string{}}
 		s.Evals[key] = ev
 	}
-	var got map[string]float64
-	if t.Verifier != nil {
+	thrown := map[string]bool{}
+	valid := t.Verifier != nil
+	for _, e := range t.exceptions() {
+		thrown[e.Type] = true
+		valid = valid && causes[e.Type].outcome == ""
+	}
+	if valid {
 		ev.Trials++
-		got = map[string]float64{}
+		got := map[string]float64{}
 		for name, v := range t.Verifier.Rewards {
 			got[name] = *v
 			if ev.Rewards[name] == nil {
@@ -36,15 +41,17 @@ func (e *exporter) count(t *trialResult) {
 			value := strconv.FormatFloat(*v, 'f', -1, 64)
 			ev.Rewards[name][value] = append(ev.Rewards[name][value], t.Trial)
 		}
+		ev.all = append(ev.all, got)
 	}
-	ev.all = append(ev.all, got)
-	if t.Exception != nil {
-		ev.Exceptions[t.Exception.Type] = append(ev.Exceptions[t.Exception.Type], t.Trial)
+	for _, typ := range slices.Sorted(maps.Keys(thrown)) {
+		ev.Exceptions[typ] = append(ev.Exceptions[typ], t.Trial)
+	}
+	if len(thrown) > 0 {
 		ev.Errors++
 		s.Errored++
-		if t.Exception.Type == "CancelledError" {
-			s.Cancelled++
-		}
+	}
+	if thrown["CancelledError"] {
+		s.Cancelled++
 	}
 	if a := t.Agent; a != nil && a.Input != nil {
 		s.Input, s.Cached, s.Output = s.Input+*a.Input, s.Cached+*a.Cached, s.Output+*a.Output
@@ -58,7 +65,7 @@ func (e *exporter) count(t *trialResult) {
 	}
 }
 
-// finish computes the means, in which a trial without rewards counts as 0.
+// finish computes the means of the trials whose rewards are valid.
 func (s *jobStats) finish(total int) {
 	s.Pending = total - s.Completed
 	for _, e := range s.Evals {
@@ -80,9 +87,8 @@ func (s *jobStats) finish(total int) {
 			}
 			means[as] = sum / float64(len(e.all))
 		}
-		if len(keys) == 0 {
-			means["mean"] = 0
+		if len(keys) > 0 {
+			e.Metrics = append(e.Metrics, means)
 		}
-		e.Metrics = append(e.Metrics, means)
 	}
 }

@@ -136,6 +136,44 @@ func TestThereAndBackAgain(t *testing.T) {
 	}
 }
 
+// A job that is not finished yet has folders of the trials that began. The others are
+// planned, from its lock file or from its configuration.
+func TestAJobInProgressPlansAllOfItsTrials(t *testing.T) {
+	t.Parallel()
+	dir := job(t)
+	if err := errors.Join(os.RemoveAll(trialOf(t, dir, "fails")), os.Remove(filepath.Join(trialOf(t, dir, "two"), resultFile))); err != nil {
+		t.Fatal(err)
+	}
+	_, whole := read(t, job(t))
+	_, r := read(t, dir)
+	got := brief(r)
+	if len(got) != 7 || got["fails"] != "not_run" || got["two"] != "not_run" || len(r.Manifest.Cells) != 1 {
+		t.Errorf("by the lock file: %v, %d cells", got, len(r.Manifest.Cells))
+	}
+	digests := map[string]bool{}
+	for _, tr := range whole.Index.Trials {
+		digests[tr.TaskDigest] = true
+	}
+	for _, tr := range r.Index.Trials {
+		if !digests[tr.TaskDigest] {
+			t.Errorf("%s has the digest %q", tr.Task, tr.TaskDigest)
+		}
+	}
+
+	dir = filepath.Join(t.TempDir(), "job")
+	write(t, filepath.Join(dir, configFile), `{"n_attempts": 2, "agents": [{"name": "a"}, {"name": "b"}], "tasks": [{"path": "t/one"}, {"path": "t/two"}]}`)
+	write(t, filepath.Join(dir, resultFile), `{"started_at": "2026-11-20T10:00:00Z", "n_total_trials": 8}`)
+	write(t, filepath.Join(dir, "x", configFile), `{"task": {"path": "t/one"}, "agent": {"name": "a"}, "environment": {"type": "docker"}}`)
+	write(t, filepath.Join(dir, "x", resultFile), `{"task_name": "org/one", "agent_info": {"name": "a"}, "verifier_result": {"rewards": {"reward": 1}}}`)
+	if done, r := read(t, dir); done.Trials != 8 || len(r.Manifest.Cells) != 2 || r.Index.Trials[1].Task != "org/one" {
+		t.Errorf("by its configuration: %+v, %d cells, %s", done, len(r.Manifest.Cells), r.Index.Trials[1].Task)
+	}
+	write(t, filepath.Join(dir, resultFile), `{"started_at": "2026-11-20T10:00:00Z", "n_total_trials": 9}`) // of datasets, too
+	if done, _ := read(t, dir); done.Trials != 1 {
+		t.Errorf("not known: %+v", done)
+	}
+}
+
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	one, zero, half := 1.0, 0.0, 0.5
@@ -255,7 +293,7 @@ func TestADamagedJob(t *testing.T) {
 			t.Errorf("notes lack %q:\n%s", want, notes)
 		}
 	}
-	if done.Trials != 7 {
+	if done.Trials != 8 { // of one that was left out, the lock file of the job says that it was planned
 		t.Errorf("%d trials", done.Trials)
 	}
 	ran := 0

@@ -29,8 +29,9 @@ const (
 // imported is what the plan of a run needs of a trial of a job. Its result is read
 // again when it is published, so that one result at a time is in memory.
 type imported struct {
-	dir         string // name of its folder
-	finished    bool   // it has a result
+	dir         string // name of its folder; empty: it has none yet
+	key         [3]string
+	finished    bool // it has a result
 	started     time.Time
 	task        string // empty: its files name none
 	dataset     string
@@ -45,15 +46,18 @@ type imported struct {
 
 // rawConfig is the part of a trial's configuration that says what it is.
 type rawConfig struct {
-	Task struct {
-		Path   string `json:"path"`
-		Name   string `json:"name"`
-		Source string `json:"source"`
-	} `json:"task"`
+	Task        rawTask                    `json:"task"`
 	Agent       map[string]json.RawMessage `json:"agent"`
 	Environment struct {
 		Type string `json:"type"`
 	} `json:"environment"`
+}
+
+type rawTask struct {
+	Path   string `json:"path"`
+	Name   string `json:"name"`
+	Source string `json:"source"`
+	Digest string `json:"digest"` // in lock files only
 }
 
 // Imported says what was imported.
@@ -129,7 +133,7 @@ func readJob(job string, done *Imported) ([]imported, error) {
 	slices.SortFunc(trials, func(a, b imported) int {
 		return cmp.Or(a.started.Compare(b.started), strings.Compare(a.dir, b.dir))
 	})
-	return trials, nil
+	return append(trials, pending(job, trials)...), nil
 }
 
 // readTrial reads what the plan needs of the trial in a folder. Nil if the folder is
@@ -166,6 +170,13 @@ func readTrial(dir string) (t *imported, note string) {
 		t.started = r.Started.Time
 	}
 	t.agent, t.model = c.agent(r)
+	if r == nil && len(c.Agent) == 0 { // before 0.26, a configuration leaves out what is the default
+		lock := &rawConfig{}
+		if readJSON(dir, lockFile, lock) == nil {
+			t.agent, t.model = lock.agent(nil)
+		}
+	}
+	t.key = c.key(t.agent, t.model)
 	t.settings = c.settings(t.agent, t.model)
 	return t, note
 }

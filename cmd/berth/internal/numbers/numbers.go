@@ -38,6 +38,7 @@ type Options struct {
 type cell struct {
 	Tally
 
+	run     *Run
 	states  []*store.TrialState
 	digests map[string]string // of tasks
 }
@@ -54,7 +55,7 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 		notes = append(notes, told(&runs[i])...)
 	}
 	for _, c := range cells {
-		reasons = append(reasons, o.Rules.reasons(c.Name, []string{c.Run}, c.states)...)
+		reasons = append(reasons, o.Rules.reasons(c.Name, []*Run{c.run}, c.states)...)
 	}
 	if len(reasons) > 0 && !o.Force {
 		return nil, Refusal(reasons)
@@ -63,7 +64,7 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 	var tallies []*Tally
 	for _, c := range cells {
 		if c.Measured == 0 {
-			return nil, fmt.Errorf("cell %s has no measured trial, so that there is nothing to compare. Leave it out with --cell, or finish it with berth resume %s", c.Name, c.Run)
+			return nil, fmt.Errorf("cell %s has no measured trial, so that there is nothing to compare. Leave it out with --cell%s", c.Name, resume(", or finish it with ", []*Run{c.run}, ""))
 		}
 		tallies = append(tallies, &c.Tally)
 	}
@@ -96,14 +97,15 @@ func collect(runs []Run, o *Options) ([]*cell, error) {
 			raw.add(t)
 		}
 	}
-	for _, r := range runs {
+	for n := range runs {
+		r := &runs[n]
 		of := make([]*cell, len(r.Manifest.Cells))
 		for i := range r.Manifest.Cells {
 			name := cmp.Or(r.Manifest.Cells[i].Slug, r.Manifest.Cells[i].Agent)
 			if len(runs) > 1 {
 				name = filepath.Base(r.Dir) + "/" + name
 			}
-			of[i] = &cell{Tally: Tally{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}}, digests: map[string]string{}}
+			of[i] = &cell{run: r, Tally: Tally{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}}, digests: map[string]string{}}
 			names = append(names, name)
 			if len(o.Cells) == 0 || matches(o.Cells, name, r.Manifest.Cells[i].Slug) {
 				cells = append(cells, of[i])

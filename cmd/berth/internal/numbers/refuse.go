@@ -72,27 +72,28 @@ func (r Rules) Refused(j *Joined) [][]string {
 		of[t.Cell] = append(of[t.Cell], t.TrialState)
 	}
 	for i := range of {
-		var dirs []string
-		for _, run := range j.Cells[i].Runs {
-			dirs = append(dirs, run.Dir)
-		}
-		reasons[i] = r.reasons(j.Cells[i].Name, dirs, of[i])
+		reasons[i] = r.reasons(j.Cells[i].Name, j.Cells[i].Runs, of[i])
 	}
 	return reasons
 }
 
-// resume returns the commands that continue the runs in some folders.
-func resume(dirs []string, flags string) string {
+// resume returns advice to continue runs. An imported run cannot be continued.
+func resume(advice string, runs []*Run, flags string) string {
 	var commands []string
-	for _, dir := range dirs {
-		commands = append(commands, "berth resume "+report.Display(dir)+flags)
+	for _, run := range runs {
+		if run.Manifest.Header.Imported == "" {
+			commands = append(commands, "berth resume "+report.Display(run.Dir)+flags)
+		}
 	}
-	return strings.Join(commands, "; ")
+	if len(commands) == 0 {
+		return ""
+	}
+	return advice + strings.Join(commands, "; ")
 }
 
-// reasons are those not to print numbers of one cell of the runs in dirs. Trials that
-// were known before the run not to be possible do not count.
-func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (reasons []string) {
+// reasons are those not to print numbers of one cell of some runs. Trials that were
+// known before the run not to be possible do not count.
+func (r Rules) reasons(cell string, runs []*Run, trials []*store.TrialState) (reasons []string) {
 	again := map[string]bool{}
 	planned, measured, infrastructure, missing, exposed, undecided := 0, 0, 0, 0, 0, 0
 	for _, t := range trials {
@@ -117,11 +118,11 @@ func (r Rules) reasons(cell string, dirs []string, trials []*store.TrialState) (
 		}
 	}
 	if share := float64(infrastructure) / max(1, float64(planned)); share > r.MaxInfrastructure {
-		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%. Run them again: %s",
-			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, resume(dirs, " --again "+strings.Join(slices.Sorted(maps.Keys(again)), ","))))
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%%s",
+			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, resume(". Run them again: ", runs, " --again "+strings.Join(slices.Sorted(maps.Keys(again)), ","))))
 	}
 	if missing > 0 {
-		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials have no result. Finish them: %s", cell, missing, planned, resume(dirs, "")))
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials have no result%s", cell, missing, planned, resume(". Finish them: ", runs, "")))
 	}
 	if r.RefuseExposed && exposed > 0 {
 		reasons = append(reasons, fmt.Sprintf("%s: %d of %d results are exposed, and the experiment says that none may be (report { exposed = false })", cell, exposed, measured))

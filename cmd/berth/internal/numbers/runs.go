@@ -87,7 +87,7 @@ func Join(runs []Run) (*Joined, error) {
 		for _, t := range r.Index.Trials {
 			if before := ids[t.ID]; before != nil {
 				return nil, fmt.Errorf("%s and %s both have the trial of task %s in cell %s, repetition %d: runs of the same trials cannot be taken as one. "+
-					"Show one of them, compare them with berth compare %s %s, or add repetitions to one with berth resume",
+					"Show one of them, compare them with berth compare %s %s, or add repetitions to one",
 					before.Name(), r.Name(), t.Task, cmp.Or(r.Manifest.Cells[t.Cell].Key, r.Manifest.Cells[t.Cell].Agent), t.Repetition, report.Display(before.Dir), report.Display(r.Dir))
 			}
 			ids[t.ID] = r
@@ -110,7 +110,7 @@ func told(r *Run) []string {
 // damaged says which records of a run could not be read.
 func damaged(r *Run) []string {
 	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
-		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt. Run berth resume %s", r.Name(), plural(n, "record", "records"), report.Display(r.Dir))}
+		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt%s", r.Name(), plural(n, "record", "records"), resume(". Run ", []*Run{r}, ""))}
 	}
 	return nil
 }

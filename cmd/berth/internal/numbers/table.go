@@ -303,7 +303,7 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		r.K = 0
 		return nil
 	case w.K > most:
-		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions with berth resume", w.K, most, plural(most, "trial", "trials")[2:])
+		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, plural(most, "trial", "trials")[2:])
 	}
 	for k := 1; k <= r.K; k++ {
 		at, tasks, err := atK(s, k)

@@ -339,6 +339,10 @@ func TestNumbersAreRefusedUntilForced(t *testing.T) {
 		if _, err = numbers.Compare([]numbers.Run{run}, &o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s, compared: %v", what, err)
 		}
+		run.Manifest.Header.Imported = "harbor" // it cannot be resumed
+		if _, err = numbers.Compare([]numbers.Run{run}, &o); err == nil || strings.Contains(err.Error(), "resume") {
+			t.Errorf("%s, imported: %v", what, err)
+		}
 		o.Cells = []string{"5m", "1h"} // the spoilt cell is left out
 		if _, err = numbers.Compare([]numbers.Run{run}, &o); err != nil {
 			t.Errorf("%s, the other cells: %v", what, err)

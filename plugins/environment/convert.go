@@ -58,11 +58,11 @@ func specFromProto(p *environmentpb.SandboxSpec) (s Spec, err error) {
 }
 
 func imageToProto(i Image) *environmentpb.SandboxImage {
-	return &environmentpb.SandboxImage{Ref: i.Ref, Build: i.Build, File: i.File, Digest: i.Digest, TimeoutMs: wire.Millis(i.Timeout), Target: i.Target, Args: i.Args}
+	return &environmentpb.SandboxImage{Ref: i.Ref, Build: i.Build, File: i.File, Digest: i.Digest, TimeoutMs: wire.Millis(i.Timeout), Target: i.Target, Args: i.Args, Exclude: i.Exclude, Files: i.Files}
 }
 
 func imageFromProto(p *environmentpb.SandboxImage) Image {
-	return Image{Ref: p.GetRef(), Build: p.GetBuild(), File: p.GetFile(), Digest: p.GetDigest(), Timeout: wire.Duration(p.GetTimeoutMs()), Target: p.GetTarget(), Args: p.GetArgs()}
+	return Image{Ref: p.GetRef(), Build: p.GetBuild(), File: p.GetFile(), Digest: p.GetDigest(), Timeout: wire.Duration(p.GetTimeoutMs()), Target: p.GetTarget(), Args: p.GetArgs(), Exclude: p.GetExclude(), Files: p.GetFiles()}
 }
 
 func limitsToProto(l Limits) *environmentpb.SandboxLimits {

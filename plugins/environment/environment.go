@@ -147,6 +147,11 @@ type Image struct {
 
 	// Args are values of the Dockerfile's ARG instructions.
 	Args map[string]string `json:"args,omitempty"`
+	// Exclude are files and folders below Build that are left out of the context.
+	Exclude []string `json:"exclude,omitempty"`
+	// Files are files of the context in addition, by their name below Build. They win
+	// over files of that name; the Dockerfile may be one.
+	Files map[string][]byte `json:"files,omitempty"`
 }
 
 // KeptImage is an image that a plugin made and keeps.

@@ -62,8 +62,13 @@ type Build struct {
 	// Args are values of the Dockerfile's ARG instructions. They are no place
 	// for secrets: the image keeps them.
 	Args map[string]string `json:"args,omitempty"`
-	// Digest is "sha256:" and 64 hex digits over all of Context, so that equal
-	// digests may share an image.
+	// Exclude are files and folders of Context that the build does not see.
+	Exclude []string `json:"exclude,omitempty"`
+	// Files are files of the context in addition, by their name below Context. They
+	// win over files of that name; File may be one.
+	Files map[string][]byte `json:"files,omitempty"`
+	// Digest is "sha256:" and 64 hex digits over all that the build sees, so that
+	// equal digests may share an image.
 	Digest string `json:"digest"`
 }
 

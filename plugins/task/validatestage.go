@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -245,6 +246,11 @@ func (c *checker) build(key string, b *Build) {
 	}
 	if b.File != "" && !inside(b.File) {
 		c.bad(key+".file", "is %q: it must be a relative, clean path", b.File)
+	}
+	for _, name := range slices.Concat(b.Exclude, slices.Sorted(maps.Keys(b.Files))) {
+		if !inside(name) {
+			c.bad(key, "names %q: it must be a relative, clean path", name)
+		}
 	}
 	if !digestForm.MatchString(b.Digest) {
 		c.bad(key+".digest", "is %q: it must be sha256: and 64 hex digits", b.Digest)

@@ -155,7 +155,8 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 		b.bad(file, "File cannot be read", "%v.", err)
 		return given, nil
 	}
-	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed})
+	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed},
+		func(name string) (map[string][]byte, error) { return b.contents(path.Dir(file), name) })
 	b.problems = append(b.problems, problems...)
 	if task.Broken(problems) {
 		return given, nil // keep Compose set, so that this does not look like a task with one container
@@ -171,13 +172,20 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 	case m.Image != "" && m.Image != ownImage:
 		e.Image, e.Upload = m.Image, false
 	}
+	own, ownBuild := e.Image, e.Build // without the further files of the main container
+	if copies := f.Copies[mainService]; len(copies) > 0 {
+		e.Image, e.Build = b.withCopies(path.Dir(file), e.Image, e.Build, copies)
+	}
+	if m.NoNetwork {
+		e.Network = task.Network{Mode: task.NetworkNone}
+	}
 	if e.Limits.CPUMilli == 0 {
 		e.Limits.CPUMilli = m.Limits.CPUMilli
 	}
 	if e.Limits.MemoryMiB == 0 {
 		e.Limits.MemoryMiB = m.Limits.MemoryMiB
 	}
-	e.Limits.ShmMiB = m.Limits.ShmMiB
+	e.Limits.ShmMiB, e.Limits.Pids = m.Limits.ShmMiB, m.Limits.Pids
 	e.Entrypoint, e.Command, e.User, e.DependsOn, e.Volumes = m.Entrypoint, m.Command, m.User, m.DependsOn, m.Volumes
 	e.Hostname, e.Aliases = m.Hostname, m.Aliases
 	if e.Workdir == "" {
@@ -197,13 +205,14 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 	for i := range f.Sidecars {
 		s := &f.Sidecars[i]
 		if s.Image == ownImage {
-			if s.Image = e.Image; s.Image == "" {
-				s.Build = e.Build
+			if s.Image = own; s.Image == "" {
+				s.Build = ownBuild
 			}
-			continue
-		}
-		if s.Build, err = b.composed(ctx, file, s.Name, s.Build); err != nil {
+		} else if s.Build, err = b.composed(ctx, file, s.Name, s.Build); err != nil {
 			return given, err
+		}
+		if copies := f.Copies[s.Name]; len(copies) > 0 {
+			s.Image, s.Build = b.withCopies(path.Dir(file), s.Image, s.Build, copies)
 		}
 	}
 	e.Sidecars = f.Sidecars
@@ -231,21 +240,6 @@ func composeVariables(e *task.Environment) map[string]string {
 		v["MEMORY"] = strconv.FormatInt(e.Limits.MemoryMiB, 10) + "M"
 	}
 	return v
-}
-
-// composed converts a build of a compose file for the task: with its context
-// relative to the task's folder, and its digest.
-func (b *builder) composed(ctx context.Context, file, service string, m *task.Build) (*task.Build, error) {
-	if m == nil {
-		return nil, nil //nolint:nilnil // a service without a build has none
-	}
-	dir := path.Join(path.Dir(file), m.Context)
-	if !b.isDir(dir) || !b.isFile(path.Join(dir, m.File)) {
-		b.bad(file, "Dockerfile is missing", "Service %s is built of %s, which is not there.", service, path.Join(dir, m.File))
-		return &task.Build{Context: dir, File: m.File}, nil
-	}
-	digest, err := b.contextDigest(ctx, dir)
-	return &task.Build{Context: dir, File: m.File, Target: m.Target, Args: m.Args, Digest: digest}, err
 }
 
 // mainUser sets the user of the compose file's main service for commands that

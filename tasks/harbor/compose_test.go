@@ -55,6 +55,62 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
+// A build of the task's own folder does not see the tests and the solution, and what
+// is in them does not change the image.
+func TestABuildOfTheTasksFolder(t *testing.T) {
+	f := minimal().with(
+		"environment/docker-compose.yaml", "services:\n  main:\n    build: {context: .., dockerfile: environment/Dockerfile}\n",
+		"environment/Dockerfile", "FROM debian\n", "tests/test.sh", "one\n", "solution/solve.sh", "two\n",
+	)
+	got, problems := f.load(t, task.Options{})
+	if got == nil {
+		t.Fatal(problems)
+	}
+	b := got.Environment.Build
+	if b == nil || b.Context != "." || b.File != "environment/Dockerfile" || !reflect.DeepEqual(b.Exclude, []string{"solution", "tests"}) {
+		t.Fatalf("%+v", b)
+	}
+	other, _ := f.with("tests/test.sh", "three\n").load(t, task.Options{})
+	if other == nil || other.Environment.Build.Digest != b.Digest {
+		t.Error("the tests change the image")
+	}
+}
+
+// Files of the task are copied into the image, whether it is named or built.
+func TestFilesOfAComposeFile(t *testing.T) {
+	f := minimal().with(
+		"environment/docker-compose.yaml", `services:
+  main:
+    volumes: ["./a.txt:/etc/a:ro"]
+  db:
+    image: postgres:16
+    volumes: ["./init:/init:ro"]
+  twin:
+    image: ${MAIN_IMAGE_NAME}
+`, "environment/Dockerfile", "FROM debian", "environment/a.txt", "A", "environment/init/b c.sql", "B",
+	)
+	got, problems := f.load(t, task.Options{})
+	if got == nil {
+		t.Fatal(problems)
+	}
+	e := got.Environment
+	want := map[string][]byte{"berth.copies.Dockerfile": []byte("FROM debian\nCOPY [\"berth.copies/0\",\"/etc/a\"]\n"), "berth.copies/0": []byte("A")}
+	if e.Build == nil || e.Build.File != "berth.copies.Dockerfile" || !reflect.DeepEqual(e.Build.Files, want) {
+		t.Errorf("main: %+v", e.Build)
+	}
+	want = map[string][]byte{"berth.copies.Dockerfile": []byte("FROM postgres:16\nCOPY [\"berth.copies/0\",\"/init/b c.sql\"]\n"), "berth.copies/0": []byte("B")}
+	if db := e.Sidecars[0]; db.Image != "" || db.Build == nil || !reflect.DeepEqual(db.Build.Files, want) {
+		t.Errorf("db: %+v", db.Build)
+	}
+	if twin := e.Sidecars[1]; twin.Build == nil || twin.Build.Files != nil || twin.Build.Digest == e.Build.Digest {
+		t.Errorf("twin: %+v", twin.Build)
+	}
+	other, _ := f.with("environment/init/b c.sql", "C").load(t, task.Options{})
+	if other == nil || other.Environment.Sidecars[0].Build.Digest == e.Sidecars[0].Build.Digest {
+		t.Error("the content of a file does not change the image")
+	}
+}
+
 func TestComposeFileWithProblems(t *testing.T) {
 	f := minimal().with("environment/db/Dockerfile", "FROM debian\n")
 	for name, tt := range map[string]struct {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 )
 
@@ -58,11 +59,15 @@ func (f *folder) gitignore() (*ignore, error) {
 }
 
 // contextDigest is over everything in a folder that an image is built from:
-// names, permission bits, link targets and contents.
-func (f *folder) contextDigest(ctx context.Context, dir string) (string, error) {
+// names, permission bits, link targets and contents. What is in folders of exclude is
+// left out.
+func (f *folder) contextDigest(ctx context.Context, dir string, exclude ...string) (string, error) {
 	h := sha256.New()
 	for _, n := range f.below(dir) {
 		rel := strings.TrimPrefix(n.path, dir+"/")
+		if slices.ContainsFunc(exclude, func(x string) bool { return rel == x || strings.HasPrefix(rel, x+"/") }) {
+			continue
+		}
 		switch {
 		case n.mode.IsDir():
 			fmt.Fprintf(h, "d %o %s\x00\n", n.mode.Perm(), rel)

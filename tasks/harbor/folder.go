@@ -154,6 +154,9 @@ func (f *folder) isDir(p string) bool {
 // below returns the nodes under a folder, without the folder itself.
 // The result is part of f and must not be changed.
 func (f *folder) below(dir string) []node {
+	if dir == "." {
+		return f.nodes
+	}
 	by := func(n node, p string) int { return strings.Compare(n.path, p) }
 	from, _ := slices.BinarySearchFunc(f.nodes, dir+"/", by)
 	to, _ := slices.BinarySearchFunc(f.nodes, dir+"0", by) // "0" follows "/"

@@ -278,4 +278,5 @@ func imageOf(t *task.Task, e *task.Environment) environment.Image {
 // building makes i the image that b describes.
 func building(i *environment.Image, t *task.Task, b *task.Build) {
 	i.Build, i.File, i.Digest, i.Target, i.Args = t.HostPath(b.Context), b.File, b.Digest, b.Target, b.Args
+	i.Exclude, i.Files = b.Exclude, b.Files
 }

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,5 +56,41 @@ func TestABusyRegistryIsNoMissingImage(t *testing.T) {
 		if err := PullError(said); !errors.Is(err, ErrBusy) || errors.Is(err, ErrNoImage) {
 			t.Fatalf("got %v", err)
 		}
+	}
+}
+
+// A build sees the files that are not in its folder, and none that it must not see.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"a", "tests/test.sh", "steps/one/tests/test.sh", "testsuite"} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("old"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	im := environment.Image{Build: dir, Exclude: []string{"tests", "steps/one/tests"}, Files: map[string][]byte{"a": []byte("new"), "d/b": []byte("#!/bin/sh")}}
+	r := contextOf(im)
+	defer r.Close()
+	got := map[string]string{}
+	archive := tar.NewReader(r)
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			got[h.Name] = string(b)
+		}
+	}
+	if want := map[string]string{"a": "new", "d/b": "#!/bin/sh", "testsuite": "old"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -2,34 +2,40 @@ package engine
 
 import (
 	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/moby/patternmatcher"
 	"github.com/moby/patternmatcher/ignorefile"
+
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// contextOf is the build context in folder as an archive, without what its
+// contextOf is the build context of an image as an archive, without what its
 // .dockerignore leaves out. The reader ends with the first error of the folder;
 // the caller closes it.
-func contextOf(folder, dockerfile string) io.ReadCloser {
+func contextOf(im environment.Image) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(pack(w, folder, dockerfile)) }()
+	go func() { w.CloseWithError(pack(w, im)) }()
 	return r
 }
 
 // pack writes the archive. Owners and times are not in it: the same content is
 // the same archive.
-func pack(w io.Writer, folder, dockerfile string) error {
-	root, err := os.OpenRoot(folder)
+func pack(w io.Writer, im environment.Image) error {
+	dockerfile := fileOf(im)
+	root, err := os.OpenRoot(im.Build)
 	if err != nil {
 		return err
 	}
@@ -42,6 +48,15 @@ func pack(w io.Writer, folder, dockerfile string) error {
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
+		}
+		if slices.Contains(im.Exclude, name) {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if _, added := im.Files[name]; added || len(im.Files) > 0 && (name == ".dockerignore" || name == dockerfile+".dockerignore") {
+			return nil // it was applied here already; an engine would apply it to the added files, too
 		}
 		if name != dockerfile && name != ".dockerignore" && name != dockerfile+".dockerignore" {
 			out, err := skip.MatchesOrParentMatches(filepath.FromSlash(name))
@@ -57,7 +72,25 @@ func pack(w io.Writer, folder, dockerfile string) error {
 		}
 		return entry(t, root, name, d)
 	})
+	for _, name := range slices.Sorted(maps.Keys(im.Files)) {
+		if err == nil {
+			err = added(t, name, im.Files[name])
+		}
+	}
 	return errors.Join(err, t.Close())
+}
+
+// added writes a file that is not in the folder.
+func added(t *tar.Writer, name string, data []byte) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(0, 0)}
+	if bytes.HasPrefix(data, []byte("#!")) {
+		h.Mode = 0o755
+	}
+	err := t.WriteHeader(h)
+	if err == nil {
+		_, err = t.Write(data)
+	}
+	return err
 }
 
 func ignored(root *os.Root, dockerfile string) (*patternmatcher.PatternMatcher, error) {
@@ -113,9 +146,9 @@ func entry(t *tar.Writer, root *os.Root, name string, d fs.DirEntry) error {
 }
 
 // digestOf is the digest of a build context.
-func digestOf(folder, dockerfile string) (string, error) {
+func digestOf(im environment.Image) (string, error) {
 	h := sha256.New()
-	if err := pack(h, folder, dockerfile); err != nil {
+	if err := pack(h, im); err != nil {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil

@@ -40,9 +40,12 @@ func fileOf(im environment.Image) string {
 // wantsOf is what an image's Dockerfile wants; nothing where it cannot be read,
 // which the build says.
 func wantsOf(im environment.Image) dockerfile.Wants {
-	text, err := os.ReadFile(filepath.Join(im.Build, fileOf(im)))
-	if err != nil {
-		return dockerfile.Wants{}
+	text, added := im.Files[fileOf(im)]
+	if !added {
+		var err error
+		if text, err = os.ReadFile(filepath.Join(im.Build, fileOf(im))); err != nil {
+			return dockerfile.Wants{}
+		}
 	}
 	return dockerfile.Builder(text, im.Args)
 }
@@ -137,7 +140,7 @@ func nameOf(want *environment.Image) (string, error) {
 	case want.Build != "":
 		if want.Digest == "" {
 			var err error
-			if want.Digest, err = digestOf(want.Build, fileOf(*want)); err != nil {
+			if want.Digest, err = digestOf(*want); err != nil {
 				return "", fmt.Errorf("read build context %q: %w", want.Build, err)
 			}
 		}
@@ -268,7 +271,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 			return err
 		}
 		log("build " + want.Build)
-		tar := contextOf(want.Build, fileOf(want))
+		tar := contextOf(want)
 		defer tar.Close()
 		labels := mine()
 		labels[labelBuild] = want.Digest

@@ -86,7 +86,8 @@ func (j *judgement) judgeImage(spec environment.Spec) {
 	case im.Ref != "" && im.Build != "":
 		j.refuse("The task names an image and a folder to build", fmt.Sprintf("Got %q and %q: keep one of them.", im.Ref, im.Build))
 	case im.Build != "":
-		if info, err := os.Stat(path.Join(im.Build, fileOf(im))); err != nil || !info.Mode().IsRegular() {
+		_, added := im.Files[fileOf(im)]
+		if info, err := os.Stat(path.Join(im.Build, fileOf(im))); !added && (err != nil || !info.Mode().IsRegular()) {
 			j.refuse("The task's Dockerfile is not there", fmt.Sprintf("There is no file %q in %q.", fileOf(im), im.Build))
 		} else if why := j.remote.CannotBuild(wantsOf(im)); why != "" {
 			j.refuse("The engine cannot build the task's Dockerfile", why)

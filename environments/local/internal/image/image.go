@@ -48,7 +48,10 @@ func Read(build environment.Image) (*Image, error) {
 		return nil, fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 	}
 	defer root.Close()
-	text, err := read(root, im.Build.File)
+	text, added := build.Files[im.Build.File]
+	if !added {
+		text, err = read(root, im.Build.File)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
 	}
@@ -59,6 +62,9 @@ func Read(build environment.Image) (*Image, error) {
 	im.From, im.steps = f.From, f.Steps
 	im.Facts.Env, im.Facts.User, im.Facts.Workdir = f.Env, f.User, f.Workdir
 	im.Facts.Shell, im.Facts.Entrypoint, im.Facts.Cmd = f.Shell, f.Entrypoint, f.Cmd
+	if len(build.Files) > 1 || len(build.Files) == 1 && !added {
+		im.refuse(1, "copies files of a compose file", "they are not in a folder")
+	}
 	for _, r := range f.Refused {
 		im.refuse(r.Line, r.Text, r.Why)
 	}

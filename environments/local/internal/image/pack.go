@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,7 @@ func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 	if p.ignored, err = readIgnore(root, im.Build.File); err != nil {
 		return fmt.Errorf("%w: %w", environment.ErrBuildFailed, err)
 	}
+	p.without = im.Build.Exclude
 	for _, s := range im.steps {
 		if s.Copy == nil {
 			if err := p.folder(s.Folder); err != nil {
@@ -53,6 +55,7 @@ type packer struct {
 	root    *os.Root
 	tar     *tar.Writer
 	ignored patterns
+	without []string // files and folders that are no part of the build folder
 	exists  func(string) bool
 	made    map[string]bool // folders that are in the archive
 
@@ -126,6 +129,13 @@ func clean(p string) string {
 
 // source copies one file or folder that an instruction names.
 func (p *packer) source(name, to string, isFolder bool) error {
+	real, err := filepath.EvalSymlinks(filepath.Join(p.root.Name(), name))
+	if err == nil {
+		real, err = filepath.Rel(p.root.Name(), real)
+	}
+	if len(p.without) > 0 && (err != nil || p.excluded(real)) {
+		return fmt.Errorf("%q: the build does not see the tests and the solution of its task", name)
+	}
 	info, err := p.root.Stat(name) // follows links, but never out of the folder
 	if err != nil {
 		return err
@@ -170,7 +180,14 @@ func (p *packer) glob(pattern string) (found []string, err error) {
 }
 
 // left reports whether a file is left out.
-func (p *packer) left(name string) bool { return p.ignored.match(name) || p.exclude.match(name) }
+func (p *packer) left(name string) bool {
+	return p.ignored.match(name) || p.exclude.match(name) || p.excluded(name)
+}
+
+// excluded reports whether a file is no part of the build folder.
+func (p *packer) excluded(name string) bool {
+	return slices.ContainsFunc(p.without, func(x string) bool { return name == x || strings.HasPrefix(name, x+"/") })
+}
 
 // tree copies the contents of a folder.
 func (p *packer) tree(name, to string) error {

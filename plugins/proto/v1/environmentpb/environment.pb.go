@@ -760,7 +760,12 @@ type SandboxImage struct {
 	Target    string                 `protobuf:"bytes,6,opt,name=target,proto3" json:"target,omitempty"`                         // stage of the recipe to build; empty: the last
 	// Values of the recipe's ARG instructions. The digest of `build` does not
 	// cover target and args.
-	Args          map[string]string `protobuf:"bytes,7,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Args map[string]string `protobuf:"bytes,7,rep,name=args,proto3" json:"args,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Files and folders below `build` that are left out of the build context.
+	Exclude []string `protobuf:"bytes,8,rep,name=exclude,proto3" json:"exclude,omitempty"`
+	// Content of files that are in the build context in addition, by their name
+	// below `build`. They win over files of that name; the recipe may be one.
+	Files         map[string][]byte `protobuf:"bytes,9,rep,name=files,proto3" json:"files,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,6 +845,20 @@ func (x *SandboxImage) GetTarget() string {
 func (x *SandboxImage) GetArgs() map[string]string {
 	if x != nil {
 		return x.Args
+	}
+	return nil
+}
+
+func (x *SandboxImage) GetExclude() []string {
+	if x != nil {
+		return x.Exclude
+	}
+	return nil
+}
+
+func (x *SandboxImage) GetFiles() map[string][]byte {
+	if x != nil {
+		return x.Files
 	}
 	return nil
 }
@@ -4073,7 +4092,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\rSandboxLabels\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x14\n" +
 	"\x05trial\x18\x02 \x01(\tR\x05trial\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\x88\x02\n" +
+	"\aattempt\x18\x03 \x01(\x03R\aattempt\"\x95\x03\n" +
 	"\fSandboxImage\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x14\n" +
 	"\x05build\x18\x02 \x01(\tR\x05build\x12\x12\n" +
@@ -4082,10 +4101,16 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\n" +
 	"timeout_ms\x18\x05 \x01(\x03R\ttimeoutMs\x12\x16\n" +
 	"\x06target\x18\x06 \x01(\tR\x06target\x124\n" +
-	"\x04args\x18\a \x03(\v2 .berth.v1.SandboxImage.ArgsEntryR\x04args\x1a7\n" +
+	"\x04args\x18\a \x03(\v2 .berth.v1.SandboxImage.ArgsEntryR\x04args\x12\x18\n" +
+	"\aexclude\x18\b \x03(\tR\aexclude\x127\n" +
+	"\x05files\x18\t \x03(\v2!.berth.v1.SandboxImage.FilesEntryR\x05files\x1a7\n" +
 	"\tArgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xca\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a8\n" +
+	"\n" +
+	"FilesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value:\x028\x01\"\xca\x01\n" +
 	"\rSandboxLimits\x12\x1b\n" +
 	"\tcpu_milli\x18\x01 \x01(\x03R\bcpuMilli\x12\x1d\n" +
 	"\n" +
@@ -4386,7 +4411,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -4450,11 +4475,12 @@ var file_v1_environment_proto_goTypes = []any{
 	(*SurfaceCloseReply)(nil),       // 59: berth.v1.SurfaceCloseReply
 	nil,                             // 60: berth.v1.SandboxSpec.EnvEntry
 	nil,                             // 61: berth.v1.SandboxImage.ArgsEntry
-	nil,                             // 62: berth.v1.SandboxService.EnvEntry
-	nil,                             // 63: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 64: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 65: berth.v1.SurfaceNeeds.PortsEntry
-	nil,                             // 66: berth.v1.SurfaceSpec.PortsEntry
+	nil,                             // 62: berth.v1.SandboxImage.FilesEntry
+	nil,                             // 63: berth.v1.SandboxService.EnvEntry
+	nil,                             // 64: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 65: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 66: berth.v1.SurfaceNeeds.PortsEntry
+	nil,                             // 67: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -4473,80 +4499,81 @@ var file_v1_environment_proto_depIdxs = []int32{
 	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
 	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
 	61, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
-	0,  // 16: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	62, // 17: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
-	10, // 18: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	63, // 19: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
-	11, // 20: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
-	16, // 21: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
-	1,  // 22: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
-	1,  // 23: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
-	1,  // 24: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
-	1,  // 25: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
-	1,  // 26: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
-	1,  // 27: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
-	17, // 28: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
-	19, // 29: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
-	20, // 30: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	64, // 31: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
-	19, // 32: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
-	10, // 33: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
-	10, // 34: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	29, // 35: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
-	10, // 36: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	40, // 37: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
-	13, // 38: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
-	65, // 39: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
-	46, // 40: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
-	42, // 41: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	66, // 42: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	46, // 43: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	51, // 44: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	51, // 45: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	52, // 46: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	55, // 47: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	51, // 48: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 49: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	6,  // 50: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	21, // 51: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	23, // 52: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	25, // 53: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	27, // 54: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	30, // 55: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	32, // 56: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	34, // 57: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	36, // 58: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	38, // 59: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
-	41, // 60: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	44, // 61: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	47, // 62: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	49, // 63: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	53, // 64: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	56, // 65: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	58, // 66: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 67: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	7,  // 68: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	22, // 69: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	24, // 70: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	26, // 71: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	28, // 72: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	31, // 73: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	33, // 74: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	35, // 75: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	37, // 76: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	39, // 77: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
-	43, // 78: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	45, // 79: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	48, // 80: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	50, // 81: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	54, // 82: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	57, // 83: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	59, // 84: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	67, // [67:85] is the sub-list for method output_type
-	49, // [49:67] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	62, // 16: berth.v1.SandboxImage.files:type_name -> berth.v1.SandboxImage.FilesEntry
+	0,  // 17: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
+	63, // 18: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	10, // 19: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
+	64, // 20: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	11, // 21: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
+	16, // 22: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
+	1,  // 23: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
+	1,  // 24: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
+	1,  // 25: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
+	1,  // 26: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
+	1,  // 27: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
+	1,  // 28: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
+	17, // 29: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
+	19, // 30: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
+	20, // 31: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
+	65, // 32: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	19, // 33: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
+	10, // 34: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
+	10, // 35: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
+	29, // 36: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
+	10, // 37: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
+	40, // 38: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
+	13, // 39: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
+	66, // 40: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
+	46, // 41: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
+	42, // 42: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	67, // 43: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	46, // 44: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	51, // 45: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	51, // 46: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	52, // 47: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	55, // 48: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	51, // 49: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 50: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 51: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	21, // 52: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	23, // 53: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	25, // 54: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	27, // 55: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	30, // 56: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	32, // 57: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
+	34, // 58: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
+	36, // 59: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
+	38, // 60: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
+	41, // 61: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	44, // 62: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	47, // 63: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	49, // 64: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	53, // 65: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	56, // 66: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	58, // 67: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 68: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 69: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	22, // 70: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	24, // 71: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	26, // 72: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	28, // 73: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	31, // 74: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	33, // 75: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
+	35, // 76: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
+	37, // 77: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
+	39, // 78: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
+	43, // 79: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	45, // 80: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	48, // 81: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	50, // 82: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	54, // 83: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	57, // 84: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	59, // 85: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	68, // [68:86] is the sub-list for method output_type
+	50, // [50:68] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -4565,7 +4592,7 @@ func file_v1_environment_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   65,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -3,8 +3,8 @@
 // of plugins/task out of it.
 //
 // It refuses unknown keys with file and line, because an ignored key would
-// change what is measured. It opens no file, reads no variable of the host, and
-// follows no extends or include.
+// change what is measured. It opens no file but those of the task that it is given,
+// reads no variable of the host, and follows no extends or include.
 package compose
 
 import (
@@ -32,6 +32,9 @@ type File struct {
 	// Sidecars are sorted by name. The Context of a Build is relative to the
 	// compose file's folder, and its Digest empty.
 	Sidecars []task.Sidecar
+	// Copies are the contents of files of the task that a container has, by the name
+	// of its service and by the absolute path in the container.
+	Copies map[string]map[string][]byte
 }
 
 // Main is the file's settings for the agent's container.
@@ -49,7 +52,12 @@ type Main struct {
 	Limits      task.Limits
 	Hostname    string
 	Aliases     []string
+	NoNetwork   bool
 }
+
+// Files reads what the compose file names in its own folder: a file, whose content has
+// the name "", or all files of a folder.
+type Files func(name string) (map[string][]byte, error)
 
 // HostLogs begins the sources of mounts that are left out: those of the folders
 // that a sandbox has anyhow. The caller sets variables to such paths.
@@ -64,7 +72,7 @@ const maxServices = 16
 
 // Read reads data, the content of the file that problems call name. What it
 // returns beside an error among the problems is of no use.
-func Read(ctx context.Context, name string, data []byte, variables Variables) (File, []task.Problem) {
+func Read(ctx context.Context, name string, data []byte, variables Variables, files Files) (File, []task.Problem) {
 	k := &keys{file: name, variables: variables}
 	clean := k.check(data)
 	if task.Broken(k.problems) {
@@ -77,8 +85,8 @@ func Read(ctx context.Context, name string, data []byte, variables Variables) (F
 		})
 		return File{}, k.problems
 	}
-	c := &converter{keys: k}
-	return c.file(p), k.problems
+	c := &converter{keys: k, files: files, project: p, copies: map[string]map[string][]byte{}}
+	return c.all(p), k.problems
 }
 
 // load is the library with everything off that looks at the host. It panics
@@ -107,10 +115,16 @@ func firstLine(s string) string {
 }
 
 // converter turns what the library read into what a task says.
-type converter struct{ *keys }
+type converter struct {
+	*keys
 
-func (c *converter) file(p *types.Project) File {
-	var f File
+	files   Files
+	project *types.Project
+	copies  map[string]map[string][]byte
+}
+
+func (c *converter) all(p *types.Project) File {
+	f := File{Copies: c.copies}
 	if len(p.Services) > maxServices {
 		c.bad("services", "Too many services", "The file has %d, %d are allowed.", len(p.Services), maxServices)
 	}
@@ -132,7 +146,7 @@ func (c *converter) file(p *types.Project) File {
 		f.Main = Main{
 			Image: side.Image, Build: side.Build, Entrypoint: side.Entrypoint, Command: side.Command, Env: side.Env, Workdir: side.Workdir,
 			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes, Limits: side.Limits,
-			Hostname: side.Hostname, Aliases: side.Aliases,
+			Hostname: side.Hostname, Aliases: side.Aliases, NoNetwork: s.NetworkMode == "none",
 		}
 	}
 	c.relations(&f)
@@ -212,7 +226,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 	at := "services." + name
 	out := task.Sidecar{
-		Name: name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, Env: env(s.Environment),
+		Name: name, Image: s.Image, Entrypoint: s.Entrypoint, Command: s.Command, Env: c.env(name, s),
 		Workdir: s.WorkingDir, User: s.User, Healthcheck: c.healthcheck(at+".healthcheck", s.HealthCheck),
 	}
 	if s.Build != nil {
@@ -240,14 +254,23 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		out.DependsOn[other] = conditions[d.Condition]
 	}
 	out.Hostname = s.Hostname
-	out.Aliases = aliases(s)
+	out.Aliases = append(aliases(s), c.extraHosts(at, s)...)
+	c.harmless(name, s)
 	out.Expose = c.ports(at, s)
 	out.Limits = c.limits(at, s)
 	for _, v := range s.Volumes {
-		if !strings.HasPrefix(v.Source, HostLogs) {
+		switch {
+		case strings.HasPrefix(v.Source, HostLogs):
+		case v.Type == types.VolumeTypeTmpfs, v.Type == types.VolumeTypeVolume && v.Source == "":
+			c.add(task.Warning, c.at(at+".volumes"), at+".volumes", "Volume has no effect",
+				fmt.Sprintf("%s: %s", v.Target, ignored["tmpfs"]))
+		case v.Type == types.VolumeTypeBind && !path.IsAbs(v.Source) && !strings.HasPrefix(v.Source, "~"):
+			c.copy(name, at+".volumes", v.Source, v.Target)
+		default:
 			out.Volumes = append(out.Volumes, c.volume(at+".volumes", v))
 		}
 	}
+	c.objects(name, s)
 	return out
 }
 
@@ -296,6 +319,7 @@ func (c *converter) limits(at string, s *types.ServiceConfig) (l task.Limits) {
 			c.bad(at+"."+key, "Limit is negative", "Write how much the service may use.")
 		}
 	}
+	l.Pids = max(0, s.PidsLimit) // -1: none
 	l.CPUMilli, l.MemoryMiB, l.ShmMiB = int64(math.Round(float64(s.CPUS)*1000)), int64(s.MemLimit)>>20, int64(s.ShmSize)>>20
 	if s.Deploy == nil || s.Deploy.Resources.Limits == nil {
 		return l
@@ -322,6 +346,13 @@ var conditions = map[string]string{
 
 func (c *converter) build(at string, b *types.BuildConfig) *task.Build {
 	out := &task.Build{Context: path.Clean(b.Context), File: b.Dockerfile, Target: b.Target}
+	if b.DockerfileInline != "" {
+		if out.File != "" {
+			c.bad(at, "Said twice", "Write either dockerfile or dockerfile_inline.")
+		}
+		out.File = "berth.Dockerfile"
+		out.Files = map[string][]byte{out.File: []byte(b.DockerfileInline)}
+	}
 	for name, value := range b.Args {
 		if strings.HasPrefix(name, "#") {
 			continue // where the library keeps names that begin with x-, which no ARG can have
@@ -338,8 +369,8 @@ func (c *converter) build(at string, b *types.BuildConfig) *task.Build {
 	if out.File == "" {
 		out.File = "Dockerfile"
 	}
-	if b.Context == "" || path.IsAbs(b.Context) || out.Context == ".." || strings.HasPrefix(out.Context, "../") || strings.Contains(b.Context, ":") {
-		c.bad(at, "Build is not of the task's own folder", "%q must be a folder below that of the compose file, such as \".\" or \"./db\".", b.Context)
+	if b.Context == "" || path.IsAbs(b.Context) || out.Context != ".." && strings.HasPrefix(out.Context, "..") || strings.Contains(b.Context, ":") {
+		c.bad(at, "Build is not of the task's own folder", "%q must be a folder below that of the compose file, such as \".\" or \"./db\", or \"..\" for the task's folder.", b.Context)
 	}
 	if path.IsAbs(out.File) || path.Clean(out.File) != out.File || strings.HasPrefix(out.File, "..") {
 		c.bad(at, "Dockerfile is not in the build's folder", "%q must be a clean path below %q.", b.Dockerfile, b.Context)

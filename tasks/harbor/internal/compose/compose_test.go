@@ -10,6 +10,11 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
+// nothing has no files.
+func nothing(name string) (map[string][]byte, error) {
+	return nil, fmt.Errorf("%s does not exist", name)
+}
+
 const everything = `# a comment
 version: "3.8"
 x-env: &env
@@ -48,7 +53,7 @@ volumes:
 `
 
 func TestRead(t *testing.T) {
-	f, problems := Read(t.Context(), "c.yaml", []byte(everything), Variables{})
+	f, problems := Read(t.Context(), "c.yaml", []byte(everything), Variables{}, nothing)
 	var said []string
 	for _, p := range problems {
 		said = append(said, p.String())
@@ -92,26 +97,32 @@ func TestRefused(t *testing.T) {
 		{"devices: [/dev/kvm]", "devices is refused"},
 		{"security_opt: ['seccomp=unconfined']", "security_opt is refused"},
 		{"pid: host", "pid is refused"},
-		{"env_file: ../../.env", "env_file is refused"},
+		{"network_mode: service:b", "network_mode is refused"},
+		{"env_file: ../../.env", "File is not of the task"},
+		{"env_file: /etc/environment", "File is not of the task"},
+		{"env_file: gone.env", "File cannot be read"},
+		{"configs: [gone]", "Nothing of that name"},
+		{"extra_hosts: ['host.docker.internal:host-gateway']", "Name of another host"},
+		{"extra_hosts: ['a.b:10.0.0.1']", "Name of another host"},
 		{"extends: {file: ../x.yaml, service: y}", "extends is refused"},
 		{"volumes: ['/:/host']", "Mount of the host"},
-		{"volumes: ['./data:/data']", "Mount of the host"},
+		{"volumes: ['./data:/data']", "File cannot be read"},
+		{"volumes: ['../tests:/data']", "Mount of the host"},
 		{"volumes: ['~/.ssh:/x']", "Mount of the host"},
 		{"volumes: ['/var/run/docker.sock:/var/run/docker.sock']", "Socket of the host"},
 		{"volumes: [{type: bind, source: /etc, target: /e}]", "Mount of the host"},
-		{"volumes: [{type: tmpfs, target: /e}]", "Mount of the host"},
-		{"volumes: [/data]", "Volume has no name"},
 		{"volumes: ['data:/data']", "Volume is not declared"},
 		{"command: echo $HOME", "Variable of the host"},
 		{"command: ['${A:?no}']", "Variable of the host"},
 		{"command: ['${A']", "Malformed variable"},
-		{"build: ..", "Build is not of the task's own folder"},
+		{"build: ../..", "Build is not of the task's own folder"},
+		{"build: {context: ., dockerfile: x, dockerfile_inline: FROM y}", "Said twice"},
 		{"build: /etc", "Build is not of the task's own folder"},
 		{"build: https://example.com/x.git", "Build is not of the task's own folder"},
 		{"build: {context: ., dockerfile: ../x}", "Dockerfile is not in the build's folder"},
 		{"build: {context: ., args: [HOME]}", "Variable of the host"},
 		{"build: {context: ., args: {A: '${HOME}'}}", "Variable of the host"},
-		{"build: {context: ., secrets: [x]}", "secrets is refused"},
+		{"build: {context: ., secrets: [x]}", "secrets is not supported"},
 		{"environment: {A: '${HOME:+x}'}", "Variable of the host"},
 		{"command: ['${A:-${HOME}}']", "Variable of the host"},
 		{"command: ['${A:-b} ${HOME}']", "Variable of the host"},
@@ -144,7 +155,7 @@ func TestRefused(t *testing.T) {
 		{"healthcheck: *priv", "privileged is refused"},
 	} {
 		file := "x-p: &priv {privileged: true}\nservices:\n  b:\n    image: y\n    expose: [81]\n  a:\n    image: x\n    " + tt.service + "\n"
-		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, nothing)
 		found := false
 		for _, p := range problems {
 			found = found || strings.HasPrefix(p.Summary, tt.want) && p.Severity == task.Error && (p.Line == 8 || p.Line > 0 && strings.Contains(tt.service, "*"))
@@ -166,10 +177,13 @@ func TestRefusedOnTop(t *testing.T) {
 		deep.WriteString("}\n")
 	}
 	for file, want := range map[string]string{
-		"services: [":                                    "Not valid YAML",
-		"include: [other.yaml]":                          "include is refused",
-		"networks: {a: {external: true}}":                "external is refused",
-		"secrets: {a: {file: /etc/shadow}}":              "secrets is refused",
+		"services: [":                                                "Not valid YAML",
+		"include: [other.yaml]":                                      "include is refused",
+		"networks: {a: {external: true}}":                            "external is refused",
+		"secrets: {a: {environment: HOME}}":                          "environment is not supported",
+		"networks: {a: {internal: true}}\nservices: {b: {image: x}}": "Network is internal",
+		"services: {a: {image: x, secrets: [s]}}\nsecrets: {s: {file: /etc/shadow}}":                         "Mount of the host",
+		"services: {a: {image: x, configs: [{source: s, target: /x}]}}\nconfigs: {s: {file: ../solution/x}}": "Mount of the host",
 		"volumes: {a: {driver: local}}":                  "driver is refused",
 		"volumes: {a: {external: true}}":                 "external is refused",
 		"servces: {}":                                    "servces is not supported",
@@ -180,7 +194,7 @@ func TestRefusedOnTop(t *testing.T) {
 		deep.String() + "services: {a: {build: *x11}}\n": "k0 is not supported",
 		deep.String() + "services: {a: {image: x, environment: *x11}}\n": "Too much",
 	} {
-		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+		_, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, nothing)
 		found := false
 		for _, p := range problems {
 			found = found || p.Summary == want && p.Severity == task.Error
@@ -193,12 +207,74 @@ func TestRefusedOnTop(t *testing.T) {
 		"services: " + strings.Repeat("[", 100_000): "line 1: nested too deeply",
 		"#" + strings.Repeat(" ", 1<<20):            "larger than 1 MiB",
 	} {
-		if _, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
+		if _, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, nothing); len(problems) != 1 || !strings.Contains(problems[0].Detail, want) {
 			t.Errorf("%.20q…: got %v, want %q", file, problems, want)
 		}
 	}
-	if f, problems := Read(t.Context(), "c.yaml", nil, Variables{}); len(problems) > 0 || len(f.Sidecars) > 0 {
+	if f, problems := Read(t.Context(), "c.yaml", nil, Variables{}, nothing); len(problems) > 0 || len(f.Sidecars) > 0 {
 		t.Errorf("an empty file: %+v, %v", f, problems)
+	}
+}
+
+// Files of the task's own folder, and what real files say of networks, limits and
+// profiles.
+func TestFilesOfTheTask(t *testing.T) {
+	t.Parallel()
+	const file = `services:
+  main:
+    build:
+      context: ..
+      dockerfile_inline: "FROM x"
+    network_mode: none
+    env_file: [a.env, {path: gone.env, required: false}]
+    environment: {B: own}
+    pids_limit: 200
+    tmpfs: /scratch:size=64m
+    read_only: true
+    ulimits: {nofile: {soft: 1, hard: 2}}
+    dns: [8.8.8.8]
+    extra_hosts: ["api.local:127.0.0.1"]
+    volumes: [/cache, "./conf.d:/etc/conf.d:ro", {type: tmpfs, target: /ram, tmpfs: {size: 1}}]
+    secrets: [token]
+  web:
+    image: y
+    network_mode: bridge
+    configs: [{source: site, target: /etc/site}, other]
+    security_opt: ["no-new-privileges:true"]
+  debug: {image: z, profiles: [debug]}
+configs:
+  site: {content: "listen 80;"}
+  other: {file: ./other.txt}
+secrets: {token: {file: token.txt}}
+networks: {default: {internal: false}}
+`
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, func(name string) (map[string][]byte, error) {
+		switch name {
+		case "a.env":
+			return map[string][]byte{"": []byte("A=1\nB=file\n# no\nexport C='2 3'\n")}, nil
+		case "conf.d":
+			return map[string][]byte{"one": []byte("1"), "sub/two": []byte("2")}, nil
+		case "token.txt", "other.txt":
+			return map[string][]byte{"": []byte(name)}, nil
+		default:
+			return nothing(name)
+		}
+	})
+	for _, p := range problems {
+		if p.Severity != task.Warning {
+			t.Errorf("%v", p)
+		}
+	}
+	copies := map[string]map[string][]byte{
+		"main": {"/etc/conf.d/one": []byte("1"), "/etc/conf.d/sub/two": []byte("2"), "/run/secrets/token": []byte("token.txt")},
+		"web":  {"/etc/site": []byte("listen 80;"), "/other": []byte("other.txt")},
+	}
+	main := Main{
+		Build: &task.Build{Context: "..", File: "berth.Dockerfile", Files: map[string][]byte{"berth.Dockerfile": []byte("FROM x")}},
+		Env:   task.Text(map[string]string{"A": "1", "B": "own", "C": "2 3"}), Limits: task.Limits{Pids: 200}, Aliases: []string{"api.local"}, NoNetwork: true,
+	}
+	if !reflect.DeepEqual(f.Main, main) || !reflect.DeepEqual(f.Copies, copies) || len(f.Sidecars) != 1 || f.Sidecars[0].Name != "web" {
+		t.Errorf("main %+v\ncopies %q\nsidecars %+v", f.Main, f.Copies, f.Sidecars)
 	}
 }
 
@@ -234,7 +310,7 @@ networks:
 `
 	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{Given: map[string]string{
 		"MAIN_IMAGE_NAME": "y", "HOST_VERIFIER_LOGS_PATH": HostLogs + "verifier", "ENV_VERIFIER_LOGS_PATH": "/logs/verifier",
-	}})
+	}}, nothing)
 	var warned []string
 	for _, p := range problems {
 		if p.Severity != task.Warning {
@@ -277,7 +353,7 @@ func TestHostVariables(t *testing.T) {
 `
 	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{
 		Given: map[string]string{"GIVEN": "g"}, Allowed: func(name string) bool { return name != "OTHER" && name != "TAG" },
-	})
+	}, nothing)
 	for _, p := range problems {
 		if p.Severity != task.Warning || p.Summary != "Default is used" || !strings.Contains(p.Detail, "OTHER") && !strings.Contains(p.Detail, "TAG") {
 			t.Errorf("%v", p)
@@ -314,7 +390,7 @@ func TestBuildsAndVolumes(t *testing.T) {
     volumes: [{type: volume, source: data, target: /d, read_only: true}]
 volumes: {data: {}}
 `
-	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, nothing)
 	if len(problems) > 0 || len(f.Sidecars) != 1 {
 		t.Fatal(problems)
 	}
@@ -344,7 +420,7 @@ func TestHostNames(t *testing.T) {
   b: {image: y, networks: [one]}
 networks: {one: , two: , three: }
 `
-	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{})
+	f, problems := Read(t.Context(), "c.yaml", []byte(file), Variables{}, nothing)
 	if task.Broken(problems) || len(f.Sidecars) != 2 {
 		t.Fatal(problems)
 	}
@@ -362,7 +438,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("a: &a [*a]\nservices: *a"))
 	f.Add([]byte("services: {a: &a {<<: *a, image: x}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, problems := Read(t.Context(), "c.yaml", data, Variables{})
+		file, problems := Read(t.Context(), "c.yaml", data, Variables{}, nothing)
 		for _, p := range problems {
 			if p.Summary == "" || p.Detail == "" || p.Line < 0 {
 				t.Errorf("%q: %+v", data, p)

@@ -18,16 +18,23 @@ import (
 // allowed are the keys that are carried out. The path of a key has "*" for a
 // name that the file chooses.
 var allowed = map[string][]string{
-	"": {"services", "volumes", "networks", "version", "name"},
+	"": {"services", "volumes", "networks", "configs", "secrets", "version", "name"},
 	"services.*": {
 		"image", "build", "command", "entrypoint", "environment", "depends_on", "healthcheck", "volumes", "expose", "working_dir", "user",
 		"ports", "deploy", "restart", "networks", "container_name", "stdin_open", "tty", "platform",
 		"init", "pull_policy", "labels", "logging", "stop_grace_period", "stop_signal", "cpus", "mem_limit", "shm_size", "hostname",
+		"env_file", "configs", "secrets", "network_mode", "pids_limit", "profiles", "tmpfs", "read_only", "ulimits", "sysctls", "security_opt",
+		"dns", "dns_search", "dns_opt", "extra_hosts",
 	},
-	"services.*.build":        {"context", "dockerfile", "target", "args"},
+	"services.*.build":        {"context", "dockerfile", "dockerfile_inline", "target", "args"},
 	"services.*.healthcheck":  {"test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"},
 	"services.*.depends_on.*": {"condition"},
-	"services.*.volumes[]":    {"type", "source", "target", "read_only", "volume"},
+	"services.*.volumes[]":    {"type", "source", "target", "read_only", "volume", "bind", "tmpfs"},
+	"services.*.env_file[]":   {"path", "required"},
+	"services.*.configs[]":    {"source", "target", "uid", "gid", "mode"},
+	"services.*.secrets[]":    {"source", "target", "uid", "gid", "mode"},
+	"configs.*":               {"file", "content"},
+	"secrets.*":               {"file"},
 	"volumes.*":               {},
 
 	"services.*.ports[]":                 {"name", "target", "published", "protocol", "mode", "host_ip", "app_protocol"},
@@ -35,7 +42,7 @@ var allowed = map[string][]string{
 	"services.*.deploy":                  {"resources"},
 	"services.*.deploy.resources":        {"limits"},
 	"services.*.deploy.resources.limits": {"cpus", "memory"},
-	"networks.*":                         {"driver"},
+	"networks.*":                         {"driver", "internal"},
 }
 
 // ignored are keys of services that are allowed and have no effect, with why.
@@ -54,35 +61,37 @@ var ignored = map[string]string{
 	"logging":           "The output of a service is kept with the attempt.",
 	"stop_grace_period": "Services end with the sandbox.",
 	"stop_signal":       "Services end with the sandbox.",
+
+	"profiles":   "A service with a profile is not started.",
+	"tmpfs":      "What is written there is in the container's own file system.",
+	"read_only":  "The file system of a container can be written to.",
+	"ulimits":    "Limits of a process are those of the engine.",
+	"sysctls":    "Settings of the kernel are not changed.",
+	"dns":        "Names are those that the network of the task knows.",
+	"dns_search": "Names are those that the network of the task knows.",
+	"dns_opt":    "Names are those that the network of the task knows.",
 }
 
 // free are the places whose keys are names that the file chooses.
-var free = []string{"services", "volumes", "networks", "services.*.environment", "services.*.build.args", "services.*.depends_on", "services.*.networks"}
+var free = []string{"services", "volumes", "networks", "configs", "secrets", "services.*.environment", "services.*.build.args", "services.*.depends_on", "services.*.networks"}
 
 // dangerous say of keys that are refused what they would give away.
 var dangerous = map[string]string{
 	"privileged":          "It would give the container the host.",
-	"network_mode":        "It would give the container another network: the host's, or one that no policy holds for.",
 	"cap_add":             "It would give the container rights on the host.",
 	"cap_drop":            "Every container has the engine's default rights, no others.",
 	"devices":             "It would give the container devices of the host.",
 	"device_cgroup_rules": "It would give the container devices of the host.",
-	"security_opt":        "It would take protections away.",
 	"pid":                 "It would show the container processes of the host.",
 	"ipc":                 "It would give the container memory of others.",
 	"uts":                 "It would give the container the host's name.",
 	"userns_mode":         "It would give the container users of the host.",
 	"cgroup":              "It would give the container control groups of the host.",
 	"cgroup_parent":       "It would move the container out of its limits.",
-	"sysctls":             "It would change the kernel's settings.",
-	"env_file":            "It would read variables of a file, perhaps of the host. Write them under environment.",
 	"extends":             "It would read another file. Write the service out.",
 	"include":             "It would read another file. Write the services out.",
 	"volumes_from":        "It would mount what another container has. Use a named volume.",
-	"secrets":             "It would read files or variables of the host.",
-	"configs":             "It would read files or variables of the host. Copy files into the image.",
 	"external":            "It would join what others on this machine have.",
-	"extra_hosts":         "The names, host names and aliases of the services are known in every container; no others can be.",
 }
 
 // maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how
@@ -358,7 +367,7 @@ func (k *keys) shortVolume(path string, p *token.Position, s string) {
 	switch {
 	case strings.HasSuffix(source, ".sock"):
 		k.add(task.Error, p, path, "Socket of the host", fmt.Sprintf("%q would give the container the engine, or another program of the host.", s))
-	case rest != "" && (strings.HasPrefix(source, "/") || strings.HasPrefix(source, ".") || strings.HasPrefix(source, "~")):
+	case rest != "" && (strings.HasPrefix(source, "/") || strings.HasPrefix(source, "~")):
 		k.add(task.Error, p, path, "Mount of the host", fmt.Sprintf("%q: a task's containers see nothing of the host. Use a named volume, or copy files into the image.", s))
 	}
 }

@@ -254,3 +254,89 @@ func TestPlannersOfPages(t *testing.T) {
 	}
 	tablesHaveNoNumber(t, dir)
 }
+
+// improvedExperiments are a run in which a page is written once, and one that starts
+// from its result. RUN is the folder of the first run.
+const improvedExperiments = `experiment "EXPERIMENT" {
+  datasets    = [dataset.pages]
+  environment = environment.local
+  agent       = agent.planner
+  model       = model.player
+}
+dataset "pages" {
+  format = "webui"
+  path   = "./tasks"
+  config {
+    CONFIG
+  }
+}
+environment "local" {
+  plugin  = "local"
+  surface = "webui"
+  surface_config {
+    settle = "50ms"
+    width  = 480
+    height = 320
+  }
+}
+agent "planner" {
+  plugin = "planner"
+  config {
+    mode   = "global"
+    format = "blocks"
+    PROMPT
+  }
+}
+model "player" {
+  provider = "script"
+  script   = "./player.yaml"
+}
+`
+
+// A page is improved in three iterations from the result of another run. The model
+// sees the files of the iteration before, which stay if its reply cannot be read. The
+// page is measured after each.
+func TestAPageIsImprovedFromAnotherRun(t *testing.T) {
+	needsChromium(t)
+	t.Parallel()
+	first, second := strings.Replace(rebuilt, "rgb(10, 20, 30)", "rgb(200, 0, 0)", 1), strings.Replace(rebuilt, "rgb(10, 20, 30)", "rgb(100, 20, 30)", 1)
+	reply := func(when, page string) string {
+		return fmt.Sprintf("  - when: {system: %q}\n    text: |\n      ```html\n      %s\n      ```\n", when, strings.ReplaceAll(page, "\n", "\n      "))
+	}
+	script := "replies:\n" + reply("plan a task", first) + reply(`FILES[^@]*rgb\(200, 0, 0\)`, second) + reply(`FILES[^@]*rgb\(100, 20, 30\)`, rebuilt) + "  - when: {last: \".\"}\n    text: I like trains.\n"
+	files := map[string]string{"player.yaml": script}
+	rebuiltTask(files, "page", rebuilt)
+	files["global.hcl"] = strings.NewReplacer("EXPERIMENT", "global", "CONFIG", "", "PROMPT", "").Replace(improvedExperiments)
+	dir := t.TempDir()
+	e2etest.Write(t, dir, files)
+	berth(t, dir, "run", "global.hcl").want(t, 0)
+	runs, err := filepath.Glob(filepath.Join(dir, "runs", "global-*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("%q, %v", runs, err)
+	}
+	e2etest.Write(t, dir, map[string]string{"online.hcl": strings.NewReplacer(
+		"EXPERIMENT", "online", "CONFIG", fmt.Sprintf("start = %q\n    iterations = 3", runs[0]), "PROMPT", `prompt = "FILES\n{{files}}\n@{{actions}}{{format}}"`,
+	).Replace(improvedExperiments)})
+	berth(t, dir, "run", "online.hcl").want(t, 0)
+	for attempt, r := range playedIn(t, dir) {
+		if r.Outcome != record.Scored {
+			t.Fatalf("%s: %s, %s", attempt, r.Outcome, pretty(r.Error))
+		}
+		if !strings.Contains(attempt, "online-") {
+			if r.Scores["aes"] >= 1 || r.Scores["lost_attr"] <= 0 || r.Scores["lost_par"] != 0 {
+				t.Errorf("the first run: %v", r.Scores)
+			}
+			continue
+		}
+		var series []float64
+		for _, s := range r.Stages {
+			series = append(series, s.Rewards["aes"])
+		}
+		if len(series) != 3 || series[0] >= 1 || series[1] != 1 || series[2] != 1 || *r.Score != 1 || r.Labels["ife"] != "" {
+			t.Errorf("the series is %v, the score %v, labels %v", series, *r.Score, r.Labels)
+		}
+		if bodies := requestsOf(t, attempt); len(bodies) != 5 || !strings.Contains(bodies[0], "rgb(200, 0, 0)") || strings.Contains(bodies[1], "rgb(200, 0, 0)") { // the last one is asked for three times
+			t.Errorf("%d requests: %q", len(bodies), bodies)
+		}
+	}
+}

@@ -234,7 +234,7 @@ func (b *builder) stages(instruction []task.Part, set *settings) {
 			Verifiers: []task.VerifierUse{{Name: verifierName}},
 		}
 		if set.Keep {
-			s.Name = fmt.Sprintf("iteration-%d", i+1)
+			s.Name, s.Verifiers[0].Settings = fmt.Sprintf("iteration-%d", i+1), json.RawMessage(`{"series":true}`)
 			b.t.Success.Reduce = task.ReduceLast
 		}
 		if i+1 == b.config.Iterations {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/surface"
+	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/aes/internal/similarity"
 )
@@ -26,6 +28,8 @@ type Config struct {
 	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is no shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
 	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
 	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
+
+	Series bool `berth:"series" default:"false" doc:"Also gives the scores of the stages so far, as aes_1, aes_2 and so on."`
 
 	Weights      map[string]float64 `berth:"weights" doc:"Weights of properties, such as { text = 10, color = 0 }, and of geometry, in place of the published ones."`
 	AreaExponent float64            `berth:"area_exponent" default:"0.8987018465995789" doc:"An element counts as much as its area to this power."`
@@ -59,6 +63,10 @@ const (
 	fileResult  = "result/elements.json"
 	filePage    = "result/index.html"
 	fileDetails = "aes.json"
+
+	fileVerdicts = "attempt/verdicts.jsonl"
+	maxVerdict   = 32 << 20 // bytes of a line
+	maxVerdicts  = 1 << 30  // bytes
 )
 
 // The scores.
@@ -108,7 +116,36 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 	for cause, value := range map[string]float64{"par": lost.Par, "ren": lost.Ren, "act": lost.Act, "mat": lost.Mat, "attr": lost.Attr} {
 		v.Scores[scoreLost+cause] = verifier.Score{Value: min(1, value), Min: &least, Max: &most, Lower: true}
 	}
-	return v, nil
+	if c.Series {
+		err = series(&r, v.Scores)
+	}
+	return v, err
+}
+
+// series adds the scores of the stages before this one, in their order, and its own.
+func series(r *verifier.Request, scores map[string]verifier.Score) error {
+	var stages []string
+	values := map[string]verifier.Score{}
+	_, err := untrusted.Lines(r.View, fileVerdicts, maxVerdict, maxVerdicts, func(line []byte) {
+		var v verifier.Verdict
+		if json.Unmarshal(line, &v) != nil || v.Stage == r.Stage {
+			return
+		}
+		if s, ok := v.Scores[scoreAES]; ok {
+			if !slices.Contains(stages, v.Stage) {
+				stages = append(stages, v.Stage)
+			}
+			values[v.Stage] = s
+		}
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // before the first verdict there is no file
+		return fmt.Errorf("%s: %w", fileVerdicts, err)
+	}
+	values[r.Stage] = scores[scoreAES]
+	for i, stage := range append(stages, r.Stage) {
+		scores[fmt.Sprintf("%s_%d", scoreAES, i+1)] = values[stage]
+	}
+	return nil
 }
 
 // captures returns the folder with the captures of the stage: one of its own if the

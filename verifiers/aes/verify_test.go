@@ -100,6 +100,11 @@ func TestStagesAndLosses(t *testing.T) {
 		"attempt/captures/iteration-2/target/elements.json": capture("0", "2", ""), "attempt/captures/iteration-2/result/elements.json": nothing,
 		"attempt/captures/iteration-2/result/index.html": "<p>", "attempt/captures/iteration-3/target/elements.json": capture("0", "2", ""),
 		"attempt/captures/iteration-3/result/elements.json": capture("0", "2", ""), "attempt/captures/iteration-3/result/index.html": "<p>",
+		"attempt/verdicts.jsonl": `{"verifier":"aes","stage":"iteration-1","scores":{"aes":{"value":0.25}}}` + "\n" + `{"verifier":"reward","stage":"iteration-1","scores":{"outputs":{"value":3}}}` + "\n" +
+			`{"verifier":"aes","stage":"iteration-2","scores":{"aes":{"value":0.5}}}` + "\n" + `{"verifier":"aes","stage":"iteration-1","scores":{"aes":{"value":0.125}}}` + "\n",
+	}
+	if v, _, err := verifyFiles(t, "iteration-3", files, `{"series": true}`); err != nil || v.Scores["aes_1"].Value != 0.125 || v.Scores["aes_2"].Value != 0.5 || v.Scores["aes_3"].Value != 1 || len(v.Scores) != 10 {
+		t.Errorf("the series: %+v, %v", v.Scores, err)
 	}
 	for stage, want := range map[string]map[string]float64{
 		"iteration-1": {"aes": 0, "lost_par": 1, "lost_ren": 0}, "iteration-2": {"aes": 0, "lost_par": 0, "lost_ren": 1},

@@ -332,7 +332,7 @@ func TestAPageIsImprovedFromAnotherRun(t *testing.T) {
 		for _, s := range r.Stages {
 			series = append(series, s.Rewards["aes"])
 		}
-		if len(series) != 3 || series[0] >= 1 || series[1] != 1 || series[2] != 1 || *r.Score != 1 || r.Labels["ife"] != "" {
+		if len(series) != 3 || series[0] >= 1 || series[1] != 1 || series[2] != 1 || *r.Score != 1 || r.Scores["aes_1"] != series[0] || r.Scores["aes_3"] != 1 || r.Labels["ife"] != "" {
 			t.Errorf("the series is %v, the score %v, labels %v", series, *r.Score, r.Labels)
 		}
 		if bodies := requestsOf(t, attempt); len(bodies) != 5 || !strings.Contains(bodies[0], "rgb(200, 0, 0)") || strings.Contains(bodies[1], "rgb(200, 0, 0)") { // the last one is asked for three times

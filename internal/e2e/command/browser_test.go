@@ -133,6 +133,12 @@ func TestABrowser(t *testing.T) {
 		if agent == "oracle" || agent == "visual" {
 			want = record.Passed
 		}
+		if agent == "random" { // it may leave the page, of which nothing can be taken then
+			if got.Outcome != want && got.Outcome != record.ArtifactMissing {
+				t.Errorf("random: %s, %s", got.Outcome, pretty(got.Error))
+			}
+			continue
+		}
 		if got.Outcome != want || got.Integrity != record.Checked {
 			t.Errorf("%s: %s, %s, %s %s; want %s", agent, got.Outcome, got.Integrity, pretty(got.Error), fmt.Sprintf("%+v", got.Findings), want)
 		}

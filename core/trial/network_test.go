@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -32,17 +33,20 @@ func TestListsOfHosts(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }))
 	t.Cleanup(server.Close)
 	b := newBench(t, does(ask+"none && ask good.test && ! ask tests.test && ! ask setup.test && ! ask evil.test && ! ask 127.0.0.1"),
-		tests(ask+"none && ask tests.test && ! ask good.test"))
+		tests(ask+"none && ask tests.test && ! ask good.test && ! ask down.test"))
 	s := &b.task.Stages[0]
 	b.task.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"setup.test"}}
 	s.Setup = []task.Command{{Argv: []string{"sh", "-c", ask + "ask setup.test && ! ask good.test"}}}
 	s.Agent.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"good.test"}}
-	s.Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"tests.test"}}
+	s.Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"tests.test", "down.test"}}
 	in := b.input()
 	in.Egress = egress.Options{
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			if name == "evil.test" {
 				t.Errorf("%s was looked up", name)
+			}
+			if name == "down.test" {
+				return nil, errors.New("no such host")
 			}
 			return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 		},
@@ -57,6 +61,10 @@ func TestListsOfHosts(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if len(r.Modified) > 0 || r.Granted == nil || !strings.Contains(r.Granted.How, "CONNECT") {
 		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)
+	}
+	const offline = "the verification could not reach down.test, good.test (look up down.test: no such host), "
+	if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "tests_offline" && strings.HasPrefix(f.Text, offline) }) {
+		t.Errorf("no finding of the tests' downloads in %s", pretty(r.Findings))
 	}
 	for _, host := range []string{"evil.test", "127.0.0.1", "tests.test", "setup.test"} {
 		if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "host_refused" && strings.HasPrefix(f.Text, host+" ") }) {

@@ -59,6 +59,7 @@ func (s *stage) verify(ctx context.Context) error {
 		if err != nil {
 			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("list what runs before the tests: %w", err))
 		}
+		defer s.offline(p)
 		defer s.verifierLogs(ctx, p)
 		defer s.undisturbed(ctx, p)
 		for n, u := range uses {
@@ -82,6 +83,22 @@ func (s *stage) verify(ctx context.Context) error {
 		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
+}
+
+// offline notes hosts that the verification could not reach. Tests that download what
+// they need fail then, whatever the agent did.
+func (s *stage) offline(p record.Phase) {
+	failed := map[string]string{}
+	maps.Copy(failed, s.graded.Unreached())
+	for _, o := range s.own {
+		maps.Copy(failed, o.box.Unreached())
+	}
+	if len(failed) == 0 {
+		return
+	}
+	names := slices.Sorted(maps.Keys(failed))
+	s.a.recorder.Note(p, "tests_offline", "the verification could not reach %s (%s), so its result may be about that and not about the agent's work",
+		recorder.Cut(strings.Join(names, ", "), 500), failed[names[0]])
 }
 
 // runningBefore returns a function that ends what was started in the sandbox since.

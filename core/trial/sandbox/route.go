@@ -38,6 +38,15 @@ func (w *Sandbox) Allow(h task.Hosts) {
 	}
 }
 
+// Unreached returns the hosts that could not be reached since the last call of Allow,
+// with the reason.
+func (w *Sandbox) Unreached() map[string]string {
+	if w == nil || w.way == nil {
+		return nil
+	}
+	return w.way.Failed()
+}
+
 // openWay opens the port in one container. It closes with the sandbox.
 func (w *Sandbox) openWay(ctx context.Context) error {
 	if w.way == nil {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -58,6 +59,7 @@ type Proxy struct {
 	rules   task.Hosts
 	open    map[net.Conn]string // from inside and to hosts, with the host; empty: not yet known
 	refused map[string]bool
+	failed  map[string]string // hosts that were not reached under these rules, and why
 	work    sync.WaitGroup
 }
 
@@ -78,7 +80,7 @@ func New(o Options) *Proxy {
 		o.Own = own
 	}
 	life, end := context.WithCancel(context.Background())
-	return &Proxy{o: o, life: life, end: end, open: map[net.Conn]string{}, refused: map[string]bool{}}
+	return &Proxy{o: o, life: life, end: end, open: map[net.Conn]string{}, refused: map[string]bool{}, failed: map[string]string{}}
 }
 
 // own returns the addresses of this machine's interfaces.
@@ -103,10 +105,18 @@ func own() []netip.Addr {
 func (p *Proxy) Allow(h task.Hosts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rules = h
+	p.rules, p.failed = h, map[string]string{}
 	for c := range p.open {
 		_ = c.Close()
 	}
+}
+
+// Failed returns the hosts to which a connection failed or was refused since the last
+// call of Allow, with the first reason.
+func (p *Proxy) Failed() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.failed)
 }
 
 // Close cuts all connections and waits until their goroutines have ended.
@@ -252,6 +262,11 @@ func (p *Proxy) connect(ctx context.Context, c net.Conn, authority, usual string
 		_ = to.Close()
 		err = errors.New("no more connections")
 	}
+	p.mu.Lock()
+	if host != "" && p.failed[host] == "" && len(p.failed) < connections {
+		p.failed[host] = err.Error()
+	}
+	p.mu.Unlock()
 	if r, ok := errors.AsType[*refusal](err); ok {
 		p.tell(r)
 		answer(c, http.StatusForbidden, r.Error())

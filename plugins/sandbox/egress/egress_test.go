@@ -152,6 +152,16 @@ func TestWhoMayBeReached(t *testing.T) {
 	if !slices.Contains(b.refused, "evil.example: the task may reach api.example.com, *.pkg.example, 198.51.100.9, 10.1.0.0/16, 2001:db8::5") {
 		t.Errorf("told: %q", b.refused)
 	}
+	failed := b.Failed()
+	if failed["evil.example"] == "" || failed["api.example.com"] != "" || failed[""] != "" {
+		t.Errorf("failed: %q", failed)
+	}
+	b.names = nil
+	b.allow("api.example.com")
+	b.connect("api.example.com:443")
+	if failed = b.Failed(); len(failed) != 1 || failed["api.example.com"] != "look up api.example.com: no such host" {
+		t.Errorf("failed under the new rules: %q", failed)
+	}
 }
 
 // A name that is allowed and whose owner is not: it leads to this machine, to

@@ -112,8 +112,9 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	}
 	used := make(map[string]bool)
 	names := make(map[string]string)
+	owners := ownersOf(items)
 	for _, it := range items {
-		if !wanted(&it, o, used) {
+		if !wanted(&it, o, owners, used) {
 			l.Unwanted = append(l.Unwanted, it.Path)
 			continue
 		}
@@ -123,7 +124,7 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	for word, patterns := range map[string][]string{"include": o.Include, "exclude": o.Exclude} {
 		for _, p := range patterns {
 			if !used[p] && (word == "include" || len(items) > 0) {
-				return l, fmt.Errorf("%s %q matches no task of %s: it has %s", word, p, root, some(items))
+				return l, fmt.Errorf("%s %q matches no task of %s: it has %s%s", word, p, root, some(items), invalid(items))
 			}
 		}
 	}
@@ -273,9 +274,27 @@ func load(ctx context.Context, f Format, root string, found []string, o Options)
 	return items, g.Wait()
 }
 
-// wanted applies the patterns and records which patterns of Include matched.
-func wanted(it *Item, o ListOptions, used map[string]bool) bool {
+// ownersOf returns what the names of the valid tasks have before their last "/", in
+// any order.
+func ownersOf(items []Item) (owners []string) {
+	for i := range items {
+		if t := items[i].Task; t != nil && strings.Contains(t.Name, "/") && !slices.Contains(owners, path.Dir(t.Name)) {
+			owners = append(owners, path.Dir(t.Name))
+		}
+	}
+	return owners
+}
+
+// wanted applies the patterns and records which patterns of Include matched. The name
+// of an invalid task is not known: it counts as named like the valid ones, so that a
+// pattern does not leave it out because it is invalid.
+func wanted(it *Item, o ListOptions, owners []string, used map[string]bool) bool {
 	names := []string{it.Path, it.base()}
+	for _, owner := range owners {
+		if it.Task == nil {
+			names = append(names, path.Join(owner, it.base()))
+		}
+	}
 	for dir := path.Dir(it.Path); it.file && dir != "."; dir = path.Dir(dir) {
 		names = append(names, dir) // a pattern may name a folder of tasks
 	}
@@ -283,6 +302,9 @@ func wanted(it *Item, o ListOptions, used map[string]bool) bool {
 		names = append(names, it.Task.Name)
 	}
 	match := func(pattern string) bool {
+		if it.Task == nil && len(owners) == 0 {
+			pattern = path.Base(pattern)
+		}
 		return slices.ContainsFunc(names, func(n string) bool {
 			ok, err := path.Match(pattern, n)
 			return err == nil && ok
@@ -300,6 +322,24 @@ func wanted(it *Item, o ListOptions, used map[string]bool) bool {
 		}
 	}
 	return in
+}
+
+// invalid is the end of an error about names, if invalid tasks may have them.
+func invalid(items []Item) string {
+	var bad []*Item
+	for i := range items {
+		if items[i].Task == nil {
+			bad = append(bad, &items[i])
+		}
+	}
+	for _, it := range bad {
+		for _, p := range it.Problems {
+			if p.Severity == Error {
+				return fmt.Sprintf("; %d of them cannot be read, and their names are not known: %s: %s", len(bad), it.Path, p)
+			}
+		}
+	}
+	return ""
 }
 
 // some names up to five items.

@@ -398,8 +398,10 @@ func TestList(t *testing.T) {
 		{"by folder", []string{"a", "b"}, nil, "a b!", 2, ""},
 		{"by path", []string{"group/*"}, nil, "group/again group/c", 2, ""},
 		{"by name", []string{"org/c"}, nil, "group/c", 3, ""},
+		{"an invalid one by its name", []string{"org/b"}, nil, "b!", 3, ""},
+		{"all of an owner, also an invalid one", []string{"org/*"}, []string{"org/a"}, "b! group/c", 2, ""},
 		{"exclude wins", []string{"*", "group/*"}, []string{"b", "again"}, "a group/c", 2, ""},
-		{"nothing matches", []string{"z*"}, nil, "", 0, `include "z*" matches no task of`},
+		{"nothing matches", []string{"z*"}, nil, "", 0, "it has a, b, group/again, group/c; 1 of them cannot be read, and their names are not known: b: name: Empty"},
 		{"nothing is excluded", nil, []string{"b", "z*"}, "", 0, `exclude "z*" matches no task of`},
 		{"a malformed pattern", nil, []string{"["}, "", 0, "syntax error"},
 	} {
@@ -416,6 +418,14 @@ func TestList(t *testing.T) {
 		if len(l.Other) != 1 || l.Other[0] != "other/deep" {
 			t.Errorf("%s: folders without tasks are %v", tt.name, l.Other)
 		}
+	}
+}
+
+func TestInvalidTasksAreIncludedByNameIfNoneIsValid(t *testing.T) {
+	t.Parallel()
+	l, err := List(t.Context(), marked{}, dataset(t, map[string]string{"b": "", "c": ""}), ListOptions{Include: []string{"org/b"}})
+	if err != nil || items(l) != "b!" {
+		t.Errorf("%v, %v", items(l), err)
 	}
 }
 

@@ -2,11 +2,8 @@ package harbor
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -171,22 +168,13 @@ func (f *folder) sum(ctx context.Context, p string) (string, error) {
 	if s, ok := f.sums[p]; ok {
 		return s, nil
 	}
-	file, err := f.root.Open(p)
+	s, pointer, err := taskfolder.Sum(ctx, f.root, p)
 	if err != nil {
 		return "", err
 	}
-	defer file.Close()
-	h := sha256.New()
-	for err == nil { // in parts, because a file may be huge
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		_, err = io.CopyN(h, file, 16<<20)
+	if pointer != nil {
+		f.problems = append(f.problems, *pointer)
 	}
-	if !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	s := hex.EncodeToString(h.Sum(nil))
 	f.sums[p] = s
 	return s, nil
 }

@@ -3,7 +3,7 @@
 // Harbor 0.25, schema 1.0 to 1.4.
 //
 // It only reads: it runs nothing, downloads nothing, opens nothing outside the
-// task's folder, and returns host variables as names, never as values. The
+// task's folder but the dataset.toml above it, and returns host variables as names, never as values. The
 // result is plain plugins/task data; no other package knows this format.
 //
 // It is stricter than Harbor in that unknown keys are errors (warnings with
@@ -79,7 +79,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
-	problems := slices.Concat(r.problems, f.problems)
+	problems := slices.Concat(r.problems, f.problems, b.published())
 	slices.SortStableFunc(problems, inOrder)
 	problems = slices.Compact(problems) // several stages may have read the same file
 	if !task.Broken(problems) {

@@ -1,13 +1,10 @@
 package webui
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -93,30 +90,12 @@ func (b *builder) scan(ctx context.Context) (string, error) {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// pointer begins a file that stands for one that git-LFS holds.
-const pointer = "version https://git-lfs.github.com/spec/"
-
 func (b *builder) sum(ctx context.Context, p string) (string, error) {
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
+	sum, pointer, err := taskfolder.Sum(ctx, b.root, p)
+	if pointer != nil {
+		b.bad(pointer.File, pointer.Line, pointer.Summary, "%s", pointer.Detail)
 	}
-	f, err := b.root.Open(p)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	head := make([]byte, len(pointer))
-	n, err := io.ReadFull(f, head)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return "", err
-	}
-	if bytes.Equal(head[:n], []byte(pointer)) {
-		b.bad(p, 1, "File is a pointer of git-LFS", "Its content was not downloaded: run `git lfs pull` in the dataset.")
-	}
-	h.Write(head[:n])
-	_, err = io.Copy(h, f)
-	return hex.EncodeToString(h.Sum(nil)), err
+	return sum, err
 }
 
 // read returns a file of at most limit bytes.

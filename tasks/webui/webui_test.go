@@ -323,7 +323,7 @@ func TestWrongTasksAreRefused(t *testing.T) {
 		{"no steps", "actions.json", one(""), 2, "0 steps"},
 		{"long waits", "actions.json", one(`{"do": "wait", "seconds": 20}, {"do": "wait", "seconds": 20}`), 2, "wait for too long"},
 		{"many actions", "actions.json", `{"actions": [` + strings.Repeat(`{"name": "a", "steps": [{"do": "wait", "seconds": 0.1}]},`, 50) + `{"name": "a", "steps": [{"do": "wait", "seconds": 0.1}]}]}`, 1, "Too many actions"},
-		{"a pointer", "img/logo.svg", pointer + "v1\n", 1, "git-LFS"},
+		{"a pointer", "img/logo.svg", "version https://git-lfs.github.com/spec/v1\n", 1, "git-LFS"},
 	} {
 		tk, problems := load(t, map[string]string{tt.file: tt.text})
 		if tk != nil || len(problems) == 0 || problems[0].Line != tt.line || problems[0].File != tt.file || !strings.Contains(problems[0].String(), tt.says) {

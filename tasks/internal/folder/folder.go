@@ -42,13 +42,55 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
+	switch {
+	case err != nil:
+	case int64(len(data)) > limit:
 		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+	case len(data) <= maxPointer && bytes.HasPrefix(data, []byte(pointerText)):
+		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
 	}
 	if err == nil && len(data) <= maxPointer && bytes.HasPrefix(data, pointer) {
 		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
 	}
 	return data, err
+}
+
+// pointerText begins a file that stands for one that Git LFS holds; such a file has at
+// most maxPointer bytes.
+const (
+	pointerText = "version https://git-lfs.github.com/spec/"
+	maxPointer  = 1024
+)
+
+// Sum returns the hex SHA-256 of a file, and the problem of one that stands for a file
+// that Git LFS holds; nil: it does not. The file may be huge.
+func Sum(ctx context.Context, root *os.Root, name string) (sum string, pointer *task.Problem, err error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", nil, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	head := make([]byte, maxPointer+1)
+	n, err := io.ReadFull(f, head)
+	if err == nil {
+		h.Write(head)
+		for err == nil && ctx.Err() == nil {
+			_, err = io.CopyN(h, f, 16<<20)
+		}
+	} else if h.Write(head[:n]); n <= maxPointer && bytes.HasPrefix(head[:n], []byte(pointerText)) {
+		pointer = &task.Problem{
+			File: name, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
+			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "", nil, context.Cause(ctx)
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return "", nil, err
+	}
+	return hex.EncodeToString(h.Sum(nil)), pointer, nil
 }
 
 // Files are the files of a folder.
@@ -183,12 +225,6 @@ func (f *Files) Entries(dir string, wanted func(rel string) bool) []task.Entry {
 	return out
 }
 
-// pointer begins a file that stands for one that git-LFS holds; such a file is
-// small.
-var pointer = []byte("version https://git-lfs.github.com/spec/")
-
-const maxPointer = 1024
-
 // Digest is over a text with the name of its file, and over all files: names, whether they
 // can be executed, link targets and contents. It notes the files that are
 // pointers.
@@ -205,45 +241,15 @@ func (f *Files) Digest(ctx context.Context, file string, text []byte) (string, e
 		case n.Link != "":
 			fmt.Fprintf(h, "l %s\x00%s\n", n.Path, n.Link)
 		default:
-			s, err := f.sum(&n)
+			s, pointer, err := Sum(ctx, f.root, path.Join(f.Top, n.Path))
 			if err != nil {
 				return "", err
+			}
+			if pointer != nil {
+				f.Pointers = append(f.Pointers, *pointer)
 			}
 			fmt.Fprintf(h, "f %t %s\x00%s\n", n.Mode&0o111 != 0, n.Path, s)
 		}
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// sum returns the hex SHA-256 of a file, and notes it if it is a pointer.
-func (f *Files) sum(n *Node) (string, error) {
-	p := path.Join(f.Top, n.Path)
-	file, err := f.root.Open(p)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	h := sha256.New()
-	var head bytes.Buffer
-	if _, err = io.Copy(h, io.TeeReader(file, limited{&head, len(pointer)})); err != nil {
-		return "", err
-	}
-	if n.Size <= maxPointer && bytes.Equal(head.Bytes(), pointer) {
-		f.Pointers = append(f.Pointers, task.Problem{
-			File: p, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
-			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
-		})
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// limited keeps the first bytes that are written to it.
-type limited struct {
-	b *bytes.Buffer
-	n int
-}
-
-func (l limited) Write(p []byte) (int, error) {
-	l.b.Write(p[:min(len(p), max(0, l.n-l.b.Len()))])
-	return len(p), nil
 }

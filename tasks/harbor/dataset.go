@@ -1,0 +1,63 @@
+package harbor
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"path"
+	"path/filepath"
+
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// fileDataset lists the tasks of a dataset with their digests.
+const fileDataset = "dataset.toml"
+
+// maxDataset is the largest one that is read, in bytes.
+const maxDataset = 16 << 20
+
+// published compares the task with the digest that the file of its dataset has of it.
+// That file lies beside the folders of the tasks, or beside the folder that they are
+// in. A difference is a warning: authors change a task and forget its digest.
+func (b *builder) published() []task.Problem {
+	for _, up := range []string{"..", "../.."} {
+		r := &reader{file: path.Join(up, fileDataset)}
+		data, err := untrusted.Read(filepath.Join(b.dir, filepath.FromSlash(up)), fileDataset, maxDataset)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			r.doc = &document{}
+			r.warn("", "File cannot be read", "%v.", untrusted.Below(err))
+			return r.problems
+		case bytes.Contains(data, []byte(b.t.Digest)):
+			return nil
+		}
+		doc, p := parseTOML(r.file, data)
+		if r.doc = doc; p != nil {
+			p.Severity = task.Warning
+			return []task.Problem{*p}
+		}
+		b.listed(r)
+		for i := range r.problems {
+			r.problems[i].Severity = task.Warning
+		}
+		return r.problems
+	}
+	return nil
+}
+
+// listed compares the task with the line about it.
+func (b *builder) listed(r *reader) {
+	for _, t := range r.root().tables("tasks") {
+		name, digest := t.str("name", ""), t.str("digest", "")
+		if name != b.t.Name && path.Base(name) != filepath.Base(b.dir) || digest == "" {
+			continue
+		}
+		r.warn(t.at("digest"), "Task is not the one that was published",
+			"Its files give the digest %s, and %s has %s. They were changed, or some are not there, as in a checkout without Git LFS: take the published ones, or write the new digest.",
+			b.t.Digest, fileDataset, digest)
+		return
+	}
+}

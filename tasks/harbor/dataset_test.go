@@ -1,0 +1,80 @@
+package harbor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+// The published shape: dataset.toml beside the folder with the tasks, or beside the
+// tasks themselves, and the owner of a task in its list alone.
+func TestATaskIsComparedWithTheDigestOfItsDataset(t *testing.T) {
+	t.Parallel()
+	const head = "# A manifest\n[dataset]\nname = \"local/some\"\ndescription = \"x\"\nauthors = []\nkeywords = []\n\n"
+	entry := func(name, digest string) string {
+		return fmt.Sprintf("[[tasks]]\nname = %q\ndigest = %q\n\n", name, digest)
+	}
+	other := "sha256:" + strings.Repeat("0", 64)
+	want, problems := minimal().load(t, task.Options{})
+	if want == nil {
+		t.Fatal(problems)
+	}
+	for name, tt := range map[string]struct {
+		text string
+		want string // a part of the only problem; empty: there is none
+	}{
+		"the same":          {head + entry("local/other", other) + entry("local/sample", want.Digest), ""},
+		"another one":       {head + entry("local/other", other) + entry("local/sample", other), "dataset.toml:14:1: warning: Task is not the one that was published. Its files give the digest " + want.Digest},
+		"it is not listed":  {head + entry("local/other", other), ""},
+		"without a digest":  {head + "[[tasks]]\nname = \"local/sample\"\n", ""},
+		"no list of tasks":  {"[dataset]\nresolution = 512\n", ""},
+		"a list of numbers": {"tasks = [1]\n", "dataset.toml:1:10: warning: Wrong type"},
+		"broken":            {"\n[dataset\n", "dataset.toml:2:"},
+	} {
+		for _, up := range []string{"..", "../.."} {
+			dir := minimal().write(t)
+			if up == "../.." {
+				below := filepath.Join(filepath.Dir(dir), "tasks")
+				if err := os.Mkdir(below, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(dir, filepath.Join(below, "sample")); err != nil {
+					t.Fatal(err)
+				}
+				dir = filepath.Join(below, "sample")
+			}
+			if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(up), "dataset.toml"), []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, problems, err := Format{}.Load(t.Context(), dir, task.Options{})
+			if got == nil || err != nil || len(problems) != min(1, len(tt.want)) || len(problems) > 0 && !strings.HasPrefix(problems[0].String(), up+"/"+tt.want) {
+				t.Errorf("%s in %s: %v, %v, %q; want %q", name, up, got != nil, err, problems, tt.want)
+			}
+		}
+	}
+}
+
+// A checkout without Git LFS has pointers in place of files.
+func TestPointersAreRefused(t *testing.T) {
+	t.Parallel()
+	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
+	for file, want := range map[string]string{
+		"environment/input/a b.bin": "environment/input/a b.bin:1: File is a pointer of git-LFS. Its content was not downloaded: run `git lfs pull` in the dataset.",
+		"tests/数据.csv":              "tests/数据.csv:1: File is a pointer of git-LFS",
+		"task.toml":                 "task.toml: File cannot be read: task.toml is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull`",
+		"instruction.md":            "instruction.md is a pointer of git-LFS",
+	} {
+		got, problems := minimal().with(file, pointer).load(t, task.Options{})
+		text := ""
+		for _, p := range problems {
+			text += p.String() + "\n"
+		}
+		if got != nil || !strings.Contains(text, want) {
+			t.Errorf("%s: %v, %s; want %q", file, got != nil, text, want)
+		}
+	}
+}

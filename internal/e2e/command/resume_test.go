@@ -93,6 +93,7 @@ func refused(t *testing.T, r result, parts ...string) {
 // One edited line could send the key to the author of the edit.
 func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 	t.Parallel()
+	e2etest.Damages(t)
 	dir, run := asked(t)
 	kept := filepath.Join(run, "experiment")
 	for name, change := range map[string]func() error{

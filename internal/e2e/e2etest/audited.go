@@ -35,20 +35,22 @@ func Audited(t *testing.T, berth *exec.Cmd, code int) {
 	if _, known := damaged.Load(t.Name()); known || !makes || code < 0 || code == 2 || t.Context().Err() != nil {
 		return // nothing was started, or it was killed
 	}
-	run := "last"
+	run, runs := "last", "runs"
 	if i := slices.Index(args, "--runs"); i >= 0 {
-		all, err := filepath.Glob(filepath.Join(berth.Dir, args[i+1], "*", "manifest.jsonl"))
-		if filepath.IsAbs(args[i+1]) {
-			all, err = filepath.Glob(filepath.Join(args[i+1], "*", "manifest.jsonl"))
-		}
-		Must(t, err)
-		if len(all) != 1 {
-			return // it is not known which of them
-		}
-		run = filepath.Dir(all[0])
+		runs = args[i+1]
 	}
-	if named {
+	if !filepath.IsAbs(runs) {
+		runs = filepath.Join(berth.Dir, runs)
+	}
+	made, err := filepath.Glob(filepath.Join(runs, "*", "manifest.jsonl"))
+	Must(t, err)
+	switch {
+	case named:
 		run = args[1]
+	case len(made) == 0 || len(made) > 1 && slices.Contains(args, "--runs"): // it printed its help, or it is not known which
+		return
+	case len(made) == 1:
+		run = filepath.Dir(made[0])
 	}
 	cmd := exec.CommandContext(t.Context(), berth.Path, "audit", run, "--json")
 	cmd.Dir, cmd.Env, cmd.WaitDelay = berth.Dir, berth.Env, 10*time.Second

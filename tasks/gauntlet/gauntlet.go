@@ -23,6 +23,7 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Name is what an experiment calls the format.
@@ -217,6 +218,9 @@ func (a *App) prefixFile() bool { return a.Prefix != "" && !strings.ContainsAny(
 // Load reads a task of a list.
 func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
 	t, ps, err := loadTask(ctx, file, o)
+	if p, refused := folder.Problem(err); refused {
+		return nil, append(ps, p), nil
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Name is what an experiment calls the format.
@@ -160,6 +161,9 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 	}
 	defer b.root.Close()
 	if err = b.build(ctx); err != nil {
+		if p, refused := folder.Problem(err); refused {
+			return nil, append(b.Problems, p), nil
+		}
 		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
 	}
 	if task.Broken(b.Problems) {

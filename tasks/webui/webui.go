@@ -146,6 +146,9 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	}
 	defer b.root.Close()
 	if err = b.build(ctx, cmp.Or(o.Dataset, filepath.Dir(b.dir))); err != nil {
+		if p, refused := taskfolder.Problem(err); refused {
+			return nil, append(b.problems, p), nil
+		}
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
 	if !task.Broken(b.problems) {

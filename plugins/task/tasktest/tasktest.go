@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -47,7 +48,9 @@ func Run(t *testing.T, s Subject) {
 }
 
 // Clauses returns all clauses of the kit.
-func Clauses() []conformance.Clause[Subject] { return append(loadClauses(), hostileClauses()...) }
+func Clauses() []conformance.Clause[Subject] {
+	return slices.Concat(loadClauses(), hostileClauses(), spoiledClauses())
+}
 
 // load reads a folder that must be a valid task.
 func (s *Subject) load(ctx context.Context, t *conformance.T, dir string) *task.Task {

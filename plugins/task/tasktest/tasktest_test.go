@@ -24,7 +24,7 @@ import (
 // makes: a folder with a file "task" and a folder "files".
 type plain struct {
 	spoil func(dir string, o task.Options, t *task.Task) *task.Task
-	// follow lets links and pipes pass.
+	// follow lets links, pipes and pointers pass.
 	follow bool
 }
 
@@ -46,7 +46,7 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(text) == 0 {
+	if len(text) == 0 || !p.follow && strings.HasPrefix(string(text), "version https://git-lfs") {
 		return nil, []task.Problem{{File: "task", Severity: task.Error, Summary: "Empty"}}, nil
 	}
 	h := sha256.New()
@@ -66,6 +66,9 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 		data, err := os.ReadFile(filepath.Join(dir, "files", e.Name()))
 		if err != nil {
 			return nil, nil, err
+		}
+		if !p.follow && strings.HasPrefix(string(data), "version https://git-lfs") {
+			return nil, []task.Problem{{File: "files/" + e.Name(), Severity: task.Error, Summary: "A pointer"}}, nil
 		}
 		h.Write(data)
 		r.Entries = append(r.Entries, task.Entry{Path: e.Name(), Mode: 0o644, Size: int64(len(data))})
@@ -97,7 +100,7 @@ func folder(t *testing.T, text string) string {
 
 func TestAGoodFormatPasses(t *testing.T) {
 	t.Parallel()
-	Run(t, Subject{Format: plain{}, Good: []string{folder(t, "Do it.")}, Broken: []string{folder(t, "")}})
+	Run(t, Subject{Format: plain{}, Good: []string{folder(t, "Do it.\n")}, Broken: []string{folder(t, "")}})
 }
 
 // Each format is broken in one way, and the kit names it.
@@ -126,6 +129,19 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		{change(func(_ string, t *task.Task) { t.Description = strconv.FormatInt(loads.Add(1), 10) }), "sixteen at once get the same"},
 		{unmindful{}, "a folder that is not there is an error"},
 		{plain{follow: true}, "a pipe in the folder is reported, and does not hang"},
+		{plain{follow: true}, "a checkout without Git LFS is refused"},
+		{brittle{}, "a file that is spoiled is reported by its name, and the other tasks stay"},
+		{change(func(_ string, t *task.Task) {
+			if strings.Contains(t.Stages[0].Instruction[0].Text, "\r") {
+				t.Stages[0].Instruction[0].Text = "Do."
+			}
+		}), "Windows line ends make the same task or none"},
+		{plain{spoil: func(dir string, _ task.Options, t *task.Task) *task.Task {
+			if strings.Contains(dir, "数据") {
+				return nil
+			}
+			return t
+		}}, "folders may have names in any language"},
 		{plain{follow: true}, "a link out of the folder is reported, not followed"},
 		{plain{spoil: func(_ string, o task.Options, t *task.Task) *task.Task {
 			if o.LookupEnv != nil {
@@ -139,7 +155,7 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		{patient{}, "a context that has ended ends a load"},
 	} {
 		var failed []string
-		s := Subject{Format: tt.format, Good: []string{folder(t, "Do it.")}, Broken: []string{folder(t, "")}}
+		s := Subject{Format: tt.format, Good: []string{folder(t, "Do it.\n")}, Broken: []string{folder(t, "")}}
 		conformance.Run(t.Context(), s, Clauses(), func(r conformance.Result) {
 			if r.Status == conformance.Fail {
 				failed = append(failed, r.Clause)
@@ -171,6 +187,16 @@ type silent struct{ plain }
 func (s silent) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
 	t, _, err := s.plain.Load(ctx, dir, o)
 	return t, nil, err
+}
+
+// brittle gives up without a word about the file.
+type brittle struct{ plain }
+
+func (b brittle) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	if fi, err := os.Stat(filepath.Join(dir, "task")); err == nil && fi.Size() > 1<<20 {
+		return nil, nil, errors.New("too large")
+	}
+	return b.plain.Load(ctx, dir, o)
 }
 
 // unmindful makes a task of what is not there.

@@ -39,15 +39,15 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", name)
+		return nil, &refused{name, "is not a regular file"}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 	case int64(len(data)) > limit:
-		err = fmt.Errorf("%s is larger than %d MiB", name, limit>>20)
+		err = &refused{name, fmt.Sprintf("is larger than %d MiB", limit>>20)}
 	case len(data) <= maxPointer && bytes.HasPrefix(data, []byte(pointerText)):
-		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
+		err = &refused{name, "is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset"}
 	}
 	if err == nil && len(data) <= maxPointer && bytes.HasPrefix(data, pointer) {
 		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
@@ -91,6 +91,21 @@ func Sum(ctx context.Context, root *os.Root, name string) (sum string, pointer *
 		return "", nil, err
 	}
 	return hex.EncodeToString(h.Sum(nil)), pointer, nil
+}
+
+// refused is why the content of a file is not read.
+type refused struct{ file, why string }
+
+func (r *refused) Error() string { return r.file + " " + r.why }
+
+// Problem returns the problem of the file that [Read] refused with an error; ok is
+// false for any other error.
+func Problem(err error) (p task.Problem, ok bool) {
+	r, ok := errors.AsType[*refused](err)
+	if !ok {
+		return p, false
+	}
+	return task.Problem{File: r.file, Line: 1, Severity: task.Error, Summary: "File cannot be read", Detail: "It " + r.why + "."}, true
 }
 
 // Files are the files of a folder.

@@ -140,7 +140,8 @@ type session struct {
 	pid      int
 	ended    chan struct{} // closed when result is there
 	result   result
-	out, err string // files
+	out, err string    // files
+	audited  *exec.Cmd // whose run is audited when it has ended; nil: none
 }
 
 // result says how berth ended, and what it left.
@@ -154,7 +155,11 @@ type result struct {
 // place.
 func (p *place) start(env []string, args ...string) *session {
 	p.test.Helper()
-	return p.shepherd(nil, env, append([]string{filepath.Join(bin, "berth")}, args...)...)
+	s := p.shepherd(nil, env, append([]string{filepath.Join(bin, "berth")}, args...)...)
+	if len(env) == 0 { // such as a disk of its own, which nobody else sees
+		s.audited = &exec.Cmd{Path: filepath.Join(bin, "berth"), Args: append([]string{"berth"}, args...), Dir: p.dir, Env: p.env}
+	}
+	return s
 }
 
 // shepherd starts a command. change may change how its shepherd is started.
@@ -251,6 +256,9 @@ func (s *session) wait() result {
 	}
 	for _, l := range s.result.Left {
 		t.Errorf("left %s after berth ended: %s", patience, l)
+	}
+	if s.audited != nil {
+		e2etest.Audited(t, s.audited, s.result.Code)
 	}
 	return s.result
 }

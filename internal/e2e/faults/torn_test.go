@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // A crash of the machine, a bad disk or a mistake of the user can damage a run
@@ -48,6 +49,7 @@ func TestARunFolderThatWasDamaged(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
+			e2etest.Damages(t)
 			q := newPlace(t)
 			dir := filepath.Join(q.dir, "runs", "copy")
 			copyRun(t, whole, dir)

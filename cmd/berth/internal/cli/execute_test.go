@@ -19,6 +19,7 @@ func ranIn(t *testing.T, dir string, args ...string) string {
 	if v.Summary == nil || !v.Summary.Complete || v.Summary.Outcomes[record.EnvironmentError] != 2 {
 		t.Fatalf("run: %+v", v)
 	}
+	run(t, "berth", "audit", v.Dir).must(exit(0))
 	return v.Dir
 }
 
@@ -71,6 +72,7 @@ func TestARunIsResumed(t *testing.T) {
 	if v.Ran != 2 {
 		t.Errorf("resume ran %d attempts, want 2", v.Ran)
 	}
+	run(t, "berth", "audit", made).must(exit(0))
 	run(t, "berth", "resume", made, "--again", "passed").must(usage("this outcome is a result"))
 	write(t, dir, map[string]string{"experiment.hcl": strings.Replace(experimentText, "agent.oracle, ", "", 1)})
 	run(t, "berth", "resume", made, "--experiment", dir).must(exit(2))

@@ -78,3 +78,17 @@ func TestPointersAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// A task of Terminal-Bench 1, whose files have other names, is no empty dataset.
+func TestATaskOfTerminalBench1IsRefused(t *testing.T) {
+	t.Parallel()
+	dir := files{
+		"task.yaml": "instruction: |-\n  Do it.\ndifficulty: easy\n", "Dockerfile": "FROM debian\n", "docker-compose.yaml": "services: {}\n",
+		"run-tests.sh": "true\n", "solution.sh": "true\n", "tests/test_outputs.py": "pass\n",
+	}.write(t)
+	const want = "task.yaml:1: Task is of Terminal-Bench 1. Berth reads tasks of Harbor, which have a task.toml: convert them with `harbor task migrate`."
+	got, problems, err := Format{}.Load(t.Context(), dir, task.Options{})
+	if !(Format{}).Detect(dir) || got != nil || err != nil || len(problems) != 1 || problems[0].String() != want {
+		t.Errorf("%v, %v, %q", got != nil, err, problems)
+	}
+}

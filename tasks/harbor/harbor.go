@@ -35,14 +35,17 @@ var _ task.Format = Format{}
 // Name returns what an experiment calls the format.
 func (Format) Name() string { return Name }
 
+// fileOld is what a task of Terminal-Bench 1 has in the place of task.toml.
+const fileOld = "task.yaml"
+
 // Detect reports whether dir has a task.toml, or two other parts of a task, so
-// that it also detects a task without task.toml.
+// that it also detects a task without task.toml, and one of Terminal-Bench 1.
 func (Format) Detect(dir string) bool {
 	if exists(dir, fileConfig) {
 		return true
 	}
 	parts := 0
-	for _, p := range []string{fileInstruction, dirEnvironment, dirTests, dirSolution} {
+	for _, p := range []string{fileInstruction, dirEnvironment, dirTests, dirSolution, fileOld} {
 		if exists(dir, p) {
 			parts++
 		}
@@ -96,11 +99,23 @@ func inOrder(a, b task.Problem) int {
 	return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column, strings.Compare(a.Key, b.Key))
 }
 
+// old reports whether the folder has a task of Terminal-Bench 1.
+func (f *folder) old() bool {
+	_, err := f.root.Lstat(fileOld)
+	return err == nil
+}
+
 // config reads task.toml. The reader is nil when there is none to read; then
 // the problem is in f.
 func (f *folder) config(o task.Options) (*config, *reader) {
 	data, err := f.read(fileConfig)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && f.old():
+		f.problems = append(f.problems, task.Problem{
+			File: fileOld, Line: 1, Severity: task.Error, Summary: "Task is of Terminal-Bench 1",
+			Detail: "Berth reads tasks of Harbor, which have a " + fileConfig + ": convert them with `harbor task migrate`.",
+		})
+		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
 		f.bad(fileConfig, "File is missing", "A task has a %s, which may be empty.", fileConfig)
 		return nil, nil

@@ -68,6 +68,11 @@ func (m *maker) load(ctx context.Context, d experiment.Dataset) error {
 			Detail: fmt.Sprintf("%d of them, the first is %s.", n, listing.Deep[0]),
 		})
 	}
+	for _, what := range listing.Foreign(d.Path, m.in.Formats[at], m.in.Formats) {
+		m.problems.add(Problem{
+			Severity: Warning, Dataset: d.Label, Summary: "folder holds tasks of another format", Detail: what + ": write a dataset block for them.",
+		})
+	}
 	for i := range items {
 		it := &items[i]
 		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Options: o, Task: it.Task, Problems: it.Problems}

@@ -357,3 +357,24 @@ func some(items []Item) string {
 	}
 	return s
 }
+
+// Foreign says which folders of a dataset of the format f hold tasks of another one of
+// these formats, which are not among its items.
+func (l *Listing) Foreign(root string, f Format, formats []Format) (found []string) {
+	folders := []string{"."}
+	for _, o := range l.Other { // the innermost ones
+		for ; o != "." && !slices.Contains(folders, o); o = path.Dir(o) {
+			folders = append(folders, o)
+		}
+	}
+	slices.Sort(folders)
+	for _, dir := range folders {
+		for _, g := range formats {
+			if g.Name() != f.Name() && g.Detect(filepath.Join(root, filepath.FromSlash(dir))) {
+				found = append(found, fmt.Sprintf("%s holds tasks of the format %q, which are not in this dataset of the format %q", dir, g.Name(), f.Name()))
+				break
+			}
+		}
+	}
+	return found
+}

@@ -306,13 +306,15 @@ type ShowFull struct {
 
 // TaskCheck is what `berth task check` says.
 type TaskCheck struct {
-	Format string         `json:"format"`
-	Valid  int            `json:"valid"`
-	Tasks  []TaskReport   `json:"tasks"`
-	Other  []string       `json:"other,omitempty"` // folders that are no task and have none below
-	Deep   []string       `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
-	Suites []TaskSuite    `json:"suites"`
-	Sum    map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
+	Format string       `json:"format"`
+	Valid  int          `json:"valid"`
+	Tasks  []TaskReport `json:"tasks"`
+	Other  []string     `json:"other,omitempty"` // folders that are no task and have none below
+	Deep   []string     `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
+	// Foreign says which folders hold tasks of another format, which were not checked.
+	Foreign []string       `json:"other_formats,omitempty"`
+	Suites  []TaskSuite    `json:"suites"`
+	Sum     map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
 }
 
 // TaskSuite counts the tasks of one folder, or of one file with several.

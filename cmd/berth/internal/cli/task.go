@@ -104,6 +104,7 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	res := output.TaskCheck{
 		Format: at.format.Name(), Tasks: []output.TaskReport{}, Suites: []output.TaskSuite{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{},
 	}
+	res.Foreign = listing.Foreign(at.dir, at.format, a.formats)
 	for i := range listing.Items {
 		it := &listing.Items[i]
 		r := output.TaskReport{Path: it.Path, Name: it.Name(), Valid: it.Task != nil, Problems: it.Problems, Task: it.Task}
@@ -223,6 +224,9 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		if r.Run != nil {
 			a.sayTaskRun(r.Run)
 		}
+	}
+	for _, what := range res.Foreign {
+		a.Printf("not checked: %s: use --format\n", terminal.Clean(what))
 	}
 	for _, dir := range res.Deep {
 		a.Printf("not searched: %s is nested too deep\n", terminal.Clean(dir))

@@ -73,17 +73,28 @@ func (m *maker) load(ctx context.Context, d experiment.Dataset) error {
 			Severity: Warning, Dataset: d.Label, Summary: "folder holds tasks of another format", Detail: what + ": write a dataset block for them.",
 		})
 	}
+	var doubtful []string // valid tasks with warnings
+	first := ""
 	for i := range items {
 		it := &items[i]
 		t := Task{Dataset: d.Label, Path: it.Path, Name: it.Name(), Options: o, Task: it.Task, Problems: it.Problems}
 		m.datasets[d.Label] = append(m.datasets[d.Label], len(m.plan.Tasks))
 		m.plan.Tasks = append(m.plan.Tasks, t)
-		if it.Task == nil {
+		switch {
+		case it.Task == nil:
 			m.problems.add(Problem{
 				Severity: Warning, Dataset: d.Label, Tasks: []string{t.Name}, Summary: "task is invalid and counts as task_invalid",
 				Detail: FirstError(it.Problems),
 			})
+		case len(it.Problems) > 0:
+			doubtful = append(doubtful, t.Name)
+			first = cmp.Or(first, it.Problems[0].String())
 		}
+	}
+	if len(doubtful) > 0 {
+		m.problems.add(Problem{
+			Severity: Warning, Dataset: d.Label, Tasks: doubtful, Summary: "task has warnings", Detail: "The first is " + first,
+		})
 	}
 	return nil
 }

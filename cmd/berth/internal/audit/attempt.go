@@ -156,6 +156,11 @@ func (a *audit) compareSummary(text []byte, now *summary.Summary) {
 	}
 	want := *now
 	want.Updated = was.Updated
+	if r := want.Regrades; r != nil && was.Regrades == nil { // an older berth counted them among the others
+		all := store.Spend{CostUSD: want.CostUSD, Unpriced: want.Unpriced, Tokens: want.Tokens, Estimated: want.Estimated, Fallback: want.Fallback}
+		all.Add(*r)
+		want.CostUSD, want.Unpriced, want.Tokens, want.Estimated, want.Fallback, want.Regrades = all.CostUSD, all.Unpriced, all.Tokens, all.Estimated, all.Fallback, nil
+	}
 	old, err := json.MarshalIndent(&was, "", "  ")
 	if err != nil {
 		a.problem(numbers, store.SummaryFile, 0, "it is not a summary: %v", err)

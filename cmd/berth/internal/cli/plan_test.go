@@ -33,6 +33,29 @@ func TestInitPlanAndValidate(t *testing.T) {
 	}
 }
 
+// A plan says which tasks are not those that were published, and which that are
+// included are invalid.
+func TestAPlanSaysWhatIsOddAboutTasks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	harborTask(t, filepath.Join(dir, "tasks", "one"))
+	run(t, "berth", "init", dir).must(exit(0))
+	write(t, dir, map[string]string{
+		"dataset.toml":        "[dataset]\nname = \"x/y\"\n\n[[tasks]]\nname = \"x/one\"\ndigest = \"sha256:0\"\n",
+		"tasks/two/task.toml": "[environment]\nworkdri = \"/\"\n",
+	})
+	run(t, "berth", "plan", dir).must(exit(0),
+		complains("Warning: task test/one: task has warnings. The first is ../../dataset.toml:6:1: warning: Task is not the one that was published. Its files give"),
+		complains("Warning: task two: task is invalid and counts as task_invalid: environment: Folder is missing"))
+	text, err := os.ReadFile(filepath.Join(dir, "experiment.hcl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	included := strings.Replace(string(text), "format = \"harbor\"", "format = \"harbor\"\n  include = [\"test/t*\"]", 1)
+	write(t, dir, map[string]string{"experiment.hcl": included})
+	run(t, "berth", "plan", dir).must(exit(2), complains("Every task is invalid."), complains("Warning: task two: task is invalid"))
+}
+
 // In an empty folder init also writes a task.
 func TestInitWritesATask(t *testing.T) {
 	t.Parallel()

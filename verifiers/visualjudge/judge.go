@@ -33,11 +33,12 @@ const maxCall = 300 * time.Second
 // was looked at.
 const pairsFile = "pairs.jsonl"
 
-// The codes of findings: about pairs that were not looked at, and about a score that
-// was not possible.
+// The codes of findings: about pairs that were not looked at, about a score that was
+// not possible, and about actions after the last picture.
 const (
 	leftOut = "judge_left_out"
 	clamped = "judge_clamped"
+	unseen  = "judge_old_picture"
 )
 
 // judge is the verifier.
@@ -96,6 +97,12 @@ func (judge) Verify(ctx context.Context, r verifier.Request, log func(string)) (
 			log(n)
 		}
 		v.Findings = []verifier.Finding{{Code: leftOut, Severity: verifier.Note, Text: cut(strings.Join(notes, "; "), maxSaid)}}
+	}
+	if rec.unseen > 0 {
+		v.Findings = append(v.Findings, verifier.Finding{
+			Code: unseen, Severity: verifier.Note,
+			Text: fmt.Sprintf("the last picture is of step %d, and %d actions were done after it: the surface records no pictures that the agent does not get", rec.sights[len(rec.sights)-1].Step, rec.unseen),
+		})
 	}
 	if w.clamped != "" {
 		v.Findings = append(v.Findings, verifier.Finding{Code: clamped, Severity: verifier.Note, Text: w.clamped})

@@ -545,6 +545,22 @@ func TestClamp(t *testing.T) {
 	}
 }
 
+// Actions after the last picture are named: its score is about an older state.
+func TestActionsAfterTheLastPicture(t *testing.T) {
+	t.Parallel()
+	s := threePictures()
+	s.line(`"kind":"act","step":4,"action":"click","arguments":{},"error":"ValueError: covered"`, "")
+	v, _, _, err := judged(t, verifier.Request{View: s.lay(t), Earlier: earlier(verifier.Pass)}, four("3"))
+	if err != nil || len(v.Findings) != 0 {
+		t.Errorf("after an action that was refused: %+v, %v", v.Findings, err)
+	}
+	s.act(5, "click", `{}`, "")
+	v, _, _, err = judged(t, verifier.Request{View: s.lay(t), Earlier: earlier(verifier.Pass)}, four("3"))
+	if err != nil || len(v.Findings) != 1 || v.Findings[0].Code != unseen || !strings.Contains(v.Findings[0].Text, "of step 3, and 1 actions") {
+		t.Errorf("%+v, %v", v.Findings, err)
+	}
+}
+
 // Without pairs only the last picture is judged, and nothing was left out.
 func TestNoPairsAreNotLeftOut(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,7 @@ type sight struct {
 type record struct {
 	sights []sight
 	answer string
+	unseen int // actions that were done after the last picture
 }
 
 // readRecord reads the record of the stage. kind is the kind of pictures; empty: the
@@ -56,6 +57,9 @@ func readRecord(r *verifier.Request, kind string) (rec record, err error) {
 			next.Step = max(next.Step, l.Step)
 			next.Actions = append(next.Actions, action(&l))
 			next.Actions = next.Actions[max(0, len(next.Actions)-maxActions):]
+			if l.Error == "" && l.Action != say {
+				rec.unseen++
+			}
 			if text := argument(l.Arguments); l.Action == say && l.Error == "" && text != "" {
 				sent = text
 			}
@@ -64,7 +68,7 @@ func readRecord(r *verifier.Request, kind string) (rec record, err error) {
 			if kind == "" || f.Name == kind {
 				next.Frame = f
 				rec.sights = append(rec.sights, next)
-				next = sight{Step: next.Step}
+				next, rec.unseen = sight{Step: next.Step}, 0
 				break
 			}
 		}

@@ -193,15 +193,14 @@ func TestThePublishedListsOfGauntlet(t *testing.T) {
 	if strings.Count(r.out, "No page is known yet") != 15 || strings.Contains(r.out, "invalid") {
 		t.Errorf("%s", r.out)
 	}
-	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(`experiment "e" {
+	const experiment = `experiment "e" {
   datasets    = [dataset.d]
   environment = environment.local
   agent       = agent.nop
 }
 dataset "d" {
   format = "gauntlet"
-  path   = "PATH"
+  path   = "./tasks"
 }
 environment "local" {
   plugin  = "local"
@@ -210,9 +209,49 @@ environment "local" {
 agent "nop" {
   plugin = "nop"
 }
-`, "PATH", published, 1)})
+`
+	dir := t.TempDir()
+	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "tasks"), os.DirFS(published)))
+	e2etest.Write(t, dir, map[string]string{
+		"berth.hcl":             experiment,
+		"background.md":         "An application.\n",
+		"tasks/tasks/mail.yaml": "tasks:\n  - {id: tc_mail_001, prompt: p, gt: {answer: '{\"sent\": 1}'}}\n",
+	})
 	if r = berth(t, dir, "plan"); r.code == 0 || strings.Count(r.out+r.stderr, "There is no page to open") == 0 {
-		t.Errorf("code %d\n%s%s", r.code, r.out, r.stderr)
+		t.Errorf("without pages: code %d\n%s%s", r.code, r.out, r.stderr)
+	}
+	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(experiment, `"./tasks"`, `"./tasks"
+  config {
+    instruction = "Work on this.\n{{prompt}}"
+    workflow {
+      url    = "https://gauntletbench-graph.vercel.app/workflows"
+      prefix = file("background.md")
+    }
+    scene {
+      url = "https://3d-clone-rouge.vercel.app/"
+    }
+    video {
+      url = "https://voidcut.vercel.app/"
+    }
+    circuit {
+      url = "https://gauntletbench-circuit.up.railway.app/circuitjs.html?startCircuit=blank.txt"
+    }
+    flight {
+      url = "https://gauntletbench-flight-analyser-app.hf.space/"
+    }
+    application "mail" {
+      url      = "https://mail.example/"
+      verifier = "compare-fields"
+      capture {
+        kind   = "script"
+        script = "state"
+      }
+    }
+  }`, 1)})
+	r = berth(t, dir, "plan", "--json")
+	r.want(t, 0)
+	if plan := r.out + r.stderr; strings.Count(plan, "tc_mail_001") == 0 || strings.Contains(plan, "There is no page") {
+		t.Errorf("with pages:\n%s", plan)
 	}
 }
 

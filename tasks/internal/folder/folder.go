@@ -49,9 +49,6 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	case len(data) <= maxPointer && bytes.HasPrefix(data, []byte(pointerText)):
 		err = &refused{name, "is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset"}
 	}
-	if err == nil && len(data) <= maxPointer && bytes.HasPrefix(data, pointer) {
-		err = fmt.Errorf("%s is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset", name)
-	}
 	return data, err
 }
 

@@ -2,10 +2,12 @@ package trial_test
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
@@ -54,7 +56,10 @@ func TestSkillsAndFoldersOfATask(t *testing.T) {
 	b = newBench(t, a, tests("true"))
 	b.task.Skills = []task.Skill{{Dir: "/skills", FromImage: []string{"ocr"}}}
 	res := b.run(t.Context(), t)
-	if want(t, res, record.EnvironmentError, "", record.Unknown); res.Error == nil || !strings.Contains(res.Error.Message, `skill "ocr" of the task: there is no /skills/ocr in the sandbox: use an image that has it`) {
+	if want(t, res, record.EnvironmentError, "", record.Unknown); res.Error == nil || !strings.Contains(res.Error.Message, `skill "ocr" of the task: there is no /skills/ocr in the sandbox: use an image that has it, or an agent with a block skill "ocr"`) {
 		t.Errorf("%+v", res.Error)
 	}
+	b = newBench(t, turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: agent.Done}, nil }), tests("true"))
+	b.task.Skills, b.cell.Agent.Config = []task.Skill{{Dir: "/skills", FromImage: []string{"ocr"}}}, cell.PlainValues(json.RawMessage(`{"skill": {"ocr": {"text": "x"}}}`))
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
 }

@@ -244,7 +244,7 @@ func (a *attempt) agentSetup(ctx context.Context, s *session, o opening, setup *
 			Name: m.Name, Transport: m.Transport, URL: m.URL, Headers: headers, Command: m.Command, Args: m.Args, Env: env,
 		})
 	}
-	if setup.Skills, err = a.skills(ctx, o.role); err != nil {
+	if setup.Skills, err = a.skills(ctx, o); err != nil {
 		return err
 	}
 	if o.number == 1 && o.cell.Prior != "" {

@@ -9,6 +9,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/fault"
@@ -81,6 +83,18 @@ type Needs struct {
 	// TakesPrior says that a session can continue from Setup.Prior. Without it,
 	// plan refuses tasks with a prior trajectory, unless the agent uses no model.
 	TakesPrior bool `json:"takes_prior,omitempty"`
+}
+
+// SkillsOf returns the names of the skills that an agent brings itself: the labels of
+// the blocks `skill` in its configuration, whatever else that has.
+func SkillsOf(config json.RawMessage) []string {
+	var c struct {
+		Skills map[string]json.RawMessage `json:"skill"`
+	}
+	if json.Unmarshal(config, &c) != nil {
+		return nil // an agent without skills may have any value under this name
+	}
+	return slices.Sorted(maps.Keys(c.Skills))
 }
 
 // OnlyShell implements Check for an agent that needs only a shell and accepts

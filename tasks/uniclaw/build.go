@@ -78,7 +78,7 @@ type builder struct {
 
 func (b *builder) build(ctx context.Context) error {
 	data, err := b.read(b.File)
-	if err != nil || data == nil {
+	if err != nil {
 		return err
 	}
 	if b.files, err = folder.ScanParts(ctx, b.root, injectionOf(b.File)); err != nil {
@@ -120,7 +120,7 @@ func (b *builder) build(ctx context.Context) error {
 		b.t.Interaction.Hold = task.HoldCopy // live sites drop a browser that stands still
 	}
 	b.references(top)
-	b.t.Stages[0].Instruction = []task.Part{{Text: b.keys.instruction(b.sources(top))}}
+	sources := b.sources(top)
 	for i := range b.keys.services {
 		b.service(&b.keys.services[i], env)
 	}
@@ -129,6 +129,11 @@ func (b *builder) build(ctx context.Context) error {
 	if b.t.Digest, err = b.files.Digest(ctx, b.File, data); err == nil {
 		err = cmp.Or(b.skills(ctx), b.solution(ctx))
 	}
+	var fromImage []string
+	for _, s := range b.t.Skills {
+		fromImage = append(fromImage, s.FromImage...)
+	}
+	b.t.Stages[0].Instruction = []task.Part{{Text: b.keys.instruction(sources, fromImage)}}
 	b.Problems = append(b.Problems, b.files.Pointers...)
 	return err
 }
@@ -327,7 +332,10 @@ func (b *builder) privacy() error {
 		switch {
 		case name == "" || strings.HasPrefix(name, "#"):
 		case !variableForm.MatchString(name):
-			b.bad(file, n+1, "Not the name of a variable", "A line has the name of one variable of the host, and no value.")
+			b.Problems = append(b.Problems, task.Problem{
+				File: file, Line: n + 1, Column: 1, Severity: task.Error, Summary: "Not the name of a variable",
+				Detail: "A line has the name of one variable of the host, and no value.",
+			})
 		default:
 			b.private = append(b.private, name)
 		}
@@ -356,28 +364,10 @@ func (b *builder) env() task.Env {
 	return env
 }
 
-// read returns a file of YAML or text; nil: it cannot be used, which is reported. An
-// error means that it is not there. A link is refused.
+// read returns a file of YAML or text. A link is refused.
 func (b *builder) read(name string) ([]byte, error) {
-	fi, err := b.root.Lstat(name)
-	if err != nil {
-		return nil, err
+	if fi, err := b.root.Lstat(name); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
-	if fi.Mode()&fs.ModeSymlink != 0 {
-		err = fmt.Errorf("%s is not a regular file", name)
-	}
-	var data []byte
-	if err == nil {
-		data, err = folder.Read(b.root, name, document.MaxSize)
-	}
-	if err != nil {
-		b.bad(name, 1, "File cannot be read", err.Error())
-		return nil, nil
-	}
-	return data, nil
-}
-
-// bad reports an error in a file that is not YAML.
-func (b *builder) bad(file string, line int, summary, detail string) {
-	b.Problems = append(b.Problems, task.Problem{File: file, Line: line, Column: 1, Severity: task.Error, Summary: summary, Detail: detail})
+	return folder.Read(b.root, name, document.MaxSize)
 }

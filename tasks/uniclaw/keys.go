@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
@@ -179,8 +180,9 @@ func (k *keys) shown() string {
 	return k.headed
 }
 
-// instruction returns what the agent is told. sources says that it gets any.
-func (k *keys) instruction(sources bool) string {
+// instruction returns what the agent is told. sources says that it gets any, and
+// fromImage names skills that are not placed: the image has them, or the agent itself.
+func (k *keys) instruction(sources bool, fromImage []string) string {
 	var b strings.Builder
 	b.WriteString("Work in the folder " + workspace + ". Put the files that the task asks for into " + results + ".\n")
 	if sources {
@@ -190,7 +192,11 @@ func (k *keys) instruction(sources bool) string {
 		if i == 0 {
 			b.WriteString("Skills that may help:\n")
 		}
-		b.WriteString("- " + path.Join(placeSkills, path.Base(s.Value)) + "\n")
+		name := path.Base(s.Value)
+		if !slices.Contains(fromImage, name) {
+			name = path.Join(placeSkills, name)
+		}
+		b.WriteString("- " + name + "\n")
 	}
 	b.WriteString("When you have finished, send a message without a tool call.\n\n")
 	return b.String() + strings.TrimSpace(k.task) + "\n"

@@ -59,11 +59,11 @@ func TestABaseSkillThatIsNotPlaced(t *testing.T) {
 	dir := dataset(t, map[string]string{"tasks/c/t.yaml": least + "skills: [web-search]\n", "more/web-search/SKILL.md": "x"})
 	got, problems, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/c/t.yaml"), task.Options{})
 	if err != nil || got == nil || len(problems) != 1 || problems[0].String() !=
-		"tasks/c/t.yaml:5:10: warning: Base skill is not placed. There is no docker/base_skills/web-search in the dataset: the image must have /root/skills/web-search." {
+		"tasks/c/t.yaml:5:10: warning: Base skill is not placed. There is no docker/base_skills/web-search in the dataset: the image must have /root/skills/web-search, or the agent a block skill \"web-search\"." {
 		t.Fatalf("%v, %v", problems, err)
 	}
-	if want := []task.Skill{{Dir: "/root/skills", FromImage: []string{"web-search"}}}; !reflect.DeepEqual(got.Skills, want) {
-		t.Errorf("skills %+v", got.Skills)
+	if want := []task.Skill{{Dir: "/root/skills", FromImage: []string{"web-search"}}}; !reflect.DeepEqual(got.Skills, want) || !strings.Contains(got.Stages[0].Instruction[0].Text, "\n- web-search\n") {
+		t.Errorf("skills %+v, %s", got.Skills, got.Stages[0].Instruction[0].Text)
 	}
 	if got = load(t, dir, "tasks/c/t.yaml", `{"base_skills": "more"}`); got.Skills[0].FromImage != nil || len(got.Resources) != 2 {
 		t.Errorf("skills %+v, resources %+v", got.Skills, got.Resources)

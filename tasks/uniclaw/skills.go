@@ -54,7 +54,7 @@ func (b *builder) skills(ctx context.Context) error {
 }
 
 // baseSkill adds a skill of the folder that the dataset keeps them in. If it has none
-// of that name, the image must have it: no agent works without it.
+// of that name, the image or the agent must have it: no agent works without it.
 func (b *builder) baseSkill(ctx context.Context, s document.Text, name string) error {
 	at := path.Join(path.Clean(b.settings.BaseSkills), name)
 	own, err := folder.Scan(ctx, b.root, at)
@@ -67,7 +67,7 @@ func (b *builder) baseSkill(ctx context.Context, s document.Text, name string) e
 			Name: path.Join(dirSkills, name), Audience: []task.Role{task.RoleAgent, task.RoleVerifier}, Place: place, Phase: task.PlaceCreate,
 		})
 	}
-	b.Report(task.Warning, document.Position(s.Node), s.Path, "Base skill is not placed", fmt.Sprintf("There is no %s in the dataset: the image must have %s.", at, place))
+	b.Report(task.Warning, document.Position(s.Node), s.Path, "Base skill is not placed", fmt.Sprintf("There is no %s in the dataset: the image must have %s, or the agent a block skill %q.", at, place, name))
 	b.t.Skills[0].FromImage = append(b.t.Skills[0].FromImage, name)
 	return nil
 }

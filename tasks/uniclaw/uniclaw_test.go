@@ -208,8 +208,8 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 			text: least + "skills: [a/ocr, ocr]\n", files: map[string]string{"injection/c/t/skills/ocr/SKILL.md": "x", "injection/c/t/skills/a/ocr/SKILL.md": "x"},
 			want: []string{`tasks/c/t.yaml:5:17: Two skills of one name: "ocr" would be placed in /root/skills/ocr, as skills/a/ocr is.`},
 		},
-		"a huge file": {text: least + strings.Repeat("#\n", 3<<20), want: []string{"tasks/c/t.yaml:1:1: File cannot be read: tasks/c/t.yaml is larger than 1 MiB"}},
-		"huge names":  {text: least, files: map[string]string{"injection/c/t/.privacy": strings.Repeat("#\n", 3<<20)}, want: []string{"injection/c/t/.privacy:1:1: File cannot be read: injection/c/t/.privacy is larger than 1 MiB"}},
+		"a huge file": {text: least + strings.Repeat("#\n", 3<<20), want: []string{"tasks/c/t.yaml:1: File cannot be read. It is larger than 1 MiB."}},
+		"huge names":  {text: least, files: map[string]string{"injection/c/t/.privacy": strings.Repeat("#\n", 3<<20)}, want: []string{"injection/c/t/.privacy:1: File cannot be read. It is larger than 1 MiB."}},
 		"not only ASCII": {
 			text: "task_id: 任务\ncategory: c\ntask: x\n" + rest, want: []string{`tasks/c/t.yaml:1:1: Not an id: task_id is "任务": use letters`},
 		},

@@ -57,7 +57,7 @@ func (w *worker) Close(context.Context, *loop.Recorder) error { return nil }
 
 // Turn implements loop.Worker.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
-	if err := w.begin(m); err != nil {
+	if err := w.begin(ctx, m); err != nil {
 		return agent.Yield{}, err
 	}
 	for bad := 0; ; {
@@ -103,7 +103,7 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 }
 
 // begin adds the message to the conversation.
-func (w *worker) begin(m agent.Message) error {
+func (w *worker) begin(ctx context.Context, m agent.Message) error {
 	images, err := loop.Images(w.s.Setup.View, m.Files)
 	if err != nil {
 		return err
@@ -115,7 +115,14 @@ func (w *worker) begin(m agent.Message) error {
 	}
 	text := m.Text
 	if len(w.talk) == 0 {
+		offers, err := loop.Offers(ctx, w.s.Shell, w.s.Setup)
+		if err != nil {
+			return err
+		}
 		text = "The task:\n\n" + m.Text
+		if offers != "" {
+			text += "\n" + offers
+		}
 		if prior != "" {
 			text += "\n\nSomebody has worked on this before you. What was done, in short:\n\n" + prior
 		}

@@ -31,11 +31,14 @@ func (r *record) Step(s trajectory.Step) error {
 func (r *record) Log(string) error      { return nil }
 func (r *record) Artifact(string) error { return nil }
 
-func turn(t *testing.T, conf string, answer func(chattest.Question) chattest.Answer) (agent.Yield, *record, *chattest.Server, *sandbox.Client) {
+func turn(t *testing.T, conf string, answer func(chattest.Question) chattest.Answer, prepare ...func(*sandbox.Client, *agent.Setup)) (agent.Yield, *record, *chattest.Server, *sandbox.Client) {
 	t.Helper()
 	box := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
 	server := chattest.Serve(t, model.DialectAnthropic, answer)
 	s := &loop.Session[Config]{Setup: agent.Setup{Workdir: "/tmp"}, Shell: box}
+	for _, p := range prepare {
+		p(box, &s.Setup)
+	}
 	if ps := config.Validate(json.RawMessage(conf), &s.Config); len(ps) > 0 {
 		t.Fatal(ps)
 	}
@@ -66,6 +69,23 @@ func turn(t *testing.T, conf string, answer func(chattest.Question) chattest.Ans
 }
 
 func bash(command string) string { return "I think.\n\n```bash\n" + command + "\n```\n" }
+
+// The model is told of the servers and skills of the task.
+func TestSkillsAndServersStandInTheFirstMessage(t *testing.T) {
+	t.Parallel()
+	_, _, server, _ := turn(t, `{}`, chattest.Script(bash("echo "+done)), func(box *sandbox.Client, s *agent.Setup) {
+		s.Skills, s.Servers = []string{"/tmp"}, []agent.Server{{Name: "db", Transport: "sse", URL: "http://db:1/sse"}}
+		if err := box.WriteFile(t.Context(), "/tmp/SKILL.md", []byte("---\nname: plot\ndescription: Makes plots.\n---\nHow.\n"), sandbox.FileOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	first := server.Questions()[0].Last
+	for _, want := range []string{"The task:\n\nWork.\n\nThe task comes with these MCP servers", "- db: sse at http://db:1/sse\n", "<name>plot</name>", "<location>/tmp/SKILL.md</location>"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("%q is not in the first message:\n%s", want, first)
+		}
+	}
+}
 
 func TestCommandsRunEachInItsOwnShellUntilTheTaskIsComplete(t *testing.T) {
 	t.Parallel()

@@ -36,16 +36,16 @@ type worker struct {
 	tty    *screen.TTY
 	term   terminal
 
-	servers, skills string
-	instruction     string // all messages of the user
-	talk            conversation
-	turns           int64 // replies requested for steps
-	summaries       int
-	asked           bool // the model was asked to confirm that it is done
+	offers      string // what comes with the task
+	instruction string // all messages of the user
+	talk        conversation
+	turns       int64 // replies requested for steps
+	summaries   int
+	asked       bool // the model was asked to confirm that it is done
 }
 
 func newWorker(s *loop.Session[Config]) (*worker, error) {
-	w := &worker{s: s, c: &s.Config, format: protocol.Format(s.Config.Protocol), servers: servers(s.Setup.Servers)}
+	w := &worker{s: s, c: &s.Config, format: protocol.Format(s.Config.Protocol)}
 	var cast *asciicast.Cast
 	if w.c.Record && s.Setup.Scratch != "" {
 		var err error
@@ -97,8 +97,8 @@ func (w *worker) begin(ctx context.Context, instruction string, images []chat.Im
 			return err
 		}
 	}
-	if w.skills, err = skills(ctx, w.s.Shell, w.s.Setup.Skills); err != nil {
-		return fmt.Errorf("look for skills: %w", err)
+	if w.offers, err = loop.Offers(ctx, w.s.Shell, w.s.Setup); err != nil {
+		return err
 	}
 	prior, err := loop.Prior(w.s.Setup.Prior, maxPrior)
 	if err != nil {

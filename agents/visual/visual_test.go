@@ -176,7 +176,7 @@ func TestHowTurnsEnd(t *testing.T) {
 		}, []string{"send_msg_to_user('first')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
 		{"infeasible", "t", nil, []string{`report_infeasible("no such page")`}, agent.Done, "no such page", "the agent says that the task cannot be done", 1},
 		{"nonsense three times, then an action", "t", nil, []string{"Hm.", "Hm?", "click(1+1)", "click('1')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "3 replies", 4},
-		{"nonsense until no steps are left", "t", func(c environment.Call) environment.Step { return environment.Step{Truncated: true} }, []string{"Hm."}, agent.MaxSteps, "", "no steps are left", 1},
+		{"nonsense until no steps are left", "t", func(environment.Call) environment.Step { return environment.Step{Truncated: true} }, []string{"Hm."}, agent.MaxSteps, "", "no steps are left", 1},
 		{"a refusal stops the rest of a reply", "t", refuse, []string{"click('1') click('2')", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 1},
 		{"wrong arguments count as a step, too", "t", nil, []string{"click('1', 'left', 'x')", "clik(7)", `{"answer": 1}`}, agent.Done, `{"answer": 1}`, "", 2},
 		{"the surface is done", "t", func(environment.Call) environment.Step { return environment.Step{Done: true} }, []string{"click('1')"}, agent.Done, "", "the surface is done", 1},

@@ -159,54 +159,62 @@ func settings(o task.Options) (c Config, err error) {
 	if err = config.Decode(raw, &c); err != nil {
 		return c, fmt.Errorf("settings of the dataset: %w", err)
 	}
-	bad := func(format string, args ...any) {
-		err = errors.Join(err, fmt.Errorf("settings of the dataset: "+format, args...))
-	}
+	var w wrongSettings
 	if c.Steps < 1 || c.Steps > 1_000_000 {
-		bad("steps is %d: write a number from 1 to 1000000", c.Steps)
+		w.add("steps is %d: write a number from 1 to 1000000", c.Steps)
 	}
 	if c.AgentTime < 0 {
-		bad("agent_time is %s: write a duration such as \"30m\"", c.AgentTime)
+		w.add("agent_time is %s: write a duration such as \"30m\"", c.AgentTime)
 	}
-	inside := func(name, p string) {
-		if p != "" && (!filepath.IsLocal(p) || path.Clean(p) == ".") {
-			bad("%s is %q: write the path of a file or folder in the dataset", name, p)
-		}
-	}
-	inside("solutions", c.Solutions)
+	w.inside("solutions", c.Solutions)
 	if c.Instruct != "" && !strings.Contains(c.Instruct, promptMark) {
-		bad("instruction has no %s, so that the agent would not be told its task", promptMark)
-	}
-	app := func(name string, of *App) {
-		if of == nil {
-			return
-		}
-		inside(name+".pages", of.Pages)
-		if of.prefixFile() {
-			inside(name+".prefix", of.Prefix)
-		}
-		if of.InitialDelay != nil && (*of.InitialDelay < 0 || *of.InitialDelay > time.Hour) {
-			bad("%s.initial_delay is %s: write a duration from \"0s\" to \"1h\"", name, *of.InitialDelay)
-		}
-		if of.Capture != nil && (of.Capture.Kind == captureURL) != (of.Capture.URL != "") {
-			bad("%s.capture: kind \"url\" needs url, and other kinds have none", name)
-		}
-		if of.Capture != nil && (of.Capture.Kind == captureScript) != (of.Capture.Script != "") {
-			bad("%s.capture: kind \"script\" needs script, and other kinds have none", name)
-		}
+		w.add("instruction has no %s, so that the agent would not be told its task", promptMark)
 	}
 	for i := range applications {
-		app(applications[i].name, applications[i].of(&c))
+		w.app(applications[i].name, applications[i].of(&c))
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Applications)) {
 		own := c.Applications[label]
-		app("application."+label, &own.App)
-		inside("application."+label+".assets", own.Assets)
+		w.app("application."+label, &own.App)
+		w.inside("application."+label+".assets", own.Assets)
 		if known, _ := (&Config{}).application(label); known != nil || !labelForm.MatchString(label) {
-			bad("application %q: its label is the middle of ids, of letters a to z and digits, and not that of an application of the benchmark", label)
+			w.add("application %q: its label is the middle of ids, of letters a to z and digits, and not that of an application of the benchmark", label)
 		}
 	}
-	return c, err
+	return c, w.err
+}
+
+// wrongSettings is what is wrong with the settings of a dataset.
+type wrongSettings struct{ err error }
+
+func (w *wrongSettings) add(format string, args ...any) {
+	w.err = errors.Join(w.err, fmt.Errorf("settings of the dataset: "+format, args...))
+}
+
+func (w *wrongSettings) inside(name, p string) {
+	if p != "" && (!filepath.IsLocal(p) || path.Clean(p) == ".") {
+		w.add("%s is %q: write the path of a file or folder in the dataset", name, p)
+	}
+}
+
+// app checks the block of an application; nil: there is none.
+func (w *wrongSettings) app(name string, of *App) {
+	if of == nil {
+		return
+	}
+	w.inside(name+".pages", of.Pages)
+	if of.prefixFile() {
+		w.inside(name+".prefix", of.Prefix)
+	}
+	if of.InitialDelay != nil && (*of.InitialDelay < 0 || *of.InitialDelay > time.Hour) {
+		w.add("%s.initial_delay is %s: write a duration from \"0s\" to \"1h\"", name, *of.InitialDelay)
+	}
+	if of.Capture != nil && (of.Capture.Kind == captureURL) != (of.Capture.URL != "") {
+		w.add("%s.capture: kind \"url\" needs url, and other kinds have none", name)
+	}
+	if of.Capture != nil && (of.Capture.Kind == captureScript) != (of.Capture.Script != "") {
+		w.add("%s.capture: kind \"script\" needs script, and other kinds have none", name)
+	}
 }
 
 // promptMark is where the prompt of a task is put into an instruction.

@@ -517,8 +517,8 @@ func TestTheSchemaOfThePaper(t *testing.T) {
 	}
 	for _, text := range []string{systemPairs, systemFinal, schemaPairs} {
 		for _, c := range []Config{{}, {Schema: schemaPaper}} {
-			if text := c.words(text); strings.Contains(text, "CONFIDENCE") || strings.Contains(text, "VERDICT") || strings.Contains(text, "SCHEMA") {
-				t.Errorf("a part is not filled in: %s", text)
+			if got := c.words(text); strings.Contains(got, "CONFIDENCE") || strings.Contains(got, "VERDICT") || strings.Contains(got, "SCHEMA") {
+				t.Errorf("a part is not filled in: %s", got)
 			}
 		}
 	}

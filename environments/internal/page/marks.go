@@ -54,8 +54,10 @@ func marked(screenshot []byte, elements map[string]Element, scale float64) ([]by
 // box draws a box, with its bid in a label in its upper left corner.
 func box(to draw.Image, r image.Rectangle, bid string, hue image.Image) {
 	for _, side := range []image.Rectangle{
-		{r.Min, image.Pt(r.Max.X, r.Min.Y+edge)}, {image.Pt(r.Min.X, r.Max.Y-edge), r.Max},
-		{r.Min, image.Pt(r.Min.X+edge, r.Max.Y)}, {image.Pt(r.Max.X-edge, r.Min.Y), r.Max},
+		{r.Min, image.Pt(r.Max.X, r.Min.Y+edge)},
+		{image.Pt(r.Min.X, r.Max.Y-edge), r.Max},
+		{r.Min, image.Pt(r.Min.X+edge, r.Max.Y)},
+		{image.Pt(r.Max.X-edge, r.Min.Y), r.Max},
 	} {
 		draw.Draw(to, side.Intersect(to.Bounds()), hue, image.Point{}, draw.Src)
 	}

@@ -45,8 +45,14 @@ func TestMarks(t *testing.T) {
 		x, y    int
 		differs bool
 	}{
-		{"the left edge of the button", 201, 200, true}, {"its right edge", 599, 200, true}, {"its lower edge", 400, 259, true}, {"its middle", 400, 180, false},
-		{"outside of it", 620, 180, false}, {"its label", 204, 101, true}, {"the text", 650, 640, false}, {"the link", 20, 1121, false},
+		{"the left edge of the button", 201, 200, true},
+		{"its right edge", 599, 200, true},
+		{"its lower edge", 400, 259, true},
+		{"its middle", 400, 180, false},
+		{"outside of it", 620, 180, false},
+		{"its label", 204, 101, true},
+		{"the text", 650, 640, false},
+		{"the link", 20, 1121, false},
 	} {
 		r1, g1, b1, _ := with.At(tt.x, tt.y).RGBA()
 		r2, g2, b2, _ := without.At(tt.x, tt.y).RGBA()

@@ -68,6 +68,11 @@ func (m *memory) Artifact(string) error        { return nil }
 // turn runs one turn with a model that gives these replies.
 func turn(t *testing.T, p *page, c Config, task string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
 	t.Helper()
+	return turnOf(t, p, c, offer(), task, replies...)
+}
+
+func turnOf(t *testing.T, p *page, c Config, o environment.Offer, task string, replies ...string) (agent.Yield, *memory, []chattest.Question) {
+	t.Helper()
 	asked := 0
 	m := chattest.Serve(t, model.DialectOpenAI, func(chattest.Question) chattest.Answer {
 		if asked++; asked > len(replies) {
@@ -85,7 +90,7 @@ func turn(t *testing.T, p *page, c Config, task string, replies ...string) (agen
 		c.Memory = 2
 	}
 	c.MaxText = 60000
-	o, rec := offer(), &memory{}
+	rec := &memory{}
 	y, err := newWorker(&loop.Session[Config]{Config: c, Model: client, Surface: p}, &o).Turn(t.Context(), agent.Message{Text: task}, loop.NewRecorder(rec, "m", 0))
 	if err != nil {
 		t.Fatal(err)
@@ -241,13 +246,19 @@ func TestPublishedForms(t *testing.T) {
 	}
 }
 
-// With the option end, a reply that cannot be read ends the turn.
+// With the option end, a reply that cannot be read ends the turn; where there is no
+// bound of steps, the third one in a row does.
 func TestUnreadableEnds(t *testing.T) {
 	t.Parallel()
 	p := &page{}
 	y, _, _ := turn(t, p, Config{Unreadable: unreadableEnd}, "t", "Hm.")
 	if y.End != agent.Crashed || !strings.Contains(y.Reason, "no action that can be read") || len(p.calls) != 0 {
 		t.Errorf("%+v after %q", y, p.calls)
+	}
+	endless := offer()
+	endless.Steps, p = 0, &page{}
+	if y, _, _ = turnOf(t, p, Config{}, endless, "t", "Hm.", "Hm.", "click('1')", "Hm.", "Hm.", "Hm."); y.End != agent.Crashed || len(p.calls) != 5 {
+		t.Errorf("without a bound of steps: %+v after %q", y, p.calls)
 	}
 }
 

@@ -39,6 +39,7 @@ type worker struct {
 	past   []string   // what was done in each reply, one after the other
 	failed string     // why the last action was refused; empty: it was not
 	broken int        // replies that could not be read in this turn
+	lost   int        // the last ones of them, one after the other
 
 	task   string // of this turn
 	images []chat.Image
@@ -68,7 +69,7 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 
 // Turn implements loop.Worker.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
-	w.broken, w.failed = 0, ""
+	w.broken, w.lost, w.failed = 0, 0, ""
 	keys := resultKeys(m.Text)
 	images, err := loop.Images(w.s.Setup.View, m.Files)
 	if err != nil {
@@ -111,6 +112,10 @@ type next struct {
 	words string
 }
 
+// tries is how many replies in a row may be unreadable where no number of steps ends
+// the turn.
+const tries = 3
+
 // ask gets a reply, and does what it says. done is not nil if the turn ends.
 func (w *worker) ask(ctx context.Context, keys []string, r *loop.Recorder) (done *agent.Yield, step trajectory.Step, n next, err error) {
 	q := chat.Request{System: w.system, Messages: w.messages(), Effort: w.s.Config.ReasoningEffort, Temperature: w.s.Config.Temperature}
@@ -126,11 +131,13 @@ func (w *worker) ask(ctx context.Context, keys []string, r *loop.Recorder) (done
 	}
 	list, wrong := calls.Parse(reply.Text)
 	if wrong == nil {
+		w.lost = 0
 		done, n, err = w.act(ctx, list, &step)
 		return done, step, n, err
 	}
 	w.broken++
-	if w.s.Config.Unreadable == unreadableEnd {
+	w.lost++
+	if w.s.Config.Unreadable == unreadableEnd || w.offer.Steps == 0 && w.lost == tries {
 		return w.over(agent.Crashed, "", fmt.Sprintf("a reply of the model has no action that can be read: %s", wrong)), step, n, nil
 	}
 	// The reply counts as a step. A surface without the action refuses it, and counts it all the same.

@@ -103,6 +103,7 @@ func (s *Settings) field(key string, actual, expected any) bool {
 		if okA && okE {
 			return document.Within(a, e, tolerance)
 		}
+		return s.equal(actual, expected, false)
 	}
 	return s.equal(actual, expected, true)
 }

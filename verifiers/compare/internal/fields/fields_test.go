@@ -169,6 +169,7 @@ func TestFields(t *testing.T) {
 		{"above it", `{"a": 100}`, `{"a": 150.5}`, Settings{Absolute: map[string]float64{"a": 50}}, false},
 		{"of another field", `{"a": 100}`, `{"a": 150}`, Settings{Absolute: map[string]float64{"b": 50}}, false},
 		{"plain numbers only", `{"a": 100}`, `{"a": "150 ft"}`, Settings{Absolute: map[string]float64{"a": 50}}, false},
+		{"no unit beside a tolerance", `{"a": 100}`, `{"a": "100 ft"}`, Settings{Absolute: map[string]float64{"a": 50}}, false},
 		{"no commas", `{"a": 1000}`, `{"a": "1,010"}`, Settings{Absolute: map[string]float64{"a": 50}}, false},
 		{"a number that is not finite", `{"a": 100}`, `{"a": 1e999}`, Settings{Absolute: map[string]float64{"a": 50}}, false},
 		{"equal beside a tolerance", `{"a": "n/a"}`, `{"a": "N/A"}`, Settings{Absolute: map[string]float64{"a": 50}}, true},

@@ -37,8 +37,8 @@ const (
 	maxRunParts = 20 << 20 // all of them
 )
 
-// ran is a trial of the run from which an agent starts.
-type ran struct {
+// pastTrial is a trial of the run from which an agent starts.
+type pastTrial struct {
 	Dir        string `json:"dir"`
 	Task       string `json:"task"`
 	Cell       int    `json:"cell"`
@@ -56,7 +56,7 @@ func (b *builder) start(dataset string) (folders []string) {
 	if !filepath.IsAbs(run) {
 		run = filepath.Join(dataset, run)
 	}
-	trials, err := b.ran(run)
+	trials, err := b.pastTrials(run)
 	if err != nil {
 		b.bad("", 0, "There is nothing to start from", "start = %q: %s", b.config.Start, err)
 		return nil
@@ -92,8 +92,8 @@ func (b *builder) start(dataset string) (folders []string) {
 	return folders
 }
 
-// ran returns the trials of the task in a run, by repetition.
-func (b *builder) ran(run string) (all []ran, err error) {
+// pastTrials returns the trials of the task in a run, by repetition.
+func (b *builder) pastTrials(run string) (all []pastTrial, err error) {
 	cells := map[int]string{}
 	cut, err := untrusted.Lines(run, runManifest, maxRunLine, maxRunPlan, func(line []byte) {
 		var l struct {
@@ -101,7 +101,7 @@ func (b *builder) ran(run string) (all []ran, err error) {
 				Index int    `json:"index"`
 				Slug  string `json:"slug"`
 			} `json:"cell"`
-			Trial *ran `json:"trial"`
+			Trial *pastTrial `json:"trial"`
 		}
 		switch {
 		case json.Unmarshal(line, &l) != nil:
@@ -132,8 +132,8 @@ func (b *builder) ran(run string) (all []ran, err error) {
 	case wanted != "" && !names[wanted]:
 		return nil, fmt.Errorf("the run has no cell %q: choose from %s", wanted, known)
 	}
-	all = slices.DeleteFunc(all, func(r ran) bool { return wanted != "" && cells[r.Cell] != wanted })
-	slices.SortFunc(all, func(x, y ran) int { return cmp.Compare(x.Repetition, y.Repetition) })
+	all = slices.DeleteFunc(all, func(r pastTrial) bool { return wanted != "" && cells[r.Cell] != wanted })
+	slices.SortFunc(all, func(x, y pastTrial) int { return cmp.Compare(x.Repetition, y.Repetition) })
 	return all, nil
 }
 

@@ -14,7 +14,7 @@ import (
 
 // run writes the folder of a run with one cell for each slug, and the files of its
 // attempts.
-func run(t *testing.T, slugs []string, trials []ran, files map[string]string) string {
+func run(t *testing.T, slugs []string, trials []pastTrial, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	var plan strings.Builder
@@ -75,7 +75,7 @@ func given(t *testing.T, tk *task.Task) (s settings) {
 func TestATaskStartsFromARun(t *testing.T) {
 	t.Parallel()
 	const scored, failed = `{"score":0.5,"stages":[{"name":"main"}]}`, `{"outcome":"environment_error"}`
-	trials := []ran{{Dir: "card--a--2", Task: "card", Repetition: 2}, {Dir: "card--a--1", Task: "card", Repetition: 1}, {Dir: "card--a--3", Task: "card", Repetition: 3}, {Dir: "other--a--1", Task: "other", Repetition: 1}}
+	trials := []pastTrial{{Dir: "card--a--2", Task: "card", Repetition: 2}, {Dir: "card--a--1", Task: "card", Repetition: 1}, {Dir: "card--a--3", Task: "card", Repetition: 3}, {Dir: "other--a--1", Task: "other", Repetition: 1}}
 	files := map[string]string{
 		"card--a--1/attempt-1/result.json": scored, "card--a--1/attempt-1/captures/result/index.html": "old", "card--a--1/attempt-2/result.json": scored,
 		"card--a--1/attempt-2/captures/result/index.html": "<p>one", "card--a--1/attempt-2/captures/result/style.css": "p{}", "card--a--1/attempt-2/captures/result/elements.json": "{}",
@@ -135,7 +135,7 @@ func TestAPageOfItsOwnIsNotShownAsText(t *testing.T) {
 func TestWhatIsNoStartIsSaid(t *testing.T) {
 	t.Parallel()
 	const scored = `{"score":0.5}`
-	two := run(t, []string{"a", "b"}, []ran{{Dir: "x", Task: "card", Repetition: 1}, {Dir: "y", Task: "card", Cell: 1, Repetition: 1}}, map[string]string{"y/attempt-1/result.json": scored, "y/attempt-1/captures/result/index.html": "<p>"})
+	two := run(t, []string{"a", "b"}, []pastTrial{{Dir: "x", Task: "card", Repetition: 1}, {Dir: "y", Task: "card", Cell: 1, Repetition: 1}}, map[string]string{"y/attempt-1/result.json": scored, "y/attempt-1/captures/result/index.html": "<p>"})
 	for _, tt := range []struct {
 		config map[string]any
 		want   string
@@ -144,9 +144,9 @@ func TestWhatIsNoStartIsSaid(t *testing.T) {
 		{map[string]any{"start": two}, "the run has several cells: choose one with start_cell: a, b"},
 		{map[string]any{"start": two, "start_cell": "c"}, `the run has no cell "c": choose from a, b`},
 		{map[string]any{"start": two, "start_cell": "a"}, "none of its attempts has a score"},
-		{map[string]any{"start": run(t, []string{"a"}, []ran{{Dir: "x", Task: "dog", Repetition: 1}}, nil)}, `the run has no trial of the task "card"`},
-		{map[string]any{"start": run(t, []string{"a"}, []ran{{Dir: "x", Task: "card", Repetition: 1}}, map[string]string{"x/attempt-1/result.json": scored})}, "attempt-1 has no page that was captured"},
-		{map[string]any{"start": run(t, []string{"a"}, []ran{{Dir: "../..", Task: "card", Repetition: 1}}, nil)}, "no trial of the task"},
+		{map[string]any{"start": run(t, []string{"a"}, []pastTrial{{Dir: "x", Task: "dog", Repetition: 1}}, nil)}, `the run has no trial of the task "card"`},
+		{map[string]any{"start": run(t, []string{"a"}, []pastTrial{{Dir: "x", Task: "card", Repetition: 1}}, map[string]string{"x/attempt-1/result.json": scored})}, "attempt-1 has no page that was captured"},
+		{map[string]any{"start": run(t, []string{"a"}, []pastTrial{{Dir: "../..", Task: "card", Repetition: 1}}, nil)}, "no trial of the task"},
 	} {
 		if tk, problems := loadWith(t, tt.config); tk != nil || !strings.Contains(fmt.Sprint(problems), tt.want) {
 			t.Errorf("%v: %v, %v; want %q", tt.config, tk, problems, tt.want)

@@ -106,6 +106,9 @@ type Options struct {
 	// Dataset is the absolute path of the dataset's folder, to which paths in Config
 	// are relative. List sets it.
 	Dataset string
+	// All takes all tasks, also those that Config leaves out: an audit has the folder
+	// of a dataset, but not a list of names beside it.
+	All bool
 }
 
 // EnvAllowed says whether the task's files may ask for the host variable.

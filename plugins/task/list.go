@@ -100,7 +100,7 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	if finder, ok := f.(Finder); ok && err == nil {
 		found, err = within(ctx, finder, abs, found, o.Options)
 	}
-	if chooser, ok := f.(Chooser); ok && err == nil {
+	if chooser, ok := f.(Chooser); ok && err == nil && !o.All {
 		found, err = chooser.Choose(found, o.Options)
 	}
 	if err != nil {

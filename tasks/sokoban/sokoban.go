@@ -120,7 +120,7 @@ func (Format) Find(ctx context.Context, dir string, o task.Options) (found []str
 		return nil, fmt.Errorf("read dataset: %w", err)
 	}
 	var wanted map[string]bool // nil: all
-	if c.Names != "" {
+	if c.Names != "" && !o.All {
 		if wanted, err = folder.Names(cmp.Or(o.Dataset, dir), c.Names, ".pkl"); err != nil { // MageBench names the files of its rooms
 			return nil, fmt.Errorf("read dataset: %w", err)
 		}

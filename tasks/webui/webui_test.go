@@ -115,6 +115,15 @@ func TestAListNamesTasks(t *testing.T) {
 	}
 }
 
+// An audit has the tasks, but not the list.
+func TestAllTasksAreTakenWithoutTheList(t *testing.T) {
+	t.Parallel()
+	o := task.Options{All: true, Config: json.RawMessage(`{"names":"../gone.json"}`)}
+	if l, err := task.List(t.Context(), Format{}, folder(t, nil), task.ListOptions{Options: o}); err != nil || len(l.Items) != 1 || l.Items[0].Task == nil {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
 // The page is for the host alone: no role sees a file of it, and the agent gets no
 // setting of the surface either. The pictures of the description are for everyone.
 func TestThePageIsHidden(t *testing.T) {

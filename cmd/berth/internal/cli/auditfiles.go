@@ -33,7 +33,7 @@ func (a *app) tasksOf(ctx context.Context, o *opened) (audit.Tasks, error) {
 			continue
 		}
 		listing, err := task.List(ctx, a.formats[at], folder, task.ListOptions{
-			Options: task.Options{Lenient: true, AllowEnv: how.AllowEnv, LookupEnv: a.env, Config: how.Config},
+			Options: task.Options{Lenient: true, AllowEnv: how.AllowEnv, LookupEnv: a.env, Config: how.Config, All: true},
 		})
 		if err != nil {
 			return nil, fmt.Errorf("tasks of the dataset %q: %w", label, err)

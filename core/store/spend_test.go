@@ -50,3 +50,22 @@ func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
 		t.Errorf("spend %+v", got)
 	}
 }
+
+// What verifying again used is apart from what the work used, also of an attempt whose
+// process was killed.
+func TestWhatRegradesUsedIsApart(t *testing.T) {
+	t.Parallel()
+	brief := func(origin int, tokens int64) *store.Brief {
+		return &store.Brief{Outcome: record.Failed, AgentEnd: record.Yielded, Origin: origin, Spend: store.Spend{Tokens: tokens}}
+	}
+	s := store.TrialState{Trial: &store.Trial{}, Attempts: []store.AttemptState{
+		{Number: 1, Lost: store.Spend{Tokens: 100}}, {Number: 2, Result: brief(0, 20)}, {Number: 3, Result: brief(2, 3)}, {Number: 4, Result: brief(9, 4000)},
+	}}
+	work, again := s.Spend()
+	if work.Tokens != 4120 || again.Tokens != 3 { // the origin of the last one is not there
+		t.Errorf("%d tokens for the work, %d for verifying it again", work.Tokens, again.Tokens)
+	}
+	if w := s.Work(&s.Attempts[2]); w.Number != 2 {
+		t.Errorf("the work of attempt 3 is that of %d", w.Number)
+	}
+}

@@ -57,8 +57,7 @@ func Audited(t *testing.T, berth *exec.Cmd, code int) {
 	out, err := cmd.Output()
 	var page output.Audit
 	if wrong := json.Unmarshal(out, &page); wrong != nil {
-		var e *exec.ExitError
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*exec.ExitError](err); ok {
 			out = append(out, e.Stderr...)
 		}
 		t.Errorf("audit of %s after %q: %v\n%s", run, strings.Join(args, " "), err, out)

@@ -16,7 +16,7 @@ import (
 )
 
 // accepted says which attempt of a trial counts.
-const accepted = "the last attempt that settled the trial counts; all attempts count for cost and tokens"
+const accepted = "the last attempt that settled the trial counts; all attempts but those of berth regrade count for cost and tokens"
 
 // Wanted says which table is made.
 type Wanted struct {

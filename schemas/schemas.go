@@ -81,6 +81,7 @@ func All() []Schema {
 		{"cli-show-table", "berth show RUN --by NAMES --json", output.Table{}},
 		{"cli-audit", "What `berth audit --json` prints, and the page that it writes", output.Audit{}},
 		{"cli-compare", "berth compare --json", output.Comparison{}},
+		{"cli-compare-baseline", "berth compare --baseline --json", output.Gate{}},
 		{"cli-replay", "berth replay --json", output.Replay{}},
 		{"cli-report", "berth report --json", output.Report{}},
 		{"cli-note", "berth note --json", output.Notes{}},

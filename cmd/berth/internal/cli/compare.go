@@ -17,6 +17,7 @@ import (
 func (a *app) compareCommand() *cobra.Command {
 	var o numbers.Options
 	var f tableFlags
+	var g gateFlags
 	table := ""
 	cmd := &cobra.Command{
 		Use:   "compare RUN [RUN ...]",
@@ -37,19 +38,34 @@ differences. p is corrected for the number of pairs (Holm).
 Numbers are refused if more than 2 % of a cell's planned trials ended for
 reasons that are not the agent's, if trials have no result, or if the report
 block of the experiment says so. --force prints them with the reasons.
-Tasks of the same name whose content differs between runs are left out.`,
-		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER",
+Tasks of the same name whose content differs between runs are left out.
+
+With --baseline, the command says instead which tasks got worse, cell by cell:
+those that the baseline always solved and the run does not always, and those
+that it solved once and the run never does. With --require "no new failure", the
+exit code is 1 if there is one.`,
+		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER\n  berth compare RUN --baseline MAIN --require \"no new failure\" --confirm 3",
 		Args:    cobra.MinimumNArgs(1),
 
 		ValidArgsFunction: completeRuns,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return a.compare(args, &comparison{&o, &f, table})
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := &comparison{&o, &f, table}
+			if g.baseline != "" {
+				return a.gate(cmd.Context(), args, &g, c)
+			}
+			for _, flag := range []string{"require", "confirm", "junit"} {
+				if cmd.Flags().Changed(flag) {
+					return fmt.Errorf("--%s needs --baseline RUN", flag)
+				}
+			}
+			return a.compare(args, c)
 		},
 	}
 	cmd.Flags().StringArrayVar(&o.Cells, "cell", nil, "compare only this `CELL`, a name or a pattern like 'a*'; may be repeated")
 	cmd.Flags().BoolVar(&o.ByName, "by-name", false, "compare tasks of the same name, even if their content differs")
 	cmd.Flags().StringVar(&table, "table", "", "print only this `TABLE`: cells or pairs; CSV is always one table, by default that of pairs")
 	f.register(cmd)
+	g.register(cmd.Flags())
 	return cmd
 }
 

@@ -175,6 +175,12 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // a passes both, b passes one, and one trial of b had an attempt that was killed.
 func stored(t *testing.T, parent string) string {
 	t.Helper()
+	return storedWith(t, parent, 3)
+}
+
+// storedWith writes such a run, of which one trial did not pass; -1: all did.
+func storedWith(t *testing.T, parent string, failed int) string {
+	t.Helper()
 	m := &store.Manifest{Header: store.Header{Experiment: "e", Berth: "test", Created: began}}
 	for i, name := range []string{"a", "b"} {
 		m.Cells = append(m.Cells, store.Cell{Index: i, Key: "agent=" + name, Slug: name, Agent: name, Environment: "local", Choices: map[string]string{"agent": name}})
@@ -195,7 +201,7 @@ func stored(t *testing.T, parent string) string {
 		t.Fatal(err)
 	}
 	for i := range m.Trials {
-		publish(t, r, &m.Trials[i], i != 3)
+		publish(t, r, &m.Trials[i], i != failed)
 	}
 	if err = r.Close(); err != nil {
 		t.Fatal(err)

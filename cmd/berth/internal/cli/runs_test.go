@@ -131,6 +131,34 @@ func TestRunsAreCompared(t *testing.T) {
 	run(t, "berth", "compare", dir, other, "--json").must(exit(0), printsJSON("cli-compare", nil))
 }
 
+// A gate for CI: a task that the baseline solved and the run does not is named, and
+// makes the exit code 1 if that is required.
+func TestARunIsComparedWithABaseline(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	good, bad := storedWith(t, parent, -1), storedWith(t, parent, 3)
+	junit := filepath.Join(parent, "junit.xml")
+	const rule = "no new failure"
+	run(t, "berth", "compare", bad, "--baseline", good).must(exit(0), prints("org/two  agent=b  1 of 1  0 of 1", "1 of 4 tasks got worse than in"))
+	run(t, "berth", "compare", bad, "--baseline", good, "--require", rule, "--junit", junit).must(exit(1), prints("required: no new failure: 1 task got worse"))
+	run(t, "berth", "compare", good, "--baseline", bad, "--require", rule).must(exit(0), prints("0 of 4 tasks got worse"))
+	run(t, "berth", "compare", good, "--baseline", bad, "--require", rule, "--require", "agent=a: pass_rate > 1").must(exit(1), prints("required: agent=a: pass_rate > 1: cell a"))
+	var g output.Gate
+	run(t, "berth", "compare", bad, "--baseline", good, "--require", rule, "--json").must(exit(1), printsJSON("cli-compare-baseline", &g))
+	if g.Worse != 1 || len(g.Tasks) != 4 || !g.Tasks[3].Worse || g.Tasks[3].Task != "org/two" || g.Tasks[3].Trial == "" || len(g.Failed) != 1 {
+		t.Errorf("%+v", g)
+	}
+	text, err := os.ReadFile(junit)
+	if want := `<testcase classname="agent=b" name="org/two">` + "\n    <failure message="; err != nil || !strings.Contains(string(text), want) || !strings.Contains(string(text), `tests="4" failures="1"`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	run(t, "berth", "compare", bad, "--require", rule).must(usage("--require needs --baseline RUN"))
+	run(t, "berth", "compare", bad, good, "--baseline", good).must(usage("--baseline compares 1 run"))
+	run(t, "berth", "compare", bad, "--baseline", bad).must(usage("are the same run"))
+	run(t, "berth", "compare", bad, "--baseline", good, "--require", "no new failures").must(usage(`The rule about the baseline is "no new failure"`))
+	run(t, "berth", "compare", bad, "--baseline", good, "--cell", "a", "--require", rule).must(exit(0), prints("0 of 2 tasks got worse"))
+}
+
 func TestAReportIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := stored(t, t.TempDir())

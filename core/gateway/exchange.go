@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -364,6 +365,10 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		r.Error = clip(string(x.clean([]byte(r.Error))))
 		x.line.Upstream = r.Error
 	}
+	if len(r.Notes) > 0 {
+		x.s.find("answer_form", verifier.Note, fmt.Sprintf("model %q: members of an answer have an unknown form, and were not read: %s",
+			x.e.up.model.Name, clip(string(x.clean([]byte(strings.Join(r.Notes, ", ")))))))
+	}
 	believed := x.believed(u)
 	if !believed {
 		x.s.find("usage_not_believed", verifier.Note, fmt.Sprintf("model %q reported %d input and %d output tokens for one request, which is more than it can have used: "+
@@ -379,7 +384,7 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		u.Output = max(u.Output, (r.Said+2)/3)
 		actual.Tokens, actual.USD = hold.Amount().Tokens, hold.Amount().USD
 	}
-	cost, known := x.price.Cost(u)
+	cost, price, known := x.cost(u, r.StatedUSD)
 	if actual.Tokens == 0 {
 		actual.Tokens = u.Input + u.Output
 		actual.USD = cost
@@ -392,15 +397,33 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		x.line.ResponseID = string(x.clean([]byte(r.ID)))
 	}
 	if ok {
-		x.line.Usage = &u
+		x.line.Usage, x.line.StatedUSD = &u, r.StatedUSD
 		if known {
-			x.line.CostUSD, x.line.Price = &cost, x.price
+			x.line.CostUSD, x.line.Price = &cost, price
 		}
 	}
 	x.add(u, actual.Requests, cost, known, ok)
 	x.failed(!ok || broken.any() || r.Error != "", ok)
 	x.judge(status, r, broken)
 	hold.Settle(actual)
+}
+
+// cost returns the cost of a request: by the price of the model or, if that is
+// not known, what the provider states.
+func (x *exchange) cost(u dialect.Usage, stated *float64) (usd float64, by *dialect.Price, known bool) {
+	usd, known = x.price.Cost(u)
+	switch {
+	case known:
+		if stated != nil && math.Abs(usd-*stated) > usd/100+1e-6 {
+			x.e.costly.Do(func() {
+				x.s.find("stated_cost", verifier.Note, fmt.Sprintf("model %q: the provider states another cost than the price gives: %g USD for a request that costs %g USD by its price: "+
+					"check its price block", x.e.up.model.Name, *stated, usd))
+			})
+		}
+	case stated != nil:
+		return *stated, nil, true
+	}
+	return usd, x.price, known
 }
 
 // maxID is the largest length of the id of an answer that is kept, in bytes.

@@ -67,7 +67,7 @@ type hostile struct {
 }
 
 var hostiles = []hostile{
-	{name: "HTTP/1.0", answer: "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"usage":{"input_tokens":3,"output_tokens":4}}`, status: 200, input: 3, output: 4},
+	{name: "HTTP/1.0", answer: "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"content":[],"usage":{"input_tokens":3,"output_tokens":4}}`, status: 200, input: 3, output: 4},
 	{name: "status 000", answer: "HTTP/1.1 000 X\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: "status 0"},
 	{name: "status 999", answer: "HTTP/1.1 999 X\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: "status 999"},
 	{name: "another protocol", answer: "HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\nhi", status: 502, down: "status 101"},
@@ -80,16 +80,16 @@ var hostiles = []hostile{
 	{name: "half of it, with a length", answer: "HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n" + `{"usage":{"input_tokens":3}}`, status: 200, down: "is not valid for anthropic", estimated: true},
 	{name: "a packing that nobody knows", answer: "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\n{}", status: 502, down: `packed with "br"`},
 	{name: "no usage", answer: plainHead + `{"content":[]}`, status: 200, estimated: true},
-	{name: "usage below zero", answer: plainHead + `{"usage":{"input_tokens":-3000000,"output_tokens":-4}}`, status: 200, estimated: true},
-	{name: "usage that is not a number", answer: plainHead + `{"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
-	{name: "usage with a point", answer: plainHead + `{"usage":{"input_tokens":12.0,"output_tokens":4e1}}`, status: 200, input: 12, output: 40},
-	{name: "usage as text", answer: plainHead + `{"usage":{"input_tokens":"12","output_tokens":"4"}}`, status: 200, input: 12, output: 4},
-	{name: "usage without bounds", answer: plainHead + `{"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, estimated: true},
-	{name: "usage without output", answer: plainHead + `{"usage":{"input_tokens":12}}`, status: 200, estimated: true},
+	{name: "usage below zero", answer: plainHead + `{"content":[],"usage":{"input_tokens":-3000000,"output_tokens":-4}}`, status: 200, estimated: true},
+	{name: "usage that is not a number", answer: plainHead + `{"content":[],"usage":{"input_tokens":{},"output_tokens":4}}`, status: 200, estimated: true},
+	{name: "usage with a point", answer: plainHead + `{"content":[],"usage":{"input_tokens":12.0,"output_tokens":4e1}}`, status: 200, input: 12, output: 40},
+	{name: "usage as text", answer: plainHead + `{"content":[],"usage":{"input_tokens":"12","output_tokens":"4"}}`, status: 200, input: 12, output: 4},
+	{name: "usage without bounds", answer: plainHead + `{"content":[],"usage":{"input_tokens":9223372036854775807,"cache_read_input_tokens":1e300,"output_tokens":4}}`, status: 200, estimated: true},
+	{name: "usage without output", answer: plainHead + `{"content":[],"usage":{"input_tokens":12}}`, status: 200, estimated: true},
 	{name: "events without an end", answer: eventHead + began + strings.Repeat("data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"abc\"}}\n\n", 100), status: 200, down: "no end", estimated: true},
 	{name: "events that go back", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\ndata: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":7}}\n\n" + ended, status: 200, input: 100, output: 50},
 	{name: "events that tell usage twice", answer: eventHead + began + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended, status: 200, input: 100, output: 50},
-	{name: "events in another order", answer: eventHead + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended + began, status: 200, estimated: true},
+	{name: "events in another order", answer: eventHead + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":50}}\n\n" + ended + began, status: 200, input: 100, output: 50},
 	{name: "events below zero", answer: eventHead + began + "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":-7}}\n\n" + ended, status: 200, estimated: true},
 	{name: "events with bytes that are not text", answer: eventHead + "data: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\xff\xfe\"}}\n\n" + began + ended, status: 200, input: 100, output: 1},
 }

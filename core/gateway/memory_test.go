@@ -124,7 +124,7 @@ func TestAnswersHaveLittleRoom(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4},"x":"`+large+`"}`)
+				_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4},"x":"`+large+`"}`)
 			})
 			b := start(t, p.model("anthropic"))
 			b.replies.Store(tt.own)

@@ -39,13 +39,14 @@ type Exchange struct {
 	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), where known: request or provider
 	Broken    string          `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
 	Usage     *dialect.Usage  `json:"usage,omitempty"`
-	Estimated bool            `json:"estimated,omitempty"` // the provider did not report all of the usage
-	Raw       json.RawMessage `json:"raw_usage,omitempty"` // the provider's own record of it
-	CostUSD   *float64        `json:"cost_usd,omitempty"`  // absent: not known
-	Price     *dialect.Price  `json:"price,omitempty"`     // from which CostUSD was computed
-	Limit     int             `json:"limit,omitempty"`     // requests allowed in flight at its provider; absent: not limited
-	Tries     int             `json:"tries,omitempty"`     // tries that the provider refused or failed before this answer
-	Waited    time.Duration   `json:"waited_ns,omitempty"` // for room in a budget, or for a provider
+	Estimated bool            `json:"estimated,omitempty"`  // the provider did not report all of the usage
+	Raw       json.RawMessage `json:"raw_usage,omitempty"`  // the provider's own record of it
+	CostUSD   *float64        `json:"cost_usd,omitempty"`   // absent: not known
+	Price     *dialect.Price  `json:"price,omitempty"`      // from which CostUSD was computed; absent: it is StatedUSD
+	StatedUSD *float64        `json:"stated_usd,omitempty"` // cost that the provider states; absent: it states none
+	Limit     int             `json:"limit,omitempty"`      // requests allowed in flight at its provider; absent: not limited
+	Tries     int             `json:"tries,omitempty"`      // tries that the provider refused or failed before this answer
+	Waited    time.Duration   `json:"waited_ns,omitempty"`  // for room in a budget, or for a provider
 	// ResponseID is the provider's id of the answer, which clients may report;
 	// empty: it has none.
 	ResponseID string `json:"response_id,omitempty"`

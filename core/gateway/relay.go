@@ -169,6 +169,9 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m diale
 		}
 		return err
 	})
+	if !broken.any() {
+		events.End(m.Event)
+	}
 	if x.hide && !broken.any() {
 		_, _ = x.w.Write(events.Rest()) // the client may be gone
 	}

@@ -71,6 +71,7 @@ type entry struct {
 	play   dialect.Scripted // nil: the model is not scripted
 	player dialect.Replayed // of a replayed model, after its first request
 	alike  sync.Once        // for the finding that recorded requests differ in values that change from run to run
+	costly sync.Once        // for the finding that the provider states another cost
 	token  string
 	first  int    // index of the key that is preferred
 	next   *entry // the fallback; nil: none

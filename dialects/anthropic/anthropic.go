@@ -6,13 +6,13 @@ package anthropic
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -141,125 +141,4 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 }
 
 // Meter implements dialect.Dialect.
-func (Dialect) Meter() dialect.Meter { return &meter{} }
-
-type meter struct {
-	r   dialect.Reading
-	raw usage
-	odd bool // a record of usage could not be read
-}
-
-// usage is the provider's record of usage. Its input tokens exclude tokens read
-// from or written to the cache.
-type usage struct {
-	Input      *dialect.Tokens `json:"input_tokens"`
-	CacheWrite *dialect.Tokens `json:"cache_creation_input_tokens"`
-	CacheRead  *dialect.Tokens `json:"cache_read_input_tokens"`
-	Lives      *struct {
-		Hour dialect.Tokens `json:"ephemeral_1h_input_tokens"`
-	} `json:"cache_creation"`
-	Output  *dialect.Tokens `json:"output_tokens"`
-	Details struct {
-		Thinking dialect.Tokens `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
-}
-
-// take merges a later record into an earlier one: in a stream the last record
-// counts, but it may omit fields; the number of output tokens only grows.
-func (m *meter) take(raw json.RawMessage) {
-	var u usage
-	if len(raw) == 0 || string(raw) == "null" {
-		return
-	}
-	if json.Unmarshal(raw, &u) != nil {
-		m.odd = true
-		return
-	}
-	if o := value(m.raw.Output); u.Output != nil && value(u.Output) < o {
-		u.Output = nil
-	}
-	for _, p := range []struct{ to, from **dialect.Tokens }{
-		{&m.raw.Input, &u.Input},
-		{&m.raw.CacheWrite, &u.CacheWrite},
-		{&m.raw.CacheRead, &u.CacheRead},
-		{&m.raw.Output, &u.Output},
-	} {
-		if *p.from != nil {
-			*p.to = *p.from
-		}
-	}
-	if u.Lives != nil {
-		m.raw.Lives = u.Lives
-	}
-	write, read, hour := value(m.raw.CacheWrite), value(m.raw.CacheRead), int64(0)
-	if m.raw.Lives != nil {
-		hour = min(int64(m.raw.Lives.Hour), write)
-	}
-	m.r.Usage = dialect.Usage{
-		Input: value(m.raw.Input) + write + read, Cached: read, CacheWrite: write, CacheHour: hour, Output: value(m.raw.Output),
-		Reasoning: max(m.r.Usage.Reasoning, int64(u.Details.Thinking)),
-	}
-	m.r.Raw = wire.Overlay(m.r.Raw, raw)
-}
-
-func value(p *dialect.Tokens) int64 {
-	if p == nil {
-		return 0
-	}
-	return int64(*p)
-}
-
-// whole reports whether the record covers everything that is charged.
-func (m *meter) whole() bool { return !m.odd && m.raw.Input != nil && m.raw.Output != nil }
-
-// Event implements dialect.Meter.
-func (m *meter) Event(e dialect.Event) {
-	var d struct {
-		Type    string
-		Usage   json.RawMessage
-		Message struct {
-			ID    any
-			Usage json.RawMessage
-		}
-		Delta struct {
-			Text, Thinking string
-			PartialJSON    string `json:"partial_json"`
-		}
-		Error struct{ Type, Message string }
-	}
-	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
-		return
-	}
-	switch d.Type {
-	case "message_start":
-		m.r.ID = dialect.Word(d.Message.ID)
-		m.take(d.Message.Usage)
-	case "content_block_delta":
-		m.r.Said += int64(len(d.Delta.Text) + len(d.Delta.Thinking) + len(d.Delta.PartialJSON))
-	case "message_delta":
-		m.take(d.Usage)
-	case "message_stop":
-		m.r.Complete, m.r.Ended = m.whole(), true
-	case "error":
-		m.r.Error = d.Error.Type + ": " + d.Error.Message
-	}
-}
-
-// Body implements dialect.Meter.
-func (m *meter) Body(b []byte) {
-	var d struct {
-		ID                    any
-		Content, Usage, Error json.RawMessage
-	}
-	if json.Unmarshal(b, &d) == nil {
-		m.r.ID = dialect.Word(d.ID)
-		m.take(d.Usage)
-		m.r.Complete, m.r.Ended = m.whole(), d.Content != nil || d.Usage != nil
-		m.r.Error = dialect.Problem(d.Error)
-		m.r.Said = int64(len(d.Content))
-	}
-}
-
-// Read implements dialect.Meter.
-func (m *meter) Read() dialect.Reading { return m.r }
+func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

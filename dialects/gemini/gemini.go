@@ -5,15 +5,13 @@
 package gemini
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"net/http"
 	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -169,96 +167,4 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 }
 
 // Meter implements dialect.Dialect.
-func (Dialect) Meter() dialect.Meter { return &meter{} }
-
-type meter struct {
-	r   dialect.Reading
-	odd bool // the last record of usage could not be read
-}
-
-// reply is a whole reply or a piece of a stream.
-type reply struct {
-	ID         any `json:"responseId"`
-	Candidates []struct {
-		Content struct {
-			Parts []struct {
-				Text         string
-				FunctionCall struct{ Args json.RawMessage }
-			}
-		}
-		FinishReason string
-	}
-	Usage    json.RawMessage `json:"usageMetadata"`
-	Feedback *struct{}       `json:"promptFeedback"` // set when the prompt was refused
-	Error    *struct {
-		Message, Status string
-	}
-}
-
-func (m *meter) take(d *reply) {
-	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.ID))
-	var u *struct {
-		Prompt  dialect.Tokens `json:"promptTokenCount"`
-		Tools   dialect.Tokens `json:"toolUsePromptTokenCount"`
-		Cached  dialect.Tokens `json:"cachedContentTokenCount"`
-		Output  dialect.Tokens `json:"candidatesTokenCount"`
-		Thought dialect.Tokens `json:"thoughtsTokenCount"`
-	}
-	switch {
-	case len(d.Usage) == 0:
-	case json.Unmarshal(d.Usage, &u) != nil:
-		m.odd = true
-	case u != nil:
-		m.odd = false
-		m.r.Usage = dialect.Usage{
-			Input: int64(u.Prompt + u.Tools), Cached: int64(u.Cached), Output: int64(u.Output + u.Thought), Reasoning: int64(u.Thought),
-		}
-		m.r.Raw = bytes.Clone(d.Usage)
-	}
-	for _, c := range d.Candidates {
-		for _, p := range c.Content.Parts {
-			m.r.Said += int64(len(p.Text) + len(p.FunctionCall.Args))
-		}
-		if c.FinishReason != "" {
-			m.r.Ended = true
-		}
-	}
-	if d.Feedback != nil && len(d.Candidates) == 0 {
-		m.r.Ended = true
-	}
-	if d.Error != nil {
-		m.r.Error = d.Error.Status + ": " + d.Error.Message
-	}
-}
-
-// Event implements dialect.Meter.
-func (m *meter) Event(e dialect.Event) {
-	var d reply
-	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
-		return
-	}
-	m.take(&d)
-}
-
-// Body implements dialect.Meter. Without alt=sse a stream is one array.
-func (m *meter) Body(b []byte) {
-	var all []reply
-	if json.Unmarshal(b, &all) == nil {
-		for i := range all {
-			m.take(&all[i])
-		}
-		return
-	}
-	var d reply
-	if json.Unmarshal(b, &d) == nil {
-		m.take(&d)
-	}
-}
-
-// Read implements dialect.Meter.
-func (m *meter) Read() dialect.Reading {
-	r := m.r
-	r.Complete = r.Ended && r.Raw != nil && !m.odd
-	return r
-}
+func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

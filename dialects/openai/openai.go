@@ -5,7 +5,6 @@
 package openai
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -137,81 +137,4 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 }
 
 // Meter implements dialect.Dialect.
-func (Dialect) Meter() dialect.Meter { return &meter{} }
-
-type meter struct{ r dialect.Reading }
-
-// take reads the provider's record of usage.
-func (m *meter) take(raw json.RawMessage) bool {
-	var u *struct {
-		Input   *dialect.Tokens `json:"input_tokens"`
-		Output  *dialect.Tokens `json:"output_tokens"`
-		Details struct {
-			Cached dialect.Tokens `json:"cached_tokens"`
-			Write  dialect.Tokens `json:"cache_write_tokens"`
-		} `json:"input_tokens_details"`
-		OutputDetails struct {
-			Reasoning dialect.Tokens `json:"reasoning_tokens"`
-		} `json:"output_tokens_details"`
-	}
-	if len(raw) == 0 || json.Unmarshal(raw, &u) != nil || u == nil || u.Input == nil || u.Output == nil {
-		return false
-	}
-	m.r.Usage = dialect.Usage{
-		Input: int64(*u.Input), Cached: int64(u.Details.Cached), CacheWrite: int64(u.Details.Write), Output: int64(*u.Output),
-		Reasoning: int64(u.OutputDetails.Reasoning),
-	}
-	m.r.Raw = append(json.RawMessage{}, raw...)
-	return true
-}
-
-// Event implements dialect.Meter.
-func (m *meter) Event(e dialect.Event) {
-	var d struct {
-		Type, Message string
-		Delta         json.RawMessage
-		Response      struct {
-			ID    any
-			Usage json.RawMessage
-			Error *struct{ Code, Message string }
-		}
-	}
-	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
-		return
-	}
-	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.Response.ID))
-	switch d.Type {
-	case "response.completed", "response.incomplete":
-		m.r.Complete, m.r.Ended = m.take(d.Response.Usage), true
-	case "response.failed":
-		m.r.Complete, m.r.Ended = m.take(d.Response.Usage), true
-		if d.Response.Error != nil {
-			m.r.Error = d.Response.Error.Code + ": " + d.Response.Error.Message
-		}
-	case "error":
-		m.r.Error = d.Message
-	default:
-		var s string
-		if strings.HasSuffix(d.Type, ".delta") && json.Unmarshal(d.Delta, &s) == nil {
-			m.r.Said += int64(len(s))
-		}
-	}
-}
-
-// Body implements dialect.Meter.
-func (m *meter) Body(b []byte) {
-	var d struct {
-		ID                   any
-		Output, Usage, Error json.RawMessage
-	}
-	if json.Unmarshal(b, &d) == nil {
-		m.r.ID = dialect.Word(d.ID)
-		m.r.Complete, m.r.Ended = m.take(d.Usage), d.Output != nil || d.Usage != nil
-		m.r.Error = dialect.Problem(d.Error)
-		m.r.Said = int64(len(d.Output))
-	}
-}
-
-// Read implements dialect.Meter.
-func (m *meter) Read() dialect.Reading { return m.r }
+func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

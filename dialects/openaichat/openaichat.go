@@ -7,7 +7,6 @@ package openaichat
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -125,99 +125,4 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 }
 
 // Meter implements dialect.Dialect.
-func (Dialect) Meter() dialect.Meter { return &meter{} }
-
-type meter struct {
-	r   dialect.Reading
-	odd bool // the last record of usage could not be read
-}
-
-// take reads the provider's record of usage. Some servers send it with each
-// event.
-func (m *meter) take(raw json.RawMessage) {
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return
-	}
-	var u struct {
-		Input   *dialect.Tokens `json:"prompt_tokens"`
-		Output  *dialect.Tokens `json:"completion_tokens"`
-		Details struct {
-			Cached dialect.Tokens `json:"cached_tokens"`
-			Write  dialect.Tokens `json:"cache_write_tokens"`
-		} `json:"prompt_tokens_details"`
-		OutputDetails struct {
-			Reasoning dialect.Tokens `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-		Hit dialect.Tokens `json:"prompt_cache_hit_tokens"` // the name on some servers
-	}
-	if m.odd = json.Unmarshal(raw, &u) != nil || u.Input == nil || u.Output == nil; m.odd {
-		return
-	}
-	m.r.Usage = dialect.Usage{
-		Input: int64(*u.Input), Cached: int64(max(u.Details.Cached, u.Hit)), CacheWrite: int64(u.Details.Write), Output: int64(*u.Output),
-		Reasoning: int64(u.OutputDetails.Reasoning),
-	}
-	m.r.Raw = append(json.RawMessage{}, raw...)
-}
-
-// Event implements dialect.Meter.
-func (m *meter) Event(e dialect.Event) {
-	if bytes.Equal(e.Data, []byte("[DONE]")) {
-		m.r.Ended = true
-		return
-	}
-	var d struct {
-		ID      any
-		Choices []struct {
-			Finish *string `json:"finish_reason"`
-			Delta  struct {
-				Content          string
-				ReasoningContent string `json:"reasoning_content"`
-				Reasoning        string
-				ToolCalls        []struct {
-					Function struct{ Arguments string }
-				} `json:"tool_calls"`
-			}
-		}
-		Usage json.RawMessage
-		Error *struct{ Message string }
-	}
-	if json.Unmarshal(e.Data, &d) != nil {
-		m.r.Invalid = m.r.Invalid || wire.Garbage(e.Data)
-		return
-	}
-	m.r.ID = cmp.Or(m.r.ID, dialect.Word(d.ID))
-	m.take(d.Usage)
-	for _, c := range d.Choices {
-		m.r.Ended = m.r.Ended || c.Finish != nil // some servers send no other end marker
-		m.r.Said += int64(len(c.Delta.Content) + len(c.Delta.ReasoningContent) + len(c.Delta.Reasoning))
-		for _, t := range c.Delta.ToolCalls {
-			m.r.Said += int64(len(t.Function.Arguments))
-		}
-	}
-	if d.Error != nil {
-		m.r.Error = d.Error.Message
-	}
-}
-
-// Body implements dialect.Meter.
-func (m *meter) Body(b []byte) {
-	var d struct {
-		ID                    any
-		Choices, Usage, Error json.RawMessage
-	}
-	if json.Unmarshal(b, &d) == nil {
-		m.r.ID = dialect.Word(d.ID)
-		m.take(d.Usage)
-		m.r.Ended = d.Choices != nil || d.Usage != nil
-		m.r.Error = dialect.Problem(d.Error)
-		m.r.Said = int64(len(d.Choices))
-	}
-}
-
-// Read implements dialect.Meter.
-func (m *meter) Read() dialect.Reading {
-	r := m.r
-	r.Complete = r.Ended && r.Raw != nil && !m.odd
-	return r
-}
+func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

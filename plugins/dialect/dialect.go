@@ -70,7 +70,7 @@ type Usage struct {
 type Meter interface {
 	// Event reads one event of a stream.
 	Event(e Event)
-	// Body reads a whole reply.
+	// Body reads a whole reply, which may also be a recorded stream.
 	Body(body []byte)
 	// Read returns the result so far.
 	Read() Reading
@@ -80,19 +80,22 @@ type Meter interface {
 type Reading struct {
 	ID    string // the provider's own id of the reply; empty: it has none
 	Usage Usage
-	Raw   json.RawMessage // the provider's last record of usage; nil: there was none
+	Raw   json.RawMessage // the provider's records of usage, as one; nil: there was none
+	// StatedUSD is the cost that the provider states; nil: it states none.
+	StatedUSD *float64
 	// Complete says that the usage is final and was read completely.
 	Complete bool
 	// Ended says that the reply reached its regular end, and was not cut off.
 	Ended bool
-	// Said is the largest possible number of bytes of text, thought and
-	// arguments in the reply.
+	// Said is the number of bytes of text, thought and arguments in the reply.
 	Said int64
 	// Invalid says that an event of the stream was not valid JSON.
 	Invalid bool
 	// Error is the provider's error, in the middle of a stream or instead of a
 	// reply.
 	Error string
+	// Notes name members that were not read, because their form is unknown.
+	Notes []string
 }
 
 // FailureKind is the reason why the gateway itself answers instead of a
@@ -180,12 +183,6 @@ type Dialect interface {
 	KeepAlive() []byte
 	// Listed answers a request for the list of models.
 	Listed(names []string) []byte
-}
-
-// Word returns a member of a reply that should be a text; empty if it is not.
-func Word(v any) string {
-	s, _ := v.(string)
-	return s
 }
 
 // JSON returns v as JSON. Encoding v must not be able to fail.

@@ -242,20 +242,3 @@ func (o *Object) Merge(over json.RawMessage) error {
 	}
 	return nil
 }
-
-// Problem returns the text of the member "error" of an answer; empty if there
-// is none.
-func Problem(raw json.RawMessage) string {
-	if len(raw) == 0 || string(raw) == "null" {
-		return ""
-	}
-	var d struct{ Message string }
-	if json.Unmarshal(raw, &d) == nil && d.Message != "" {
-		return d.Message
-	}
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
-}

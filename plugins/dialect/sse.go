@@ -1,6 +1,9 @@
 package dialect
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // maxEvent is how many bytes of one event are kept for reading, 32 MiB. A
 // larger event is passed on without being read.
@@ -46,6 +49,13 @@ func (s *Events) Write(p []byte, do func(Event)) {
 
 // Rest returns the bytes after the last blank line: an event that was cut off.
 func (s *Events) Rest() []byte { return s.buf }
+
+// End calls do with the event after the last blank line, if it is whole.
+func (s *Events) End(do func(Event)) {
+	if e := parseEvent(s.buf); !s.tooLarge && (json.Valid(e.Data) || string(e.Data) == "[DONE]") {
+		do(e)
+	}
+}
 
 func (s *Events) keep(p []byte) {
 	if len(p) > 2 && len(s.buf)+len(p) > maxEvent { // 2: a blank line is always detected

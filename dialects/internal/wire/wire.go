@@ -92,38 +92,12 @@ func DropTools(body *dialect.Object, drop func(json.RawMessage) bool) {
 	}
 }
 
-// Overlay merges the members of over into under; members of over take
-// precedence. If one is nil, the result is the other.
-func Overlay(under, over json.RawMessage) json.RawMessage {
-	if under == nil {
-		return bytes.Clone(over)
-	}
-	o, err := dialect.ParseObject(under)
-	if err != nil {
-		return bytes.Clone(over)
-	}
-	p, err := dialect.ParseObject(over)
-	if err != nil {
-		return under
-	}
-	for _, n := range p.Names() {
-		o.Set(n, p.Get(n))
-	}
-	return o.Bytes()
-}
-
 // SetBearer makes key the only key of a request; an empty key removes all.
 func SetBearer(r *http.Request, key string) {
 	r.Header.Del("Authorization")
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
-}
-
-// Garbage reports whether the data of an event is not what a dialect sends:
-// JSON, nothing, or the end marker.
-func Garbage(data []byte) bool {
-	return len(data) > 0 && !bytes.Equal(data, []byte("[DONE]")) && !json.Valid(data)
 }
 
 // SSE makes an event with a name, or without one if name is empty.

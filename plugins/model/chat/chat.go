@@ -131,7 +131,7 @@ type Tool struct {
 type Call struct {
 	ID        string
 	Name      string
-	Arguments json.RawMessage // as the model wrote them; may be invalid JSON
+	Arguments json.RawMessage // as the model wrote them if that is not an object, {} if it wrote none
 	// Signature is a value that some providers need back with the call,
 	// unchanged. Empty for other providers.
 	Signature string

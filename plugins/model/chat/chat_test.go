@@ -89,13 +89,13 @@ func TestRepliesAreRead(t *testing.T) {
 	n := func(i int64) *int64 { return &i }
 	for _, tt := range []struct {
 		name string
-		d    dialect
+		d    model.Dialect
 		in   string
 		want Reply
 		err  bool
 	}{
 		{
-			name: "chat", d: openaiChat{}, in: `{"model": "m-1", "choices": [{"finish_reason": "length", "message": {"content": "Hi", "reasoning_content": "Hm",
+			name: "chat", d: model.DialectOpenAIChat, in: `{"model": "m-1", "choices": [{"finish_reason": "length", "message": {"content": "Hi", "reasoning_content": "Hm",
 			"tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{"}}]}}],
 			"usage": {"prompt_tokens": 7, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 1}}}`,
 			want: Reply{
@@ -104,23 +104,23 @@ func TestRepliesAreRead(t *testing.T) {
 			},
 		},
 		{
-			name: "chat, parts and no usage", d: openaiChat{}, in: `{"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}], "reasoning": "r"}}]}`,
+			name: "chat, parts and no usage", d: model.DialectOpenAIChat, in: `{"choices": [{"message": {"content": [{"type": "text", "text": "a"}, {"text": "b"}], "reasoning": "r"}}]}`,
 			want: Reply{Text: "ab", Thinking: "r", Stop: Done},
 		},
-		{name: "chat, refused", d: openaiChat{}, in: `{"choices": [{"message": {"content": null, "refusal": "No."}}]}`, want: Reply{Text: "No.", Stop: Refused}},
-		{name: "chat, nothing", d: openaiChat{}, in: `{"choices": []}`, err: true},
+		{name: "chat, refused", d: model.DialectOpenAIChat, in: `{"choices": [{"message": {"content": null, "refusal": "No."}}]}`, want: Reply{Text: "No.", Stop: Refused}},
+		{name: "chat, nothing", d: model.DialectOpenAIChat, in: `{"choices": []}`, err: true},
 		{
-			name: "anthropic", d: anthropic{}, in: `{"model": "m-1", "stop_reason": "max_tokens", "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Hi"},
+			name: "anthropic", d: model.DialectAnthropic, in: `{"model": "m-1", "stop_reason": "max_tokens", "content": [{"type": "thinking", "thinking": "Hm"}, {"type": "text", "text": "Hi"},
 			{"type": "tool_use", "id": "c", "name": "f", "input": {}}], "usage": {"input_tokens": 2, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 1, "output_tokens": 3}}`,
 			want: Reply{
 				Text: "Hi", Thinking: "Hm", Stop: Length, Model: "m-1", Calls: []Call{{ID: "c", Name: "f", Arguments: json.RawMessage("{}")}},
 				Usage: Usage{Input: n(8), Output: n(3), Cached: n(5)},
 			},
 		},
-		{name: "anthropic, refused", d: anthropic{}, in: `{"stop_reason": "refusal", "content": []}`, want: Reply{Stop: Refused}},
-		{name: "anthropic, an error with status 200", d: anthropic{}, in: `{"type": "error"}`, err: true},
+		{name: "anthropic, refused", d: model.DialectAnthropic, in: `{"stop_reason": "refusal", "content": []}`, want: Reply{Stop: Refused}},
+		{name: "anthropic, an error with status 200", d: model.DialectAnthropic, in: `{"type": "error"}`, err: true},
 		{
-			name: "openai", d: openai{}, in: `{"model": "m-1", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "error": null, "output": [
+			name: "openai", d: model.DialectOpenAI, in: `{"model": "m-1", "status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "error": null, "output": [
 			{"type": "reasoning", "summary": [{"text": "Hm"}]}, {"type": "message", "content": [{"type": "output_text", "text": "Hi"}]},
 			{"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{"}],
 			"usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 5}, "output_tokens_details": {"reasoning_tokens": 1}}}`,
@@ -129,10 +129,10 @@ func TestRepliesAreRead(t *testing.T) {
 				Usage: Usage{Input: n(7), Output: n(3), Cached: n(5), Reasoning: n(1)},
 			},
 		},
-		{name: "openai, refused", d: openai{}, in: `{"output": [{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]}`, want: Reply{Text: "No.", Stop: Refused}},
-		{name: "openai, failed", d: openai{}, in: `{"status": "failed", "error": {"message": "no"}, "output": []}`, err: true},
+		{name: "openai, refused", d: model.DialectOpenAI, in: `{"output": [{"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}]}`, want: Reply{Text: "No.", Stop: Refused}},
+		{name: "openai, failed", d: model.DialectOpenAI, in: `{"status": "failed", "error": {"message": "no"}, "output": []}`, err: true},
 		{
-			name: "gemini", d: gemini{}, in: `{"modelVersion": "m-1", "candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "Hm", "thought": true}, {"text": "Hi"},
+			name: "gemini", d: model.DialectGemini, in: `{"modelVersion": "m-1", "candidates": [{"finishReason": "MAX_TOKENS", "content": {"parts": [{"text": "Hm", "thought": true}, {"text": "Hi"},
 			{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s"}]}}],
 			"usageMetadata": {"promptTokenCount": 7, "cachedContentTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 1}}`,
 			want: Reply{
@@ -141,17 +141,17 @@ func TestRepliesAreRead(t *testing.T) {
 				Usage: Usage{Input: n(7), Output: n(3), Cached: n(5), Reasoning: n(1)},
 			},
 		},
-		{name: "gemini, refused", d: gemini{}, in: `{"candidates": [{"finishReason": "SAFETY"}]}`, want: Reply{Stop: Refused}},
-		{name: "gemini, the prompt is refused", d: gemini{}, in: `{"promptFeedback": {"blockReason": "SAFETY"}}`, want: Reply{Stop: Refused}},
-		{name: "gemini, nothing", d: gemini{}, in: `{}`, err: true},
-		{name: "no JSON", d: anthropic{}, in: `<html>`, err: true},
+		{name: "gemini, refused", d: model.DialectGemini, in: `{"candidates": [{"finishReason": "SAFETY"}]}`, want: Reply{Stop: Refused}},
+		{name: "gemini, the prompt is refused", d: model.DialectGemini, in: `{"promptFeedback": {"blockReason": "SAFETY"}}`, want: Reply{Stop: Refused}},
+		{name: "gemini, nothing", d: model.DialectGemini, in: `{}`, err: true},
+		{name: "no JSON", d: model.DialectAnthropic, in: `<html>`, err: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := tt.d.reply([]byte(tt.in))
+			got, failed := read(tt.d, []byte(tt.in))
 			got.last = "" // see TestWhatCountsAsAReplyOfASchema
-			if (err != nil) != tt.err || !reflect.DeepEqual(got, tt.want) {
-				t.Errorf("got %+v, %v; want %+v", got, err, tt.want)
+			if (failed != nil) != tt.err || !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("got %+v, %+v; want %+v", got, failed, tt.want)
 			}
 		})
 	}

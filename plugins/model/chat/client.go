@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // maxReply is the largest size of a reply, in bytes.
@@ -49,7 +51,6 @@ type dialect interface {
 	authorize(h http.Header, token string)
 	request(name string, r Request) map[string]any
 	format(request object, s *schema) // asks for a reply that matches
-	reply(body []byte) (Reply, error)
 }
 
 // spoken are the dialects of this client.
@@ -163,36 +164,53 @@ func (c *Client) once(ctx context.Context, body []byte) (Reply, *failure) {
 		return Reply{}, &failure{err: err, again: true}
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, maxReply+1))
 	switch {
 	case err != nil:
 		return Reply{}, &failure{err: fmt.Errorf("the reply broke off: %w", err), again: true}
-	case len(answer) > maxReply:
+	case len(body) > maxReply:
 		return Reply{}, &failure{err: fmt.Errorf("%w: the reply is larger than %d MiB", ErrRefused, maxReply>>20)}
 	case resp.StatusCode != http.StatusOK:
-		return Reply{}, refusal(resp, answer)
+		return Reply{}, refusal(resp, body)
 	}
-	reply, err := read(c.dialect, answer)
-	if err != nil {
-		return Reply{}, &failure{err: fmt.Errorf("the reply cannot be read: %w", err), again: true}
-	}
-	return reply, nil
+	return read(c.end.Dialect, body)
 }
 
-// read reads a reply. Amounts of tokens that cannot be are unknown.
-func read(d dialect, body []byte) (Reply, error) {
-	r, err := d.reply(body)
-	if err != nil {
-		return Reply{}, err
+// read reads a reply. An error that the provider states in its place may be over
+// soon. What has been paid for, and what cannot be read, is not asked for again: the
+// next reply would have the same form.
+func read(d model.Dialect, body []byte) (Reply, *failure) {
+	p, ok := answer.Read(d, body)
+	switch {
+	case p.Error != "":
+		err := fmt.Errorf("the provider failed: %s", cut(p.Error, maxSaid))
+		if in, _, _, _ := p.Usage.Known(); in != nil {
+			return Reply{}, &failure{err: fmt.Errorf("%w: %w", ErrUnavailable, err)}
+		}
+		return Reply{}, &failure{err: err, again: true}
+	case !ok:
+		return Reply{}, &failure{err: fmt.Errorf("%w: the reply is not a JSON object: %q", ErrUnavailable, cut(string(body), maxSaid))}
+	case !p.Message:
+		return Reply{}, &failure{err: fmt.Errorf("%w: the reply holds no message that can be read: %q", ErrUnavailable, cut(string(body), maxSaid))}
+	}
+	r := Reply{Text: p.Text, Thinking: p.Thinking, Model: p.Model, Stop: Done, last: p.Last}
+	switch p.Stop {
+	case answer.Length:
+		r.Stop = Length
+	case answer.Refused:
+		r.Stop = Refused
+	case answer.Done:
+	}
+	for _, c := range p.Calls {
+		if c.ID == "" {
+			c.ID = fmt.Sprintf("%s%s-%d", ownID, c.Name, len(r.Calls))
+		}
+		r.Calls = append(r.Calls, Call(c))
 	}
 	if r.last == "" {
 		r.last = r.Text
 	}
-	for _, n := range []**int64{&r.Usage.Input, &r.Usage.Cached, &r.Usage.Output} {
-		if *n != nil && **n < 0 {
-			*n = nil
-		}
-	}
+	r.Usage.Input, r.Usage.Cached, r.Usage.Output, r.Usage.Reasoning = p.Usage.Known()
 	return r, nil
 }
 
@@ -202,7 +220,7 @@ var tooLong = regexp.MustCompile(`(?i)context[_ ](length|window)|too (long|many 
 
 // refusal converts an answer with an error status.
 func refusal(resp *http.Response, body []byte) *failure {
-	said := message(body)
+	said := cut(cmp.Or(answer.Problem(body), string(body)), maxSaid)
 	err := fmt.Errorf("status %d: %s", resp.StatusCode, said)
 	switch status := resp.StatusCode; {
 	case (status == http.StatusBadRequest || status == http.StatusRequestEntityTooLarge) && tooLong.MatchString(string(body)):
@@ -216,23 +234,6 @@ func refusal(resp *http.Response, body []byte) *failure {
 	default:
 		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
 	}
-}
-
-// message returns the message in an error's body, which is in the same place in
-// each dialect.
-func message(body []byte) string {
-	var e struct {
-		Error struct{ Message string }
-	}
-	const limit = 500
-	text := string(body)
-	if json.Unmarshal(body, &e) == nil && e.Error.Message != "" {
-		text = e.Error.Message
-	}
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "") + "…"
-	}
-	return text
 }
 
 func retryAfter(s string) time.Duration {
@@ -259,5 +260,11 @@ func sleep(ctx context.Context, d time.Duration) error {
 // errFormat means that an endpoint takes no schema for replies.
 var errFormat = errors.New("it takes no schema")
 
-// errNothing means that an answer contains no reply.
-var errNothing = errors.New("it holds no message")
+// sum adds up two amounts, of which the first is known.
+func sum(a, b *int64) *int64 {
+	n := *a
+	if b != nil {
+		n += *b
+	}
+	return &n
+}

@@ -14,8 +14,8 @@ func FuzzReply(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for name, d := range spoken {
-			r, err := read(d, body)
+		for name := range spoken {
+			r, err := read(name, body)
 			if err != nil {
 				continue
 			}

@@ -3,11 +3,9 @@ package chat
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -21,7 +19,7 @@ func (gemini) path(name string) string {
 func (gemini) authorize(h http.Header, token string) { h.Set("X-Goog-Api-Key", token) }
 
 // ownID begins the ids of calls to which the provider gave none. They are not
-// sent.
+// sent in this dialect, where an id is optional.
 const ownID = "berth-call-"
 
 func (gemini) request(name string, r Request) map[string]any {
@@ -128,78 +126,4 @@ func geminiImages(images []Image) (parts []object) {
 		parts = append(parts, object{"inlineData": object{"mimeType": p.MediaType, "data": base64.StdEncoding.EncodeToString(p.Data)}})
 	}
 	return parts
-}
-
-// geminiAnswer is a reply in the provider's format.
-type geminiAnswer struct {
-	Model      string `json:"modelVersion"`
-	Candidates []struct {
-		Finish  string `json:"finishReason"`
-		Content struct {
-			Parts []struct {
-				Text      string
-				Thought   bool
-				Signature string `json:"thoughtSignature"`
-				Call      *struct {
-					ID, Name string
-					Args     json.RawMessage
-				} `json:"functionCall"`
-			}
-		}
-	}
-	Feedback *struct {
-		Reason string `json:"blockReason"`
-	} `json:"promptFeedback"`
-	Usage *struct {
-		Input   *int64 `json:"promptTokenCount"`
-		Cached  *int64 `json:"cachedContentTokenCount"`
-		Output  *int64 `json:"candidatesTokenCount"`
-		Thought *int64 `json:"thoughtsTokenCount"`
-	} `json:"usageMetadata"`
-}
-
-// geminiRefusals are the finish reasons that mean a refusal.
-var geminiRefusals = []string{"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "IMAGE_SAFETY"}
-
-func (gemini) reply(body []byte) (Reply, error) {
-	var a geminiAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return Reply{}, err
-	}
-	r := Reply{Stop: Done, Model: a.Model}
-	if u := a.Usage; u != nil {
-		r.Usage = Usage{Input: u.Input, Cached: u.Cached, Output: sum(u.Output, u.Thought), Reasoning: u.Thought}
-		if u.Output == nil {
-			r.Usage.Output = u.Thought
-		}
-	}
-	if len(a.Candidates) == 0 {
-		if a.Feedback == nil {
-			return Reply{}, errNothing
-		}
-		r.Stop = Refused
-		return r, nil
-	}
-	c := &a.Candidates[0]
-	for _, p := range c.Content.Parts {
-		switch {
-		case p.Call != nil:
-			call := Call{ID: p.Call.ID, Name: p.Call.Name, Arguments: p.Call.Args, Signature: p.Signature}
-			if call.ID == "" {
-				call.ID = fmt.Sprintf("%s%s-%d", ownID, call.Name, len(r.Calls))
-			}
-			r.Calls = append(r.Calls, call)
-		case p.Thought:
-			r.Thinking += p.Text
-		default:
-			r.Text += p.Text
-		}
-	}
-	switch {
-	case c.Finish == "MAX_TOKENS":
-		r.Stop = Length
-	case slices.Contains(geminiRefusals, c.Finish):
-		r.Stop = Refused
-	}
-	return r, nil
 }

@@ -1,10 +1,6 @@
 package chat
 
-import (
-	"encoding/json"
-	"fmt"
-	"net/http"
-)
+import "net/http"
 
 // openai speaks OpenAI's Responses API.
 type openai struct{}
@@ -86,78 +82,4 @@ func openaiParts(kind, text string, images []Image) (parts []object) {
 		parts = append(parts, images[i].detailed(object{"type": "input_image", "image_url": images[i].url()}))
 	}
 	return parts
-}
-
-// openaiAnswer is a reply in the provider's format.
-type openaiAnswer struct {
-	Model, Status string
-	Incomplete    struct{ Reason string } `json:"incomplete_details"`
-	Error         *struct{ Message string }
-	Output        []openaiOutput
-	Usage         *struct {
-		Input   *int64 `json:"input_tokens"`
-		Output  *int64 `json:"output_tokens"`
-		Details struct {
-			Cached *int64 `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-		OutputDetails struct {
-			Reasoning *int64 `json:"reasoning_tokens"`
-		} `json:"output_tokens_details"`
-	}
-}
-
-type openaiOutput struct {
-	Type, Name, Arguments string
-	CallID                string `json:"call_id"`
-	Content               []struct{ Type, Text, Refusal string }
-	Summary               []struct{ Text string }
-}
-
-func (openai) reply(body []byte) (Reply, error) {
-	var a openaiAnswer
-	if err := json.Unmarshal(body, &a); err != nil {
-		return Reply{}, err
-	}
-	switch {
-	case a.Error != nil:
-		return Reply{}, fmt.Errorf("the provider failed: %s", a.Error.Message)
-	case a.Output == nil:
-		return Reply{}, errNothing
-	}
-	r := Reply{Stop: Done, Model: a.Model}
-	for i := range a.Output {
-		a.Output[i].into(&r)
-	}
-	if a.Status == "incomplete" {
-		r.Stop = Length
-		if a.Incomplete.Reason == "content_filter" {
-			r.Stop = Refused
-		}
-	}
-	if u := a.Usage; u != nil {
-		r.Usage = Usage{Input: u.Input, Output: u.Output, Cached: u.Details.Cached, Reasoning: u.OutputDetails.Reasoning}
-	}
-	return r, nil
-}
-
-// into adds an item of the output to a reply.
-func (o *openaiOutput) into(r *Reply) {
-	switch o.Type {
-	case "reasoning":
-		for _, s := range o.Summary {
-			r.Thinking += s.Text
-		}
-	case "function_call":
-		r.Calls = append(r.Calls, Call{ID: o.CallID, Name: o.Name, Arguments: json.RawMessage(o.Arguments)})
-	case "message":
-		r.last = ""
-		for _, c := range o.Content {
-			r.Text += c.Text
-			r.last += c.Text
-			if c.Type == "refusal" {
-				r.Stop = Refused
-				r.Text += c.Refusal
-			}
-		}
-	}
 }

@@ -1,10 +1,8 @@
 package chat
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 )
 
 // openaiChat speaks OpenAI's Chat Completions API, which most servers support.
@@ -91,80 +89,4 @@ func chatImages(images []Image) (parts []object) {
 		parts = append(parts, object{"type": "image_url", "image_url": images[i].detailed(object{"url": images[i].url()})})
 	}
 	return parts
-}
-
-func (openaiChat) reply(body []byte) (Reply, error) {
-	var a struct {
-		Model   string
-		Choices []struct {
-			Finish  string `json:"finish_reason"`
-			Message struct {
-				Content   json.RawMessage
-				Refusal   string
-				Reasoning string
-				Thinking  string `json:"reasoning_content"`
-				Calls     []struct {
-					ID       string
-					Function struct{ Name, Arguments string }
-				} `json:"tool_calls"`
-			}
-		}
-		Usage *struct {
-			Input   *int64 `json:"prompt_tokens"`
-			Output  *int64 `json:"completion_tokens"`
-			Details struct {
-				Cached *int64 `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-			OutputDetails struct {
-				Reasoning *int64 `json:"reasoning_tokens"`
-			} `json:"completion_tokens_details"`
-		}
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return Reply{}, err
-	}
-	if len(a.Choices) == 0 {
-		return Reply{}, errNothing
-	}
-	m := &a.Choices[0].Message
-	r := Reply{Text: textOf(m.Content), Thinking: m.Thinking, Stop: Done, Model: a.Model}
-	if r.Thinking == "" {
-		r.Thinking = m.Reasoning
-	}
-	for _, c := range m.Calls {
-		r.Calls = append(r.Calls, Call{ID: c.ID, Name: c.Function.Name, Arguments: json.RawMessage(c.Function.Arguments)})
-	}
-	switch a.Choices[0].Finish {
-	case "length":
-		r.Stop = Length
-	case "content_filter":
-		r.Stop = Refused
-	}
-	if m.Refusal != "" {
-		r.Stop = Refused
-		if r.Text == "" {
-			r.Text = m.Refusal
-		}
-	}
-	if u := a.Usage; u != nil {
-		r.Usage = Usage{Input: u.Input, Output: u.Output, Cached: u.Details.Cached, Reasoning: u.OutputDetails.Reasoning}
-	}
-	return r, nil
-}
-
-// textOf returns a string, or the text of a list of parts.
-func textOf(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	if json.Unmarshal(raw, &parts) != nil {
-		return ""
-	}
-	var b strings.Builder
-	for _, p := range parts {
-		b.WriteString(p.Text)
-	}
-	return b.String()
 }

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/plugins/model"
 )
 
 const verdictSchema = `{
@@ -164,14 +166,9 @@ func TestWhatCountsAsAReplyOfASchema(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %q %q", tt.name, got, err, tt.want, tt.says)
 		}
 	}
-	var r Reply
-	for _, o := range []openaiOutput{
-		{Type: "message", Content: []struct{ Type, Text, Refusal string }{{Text: "I look."}}},
-		{Type: "message", Content: []struct{ Type, Text, Refusal string }{{Text: good}}},
-	} {
-		o.into(&r)
-	}
-	if r.last != good || r.Text != "I look."+good {
+	r, failed := read(model.DialectOpenAI, fmt.Appendf(nil, `{"output": [
+		{"type": "message", "content": [{"type": "output_text", "text": "I look."}]}, {"type": "message", "content": [{"type": "output_text", "text": %q}]}]}`, good))
+	if failed != nil || r.last != good || r.Text != "I look."+good {
 		t.Errorf("of two messages the last is %q, all %q", r.last, r.Text)
 	}
 }

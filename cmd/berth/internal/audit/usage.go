@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
-	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -146,11 +145,7 @@ func (e *exchanges) reply(x *gateway.Exchange) {
 		return
 	}
 	m := d.Meter()
-	if strings.HasPrefix(x.Type, "text/event-stream") {
-		new(dialect.Events).Write(body, m.Event)
-	} else {
-		m.Body(body)
-	}
+	m.Body(body)
 	e.did(usage, 1)
 	if got := m.Read().Usage; got != *x.Usage {
 		e.problem(usage, e.file, e.n, "its reply gives %+v as usage, and the line has %+v", got, *x.Usage)
@@ -160,6 +155,10 @@ func (e *exchanges) reply(x *gateway.Exchange) {
 // cost computes the cost of a request again, from its price.
 func (e *exchanges) cost(x *gateway.Exchange) {
 	if x.Price == nil {
+		if x.CostUSD != nil && x.StatedUSD != nil && near(*x.CostUSD, *x.StatedUSD) {
+			e.skip(usage, "costs that the provider states, because no price is known")
+			return
+		}
 		if x.CostUSD != nil && *x.CostUSD != 0 {
 			e.skip(usage, "costs of requests without their prices, which an older berth recorded")
 		}

@@ -1,0 +1,93 @@
+package answer
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/berth-eval/berth/plugins/dialect"
+	"github.com/berth-eval/berth/plugins/model"
+)
+
+// NewMeter returns a meter for answers in a dialect.
+func NewMeter(d model.Dialect) dialect.Meter { return &meter{dialect: d} }
+
+type meter struct {
+	dialect model.Dialect
+	r       dialect.Reading
+	usage   Usage
+	whole   bool // it has read an answer in one piece
+}
+
+// Event implements dialect.Meter.
+func (m *meter) Event(e dialect.Event) {
+	data := bytes.TrimSpace(e.Data)
+	v, ok := parse(data)
+	switch {
+	case len(data) == 0:
+	case string(data) == "[DONE]":
+		m.r.Ended = true
+	case ok && v.IsObject():
+		m.add(v)
+	case e.Name == "error":
+		m.r.Error = cmp.Or(m.r.Error, v.String(), string(data))
+	case !ok:
+		m.r.Invalid = true
+	default:
+		r := &reader{}
+		r.note("an event", v)
+		m.note(r.p.Notes)
+	}
+}
+
+// Body implements dialect.Meter.
+func (m *meter) Body(b []byte) {
+	v, ok := parse(b)
+	switch {
+	case ok && v.IsArray(): // a stream in one array
+		v.ForEach(func(_, e gjson.Result) bool {
+			if e.IsObject() {
+				m.add(e)
+			}
+			return true
+		})
+	case ok && v.IsObject():
+		m.whole, m.r.Ended = true, m.add(v).Message
+	case !ok:
+		var events dialect.Events
+		events.Write(b, m.Event)
+		events.End(m.Event)
+	}
+}
+
+// add adds an event, or a whole answer.
+func (m *meter) add(v gjson.Result) Piece {
+	p := read(m.dialect, v)
+	m.r.ID, m.r.Error = cmp.Or(m.r.ID, p.ID), cmp.Or(m.r.Error, p.Error)
+	m.r.Ended = m.r.Ended || p.End
+	m.r.Said += p.Said
+	m.usage.add(&p.Usage)
+	m.note(p.Notes)
+	return p
+}
+
+func (m *meter) note(notes []string) {
+	for _, n := range notes {
+		if len(m.r.Notes) < maxNotes && !slices.Contains(m.r.Notes, n) {
+			m.r.Notes = append(m.r.Notes, n)
+		}
+	}
+}
+
+// Read implements dialect.Meter.
+func (m *meter) Read() dialect.Reading {
+	r := m.r
+	var in, out bool
+	r.Usage, in, out = m.usage.Tokens()
+	r.Raw, r.StatedUSD = m.usage.json, m.usage.usd
+	// A request without input, or text without output, was not counted.
+	r.Complete = (r.Ended || m.whole) && in && out && r.Usage.Input > 0 && (r.Usage.Output > 0 || r.Said == 0)
+	return r
+}

@@ -11,9 +11,9 @@ import (
 	"net/url"
 	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // host returns the host of the provider's address, for messages.
@@ -71,7 +71,7 @@ func inWords(host string, err error) string {
 // trouble says why the provider did not serve a request, without secrets.
 func (x *exchange) trouble(resp *http.Response, err error) error {
 	switch {
-	case errors.As(err, new(*remoteError)), errors.As(err, new(*uplinkError)):
+	case errors.As(err, new(*remoteError)), errors.As(err, new(*uplinkError)), errors.As(err, new(*longError)):
 		return err // in words already
 	case err != nil:
 		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))))
@@ -99,17 +99,12 @@ func told(model string, s ratelimit.State) string {
 	if s.Failing == 0 {
 		return fmt.Sprintf("model %s: the provider takes as many requests as before", model)
 	}
-	text := fmt.Sprintf("model %s: %s, trying again in %s, up to %s", model, s.Why, roughly(s.Pause), roughly(s.Left))
+	if s.Pause > s.Left {
+		return fmt.Sprintf("model %s: %s, and it asks to wait %s: attempts that need it end now", model, s.Why, dialect.Roughly(s.Pause))
+	}
+	text := fmt.Sprintf("model %s: %s, trying again in %s, up to %s", model, s.Why, dialect.Roughly(s.Pause), dialect.Roughly(s.Left))
 	if s.Result == ratelimit.Limited {
 		text += ", with " + strconv.Itoa(s.Limit) + " at the same time"
 	}
 	return text
-}
-
-// roughly returns an approximate duration for messages.
-func roughly(d time.Duration) string {
-	if d < 90*time.Second {
-		return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))
-	}
-	return fmt.Sprintf("%d min", int(d.Round(time.Minute).Minutes()))
 }

@@ -332,12 +332,29 @@ func (x *exchange) unreached(err error) {
 		x.fail(dialect.BadRequest, "%s", r.err)
 		return
 	}
+	if long, ok := errors.AsType[*longError](err); ok {
+		x.endLong(long)
+		return
+	}
 	why := x.trouble(nil, err)
 	x.down(why, hopeless(err, 0))
 	if x.forward != nil {
 		x.forward.Message, x.forward.Hopeless = why.Error(), hopeless(err, 0)
 	}
 	x.fail(dialect.Unreachable, "the provider of model %q cannot be reached", name)
+}
+
+// endLong ends a turn that would have to wait for too long. Clients that ask again
+// by themselves would do so for minutes.
+func (x *exchange) endLong(long *longError) {
+	x.down(long, false)
+	if x.forward != nil {
+		x.forward.Wait, x.forward.Why = long.wait, long.why
+	} else if !x.early {
+		x.w.Header().Set("X-Should-Retry", "false")
+	}
+	defer x.s.endTurn(&models.Refusal{Provider: true, Err: x.s.Down()})
+	x.refuse(dialect.Failure{Kind: dialect.Overloaded, Message: long.Error(), Retry: long.wait})
 }
 
 // failed remembers a request that may be retried, and whether it was counted.

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
+	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
+	answers "github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // silence is how long a client of a stream waits for the first keep-alive, and
@@ -128,6 +129,9 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 	refused := map[int]bool{} // keys
 	for {
 		keys := x.candidates(refused)
+		if long := x.tooLong(keys); long != nil {
+			return nil, time.Time{}, nothing, long
+		}
 		if why := x.pausing(keys); !x.alone() && why != nil {
 			return nil, time.Time{}, nothing, &pausedError{why}
 		}
@@ -149,6 +153,9 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 			return resp, sent, func(r ratelimit.Result) { once.Do(func() { turn.Done(r, 0, "") }) }, err
 		case !x.again(resp, err, sent, keys, func(why string) { turn.Done(r, after, why) }):
 			turn.Done(ratelimit.Nothing, 0, "")
+			if long := x.tooLong(keys); long != nil && resp != nil {
+				return nil, sent, nothing, x.saying(long, resp)
+			}
 			return resp, sent, nothing, err
 		}
 		if resp != nil {
@@ -183,7 +190,7 @@ func (x *exchange) resultOf(ctx context.Context, resp *http.Response, err error)
 	if ctx.Err() != nil {
 		return ratelimit.Nothing, 0
 	}
-	if x.e.up.relayed && (err == nil || errors.As(err, new(*remoteError))) {
+	if x.e.up.relayed && (err == nil || errors.As(err, new(*remoteError)) || errors.As(err, new(*longError))) {
 		return ratelimit.Nothing, 0 // the other gateway has asked again as often as it makes sense
 	}
 	r, after := resultOf(resp, err)
@@ -218,9 +225,9 @@ func resultOf(resp *http.Response, err error) (ratelimit.Result, time.Duration) 
 	}
 	switch resp.StatusCode {
 	case http.StatusTooManyRequests, statusOverloaded:
-		return ratelimit.Limited, retryAfter(resp.Header)
+		return ratelimit.Limited, dialect.RetryAfter(resp.Header)
 	case http.StatusServiceUnavailable:
-		return ratelimit.Failed, retryAfter(resp.Header)
+		return ratelimit.Failed, dialect.RetryAfter(resp.Header)
 	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return ratelimit.Failed, 0
 	default:
@@ -228,17 +235,44 @@ func resultOf(resp *http.Response, err error) (ratelimit.Result, time.Duration) 
 	}
 }
 
-// longestRetryAfter is how long a provider may ask to wait: 10 minutes.
-const longestRetryAfter = 10 * time.Minute
+// longError says that a provider asks to wait for longer than it is asked again.
+type longError struct {
+	wait time.Duration
+	why  string
+}
 
-// retryAfter reads how long to wait, in seconds or as a date; 0: not given.
-func retryAfter(h http.Header) time.Duration {
-	text := strings.TrimSpace(h.Get("Retry-After"))
-	d := time.Duration(0)
-	if s, err := strconv.ParseFloat(text, 64); err == nil && s > 0 {
-		d = time.Duration(min(s, longestRetryAfter.Seconds()) * float64(time.Second))
-	} else if at, err := http.ParseTime(text); err == nil {
-		d = time.Until(at)
+// Error implements error.
+func (e *longError) Error() string {
+	return fmt.Sprintf("%s, and it asks to wait %s", e.why, dialect.Roughly(e.wait))
+}
+
+// Unwrap implements the interface of errors.Is.
+func (e *longError) Unwrap() error { return models.ErrRateLimited }
+
+// tooLong returns the error for a provider that cannot be asked in time with any
+// of the keys; nil: it can.
+func (x *exchange) tooLong(keys []int) *longError {
+	var least *longError
+	for _, i := range keys {
+		l := x.e.up.keys[i].limiter
+		wait := l.Beyond()
+		if wait == 0 {
+			return nil
+		}
+		if least == nil || wait < least.wait {
+			least = &longError{wait, l.State().Why}
+		}
 	}
-	return max(0, min(d, longestRetryAfter))
+	return least
+}
+
+// saying adds what the provider says.
+func (x *exchange) saying(long *longError, resp *http.Response) *longError {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxFailure)) // what has come of it
+	_ = resp.Body.Close()
+	if says := answers.Problem(x.clean(b)); says != "" {
+		x.line.Upstream = clip(says)
+		long.why += ": " + x.line.Upstream
+	}
+	return long
 }

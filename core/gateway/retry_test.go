@@ -179,15 +179,60 @@ func TestAllSessionsPaceTogether(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
+// A provider that asks to wait for longer than it is asked again ends the turn at
+// once, and nobody else asks it meanwhile.
+func TestAProviderThatAsksToWaitForDays(t *testing.T) {
 	t.Parallel()
-	for in, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "0.5": 500 * time.Millisecond, "-1": 0, "99999999": longestRetryAfter, "soon": 0} {
-		if got := retryAfter(http.Header{"Retry-After": {in}}); got != want {
-			t.Errorf("retryAfter(%q) = %s, want %s", in, got, want)
-		}
+	for i, r := range requests {
+		t.Run(r.dialect, func(t *testing.T) {
+			t.Parallel()
+			var asked atomic.Int64
+			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				w.Header().Set("Retry-After", "274579")
+				w.WriteHeader(http.StatusTooManyRequests)
+				_, _ = io.WriteString(w, `{"error":{"message":"the monthly limit of `+canaryKey+` is reached"}}`)
+			})
+			b := start(t, p.model(r.dialect), func(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit = ratelimit.Options{} })
+			path, body := streaming(i)
+			got := b.ask(t.Context(), t, path, body)
+			if got.status != http.StatusTooManyRequests || got.header.Get("X-Should-Retry") != "false" || !strings.Contains(got.body, "asks to wait 3 d 4 h") {
+				t.Errorf("%d %v %s", got.status, got.header, got.body)
+			}
+			<-b.Spent()
+			if down := b.Down(); !errors.Is(down, models.ErrRateLimited) || !strings.Contains(down.Error(), "the monthly limit of [hidden] is reached, and it asks to wait 3 d 4 h") {
+				t.Errorf("down: %v", down)
+			}
+			if why := b.Refusal(); why.Scope != "" || !why.Provider || !errors.Is(why.Err, models.ErrRateLimited) {
+				t.Errorf("the turn ended with %+v", why)
+			}
+			other := b.open(t, b.spec)
+			defer func() { _ = other.Close(t.Context()) }()
+			b.e, b.c = other.Endpoints()["default"], unixClient(other.Endpoints()["default"].Host)
+			if got = b.ask(t.Context(), t, path, body); got.status != http.StatusTooManyRequests || asked.Load() != 1 || !errors.Is(other.Down(), models.ErrRateLimited) {
+				t.Errorf("%d after %d requests, down %v", got.status, asked.Load(), other.Down())
+			}
+			b.c.CloseIdleConnections()
+		})
 	}
-	date := time.Now().Add(30 * time.Second).UTC().Format(http.TimeFormat)
-	if got := retryAfter(http.Header{"Retry-After": {date}}); got < 25*time.Second || got > 30*time.Second {
-		t.Errorf("retryAfter(%q) = %s", date, got)
+}
+
+// Another key may serve at once, and so may a wait that is short enough.
+func TestAWaitThatIsNotTooLong(t *testing.T) {
+	t.Parallel()
+	for header, value := range map[string]string{"Retry-After": "274579", "Retry-After-Ms": "5", "X-Ratelimit-Reset-Tokens": "5ms"} {
+		var asked atomic.Int64
+		_, m := twoKeys(t, func(_ string, w http.ResponseWriter) {
+			if asked.Add(1) == 1 {
+				w.Header().Set(header, value)
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			answerChat(w)
+		})
+		b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit = ratelimit.Options{} })
+		if got := b.ask(t.Context(), t, requests[2].path, requests[2].body); got.status != http.StatusOK || asked.Load() != 2 || b.Down() != nil {
+			t.Errorf("%s: %d after %d requests, down %v", header, got.status, asked.Load(), b.Down())
+		}
 	}
 }

@@ -56,6 +56,8 @@ type forwarded struct {
 	Scope    record.Scope        `json:"scope,omitempty"`    // of the budget that has no room
 	First    bool                `json:"first,omitempty"`    // nothing of the budget was used
 	Cause    Cause               `json:"cause,omitempty"`
+	Wait     time.Duration       `json:"wait_ns,omitempty"` // the provider asks for it, and it is too long
+	Why      string              `json:"why,omitempty"`
 	Key      int                 `json:"key,omitempty"`
 	Limit    int                 `json:"limit,omitempty"`
 	Tries    int                 `json:"tries,omitempty"`
@@ -244,7 +246,7 @@ func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response
 	ended := context.Cause(ctx)
 	cancel(nil)
 	switch {
-	case errors.As(err, new(*remoteError)):
+	case errors.As(err, new(*remoteError)), errors.As(err, new(*longError)):
 		return nil, err
 	case errors.As(silent, new(*silentError)):
 		return nil, silent
@@ -266,6 +268,9 @@ func (x *exchange) became(resp *http.Response) error {
 	}
 	x.line.Key, x.line.Limit, x.remote = f.Key, f.Limit, f
 	x.line.Tries += f.Tries
+	if f.Wait > 0 {
+		return &longError{f.Wait, f.Why}
+	}
 	if f.Failure != 0 {
 		return &remoteError{f}
 	}

@@ -60,7 +60,7 @@ type Spec struct {
 // Refusal says why the models of a session are no longer served: a request did
 // not fit into a budget, or the provider cannot serve anyone.
 type Refusal struct {
-	Scope    record.Scope // of the budget; empty: the budget of the attempt
+	Scope    record.Scope // of the budget, or of what the provider ends; empty: the attempt
 	First    bool         // the budget was untouched: it is too small for any such request
 	Provider bool         // the provider is the cause
 	Err      error

@@ -461,6 +461,8 @@ func refused(m models.Session) error {
 	switch {
 	case r == nil:
 		return nil
+	case r.Provider && r.Scope == "":
+		return outcome.On(record.ByModel, r.Err)
 	case r.Provider:
 		return outcome.Stop(r.Scope, record.ByModel, r.Err)
 	case r.Scope != "":

@@ -73,6 +73,7 @@ type Limiter struct {
 	epoch    int // of the limit: failures count once for all requests that began under it
 	fails    int // epochs without a success
 	until    time.Time
+	asked    time.Time // until when the provider asked to wait; zero: it did not say
 	since    time.Time // of the first failure after the last success
 	last     Result    // of the last request
 	why      string    // it was not served; empty: it was served
@@ -200,6 +201,9 @@ func (p *Limiter) failed(epoch int, r Result, after time.Duration) bool {
 	if p.since.IsZero() {
 		p.since = now
 	}
+	if after > 0 && now.Add(after).After(p.asked) {
+		p.asked = now.Add(after)
+	}
 	fresh := epoch == p.epoch
 	if fresh {
 		p.epoch++
@@ -219,11 +223,27 @@ func (p *Limiter) failed(epoch int, r Result, after time.Duration) bool {
 	return fresh
 }
 
-// GivenUp reports whether the provider has failed for longer than GiveUpAfter.
+// GivenUp reports whether the provider has failed for longer than GiveUpAfter, or
+// asks to wait for longer.
 func (p *Limiter) GivenUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.since.IsZero() && time.Since(p.since) > p.o.GiveUpAfter
+	return !p.since.IsZero() && (time.Since(p.since) > p.o.GiveUpAfter || p.beyond() > 0)
+}
+
+// Beyond returns how long the provider asks to wait, if the limiter gives up
+// before; otherwise 0.
+func (p *Limiter) Beyond() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.beyond()
+}
+
+func (p *Limiter) beyond() time.Duration {
+	if p.since.IsZero() || !p.asked.After(p.since.Add(p.o.GiveUpAfter)) {
+		return 0
+	}
+	return max(0, time.Until(p.asked))
 }
 
 // State returns the current state.

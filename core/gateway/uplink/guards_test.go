@@ -183,6 +183,25 @@ func TestAProviderThatIsDownIsGivenUpOnce(t *testing.T) {
 	}
 }
 
+func TestAWaitForDaysEndsTheTurnThroughTheRelay(t *testing.T) {
+	t.Parallel()
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "274579")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	b := newBed(t, p, func(o *gateway.Options) { o.RateLimit.GiveUpAfter = time.Minute })
+	a := b.pilot("one").attempt("t1")
+	status, text, err := a.ask(t.Context(), padded)
+	if err != nil || status != http.StatusTooManyRequests || !strings.Contains(text, "3 d 4 h") {
+		t.Errorf("status %d, %v: %s", status, err, text)
+	}
+	<-a.Spent()
+	if down := a.Down(); !errors.Is(down, models.ErrRateLimited) || a.Refusal().Scope != "" || p.asked.Load() != 1 {
+		t.Errorf("down %v, refusal %+v after %d requests", down, a.Refusal(), p.asked.Load())
+	}
+	a.end()
+}
+
 func TestAFallbackServesThroughTheRelay(t *testing.T) {
 	t.Parallel()
 	var p *provider

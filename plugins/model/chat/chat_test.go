@@ -188,6 +188,9 @@ func TestWhatARefusalMeans(t *testing.T) {
 			}
 		})
 	}
+	if f := refusal(&http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"274579"}}}, nil); f.again || !errors.Is(f.err, agent.ErrModel) || !strings.Contains(f.err.Error(), "3 d 4 h") {
+		t.Errorf("a wait for days is %+v", f)
+	}
 	if !errors.Is(ErrRefused, agent.ErrModel) || !errors.Is(ErrUnavailable, agent.ErrModel) {
 		t.Error("what a model fails with is not the model's error")
 	}

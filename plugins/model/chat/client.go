@@ -12,11 +12,11 @@ import (
 	"net"
 	"net/http"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	wire "github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/model/answer"
 )
@@ -230,20 +230,14 @@ func refusal(resp *http.Response, body []byte) *failure {
 	case resp.Header.Get("X-Should-Retry") == "false":
 		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500:
-		return &failure{err: err, again: true, after: retryAfter(resp.Header.Get("Retry-After"))}
+		after := wire.RetryAfter(resp.Header)
+		if after > maxPause { // the gateway has waited for as long as it makes sense
+			return &failure{err: fmt.Errorf("%w: %w, and it asks to wait %s", ErrUnavailable, err, wire.Roughly(after))}
+		}
+		return &failure{err: err, again: true, after: after}
 	default:
 		return &failure{err: fmt.Errorf("%w: %w", ErrRefused, err)}
 	}
-}
-
-func retryAfter(s string) time.Duration {
-	if n, err := strconv.ParseFloat(s, 64); err == nil && n > 0 && n < 1e6 {
-		return time.Duration(n * float64(time.Second))
-	}
-	if at, err := http.ParseTime(s); err == nil {
-		return max(time.Until(at), 0)
-	}
-	return 0
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -21,6 +21,7 @@ type Model struct {
 	// them.
 	APIKeys []Text `json:"api_keys,omitempty"`
 	BaseURL string `json:"base_url,omitempty"` // empty: the provider's own
+	CAFile  string `json:"ca_file,omitempty"`  // absolute path of further certificates of authorities; empty: those of the machine
 	// Script is the absolute path of the file with the replies of a scripted
 	// model, and ScriptDigest its SHA-256, "sha256:" and hex. Both are empty
 	// for other models.

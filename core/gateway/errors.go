@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -74,9 +75,21 @@ func (x *exchange) trouble(resp *http.Response, err error) error {
 	case errors.As(err, new(*remoteError)), errors.As(err, new(*uplinkError)), errors.As(err, new(*longError)):
 		return err // in words already
 	case err != nil:
-		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))))
+		return errors.New(clip(string(x.clean([]byte(inWords(x.e.up.host(), err))))) + x.e.up.authority(err))
 	}
 	return errors.New(refusalInWords(x.e.up.host(), resp.StatusCode))
+}
+
+// authority says what to do about a certificate of an unknown authority.
+func (u *upstream) authority(err error) string {
+	switch {
+	case !errors.As(err, new(x509.UnknownAuthorityError)):
+		return ""
+	case u.model.CAFile != "":
+		return fmt.Sprintf(": ca_file %q does not have that authority", u.model.CAFile)
+	default:
+		return fmt.Sprintf(": if it is a private one, name the file with its certificate in ca_file of model %q", u.model.Label)
+	}
 }
 
 // refusalInWords describes an error status.

@@ -11,10 +11,14 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -93,13 +97,14 @@ type Gateway struct {
 	count  atomic.Int64
 
 	mu       sync.Mutex
-	records  map[string]*recording.Room // by the folder of the attempt
-	attempts map[string]*ledger.Account // by trial, attempt and role
-	payers   map[string]*ledger.Attempt // by trial and attempt
-	health   map[string]*health         // by address, keys and name of a model
-	keys     map[string]*apiKey         // by address, key and name of a model
-	agents   map[string]chan struct{}   // places for requests, by agent and their number
-	replays  map[string]Recording       // by the name of the run
+	records  map[string]*recording.Room   // by the folder of the attempt
+	attempts map[string]*ledger.Account   // by trial, attempt and role
+	payers   map[string]*ledger.Attempt   // by trial and attempt
+	health   map[string]*health           // by address, keys and name of a model
+	keys     map[string]*apiKey           // by address, key and name of a model
+	agents   map[string]chan struct{}     // places for requests, by agent and their number
+	replays  map[string]Recording         // by the name of the run
+	private  map[string]http.RoundTripper // to providers with a private authority, by the file of it
 }
 
 // guests are the sessions of requests from other gateways.
@@ -123,6 +128,7 @@ type upstream struct {
 	script  func() dialect.Scripted // starts a session of a scripted model; nil: not scripted
 	replay  Recording               // nil: not replayed
 	health  *health                 // of its provider; nil: no provider
+	carries http.RoundTripper       // its requests to the provider
 	probes  sync.Map                // *probe, by the name of the model
 }
 
@@ -136,7 +142,7 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, trials: map[string]*Cell{}, attempts: map[string]*ledger.Account{},
 		payers: map[string]*ledger.Attempt{},
-		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, memory: newMemory(), records: map[string]*recording.Room{},
+		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, private: map[string]http.RoundTripper{}, memory: newMemory(), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for _, m := range o.Models {
@@ -245,13 +251,40 @@ func (u *upstream) priceOf(name string) *dialect.Price {
 
 // transport does not limit the time of an answer, which is the task of the
 // watchdog. It uses HTTPS_PROXY and similar variables of this process.
-func transport() http.RoundTripper {
+func transport() *http.Transport {
 	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
 		TLSHandshakeTimeout: 20 * time.Second,
 		DisableCompression:  true, ForceAttemptHTTP2: true,
 		WriteBufferSize: 64 << 10, // sends a conversation in few writes
 	}
+}
+
+// carrier sets what carries the requests to a provider.
+func (g *Gateway) carrier(u *upstream) error {
+	path := u.model.CAFile
+	if path == "" {
+		u.carries = g.o.Transport
+		return nil
+	}
+	if g.private[path] == nil {
+		pem, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("%s has no certificate", path)
+		}
+		t := transport()
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+		g.private[path] = t
+	}
+	u.carries = g.private[path]
+	return nil
 }
 
 func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
@@ -296,6 +329,9 @@ func (g *Gateway) upstream(m *cell.Model) (*upstream, error) {
 	}
 	if err := g.keysOf(u); err != nil {
 		return nil, err
+	}
+	if err := g.carrier(u); err != nil {
+		return nil, fmt.Errorf("ca_file: %w", err)
 	}
 	u.health = g.healthOf(u)
 	if u.keys[0].value == "" && m.BaseURL == "" {
@@ -391,8 +427,10 @@ func (g *Gateway) socket() string {
 
 // Close removes the gateway's folder. Sessions must be closed before.
 func (g *Gateway) Close() error {
-	if t, ok := g.o.Transport.(interface{ CloseIdleConnections() }); ok {
-		t.CloseIdleConnections()
+	for _, t := range append(slices.Collect(maps.Values(g.private)), g.o.Transport) {
+		if t, ok := t.(interface{ CloseIdleConnections() }); ok {
+			t.CloseIdleConnections()
+		}
 	}
 	return os.RemoveAll(g.o.Dir)
 }

@@ -1,13 +1,23 @@
 package gateway
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +27,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/dialects"
 )
 
 // usualPace waits ten minutes for a provider that fails, so a test that waited
@@ -185,4 +196,58 @@ func TestWhatALogSaysOfAProvider(t *testing.T) {
 	if got := inWords("api.example.com", proxy); !strings.HasPrefix(got, "no answer from the proxy that leads to api.example.com, 127.0.0.1:3128:") {
 		t.Error(got)
 	}
+}
+
+// A provider with the certificate of a private authority serves with ca_file;
+// otherwise the error names ca_file.
+func TestAPrivateAuthority(t *testing.T) {
+	t.Parallel()
+	served := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4}}`)
+	}))
+	served.Config.ErrorLog = log.New(io.Discard, "", 0)
+	served.StartTLS()
+	t.Cleanup(served.Close)
+	file := func(der []byte) string {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	unrelated := file(selfSigned(t))
+	for name, tt := range map[string]struct{ ca, says string }{
+		"with it":      {ca: file(served.Certificate().Raw)},
+		"without it":   {says: `name the file with its certificate in ca_file of model "m"`},
+		"with another": {ca: unrelated, says: fmt.Sprintf("ca_file %q does not have that authority", unrelated)},
+	} {
+		m := provide(t, func(http.ResponseWriter, *http.Request) {}).model("anthropic")
+		m.BaseURL, m.CAFile = served.URL, tt.ca
+		b := start(t, m, usualPace)
+		got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
+		if down := b.Down(); (got.status == http.StatusOK) != (tt.says == "") || tt.says != "" && !strings.Contains(fmt.Sprint(down), tt.says) {
+			t.Errorf("%s: %d, down %v; want %q", name, got.status, down, tt.says)
+		}
+	}
+	m := provide(t, func(http.ResponseWriter, *http.Request) {}).model("anthropic")
+	m.CAFile = filepath.Join(t.TempDir(), "none.pem")
+	if _, err := New(Options{Dialects: dialects.All, Models: []*cell.Model{&m}}); err == nil || !strings.Contains(err.Error(), "none.pem") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+// selfSigned makes the certificate of an authority that signs nothing.
+func selfSigned(t *testing.T) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "another"}, IsCA: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }

@@ -109,7 +109,7 @@ func (x *exchange) smallest(ctx context.Context) bool {
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept-Encoding", "identity")
 	x.d.Authorize(req, x.value())
-	resp, err := x.s.g.o.Transport.RoundTrip(req)
+	resp, err := x.e.up.carries.RoundTrip(req)
 	if err != nil {
 		return false
 	}

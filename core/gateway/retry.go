@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -272,7 +273,7 @@ func (x *exchange) saying(long *longError, resp *http.Response) *longError {
 	_ = resp.Body.Close()
 	if says := answers.Problem(x.clean(b)); says != "" {
 		x.line.Upstream = clip(says)
-		long.why += ": " + x.line.Upstream
+		long.why += ": " + strings.TrimRight(x.line.Upstream, ". ")
 	}
 	return long
 }

@@ -189,7 +189,7 @@ func (x *exchange) roundTrip(ctx context.Context, req *http.Request) (*http.Resp
 	first, idle := silenceLimits(&x.e.up.model)
 	sent := time.Now()
 	dog := x.s.watchProvider(first, idle, cancel)
-	resp, err := x.s.g.o.Transport.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
+	resp, err := x.e.up.carries.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
 	return x.begun(ctx, answering{resp, err, dog, cancel, sent})
 }
 

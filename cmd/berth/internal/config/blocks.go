@@ -103,6 +103,7 @@ type modelBlock struct {
 	APIKeys       []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one key cannot serve, because it is refused or limited, is served with another."`
 	Fallback      []string        `berth:"fallback" ref:"model" doc:"Models of the same provider that serve a request, in this order, if this one is down or overloaded, or all retries failed."`
 	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
+	CAFile        string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority that the provider's certificate comes from, relative to the folder of the experiment. Those of the machine are accepted, too."`
 	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
 	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
 	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`

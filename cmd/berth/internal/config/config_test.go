@@ -105,6 +105,24 @@ model "scripted" { # not a script
 	}
 }
 
+// The file of a private authority is checked before a run.
+func TestAuthoritiesAreChecked(t *testing.T) {
+	experiment := fmt.Sprintf(base, "")
+	for file, want := range map[string]string{"none.pem": `no such file: "none.pem"`, "x.hcl": `"x.hcl" has no certificate`} {
+		text := experiment + fmt.Sprintf(`
+model "own" {
+  provider = "openai"
+  name     = "m"
+  base_url = "https://localhost/v1"
+  ca_file  = %q
+}
+`, file)
+		if e, ds := load(t, options(), text); e != nil || !strings.Contains(fmt.Sprint(ds), want) {
+			t.Errorf("%s: %v, want %q", file, ds, want)
+		}
+	}
+}
+
 // A value of the command line is text without a type, and an expression with one.
 func TestValuesFromOutsideAreReadByTheirType(t *testing.T) {
 	text := fmt.Sprintf(base, "extra = [var.typed, var.untyped]") + `

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,6 +156,9 @@ func (c *builder) model(label string) *cell.Model {
 		if m.Script != "" {
 			c.script(r, out, m.Script)
 		}
+		if m.CAFile != "" {
+			c.authority(r, out, m.CAFile)
+		}
 		if r.Broken {
 			return nil
 		}
@@ -168,6 +172,21 @@ func (c *builder) model(label string) *cell.Model {
 		}
 		return c.l.models[string(id)]
 	})
+}
+
+// authority checks the file with the certificates of a private authority.
+func (c *builder) authority(r *source.Reading, out *cell.Model, path string) {
+	out.CAFile = c.l.env.Place(path)
+	content, err := c.l.env.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("no such file: %q", path)
+	case err == nil && !x509.NewCertPool().AppendCertsFromPEM(content):
+		err = fmt.Errorf("%q has no certificate: it has to be a PEM file with a line BEGIN CERTIFICATE", path)
+	}
+	if err != nil {
+		r.Report([]pluginconfig.Problem{{Path: "ca_file", Summary: "Certificates cannot be read", Detail: err.Error() + "."}})
+	}
 }
 
 // script reads and checks the replies of a scripted model.

@@ -250,6 +250,9 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 			r.add("base_url", "Wrong value", "Write an address such as \"https://host/v1\", without a user or password.")
 		}
 	}
+	if b.CAFile != "" && strings.HasPrefix(b.BaseURL, "http://") {
+		r.add("ca_file", "No certificate is checked", "The base_url begins with http. Write https, or remove this line.")
+	}
 	checkKeys(r, b)
 	checkPrice(r, b.Price)
 	if len(b.Parameters) > 0 && b.Parameters[0] != '{' && string(b.Parameters) != "null" {

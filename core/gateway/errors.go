@@ -39,6 +39,9 @@ func inWords(host string, err error) string {
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("the name %s cannot be looked up: %s", dns.Name, dns.Err)
 	}
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
+		return fmt.Sprintf("the certificate of %s is not accepted: its authority is unknown", host)
+	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s is not accepted: %s", host, bad.Err)
 	}

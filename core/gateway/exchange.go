@@ -413,6 +413,9 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 	if len(r.ID) <= maxID {
 		x.line.ResponseID = string(x.clean([]byte(r.ID)))
 	}
+	if ok && r.Ended && len(r.Stop) <= maxID {
+		x.line.Stop = string(x.clean([]byte(r.Stop)))
+	}
 	if ok {
 		x.line.Usage, x.line.StatedUSD = &u, r.StatedUSD
 		if known {
@@ -443,7 +446,8 @@ func (x *exchange) cost(u dialect.Usage, stated *float64) (usd float64, by *dial
 	return usd, x.price, known
 }
 
-// maxID is the largest length of the id of an answer that is kept, in bytes.
+// maxID is the largest length of the id of an answer that is kept, and of the word
+// for its end, in bytes.
 const maxID = 200
 
 // maxRaw is the largest size of the provider's own record of usage that is

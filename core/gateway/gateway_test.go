@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,6 +78,37 @@ func answersAndIsMetered(t *testing.T, dialect, path, body string, stream bool) 
 	}
 	if x := b.last(t); x.Raw == nil || x.Estimated || x.Stream != stream || x.Dialect != dialect {
 		t.Errorf("written down: %+v", x)
+	}
+}
+
+// Why a model stopped is known in every dialect, in one of the words of the
+// providers: whoever judges a turn asks for it.
+func TestTheGatewayKnowsWhyAModelStopped(t *testing.T) {
+	t.Parallel()
+	for i, r := range requests {
+		for reply, want := range map[string]string{
+			"text: All is there.":                           "stop end_turn STOP",
+			"text: I look., tools: [{name: ls}]":            "tool_calls tool_use",
+			"text: All is, stop: length":                    "length max_tokens max_output_tokens MAX_TOKENS",
+			"thinking: Well., text: '', tools: [{name: f}]": "tool_calls tool_use",
+		} {
+			for _, stream := range []bool{false, true} {
+				path, body := r.path, r.body
+				if stream {
+					path, body = streaming(i)
+				}
+				t.Run(fmt.Sprintf("%s/%s/%v", r.dialect, reply, stream), func(t *testing.T) {
+					t.Parallel()
+					b := start(t, scripted(t, "replies:\n  - {"+reply+"}\n"))
+					if got := b.ask(t.Context(), t, path, body); got.status != http.StatusOK {
+						t.Fatal(got.status, got.body)
+					}
+					if x := b.last(t); !slices.Contains(strings.Fields(want), x.Stop) || b.Last().Stop != x.Stop {
+						t.Errorf("it stopped because of %q, and last of %q; want one of %s", x.Stop, b.Last().Stop, want)
+					}
+				})
+			}
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type Exchange struct {
 	Upstream  string          `json:"upstream,omitempty"` // error that the provider reported
 	Cause     Cause           `json:"cause,omitempty"`    // of a refusal (4xx), where known: request or provider
 	Broken    string          `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
+	Stop      string          `json:"stop,omitempty"`     // why the model stopped, in the provider's word
 	Usage     *dialect.Usage  `json:"usage,omitempty"`
 	Estimated bool            `json:"estimated,omitempty"`  // the provider did not report all of the usage
 	Raw       json.RawMessage `json:"raw_usage,omitempty"`  // the provider's own record of it

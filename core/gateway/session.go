@@ -369,7 +369,7 @@ func (s *session) count(e *Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
-	s.last = &record.Exchange{Time: e.Time, Model: e.Model, FallbackFor: e.FallbackFor, Key: e.Key, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken}
+	s.last = &record.Exchange{Time: e.Time, Model: e.Model, FallbackFor: e.FallbackFor, Key: e.Key, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken, Stop: e.Stop}
 	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 

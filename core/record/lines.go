@@ -72,9 +72,9 @@ type Over string
 
 // The reasons.
 const (
-	OverTotal     Over = "total"      // the total time of the interaction is used up, whatever the verifiers decided
 	OverDecided   Over = "decided"    // no verifier wants to go on
 	OverFollowUps Over = "follow_ups" // the user has no message left
+	OverTotal     Over = "total"      // the total time of the interaction is used up
 	OverAgent     Over = "agent"      // the agent's turn ended in a way that no message follows
 	OverSilent    Over = "silent"     // the user said nothing, or a verifier kept it back
 )
@@ -89,7 +89,9 @@ type Turn struct {
 	From     string        `json:"from,omitempty"`  // of a message: task or user
 	Text     string        `json:"text,omitempty"`  // of a message
 	Files    []string      `json:"files,omitempty"`
+	Agent    string        `json:"agent,omitempty"`   // of a yield: the plugin
 	End      AgentEnd      `json:"end,omitempty"`     // of a yield, as the core recorded it
+	Stop     string        `json:"stop,omitempty"`    // why the model stopped in the last answer of the turn, in the provider's word; empty: not known
 	Asked    bool          `json:"asked,omitempty"`   // the agent waits for an answer
 	Message  string        `json:"message,omitempty"` // the last message of the agent
 	ExitCode int           `json:"exit_code,omitempty"`

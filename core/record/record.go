@@ -336,6 +336,7 @@ type Exchange struct {
 	Error    string `json:"error,omitempty"`    // error of the gateway itself
 	Upstream string `json:"upstream,omitempty"` // error that the provider reported
 	Broken   string `json:"broken,omitempty"`   // which side cut the answer off: provider, client or gateway
+	Stop     string `json:"stop,omitempty"`     // why the model stopped, in the provider's word; empty: not known
 }
 
 // Regraded names the origin of an attempt that was only verified.

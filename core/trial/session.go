@@ -296,6 +296,7 @@ func (a *attempt) reference(o opening, setup *agent.Setup) error {
 type finished struct {
 	yield agent.Yield
 	end   record.AgentEnd
+	stop  string        // why the model stopped in the last answer of the turn; empty: not known
 	took  time.Duration // charged to the agent
 	wait  time.Duration // that the turn waited for a provider, not in took
 	err   error         // the plugin itself failed
@@ -363,7 +364,7 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 	revoked := s.revoke(ctx)
 	s.recorder.End()
 	s.claim(y.Claim)
-	f := finished{yield: y, took: took, wait: wait, err: outcome.On(boundary(s.role), err)}
+	f := finished{yield: y, took: took, wait: wait, stop: s.stopped(begin), err: outcome.On(boundary(s.role), err)}
 	if errors.Is(cause, errStalled) {
 		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: m.Stage}, "stalled", "%s", cause)
 	}
@@ -372,6 +373,18 @@ func (s *session) turn(ctx context.Context, m agent.Message, n int, b bounds) fi
 		f.err = revoked
 	}
 	return f
+}
+
+// stopped returns why the model stopped in the last answer since a time; empty: there
+// was none, or it is not known.
+func (s *session) stopped(since time.Time) string {
+	if s.models == nil {
+		return ""
+	}
+	if last := s.models.Last(); last != nil && !last.Time.Before(since) {
+		return last.Stop
+	}
+	return ""
 }
 
 // conclude says how a turn ended. cause is why the core ended it, and err what the

@@ -364,7 +364,8 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 		s.lastWords = f.yield.Message
 		s.out.LastTurn = s.lastTurn(&f)
 		a.recorder.Append(record.TurnsFile, record.Turn{
-			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, End: f.end, Asked: f.yield.End == agent.Asked,
+			Time: a.now(), Kind: record.TurnYield, Stage: s.task.Name, Turn: s.turns, Agent: a.in.Cell.Agent.Plugin, End: f.end, Stop: f.stop,
+			Asked:   f.yield.End == agent.Asked,
 			Message: recorder.Cut(f.yield.Message, limits.MessageBytes), ExitCode: f.yield.ExitCode,
 			Reason: recorder.Cut(f.yield.Reason, limits.OutputTail), Took: f.took,
 		})

@@ -87,6 +87,9 @@ type Reading struct {
 	Complete bool
 	// Ended says that the reply reached its regular end, and was not cut off.
 	Ended bool
+	// Stop is why the model stopped, in the provider's word, or Called if it calls a
+	// tool of the client; empty: not known.
+	Stop string
 	// Said is the number of bytes of text, thought and arguments in the reply.
 	Said int64
 	// Invalid says that an event of the stream was not valid JSON.
@@ -184,6 +187,9 @@ type Dialect interface {
 	// Listed answers a request for the list of models.
 	Listed(names []string) []byte
 }
+
+// Called is why a model stopped that calls a tool of the client.
+const Called = "tool_calls"
 
 // JSON returns v as JSON. Encoding v must not be able to fail.
 func JSON(v any) []byte {

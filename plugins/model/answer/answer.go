@@ -26,7 +26,9 @@ type Piece struct {
 	Last     string // text of the last message, if there are several
 	Thinking string // as far as the provider shows it
 	Calls    []Call
+	Called   bool // it calls a tool of the client, also one that Calls does not have
 	Stop     Stop
+	Reason   string // why it ended, in the provider's word; empty: not in it
 	Error    string // the provider's error; empty: none
 	// Message reports whether a reply of the model is in it, which may be empty.
 	Message bool

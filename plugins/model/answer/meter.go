@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -19,6 +20,7 @@ type meter struct {
 	r       dialect.Reading
 	usage   Usage
 	whole   bool // it has read an answer in one piece
+	called  bool // a tool of the client
 }
 
 // Event implements dialect.Meter.
@@ -67,6 +69,7 @@ func (m *meter) add(v gjson.Result) Piece {
 	p := read(m.dialect, v)
 	m.r.ID, m.r.Error = cmp.Or(m.r.ID, p.ID), cmp.Or(m.r.Error, p.Error)
 	m.r.Ended = m.r.Ended || p.End
+	m.r.Stop, m.called = cmp.Or(m.r.Stop, p.Reason), m.called || p.Called
 	m.r.Said += p.Said
 	m.usage.add(&p.Usage)
 	m.note(p.Notes)
@@ -84,6 +87,9 @@ func (m *meter) note(notes []string) {
 // Read implements dialect.Meter.
 func (m *meter) Read() dialect.Reading {
 	r := m.r
+	if m.called && stops[strings.ToLower(r.Stop)] == Done { // some providers have no word for it
+		r.Stop = dialect.Called
+	}
 	var in, out bool
 	r.Usage, in, out = m.usage.Tokens()
 	r.Raw, r.StatedUSD = m.usage.json, m.usage.usd

@@ -148,6 +148,8 @@ func (r *reader) part(where string, v gjson.Result, thought bool) {
 	case kind == "function_call":
 		_, id := firstOf(v, "call_id", "id")
 		r.call(id, v.Get("name"), v.Get("arguments"), "")
+	case slices.Contains(clientCalls, kind):
+		r.p.Called = true
 	case kind == "message":
 		r.last = r.text.Len()
 		r.parts(where+".content", v.Get("content"), thought)
@@ -159,6 +161,10 @@ func (r *reader) part(where string, v gjson.Result, thought bool) {
 		}
 	}
 }
+
+// clientCalls are calls of the Responses API that the client answers, beside those of
+// functions. The provider runs other tools itself.
+var clientCalls = []string{"custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call"}
 
 // thoughtful are the types of parts that hold thoughts.
 var thoughtful = []string{"thinking", "reasoning", "reasoning_text", "reasoning.text", "reasoning.summary", "thinking_delta"}
@@ -175,6 +181,7 @@ func (r *reader) call(id, name, arguments gjson.Result, signature string) {
 	a := argumentsOf(arguments)
 	r.p.Said += int64(len(a))
 	if r.first {
+		r.p.Called = true
 		r.p.Calls = append(r.p.Calls, Call{ID: word(id), Name: word(name), Arguments: a, Signature: signature})
 	}
 }
@@ -216,6 +223,9 @@ func (r *reader) finish(where string, v gjson.Result) {
 		return
 	}
 	r.p.End = true
+	if r.first {
+		r.p.Reason = word(v)
+	}
 	reason := strings.ToLower(word(v))
 	switch stop := stops[reason]; {
 	case v.Type != gjson.String:
@@ -326,8 +336,10 @@ func (r *reader) openAI(v gjson.Result) {
 		r.p.End = true
 	}
 	switch status := word(a.Get("status")); {
+	case status == "completed":
+		r.p.Reason = "stop" // the provider has no word for a regular end
 	case status == "incomplete":
-		r.p.Stop = Length
+		r.p.Stop, r.p.Reason = Length, word(a.Get("incomplete_details.reason"))
 		if stop := stops[word(a.Get("incomplete_details.reason"))]; stop != Done {
 			r.p.Stop = stop
 		}

@@ -142,6 +142,9 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, step trajectory.Step
 		return "", false, errors.Join(err, r.Step(step)) // record the step that was started
 	}
 	loop.Observe(&step, id, said)
+	if finished {
+		loop.Final(&step)
+	}
 	w.say(said, nil)
 	return last, finished, r.Step(step)
 }

@@ -187,6 +187,7 @@ func (w *worker) act(ctx context.Context, calls []environment.Call, p *pair, ste
 		loop.Observe(step, id, text)
 		told, p.seen = append(told, text), s.Observation
 		if s.Done {
+			loop.Final(step)
 			return &agent.Yield{End: agent.Done, Reason: "the surface is done"}, nil
 		}
 		if s.Truncated {

@@ -57,7 +57,8 @@ def tell(m):
     elif m["role"] == "exit":
         how = extra["exit_status"]
         wrong = None if how in ("Submitted", "LimitsExceeded") else how + ": " + extra.get("exception_str", "")
-        say(type="end", text=(extra.get("submission") or "").strip(), reason=how, limit=how == "LimitsExceeded", wrong=wrong, refused=refused)
+        say(type="end", text=(extra.get("submission") or "").strip(), reason=how, stop="final_call" if how == "Submitted" else "",
+            limit=how == "LimitsExceeded", wrong=wrong, refused=refused)
 
 
 class Agent(DefaultAgent):

@@ -226,7 +226,9 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p 
 		call = step.ToolCalls[0].ID
 	}
 	loop.Observe(&step, call, text)
-	if !done {
+	if done {
+		loop.Final(&step)
+	} else {
 		w.talk.say(text, nil)
 	}
 	return done, errors.Join(r.Step(step), w.term.cast.Flush())

@@ -202,6 +202,9 @@ func (w *worker) do(ctx context.Context, c environment.Call, id string, step *tr
 	}
 	loop.Observe(step, id, text)
 	if done = w.ended(&c, &s); done != nil {
+		if done.End == agent.Done {
+			loop.Final(step)
+		}
 		return s.Error, done, nil
 	}
 	if n.seen = s.Observation; s.Error != "" && n.seen.Text == "" && len(n.seen.JSON)+len(n.seen.Frames) == 0 { // the core refused it, and nothing was looked at

@@ -53,6 +53,11 @@ const (
 	Model  Source = "agent"
 )
 
+// FinalCall is the `stop_reason` in the extra of a step whose call ended the turn,
+// because it says that the work is complete. Otherwise the reason is a word of the
+// model's provider.
+const FinalCall = "final_call"
+
 // Step is one message and its results. The fields from ModelName to Metrics
 // belong to steps of the agent only.
 type Step struct {

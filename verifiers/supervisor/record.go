@@ -76,12 +76,18 @@ func (s *stepLine) ofAgent() bool { return s.Role == agent.RoleAgent || s.Role =
 
 // lastStep returns the agent's last step of a turn; nil: it has none.
 func lastStep(r *verifier.Request, turn int) (last *rules.Step, err error) {
+	asked := false
 	err = each(r, "attempt/steps.jsonl", func(line []byte) {
 		s, ok := stepOf(line)
 		if !ok || s.Stage != r.Stage || s.Turn != turn || !s.ofAgent() || s.Step.Source != trajectory.Model {
 			return
 		}
-		last = &rules.Step{Message: text(s.Step.Message), Calls: len(s.Step.ToolCalls), Stop: stop(s.Step.Extra)}
+		n := s.Step.LLMCallCount
+		asked = asked || n == nil || *n > 0
+		last = &rules.Step{Message: text(s.Step.Message), Stop: stop(s.Step.Extra), NoModel: !asked}
+		if n := len(s.Step.ToolCalls); n > 0 {
+			last.Call = s.Step.ToolCalls[n-1].Name
+		}
 	})
 	return last, err
 }

@@ -17,7 +17,7 @@ type Config struct {
 	Rubric       *string  `berth:"rubric" doc:"File with the rubric, as a path in the verifier's view. Default: the task's, or references/eval_rule.md."`
 	Instructions *string  `berth:"instructions" doc:"Further instructions for the supervisor, after its own. Default: the task's."`
 	Prompt       string   `berth:"prompt" default:"" doc:"What the supervisor's model is told first, in place of the supervisor's own text: file(\"my.md\"). {{instructions}}, {{rubric}}, {{task}}, {{tags}} and {{commands}} are replaced by instructions, the path of the rubric, what the agent was told, the words for guidance_tags, and what to know about the tool run (nothing without it)."`
-	Gate         *string  `berth:"gate" enum:"strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes. strict: the turn ended by itself, and the agent's last words or its model say that it is complete. text: any last words are enough. long_text: as strict, but a bad end is excused by 200 characters. Default: the task's, or strict."`
+	Gate         *string  `berth:"gate" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes. strict: the turn ended by itself, with an answer that the model ended by itself, a call that says that the work is complete, or words that say it. text: any last words are enough, also after a bad end. long_text: as strict, but 200 characters of last words excuse a bad end. auto: text for openclaw and nanobot, long_text for edict, strict for the others. Default: the task's, or auto."`
 	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: nobody speaks. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
 	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
 	HandoffScore *bool    `berth:"handoff_score" doc:"Whether the user learns the score. Default: the task's, or true."`
@@ -66,7 +66,7 @@ type resultSettings struct {
 }
 
 func settingsOf(r *verifier.Request) (settings, error) {
-	s := settings{Rubric: "references/eval_rule.md", Gate: rules.Strict, Deferred: "stop", Rewrite: "candidate", HandoffScore: true}
+	s := settings{Rubric: "references/eval_rule.md", Gate: rules.Auto, Deferred: "stop", Rewrite: "candidate", HandoffScore: true}
 	var c Config
 	if err := read(r, &s, &c); err != nil {
 		return s, err
@@ -88,7 +88,7 @@ func (s *settings) valid() error {
 		key, value string
 		of         []string
 	}{
-		{"gate", string(s.Gate), []string{string(rules.Strict), string(rules.Text), string(rules.LongText)}},
+		{"gate", string(s.Gate), rules.Policies},
 		{"deferred", s.Deferred, []string{"stop", "nudge"}},
 		{"rewrite", s.Rewrite, []string{"candidate", "composed"}},
 	} {

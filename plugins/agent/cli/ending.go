@@ -30,6 +30,7 @@ func (e Exit) clean() bool { return e.ExitCode == 0 && e.Signal == 0 }
 type Ending struct {
 	Message string `json:"text"`    // the final message to the user; empty: the last message of the model
 	Reason  string `json:"reason"`  // the CLI's own stop reason
+	Stop    string `json:"stop"`    // of a Driver: why the model stopped, as in Message
 	Limit   bool   `json:"limit"`   // the CLI's own limit of turns is reached
 	Refused string `json:"refused"` // the model's refusal; empty: it did not refuse
 	Wrong   string `json:"wrong"`   // the CLI's error message; empty: no error

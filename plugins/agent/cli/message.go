@@ -153,6 +153,7 @@ func (d *driver) Line(line []byte) {
 	case "end":
 		d.end = &Ending{}
 		Parse(line, d.end)
+		d.book.Stopped(d.end.Stop)
 	}
 }
 

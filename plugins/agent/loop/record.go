@@ -80,6 +80,11 @@ func stopReason(r chat.Reply) string {
 	}
 }
 
+// Final says that the calls of s end the turn, because the agent is done.
+func Final(s *trajectory.Step) {
+	s.Extra = json.RawMessage(fmt.Sprintf(`{"stop_reason":%q}`, trajectory.FinalCall))
+}
+
 // Call adds a tool call to s. arguments are what marshals to a JSON object, or
 // JSON of the model; if that is no object, the call is recorded with the text as
 // "input".

@@ -101,17 +101,21 @@ type Judgement struct {
 // are replaced. Fails if the verdict is unknown.
 func Check(r Reply) (Judgement, error) {
 	j := Judgement{
-		State: State(r.State), Recoverable: r.Recoverable, Score: score(r.Score), Confidence: Confidence(r.Confidence), Rationale: cut(r.Rationale, MaxRationale),
+		State: State(word(r.State)), Recoverable: r.Recoverable, Score: score(r.Score), Confidence: Confidence(word(r.Confidence)),
+		Rationale: cut(strings.TrimSpace(r.Rationale), MaxRationale),
+	}
+	if slices.Contains(faults, string(j.State)) {
+		j.State = TerminalFailure
 	}
 	var usual State
-	switch r.Verdict {
-	case "pass":
+	switch verdict := word(r.Verdict); {
+	case verdict == "pass":
 		j.Verdict, usual = verifier.Pass, CompleteAndPassed
 		j.Recoverable = false
-	case "continue":
+	case verdict == "continue":
 		j.Verdict, usual = verifier.Continue, InProgress
 		j.Recoverable = true
-	case "fail", "infra_error", "rate_limit":
+	case verdict == "fail", slices.Contains(faults, verdict):
 		j.Verdict, usual = verifier.Fail, TerminalFailure
 	default:
 		return Judgement{}, fmt.Errorf("the supervisor's verdict is %q: it has to be pass, continue or fail", cut(r.Verdict, MaxArtifact))
@@ -133,6 +137,13 @@ func Check(r Reply) (Judgement, error) {
 	return j, nil
 }
 
+// faults are verdicts and states of an earlier version of the benchmark: something
+// else than the agent failed.
+var faults = []string{"infra_error", "rate_limit"}
+
+// word returns a word that a model chose, in the form in which it is compared.
+func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
+
 // score returns a score within 0 to 1.
 func score(n Number) float64 {
 	v := float64(n)
@@ -151,7 +162,8 @@ func cut(s string, n int) string {
 }
 
 // Normalised returns the judgement as the loop takes it, when so many follow-ups
-// are left. A failure that the user can help with is not the end.
+// are left. A failure that the user can help with is not the end. The state is one
+// that fits the verdict.
 func (j Judgement) Normalised(left int) Judgement {
 	helps := j.State == CompleteButFailed || len(j.Tags) > 0 || strings.TrimSpace(j.Rationale) != ""
 	switch {
@@ -159,12 +171,22 @@ func (j Judgement) Normalised(left int) Judgement {
 		j.State, j.Recoverable = CompleteAndPassed, false
 	case j.Verdict == verifier.Fail && left > 0 && helps:
 		j.Verdict, j.Recoverable = verifier.Continue, true
+		j.keep(CompleteButFailed, InProgress, Incomplete)
 	case j.Verdict == verifier.Continue:
 		j.Recoverable = left > 0
+		j.keep(Incomplete, InProgress, CompleteButFailed)
 	default:
 		j.Verdict, j.Recoverable = verifier.Fail, false
+		j.keep(TerminalFailure, CompleteButFailed)
 	}
 	return j
+}
+
+// keep replaces the state by usual unless it is one of the others.
+func (j *Judgement) keep(usual State, others ...State) {
+	if !slices.Contains(others, j.State) {
+		j.State = usual
+	}
 }
 
 // Gated returns the judgement after the gate: a pass counts only if the agent had

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -32,23 +33,22 @@ var afterSentence = regexp.MustCompile(`([。！？.!?])\s+`)
 // the public task, whose language fixed lines have.
 func Message(f Feedback, j Judgement, task string, composed bool) string {
 	chinese := strings.ContainsFunc(task, func(r rune) bool { return r >= 0x3400 && r <= 0x9fff })
-	var from []string
-	if f.Mode != "silent" {
-		from = lines(cut(f.Candidate, MaxCandidate))
-		if composed {
-			for _, p := range f.Points[:min(len(f.Points), MaxPoints)] {
-				from = append(from, strings.Split(cut(p, MaxPoint), "\n")...)
+	from := slices.DeleteFunc(lines(cut(strings.TrimSpace(f.Candidate), MaxCandidate)), isCompletion)
+	if composed {
+		for _, p := range f.Points[:min(len(f.Points), MaxPoints)] {
+			for line := range strings.Lines(cut(p, MaxPoint)) {
+				from = append(from, strings.Trim(line, " \t\r\n-•"))
 			}
-			for _, t := range j.Tags {
-				from = append(from, hints[t].of(chinese))
-			}
+		}
+		for _, t := range j.Tags {
+			from = append(from, hints[t].of(chinese))
 		}
 	}
 	var kept, seen []string
 	for _, line := range from {
-		line = strings.Trim(line, " \t\r\n-•")
+		line = strings.TrimSpace(line)
 		key := strings.ToLower(strings.Join(strings.Fields(line), " "))
-		if line == "" || isCompletion(line) || repeats(key, seen) {
+		if line == "" || repeats(key, seen) {
 			continue
 		}
 		kept, seen = append(kept, line), append(seen, key)
@@ -62,11 +62,16 @@ func Message(f Feedback, j Judgement, task string, composed bool) string {
 	return strings.Join(kept, "\n")
 }
 
-// lines splits a text into lines, and a single line into sentences.
-func lines(text string) []string {
-	out := strings.Split(strings.TrimSpace(text), "\n")
+// lines returns the lines of a text without their bullets, or the sentences of a
+// text of one line.
+func lines(text string) (out []string) {
+	for line := range strings.Lines(text) {
+		if line = strings.Trim(line, " \t\r\n-•"); line != "" {
+			out = append(out, line)
+		}
+	}
 	if len(out) == 1 {
-		out = strings.Split(afterSentence.ReplaceAllString(out[0], "$1\n"), "\n")
+		out = strings.Split(afterSentence.ReplaceAllString(strings.TrimSpace(text), "$1\n"), "\n")
 	}
 	return out
 }

@@ -31,6 +31,8 @@ func TestTheWordsOfAReplyAreChecked(t *testing.T) {
 		{"a fault of the machine fails", reply("infra_error"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
 		{"fail is recoverable only by its own word", reply("fail"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
 		{"a limit fails", reply("rate_limit"), Judgement{Verdict: verifier.Fail, State: InProgress, Score: 0.5, Confidence: High}},
+		{"words in any case", reply(" PASS\n", func(r *Reply) { r.State, r.Confidence = "Complete_And_Passed ", "LOW" }), Judgement{Verdict: verifier.Pass, State: CompleteAndPassed, Score: 0.5, Confidence: Low}},
+		{"a state of an earlier version", reply("continue", func(r *Reply) { r.State = "rate_limit" }), Judgement{Verdict: verifier.Continue, State: TerminalFailure, Recoverable: true, Score: 0.5, Confidence: High}},
 		{"a bad state follows pass", reply("pass", func(r *Reply) { r.State = "good" }), Judgement{Verdict: verifier.Pass, State: CompleteAndPassed, Score: 0.5, Confidence: High}},
 		{"a bad state follows continue", reply("continue", func(r *Reply) { r.State = "" }), Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true, Score: 0.5, Confidence: High}},
 		{"a bad state follows fail", reply("fail", func(r *Reply) { r.State = "x" }), Judgement{Verdict: verifier.Fail, State: TerminalFailure, Score: 0.5, Confidence: High}},
@@ -56,7 +58,7 @@ func TestTheWordsOfAReplyAreChecked(t *testing.T) {
 			}
 		})
 	}
-	for _, verdict := range []string{"maybe\x1b[2J", "", "PASS", "pass "} {
+	for _, verdict := range []string{"maybe\x1b[2J", ""} {
 		if _, err := Check(reply(verdict)); err == nil || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("the verdict %q: %v", verdict, err)
 		}
@@ -130,10 +132,15 @@ func TestFailuresThatTheUserCanHelpWithGoOn(t *testing.T) {
 	}{
 		{"pass", Judgement{Verdict: verifier.Pass, State: InProgress, Recoverable: true}, 2, Judgement{Verdict: verifier.Pass, State: CompleteAndPassed}},
 		{"complete but failed", Judgement{Verdict: verifier.Fail, State: CompleteButFailed}, 1, Judgement{Verdict: verifier.Continue, State: CompleteButFailed, Recoverable: true}},
-		{"a tag", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Tags: Tags[:1]}, 1, Judgement{Verdict: verifier.Continue, State: TerminalFailure, Recoverable: true, Tags: Tags[:1]}},
-		{"a rationale", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Rationale: "no file"}, 1, Judgement{Verdict: verifier.Continue, State: TerminalFailure, Recoverable: true, Rationale: "no file"}},
-		{"a blank rationale helps nobody", Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: " \n"}, 1, Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: " \n"}},
+		{"a tag", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Tags: Tags[:1]}, 1, Judgement{Verdict: verifier.Continue, State: CompleteButFailed, Recoverable: true, Tags: Tags[:1]}},
+		{"a rationale", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Rationale: "no file"}, 1, Judgement{Verdict: verifier.Continue, State: CompleteButFailed, Recoverable: true, Rationale: "no file"}},
+		{"a blank rationale helps nobody", Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: " \n"}, 1, Judgement{Verdict: verifier.Fail, State: TerminalFailure, Rationale: " \n"}},
 		{"nothing that helps", Judgement{Verdict: verifier.Fail, State: TerminalFailure, Recoverable: true}, 1, Judgement{Verdict: verifier.Fail, State: TerminalFailure}},
+		{"a state of a failure that goes on", Judgement{Verdict: verifier.Fail, State: Incomplete, Rationale: "x"}, 1, Judgement{Verdict: verifier.Continue, State: Incomplete, Recoverable: true, Rationale: "x"}},
+		{"the last failure is final", Judgement{Verdict: verifier.Fail, State: InProgress, Rationale: "x"}, 0, Judgement{Verdict: verifier.Fail, State: TerminalFailure, Rationale: "x"}},
+		{"continue is not complete", Judgement{Verdict: verifier.Continue, State: CompleteAndPassed}, 1, Judgement{Verdict: verifier.Continue, State: Incomplete, Recoverable: true}},
+		{"continue is no end", Judgement{Verdict: verifier.Continue, State: TerminalFailure}, 0, Judgement{Verdict: verifier.Continue, State: Incomplete}},
+		{"continue may say that it failed", Judgement{Verdict: verifier.Continue, State: CompleteButFailed}, 1, Judgement{Verdict: verifier.Continue, State: CompleteButFailed, Recoverable: true}},
 		{"no follow-up left", Judgement{Verdict: verifier.Fail, State: CompleteButFailed, Rationale: "x"}, 0, Judgement{Verdict: verifier.Fail, State: CompleteButFailed, Rationale: "x"}},
 		{"continue", Judgement{Verdict: verifier.Continue, State: InProgress}, 1, Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true}},
 		{"continue without follow-ups", Judgement{Verdict: verifier.Continue, State: InProgress, Recoverable: true}, 0, Judgement{Verdict: verifier.Continue, State: InProgress}},
@@ -198,8 +205,21 @@ func TestCompletedTurns(t *testing.T) {
 		{"a bad end", cut, &Step{Message: "Here it is", Stop: "stop"}, Strict, Interrupted},
 		{"a bad exit", Turn{End: "yielded", ExitCode: 1}, &Step{Message: "Done.", Stop: "stop"}, Strict, Interrupted},
 		{"it did not end by itself", Turn{End: "max_steps"}, &Step{Message: "Done.", Stop: "stop"}, Strict, Interrupted},
-		{"no words", good, &Step{Stop: "stop"}, Text, Interrupted},
-		{"blank words", Turn{End: "yielded", Message: " \n"}, &Step{Message: "\t", Stop: "stop"}, Text, Interrupted},
+		{"no words, but a stop", good, &Step{Stop: "stop"}, Strict, Complete},
+		{"blank words", Turn{End: "yielded", Message: " \n"}, &Step{Message: "\t"}, Text, Interrupted},
+		{"the gateway knows the stop", Turn{End: "yielded", Stop: "STOP"}, &Step{Message: "Here it is"}, Strict, Complete},
+		{"the gateway knows that it was cut off", Turn{End: "yielded", Stop: "max_output_tokens"}, &Step{Message: "Done."}, Strict, Interrupted},
+		{"the agent knows better", Turn{End: "yielded", Stop: "stop"}, &Step{Message: "Done.", Stop: "length"}, Strict, Interrupted},
+		{"a final call", good, &Step{Call: "task_complete", Stop: "tool_use"}, Strict, Complete},
+		{"a call that the agent calls final", good, &Step{Call: "bash", Stop: "final_call"}, Strict, Complete},
+		{"a final call of a turn that was cut", cut, &Step{Call: "submit"}, Text, Interrupted},
+		{"without a model", good, &Step{Call: "terminal", NoModel: true}, Strict, Complete},
+		{"without a model, and it failed", Turn{End: "yielded", ExitCode: 1}, &Step{Call: "exec", NoModel: true}, Strict, Interrupted},
+		{"auto for another agent", Turn{Agent: "codex", End: "yielded"}, &Step{Message: "Here it is"}, Auto, Interrupted},
+		{"auto for openclaw", Turn{Agent: "openclaw", End: "crashed"}, &Step{Message: "Here it is"}, Auto, Complete},
+		{"auto for nanobot", Turn{Agent: "nanobot", End: "yielded"}, &Step{Message: "Here it is"}, Auto, Complete},
+		{"auto for edict", Turn{Agent: "edict", End: "crashed", ExitCode: 1}, &Step{Message: long}, Auto, Complete},
+		{"auto for edict, short", Turn{Agent: "edict", End: "crashed", ExitCode: 1}, &Step{Message: "已完成"}, Auto, Interrupted},
 		{"tool_use", good, &Step{Message: "Done.", Stop: "tool_use"}, Strict, Interrupted},
 		{"length", good, &Step{Message: "Done.", Stop: "length"}, Strict, Interrupted},
 		{"stop", good, &Step{Message: "Here it is", Stop: "stop"}, Strict, Complete},
@@ -209,7 +229,7 @@ func TestCompletedTurns(t *testing.T) {
 		{"long text is no completion text", good, &Step{Message: long}, LongText, Interrupted},
 		{"the model wanted a tool", good, &Step{Message: "Done.", Stop: "toolUse"}, Text, Interrupted},
 		{"the reply was too long", good, &Step{Message: "Done.", Stop: "max_tokens"}, Text, Interrupted},
-		{"the last step calls a tool", good, &Step{Message: "Done.", Calls: 1, Stop: "stop"}, Text, Interrupted},
+		{"the last step calls a tool", good, &Step{Message: "Done.", Call: "bash", Stop: "stop"}, Text, Interrupted},
 		{"it says so", good, &Step{Message: "All files are there. Task complete."}, Strict, Complete},
 		{"it says so in Chinese", good, &Step{Message: "报告任务完成了"}, Strict, Complete},
 		{"the turn has the words", Turn{End: "yielded", Message: "The task is complete!"}, &Step{}, Strict, Complete},
@@ -217,16 +237,15 @@ func TestCompletedTurns(t *testing.T) {
 		{"any words", good, &Step{Message: "Looking"}, Text, Complete},
 		{"text relaxes", cut, &Step{Message: "Looking"}, Text, Complete},
 		{"text does not relax without words", cut, &Step{}, Text, Interrupted},
-		{"text does not relax a call", cut, &Step{Message: "x", Calls: 1}, Text, Interrupted},
+		{"text does not relax a call", cut, &Step{Message: "x", Call: "bash"}, Text, Interrupted},
 		{"text does not relax a stop", cut, &Step{Message: "x", Stop: "length"}, Text, Interrupted},
 		{"a bad exit is relaxed, too", Turn{End: "yielded", ExitCode: 1}, &Step{Message: "Looking"}, Text, Complete},
-		{"long text does not relax a call", cut, &Step{Message: long + " 已完成", Calls: 1}, LongText, Interrupted},
-		{"long text relaxes, but not a reply that was cut off", cut, &Step{Message: long + " 已完成", Stop: "length"}, LongText, Interrupted},
+		{"long text does not relax a call", cut, &Step{Message: long + " 已完成", Call: "bash"}, LongText, Interrupted},
+		{"long text relaxes whatever the stop", cut, &Step{Message: long, Stop: "length"}, LongText, Complete},
 		{"200 characters are long", cut, &Step{Message: long, Stop: "stop"}, LongText, Complete},
 		{"199 are not", cut, &Step{Message: strings.Repeat("字", longText-1), Stop: "stop"}, LongText, Interrupted},
-		{"long text relaxes", cut, &Step{Message: long + " 已完成"}, LongText, Complete},
+		{"long text relaxes", cut, &Step{Message: long}, LongText, Complete},
 		{"it must be long", cut, &Step{Message: "已完成"}, LongText, Interrupted},
-		{"and say that it is complete", cut, &Step{Message: long}, LongText, Interrupted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := Completed(c.turn, c.step, c.p); got != c.want {
@@ -238,11 +257,11 @@ func TestCompletedTurns(t *testing.T) {
 
 func TestTextsThatSayThatTheWorkIsComplete(t *testing.T) {
 	for text, want := range map[string]bool{
-		"I have finished the request, and more": true, "文件已完成。": true, "已经完成": true, "任务完成": true, "i have finished the request and more": false,
+		"I have finished the request, and more": true, "文件已完成。": true, "已经完成": true, "任务完成": true, "i have finished the request and more": true, "I  finished\tthe request": true,
 		"I finished the request": true, "I completed the request.": true, "I have completed the request!": true, "the request is finished": true, "The request is complete": true,
 		"The task is complete": true, "Task complete": true, "TASK IS COMPLETE": true, "Task is done;": true, "Done": true, "completed?": true, "Already complete:": true,
 		"Appears complete": true, "All required files have been created.": true, "It is written. Done. See you": true, "First\n  done  \nlast": true, "看。done。": true, "！completed！": true,
-		"done it": false, "not done": false, "Almost, done": false, "v1.done": false, "": false, "I am completing the request": false,
+		"done it": false, "not done": false, "Almost, done": false, "v1.done": true, "": false, "I am completing the request": false,
 	} {
 		if got := saysComplete(text); got != want {
 			t.Errorf("%q: %v", text, got)
@@ -273,7 +292,8 @@ func TestMessages(t *testing.T) {
 		{"the last one", Feedback{}, Judgement{State: InProgress}, "\u9fff", false, "请继续完成我的要求。"},
 		{"a character after it", Feedback{}, Judgement{State: InProgress}, "\ua000", false, "Please go on with what I asked for."},
 		{"points of several lines", Feedback{Candidate: "a b", Points: []string{"c\nd\ne"}}, Judgement{}, "", true, "a b\nc\nd"},
-		{"silent", Feedback{Mode: "silent", Candidate: "x"}, Judgement{State: InProgress}, "buy milk", false, "Please go on with what I asked for."},
+		{"silent, but with a text", Feedback{Mode: "silent", Candidate: "Add the date"}, Judgement{State: InProgress}, "buy milk", false, "Add the date"},
+		{"silent", Feedback{Mode: "silent", Candidate: " "}, Judgement{State: InProgress}, "buy milk", false, "Please go on with what I asked for."},
 		{"nothing left, Chinese", Feedback{Candidate: "完成"}, Judgement{State: Incomplete}, "买牛奶", false, "完成"},
 		{"nothing at all, Chinese", Feedback{}, Judgement{State: Incomplete}, "买牛奶", false, "请把剩下的工作做完，做完后告诉我。"},
 		{"points are not in a candidate", Feedback{Candidate: "a b", Points: []string{"c"}}, Judgement{Tags: Tags[:1]}, "", false, "a b"},

@@ -96,7 +96,11 @@ func (w *worker) Close(context.Context, *loop.Recorder) error { return nil }
 
 // Turn implements loop.Worker. Its yield is the feedback as JSON.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
-	w.talk = append(w.talk, chat.Message{Role: chat.User, Text: m.Text})
+	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User && len(w.talk[n-1].Results) == 0 {
+		w.talk[n-1].Text += "\n\n" + m.Text // the last turn failed
+	} else {
+		w.talk = append(w.talk, chat.Message{Role: chat.User, Text: m.Text})
+	}
 	first, err := w.instructions()
 	if err != nil {
 		return agent.Yield{}, err

@@ -102,7 +102,8 @@ type User struct {
 	// Persona is given to the agent in addition to the task's own; empty means
 	// none.
 	Persona string        `json:"persona,omitempty"`
-	Time    time.Duration `json:"time_ns,omitempty"` // of one message; 0: the usual
+	Time    time.Duration `json:"time_ns,omitempty"`  // of one message; 0: the usual
+	OnError string        `json:"on_error,omitempty"` // a word of task.Interaction.OnUserError; empty: the task's
 	Budget                // of its models, in all its sessions of the attempt
 }
 

@@ -55,7 +55,7 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 	}
 	if u := c.User; u != nil {
 		id["user"] = omitempty{
-			"agent": identityOfAgent(&u.Agent), "persona": u.Persona,
+			"agent": identityOfAgent(&u.Agent), "persona": u.Persona, "on_user_error": u.OnError,
 			"time_ns": u.Time, "cost_usd": u.CostUSD, "tokens": u.Tokens, "requests": u.Requests,
 		}
 	}

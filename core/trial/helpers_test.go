@@ -200,6 +200,7 @@ type judge struct {
 	traits  verifier.Traits
 	verify  func(context.Context, verifier.Request) (verifier.Verdict, error)
 	rewrite func(candidate string) string
+	plain   bool // it is no verifier.Rewriter
 
 	mu    sync.Mutex
 	asked []verifier.Request
@@ -330,6 +331,9 @@ func (b *bench) Verifier(_ context.Context, name string) (trial.VerifierPlugin, 
 		return trial.VerifierPlugin{}, record.PluginUsed{}, plugin.ErrUnknown
 	}
 	p := trial.VerifierPlugin{Verifier: j, Traits: j.traits}
+	if j.plain {
+		p.Verifier = struct{ verifier.Verifier }{j}
+	}
 	if b.apart != nil {
 		p.OwnProcess = func(context.Context) (verifier.Verifier, func(), error) {
 			v, err := b.apart()

@@ -101,13 +101,13 @@ func (s *stage) over(verdicts []verifier.Verdict) record.Over {
 	left, bounded := s.left()
 	at := s.phase(record.PhaseJudge, record.ByVerifier)
 	switch {
-	case bounded && left <= 0:
-		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
-		return record.OverTotal
 	case !outcome.GoOn(verdicts):
 		return record.OverDecided
 	case s.followUps() <= 0:
 		return record.OverFollowUps
+	case bounded && left <= 0:
+		s.a.recorder.Note(at, "interaction_time", "the total time of the interaction is over after %d turns", s.turns)
+		return record.OverTotal
 	case s.out.Failure != nil || !s.a.task.Interaction.Follows(string(s.out.AgentEnd)):
 		return record.OverAgent // the stage keeps a failure
 	case s.out.AgentEnd != record.Yielded && !s.a.needs.KeepsSession:
@@ -197,11 +197,12 @@ func (s *stage) nextMessage(ctx context.Context, uses []task.VerifierUse, verdic
 	begin := a.now()
 	text := ""
 	err = a.phase(ctx, p, limits.Open+limit+limits.Close+limits.Judge, func(ctx context.Context) error {
-		if text, err = s.userSays(ctx, p, limit, verdicts); err != nil || text == "" {
+		said, failed := s.userSays(ctx, p, limit, verdicts)
+		if err := s.unlessFixed(p, uses, failed); err != nil || failed == nil && said == "" {
 			return err
 		}
-		text, err = s.rewrite(ctx, uses, verdicts, text)
-		return err
+		text, failed = s.rewrite(ctx, uses, verdicts, said)
+		return failed
 	})
 	s.charge("user", a.now().Sub(begin))
 	if err != nil || strings.TrimSpace(text) == "" {
@@ -209,6 +210,27 @@ func (s *stage) nextMessage(ctx context.Context, uses []task.VerifierUse, verdic
 	}
 	s.message = agent.Message{Stage: s.task.Name, Text: text}
 	return true, nil
+}
+
+// unlessFixed returns the failure of the simulated user, or nil if a verifier
+// writes a fixed line instead.
+func (s *stage) unlessFixed(p record.Phase, uses []task.VerifierUse, failed error) error {
+	if failed == nil || cmp.Or(s.a.in.Cell.User.OnError, s.a.task.Interaction.OnUserError) != task.FixedLine {
+		return failed
+	}
+	f := outcome.Of(record.ByUser, failed)
+	ofUser := slices.Contains([]record.Outcome{record.UserError, record.ModelError, record.RateLimited}, f.Outcome) && f.Stops == ""
+	if !ofUser || !slices.ContainsFunc(uses, func(u task.VerifierUse) bool { return s.rewriter(u) != nil }) {
+		return failed
+	}
+	s.a.recorder.Note(p, "user_failed", "a fixed line was sent in the place of the simulated user's message: %s", failed)
+	return nil
+}
+
+// rewriter returns a verifier that makes messages to the agent; nil: it does not.
+func (s *stage) rewriter(u task.VerifierUse) verifier.Rewriter {
+	w, _ := s.a.verifiers[u.Name].Verifier.(verifier.Rewriter)
+	return w
 }
 
 // userSays runs one turn of the simulated user. Its last message is the answer,
@@ -348,12 +370,13 @@ func (s *stage) persona() string {
 	return own
 }
 
-// rewrite lets the verifiers check the next message.
+// rewrite lets the verifiers check the next message. An empty one asks for a fixed
+// line.
 func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts []verifier.Verdict, text string) (string, error) {
 	for n, u := range uses {
 		plugin := s.a.verifiers[u.Name]
 		i := slices.IndexFunc(verdicts, func(v verifier.Verdict) bool { return v.Verifier == u.Name })
-		if _, ok := plugin.Verifier.(verifier.Rewriter); !ok || text == "" || i < 0 {
+		if s.rewriter(u) == nil || i < 0 {
 			continue
 		}
 		r, done, err := s.request(ctx, judgement{
@@ -371,7 +394,7 @@ func (s *stage) rewrite(ctx context.Context, uses []task.VerifierUse, verdicts [
 				return w.Rewrite(ctx, r, verdicts[i], text)
 			})
 		})
-		if err = errors.Join(err, done()); err != nil {
+		if err = errors.Join(err, done()); err != nil || text == "" {
 			return "", err
 		}
 	}

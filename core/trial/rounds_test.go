@@ -2,6 +2,7 @@ package trial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -206,6 +208,45 @@ func TestRewriteStandsBetweenUserAndAgent(t *testing.T) {
 	a := b.agents["agent"].(*scripted) //nolint:forcetypeassert // it is ours
 	if r.Outcome != record.Passed || len(a.said) != 2 || a.said[1].Text != "checked: please go on" {
 		t.Errorf("%s; the agent heard %+v", r.Outcome, a.said)
+	}
+}
+
+// A user that fails ends the attempt, unless the task or the experiment wants a
+// fixed line and a verifier writes it.
+func TestAUserThatFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		task, cell string // what they say
+		fails      error  // of the plugin; nil: the turn ends badly
+		no         bool   // no verifier rewrites
+		outcome    record.Outcome
+	}{
+		"nothing is said":          {outcome: record.UserError},
+		"the task":                 {task: task.FixedLine, outcome: record.Passed},
+		"the experiment":           {cell: task.FixedLine, outcome: record.Passed},
+		"the experiment, not":      {task: task.FixedLine, cell: task.UserError, outcome: record.UserError},
+		"its model":                {task: task.FixedLine, fails: agent.ErrModel, outcome: record.Passed},
+		"its model, nothing said":  {fails: agent.ErrModel, outcome: record.ModelError},
+		"its plugin is gone":       {task: task.FixedLine, fails: plugin.ErrPluginGone, outcome: record.PluginCrashed},
+		"nobody writes the line":   {task: task.FixedLine, no: true, outcome: record.UserError},
+		"its configuration is bad": {task: task.FixedLine, fails: outcome.On(record.ByConfig, errors.New("no")), outcome: record.NotRun},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := withRounds(t)
+			b.task.Interaction.OnUserError, b.cell.User.OnError = tt.task, tt.cell
+			b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Crashed, Reason: "it had no idea"}, tt.fails
+			}}
+			b.judges["supervisor"].rewrite = func(candidate string) string { return "FIXED" + candidate }
+			b.judges["supervisor"].plain = tt.no
+			r := b.run(t.Context(), t)
+			a := b.agents["agent"].(*scripted) //nolint:forcetypeassert // it is ours
+			noted := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "user_failed" })
+			if fixed := len(a.said) == 2 && a.said[1].Text == "FIXED"; r.Outcome != tt.outcome || fixed != (tt.outcome == record.Passed) || noted != fixed {
+				t.Errorf("%s, want %s; the agent heard %+v; findings %+v; error %+v", r.Outcome, tt.outcome, a.said, r.Findings, r.Error)
+			}
+		})
 	}
 }
 

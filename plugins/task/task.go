@@ -155,6 +155,9 @@ type Interaction struct {
 	// Hold says until when the sandbox is frozen in a round: HoldJudge (also if
 	// empty) or HoldCopy.
 	Hold string `json:"hold,omitempty"`
+	// OnUserError says what follows when the simulated user fails: UserError (also
+	// if empty) or FixedLine. The experiment may say something else.
+	OnUserError string `json:"on_user_error,omitempty"`
 	// Reduce combines the scores of all rounds, name by name; empty means last.
 	Reduce Reducer `json:"reduce,omitempty"`
 	// Decide makes one of a verifier's decisions in all rounds: last (also if
@@ -170,6 +173,12 @@ var ChargedParts = []string{"turn", "copy", "judge", "user", "wait"}
 
 // AfterEnds are the words of Interaction.After.
 var AfterEnds = []string{"yielded", "timeout", "max_steps", "crashed"}
+
+// The words of Interaction.OnUserError.
+const (
+	UserError = "user_error" // the attempt ends
+	FixedLine = "fixed_line" // a verifier writes the message without it
+)
 
 // The words of Interaction.Hold.
 const (

@@ -188,6 +188,9 @@ func (c *checker) interaction() {
 	if !slices.Contains([]Reducer{"", ReduceLast, ReduceMax, ReduceMin}, in.Decide) {
 		c.bad("interaction.decide", "is %q: it must be last, max or min", in.Decide)
 	}
+	if !slices.Contains([]string{"", UserError, FixedLine}, in.OnUserError) {
+		c.bad("interaction.on_user_error", "is %q: it must be %s or %s", in.OnUserError, UserError, FixedLine)
+	}
 	if !slices.Contains([]string{"", HoldJudge, HoldCopy}, in.Hold) {
 		c.bad("interaction.hold", "is %q: it must be %s or %s", in.Hold, HoldJudge, HoldCopy)
 	}

@@ -102,7 +102,7 @@ func (b *builder) build(ctx context.Context) error {
 		Mode:        task.ModeCopies,
 		Interaction: &task.Interaction{
 			MaxFollowUps: b.keys.followUps, Total: seconds(b.keys.total), Charged: []string{"turn", "copy", "wait"},
-			After: task.AfterEnds, Reduce: task.ReduceMax, Persona: b.keys.policy,
+			After: task.AfterEnds, OnUserError: task.FixedLine, Reduce: task.ReduceMax, Persona: b.keys.policy,
 		},
 		Success: task.Success{Score: "passed", AtLeast: &passes},
 		Paths:   task.Paths{Folders: made},

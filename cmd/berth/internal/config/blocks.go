@@ -172,6 +172,7 @@ type userBlock struct {
 	Models   map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
 	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
 	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
+	OnError  string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends, with that outcome or the model's. fixed_line: the verifier that rewrites messages (supervisor) sends a fixed line, and a finding says so. Absent: what the task says, or user_error."`
 	CostUSD  *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
 	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
 	Requests *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`

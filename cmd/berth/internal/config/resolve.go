@@ -372,7 +372,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 		agent.Models = merged
 	}
 	out := &cell.User{
-		Agent: agent, Persona: u.Persona, Time: value(u.Time), Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
+		Agent: agent, Persona: u.Persona, Time: value(u.Time), OnError: u.OnError, Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
 	}
 	if !r.Broken {
 		c.cell.User = out

@@ -89,7 +89,7 @@ func Completed(t Turn, last *Step, p Policy) Gate {
 	if last == nil {
 		return Interrupted
 	}
-	words := cmp.Or(strings.TrimSpace(last.Message), strings.TrimSpace(t.Message))
+	words := cmp.Or(strings.TrimSpace(t.Message), strings.TrimSpace(last.Message))
 	stop := strings.ToLower(cmp.Or(last.Stop, t.Stop))
 	midway, p := slices.Contains(unfinished, stop), p.of(t.Agent)
 	if t.End != "yielded" || t.ExitCode != 0 {

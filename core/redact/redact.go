@@ -160,7 +160,11 @@ type Writer struct {
 	r    *Redactor
 	w    io.Writer
 	held []byte
+	at   int64 // of the first held byte
 	hits int
+
+	// Found, if it is set, is told of each secret, and where it begins.
+	Found func(at int64, secret string)
 }
 
 // Write implements io.Writer.
@@ -174,6 +178,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 		if _, err := w.w.Write(w.held[:ready]); err != nil {
 			return 0, err
 		}
+		w.at += int64(ready)
 		w.held = append(w.held[:0], w.held[ready:]...)
 	}
 	return len(p), nil
@@ -187,6 +192,9 @@ func (w *Writer) mask() {
 				break
 			}
 			at += i
+			if w.Found != nil {
+				w.Found(w.at+int64(at), v)
+			}
 			copy(w.held[at:], strings.Repeat("*", len(v)))
 			w.hits++
 		}

@@ -421,8 +421,11 @@ func (s *stage) placeArtifacts(ctx context.Context, w *sandbox.Sandbox, dir stri
 		if e.Status != collect.OK {
 			continue
 		}
-		host := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/")))
-		err := w.PutFiles(ctx, host, s.a.sandbox.Absolute(e.Source))
+		at := filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/"))
+		err := w.PutFiles(ctx, filepath.Join(dir, at), s.a.sandbox.Absolute(e.Source))
+		if err == nil && e.Secrets > 0 {
+			err = s.placeUnmasked(ctx, w, dir, at, e.Source)
+		}
 		if _, ours := errors.AsType[*fs.PathError](err); ours {
 			err = outcome.On(record.ByCore, err)
 		}

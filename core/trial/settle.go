@@ -222,7 +222,11 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 	if len(as) == 0 {
 		return nil, nil
 	}
-	c := collect.Collector{Into: into, Workdir: s.a.sandbox.Dir, Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch}
+	plain, err := s.unmasked(into)
+	if err != nil {
+		return nil, outcome.On(record.ByCore, err)
+	}
+	c := collect.Collector{Into: into, Unmasked: plain, Workdir: s.a.sandbox.Dir, Redactor: s.a.recorder.Redactor(), Fetch: s.a.sandbox.Fetch}
 	entries, err := c.All(ctx, as)
 	s.bulky = c.Bytes() >= limits.ArtifactFills
 	for _, e := range entries {
@@ -230,7 +234,7 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 			s.a.recorder.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
 		}
 		if e.Secrets > 0 {
-			s.a.recorder.Note(p, "secret_in_artifact", "%s held %d secret values, which were masked", e.Source, e.Secrets)
+			s.a.recorder.Note(p, "secret_in_artifact", "%s held %d secret values, which are masked in what is kept", e.Source, e.Secrets)
 		}
 	}
 	if ctx.Err() != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -461,23 +460,6 @@ func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, 
 		}
 		return outcome.On(a.owner(record.ByEnvironment), shut)
 	}, shell.Open(ctx)
-}
-
-// attemptView adds the attempt so far to a view, with the artifacts of the
-// stage or the copies of a round.
-func (s *stage) attemptView(view, copies string, room *views.Room) error {
-	dir := s.a.in.Record.Dir()
-	if o := s.a.in.Origin; o != nil {
-		dir = o.Dir // what the agent did and left
-	}
-	if copies == "" {
-		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
-	}
-	err := views.Attempt(view, dir, views.Copies{Dir: copies}, task.RoleVerifier, room)
-	if untrusted.RefusesName(err) || s.bulky && untrusted.NoSpace(err) {
-		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
-	}
-	return err
 }
 
 // ask calls the verifier. At its deadline it cuts the verifier's access first.

@@ -78,6 +78,10 @@ type Phase struct {
 	// User is a user name or a number in decimal; empty means the image's.
 	User string `json:"user,omitempty"`
 	Env  Env    `json:"env,omitempty"`
+	// EnvFile names a file in the view of verifiers with the variables of Env, one
+	// NAME=VALUE a line: what they judge may hold the values. Empty: there is none. For
+	// the agent only.
+	EnvFile string `json:"env_file,omitempty"`
 	// Network replaces the environment's for this phase; nil keeps it.
 	Network *Network `json:"network,omitempty"`
 }

@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"regexp"
@@ -121,6 +122,9 @@ func (c *checker) surface(key string, s *Stage) {
 func (c *checker) phase(key string, p Phase) {
 	c.times(key+".time", p.Time, p.Startup, p.Stall)
 	c.env(key+".env", p.Env)
+	if p.EnvFile != "" && (!fs.ValidPath(p.EnvFile) || !strings.Contains(p.EnvFile, "/")) {
+		c.bad(key+".env_file", "is %q: it must be the path of a file in a folder of the view", p.EnvFile)
+	}
 	if p.Network != nil {
 		c.network(key+".network", *p.Network)
 	}

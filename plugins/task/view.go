@@ -44,7 +44,7 @@ func (t *Task) View(role Role, stage string) *Task {
 			Name: s.Name, Instruction: s.Instruction, Agent: s.Agent, Surface: s.Surface,
 			PriorTrajectory: s.PriorTrajectory, SameSession: s.SameSession,
 		}
-		seen.Agent.Env = nil
+		seen.Agent.Env, seen.Agent.EnvFile = nil, ""
 		if role == RoleOracle {
 			seen.Reference = s.Reference
 		}

@@ -39,6 +39,7 @@ const (
 	dirSkills     = "skills"
 	dirServices   = "services"
 	filePrivacy   = ".privacy"
+	envFile       = "privacy/env.env" // in the supervisor's view: the variables of .privacy, with values
 	rubric        = dirReferences + "/eval_rule.md"
 	snapshots     = "_snapshot.json"
 )
@@ -108,7 +109,7 @@ func (b *builder) build(ctx context.Context) error {
 		Paths:   task.Paths{Folders: made},
 		Stages: []task.Stage{{
 			Name:      "main",
-			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall), Env: env},
+			Agent:     task.Phase{Time: seconds(b.keys.turn), Startup: seconds(startup), Stall: seconds(stall), Env: env, EnvFile: envFile},
 			Verifiers: b.keys.supervise(),
 			Artifacts: []task.Artifact{{Source: results, To: "results", Audience: []task.Role{task.RoleVerifier, task.RoleUser}}},
 		}},

@@ -82,6 +82,9 @@ type Collector struct {
 	Workdir  string // base of relative sources
 	Fetch    Fetch
 	Redactor *redact.Redactor
+	// Unmasked is a folder for the files that held secrets, as they were, at the same
+	// paths as below Into. Empty: they are not copied there.
+	Unmasked string
 	Plain    bool // write no manifest
 	// Known is a folder with an earlier copy of the only artifact. Files that are
 	// the same there are not copied again. Empty: there is none.
@@ -402,6 +405,14 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 	}
 	left := x.c.MaxBytes - x.c.bytes
 	w := x.c.Redactor.Writer(f)
+	var found []secret
+	if x.c.Unmasked != "" {
+		w.Found = func(at int64, value string) {
+			if len(found) < maxSecrets {
+				found = append(found, secret{at, value})
+			}
+		}
+	}
 	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
 	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
 	x.c.bytes += n
@@ -410,6 +421,9 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 	x.e.Secrets += w.Hits()
 	if err == nil && n > left {
 		return errors.Join(hostly(root.Remove(name)), x.tooMuch())
+	}
+	if err == nil && len(found) > 0 {
+		err = hostly(unmask(root, name, x.c.Unmasked, found))
 	}
 	return err
 }

@@ -376,6 +376,33 @@ func TestSecretsAreMaskedInWhatIsTaken(t *testing.T) {
 	}
 }
 
+// Files that held secrets are as they were in a folder of their own, byte for byte,
+// and only these.
+func TestWhatWasMaskedIsThereUnmasked(t *testing.T) {
+	t.Parallel()
+	const one, other = "sk-canary-0001", "https://canary.example/sk-canary-0001"
+	var text strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&text, "%d,%s,%s\n", i, one, strings.Repeat(other, i%3))
+	}
+	a := archives{"/app": pack(t, dir("./"), file("sub/table.csv", text.String()), file("plain", "nothing"), file("odd\xff", one))}
+	c := &collect.Collector{Fetch: a.fetch, Redactor: redact.New(one, other), Unmasked: t.TempDir()}
+	es := run(t, c, artifact("/app", ""))
+	if got := tree(t, c.Unmasked); !slices.Equal(got, []string{"app/odd\xff", "app/sub/table.csv"}) {
+		t.Errorf("unmasked are %q", got)
+	}
+	got, err := os.ReadFile(filepath.Join(c.Unmasked, "app/sub/table.csv"))
+	if err != nil || string(got) != text.String() {
+		t.Errorf("%d bytes, %v; want the %d of the file", len(got), err, text.Len())
+	}
+	if kept, err := os.ReadFile(filepath.Join(c.Into, "app/sub/table.csv")); err != nil || len(kept) != text.Len() || strings.Contains(string(kept), "canary") {
+		t.Errorf("kept are %d bytes, %v", len(kept), err)
+	}
+	if es[0].Secrets == 0 {
+		t.Errorf("entry %+v", es[0])
+	}
+}
+
 func TestFolderKeepsRegularFilesOnly(t *testing.T) {
 	t.Parallel()
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "agent")

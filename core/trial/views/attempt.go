@@ -99,6 +99,9 @@ func ofAgent(f filter) filter {
 type Copies struct {
 	Dir   string
 	Shown []string
+	// Unmasked is a folder with files that are shown in the place of those at the same
+	// paths in Dir, in which secrets are masked. Empty: there are none.
+	Unmasked string
 }
 
 // has reports whether a role sees what is at a path, or something below it.
@@ -122,21 +125,27 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		}
 	}
 	seen := func(path string) bool { return artifacts.Dir != "" && artifacts.has(role, path) }
-	if err := addFolder(artifacts.Dir, filepath.Join(to, "artifacts"), seen, room); err != nil {
+	if err := addFolder(artifacts.Dir, artifacts.Unmasked, filepath.Join(to, "artifacts"), seen, room); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for _, name := range folders[role] {
-		if err := addFolder(filepath.Join(attempt, name), filepath.Join(to, name), func(string) bool { return true }, room); err != nil {
+		if err := Folder(filepath.Join(attempt, name), filepath.Join(to, name), room); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
 	return nil
 }
 
+// Folder copies a folder to a folder of a view: only regular files and folders. A
+// missing folder is left out.
+func Folder(from, to string, room *Room) error {
+	return addFolder(from, "", to, func(string) bool { return true }, room)
+}
+
 // addFolder copies the parts of a folder of the attempt that are seen to a folder
-// of the view. It copies only regular files and folders; a missing folder is left
-// out.
-func addFolder(from, to string, seen func(path string) bool, room *Room) error {
+// of the view, as Folder does. Files of the folder unmasked, if it is not empty,
+// replace those at the same paths.
+func addFolder(from, unmasked, to string, seen func(path string) bool, room *Room) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -167,6 +176,14 @@ func addFolder(from, to string, seen func(path string) bool, room *Room) error {
 			return nil
 		}
 		in, err := root.Open(p)
+		if unmasked != "" && err == nil {
+			if plain, failed := os.Open(filepath.Join(unmasked, p)); failed == nil {
+				_ = in.Close() // it was only read
+				in = plain
+			} else if !errors.Is(failed, fs.ErrNotExist) {
+				err = errors.Join(failed, in.Close())
+			}
+		}
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,107 @@
+package trial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/core/trial/sandbox"
+	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// attemptView adds the attempt so far to a view, with the artifacts of the
+// stage or the copies of a round.
+func (s *stage) attemptView(view, copies string, room *views.Room) error {
+	dir := s.a.in.Record.Dir()
+	if o := s.a.in.Origin; o != nil {
+		dir = o.Dir // what the agent did and left
+	}
+	if copies == "" {
+		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
+	}
+	plain := ""
+	if s.a.in.Origin == nil {
+		var err error
+		if plain, err = s.unmasked(copies); err != nil {
+			return err
+		}
+	}
+	err := views.Attempt(view, dir, views.Copies{Dir: copies, Unmasked: plain}, task.RoleVerifier, room)
+	if err == nil {
+		err = views.Folder(s.subagents(dir), filepath.Join(view, views.AttemptFolder, record.AgentDir, subagents), room)
+	}
+	if err == nil {
+		err = s.disclose(view)
+	}
+	if untrusted.RefusesName(err) || s.bulky && untrusted.NoSpace(err) {
+		return outcome.On(s.a.owner(record.ByEnvironment), err) // the agent chooses names and sizes
+	}
+	return err
+}
+
+// subagents is the folder of an agent's files with the sessions of its sub-agents.
+const subagents = "subagents"
+
+// subagents returns the folder with the sessions of the agent's sub-agents so far.
+func (s *stage) subagents(attempt string) string {
+	if agent := s.a.session; agent != nil {
+		return filepath.Join(agent.scratch, subagents)
+	}
+	return filepath.Join(attempt, record.AgentDir, s.out.Session, subagents)
+}
+
+// disclose adds to a view for verifiers what the agent has of the host's variables,
+// if the task wants it: its values are in what the agent did.
+func (s *stage) disclose(view string) error {
+	name := s.task.Agent.EnvFile
+	if name == "" || len(s.task.Agent.Env) == 0 {
+		return nil
+	}
+	env, err := s.task.Agent.Env.Resolve(s.a.in.LookupEnv)
+	if err != nil {
+		return outcome.On(record.ByConfig, fmt.Errorf("environment of the agent: %w", err))
+	}
+	var b strings.Builder
+	for _, n := range slices.Sorted(maps.Keys(env)) {
+		value := env[n]
+		if strings.ContainsAny(value, "\r\n") {
+			value = strconv.Quote(value)
+		}
+		fmt.Fprintf(&b, "%s=%s\n", n, value)
+	}
+	to := filepath.Join(view, filepath.FromSlash(name))
+	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, []byte(b.String()), 0o600))
+}
+
+// unmasked returns a folder beside the record for the files of a folder of
+// artifacts that held secrets, as the agent wrote them. They are what is judged.
+func (s *stage) unmasked(artifacts string) (string, error) {
+	in, err := filepath.Rel(s.a.in.Record.Dir(), artifacts)
+	if err != nil {
+		return "", err
+	}
+	return s.a.folders().Large(filepath.Join("unmasked", in))
+}
+
+// placeUnmasked places those files of an artifact over it that held secrets.
+func (s *stage) placeUnmasked(ctx context.Context, w *sandbox.Sandbox, dir, at, source string) error {
+	plain, err := s.unmasked(dir)
+	if err != nil {
+		return outcome.On(record.ByCore, err)
+	}
+	if _, err = os.Lstat(filepath.Join(plain, at)); errors.Is(err, fs.ErrNotExist) {
+		return nil // they were too many to be kept apart, or it is the artifact of an earlier attempt
+	}
+	return w.PutFiles(ctx, filepath.Join(plain, at), s.a.sandbox.Absolute(source))
+}

@@ -20,24 +20,28 @@ import (
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
-// attemptView adds the attempt so far to a view, with the artifacts of the
-// stage or the copies of a round.
-func (s *stage) attemptView(view, copies string, room *views.Room) error {
-	dir := s.a.in.Record.Dir()
-	if o := s.a.in.Origin; o != nil {
-		dir = o.Dir // what the agent did and left
+// attemptView adds the attempt so far to a view, with the artifacts of the stage or
+// the copies of a round.
+func (s *stage) attemptView(view string, j judgement, room *views.Room) (err error) {
+	dir, own := s.a.in.Record.Dir(), s.a.in.Record.Dir()
+	shown := views.Copies{Dir: j.copies}
+	if o := s.a.in.Origin; o != nil { // what the agent did and left
+		dir, shown.Verdicts = o.Dir, own
+		if s.turns > 0 { // what it did later was not there to be judged
+			shown.Keep = func(turn int, kind string) bool {
+				return turn <= s.turns && (kind != string(record.TurnOver) || j.round == 0 && s.whole)
+			}
+		}
 	}
-	if copies == "" {
-		copies = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
+	if shown.Dir == "" {
+		shown.Dir = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
-	plain := ""
-	if s.a.in.Origin == nil {
-		var err error
-		if plain, err = s.unmasked(copies); err != nil {
+	if dir == own {
+		if shown.Unmasked, err = s.unmasked(shown.Dir); err != nil {
 			return err
 		}
 	}
-	err := views.Attempt(view, dir, views.Copies{Dir: copies, Unmasked: plain}, task.RoleVerifier, room)
+	err = views.Attempt(view, dir, shown, task.RoleVerifier, room)
 	if err == nil {
 		err = views.Folder(s.subagents(dir), filepath.Join(view, views.AttemptFolder, record.AgentDir, subagents), room)
 	}

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
@@ -54,7 +52,9 @@ func (o *Origin) Regradable(t *task.Task, traits map[string]verifier.Traits) err
 	}
 	for _, u := range t.Stages[0].Verifiers {
 		if t.Interaction != nil && traits[u.Name].Rounds {
-			return fmt.Errorf("the verifier %q judges between turns", u.Name)
+			if err := o.hasRounds(&t.Stages[0]); err != nil {
+				return fmt.Errorf("the verifier %q judges between turns: %w", u.Name, err)
+			}
 		}
 		if traits[u.Name].Needs == verifier.NeedsSandbox && !o.Kept() {
 			return fmt.Errorf("the verifier %q needs the sandbox, whose files were not kept (keep in the experiment)", u.Name)
@@ -69,20 +69,33 @@ func (o *Origin) Regradable(t *task.Task, traits map[string]verifier.Traits) err
 // sameInstruction returns an error if the agent was told something else than a
 // stage says now: then the verdict would be about another task.
 func (o *Origin) sameInstruction(s *task.Stage) error {
-	var told string
-	_, err := untrusted.Lines(o.Dir, record.TurnsFile, 16<<20, 1<<30, func(line []byte) {
-		var turn record.Turn
-		if told == "" && json.Unmarshal(line, &turn) == nil && turn.Kind == record.TurnMessage && turn.From == "task" {
-			told = turn.Text
+	told := ""
+	err := o.eachTurn(func(t *record.Turn) {
+		if told == "" && t.Kind == record.TurnMessage && t.From == "task" {
+			told = t.Text
 		}
 	})
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return err
 	}
 	if now := recorder.Cut(views.Instruction(s), limits.MessageBytes); told != "" && told != now {
 		return errors.New("the instruction of its task has changed: run the trial instead")
 	}
 	return nil
+}
+
+// eachTurn reads the lines about the turns of the origin. It may have none.
+func (o *Origin) eachTurn(f func(*record.Turn)) error {
+	_, err := untrusted.Lines(o.Dir, record.TurnsFile, 16<<20, 1<<30, func(line []byte) {
+		var t record.Turn
+		if json.Unmarshal(line, &t) == nil {
+			f(&t)
+		}
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // regrade verifies the work of the origin.
@@ -120,12 +133,15 @@ func (a *attempt) regrade(ctx context.Context) error {
 	if !o.Kept() || !s.inSandbox(s.task.Verifiers) {
 		s.mode = task.ModeCopies // of the artifacts that the origin has
 		if len(s.own) > 0 {
-			if err = s.originArtifacts(); err != nil {
+			if s.collected, err = s.originArtifacts(record.ArtifactsDir); err != nil {
 				return a.at(s.phase(record.PhaseCollect, record.ByCore), err)
 			}
 		}
 		if err = a.enter(ctx, Verifying); err != nil {
 			return a.at(s.phase(record.PhaseVerify, record.ByCore), err)
+		}
+		if err = s.rejudge(ctx); err != nil {
+			return err
 		}
 		return s.verify(ctx)
 	}
@@ -134,40 +150,6 @@ func (a *attempt) regrade(ctx context.Context) error {
 	})
 	if err == nil {
 		err = a.gradeRestored(ctx, s)
-	}
-	return err
-}
-
-// originArtifacts copies the artifacts of the origin, for verifiers with a sandbox of
-// their own. The folder of the origin may be somebody else's.
-func (s *stage) originArtifacts() error {
-	a := s.a
-	to := filepath.Join(a.in.Record.Dir(), record.ArtifactsDir)
-	if err := collect.Folder(filepath.Join(a.in.Origin.Dir, record.ArtifactsDir), to, a.recorder.Redactor()); err != nil {
-		return outcome.On(record.ByCore, err)
-	}
-	text, err := untrusted.Read(to, collect.ManifestFile, 64<<20)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there are none
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &s.collected)
-	}
-	workdir := a.task.Environment.Workdir
-	if im := a.in.Origin.Result.Image; workdir == "" && im != nil {
-		workdir = im.Workdir
-	}
-	for i := range s.collected {
-		e := &s.collected[i]
-		if !filepath.IsLocal(filepath.FromSlash(strings.TrimPrefix(e.Destination, record.ArtifactsDir+"/"))) {
-			err = errors.Join(err, fmt.Errorf("the place of %q is %q, which is not among the artifacts", e.Source, e.Destination))
-		}
-		if !path.IsAbs(e.Source) { // there is no sandbox of the agent that it could be relative to
-			e.Source = path.Join("/", workdir, e.Source)
-		}
-	}
-	if err != nil {
-		err = outcome.On(record.ByCore, fmt.Errorf("artifacts of attempt %d: %w", a.in.Origin.Number, err))
 	}
 	return err
 }
@@ -202,6 +184,9 @@ func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 	}
 	if err == nil {
 		err = s.awaitVerification(inside)
+	}
+	if err == nil {
+		err = s.rejudge(inside)
 	}
 	if err == nil {
 		err = s.grade(ctx, feasible.Reach(a.task, s.task))

@@ -25,12 +25,18 @@ const sound = `test "$(cat /app/link)" = 1 && test -d /app/sub/empty && test "$(
 func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Result) {
 	t.Helper()
 	c := newBench(t, does("false"), j)
-	c.task = b.task
 	for name, other := range b.judges {
 		if c.judges[name] == nil {
 			c.judges[name] = other
 		}
 	}
+	return c, c.regrade(t, b, r)
+}
+
+// regrade verifies the attempt of another bench again.
+func (c *bench) regrade(t *testing.T, b *bench, r record.Result) record.Result {
+	t.Helper()
+	c.task = b.task
 	in := c.input()
 	in.Trial, in.Attempt = "t1", 2
 	in.Origin = &trial.Origin{Number: 1, Dir: b.dir, Result: &r}
@@ -42,7 +48,7 @@ func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Re
 		text, _ := os.ReadFile(filepath.Join(c.dir, "log")) //nolint:errcheck // for a person
 		t.Logf("log: %s", text)
 	}
-	return c, out
+	return out
 }
 
 // given is a task with files that the agent gets.

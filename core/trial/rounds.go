@@ -60,12 +60,7 @@ func (s *stage) followUps() int {
 // copies that are taken while the sandbox is frozen, and the user answers. more
 // reports that s.message is the next message to the agent.
 func (s *stage) round(ctx context.Context) (more bool, err error) {
-	var uses []task.VerifierUse
-	for _, u := range s.task.Verifiers {
-		if s.judgesRounds(u.Name) {
-			uses = append(uses, u)
-		}
-	}
+	uses := s.ofRounds()
 	in := s.a.task.Interaction
 	if in == nil || (len(uses) == 0 && s.followUps() <= 0) {
 		return false, nil
@@ -157,9 +152,18 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	if err != nil || len(uses) == 0 {
 		return nil, err
 	}
-	begin = a.now()
+	return s.judgeCopies(ctx, uses, copies)
+}
+
+// judgeCopies lets the verifiers of rounds judge the copies of the round of the last
+// turn. Also with an error it returns the verdicts so far.
+func (s *stage) judgeCopies(ctx context.Context, uses []task.VerifierUse, copies string) (verdicts []verifier.Verdict, err error) {
+	a, round := s.a, s.turns
+	at := s.phase(record.PhaseJudge, record.ByVerifier)
+	at.Round = round
+	begin := a.now()
 	limit := time.Duration(len(uses)) * (min(s.verifyTime(), limits.Judge) + limits.Return)
-	err = a.phase(ctx, phase(record.PhaseJudge, record.ByVerifier), limit, func(ctx context.Context) error {
+	err = a.phase(ctx, at, limit, func(ctx context.Context) error {
 		for n, u := range uses {
 			v, judgeErr := s.judge(ctx, judgement{
 				use: u, number: n + 1, round: round, left: s.followUps(), earlier: slices.Concat(s.out.Rounds, verdicts), copies: copies,
@@ -169,7 +173,7 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 				continue
 			}
 			judgeErr = fmt.Errorf("verifier %s, round %d: %w", u.Name, round, judgeErr)
-			if judgeErr = s.failed(ctx, phase(record.PhaseJudge, record.ByVerifier), u, judgeErr); judgeErr != nil {
+			if judgeErr = s.failed(ctx, at, u, judgeErr); judgeErr != nil {
 				return judgeErr
 			}
 		}
@@ -186,6 +190,16 @@ func (s *stage) roundCopies(round int) string {
 		dir = filepath.Join(dir, s.task.Name)
 	}
 	return filepath.Join(dir, fmt.Sprint(round))
+}
+
+// ofRounds returns the verifiers that judge rounds.
+func (s *stage) ofRounds() (uses []task.VerifierUse) {
+	for _, u := range s.task.Verifiers {
+		if s.judgesRounds(u.Name) {
+			uses = append(uses, u)
+		}
+	}
+	return uses
 }
 
 // nextMessage asks the simulated user for the next message.

@@ -36,6 +36,7 @@ type stage struct {
 	out  *outcome.Stage // the facts about it
 
 	turns   int
+	whole   bool          // the rounds that are judged again are all that there were
 	charged time.Duration // part of the interaction's total time that was used
 	user    *session
 	shell   *relay.Relay   // of the current verifier

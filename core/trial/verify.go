@@ -390,7 +390,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		Stage: s.task.Name, Round: j.round, RoundsLeft: j.left, Earlier: slices.Clone(j.earlier), Timeout: s.verifyTime(),
 		Settings: j.use.Settings, Config: own.Config.JSON(),
 	}
-	r.View, err = s.view(task.RoleVerifier, id, func(dir string, room *views.Room) error { return s.attemptView(dir, j.copies, room) })
+	r.View, err = s.view(task.RoleVerifier, id, func(dir string, room *views.Room) error { return s.attemptView(dir, j, room) })
 	if err != nil {
 		return r, done, err
 	}

@@ -3,6 +3,7 @@ package views
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +100,11 @@ func ofAgent(f filter) filter {
 type Copies struct {
 	Dir   string
 	Shown []string
+	// Verdicts is the folder of the attempt with the verdicts that are shown; empty: of
+	// the same attempt.
+	Verdicts string
+	// Keep says which lines of the records are shown, by their turn and kind; nil: all.
+	Keep func(turn int, kind string) bool
 	// Unmasked is a folder with files that are shown in the place of those at the same
 	// paths in Dir, in which secrets are masked. Empty: there are none.
 	Unmasked string
@@ -111,6 +117,23 @@ func (c *Copies) has(role task.Role, path string) bool {
 	})
 }
 
+// kept returns a filter that leaves out lines, and passes the others to f.
+func (c *Copies) kept(f filter) filter {
+	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
+		var turn int
+		var kind string
+		_ = json.Unmarshal(line["turn"], &turn) // a line of something else has none
+		_ = json.Unmarshal(line["kind"], &kind)
+		if !c.Keep(turn, kind) {
+			return nil
+		}
+		if f == nil {
+			return line
+		}
+		return f(line)
+	}
+}
+
 // Attempt copies the parts of the attempt so far that role may see from the
 // attempt's folder to the view in dir. Missing records are left out. Fails with
 // ErrNoRoom when the view does not fit into room.
@@ -120,7 +143,13 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for name, f := range shown[role] {
-		if err := copyRecord(filepath.Join(attempt, name), filepath.Join(to, name), f, room); err != nil {
+		from := attempt
+		if name == record.VerdictsFile {
+			from = cmp.Or(artifacts.Verdicts, attempt)
+		} else if artifacts.Keep != nil {
+			f = artifacts.kept(f)
+		}
+		if err := copyRecord(filepath.Join(from, name), filepath.Join(to, name), f, room); err != nil {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}

@@ -60,8 +60,8 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 		{[]string{verdict("pass", .95, "")}, record.Passed, "pass", .95, 1},
 		{[]string{verdict("continue", .3, ""), verdict("continue", .5, "")}, record.Failed, "executor_incomplete", .5, 2},
 	} {
-		e2etest.Write(t, dir, map[string]string{"judge.yaml": script(tt.judged...), "user.yaml": "replies: [{text: nobody asks}]\n"})
-		berthWith(t, dir, nil, "regrade", "last").want(t, 0)
+		e2etest.Write(t, dir, map[string]string{"judge.yaml": script(tt.judged...)})
+		berthWith(t, dir, nil, "regrade", "last", "--experiment", "berth.hcl").want(t, 0)
 		r := attempt(string(rune('2'+i)), tt.outcome, tt.status, tt.final)
 		judged := 0
 		for _, p := range r.Phases {
@@ -71,8 +71,8 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 				t.Errorf("a phase %s", p.Name)
 			}
 		}
-		if judged != tt.rounds || r.Steps != first.Steps || r.Regraded == nil || r.Regraded.Attempt != 1 {
-			t.Errorf("%d rounds, %d steps, origin %+v; want %d, %d of attempt 1", judged, r.Steps, r.Regraded, tt.rounds, first.Steps)
+		if judged != tt.rounds || r.AgentTime != first.AgentTime || r.Regraded == nil || r.Regraded.Attempt != 1 {
+			t.Errorf("%d rounds, %s of the agent, origin %+v; want %d, %s of attempt 1", judged, r.AgentTime, r.Regraded, tt.rounds, first.AgentTime)
 		}
 	}
 }

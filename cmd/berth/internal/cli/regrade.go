@@ -36,7 +36,8 @@ verifier by --experiment.
 A verifier that needs the sandbox gets a new one with the files that the attempt
 left, which are stored if the experiment says keep = "failed" or keep = "all".
 Attempts without them are refused, unless no verifier needs a sandbox. The image
-and the instruction of a task must be those that the agent had.`,
+and the instruction of a task must be those that the agent had. Of a loop with a
+simulated user, the stored rounds are judged; no turn is repeated.`,
 		Example: "  berth regrade last\n  berth regrade last --select 'outcome == \"failed\"'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -124,7 +124,7 @@ func TestAGlobalPlanIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	g := &game{}
 	y, rec, questions := turn(t, g, `{"mode":"global"}`, "I go around.\n### Actions\nUp, down, Jump,\nRight.")
-	if got := strings.Join(g.calls, " "); got != "Up Down Right" || y.End != agent.Done || len(rec.steps) != 1 || len(rec.steps[0].ToolCalls) != 3 {
+	if got := strings.Join(g.calls, " "); got != "Up Down Right" || y.End != agent.Done || len(rec.steps) != 1 || len(rec.steps[0].ToolCalls) != 3 || !strings.Contains(string(rec.steps[0].Extra), trajectory.FinalCall) {
 		t.Errorf("%s; %+v; %+v", got, y, rec.steps)
 	}
 	body := string(questions[0].Body)

@@ -139,6 +139,9 @@ func (w *worker) step(ctx context.Context, r *loop.Recorder) (done *agent.Yield,
 		if calls := c.parse(reply.Text, w.offer.Actions); len(calls) > 0 {
 			p := pair{reply: reply.Text}
 			done, err = w.act(ctx, calls, &p, &step)
+			if done == nil && err == nil && c.Mode == modeGlobal { // the plan is done
+				loop.Final(&step)
+			}
 			w.pairs = append(w.pairs, p)
 			if failed := r.Step(step); err == nil {
 				err = failed

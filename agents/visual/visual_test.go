@@ -192,7 +192,11 @@ func TestHowTurnsEnd(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := &page{act: tt.act}
-			y, _, _ := turn(t, p, Config{}, tt.task, tt.replies...)
+			y, rec, _ := turn(t, p, Config{}, tt.task, tt.replies...)
+			last := rec.steps[len(rec.steps)-1]
+			if final := strings.Contains(string(last.Extra), trajectory.FinalCall); final != (tt.end == agent.Done && len(last.ToolCalls) > 0) {
+				t.Errorf("the last step has %d calls and %s", len(last.ToolCalls), last.Extra)
+			}
 			if y.End != tt.end || y.Message != tt.message || !strings.HasPrefix(y.Reason, tt.reason) || tt.reason == "" && y.Reason != "" || len(p.calls) != tt.calls {
 				t.Errorf("got %+v after %q", y, p.calls)
 			}

@@ -37,7 +37,11 @@ func (s *stage) attemptView(view string, j judgement, room *views.Room) (err err
 		shown.Dir = filepath.Join(dir, filepath.FromSlash(s.artifacts()))
 	}
 	if dir == own {
-		if shown.Unmasked, err = s.unmasked(shown.Dir); err != nil {
+		shown.Unmasked, err = s.a.unmasked(shown.Dir)
+		if err == nil {
+			shown.Captures, err = s.a.unmasked(filepath.Join(own, record.CapturesDir))
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -88,19 +92,19 @@ func (s *stage) disclose(view string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, []byte(b.String()), 0o600))
 }
 
-// unmasked returns a folder beside the record for the files of a folder of
-// artifacts that held secrets, as the agent wrote them. They are what is judged.
-func (s *stage) unmasked(artifacts string) (string, error) {
-	in, err := filepath.Rel(s.a.in.Record.Dir(), artifacts)
+// unmasked returns a folder beside the record for those files of a folder of the
+// record that held secrets, as they were. They are what is judged.
+func (a *attempt) unmasked(folder string) (string, error) {
+	in, err := filepath.Rel(a.in.Record.Dir(), folder)
 	if err != nil {
 		return "", err
 	}
-	return s.a.folders().Large(filepath.Join("unmasked", in))
+	return a.folders().Large(filepath.Join("unmasked", in))
 }
 
 // placeUnmasked places those files of an artifact over it that held secrets.
 func (s *stage) placeUnmasked(ctx context.Context, w *sandbox.Sandbox, dir, at, source string) error {
-	plain, err := s.unmasked(dir)
+	plain, err := s.a.unmasked(dir)
 	if err != nil {
 		return outcome.On(record.ByCore, err)
 	}

@@ -222,7 +222,7 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 	if len(as) == 0 {
 		return nil, nil
 	}
-	plain, err := s.unmasked(into)
+	plain, err := s.a.unmasked(into)
 	if err != nil {
 		return nil, outcome.On(record.ByCore, err)
 	}

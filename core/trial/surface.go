@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"github.com/berth-eval/berth/core/plugin"
@@ -171,8 +172,13 @@ func (s *stage) captures(ctx context.Context) error {
 		if len(a.task.Stages) > 1 {
 			to = filepath.Join(to, s.task.Name)
 		}
+		plain, err := a.unmasked(to)
+		if err != nil {
+			return outcome.On(record.ByCore, err)
+		}
 		keep := func(from, name string) error {
-			return collect.Folder(from, filepath.Join(to, name), a.recorder.Redactor())
+			judged := filepath.Join(plain, name)
+			return errors.Join(collect.Folder(from, filepath.Join(to, name), a.recorder.Redactor()), os.RemoveAll(judged), os.Rename(from, judged))
 		}
 		for _, failed := range a.surface.open.Captures(ctx, s.task.Captures, dir, keep) {
 			a.recorder.Note(p, "capture_failed", "%s", failed)

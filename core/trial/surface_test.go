@@ -117,6 +117,28 @@ func surfaceLines(t *testing.T, dir string) (all []surface.Line) {
 	return all
 }
 
+// A capture that holds a secret is judged as it was, and kept without it.
+func TestACaptureIsJudgedAsItWas(t *testing.T) {
+	t.Parallel()
+	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
+		_, err := add(ctx, s, "3")
+		return err
+	})
+	const file, text = "captures/export/export.json", `{"number":6}`
+	b := played(t, &game{}, a, looks(func(r verifierRequest) bool {
+		data, err := os.ReadFile(filepath.Join(r.View, "attempt", file))
+		if err != nil || string(data) != text {
+			t.Errorf("the capture is %q, %v", data, err)
+		}
+		return true
+	}))
+	b.cell.Secrets = []string{text}
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	if kept, err := os.ReadFile(filepath.Join(b.dir, file)); err != nil || string(kept) != strings.Repeat("*", len(text)) {
+		t.Errorf("kept is %q, %v", kept, err)
+	}
+}
+
 func TestAnAgentPlaysOnASurface(t *testing.T) {
 	t.Parallel()
 	g := &game{}

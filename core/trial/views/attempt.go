@@ -108,6 +108,8 @@ type Copies struct {
 	// Unmasked is a folder with files that are shown in the place of those at the same
 	// paths in Dir, in which secrets are masked. Empty: there are none.
 	Unmasked string
+	// Captures is the same for the captures.
+	Captures string
 }
 
 // has reports whether a role sees what is at a path, or something below it.
@@ -158,7 +160,11 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for _, name := range folders[role] {
-		if err := Folder(filepath.Join(attempt, name), filepath.Join(to, name), room); err != nil {
+		plain := ""
+		if name == record.CapturesDir {
+			plain = artifacts.Captures
+		}
+		if err := addFolder(filepath.Join(attempt, name), plain, filepath.Join(to, name), func(string) bool { return true }, room); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -329,6 +330,48 @@ func longMessage(t *testing.T, size int, want record.Outcome) {
 	}
 	if want == record.Passed && (heard < 1000 || heard > 1200) || want != record.Passed && heard > 0 {
 		t.Errorf("the agent heard %d bytes", heard)
+	}
+}
+
+// In UniClawBench a simulated user that fails is replaced by a fixed line in the
+// language of the task, unless the experiment says something else.
+func TestAUserThatFailsInUniClawBench(t *testing.T) {
+	t.Parallel()
+	tree.NeedsSandbox(t)
+	for word, want := range map[string]record.Outcome{"": record.Passed, "fixed_line": record.Passed, "user_error": record.UserError} {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			loopPlugins(t, dir, "greeter")
+			x := strings.NewReplacer(
+				"harbor", "uniclaw", "./tasks", ".", "{ plugin = \"local\" }", "{\n  plugin  = \"local\"\n  network = \"none\"\n}",
+				"{ model = model.judge }", "{\n  model = model.judge\n  config {\n    gate = \"text\"\n  }\n}", // a shell does not understand the fixed line
+			).Replace(loopExperiment)
+			if word != "" {
+				x = strings.Replace(x, "model = model.user\n}", fmt.Sprintf("model = model.user\n  on_user_error = %q\n}", word), 1)
+			}
+			judge, err := json.Marshal(map[string]any{"replies": []any{
+				reply(`"messages_of_the_user_so_far":0,`, verdict("continue", .4, `{"attempt_state": "incomplete"}`)), reply(`"messages_of_the_user_so_far":1,`, verdict("pass", 1, "")),
+			}})
+			e2etest.Must(t, err)
+			e2etest.Write(t, dir, map[string]string{
+				"berth.hcl":                              x,
+				"judge.yaml":                             string(judge),
+				"user.yaml":                              "replies: [{when: {last: .*}, text: I have no idea.}]\n",
+				"tasks/c/it.yaml":                        "task_id: it\ncategory: c\ntask: 'echo 任务 >/dev/null; echo The task is complete.; true'\nreferences: [references/eval_rule.md]\n",
+				"injection/c/it/references/eval_rule.md": "It is complete.\n",
+			})
+			berthWith(t, dir, nil, "run")
+			turns, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
+			if err != nil || len(turns) != 1 {
+				t.Fatalf("%q, %v", turns, err)
+			}
+			r, said := e2etest.Result(t, filepath.Dir(turns[0])), e2etest.Read(t, turns[0])
+			noted := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "user_failed" })
+			if fixed := strings.Contains(said, "请把剩下的工作做完"); r.Outcome != want || fixed != (want == record.Passed) || noted != fixed {
+				t.Errorf("%s, want %s: %s\n%s\n%+v", r.Outcome, want, pretty(r.Error), said, r.Findings)
+			}
+		})
 	}
 }
 

@@ -303,6 +303,9 @@ func (s *stage) openUser(ctx context.Context) error {
 		return err
 	}
 	s.user, err = a.open(ctx, opening{role: agent.RoleUser, plugin: plugin, cell: user, needs: needs, view: view, stage: s.task, number: s.i + 1})
+	if err != nil { // it may be tried again after the next turn
+		err = errors.Join(err, os.RemoveAll(view))
+	}
 	return err
 }
 

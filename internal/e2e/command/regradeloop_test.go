@@ -62,6 +62,7 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 	} {
 		e2etest.Write(t, dir, map[string]string{"judge.yaml": script(tt.judged...)})
 		berthWith(t, dir, nil, "regrade", "last", "--experiment", "berth.hcl").want(t, 0)
+		berthWith(t, dir, nil, "audit", "last").want(t, 0)
 		r := attempt(string(rune('2'+i)), tt.outcome, tt.status, tt.final)
 		judged := 0
 		for _, p := range r.Phases {

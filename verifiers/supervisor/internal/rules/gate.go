@@ -87,7 +87,10 @@ var finalCalls = []string{"task_complete", "complete_task", "submit", "finish", 
 // nil: it has none.
 func Completed(t Turn, last *Step, p Policy) Gate {
 	if last == nil {
-		return Interrupted
+		if t.Stop == "" {
+			return Interrupted
+		}
+		last = &Step{} // the agent records no steps, but it asked its model
 	}
 	words := cmp.Or(strings.TrimSpace(t.Message), strings.TrimSpace(last.Message))
 	stop := strings.ToLower(cmp.Or(last.Stop, t.Stop))

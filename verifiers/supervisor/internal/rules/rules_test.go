@@ -200,6 +200,8 @@ func TestCompletedTurns(t *testing.T) {
 		want Gate
 	}{
 		{"no step", good, nil, Text, Interrupted},
+		{"no step, but the gateway knows the stop", Turn{End: "yielded", Stop: "end_turn"}, nil, Strict, Complete},
+		{"no step, and the model wanted a tool", Turn{End: "yielded", Stop: "tool_use", Message: "Done."}, nil, Strict, Interrupted},
 		{"it ended with a stop", good, &Step{Message: "Here it is", Stop: "end_turn"}, Strict, Complete},
 		{"the names of stops have any case", good, &Step{Message: "Here it is", Stop: "STOP"}, Strict, Complete},
 		{"a bad end", cut, &Step{Message: "Here it is", Stop: "stop"}, Strict, Interrupted},

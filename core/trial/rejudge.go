@@ -95,7 +95,7 @@ func (s *stage) rejudge(ctx context.Context) error {
 func (s *stage) originArtifacts(folder string) (entries []collect.Entry, err error) {
 	a := s.a
 	to := filepath.Join(a.in.Record.Dir(), folder)
-	if err := collect.Folder(filepath.Join(a.in.Origin.Dir, folder), to, a.recorder.Redactor()); err != nil {
+	if err = collect.Folder(filepath.Join(a.in.Origin.Dir, folder), to, a.recorder.Redactor()); err != nil {
 		return nil, outcome.On(record.ByCore, err)
 	}
 	text, err := untrusted.Read(to, collect.ManifestFile, 64<<20)

@@ -212,8 +212,8 @@ func (s *stage) nextMessage(ctx context.Context, uses []task.VerifierUse, verdic
 	text := ""
 	err = a.phase(ctx, p, limits.Open+limit+limits.Close+limits.Judge, func(ctx context.Context) error {
 		said, failed := s.userSays(ctx, p, limit, verdicts)
-		if err := s.unlessFixed(p, uses, failed); err != nil || failed == nil && said == "" {
-			return err
+		if lost := s.unlessFixed(p, uses, failed); lost != nil || failed == nil && said == "" {
+			return lost
 		}
 		text, failed = s.rewrite(ctx, uses, verdicts, said)
 		return failed

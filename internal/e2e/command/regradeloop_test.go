@@ -66,10 +66,12 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 		r := attempt(string(rune('2'+i)), tt.outcome, tt.status, tt.final)
 		judged := 0
 		for _, p := range r.Phases {
-			if p.Name == record.PhaseJudge {
+			switch p.Name {
+			case record.PhaseJudge:
 				judged++
-			} else if p.Name == record.PhaseTurn || p.Name == record.PhaseUser {
+			case record.PhaseTurn, record.PhaseUser:
 				t.Errorf("a phase %s", p.Name)
+			default:
 			}
 		}
 		if judged != tt.rounds || r.AgentTime != first.AgentTime || r.Regraded == nil || r.Regraded.Attempt != 1 {

@@ -6,11 +6,8 @@ package rules
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -64,25 +61,11 @@ type Reply struct {
 	Verdict     string   `json:"verdict"`
 	State       string   `json:"attempt_state"`
 	Recoverable bool     `json:"recoverable"`
-	Score       Number   `json:"score"`
+	Score       float64  `json:"score"` // from 0 to 1: the schema has checked it
 	Confidence  string   `json:"confidence"`
 	Rationale   string   `json:"rationale"`
 	Missing     []string `json:"missing_artifacts"`
 	Tags        []string `json:"guidance_tags"`
-}
-
-// Number is a number that a model wrote. If it is too large for a float64, it is
-// infinite.
-type Number float64
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *Number) UnmarshalJSON(b []byte) error {
-	f, err := strconv.ParseFloat(string(b), 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return err
-	}
-	*n = Number(f)
-	return nil
 }
 
 // Judgement is a checked reply.
@@ -101,7 +84,7 @@ type Judgement struct {
 // are replaced. Fails if the verdict is unknown.
 func Check(r Reply) (Judgement, error) {
 	j := Judgement{
-		State: State(word(r.State)), Recoverable: r.Recoverable, Score: score(r.Score), Confidence: Confidence(word(r.Confidence)),
+		State: State(word(r.State)), Recoverable: r.Recoverable, Score: r.Score, Confidence: Confidence(word(r.Confidence)),
 		Rationale: cut(strings.TrimSpace(r.Rationale), MaxRationale),
 	}
 	if slices.Contains(faults, string(j.State)) {
@@ -118,7 +101,7 @@ func Check(r Reply) (Judgement, error) {
 	case verdict == "fail", slices.Contains(faults, verdict):
 		j.Verdict, usual = verifier.Fail, TerminalFailure
 	default:
-		return Judgement{}, fmt.Errorf("the supervisor's verdict is %q: it has to be pass, continue or fail", cut(r.Verdict, MaxArtifact))
+		return Judgement{}, fmt.Errorf("%w: the supervisor's verdict is %q: it has to be pass, continue or fail", verifier.ErrBadReply, cut(r.Verdict, MaxArtifact))
 	}
 	if !slices.Contains(states, j.State) {
 		j.State = usual
@@ -143,15 +126,6 @@ var faults = []string{"infra_error", "rate_limit"}
 
 // word returns a word that a model chose, in the form in which it is compared.
 func word(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
-
-// score returns a score within 0 to 1.
-func score(n Number) float64 {
-	v := float64(n)
-	if math.IsNaN(v) {
-		return 0
-	}
-	return max(0, min(1, v))
-}
 
 // cut returns the first n characters of a text.
 func cut(s string, n int) string {

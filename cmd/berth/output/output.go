@@ -304,38 +304,6 @@ type ShowFull struct {
 	Cut   []string `json:"cut,omitempty"` // what of it could not be shown, or not whole, and why
 }
 
-// TaskCheck is what `berth task check` says.
-type TaskCheck struct {
-	Format string       `json:"format"`
-	Valid  int          `json:"valid"`
-	Tasks  []TaskReport `json:"tasks"`
-	Other  []string     `json:"other,omitempty"` // folders that are no task and have none below
-	Deep   []string     `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
-	// Foreign says which folders hold tasks of another format, which were not checked.
-	Foreign []string       `json:"other_formats,omitempty"`
-	Suites  []TaskSuite    `json:"suites"`
-	Sum     map[string]int `json:"needs,omitempty"` // how many tasks ask for a feature
-}
-
-// TaskSuite counts the tasks of one folder, or of one file with several.
-type TaskSuite struct {
-	Path  string `json:"path"`
-	Valid int    `json:"valid"`
-	Tasks int    `json:"tasks"`
-}
-
-// TaskReport is one task with its problems.
-type TaskReport struct {
-	Path     string         `json:"path"`
-	Name     string         `json:"name"`
-	Digest   string         `json:"digest,omitempty"`
-	Valid    bool           `json:"valid"`
-	Problems []task.Problem `json:"problems,omitempty"`
-	Needs    []task.Need    `json:"needs,omitempty"`
-	Task     *task.Task     `json:"task,omitempty"`
-	Run      *TaskRun       `json:"run,omitempty"` // with --run, and for a valid task
-}
-
 // AgentBundle is one bundle, as `berth agent bundle`, export and import say.
 type AgentBundle struct {
 	bundle.Bundle

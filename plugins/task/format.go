@@ -151,6 +151,9 @@ type Problem struct {
 	Summary string `json:"summary"`
 	// Detail is what was given, what is allowed, and how to fix it.
 	Detail string `json:"detail,omitempty"`
+	// Outside says that something outside of the dataset's folder is missing, which
+	// its settings name. An archive of a run does not have it either.
+	Outside bool `json:"-"`
 }
 
 // String is one line: where, what, and what to do.

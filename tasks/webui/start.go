@@ -56,18 +56,21 @@ func (b *builder) start(dataset string) (folders []string) {
 	if !filepath.IsAbs(run) {
 		run = filepath.Join(dataset, run)
 	}
+	bad := func(why any) []string {
+		b.bad("", 0, "There is nothing to start from", "start = %q: %s", b.config.Start, why)
+		b.problems[len(b.problems)-1].Outside = true
+		return nil
+	}
 	trials, err := b.pastTrials(run)
 	if err != nil {
-		b.bad("", 0, "There is nothing to start from", "start = %q: %s", b.config.Start, err)
-		return nil
+		return bad(err)
 	}
 	all, h := 0, sha256.New()
 	fmt.Fprintf(h, "%s\n", b.t.Digest)
 	for i := range trials {
 		files, err := writtenIn(filepath.Join(run, runTrials, trials[i].Dir))
 		if err != nil {
-			b.bad("", 0, "There is nothing to start from", "start = %q: trial %s: %s", b.config.Start, trials[i].Dir, err)
-			return nil
+			return bad(fmt.Errorf("trial %s: %w", trials[i].Dir, err))
 		}
 		name := fmt.Sprintf("start/%d", i+1)
 		r := task.Resource{Name: name, Folder: true}
@@ -78,8 +81,7 @@ func (b *builder) start(dataset string) (folders []string) {
 			all += len(text)
 		}
 		if all > maxRunParts {
-			b.bad("", 0, "There is too much to start from", "start = %q: the pages of all repetitions have more than %d MiB.", b.config.Start, maxRunParts>>20)
-			return nil
+			return bad(fmt.Sprintf("the pages of all repetitions have more than %d MiB", maxRunParts>>20))
 		}
 		if len(r.Entries) == 0 {
 			name = ""

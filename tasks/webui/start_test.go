@@ -148,7 +148,7 @@ func TestWhatIsNoStartIsSaid(t *testing.T) {
 		{map[string]any{"start": run(t, []string{"a"}, []pastTrial{{Dir: "x", Task: "card", Repetition: 1}}, map[string]string{"x/attempt-1/result.json": scored})}, "attempt-1 has no page that was captured"},
 		{map[string]any{"start": run(t, []string{"a"}, []pastTrial{{Dir: "../..", Task: "card", Repetition: 1}}, nil)}, "no trial of the task"},
 	} {
-		if tk, problems := loadWith(t, tt.config); tk != nil || !strings.Contains(fmt.Sprint(problems), tt.want) {
+		if tk, problems := loadWith(t, tt.config); tk != nil || !strings.Contains(fmt.Sprint(problems), tt.want) || !problems[0].Outside {
 			t.Errorf("%v: %v, %v; want %q", tt.config, tk, problems, tt.want)
 		}
 	}

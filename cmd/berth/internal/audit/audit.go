@@ -57,7 +57,8 @@ type audit struct {
 }
 
 // Tasks are the digests of tasks that are here, by the label of their dataset and
-// their name.
+// their name. An empty one is not known, because something that the settings of the
+// dataset name is not here.
 type Tasks map[string]map[string]string
 
 // Run audits the run in dir, and its tasks, which are nil if they are not known. An

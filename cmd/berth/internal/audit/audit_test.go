@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -268,6 +269,11 @@ func TestATaskThatWasChangedIsFound(t *testing.T) {
 		if len(p) != min(len(want), 1) || len(p) == 1 && !strings.Contains(p[0].Text, want) {
 			t.Errorf("%v: %+v, want %q", tasks, p, want)
 		}
+	}
+	got, err := audit.Run(dir, audit.Tasks{"d": {"task": ""}}) // it starts from another run, which is not here
+	must(t, err)
+	if c := got.Checks[len(got.Checks)-1]; len(c.Problems) > 0 || !strings.Contains(fmt.Sprint(c), "depend on what is outside of its folder") {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -40,8 +40,12 @@ func (a *app) tasksOf(ctx context.Context, o *opened) (audit.Tasks, error) {
 		}
 		all[label] = map[string]string{}
 		for i := range listing.Items {
-			if t := listing.Items[i].Task; t != nil {
-				all[label][listing.Items[i].Name()] = t.Digest
+			it := &listing.Items[i]
+			switch outside := slices.ContainsFunc(it.Problems, func(p task.Problem) bool { return p.Outside }); {
+			case it.Task != nil:
+				all[label][it.Name()] = it.Task.Digest
+			case outside:
+				all[label][it.Name()] = ""
 			}
 		}
 	}

@@ -248,7 +248,7 @@ func TestADeadlineCutsFirstAndGradesWhatIsThere(t *testing.T) {
 	if err := <-cleaned; err == nil {
 		t.Error("the plugin's clean-up still reached the sandbox")
 	}
-	if r.AgentTime < 3*time.Second || r.AgentTime > time.Minute {
+	if r.AgentTime < 3*time.Second {
 		t.Errorf("agent time %s", r.AgentTime)
 	}
 }

@@ -81,7 +81,8 @@ type Judgement struct {
 }
 
 // Check makes a judgement of a reply. Of the values that only explain, bad ones
-// are replaced. Fails if the verdict is unknown.
+// are replaced. Fails with ErrBadReply if
+// the verdict is unknown or the score is not from 0 to 1.
 func Check(r Reply) (Judgement, error) {
 	j := Judgement{
 		State: State(word(r.State)), Recoverable: r.Recoverable, Score: r.Score, Confidence: Confidence(word(r.Confidence)),
@@ -89,6 +90,9 @@ func Check(r Reply) (Judgement, error) {
 	}
 	if slices.Contains(faults, string(j.State)) {
 		j.State = TerminalFailure
+	}
+	if !(r.Score >= 0 && r.Score <= 1) {
+		return Judgement{}, fmt.Errorf("%w: the supervisor's score is %g: it has to be from 0 to 1", verifier.ErrBadReply, r.Score)
 	}
 	var usual State
 	switch verdict := word(r.Verdict); {

@@ -45,7 +45,7 @@ func newSite(t *testing.T, options ...string) *site {
 	}
 	out, err := s.run(5*time.Minute, append(options, "start")...)
 	if e, ok := errors.AsType[*exec.ExitError](err); ok && e.ExitCode() == 77 {
-		testlevel.Cannot(t, "no Slurm can be started here: scripts/slurm-for-tests start says why", string(out))
+		testlevel.Cannot(t, "no Slurm can be started here: scripts/slurm-for-tests start says why", out)
 	}
 	t.Cleanup(func() {
 		if said, failed := s.run(time.Minute, "stop"); failed != nil {

@@ -277,7 +277,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 		Time:   15 * time.Second,
 		Skip: func(s Subject) string {
 			if s.Shell == nil {
-				return "no sandbox can be made here"
+				return "no sandbox can be made here: berth doctor says why"
 			}
 			return unable(s)
 		},

@@ -70,7 +70,7 @@ func unable(s Subject) string {
 	case len(needs.Refusals) > 0:
 		return "it refuses: " + needs.Refusals[0]
 	case (needs.Shell || needs.Terminal) && s.Shell == nil:
-		return "it needs a shell and no sandbox can be made here"
+		return "it needs a shell, and no sandbox can be made here: berth doctor says why"
 	case len(needs.Dialects) > 0 && !speaks(needs.Dialects, s.Models):
 		return "it needs a model and none is given"
 	case s.role() == agent.RoleOracle && s.Reference == nil:

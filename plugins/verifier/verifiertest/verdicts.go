@@ -156,7 +156,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 			case len(s.Traits.OwnWith) == 0:
 				return "no setting gives it a sandbox of its own"
 			case s.Shell == nil:
-				return "that is a sandbox, and none can be made here"
+				return "that is a sandbox, and none can be made here: berth doctor says why"
 			}
 			return ""
 		},

@@ -95,7 +95,7 @@ func Clauses() []conformance.Clause[Subject] {
 		all[i].Skip = func(s Subject) string {
 			switch {
 			case s.Traits.Needs != verifier.NeedsNone && s.Shell == nil:
-				return "it works in a sandbox, and none can be made here"
+				return "it works in a sandbox, and none can be made here: berth doctor says why"
 			case own != nil:
 				return own(s)
 			}

@@ -214,7 +214,7 @@ func TestTheFirstHangIsTheLast(t *testing.T) {
 func TestWhatWasNotSeenAtWorkIsNotTested(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ plugin, only, err string }{
-		{"caller", "", "it was not seen at work on this machine, so the clauses that passed say little: it needs a shell and no sandbox can be made here"},
+		{"caller", "", "it was not seen at work on this machine, so the clauses that passed say little: it needs a shell, and no sandbox can be made here: berth doctor says why"},
 		{"demanding", "", "cannot be tested without a configuration: word: \"word\" is required"},
 		{"strict", "no such clause", `no clause has "no such clause" in its name`},
 	} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +28,20 @@ I reply with one JSON object:
 - tone: "neutral", "firm" or "urgent".
 - candidate_feedback: my message to the assistant, at most 1,200 characters.
 - public_feedback_points: what I noticed, point by point, as far as the assistant may know it; at most 12 points of at most 400 characters.`
+
+// ending is what the user is told in addition if it may end the conversation.
+const ending = `
+
+I end the conversation when I have what I asked for, or when I give up because I will not get it:
+- when I have it, candidate_feedback is only %s.
+- when I give up, mode is "give_up", and candidate_feedback says why.`
+
+// Why the user ended the conversation.
+const (
+	endDone   = "done"
+	endGaveUp = "gave_up"
+	endLimit  = "limit"
+)
 
 // schema is what a reply looks like. A word of which there is a choice is mended
 // when it is none of them.
@@ -89,13 +102,18 @@ func cut(s string, n int) string {
 type worker struct {
 	s    *loop.Session[Config]
 	talk []chat.Message
+	sent int // messages to the assistant
 }
 
 // Close implements loop.Worker.
 func (w *worker) Close(context.Context, *loop.Recorder) error { return nil }
 
-// Turn implements loop.Worker. Its yield is the feedback as JSON.
+// Turn implements loop.Worker. Its yield is the feedback as JSON, or no message and
+// the reason why the user ends the conversation.
 func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (agent.Yield, error) {
+	if limit := w.s.Config.MaxMessages; limit > 0 && w.sent >= limit {
+		return agent.Yield{End: agent.Done, Reason: endLimit}, nil
+	}
 	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User && len(w.talk[n-1].Results) == 0 {
 		w.talk[n-1].Text += "\n\n" + m.Text // the last turn failed
 	} else {
@@ -138,6 +156,15 @@ func (w *worker) said(reply chat.Reply, step trajectory.Step, r *loop.Recorder) 
 		return agent.Yield{End: agent.Crashed, Reason: err.Error()}, r.Step(step)
 	}
 	w.talk = append(w.talk, chat.Message{Role: chat.Assistant, Text: reply.Text})
+	if stop := w.s.Config.StopWord; stop != "" {
+		switch {
+		case strings.Contains(f.Candidate, stop):
+			return agent.Yield{End: agent.Done, Reason: endDone}, r.Step(step)
+		case f.Mode == "give_up":
+			return agent.Yield{End: agent.Done, Reason: endGaveUp}, r.Step(step)
+		}
+	}
+	w.sent++
 	out, err := json.Marshal(f.checked())
 	if err != nil {
 		return agent.Yield{}, err
@@ -162,10 +189,16 @@ func (w *worker) look(step *trajectory.Step, reply chat.Reply, r *loop.Recorder)
 // instructions returns the system prompt: that of the experiment, or else our own.
 func (w *worker) instructions() (string, error) {
 	c := &w.s.Config
-	if c.Prompt == "" && c.Policy == "" {
-		return system, nil
+	text := c.Prompt
+	if text == "" {
+		text = system
+		if c.StopWord != "" {
+			text = strings.Replace(text, " I do not say that the work is complete.", "", 1) + fmt.Sprintf(ending, c.StopWord)
+		}
+		if c.Policy != "" {
+			text += "\n\nHow I behave:\n{{policy}}"
+		}
 	}
-	text := cmp.Or(c.Prompt, system+"\n\nHow I behave:\n{{policy}}")
 	task := ""
 	if strings.Contains(text, "{{task}}") {
 		b, err := os.ReadFile(filepath.Join(w.s.Setup.View, "instruction.md"))

@@ -91,6 +91,40 @@ func TestThePromptOfTheExperiment(t *testing.T) {
 	}
 }
 
+// A user may end the conversation only if the experiment lets it, and says why.
+func TestTheUserEnds(t *testing.T) {
+	t.Parallel()
+	const stop = `{"stop_word": "###STOP###"}`
+	for name, c := range map[string]struct {
+		config, reply string
+		why           string // empty: it goes on
+	}{
+		"done":                {stop, `{"mode":"silent","tone":"neutral","candidate_feedback":"Thanks! ###STOP###","public_feedback_points":[]}`, endDone},
+		"gives up":            {stop, `{"mode":"give_up","tone":"firm","candidate_feedback":"It does not listen.","public_feedback_points":[]}`, endGaveUp},
+		"goes on":             {stop, `{"mode":"nudge","tone":"firm","candidate_feedback":"And?","public_feedback_points":[]}`, ""},
+		"may not give up":     {`{}`, `{"mode":"give_up","tone":"firm","candidate_feedback":"No.","public_feedback_points":[]}`, ""},
+		"after some messages": {`{"max_messages": 1}`, `{"mode":"nudge","tone":"firm","candidate_feedback":"And?","public_feedback_points":[]}`, endLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			yields, _, questions, err := speak(t, c.config, func(chattest.Question) chattest.Answer { return chattest.Answer{Text: c.reply} }, "x", "y")
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := yields[len(yields)-1]
+			if last.End != agent.Done || last.Reason != c.why || (last.Message == "") != (c.why != "") {
+				t.Errorf("%+v, want the end %q", last, c.why)
+			}
+			if says := strings.Contains(string(questions[0].Body), "###STOP###"); says != strings.Contains(c.config, "STOP") {
+				t.Errorf("the stop word is in the prompt: %v", says)
+			}
+			if c.why == endLimit && len(questions) != 1 {
+				t.Errorf("%d requests, want one", len(questions))
+			}
+		})
+	}
+}
+
 func TestBadReplies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -144,7 +178,7 @@ func TestItPlaysUsersOnly(t *testing.T) {
 func TestThePromptHasNoWordOfAnEvaluation(t *testing.T) {
 	t.Parallel()
 	for _, word := range []string{"supervisor", "rubric", "score", "verdict", "judge", "benchmark", "evaluat", "simulat", "agent", "test", "task"} {
-		if strings.Contains(strings.ToLower(system+schema), word) {
+		if strings.Contains(strings.ToLower(system+schema+ending), word) {
 			t.Errorf("it has %q", word)
 		}
 	}

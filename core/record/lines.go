@@ -77,6 +77,7 @@ const (
 	OverTotal     Over = "total"      // the total time of the interaction is used up
 	OverAgent     Over = "agent"      // the agent's turn ended in a way that no message follows
 	OverSilent    Over = "silent"     // the user said nothing, or a verifier kept it back
+	OverUser      Over = "user"       // the user ended the conversation, and the reason says why
 )
 
 // Turn is one line of turns.jsonl.
@@ -95,7 +96,7 @@ type Turn struct {
 	Asked    bool          `json:"asked,omitempty"`   // the agent waits for an answer
 	Message  string        `json:"message,omitempty"` // the last message of the agent
 	ExitCode int           `json:"exit_code,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
+	Reason   string        `json:"reason,omitempty"` // of a yield or an end
 	Over     Over          `json:"over,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // charged to the agent
 }

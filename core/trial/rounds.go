@@ -85,9 +85,11 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 		if more, err = s.nextMessage(ctx, uses, verdicts); more || err != nil {
 			return more, err
 		}
-		why = record.OverSilent
+		if why = record.OverSilent; s.out.UserEnd != "" {
+			why = record.OverUser
+		}
 	}
-	s.a.recorder.Append(record.TurnsFile, record.Turn{Time: s.a.now(), Kind: record.TurnOver, Stage: s.task.Name, Turn: s.turns, Over: why})
+	s.a.recorder.Append(record.TurnsFile, record.Turn{Time: s.a.now(), Kind: record.TurnOver, Stage: s.task.Name, Turn: s.turns, Over: why, Reason: s.out.UserEnd})
 	return false, nil
 }
 
@@ -249,7 +251,7 @@ func (s *stage) rewriter(u task.VerifierUse) verifier.Rewriter {
 
 // userSays runs one turn of the simulated user. Its last message is the answer,
 // whether its turn ends with a question or not. An empty message ends the
-// interaction.
+// interaction, and the reason of the turn says why.
 func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duration, verdicts []verifier.Verdict) (string, error) {
 	if err := s.openUser(ctx); err != nil {
 		return "", err
@@ -272,6 +274,9 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	case f.end != record.Yielded: // by a limit of the experiment
 		s.a.recorder.Note(p, "user_ended", "the simulated user ended by %s: no further message", f.end)
 		return "", nil
+	}
+	if strings.TrimSpace(f.yield.Message) == "" {
+		s.out.UserEnd = s.a.recorder.Text(f.yield.Reason, verifier.MaxLabelBytes)
 	}
 	return recorder.Cut(f.yield.Message, limits.MessageBytes), nil
 }

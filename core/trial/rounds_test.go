@@ -61,6 +61,22 @@ func phases(r record.Result) string {
 	return strings.Join(names, " ")
 }
 
+// A user that ends the conversation says why, which is a label of the attempt.
+func TestTheUserEndsTheConversation(t *testing.T) {
+	t.Parallel()
+	for reason, over := range map[string]record.Over{"gave_up": record.OverUser, "": record.OverSilent} {
+		b := withRounds(t)
+		b.agents["user"] = &scripted{turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
+			return agent.Yield{End: agent.Done, Reason: reason}, nil
+		}}
+		r := b.run(t.Context(), t)
+		all := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
+		if last := all[len(all)-1]; last.Kind != record.TurnOver || last.Over != over || last.Reason != reason || r.Labels["user_end"] != reason {
+			t.Errorf("%q: the last line is %+v, labels %v", reason, last, r.Labels)
+		}
+	}
+}
+
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	b := withRounds(t)

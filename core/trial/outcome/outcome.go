@@ -22,6 +22,7 @@ type Stage struct {
 	AgentEnd record.AgentEnd
 	LastTurn *record.LastTurn   // of an agent that did not yield
 	Session  string             // the agent's session, of a task with several stages
+	UserEnd  string             // why the simulated user ended the conversation; empty: it did not
 	Verdicts []verifier.Verdict // reduced verdicts of rounds, then those after settle, in order
 	Failure  *record.Error      // why it did not reach its end
 	// Rounds are the verdicts of rounds that could not be reduced because of an
@@ -45,16 +46,22 @@ func (s *Stage) Scores() map[string]float64 {
 	return out
 }
 
+// LabelUserEnd is the label that says why the simulated user ended the conversation.
+const LabelUserEnd = "user_end"
+
 // Labels returns the labels of all stages. Of the same name, the last one counts.
 func Labels(stages []Stage) map[string]string {
-	var out map[string]string
+	out := map[string]string{}
 	for i := range stages {
+		if end := stages[i].UserEnd; end != "" {
+			out[LabelUserEnd] = end
+		}
 		for _, v := range stages[i].Verdicts {
-			if out == nil && len(v.Labels) > 0 {
-				out = map[string]string{}
-			}
 			maps.Copy(out, v.Labels)
 		}
+	}
+	if len(out) == 0 {
+		return nil
 	}
 	return out
 }

@@ -49,7 +49,7 @@ const userRole = "user"
 // whyOver says why no further message followed.
 var whyOver = map[record.Over]string{
 	record.OverDecided: "the verdict is final", record.OverTotal: "the time of all turns is over", record.OverFollowUps: "the user has no message left",
-	record.OverAgent: "the agent cannot go on", record.OverSilent: "nothing was sent",
+	record.OverAgent: "the agent cannot go on", record.OverSilent: "nothing was sent", record.OverUser: "the user ended the conversation",
 }
 
 // said prints a message to the agent, how its turn ended, or why no further message
@@ -60,7 +60,11 @@ func said(p *terminal.Printer, t *record.Turn, all bool) {
 		return
 	}
 	if t.Kind == record.TurnOver {
-		p.Hang("      end      ", cmp.Or(whyOver[t.Over], terminal.Clean(string(t.Over))))
+		text := cmp.Or(whyOver[t.Over], terminal.Clean(string(t.Over)))
+		if t.Reason != "" {
+			text += ": " + terminal.Clean(t.Reason)
+		}
+		p.Hang("      end      ", text)
 		return
 	}
 	text := brief(t.Message, 300, all)

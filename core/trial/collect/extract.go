@@ -1,0 +1,246 @@
+package collect
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/untrusted"
+)
+
+// extraction is the state of writing one archive.
+type extraction struct {
+	c       *Collector
+	e       *Entry
+	to      string // below Into
+	implied bool
+	seen    bool // the first entry, the source itself, was read
+}
+
+func (x *extraction) run(r *tar.Reader) error {
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read archive: %w", err)
+		}
+		if x.c.files++; x.c.files > x.c.MaxFiles {
+			return fmt.Errorf("more than %d files and folders", x.c.MaxFiles)
+		}
+		if err := x.entry(h, r); err != nil {
+			return err
+		}
+	}
+}
+
+func (x *extraction) entry(h *tar.Header, r io.Reader) error {
+	rel := ""
+	if x.seen {
+		var err error
+		if rel, err = below(h.Name); err != nil {
+			x.drop(h.Name, err.Error())
+			return nil
+		}
+	}
+	x.seen = true
+	if rel != "" && excluded(x.e.Exclude, rel) {
+		return nil
+	}
+	name := filepath.Join(x.to, filepath.FromSlash(rel))
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if rel == "" {
+			x.e.Type = "directory"
+		}
+		if rel == "" && x.implied || x.c.Known != "" { // created only with content
+			return nil
+		}
+		return x.folder(name)
+	case tar.TypeReg:
+		if rel == "" {
+			x.e.Type = "file"
+		}
+		if left := x.c.MaxBytes - x.c.bytes; h.Size > left { // copy none of it, even if it is sparse
+			return x.tooMuch()
+		}
+		mode := 0o644 | h.FileInfo().Mode()&0o111
+		return x.unlessKnown(rel, h.Size, r, func(r io.Reader) error { return x.file(name, mode, r) })
+	default:
+		if rel == "" {
+			x.e.Type = "other"
+			return fmt.Errorf("it is a %s, not a file or folder", kind(h.Typeflag))
+		}
+		x.drop(rel, kind(h.Typeflag))
+		return nil
+	}
+}
+
+// below returns a name of an archive relative to the source, "" for the source
+// itself. It refuses names that are too long or too deep for one of the places
+// that artifacts are copied to, because an agent chooses them.
+func below(name string) (string, error) {
+	name, err := archive.CheckName(name, archive.Limits{Name: archive.HostName, Depth: archive.HostDepth})
+	if name == "." {
+		name = ""
+	}
+	if err == nil && name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
+		err = errors.New("its name is not below the source")
+	}
+	return name, err
+}
+
+func (x *extraction) folder(name string) error {
+	root, err := x.c.open()
+	if err != nil {
+		return err
+	}
+	if err = root.MkdirAll(name, 0o755); err != nil {
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+			x.drop(name, "its place is taken by a file")
+			return nil
+		}
+		return hostOrName(x, name, err)
+	}
+	return nil
+}
+
+func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
+	root, err := x.c.open()
+	if err != nil {
+		return err
+	}
+	if name == ManifestFile {
+		x.drop(name, "the name of the manifest")
+		return nil
+	}
+	const fresh = os.O_CREATE | os.O_EXCL | os.O_WRONLY
+	f, err := root.OpenFile(name, fresh, mode)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) { // usually an earlier entry has created its folder
+		if err = root.MkdirAll(filepath.Dir(name), 0o755); errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+			x.drop(name, "its folder's place is taken by a file")
+			return nil
+		}
+		if err == nil {
+			f, err = root.OpenFile(name, fresh, mode)
+		}
+	}
+	if errors.Is(err, fs.ErrExist) {
+		x.drop(name, "its place is taken")
+		return nil
+	}
+	if err != nil {
+		return hostOrName(x, name, err)
+	}
+	left := x.c.MaxBytes - x.c.bytes
+	w := x.c.Redactor.Writer(f)
+	var found []secret
+	if x.c.Unmasked != "" {
+		w.Found = func(at int64, value string) {
+			if len(found) < maxSecrets {
+				found = append(found, secret{at, value})
+			}
+		}
+	}
+	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
+	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
+	x.c.bytes += n
+	x.e.Files++
+	x.e.Bytes += n
+	x.e.Secrets += w.Hits()
+	if err == nil && n > left {
+		return errors.Join(hostly(root.Remove(name)), x.tooMuch())
+	}
+	if err == nil && len(found) > 0 {
+		err = hostly(unmask(root, name, x.c.Unmasked, found))
+	}
+	return err
+}
+
+func (x *extraction) tooMuch() error {
+	return fmt.Errorf("more than %d bytes%s", x.c.MaxBytes, x.c.full)
+}
+
+// markHost distinguishes write failures from read failures.
+type markHost struct{ w io.Writer }
+
+func (m markHost) Write(p []byte) (int, error) {
+	n, err := m.w.Write(p)
+	return n, hostly(err)
+}
+
+func hostly(err error) error {
+	if err == nil {
+		return nil
+	}
+	return hostError{err}
+}
+
+// hostOrName drops an entry whose name this file system refuses; any other
+// error is a failure of the host.
+func hostOrName(x *extraction, name string, err error) error {
+	if untrusted.RefusesName(err) {
+		x.drop(name, "this host's file system refuses the name")
+		return nil
+	}
+	return hostError{err}
+}
+
+func (x *extraction) drop(name, why string) {
+	if len(x.e.Dropped) >= limits.ArtifactDropped {
+		x.e.DroppedMore++
+		return
+	}
+	if len(name) > 200 {
+		name = name[:200] + "…"
+	}
+	x.e.Dropped = append(x.e.Dropped, strings.ToValidUTF8(fmt.Sprintf("%q: %s", name, why), "?"))
+}
+
+func kind(flag byte) string {
+	switch flag {
+	case tar.TypeSymlink, tar.TypeLink:
+		return "link"
+	case tar.TypeChar, tar.TypeBlock:
+		return "device"
+	case tar.TypeFifo:
+		return "pipe"
+	default:
+		return "special file"
+	}
+}
+
+// excluded reports whether a pattern excludes rel. A pattern without a slash
+// matches a name at any depth, one with a slash the path from the source. If a
+// folder is excluded, so is its content.
+func excluded(patterns []string, rel string) bool {
+	parts := strings.Split(rel, "/")
+	for _, p := range patterns {
+		p = strings.TrimSuffix(strings.TrimPrefix(p, "./"), "/")
+		if !strings.Contains(p, "/") {
+			for _, part := range parts {
+				if ok, err := path.Match(p, part); err == nil && ok {
+					return true
+				}
+			}
+			continue
+		}
+		p = strings.TrimPrefix(p, "/")
+		for i := range parts {
+			if ok, err := path.Match(p, strings.Join(parts[:i+1], "/")); err == nil && ok {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -62,6 +62,7 @@ class Session:
         self.scratch = setup.scratch  # empty folder to write to, kept with the attempt
         self.models = models(setup.models)  # by name; "default" is the cell's model
         self.max_steps = setup.limits.max_steps  # 0: no limit
+        self.seed = setup.seed  # where chance begins: the same number for the same task and repetition
         self.setup = setup  # SessionSetup of agent.proto, with all the rest
         self.shell = Shell(setup.shell) if setup.shell else None
         self.surface = SurfaceClient(setup.surface) if setup.surface else None

@@ -44,10 +44,32 @@ func build(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// A folder that the build must not see is not copied, also not by way of a link.
+func TestExcludedFolders(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"tests/test.sh": "secret", "a": "1", "data/link->": "../tests", "Dockerfile": "FROM scratch\nCOPY . /app/\n"}
+	dir := build(t, files)
+	got, err := packOf(t, environment.Image{Build: dir, Exclude: []string{"tests"}})
+	if text := strings.Join(got, "\n"); err != nil || strings.Contains(text, "test.sh") || !strings.Contains(text, "/app/a ") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for _, source := range []string{"tests", "tests/test.sh", "data/link", "data/link/test.sh"} {
+		im := environment.Image{Build: dir, Exclude: []string{"tests"}, File: "inline", Files: map[string][]byte{"inline": []byte("FROM scratch\nCOPY " + source + " /app/x\n")}}
+		if got, err := packOf(t, im); err == nil {
+			t.Errorf("COPY %s: got %q", source, got)
+		}
+	}
+}
+
 // pack is what the image of a folder comes to, one line an entry.
 func pack(t *testing.T, dir string) ([]string, error) {
 	t.Helper()
-	im, err := Read(environment.Image{Build: dir})
+	return packOf(t, environment.Image{Build: dir})
+}
+
+func packOf(t *testing.T, of environment.Image) ([]string, error) {
+	t.Helper()
+	im, err := Read(of)
 	if err != nil {
 		return nil, err
 	}

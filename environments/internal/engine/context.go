@@ -34,13 +34,12 @@ func contextOf(im environment.Image) io.ReadCloser {
 // pack writes the archive. Owners and times are not in it: the same content is
 // the same archive.
 func pack(w io.Writer, im environment.Image) error {
-	dockerfile := fileOf(im)
 	root, err := os.OpenRoot(im.Build)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	skip, err := ignored(root, dockerfile)
+	skip, err := ignored(root, fileOf(im))
 	if err != nil {
 		return err
 	}
@@ -49,26 +48,13 @@ func pack(w io.Writer, im environment.Image) error {
 		if err != nil || name == "." {
 			return err
 		}
-		if slices.Contains(im.Exclude, name) {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
+		switch out, whole, err := leftOut(im, skip, name); {
+		case err != nil:
+			return err
+		case out && whole && d.IsDir():
+			return fs.SkipDir
+		case out:
 			return nil
-		}
-		if _, added := im.Files[name]; added || len(im.Files) > 0 && (name == ".dockerignore" || name == dockerfile+".dockerignore") {
-			return nil // it was applied here already; an engine would apply it to the added files, too
-		}
-		if name != dockerfile && name != ".dockerignore" && name != dockerfile+".dockerignore" {
-			out, err := skip.MatchesOrParentMatches(filepath.FromSlash(name))
-			if err != nil {
-				return err
-			}
-			if out {
-				if d.IsDir() && !skip.Exclusions() {
-					return fs.SkipDir
-				}
-				return nil
-			}
 		}
 		return entry(t, root, name, d)
 	})
@@ -78,6 +64,25 @@ func pack(w io.Writer, im environment.Image) error {
 		}
 	}
 	return errors.Join(err, t.Close())
+}
+
+// leftOut reports whether a file of the folder is not in the archive; whole, whether the
+// same holds for everything below it.
+func leftOut(im environment.Image, skip *patternmatcher.PatternMatcher, name string) (out, whole bool, err error) {
+	dockerfile := fileOf(im)
+	_, added := im.Files[name]
+	switch {
+	case slices.Contains(im.Exclude, name):
+		return true, true, nil
+	case added:
+		return true, false, nil
+	case name == ".dockerignore", name == dockerfile+".dockerignore":
+		return len(im.Files) > 0, false, nil // it was applied here: an engine would apply it to the added files, too
+	case name == dockerfile:
+		return false, false, nil
+	}
+	out, err = skip.MatchesOrParentMatches(filepath.FromSlash(name))
+	return out, !skip.Exclusions(), err
 }
 
 // added writes a file that is not in the folder.

@@ -129,11 +129,11 @@ func clean(p string) string {
 
 // source copies one file or folder that an instruction names.
 func (p *packer) source(name, to string, isFolder bool) error {
-	real, err := filepath.EvalSymlinks(filepath.Join(p.root.Name(), name))
+	at, err := filepath.EvalSymlinks(filepath.Join(p.root.Name(), name))
 	if err == nil {
-		real, err = filepath.Rel(p.root.Name(), real)
+		at, err = filepath.Rel(p.root.Name(), at)
 	}
-	if len(p.without) > 0 && (err != nil || p.excluded(real)) {
+	if len(p.without) > 0 && (err != nil || p.excluded(at)) {
 		return fmt.Errorf("%q: the build does not see the tests and the solution of its task", name)
 	}
 	info, err := p.root.Stat(name) // follows links, but never out of the folder

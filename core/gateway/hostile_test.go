@@ -374,3 +374,22 @@ func (b *bench) rawly(t *testing.T, request string) string {
 	got, _ := io.ReadAll(c) // it may be cut off, after an answer
 	return string(got)
 }
+
+// An error in place of an answer costs nothing, whatever its status. One after a
+// part of the answer does.
+func TestAnErrorInPlaceOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	for answer, paid := range map[string]bool{
+		plainHead + `{"object":"error","message":"overloaded"}`:                        false,
+		plainHead + `{"error":"overloaded"}`:                                           false,
+		eventHead + "event: error\ndata: {\"error\":{\"message\":\"overloaded\"}}\n\n": false,
+		eventHead + began + "event: error\ndata: overloaded\n\n":                       true,
+	} {
+		b := start(t, rawProvider(t, answer))
+		b.ask(t.Context(), t, requests[0].path, requests[0].body)
+		x := b.last(t)
+		if down := b.Down(); down == nil || !strings.Contains(down.Error(), "overloaded") || (b.g.Settled() != ledger.Amount{}) != paid || (x.Usage != nil) != paid {
+			t.Errorf("%q: down %v, settled %+v, written down %+v", answer, down, b.g.Settled(), x)
+		}
+	}
+}

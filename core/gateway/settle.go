@@ -19,6 +19,9 @@ import (
 // what was received, and the budget keeps the worst case.
 func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *ledger.Hold) {
 	ok := status >= 200 && status < 300
+	if r.Error != "" && r.Said == 0 && r.Raw == nil { // in place of an answer, as with another status
+		ok = false
+	}
 	u := r.Usage
 	actual := ledger.Amount{Requests: hold.Amount().Requests}
 	if r.Raw = x.clean(r.Raw); len(r.Raw) <= maxRaw {

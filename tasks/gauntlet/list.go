@@ -24,6 +24,10 @@ var (
 func readList(root *os.Root, file string, lenient bool) *list {
 	l := &list{Reader: document.Reader{File: file, Lenient: lenient}}
 	text, err := folder.Read(root, file, maxList)
+	if p, refused := folder.Problem(err); refused {
+		l.Problems = append(l.Problems, p)
+		return l
+	}
 	if err != nil {
 		l.Report(task.Error, nil, "", "List cannot be read", err.Error()+".")
 		return l

@@ -152,7 +152,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 	}
 	data, err := b.read(file)
 	if err != nil {
-		b.bad(file, "File cannot be read", "%v.", err)
+		b.unread(file, err)
 		return given, nil
 	}
 	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed},

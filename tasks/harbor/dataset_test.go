@@ -65,8 +65,8 @@ func TestPointersAreRefused(t *testing.T) {
 	for file, want := range map[string]string{
 		"environment/input/a b.bin": "environment/input/a b.bin:1: File is a pointer of git-LFS. Its content was not downloaded: run `git lfs pull` in the dataset.",
 		"tests/数据.csv":              "tests/数据.csv:1: File is a pointer of git-LFS",
-		"task.toml":                 "task.toml: File cannot be read: task.toml is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull`",
-		"instruction.md":            "instruction.md is a pointer of git-LFS",
+		"task.toml":                 "task.toml:1: File cannot be read. It is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset.",
+		"instruction.md":            "instruction.md:1: File cannot be read. It is a pointer of git-LFS",
 	} {
 		got, problems := minimal().with(file, pointer).load(t, task.Options{})
 		text := ""

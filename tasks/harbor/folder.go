@@ -62,6 +62,15 @@ func (f *folder) bad(file, summary, format string, args ...any) {
 	})
 }
 
+// unread reports a file that cannot be read.
+func (f *folder) unread(file string, err error) {
+	p, refused := taskfolder.Problem(err)
+	if !refused {
+		p = task.Problem{File: file, Severity: task.Error, Summary: "File cannot be read", Detail: err.Error() + "."}
+	}
+	f.problems = append(f.problems, p)
+}
+
 func (f *folder) warn(file, summary, format string, args ...any) {
 	f.problems = append(f.problems, task.Problem{
 		File: file, Severity: task.Warning, Summary: summary, Detail: fmt.Sprintf(format, args...),

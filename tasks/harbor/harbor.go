@@ -120,7 +120,7 @@ func (f *folder) config(o task.Options) (*config, *reader) {
 		f.bad(fileConfig, "File is missing", "A task has a %s, which may be empty.", fileConfig)
 		return nil, nil
 	case err != nil:
-		f.bad(fileConfig, "File cannot be read", "%v.", err)
+		f.unread(fileConfig, err)
 		return nil, nil
 	}
 	doc, p := parseTOML(fileConfig, data)

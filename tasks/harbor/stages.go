@@ -370,7 +370,7 @@ func (b *builder) prior(st *task.Stage, dir string) {
 	}
 	data, err := b.read(p)
 	if err != nil {
-		b.bad(p, "File cannot be read", "%v.", err)
+		b.unread(p, err)
 		return
 	}
 	if _, problems := trajectory.Parse(data); len(problems) > 0 {
@@ -392,10 +392,12 @@ func (b *builder) instruction(p string) []task.Part {
 	data, err := b.read(p)
 	switch {
 	case err != nil:
-		b.bad(p, "File cannot be read", "%v.", err)
+		b.unread(p, err)
 		return nil
 	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
-		b.bad(p, "Not a text", "It has bytes that are not UTF-8.")
+		b.problems = append(b.problems, task.Problem{
+			File: p, Line: 1, Severity: task.Error, Summary: "Not a text", Detail: "It has bytes that are not UTF-8.",
+		})
 		return nil
 	}
 	text := stripCanary(strings.ReplaceAll(string(data), "\r\n", "\n"))

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // level is one level of a file.
@@ -70,13 +71,16 @@ func levels(dir, source string) ([]level, *task.Problem, error) {
 	if err != nil {
 		return notPlain(source, err)
 	}
+	if pointer, refused := folder.Problem(folder.NoPointer(source, data)); refused {
+		return nil, &pointer, nil
+	}
 	if source == fileBounds {
 		return bounds(source, data)
 	}
 	list := texts(source, data)
 	switch {
 	case len(list) == 0:
-		return nil, &task.Problem{File: source, Severity: task.Error, Summary: "There is no level in the file", Detail: "Each level begins with a line such as \"; 1\"."}, nil
+		return nil, &task.Problem{File: source, Line: 1, Severity: task.Error, Summary: "There is no level in the file", Detail: "Each level begins with a line such as \"; 1\"."}, nil
 	case len(list) > maxLevels:
 		return nil, &task.Problem{File: source, Severity: task.Error, Summary: "There are too many levels in the file", Detail: fmt.Sprintf("It has %d, and at most %d are read.", len(list), maxLevels)}, nil
 	}

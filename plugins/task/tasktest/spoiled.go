@@ -71,15 +71,15 @@ func (s *Subject) each(t *conformance.T, do func(dir, name, at string, was []byt
 }
 
 // reported checks that a task of which one file was spoiled is a task, or says which
-// file it is.
+// file it is, and in which line.
 func (s *Subject) reported(ctx context.Context, t *conformance.T, dir, name, how string) *task.Task {
 	got, problems, err := s.read(ctx, dir, s.Options)
 	if err != nil {
 		t.Errorf("%s: %s: %v; want a problem", name, how, err)
 		return nil
 	}
-	if got == nil && !slices.ContainsFunc(problems, func(p task.Problem) bool { return p.Severity == task.Error && p.File != "" }) {
-		t.Errorf("%s: %s: no file is named by %v", name, how, problems)
+	if got == nil && !slices.ContainsFunc(problems, func(p task.Problem) bool { return p.Severity == task.Error && p.File != "" && p.Line > 0 }) {
+		t.Errorf("%s: %s: no file and line are named by %v", name, how, problems)
 	}
 	return got
 }

@@ -40,14 +40,14 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 		return nil, nil, ctx.Err()
 	}
 	if fi, err := os.Stat(filepath.Join(dir, "task")); err != nil || !fi.Mode().IsRegular() {
-		return nil, []task.Problem{{File: "task", Severity: task.Error, Summary: "Not a file"}}, err
+		return nil, []task.Problem{{File: "task", Line: 1, Severity: task.Error, Summary: "Not a file"}}, err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "task"))
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(text) == 0 || !p.follow && strings.HasPrefix(string(text), "version https://git-lfs") {
-		return nil, []task.Problem{{File: "task", Severity: task.Error, Summary: "Empty"}}, nil
+		return nil, []task.Problem{{File: "task", Line: 1, Severity: task.Error, Summary: "Empty"}}, nil
 	}
 	h := sha256.New()
 	h.Write(text)
@@ -58,7 +58,7 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 	}
 	for _, e := range entries {
 		if e.Type()&(fs.ModeSymlink|fs.ModeNamedPipe) != 0 && !p.follow {
-			return nil, []task.Problem{{File: "files/" + e.Name(), Severity: task.Error, Summary: "Not a file"}}, nil
+			return nil, []task.Problem{{File: "files/" + e.Name(), Line: 1, Severity: task.Error, Summary: "Not a file"}}, nil
 		}
 		if e.Type()&fs.ModeNamedPipe != 0 {
 			continue
@@ -68,7 +68,7 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 			return nil, nil, err
 		}
 		if !p.follow && strings.HasPrefix(string(data), "version https://git-lfs") {
-			return nil, []task.Problem{{File: "files/" + e.Name(), Severity: task.Error, Summary: "A pointer"}}, nil
+			return nil, []task.Problem{{File: "files/" + e.Name(), Line: 1, Severity: task.Error, Summary: "A pointer"}}, nil
 		}
 		h.Write(data)
 		r.Entries = append(r.Entries, task.Entry{Path: e.Name(), Mode: 0o644, Size: int64(len(data))})

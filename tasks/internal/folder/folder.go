@@ -46,8 +46,8 @@ func Read(root *os.Root, name string, limit int64) ([]byte, error) {
 	case err != nil:
 	case int64(len(data)) > limit:
 		err = &refused{name, fmt.Sprintf("is larger than %d MiB", limit>>20)}
-	case len(data) <= maxPointer && bytes.HasPrefix(data, []byte(pointerText)):
-		err = &refused{name, "is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset"}
+	default:
+		err = NoPointer(name, data)
 	}
 	return data, err
 }
@@ -58,6 +58,15 @@ const (
 	pointerText = "version https://git-lfs.github.com/spec/"
 	maxPointer  = 1024
 )
+
+// NoPointer fails like [Read] if the content of a file stands for one that Git LFS
+// holds.
+func NoPointer(name string, data []byte) error {
+	if len(data) <= maxPointer && bytes.HasPrefix(data, []byte(pointerText)) {
+		return &refused{name, "is a pointer of git-LFS, and its content was not downloaded: run `git lfs pull` in the dataset"}
+	}
+	return nil
+}
 
 // Sum returns the hex SHA-256 of a file, and the problem of one that stands for a file
 // that Git LFS holds; nil: it does not. The file may be huge.

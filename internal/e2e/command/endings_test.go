@@ -93,7 +93,10 @@ func endings() []ending {
 		{name: "never-completed", says: []string{saysLess, saysLess + " again"}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
 		{name: "total", says: []string{says, "echo now; sleep 60"}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 2, total: 4, outcome: record.Failed, status: "global_timeout", final: .5},
 		{name: "total-at-the-last-message", says: []string{"echo now; sleep 60"}, judged: []string{verdict("continue", .4, "")}, total: 4, outcome: record.Failed, status: "budget_exhausted", final: .4},
-		{name: "clamped", says: []string{says}, judged: []string{verdict("pass", 1e9, `{"confidence": "sure", "attempt_state": "x"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "words-that-are-unknown", says: []string{says}, judged: []string{verdict("pass", 1, `{"confidence": "sure", "attempt_state": "x"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
+		{name: "judged-in-prose", says: []string{says}, judged: []string{"Here is my judgement.\n\n```json\n" + verdict("pass", .95, "") + "\n```\nThat is all."}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
+		{name: "a-quoted-score", says: []string{says}, judged: []string{strings.Replace(verdict("pass", .95, ""), "0.95", `"0.95"`, 1)}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
+		{name: "outside-the-scale", says: []string{says}, judged: []string{verdict("pass", 40, "")}, followUps: 1, outcome: record.JudgeError},
 		{name: "large-rubric", says: []string{says}, judged: []string{verdict("pass", 1, "")}, rubric: 5 << 20, outcome: record.Passed, status: "pass", final: 1},
 		{
 			name: "user-writes-nothing", says: []string{says, ""}, judged: []string{verdict("continue", .4, ""), verdict("fail", .2, "")}, followUps: 1, outcome: record.Failed, status: "fail", final: .4,
@@ -104,9 +107,9 @@ func endings() []ending {
 			user: []string{strings.Replace(feedback("echo ENDING-silent-with-a-text_ 1; "+says), "instruction", "silent", 1)},
 		},
 		{name: "user-replies-prose", says: []string{says}, judged: []string{verdict("continue", .4, "")}, followUps: 1, outcome: record.UserError, user: []string{"I have no idea."}},
-		{name: "half-an-object", says: []string{says}, judged: []string{`{"verdict": "pass", "score": 1`}, followUps: 1, outcome: record.VerifierError},
-		{name: "no-judgement", says: []string{says}, judged: []string{"It looks good to me."}, followUps: 1, outcome: record.VerifierError},
-		{name: "unknown-verdict", says: []string{says}, judged: []string{verdict("accept", 1, "")}, followUps: 1, outcome: record.VerifierError},
+		{name: "half-an-object", says: []string{says}, judged: []string{`{"verdict": "pass", "score": 1`}, followUps: 1, outcome: record.JudgeError},
+		{name: "no-judgement", says: []string{says}, judged: []string{"It looks good to me."}, followUps: 1, outcome: record.JudgeError},
+		{name: "unknown-verdict", says: []string{says}, judged: []string{verdict("accept", 1, "")}, followUps: 1, outcome: record.JudgeError},
 	}
 	for i := range all {
 		if all[i].turns == 0 {
@@ -390,7 +393,7 @@ func TestASupervisorThatCannotJudge(t *testing.T) {
 	}{
 		"its budget is spent": {block: "requests = 1", replies: []any{look}, want: record.VerifierError, says: "budget"},
 		"its model is down":   {replies: []any{map[string]any{"when": always, "error": map[string]any{"status": 503, "message": "out of order"}}}, want: record.ModelError, says: "503"},
-		"it replies nonsense": {replies: []any{map[string]any{"when": always, "text": "It looks good to me."}}, want: record.VerifierError, says: "JSON"},
+		"it replies nonsense": {replies: []any{map[string]any{"when": always, "text": "It looks good to me."}}, want: record.JudgeError, says: "JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

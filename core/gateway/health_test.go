@@ -11,7 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -206,7 +206,7 @@ func TestAPrivateAuthority(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4}}`)
 	}))
-	served.Config.ErrorLog = log.New(io.Discard, "", 0)
+	served.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	served.StartTLS()
 	t.Cleanup(served.Close)
 	file := func(der []byte) string {

@@ -36,8 +36,8 @@ func serve(t *testing.T) string {
 		t.Skip("llama.cpp's server is not installed: make test-local-model")
 	}
 	file := filepath.Join(t.TempDir(), "random.gguf")
-	if out, err := exec.CommandContext(t.Context(), python, "testdata/model.py", file).CombinedOutput(); err != nil {
-		t.Fatalf("model.py: %v: %s", err, out)
+	if out, bad := exec.CommandContext(t.Context(), python, "testdata/model.py", file).CombinedOutput(); bad != nil {
+		t.Fatalf("model.py: %v: %s", bad, out)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, python, "testdata/serve.py", file)

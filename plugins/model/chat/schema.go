@@ -231,18 +231,24 @@ func (c *Client) matching(ctx context.Context, r Request) (Reply, error) {
 			return reply, c.bad(wrong, asked+1)
 		}
 		before = reply
-		if errors.Is(wrong, errCut) && !r.wide {
-			r.wide, r.MaxTokens = true, DefaultMaxTokens // the same again, with more room
-			if n := reply.Usage.Output; n != nil {
-				r.MaxTokens = max(r.MaxTokens, 2**n)
-			}
-			continue
-		}
-		r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: cut(reply.Text, maxQuoted)}, Message{
-			Role: User,
-			Text: "Your reply could not be read: " + cut(wrong.Error(), maxSaid) + "\nReply again with one JSON value that matches the schema, and nothing else.",
-		})
+		r.again(&reply, wrong)
 	}
+}
+
+// again makes the request after a reply that could not be read: the same with more
+// room if it was cut off, else one that says what was wrong.
+func (r *Request) again(reply *Reply, wrong error) {
+	if errors.Is(wrong, errCut) {
+		r.wide, r.MaxTokens = true, DefaultMaxTokens
+		if n := reply.Usage.Output; n != nil {
+			r.MaxTokens = max(r.MaxTokens, 2**n)
+		}
+		return
+	}
+	r.Messages = append(slices.Clip(r.Messages), Message{Role: Assistant, Text: cut(reply.Text, maxQuoted)}, Message{
+		Role: User,
+		Text: "Your reply could not be read: " + cut(wrong.Error(), maxSaid) + "\nReply again with one JSON value that matches the schema, and nothing else.",
+	})
 }
 
 // bad is what replies end with that do not match.

@@ -20,7 +20,7 @@ const answerTime = 15 * time.Second
 // stopTime bounds the end of a browser.
 const stopTime = 5 * time.Second
 
-var errBudget = errors.New("the page and its actions took too long")
+var errBudget = fmt.Errorf("%w and its actions took too long", page.ErrPage)
 
 // browsing is a browser that was started for one visit.
 type browsing struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -237,14 +238,17 @@ func (r *reader) finish(where string, v gjson.Result) {
 	}
 }
 
+// thoughtEnd matches the end of thoughts in a text.
+var thoughtEnd = regexp.MustCompile(`</(think|thinking|thought|reasoning)>`)
+
 // apart moves thoughts that begin the text to where thoughts belong. Servers leave
 // them in it that do not know the model's format.
 func (p *Piece) apart() {
-	const begin, end = "<think>", "</think>"
-	thought, rest, ok := strings.Cut(p.Text, end)
-	if !ok {
+	tag := thoughtEnd.FindStringSubmatchIndex(p.Text)
+	if tag == nil {
 		return
 	}
+	thought, rest, begin := p.Text[:tag[0]], p.Text[tag[1]:], "<"+p.Text[tag[2]:tag[3]]+">"
 	begun := strings.HasPrefix(strings.TrimSpace(thought), begin)
 	// Some templates put the begin into the request. Then the end is on a line of its own.
 	alone := strings.HasSuffix(thought, "\n") && strings.HasPrefix(rest, "\n") && !strings.Contains(thought, begin)

@@ -27,7 +27,7 @@ type forms struct {
 }
 
 var thinks = []string{
-	`[{"type":"thinking","thinking":"hm"},{"type":"text","text":"Hello"}]`, `"<think>\nhm\n</think>\n\nHello"`, `"hm\n</think>\nHello"`,
+	`[{"type":"thinking","thinking":"hm"},{"type":"text","text":"Hello"}]`, `"<think>\nhm\n</think>\n\nHello"`, `"hm\n</think>\nHello"`, `"<reasoning>hm</reasoning>Hello"`,
 	`"Hello"`, `[{"type":"text","text":"Hello"}]`, `["Hel","lo"]`, `{"type":"text","text":"Hello"}`,
 }
 

@@ -18,16 +18,11 @@ const (
 	maxStarts = 100     // braces at which an object may begin
 )
 
-// thoughts matches what a model thought before it replied, as models write it that
-// have no other place for it.
-var thoughts = regexp.MustCompile(`(?is)^\s*<(think|thinking|thought|reasoning)>.*?</(think|thinking|thought|reasoning)>`)
-
 // find takes the JSON that matches the schema out of a text: the text itself, or
 // the one object in it, whatever stands around it. An object that is part of given
 // is a quotation if other text stands around it. Where two different objects match,
 // none is meant.
 func (s *schema) find(text, given string) (json.RawMessage, error) {
-	text = strings.TrimSpace(thoughts.ReplaceAllString(text, ""))
 	if s.check.Check([]byte(text)) == nil {
 		return json.RawMessage(text), nil
 	}

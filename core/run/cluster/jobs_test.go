@@ -110,6 +110,8 @@ func TestAnInterruptReachesThePilots(t *testing.T) {
 	p := b.pilot("one", 2, waits("one", record.Cancelled, began))
 	<-began
 	<-began
+	queue := filepath.Join(b.store.Dir, cluster.Dir, "queue")
+	b.until("four attempts are given out", func() bool { return len(listed(t, queue)) == 4 })
 	c.stop()
 	report := c.wait(t)
 	must(t, <-p.done)
@@ -117,7 +119,7 @@ func TestAnInterruptReachesThePilots(t *testing.T) {
 	if report.Stopped != run.Interrupted || outcomes[record.Cancelled] != 4 || len(outcomes) != 1 {
 		t.Errorf("%+v, %v", report, outcomes)
 	}
-	if open := listed(t, filepath.Join(b.store.Dir, cluster.Dir, "queue")); len(open) > 0 {
+	if open := listed(t, queue); len(open) > 0 {
 		t.Errorf("still in the queue: %q", open)
 	}
 	never := 0

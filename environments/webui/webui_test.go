@@ -141,7 +141,7 @@ func TestAnAgentSeesItsPage(t *testing.T) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	text, _ := json.Marshal(map[string]string{"content": `<button id=go onclick="alert(1); document.body.append('gone')">Go</button><img src=logo.svg>` +
-		`<script>fetch('style.css').then(r => { document.getElementById('go').dataset.css = r.status })</script>`})
+		`<script>const r = new XMLHttpRequest(); r.open('GET', 'style.css', false); r.send(); document.getElementById('go').dataset.css = r.status</script>`})
 	step, err := s.Act(within(t), "x", environment.Call{Name: "write_html", Arguments: text}, nil)
 	if err != nil || step.Error != "" {
 		t.Fatalf("%+v, %v", step, err)

@@ -28,9 +28,10 @@ func TestMain(m *testing.M) {
 	}}))
 }
 
-// init keeps main on the first thread for a program that is to end that one.
+// init keeps main on the first thread for a program that is to end that one, or whose
+// state is to be that of the process.
 func init() {
-	if len(os.Args) > 2 && os.Args[2] == "headless" {
+	if len(os.Args) > 2 && (os.Args[2] == "headless" || os.Args[2] == "vfork") {
 		runtime.LockOSThread()
 	}
 }

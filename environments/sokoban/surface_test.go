@@ -163,8 +163,7 @@ func TestTheLargestPicture(t *testing.T) {
 	}
 }
 
-// What a step with a picture costs in the plugin: `go run ./internal/bench sokoban`
-// compares it with gym-sokoban.
+// What a step with a picture costs in the plugin.
 func BenchmarkSteps(b *testing.B) {
 	s := newSurface()
 	id, err := s.OpenSurface(b.Context(), environment.SurfaceSpec{Frames: b.TempDir(), Settings: json.RawMessage(`{"max_steps":1000000}`)})

@@ -96,7 +96,6 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 type made struct {
 	shell *sandbox.Client
 	box   *host.Sandbox
-	pid   int // of its first process
 	undo  []func()
 }
 
@@ -147,7 +146,7 @@ func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
 		return nil, err
 	}
 	m.undo = append(m.undo, func() { _ = box.Close() })
-	m.box, m.pid = box, got.PID
+	m.box = box
 	r, err := relay.New(unique("r"), relay.Of(box, host.Session{ID: "bench"}))
 	if err != nil {
 		return nil, err

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
-
-	"github.com/berth-eval/berth/plugins"
 )
 
 // row is one figure.
@@ -36,19 +34,9 @@ func (f *figures) add(what, got, with, holds, wanted string) {
 }
 
 func main() {
-	if filepath.Base(os.Args[0]) == plugins.ProgramPrefix+sleeperName {
-		serveSleeper()
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	do := run
-	if len(os.Args) == 6 && os.Args[1] == pilotMode {
-		do = func(ctx context.Context) error { return startPilot(ctx, os.Args[2:]) }
-	}
-	if slices.Equal(os.Args[1:], []string{handMode}) {
-		do = startByHand
-	}
-	if err := do(ctx); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -78,20 +66,8 @@ func run(ctx context.Context) error {
 		{"local", b.localTrials},
 		{"core", b.coreCost},
 		{"scale", b.scale},
-		{"audit", b.audit},
-		{"sleepers", b.sleepers},
-		{"loops", b.loops},
-		{"sokoban", b.sokoban},
 		{"gateway", b.gateway},
-		{"relay", b.relay},
-		{"modes", b.modes},
-		{"similarity", b.similarity},
 		{"surfaces", b.surfaces},
-		{"pilots", b.manyPilots},
-		{"long", b.longAttempts},
-		{"slurm", b.slurm},
-		{"view", b.view},
-		{"viewers", b.viewers},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},
@@ -99,12 +75,7 @@ func run(ctx context.Context) error {
 			return b.engine(ctx, f, "podman", fmt.Sprintf("/run/user/%d/podman/podman.sock", os.Getuid()))
 		}},
 	}
-	groups := map[string]string{"long": "pilots", "docker": "engines", "podman": "engines", "crowd": "scaffolds"}
-	for _, p := range programs {
-		parts = append(parts, part{p.name, func(ctx context.Context, f *figures) error { return b.firstRequest(ctx, f, p) }})
-		groups[p.name] = "scaffolds"
-	}
-	parts = append(parts, part{"crowd", func(ctx context.Context, f *figures) error { return b.crowd(ctx, f, programs[0]) }})
+	groups := map[string]string{"docker": "engines", "podman": "engines"}
 	for _, name := range only {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name || groups[p.name] == name }) {
 			return fmt.Errorf("there is no part %q: docs/benchmarks.md names them", name)

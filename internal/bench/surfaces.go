@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -21,6 +24,7 @@ import (
 	"github.com/berth-eval/berth/plugins/surface"
 	surfaces "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/verifiers/visualjudge/filter"
 )
 
 // How often things of surfaces are measured.
@@ -31,15 +35,13 @@ const (
 	actRounds     = 60
 	openRounds    = 9
 	manyNodes     = 5000
-	browsers      = 8
 )
 
-// surfaces measures a browser as a surface: what an observation takes beside
-// BrowserGym, what the core adds to an action, how long the first observation
-// takes, how fast pictures are filtered, and the memory of several browsers.
+// surfaces measures a browser as a surface: what an observation takes, what the core
+// adds to an action, how long the first observation takes, and how fast the visual
+// judge filters pictures.
 func (b *bench) surfaces(ctx context.Context, f *figures) error {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
+	if _, err := exec.LookPath("chromium"); err != nil {
 		f.skipped = append(f.skipped, "surfaces: chromium is not installed: apt-get install chromium")
 		return nil //nolint:nilerr // it is told
 	}
@@ -53,8 +55,8 @@ func (b *bench) surfaces(ctx context.Context, f *figures) error {
 		return err
 	}
 	defer h.Stop()
-	s := &browsing{b: b, f: f, plugins: h, chromium: chromium, site: site}
-	for _, part := range []func(context.Context, []string) error{s.observations, s.acts, s.first, s.filter, s.crowd} {
+	s := &browsing{b: b, f: f, plugins: h, site: site}
+	for _, part := range []func(context.Context, []string) error{s.observations, s.acts, s.first, s.filter} {
 		if err := part(ctx, pages); err != nil {
 			return err
 		}
@@ -64,12 +66,12 @@ func (b *bench) surfaces(ctx context.Context, f *figures) error {
 
 // browsing is the state of the measurements.
 type browsing struct {
-	b              *bench
-	f              *figures
-	plugins        *plugin.Host
-	chromium, site string
-	opened         int
-	shots          [][]byte // screenshots of the pages
+	b       *bench
+	f       *figures
+	plugins *plugin.Host
+	site    string
+	opened  int
+	shots   [][]byte // screenshots of the pages
 }
 
 // writePages makes a folder with the pages: one of many nodes, that of the example
@@ -206,35 +208,23 @@ func (s *browsing) open(ctx context.Context, page string) (o *open, took time.Du
 	return o, took, err
 }
 
-// observations measures an observation, as the agent gets it, in turn with BrowserGym
-// on the same page.
+// observations measures an observation of each page, as the agent gets it.
 func (s *browsing) observations(ctx context.Context, pages []string) error {
-	theirs, why := s.gym(ctx)
-	if theirs == nil {
-		s.f.skipped = append(s.f.skipped, "observations of BrowserGym: "+why)
-	} else {
-		defer theirs.close()
-	}
 	for _, page := range pages {
-		if err := s.observed(ctx, page, theirs); err != nil {
+		if err := s.observed(ctx, page); err != nil {
 			return fmt.Errorf("%s: %w", page, err)
 		}
 	}
 	return nil
 }
 
-func (s *browsing) observed(ctx context.Context, page string, theirs *gym) error {
+func (s *browsing) observed(ctx context.Context, page string) error {
 	o, _, err := s.open(ctx, page)
 	if err != nil {
 		return err
 	}
 	defer o.close()
-	if theirs != nil {
-		if err = theirs.open("file://" + filepath.Join(s.site, page, "index.html")); err != nil {
-			return err
-		}
-	}
-	var ours, other []time.Duration
+	var times []time.Duration
 	size, begin := 0, time.Now()
 	for i := range observeRounds + 1 {
 		if i > leastRounds && time.Since(begin) > observeTime {
@@ -252,23 +242,11 @@ func (s *browsing) observed(ctx context.Context, page string, theirs *gym) error
 		size = len(seen.JSON)
 		if i == 0 {
 			s.shots = append(s.shots, seen.Frames[0].Data)
+			continue
 		}
-		var gymTook time.Duration
-		if theirs != nil {
-			if gymTook, err = theirs.observe(); err != nil {
-				return err
-			}
-		}
-		if i > 0 {
-			ours, other = append(ours, took), append(other, gymTook)
-		}
+		times = append(times, took)
 	}
-	p, q := quantile(ours, 0.5), quantile(other, 0.5)
-	with, ratio := "", ""
-	if theirs != nil {
-		with, ratio = "BrowserGym 0.14.3: "+ms(q), fmt.Sprintf("%.2f ×", float64(p)/float64(q))
-	}
-	s.f.add(fmt.Sprintf("observe %s (tree of %d KiB) with a screenshot, p50 of %d", page, size>>10, len(ours)), ms(p), with, ratio, "≤ 0.7 ×")
+	s.f.add(fmt.Sprintf("observe %s (tree of %d KiB) with a screenshot, p50 of %d", page, size>>10, len(times)), ms(quantile(times, 0.5)), "", "", "printed")
 	return nil
 }
 
@@ -296,65 +274,50 @@ func (s *browsing) acts(ctx context.Context, pages []string) error {
 	return nil
 }
 
-// first measures the first observation, from the start of the browser on, in turn
-// with a browser that is driven by hand.
+// first measures the time from the start of the browser to the first observation.
 func (s *browsing) first(ctx context.Context, pages []string) error {
-	page := pages[len(pages)-1]
-	var ours, bare []time.Duration
+	var times []time.Duration
 	for i := range openRounds + 1 {
-		o, took, err := s.open(ctx, page)
+		o, took, err := s.open(ctx, pages[len(pages)-1])
 		if err != nil {
 			return err
 		}
 		o.close()
-		by, err := s.bare(ctx, page)
-		if err != nil {
-			return fmt.Errorf("a browser by hand: %w", err)
-		}
 		if i > 0 {
-			ours, bare = append(ours, took), append(bare, by)
+			times = append(times, took)
 		}
 	}
-	p, q := quantile(ours, 0.5), quantile(bare, 0.5)
-	s.f.add(fmt.Sprintf("first observation in a sandbox, p50 of %d", openRounds), ms(p), "Chromium over CDP on the host: "+ms(q), fmt.Sprintf("%.2f ×", float64(p)/float64(q)), "≤ 1.2 ×")
+	s.f.add(fmt.Sprintf("first observation in a sandbox, p50 of %d", openRounds), ms(quantile(times, 0.5)), "", "", "printed")
 	return nil
 }
 
-// crowd opens several browsers at once and prints their memory.
-func (s *browsing) crowd(ctx context.Context, pages []string) error {
-	var all []*open
-	defer func() {
-		for _, o := range all {
-			o.close()
+// filter measures how many pairs of pictures the filter of the visual judge compares
+// in a second of processor time, from the bytes of PNGs on.
+func (s *browsing) filter(context.Context, []string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cpu := func() time.Duration {
+		var r unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_THREAD, &r); err != nil {
+			return 0
 		}
-	}()
-	began := time.Now()
-	for range browsers { // one after the other: paths are numbered; all stay open
-		o, _, err := s.open(ctx, pages[0])
-		if err != nil {
-			return err
-		}
-		all = append(all, o)
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 	}
-	opened := time.Since(began)
-	began = time.Now()
-	errs := make([]error, browsers)
-	var group sync.WaitGroup
-	for i, o := range all {
-		group.Go(func() { _, errs[i] = o.agent.Observe(ctx, wanted) })
-	}
-	group.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	at := time.Since(began)
-	var pss int64
-	for _, o := range all {
-		for pid := range family(o.box.pid) {
-			pss += table(filepath.Join("/proc", strconv.Itoa(pid), "smaps_rollup"))["Pss"]
+	var before *filter.Small
+	pairs, began := 0, cpu()
+	for cpu()-began < 2*time.Second {
+		for _, shot := range s.shots {
+			now, err := filter.Read(shot, "image/png")
+			if err != nil {
+				return err
+			}
+			if before != nil {
+				_ = filter.Compare(before, now)
+				pairs++
+			}
+			before = now
 		}
 	}
-	s.f.add(fmt.Sprintf("memory (PSS) of %d browsers on a page of %d nodes", browsers, manyNodes), mib(pss), "each "+mib(pss/browsers),
-		fmt.Sprintf("all opened in %.1f s; all observed at once in %.1f s", opened.Seconds(), at.Seconds()), "printed")
+	s.f.add("filter of the visual judge: pairs of 1280 × 720 PNGs per second of a processor", fmt.Sprintf("%.0f", float64(pairs)/(cpu()-began).Seconds()), "", "", "≥ 200")
 	return nil
 }

@@ -17,7 +17,7 @@ var only = []struct {
 	{"github.com/moby/moby", []string{"environments/docker"}},
 	{"github.com/docker/docker", nil},
 	{"github.com/docker/cli", nil},
-	{"github.com/chromedp", []string{"environments/browser", "cmd/berth/internal/report/page", "cmd/berth/internal/view", "internal/bench"}}, // those of cmd in their tests
+	{"github.com/chromedp", []string{"environments/browser", "cmd/berth/internal/report/page", "cmd/berth/internal/view"}}, // those of cmd in their tests
 	{"github.com/hashicorp/hcl", []string{"cmd/berth"}},
 	{"github.com/zclconf", []string{"cmd/berth"}},
 	{"github.com/spf13", []string{"cmd/berth", "internal"}},

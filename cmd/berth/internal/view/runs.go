@@ -31,8 +31,7 @@ var errMissing = errors.New("not found")
 
 // maxTrials is how many trials the runs in memory have together; the one that was
 // asked for last is kept in any case. 10,000 trials take 11 MB after share, and up to
-// 80 MB pass through the heap while they are read (both measured); go run
-// ./internal/bench view prints what the program takes with ten such runs.
+// 80 MB pass through the heap while they are read (both measured).
 const maxTrials = 20_000
 
 // runs reads runs and keeps those that were asked for last. Safe for concurrent

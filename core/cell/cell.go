@@ -24,7 +24,6 @@ type Cell struct {
 	User        *User               // nil: no simulated user
 	Verify      task.Mode           // empty keeps the task's
 	System      string              // SystemImage, or empty: a snapshot's system files are those of the agent
-	Strict      bool                // what is exposed is verified again, and must have the same result
 	Success     *task.Success       // nil keeps the task's
 	Limits      Limits
 	Secrets     []string // values that must not reach a file; see [Cell.Reveal]

@@ -51,7 +51,7 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 		}
 	}
 	id := omitempty{
-		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits, "strict": c.Strict,
+		"agent": identityOfAgent(&c.Agent), "environment": identityOfEnvironment(&c.Environment), "verifiers": verifiers, "per_trial": c.Limits,
 	}
 	if u := c.User; u != nil {
 		id["user"] = omitempty{

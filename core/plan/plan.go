@@ -208,7 +208,7 @@ func (p *Plan) Manifest(h store.Header) *store.Manifest {
 	for i, c := range p.Experiment.Cells {
 		sc := store.Cell{
 			Index: i, Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label,
-			Environment: c.Environment.Label, Strict: c.Strict, Identity: p.identities[i], Models: endpoints(c),
+			Environment: c.Environment.Label, Identity: p.identities[i], Models: endpoints(c),
 		}
 		sc.Model = ModelOf(c)
 		m.Cells = append(m.Cells, sc)

@@ -21,7 +21,6 @@ const (
 	LogFile        = "log"
 	AgentDir       = "agent"
 	VerifierDir    = "verifier"
-	AgainDir       = "again" // files of verifiers that graded a second time
 	ArtifactsDir   = "artifacts"
 	RoundsDir      = "rounds" // copies of the artifacts, as the verifiers of each round saw them
 	SidecarsDir    = "sidecars"

@@ -288,20 +288,6 @@ type StageResult struct {
 	// System says which system files of a snapshot were replaced by those of the
 	// image. Absent: the snapshot's own were used, or there was no snapshot.
 	System *SystemFiles `json:"system,omitempty"`
-	// Again is the second verification of a stage that was exposed, in a strict
-	// experiment. It decides no score.
-	Again *Again `json:"again,omitempty"`
-}
-
-// Again is a second verification.
-type Again struct {
-	Mode          string                  `json:"mode"`
-	Outcome       Outcome                 `json:"outcome"`
-	Same          bool                    `json:"same"` // the first verification gave the same
-	Rewards       map[string]float64      `json:"rewards,omitempty"`
-	Verdicts      []verifier.Verdict      `json:"verdicts,omitempty"`
-	VerifierImage *environment.ImageFacts `json:"verifier_image,omitempty"`
-	System        *SystemFiles            `json:"system,omitempty"`
 }
 
 // SystemFiles are the system files of a snapshot that differed from the image.

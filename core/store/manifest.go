@@ -107,9 +107,6 @@ type Cell struct {
 	Model   string            `json:"model,omitempty"`
 	// Environment is the label of its block, like Agent and Model.
 	Environment string `json:"environment"`
-	// Strict says that exposed results are verified again, and that passes which
-	// stay exposed do not count in pass rates.
-	Strict bool `json:"strict,omitempty"`
 	// Identity is the part of the cell that a trial's id depends on, by
 	// dataset.
 	Identity map[string]json.RawMessage `json:"identity"`

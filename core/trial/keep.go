@@ -11,12 +11,14 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Keep says whether an attempt keeps the files of its sandbox.
@@ -157,9 +159,21 @@ func (a *attempt) restore(ctx context.Context) error {
 	return nil
 }
 
-// inherited are the findings of the origin that concern its integrity.
-func (o *Origin) inherited() []record.Finding {
-	return slices.DeleteFunc(slices.Clone(o.Result.Findings), func(f record.Finding) bool {
-		return f.Severity == "note" || f.Code == "tests_changed"
+// inherited are the findings of the origin that concern its integrity. With the system
+// files of the image, what exposed it through processes and changed programs is looked
+// for again: those findings are only notes here.
+func (o *Origin) inherited(c cell.Cell) []record.Finding {
+	all := slices.DeleteFunc(slices.Clone(o.Result.Findings), func(f record.Finding) bool {
+		return f.Severity == verifier.Note || f.Code == "tests_changed"
 	})
+	for i := range all {
+		if c.System == cell.SystemImage && slices.Contains(replaced, all[i].Code) {
+			all[i].Severity = verifier.Note
+		}
+	}
+	return all
 }
+
+// replaced are the findings about what is not there when files are verified with the
+// system files of the image: processes, and programs that the agent changed.
+var replaced = []string{"left_running", "tools_changed", "changes_unknown", "service_changed", "service_traceable"}

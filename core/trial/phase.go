@@ -43,7 +43,6 @@ type attempt struct {
 	touched      bool                         // the agent may have run a command, or acted on the surface
 	commanded    bool                         // the agent may have run a command
 	missingUsers map[string]bool              // users of the task that the sandbox lacked before that
-	settled      [][2]int                     // ranges of findings that a second verification has settled
 	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed
 	surface      surfaced                     // of the task
 	marked       bool                         // a turn has begun, and its changes have not been looked for yet

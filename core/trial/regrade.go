@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -18,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -38,9 +40,9 @@ func (o *Origin) Kept() bool {
 	return err == nil && info.Mode().IsRegular() && o.Result.Files == record.FilesFile
 }
 
-// Regradable returns why an attempt cannot be verified again on a task, with the
-// traits of its verifiers by the names that the task uses; nil if it can.
-func (o *Origin) Regradable(t *task.Task, traits map[string]verifier.Traits) error {
+// Regradable returns why an attempt cannot be verified again on a task in a cell, with
+// the traits of its verifiers by the names that the task uses; nil if it can.
+func (o *Origin) Regradable(t *task.Task, c cell.Cell, traits map[string]verifier.Traits) error {
 	r := o.Result
 	switch {
 	case r.AgentEnd == "" || r.AgentEnd == record.SandboxLost:
@@ -60,8 +62,8 @@ func (o *Origin) Regradable(t *task.Task, traits map[string]verifier.Traits) err
 			return fmt.Errorf("the verifier %q needs the sandbox, whose files were not kept (keep in the experiment)", u.Name)
 		}
 	}
-	if r.Mode == string(task.ModeLive) && slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "left_running" }) {
-		return fmt.Errorf("its mode is %q, and the processes that its agent left running are gone", task.ModeLive)
+	if r.Mode == string(task.ModeLive) && c.Verify != task.ModeSnapshot && slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "left_running" }) {
+		return fmt.Errorf("its mode is %q, and the processes that its agent left running are gone: with verify = %q it is verified without them", task.ModeLive, task.ModeSnapshot)
 	}
 	return o.sameInstruction(&t.Stages[0])
 }
@@ -108,7 +110,7 @@ func (a *attempt) regrade(ctx context.Context) error {
 	if len(o.Result.Stages) > 0 {
 		a.stages[0].LastTurn = o.Result.Stages[0].LastTurn
 	}
-	for _, f := range o.inherited() {
+	for _, f := range o.inherited(a.in.Cell) {
 		a.recorder.Finding(record.Phase{Name: f.Phase, Stage: f.Stage}, f.By, f.Finding)
 	}
 	err := a.phase(ctx, record.Phase{Name: record.PhasePrepare, Who: record.ByCore}, limits.Prepare, a.prepare)
@@ -119,7 +121,7 @@ func (a *attempt) regrade(ctx context.Context) error {
 	for name, v := range a.verifiers {
 		traits[name] = v.Traits
 	}
-	if err = o.Regradable(a.task, traits); err != nil {
+	if err = o.Regradable(a.task, a.in.Cell, traits); err != nil {
 		return a.at(record.Phase{Name: record.PhasePrepare, Who: record.ByConfig}, outcome.On(record.ByConfig, err))
 	}
 	s := a.newStage(0)
@@ -165,6 +167,12 @@ func (a *attempt) createRestored(ctx context.Context) error {
 	}
 	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
+	if a.in.Cell.System == cell.SystemImage { // what is restored is what the agent changed
+		if err := a.sandbox.Mark(ctx); err != nil {
+			return err
+		}
+		a.marked = true
+	}
 	return a.restore(ctx)
 }
 
@@ -173,10 +181,17 @@ func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 	inside, end := a.sandbox.Ctx(ctx)
 	defer end()
 	s.graded = a.sandbox
-	if s.mode == task.ModeSeparate {
+	not := map[string]bool{}
+	switch {
+	case s.mode == task.ModeSeparate:
 		err = s.prepareSecond(inside)
-	} else {
-		err = a.programs(inside, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck, not: a.notAgain(s)})
+	case a.in.Cell.System == cell.SystemImage:
+		not, err = s.restoredSystem(inside)
+	default:
+		not = a.notAgain(s)
+	}
+	if err == nil && s.mode != task.ModeSeparate {
+		err = a.programs(inside, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck, not: not})
 	}
 	defer func() { s.second.stop() }()
 	if err == nil {
@@ -195,6 +210,30 @@ func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 		return s.lost(inside, err)
 	}
 	return nil
+}
+
+// restoredSystem puts the system files of the image back into the restored sandbox, as
+// in one on a snapshot. It returns the services that are not started.
+func (s *stage) restoredSystem(ctx context.Context) (not map[string]bool, err error) {
+	a := s.a
+	s.second = &second{spec: a.spec, original: a.spec.Image, system: &systemFiles{}}
+	defer func() { s.second = nil }()
+	p := s.phase(record.PhaseCreate, record.ByEnvironment)
+	err = a.phase(ctx, p, limits.Prepare+2*limits.Control+a.startTime(), func(ctx context.Context) error {
+		env, ok := a.env.(environment.Snapshotter)
+		if !ok {
+			return fmt.Errorf("look for changed files: %w", environment.ErrUnsupported)
+		}
+		if err := s.systemChanges(ctx, p); err != nil {
+			return err
+		}
+		var err error
+		if s.second.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
+			return fmt.Errorf("look for changed files: %w", err)
+		}
+		return s.putSystemBack(ctx, p)
+	})
+	return s.changedServices(), err
 }
 
 // notAgain returns the services that are not started, because files that they run

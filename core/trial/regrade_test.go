@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/task"
@@ -202,5 +203,51 @@ func TestProcessesThatWereGradedCannotBeGradedAgain(t *testing.T) {
 	_, got := again(t, b, r, tests(asks))
 	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, "processes that its agent left running are gone") {
 		t.Errorf("%s", pretty(got))
+	}
+}
+
+// What exposed an attempt that was kept is settled by verifying it again, in a snapshot
+// with the system files of the image.
+func TestAnExposedAttemptIsVerifiedAgainWithTheSystemOfTheImage(t *testing.T) {
+	t.Parallel()
+	const (
+		forges   = `printf '#!/bin/sh\necho 42\n' > /usr/local/bin/answer; chmod +x /usr/local/bin/answer`
+		honestly = forges + `; echo 42 > /app/x`
+		outside  = honestly + `; mkdir /app/bin; printf '#!/bin/sh\necho 1\n' > /app/bin/t; chmod +x /app/bin/t`
+	)
+	for _, tt := range []struct {
+		name, does, test string
+		system           string
+		outcome          record.Outcome
+		integrity        record.Integrity
+	}{
+		{"the damage: a changed program decides", forges, `test "$(answer)" = 42`, "", record.Passed, record.Exposed},
+		{"a changed program is put back", forges, `test "$(answer)" = 42`, cell.SystemImage, record.Failed, record.Checked},
+		{"a changed program that the tests do not use", honestly, `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
+		{"a process was left", honestly + "; setsid sleep 300 >/dev/null 2>&1 &", `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
+		{"a changed program that is not put back", outside, `PATH=/app/bin:$PATH; test "$(t)" = 1`, cell.SystemImage, record.Passed, record.Exposed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), tests(tt.test))
+			b.task.Mode = task.ModeLive
+			if tt.integrity == record.Exposed {
+				b.task.Stages[0].Verify.Env = task.Env{"PATH": {Text: "/app/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
+			}
+			in := b.input()
+			in.Keep = trial.Keep{Passed: true, MaxBytes: 64 << 20}
+			r, err := trial.Run(t.Context(), in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want(t, r, record.Passed, record.Yielded, record.Exposed)
+			c := newBench(t, does("false"), tests(tt.test))
+			c.cell.Verify, c.cell.System = task.ModeSnapshot, tt.system
+			got := c.regrade(t, b, r)
+			want(t, got, tt.outcome, record.Yielded, tt.integrity)
+			if put := got.Stages[0].System != nil; put != (tt.system != "") {
+				t.Errorf("system files: %s", pretty(got.Stages[0]))
+			}
+		})
 	}
 }

@@ -76,7 +76,6 @@ func (s *stage) round(ctx context.Context) (more bool, err error) {
 	}
 	verdicts, err := s.judgeRound(ctx, uses)
 	s.out.Rounds = append(s.out.Rounds, verdicts...) // including those before an error
-	s.again.from = len(s.a.recorder.All())
 	if err != nil {
 		return false, err
 	}

@@ -129,7 +129,6 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
 	a.ownLimit()
 	findings := a.recorder.All()
-	settle(findings, a.settled)
 	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings
 	a.res.Integrity, a.res.Reasons = outcome.Integrity(findings, verified)
@@ -154,7 +153,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		s := &a.stages[i]
 		sr := record.StageResult{
 			Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn,
-			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session, Again: s.Again,
+			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session,
 		}
 		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()

@@ -85,43 +85,35 @@ func (s *second) stop() {
 // begins to pull or build its images. It does nothing if the stage needs none.
 func (s *stage) prepareSecond(ctx context.Context) error {
 	a := s.a
-	mode, strict := s.mode, feasible.Strict(a.in.Cell, s.mode)
-	if strict {
-		mode = task.ModeSnapshot
-	}
-	if !feasible.InSecondSandbox(mode) || !s.inSandbox(s.atEnd()) {
+	if !feasible.InSecondSandbox(s.mode) || !s.inSandbox(s.atEnd()) {
 		return nil
 	}
 	p := s.phase(record.PhasePrepare, record.ByConfig)
-	spec, modified, err := feasible.VerifierSpec(a.task, s.task, mode, a.in.Cell)
+	spec, modified, err := feasible.VerifierSpec(a.task, s.task, s.mode, a.in.Cell)
 	if err != nil {
 		return a.at(p, err)
 	}
-	if lost := a.sandbox.Made.Image.Volumes; mode == task.ModeSnapshot && len(lost) > 0 {
+	if lost := a.sandbox.Made.Image.Volumes; s.mode == task.ModeSnapshot && len(lost) > 0 {
 		return a.at(p, fmt.Errorf("a snapshot would lose work of the agent: the image keeps %s in volumes, which a snapshot does not have: choose verify = %q",
 			strings.Join(lost, ", "), task.ModeRestarted))
 	}
 	s.modified(modified)
-	e := feasible.VerifierEnvironment(a.task, s.task, mode)
+	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
 	env, err := e.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
 		return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
 	}
 	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: strict || s.i+1 < len(a.task.Stages)}
-	if mode == task.ModeSnapshot {
+	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: s.i+1 < len(a.task.Stages)}
+	if s.mode == task.ModeSnapshot {
 		w.spec.Image, w.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
 		w.original = a.spec.Image
-		if strict || a.in.Cell.System == cell.SystemImage {
+		if a.in.Cell.System == cell.SystemImage {
 			w.system = &systemFiles{}
 		}
 	}
 	if err := a.check(ctx, w.spec); err != nil {
 		return a.at(p, err)
-	}
-	if strict {
-		s.again.second = w
-		return nil
 	}
 	s.second = w
 	if s.mode == task.ModeSeparate {
@@ -167,18 +159,8 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 	}
 	inside, end := s.graded.Ctx(ctx)
 	defer end()
-	if err := s.beforehand(inside); err != nil {
-		return err
-	}
 	s.graded.Allow(reach.Verify)
-	if err := s.verify(inside); err != nil {
-		return err
-	}
-	if err := s.gradeAgain(ctx, reach); err != nil {
-		return err
-	}
-	s.unsettled()
-	return nil
+	return s.verify(inside)
 }
 
 // createSecond creates the second sandbox and starts the programs of the task in
@@ -197,9 +179,7 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeSnapshot {
 			programs.services, programs.health = a.task.Services, a.task.Healthcheck
-			if !s.again.taken {
-				err = s.snapshot(ctx, p)
-			}
+			err = s.snapshot(ctx, p)
 			if err == nil && !w.lasts {
 				a.beginRemoval(ctx, a.sandbox) // it is stopped, and the snapshot has its files
 			}

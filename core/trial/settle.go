@@ -47,7 +47,6 @@ func (s *stage) settle(ctx context.Context) error {
 			return s.still(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
-				s.again.asked = listening(left)
 				s.leftRunning(p, sandbox.Describe(left, now.Unattributed))
 			}
 			return nil
@@ -104,16 +103,12 @@ func (s *stage) notRestarted(name string, files []string) {
 
 // listeningStopped stores those of the processes that were listening and belong
 // to no service.
-func (s *stage) listeningStopped(ps []host.Process) { s.killed = append(s.killed, listening(ps)...) }
-
-// listening describes the processes that listen and belong to no service.
-func listening(ps []host.Process) (names []string) {
+func (s *stage) listeningStopped(ps []host.Process) {
 	for _, p := range ps {
 		if p.Service == "" && len(p.Listening) > 0 {
-			names = append(names, sandbox.Describe([]host.Process{p}, nil))
+			s.killed = append(s.killed, sandbox.Describe([]host.Process{p}, nil))
 		}
 	}
-	return names
 }
 
 // restart kills everything but PID 1 and starts the task's own services again.

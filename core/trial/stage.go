@@ -52,7 +52,6 @@ type stage struct {
 	second *second          // nil: the verifiers need none
 	own    map[string]*own  // the verifiers' own sandboxes, by the name that the task uses
 
-	again    again  // in a strict experiment
 	remains  string // what the agent left running, from which the tests are to be kept
 	secluded bool   // and they are
 
@@ -63,7 +62,7 @@ type stage struct {
 }
 
 func (a *attempt) newStage(i int) *stage {
-	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox, again: again{began: len(a.recorder.All()), from: len(a.recorder.All())}}
+	return &stage{a: a, i: i, task: &a.task.Stages[i], out: &a.stages[i], graded: a.sandbox}
 }
 
 func (s *stage) phase(name record.PhaseName, who record.Boundary) record.Phase {

@@ -27,18 +27,11 @@ func (s *stage) verifierDir(j judgement) string {
 
 // numbered names a judgement.
 func (s *stage) numbered(j judgement) string {
-	name := fmt.Sprintf("%d-%d-%d", s.i+1, j.round, j.number)
-	if j.again {
-		name += "-again"
-	}
-	return name
+	return fmt.Sprintf("%d-%d-%d", s.i+1, j.round, j.number)
 }
 
 // verifierFiles is the folder of the attempt with the files of verifiers.
 func (s *stage) verifierFiles() string {
-	if s.again.grades {
-		return filepath.Join(s.a.in.Record.Dir(), record.AgainDir)
-	}
 	return filepath.Join(s.a.in.Record.Dir(), record.VerifierDir)
 }
 

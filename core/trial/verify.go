@@ -62,7 +62,7 @@ func (s *stage) verify(ctx context.Context) error {
 		defer s.verifierLogs(ctx, p)
 		defer s.undisturbed(ctx, p)
 		for n, u := range uses {
-			v, err := s.judge(ctx, judgement{use: u, number: n + 1, again: s.again.grades, earlier: s.out.Verdicts})
+			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
 				endTests()
 				if err = s.failed(ctx, p, u, fmt.Errorf("verifier %s: %w", u.Name, s.withoutArtifact(err))); err != nil {
@@ -303,7 +303,6 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 type judgement struct {
 	use     task.VerifierUse
 	number  int // in the stage, used in names
-	again   bool
 	round   int
 	left    int // remaining follow-ups
 	earlier []verifier.Verdict
@@ -352,9 +351,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	for _, f := range v.Findings {
 		a.recorder.Finding(at, j.use.Name, f)
 	}
-	if !s.again.grades { // the result has those of a second verification
-		a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
-	}
+	a.recorder.Append(record.VerdictsFile, record.Verdict{Time: a.now(), Verdict: v})
 	return v, nil
 }
 

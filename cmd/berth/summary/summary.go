@@ -64,10 +64,7 @@ type Row struct {
 	// PassedChecked counts those that passed and whose result is checked.
 	PassedChecked int                    `json:"passed_checked"`
 	Outcomes      map[record.Outcome]int `json:"outcomes"`
-	// Strict says that the cell is strict: of what passed, its rates count only
-	// what is checked.
-	Strict bool `json:"strict,omitempty"`
-	// OfPlanned and OfMeasured are Counted divided by the two denominators, from
+	// OfPlanned and OfMeasured are Passed divided by the two denominators, from
 	// 0 to 1; null when the denominator is 0. OfPlanned is the headline,
 	// because it leaves out no trial.
 	OfPlanned  *float64 `json:"pass_rate_of_planned"`
@@ -106,14 +103,6 @@ type Row struct {
 const Policy = "measured are passed, failed, scored, agent_error, and, once the agent has worked, verifier_error, artifact_missing and " +
 	"integrity_violation; everything else says nothing about the agent"
 
-// Counted is how many trials count as passed in the rates.
-func (r *Row) Counted() int {
-	if r.Strict {
-		return r.PassedChecked
-	}
-	return r.Passed
-}
-
 // infrastructureMark is the share of trials with an infrastructure outcome at
 // which a table is marked.
 const infrastructureMark = 0.05
@@ -133,7 +122,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 	cells := make([]Row, len(m.Cells))
 	for i := range m.Cells {
 		c := &m.Cells[i]
-		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Strict: c.Strict, Outcomes: map[record.Outcome]int{}}
+		cells[i] = Row{Name: c.Key, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
 	}
 	tasks, several := map[place]*Row{}, SharedNames(m)
 	facts, undecided := map[string]int{}, undecided(x)
@@ -145,7 +134,7 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		row := tasks[at]
 		if row == nil {
 			c := &cells[t.Cell]
-			row = &Row{Name: t.Task, Dataset: at.dataset, Cell: c.Name, Agent: c.Agent, Model: c.Model, Strict: c.Strict, Outcomes: map[record.Outcome]int{}}
+			row = &Row{Name: t.Task, Dataset: at.dataset, Cell: c.Name, Agent: c.Agent, Model: c.Model, Outcomes: map[record.Outcome]int{}}
 			tasks[at] = row
 		}
 		o := t.Outcome()
@@ -290,7 +279,7 @@ func (r *Row) finish(scores bool) {
 		if n == 0 {
 			return nil
 		}
-		v := float64(r.Counted()) / float64(n)
+		v := float64(r.Passed) / float64(n)
 		return &v
 	}
 	r.OfMeasured, r.OfPlanned = rate(r.Measured), rate(r.Planned)

@@ -108,27 +108,17 @@ func TestExposedResultsAreCountedInTheirRows(t *testing.T) {
 	}
 }
 
-// What passed and is not checked counts beside the rest, and in no rate of a
-// strict cell.
-func TestAStrictCellCountsWhatIsChecked(t *testing.T) {
+// What passed and is not checked counts beside the rest.
+func TestPassesThatAreCheckedAreCounted(t *testing.T) {
 	t.Parallel()
-	var trials []*store.TrialState
-	for c := range 2 {
-		exposed := state(c, "t1", record.Passed)
-		exposed.Attempts[0].Result.Integrity = record.Exposed
-		trials = append(trials, exposed, state(c, "t2", record.Passed), state(c, "t3", record.Failed), state(c, "t4", record.EnvironmentError))
+	exposed := state(0, "t1", record.Passed)
+	exposed.Attempts[0].Result.Integrity = record.Exposed
+	s := summary.Of(cells(1), &store.Index{Trials: []*store.TrialState{exposed, state(0, "t2", record.Passed), state(0, "t3", record.Failed), state(0, "t4", record.EnvironmentError)}})
+	if r := s.Cells[0]; r.Passed != 2 || r.PassedChecked != 1 || *r.OfPlanned != 0.5 || *r.OfMeasured != 2.0/3 {
+		t.Errorf("%+v", r)
 	}
-	m := cells(2)
-	m.Cells[1].Strict = true
-	s := summary.Of(m, &store.Index{Trials: trials})
-	for i, counted := range []float64{2, 1} {
-		r := s.Cells[i]
-		if r.Passed != 2 || r.PassedChecked != 1 || *r.OfPlanned != counted/4 || *r.OfMeasured != counted/3 {
-			t.Errorf("strict %v: %+v", m.Cells[i].Strict, r)
-		}
-		if task := s.Tasks[i]; task.Passed != 1 || task.PassedChecked != 0 || *task.OfPlanned != counted-1 {
-			t.Errorf("strict %v: task %+v", m.Cells[i].Strict, task)
-		}
+	if r := s.Tasks[0]; r.Passed != 1 || r.PassedChecked != 0 {
+		t.Errorf("task %+v", r)
 	}
 }
 

@@ -117,13 +117,6 @@ func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	}
 }
 
-// Strict reports whether an exposed result of a cell is verified again, if it was
-// verified in mode m: in the agent's own sandbox. The stronger modes leave it no way
-// that a second verification would close.
-func Strict(c cell.Cell, m task.Mode) bool {
-	return c.Strict && (m == task.ModeLive || m == task.ModeRestarted)
-}
-
 func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Problem) {
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: inStage(s.Name) + fmt.Sprintf(format, args...)})
@@ -133,16 +126,13 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add("verification mode refused", "%s", err)
 		return ps
 	}
-	switch {
-	case c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted):
+	if c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted) {
 		add("system files cannot be those of the image", "Mode %q verifies in the agent's own sandbox. Set verify = %q, or remove system.", mode, task.ModeSnapshot)
-	case c.Strict && mode == task.ModeSnapshot && c.System == "":
-		add("a strict experiment needs the system files of the image", "Mode %q with the agent's own system files can be exposed, and is not verified a second time. Add system = \"image\".", mode)
 	}
-	snapshot := mode == task.ModeSnapshot || Strict(c, mode)
+	snapshot := mode == task.ModeSnapshot
 	if snapshot && k.Environment != nil && !environment.Has(k.Environment, environment.CapabilitySnapshot) {
 		add(fmt.Sprintf("environment %q makes no snapshots", c.Environment.Plugin),
-			"Mode %q verifies a snapshot of the agent's sandbox, and so does integrity = \"strict\". Choose another environment, or verify = %q without it.", task.ModeSnapshot, task.ModeRestarted)
+			"Mode %q verifies a snapshot of the agent's sandbox. Choose another environment, or verify = %q.", task.ModeSnapshot, task.ModeRestarted)
 	}
 	if snapshot && needsSecond(s, k.Verifiers) {
 		ps = append(ps, snapshotProblems(t, s)...)

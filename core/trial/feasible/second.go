@@ -80,9 +80,6 @@ func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Trai
 			specs = append(specs, spec)
 		}
 		mode, err := Mode(t, s, c.Verify)
-		if err == nil && Strict(c, mode) {
-			mode = task.ModeSnapshot
-		}
 		if err != nil || !InSecondSandbox(mode) || !needsSecond(s, verifiers) {
 			continue //nolint:nilerr // Unsupported reports it
 		}

@@ -31,7 +31,6 @@ type Stage struct {
 
 	VerifierImage *environment.ImageFacts // of the second sandbox; nil: there was none
 	System        *record.SystemFiles     // of it; nil: they are the snapshot's
-	Again         *record.Again           // its second verification; nil: there was none
 }
 
 // Scores returns the named scores of a stage. If two verifiers give the same

@@ -24,7 +24,7 @@ func TestAnAuditOfEachKindOfRun(t *testing.T) {
 		run   func(t *testing.T) (dir string)
 		least int // kinds of files
 	}{
-		{"strict and regraded", strictRun, 16},
+		{"exposed and regraded", regradedRun, 15},
 		{"resumed", resumedRun, 11},
 		{"of pilots", pilotedRun, 15},
 		{"closed loop", func(t *testing.T) string {
@@ -54,9 +54,8 @@ func TestAnAuditOfEachKindOfRun(t *testing.T) {
 	}
 }
 
-// strictRun is a strict run in two modes. One result is exposed, is graded a second
-// time and differs. Then all are graded again.
-func strictRun(t *testing.T) string {
+// regradedRun is a run in two modes with an exposed result. Then all are graded again.
+func regradedRun(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, solve := range map[string]string{
@@ -70,19 +69,15 @@ func strictRun(t *testing.T) string {
 			filepath.Join("tasks", name, "tests", "test.sh"): "#!/bin/sh\n[ \"$(cat /app/answer)\" = 42 ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n",
 		})
 	}
-	experiment(t, dir, "agent.oracle", "  integrity = \"strict\"\n  keep = \"all\"\n  verify = matrix.mode\n")
+	experiment(t, dir, "agent.oracle", "  keep = \"all\"\n  verify = matrix.mode\n")
 	file := filepath.Join(dir, "experiment.hcl")
 	e2etest.Write(t, dir, map[string]string{"experiment.hcl": strings.Replace(e2etest.Read(t, file), "matrix {", "matrix {\n    mode = [\"live\", \"separate\"]", 1)})
 	r := berthWith(t, dir, nil, "run", "--no-live")
-	r.want(t, 1) // the violation
-	if !strings.Contains(r.out, "4 trials planned = 2 passed + 1 failed + 1 integrity_violation") {
+	r.want(t, 0)
+	if !strings.Contains(r.out, "4 trials planned = 3 passed + 1 failed") {
 		t.Fatalf("run:\n%s", r.out)
 	}
-	berthWith(t, dir, nil, "regrade", "last", "--no-live").want(t, 1)
-	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-*", record.AgainDir))
-	if err != nil || len(found) == 0 {
-		t.Errorf("no second verification kept its files: %v", err)
-	}
+	berthWith(t, dir, nil, "regrade", "last", "--no-live").want(t, 0)
 	return dir
 }
 

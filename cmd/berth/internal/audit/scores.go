@@ -146,12 +146,8 @@ func (a *audit) verdicts(name, dir string, r *record.Result) {
 	}
 }
 
-// rewards compares the rewards of stages, and those of their second verification,
-// with the reward files that were kept.
+// rewards compares the rewards of stages with the reward files that were kept.
 func (a *audit) rewards(name, dir string, r *record.Result) {
-	for i := range r.Stages {
-		a.second(path.Join(name, record.ResultFile), r, &r.Stages[i])
-	}
 	a.rewardFiles(name, dir, record.VerifierDir, func(file string) (string, map[string]float64) {
 		s := stageOf(r, file)
 		if s == nil {
@@ -159,31 +155,6 @@ func (a *audit) rewards(name, dir string, r *record.Result) {
 		}
 		return s.Name, s.Rewards
 	})
-	a.rewardFiles(name, dir, record.AgainDir, func(file string) (string, map[string]float64) {
-		s := stageOf(r, file)
-		if s == nil || s.Again == nil {
-			return "", nil
-		}
-		return s.Name + " (second verification)", s.Again.Rewards
-	})
-}
-
-// second checks what a result says of the second verification of a stage: whether
-// both gave the same, and that a difference has its effect.
-func (a *audit) second(file string, r *record.Result, s *record.StageResult) {
-	if s.Again == nil {
-		return
-	}
-	a.did(scores, 1)
-	graded := s.Outcome == record.Passed || s.Outcome == record.Failed || s.Outcome == record.Scored
-	same := s.Outcome == s.Again.Outcome && (s.Outcome != record.Scored || maps.EqualFunc(s.Rewards, s.Again.Rewards, near))
-	if graded && same != s.Again.Same {
-		a.problem(scores, file, 0, "the stage %q is %s with %v, and its second verification %s with %v: the result says the opposite about whether they are the same",
-			s.Name, s.Outcome, s.Rewards, s.Again.Outcome, s.Again.Rewards)
-	}
-	if !s.Again.Same && r.Integrity == record.Checked {
-		a.problem(scores, file, 0, "the second verification of the stage %q differs, and the integrity is %s", s.Name, r.Integrity)
-	}
 }
 
 // rewardFiles compares the reward files below a folder of an attempt with the rewards

@@ -93,13 +93,8 @@ func (a *audit) origin(name, dir string, r *record.Result) {
 	}
 }
 
-// findings looks for findings that were taken out of a result, or made harmless. A
-// second verification that agrees makes notes of exposed ones.
+// findings looks for findings that were taken out of a result, or made harmless.
 func (a *audit) findings(name, dir string, r *record.Result) {
-	settled := false
-	for i := range r.Stages {
-		settled = settled || r.Stages[i].Again != nil
-	}
 	type finding struct {
 		code     string
 		severity verifier.Severity
@@ -113,9 +108,6 @@ func (a *audit) findings(name, dir string, r *record.Result) {
 			return
 		}
 		f := finding{e.Finding.Code, e.Finding.Severity}
-		if note := (finding{f.code, verifier.Note}); has[f] == 0 && f.severity == verifier.Exposed && settled {
-			f = note
-		}
 		if has[f]--; has[f] < 0 {
 			a.problem(results, path.Join(name, record.ResultFile), 0, "it lacks a finding of %s: %s (%s)", record.EventsFile, f.code, f.severity)
 		}

@@ -32,7 +32,6 @@ type experimentBlock struct {
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 	System      string   `berth:"system" enum:"image" doc:"With verify = \"snapshot\": image takes the system files of the verification (programs, libraries, interpreters, start-up files) from the image, and the other files from the snapshot. Absent: all files are the snapshot's."`
-	Integrity   string   `berth:"integrity" enum:"strict" doc:"strict verifies an exposed result a second time, on a snapshot with the system files of the image. If the two verdicts differ, the outcome is integrity_violation. Absent: an exposed result stays as it is."`
 
 	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps the files of attempts that differ from the image when the agent has finished, so that berth regrade can verify them again: of those that did not pass, or of all. Absent: of none."`
 	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: the files of an attempt are not kept if they are more than this, in MiB."`

@@ -105,10 +105,17 @@ func (g *regrader) trial(ctx context.Context, t *store.TrialState, o *trial.Orig
 	if o.Result, err = store.ReadResult(o.Dir); err != nil {
 		return plan.Trial{}, err
 	}
+	c := g.plan.Experiment.Cells[now.Cell]
+	in := c.Cell
+	for i := range c.Datasets {
+		if c.Datasets[i].Label == t.Dataset {
+			in = c.On(&c.Datasets[i])
+		}
+	}
 	traits := map[string]verifier.Traits{}
 	for i := range task.Stages {
 		for _, u := range task.Stages[i].Verifiers {
-			v := g.plan.Experiment.Cells[now.Cell].Verifiers[u.Name]
+			v := in.Verifiers[u.Name]
 			if traits[u.Name], err = g.of(ctx, cmp.Or(v.Plugin, u.Name)); err != nil {
 				return plan.Trial{}, err
 			}
@@ -117,7 +124,7 @@ func (g *regrader) trial(ctx context.Context, t *store.TrialState, o *trial.Orig
 	}
 	as := plan.Trial{Trial: *t.Trial, Place: now.Place}
 	as.Cell, as.Refused = now.Cell, ""
-	return as, o.Regradable(task, traits)
+	return as, o.Regradable(task, in, traits)
 }
 
 // of returns the traits of a verifier plugin.

@@ -112,7 +112,7 @@ func rows(p *terminal.Printer, what string, rows []summary.Row) {
 		if cells {
 			row = append(row, terminal.Clean(r.Cell))
 		}
-		row = append(row, passes(r, unchecked), rate(r.OfPlanned, r.Counted(), r.Planned), rate(r.OfMeasured, r.Counted(), r.Measured))
+		row = append(row, passes(r, unchecked), rate(r.OfPlanned, r.Passed, r.Planned), rate(r.OfMeasured, r.Passed, r.Measured))
 		if scores {
 			row = append(row, score(r))
 		}

@@ -36,7 +36,10 @@ no_machine() { # neither its kernel's switches nor its disks
   done
   if mount -t proc proc /mnt 2>/dev/null; then umount /mnt; owner_is_unmapped || return 1; fi
 }
-same_map() { [ "$(cat uid_map)" = "$(cat /proc/self/uid_map)" ]; } # not cmp: files of /proc say that they are empty
+# The second column, the ids outside, differs between two sandboxes: a report may be
+# verified in another one than it was written in.
+ids() { while read -r inside _ count; do echo "$inside $count"; done < "$1"; }
+same_map() { [ "$(ids uid_map)" = "$(ids /proc/self/uid_map)" ]; }
 
 # Fields of a line of mountinfo: 5 is the mount point, 6 its options.
 mounted() { while read -r _ _ _ _ point options _; do echo "$point $options"; done < mountinfo; }
@@ -50,7 +53,7 @@ no_probe() { [ ! -e /berth/probe ]; }
 
 holds "root in here is not root of the machine" root_is_harmless
 holds "no disk, no switch and no mount of the machine is in reach" no_machine
-holds "the report's user map is this sandbox's" same_map
+holds "the report's user map is that of such a sandbox" same_map
 holds "no home of the host is mounted" no_host_home
 holds "/home is empty" home_empty
 holds "/berth is mounted read-only" read_only /berth

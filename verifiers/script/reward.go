@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/berth-eval/berth/plugins/number"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -26,24 +24,17 @@ const (
 	maxName   = 128 // bytes of a score's name
 )
 
-// decimal is the format of a number. Hexadecimal numbers, infinity and
-// underscores, which Go would accept, are not numbers for other readers of the
-// same file.
-var decimal = regexp.MustCompile(`^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`)
-
 // bad makes an ErrBadReward.
 func bad(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", verifier.ErrBadReward, fmt.Sprintf(format, a...))
 }
 
-// number returns the finite value of text.
-func number(text string) (float64, error) {
-	if !decimal.MatchString(text) {
-		return 0, bad("%.60q is not a decimal number", text)
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
-		return 0, bad("%.60q is not a finite number", text)
+// decimal returns the finite value of text. Numbers in other forms, such as 0,5, are
+// not numbers for other readers of the same file.
+func decimal(text string) (float64, error) {
+	v, ok := number.Decimal(text)
+	if !ok {
+		return 0, bad("%.60q is not a decimal number, such as 0.5", text)
 	}
 	return v, nil
 }
@@ -54,7 +45,7 @@ func numberFile(data []byte, name string) (map[string]float64, error) {
 	if text == "" {
 		return nil, bad("it is empty")
 	}
-	v, err := number(text)
+	v, err := decimal(text)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +104,7 @@ func member(d *json.Decoder) (string, float64, error) {
 	}
 	switch t := t.(type) {
 	case json.Number:
-		v, err := number(t.String())
+		v, err := decimal(t.String())
 		if err != nil {
 			return "", 0, fmt.Errorf("score %q: %w", name, err)
 		}

@@ -128,7 +128,7 @@ var allForms = map[model.Dialect]forms{
 // numbers are the forms of a number.
 var numbers = []string{"$1", "$1.0", `"$1"`, "${1}e0"}
 
-var number = regexp.MustCompile(`:(\d+)`)
+var digits = regexp.MustCompile(`:(\d+)`)
 
 // each calls f with each combination of a template, a content, a record of usage
 // with each form of numbers, and an end.
@@ -138,7 +138,7 @@ func each(templates, contents, records, ends []string, f func(body string)) {
 			for _, r := range records {
 				for _, n := range numbers {
 					for _, e := range ends {
-						usage := number.ReplaceAllString(r, ":"+n)
+						usage := digits.ReplaceAllString(r, ":"+n)
 						f(strings.NewReplacer("‹content›", c, "‹usage›", usage, "‹end›", e).Replace(t))
 					}
 				}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/berth-eval/berth/plugins/number"
 )
 
 const (
@@ -187,8 +189,10 @@ func (f form) word(v string) any {
 	text := strings.TrimSpace(v)
 	switch f.Type {
 	case "number", "integer":
-		if _, err := strconv.ParseFloat(text, 64); err == nil && json.Valid([]byte(text)) {
+		if n, ok := number.Read(text); ok && json.Valid([]byte(text)) {
 			return json.Number(text)
+		} else if ok {
+			return json.Number(strconv.FormatFloat(n, 'g', -1, 64))
 		}
 	case "boolean":
 		if b, err := strconv.ParseBool(strings.ToLower(text)); err == nil && len(text) > 1 {

@@ -148,6 +148,8 @@ func TestWhatCountsAsAReplyOfASchema(t *testing.T) {
 		{name: "an object in half an object", r: Reply{last: `{"old": ` + good + `, "verdict": "fa`}, says: "does not end"},
 		{name: "40 of 100", r: Reply{last: `{"verdict": "pass", "score": 40}`}, says: "at '/score': maximum: got 40, want 1"},
 		{name: "a score of 1e9", r: Reply{last: `{"verdict": "pass", "score": "1e9"}`}, says: "maximum"},
+		{name: "a decimal comma", r: Reply{last: `{"verdict": "pass", "score": "0,95"}`}, want: `{"score":0.95,"verdict":"pass"}`},
+		{name: "a decimal comma without quotes", r: Reply{last: `{"verdict": "pass", "score": 0,95}`}, says: "no JSON object"},
 		{name: "not a number", r: Reply{last: `{"verdict": "pass", "score": "4/5"}`}, says: "got string, want number"},
 		{name: "a number that is infinite", r: Reply{last: `{"verdict": "pass", "score": "inf"}`}, says: "got string, want number"},
 		{name: "another word", r: Reply{last: `{"verdict": "continue", "score": 1}`}, says: "value must be one of"},

@@ -8,9 +8,10 @@ package protocol
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/berth-eval/berth/plugins/number"
 )
 
 // Limits of a command's duration.
@@ -108,9 +109,9 @@ func isKey(k string) bool {
 
 // duration reads seconds as number or text.
 func (r *Reply) duration(at int, text string) time.Duration {
-	n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(text), "s"), 64)
+	n, ok := number.Read(strings.TrimSuffix(strings.TrimSpace(text), "s"))
 	switch {
-	case err != nil || n != n:
+	case !ok:
 		r.warn("the duration of command %d, %q, is not a number of seconds: %g was taken", at, clip(text), DefaultDuration.Seconds())
 		return DefaultDuration
 	case n < 0:

@@ -11,12 +11,12 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/plugins/number"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -212,8 +212,11 @@ func stageOf(r *record.Result, file string) *record.StageResult {
 // number, the score "reward".
 func rewardsIn(base string, b []byte) (map[string]float64, error) {
 	if base == "reward.txt" {
-		v, err := strconv.ParseFloat(string(bytes.TrimSpace(b)), 64)
-		return map[string]float64{"reward": v}, err
+		v, ok := number.Decimal(string(bytes.TrimSpace(b)))
+		if !ok {
+			return nil, fmt.Errorf("%.60q is not a decimal number", b)
+		}
+		return map[string]float64{"reward": v}, nil
 	}
 	var raw map[string]any
 	if err := json.Unmarshal(b, &raw); err != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/number"
 	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 )
@@ -183,8 +184,8 @@ func (s *Settings) scalar(actual, expected any, units bool) bool {
 	if s.Relative == nil {
 		return false
 	}
-	x, okX := decimal(strings.ReplaceAll(a, ",", ""))
-	y, okY := decimal(strings.ReplaceAll(e, ",", ""))
+	x, okX := measure(a)
+	y, okY := measure(e)
 	if !okX || !okY {
 		return false
 	}
@@ -205,16 +206,9 @@ func cut(text string) string {
 	return text
 }
 
-// number matches a number as JSON and people write it: no infinity, no hexadecimal
-// digits.
-var number = regexp.MustCompile(`^[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?$`)
-
-func decimal(text string) (float64, bool) {
-	if !number.MatchString(text) {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	return f, err == nil && !math.IsInf(f, 0)
+// measure returns the number of a text without the unit after it.
+func measure(text string) (float64, bool) {
+	return number.Read(strings.TrimRight(text, "abcdefghijklmnopqrstuvwxyz%")) // document.Text has lower case
 }
 
 // plainNumber returns the value of a number, or of a text that is one, without a
@@ -227,7 +221,7 @@ func plainNumber(v any) (float64, bool) {
 	if !ok {
 		return 0, false
 	}
-	return decimal(strings.TrimSpace(text))
+	return number.Read(text)
 }
 
 // clock matches a time of day.

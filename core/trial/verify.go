@@ -339,6 +339,10 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	}
 	v.Verifier, v.Stage, v.Round = j.use.Name, s.task.Name, j.round
 	v.Handoff, v.Rationale = a.recorder.Text(v.Handoff, limits.MessageBytes), a.recorder.Text(v.Rationale, limits.MessageBytes)
+	for i := range v.Checkpoints {
+		c := &v.Checkpoints[i]
+		c.Name, c.Note = a.recorder.Text(c.Name, limits.FindingText), a.recorder.Text(c.Note, limits.FindingText)
+	}
 	labels := v.Labels
 	v.Labels = make(map[string]string, len(labels))
 	for name, text := range labels {

@@ -106,6 +106,17 @@ type Script struct {
 	// Rewards are the files that may hold the scores. The first one that exists
 	// counts alone.
 	Rewards []RewardFile `json:"rewards"`
+	// Reports are files with the result of each test, in CTRF or JUnit XML. None of
+	// them has to exist.
+	Reports []TestReport `json:"reports,omitempty"`
+}
+
+// TestReport is a file that the test program may write.
+type TestReport struct {
+	Path string `json:"path"`
+	// Expected means that the test program names the file. If it does not exist, the
+	// tests did probably not start.
+	Expected bool `json:"expected,omitempty"`
 }
 
 // RewardFile is one place for scores that the test program may write.

@@ -75,7 +75,7 @@ func verdictToProto(v Verdict) *verifierpb.Verdict {
 			return &verifierpb.Score{Value: s.Value, Min: s.Min, Max: s.Max, LowerIsBetter: s.Lower}
 		}),
 		Checkpoints: wire.Each(v.Checkpoints, func(c Checkpoint) *verifierpb.Checkpoint {
-			return &verifierpb.Checkpoint{Name: wire.Text(c.Name), Passed: c.Passed, Weight: c.Weight, Note: wire.Text(c.Note)}
+			return &verifierpb.Checkpoint{Name: wire.Text(c.Name), Passed: c.Passed, Weight: c.Weight, Note: wire.Text(c.Note), Skipped: c.Skipped}
 		}),
 		Handoff: wire.Text(v.Handoff), Rationale: wire.Text(v.Rationale), Labels: wire.Values(v.Labels, wire.Text),
 		Findings: wire.Each(v.Findings, func(f Finding) *verifierpb.VerdictFinding {
@@ -88,7 +88,7 @@ func verdictFromProto(p *verifierpb.Verdict) (v Verdict, err error) {
 	v = Verdict{
 		Verifier: p.GetVerifier(), Stage: p.GetStage(), Round: int(p.GetRound()),
 		Checkpoints: wire.Each(p.GetCheckpoints(), func(c *verifierpb.Checkpoint) Checkpoint {
-			return Checkpoint{Name: c.GetName(), Passed: c.GetPassed(), Weight: c.GetWeight(), Note: c.GetNote()}
+			return Checkpoint{Name: c.GetName(), Passed: c.GetPassed(), Weight: c.GetWeight(), Note: c.GetNote(), Skipped: c.GetSkipped()}
 		}),
 		Handoff: p.GetHandoff(), Rationale: p.GetRationale(), Labels: wire.Values(p.GetLabels(), func(s string) string { return s }),
 	}

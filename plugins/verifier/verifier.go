@@ -188,12 +188,24 @@ func (s Score) Valid() error {
 	return nil
 }
 
-// Checkpoint is one line of a rubric.
+// Checkpoint is one line of a rubric, or one test.
 type Checkpoint struct {
-	Name   string  `json:"name"`
-	Passed bool    `json:"passed"`
-	Weight float64 `json:"weight,omitempty"`
-	Note   string  `json:"note,omitempty"`
+	Name    string  `json:"name"`
+	Passed  bool    `json:"passed"`
+	Weight  float64 `json:"weight,omitempty"`
+	Note    string  `json:"note,omitempty"`
+	Skipped bool    `json:"skipped,omitempty"` // it was not tried, so Passed is false
+}
+
+// Result is the result of a checkpoint in one word.
+func (c Checkpoint) Result() string {
+	switch {
+	case c.Passed:
+		return "passed"
+	case c.Skipped:
+		return "skipped"
+	}
+	return "failed"
 }
 
 // TestsNotStarted is the code of a finding beside Fail: the tests could not be run,

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -302,9 +303,10 @@ func (b *builder) users() {
 	slices.Sort(b.t.Environment.Users)
 }
 
-// script returns the verifier that runs the tests and reads the reward.
-func (b *builder) script(os string) task.VerifierUse {
+// script returns the verifier that runs the tests of a step and reads the reward.
+func (b *builder) script(dir, os string) task.VerifierUse {
 	s := task.Script{
+		Reports: b.reports(dir, testScript(os)),
 		Command: shell(path.Join(placeTests, testScript(os))),
 		Rewards: []task.RewardFile{
 			{Path: path.Join(placeVerifier, "reward.json"), Kind: "json"},
@@ -316,6 +318,36 @@ func (b *builder) script(os string) task.VerifierUse {
 		panic(err) // a struct of strings
 	}
 	return task.VerifierUse{Name: verifierName, Settings: raw}
+}
+
+// named is an option of a test program, such as pytest, with its report.
+var named = regexp.MustCompile(`--(?:ctrf|junit-?xml)[= ]+["']?(/[^\s"';|&]+)`)
+
+// maxReports is how many reports of tests are read.
+const maxReports = 4
+
+// reports returns the reports that the test script names, and those that tests of
+// this format usually write.
+func (b *builder) reports(dir, script string) (rs []task.TestReport) {
+	text, err := b.read(path.Join(dir, dirTests, script))
+	if err != nil {
+		text, err = b.read(path.Join(dirTests, script))
+	}
+	add := func(r task.TestReport) {
+		known := slices.ContainsFunc(rs, func(o task.TestReport) bool { return o.Path == r.Path })
+		if !known && path.Clean(r.Path) == r.Path && len(rs) < maxReports {
+			rs = append(rs, r)
+		}
+	}
+	if err == nil {
+		for _, m := range named.FindAllSubmatch(text, -1) {
+			add(task.TestReport{Path: string(m[1]), Expected: true})
+		}
+	}
+	for _, name := range []string{"ctrf.json", "junit.xml"} {
+		add(task.TestReport{Path: path.Join(placeVerifier, name)})
+	}
+	return rs
 }
 
 func testScript(os string) string {

@@ -212,6 +212,24 @@ func TestMinimalTask(t *testing.T) {
 	}
 }
 
+// The test script says where pytest and others write their results.
+func TestReportsOfTheTestScript(t *testing.T) {
+	t.Parallel()
+	usual := []task.TestReport{{Path: "/logs/verifier/ctrf.json"}, {Path: "/logs/verifier/junit.xml"}}
+	for script, want := range map[string][]task.TestReport{
+		"true\n": usual,
+		"uvx -w pytest pytest --ctrf /logs/verifier/ctrf.json /tests -rA\n":           {{Path: "/logs/verifier/ctrf.json", Expected: true}, usual[1]},
+		"pytest --junitxml=\"/logs/verifier/r.xml\"; pytest --junit-xml /tmp/a.xml\n": {{Path: "/logs/verifier/r.xml", Expected: true}, {Path: "/tmp/a.xml", Expected: true}, usual[0], usual[1]},
+		"pytest --ctrf ctrf.json --junitxml=$OUT/x.xml --junitxml /a/../b.xml\n":      usual,
+	} {
+		got := minimal().with("tests/test.sh", script).must(t)
+		var s task.Script
+		if err := json.Unmarshal(got.Stages[0].Verifiers[0].Settings, &s); err != nil || !slices.Equal(s.Reports, want) {
+			t.Errorf("%q: reports %+v, %v; want %+v", script, s.Reports, err, want)
+		}
+	}
+}
+
 func TestTestsAndSolutionAreExecutableWhateverTheirMode(t *testing.T) {
 	t.Parallel()
 	got := minimal().with("solution/solve.sh", "true\n", "tests/data.txt", "x").must(t)

@@ -139,7 +139,7 @@ func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfi
 			return err
 		}
 	}
-	b.graded(st, dir, b.script(os))
+	b.graded(st, dir, b.script(dir, os))
 	if script := st.Verifiers[len(st.Verifiers)-1].Name == verifierName; script && !bundled {
 		b.needScript(dir, testScript(os))
 	}

@@ -60,7 +60,7 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	command := tests(settings, r)
 	result, err := run(ctx, b, command, r.Scratch, end)
 	if errors.Is(err, sandbox.ErrExists) {
-		if v.Findings, err = fresh(ctx, b, settings.Rewards, len(r.Earlier) > 0); err != nil {
+		if v.Findings, err = fresh(ctx, b, command.Read, len(r.Earlier) > 0); err != nil {
 			return v, err
 		}
 		command.Unwritten = false
@@ -86,7 +86,8 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	if printed := end.String(); printed != "" {
 		v.Rationale += "; last output:\n" + printed
 	}
-	scores, ignored, err := rewards(settings.Rewards, result.Read)
+	rewardAnswers, reportAnswers := result.Read[:len(settings.Rewards)], result.Read[len(settings.Rewards):]
+	scores, ignored, err := rewards(settings.Rewards, rewardAnswers)
 	if errors.Is(err, errNoReward) && (result.ExitCode == notFound || result.ExitCode == notExecutable) {
 		return failed(v, settings.Rewards, how+", which means that a shell could not start a program, and wrote no reward"), nil
 	}
@@ -106,6 +107,9 @@ func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)
 	v.Scores = make(map[string]verifier.Score, len(scores))
 	for name, value := range scores {
 		v.Scores[name] = verifier.Score{Value: value}
+	}
+	if err := reported(&v, settings.Reports, reportAnswers); err != nil {
+		return v, fmt.Errorf("%w; %s, see %s", err, how, outputFile)
 	}
 	return v, nil
 }
@@ -154,6 +158,11 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 	if len(s.Command) == 0 || len(s.Rewards) == 0 {
 		return s, errors.New("settings of the task for verifier script: command and rewards are required")
 	}
+	for _, f := range s.Reports {
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
+			return s, fmt.Errorf("settings of the task for verifier script: report %q is not a clean absolute path", f.Path)
+		}
+	}
 	for _, f := range s.Rewards {
 		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
 			return s, fmt.Errorf("settings of the task for verifier script: reward file %q is not a clean absolute path", f.Path)
@@ -166,10 +175,10 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 	return s, nil
 }
 
-// fresh removes reward files from before the tests, because the tests did not
+// fresh removes reward files and reports from before the tests, because the tests did not
 // write them. The folder was recreated after the agent's turn, so only a
 // program that is still running, or an earlier verifier, can have written one.
-func fresh(ctx context.Context, b box, files []task.RewardFile, again bool) ([]verifier.Finding, error) {
+func fresh(ctx context.Context, b box, files []sandbox.Reading, again bool) ([]verifier.Finding, error) {
 	var findings []verifier.Finding
 	for _, f := range files {
 		there, err := b.Exists(ctx, f.Path)
@@ -203,6 +212,9 @@ func tests(s task.Script, r verifier.Request) sandbox.Command {
 	}
 	for _, f := range s.Rewards {
 		c.Read = append(c.Read, sandbox.Reading{Path: f.Path, Limit: maxReward})
+	}
+	for _, f := range s.Reports {
+		c.Read = append(c.Read, sandbox.Reading{Path: f.Path, Limit: maxReports / int64(len(s.Reports))})
 	}
 	return c
 }

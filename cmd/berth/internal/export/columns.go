@@ -1,6 +1,7 @@
 package export
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -114,6 +115,10 @@ func columnsOfResult() []Column {
 		{"error_phase", Text, "phase in which it happened; absent if there is no error", failed(func(e *record.Error) string { return string(e.Phase) })},
 		{"error", Text, "its message, at most 4 KiB; absent if there is no error", failed(func(e *record.Error) string { return e.Message })},
 		{"findings", Integer, "number of findings; absent if there is no result", of(func(r *record.Result) any { return int64(len(r.Findings)) })},
+		{"checkpoints_passed", Integer, "number of single tests, or lines of a rubric, that passed; absent if none are known", checkpoints("passed")},
+		{"checkpoints_failed", Integer, "number of those that failed; absent if none are known", checkpoints("failed")},
+		{"checkpoints_skipped", Integer, "number of those that were skipped; absent if none are known", checkpoints("skipped")},
+		{"checkpoints", Text, "each of them, as a JSON list of objects with name, result and note; absent if none are known", of(listed)},
 		{"notes", Text, "labels that readers gave the attempt, separated by \"; \"; absent if there are none", func(r *row) any {
 			if r.attempt == nil {
 				return nil
@@ -122,6 +127,45 @@ func columnsOfResult() []Column {
 		}},
 		{"finding_codes", Text, "their codes, each once, separated by spaces; absent if there are none", func(r *row) any { return text(r.findings()) }},
 	}
+}
+
+// checkpoints returns a getter for the number of checkpoints with a result.
+func checkpoints(result string) func(*row) any {
+	return of(func(r *record.Result) any {
+		known, n := false, int64(0)
+		for i := range r.Verdicts {
+			for _, c := range r.Verdicts[i].Checkpoints {
+				known = true
+				if c.Result() == result {
+					n++
+				}
+			}
+		}
+		if !known {
+			return nil
+		}
+		return n
+	})
+}
+
+// listed returns the checkpoints as JSON.
+func listed(r *record.Result) any {
+	type one struct {
+		Name   string `json:"name"`
+		Result string `json:"result"`
+		Note   string `json:"note,omitempty"`
+	}
+	var all []one
+	for i := range r.Verdicts {
+		for _, c := range r.Verdicts[i].Checkpoints {
+			all = append(all, one{named(c.Name), c.Result(), named(c.Note)})
+		}
+	}
+	b, err := json.Marshal(all)
+	if len(all) == 0 || err != nil {
+		return nil
+	}
+	return string(b)
 }
 
 // sum returns a getter for the use of models by a role.

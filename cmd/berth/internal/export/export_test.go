@@ -74,7 +74,9 @@ func testRun(t testing.TB) *Run {
 		r.Labels = map[string]string{"status": "=odd\x1b[2J"}
 		r.Findings = []record.Finding{{Finding: verifier.Finding{Code: "z"}}, {Finding: verifier.Finding{Code: "a"}}, {Finding: verifier.Finding{Code: "z"}}}
 	})
-	publish(1, func(*record.Result) {})
+	publish(1, func(r *record.Result) {
+		r.Verdicts = []verifier.Verdict{{Checkpoints: []verifier.Checkpoint{{Name: "a\u009b", Passed: true}, {Name: "b", Note: "assert"}, {Name: "c", Skipped: true}}}}
+	})
 	lost, err := s.Begin(m.Trials[2].ID)
 	if err != nil {
 		t.Fatal(err)
@@ -130,11 +132,15 @@ func TestTableHasARowForEachAttempt(t *testing.T) {
 		},
 		{
 			"task": "retried", "attempt": "2", "counts": "true", "outcome": "failed", "measured": "true", "score": "0.5", "score_reward": "0.5", "score_s\uFFFDtyle": "2",
-			"label_status": "=odd\uFFFD[2J",
-			"requests":     "3", "input_tokens": "100", "agent_cost_usd": "0.25", "cost_usd": "0.5", "agent_s": "0.5", "wall_s": "1.5",
+			"label_status": "=odd\uFFFD[2J", "checkpoints_passed": "", "checkpoints": "",
+			"requests": "3", "input_tokens": "100", "agent_cost_usd": "0.25", "cost_usd": "0.5", "agent_s": "0.5", "wall_s": "1.5",
 			"start": "2026-01-02T03:04:06.123456789Z", "findings": "3", "finding_codes": "a z", "axis_agent": "a", "axis_effort": "high", "state": "published",
 		},
-		{"task": "=cmd|' /C calc'!A0", "attempt": "1", "counts": "true", "axis_effort": "", "score_reward": "", "cost_usd": ""},
+		{
+			"task": "=cmd|' /C calc'!A0", "attempt": "1", "counts": "true", "axis_effort": "", "score_reward": "", "cost_usd": "",
+			"checkpoints_passed": "1", "checkpoints_failed": "1", "checkpoints_skipped": "1",
+			"checkpoints": `[{"name":"a�","result":"passed"},{"name":"b","result":"failed","note":"assert"},{"name":"c","result":"skipped"}]`,
+		},
 		{"task": "killed", "attempt": "1", "counts": "true", "outcome": "not_run", "state": "abandoned", "measured": "", "integrity": ""},
 		{"task": "never", "attempt": "", "counts": "true", "outcome": "not_run", "state": "none", "folder": "", "steps": ""},
 	} {

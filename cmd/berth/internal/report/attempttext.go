@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // TrialHead prints the trial and its attempts. now is the one that is in progress,
@@ -151,6 +152,34 @@ func madeBy(w *record.Worker) string {
 	return s
 }
 
+// shownCheckpoints is how many checkpoints that did not pass are printed unless all
+// are asked for.
+const shownCheckpoints = 10
+
+// checkpointTexts returns a line with counts, and lines for the checkpoints: all, or
+// the first that did not pass.
+func checkpointTexts(cs []verifier.Checkpoint, all bool) (lines []string) {
+	count, left := map[string]int{}, 0
+	for _, c := range cs {
+		count[c.Result()]++
+		switch {
+		case !all && c.Passed:
+			continue
+		case !all && len(lines) == shownCheckpoints:
+			left++
+			continue
+		}
+		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", c.Result(), c.Name, c.Note), ": "))
+	}
+	if len(cs) == 0 {
+		return nil
+	}
+	if left > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more: --all prints them", left))
+	}
+	return append([]string{fmt.Sprintf("%d passed, %d failed, %d skipped", count["passed"], count["failed"], count["skipped"])}, lines...)
+}
+
 // resultText prints the result of an attempt.
 func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	line := func(key, value string) {
@@ -192,6 +221,9 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 			text += ": " + brief(v.Rationale, 200, all)
 		}
 		line("verdict", text)
+		for _, text := range checkpointTexts(v.Checkpoints, all) {
+			line("", text)
+		}
 	}
 	for _, f := range r.Findings {
 		line("finding", fmt.Sprintf("%s (%s, by %s%s): %s", f.Code, f.Severity, f.By, where(&f), f.Text))

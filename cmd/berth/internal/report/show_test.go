@@ -69,8 +69,10 @@ func runOf(t testing.TB) string {
 		a.Publish(record.Result{
 			Version: 1, Trial: m.Trials[0].ID, Outcome: record.Passed, AgentEnd: record.Yielded, Integrity: record.Exposed, Reasons: []string{"a server was left"},
 			Mode: "live", Score: &score, Scores: map[string]float64{"reward": 1}, Labels: map[string]string{"status": "all\x1b[2J well"}, Start: at, End: at.Add(2 * time.Second),
-			Phases:   []record.Phase{{Name: record.PhaseTurn, Who: record.ByAgent, Start: at, End: at.Add(1500 * time.Microsecond)}},
-			Verdicts: []verifier.Verdict{{Verifier: "script", Decision: verifier.Scored, Rationale: "fine"}},
+			Phases: []record.Phase{{Name: record.PhaseTurn, Who: record.ByAgent, Start: at, End: at.Add(1500 * time.Microsecond)}},
+			Verdicts: []verifier.Verdict{{Verifier: "script", Decision: verifier.Scored, Rationale: "fine", Checkpoints: []verifier.Checkpoint{
+				{Name: "test_a", Passed: true}, {Name: "test_b\x1b[2J", Note: "assert 1 == 2"}, {Name: "test_c", Skipped: true},
+			}}},
 			Stages: []record.StageResult{{Name: "main", AgentEnd: record.Crashed, LastTurn: &record.LastTurn{
 				ExitCode: 7, Reason: "oh no", Message: "let me see", Exchange: &record.Exchange{Model: "m1", Status: 400, Upstream: "no such field"},
 			}}},
@@ -151,6 +153,7 @@ func TestAnAttemptAsText(t *testing.T) {
 	report.AttemptText(&terminal.Printer{Out: &b}, full, false)
 	for _, want := range []string{
 		"outcome    passed", "label      status = all�[2J well", "integrity  exposed: a server was left", "score      reward = 1", "verdict    script: scored: fine",
+		"           1 passed, 1 failed, 1 skipped", "           failed: test_b\ufffd[2J: assert 1 == 2", "           skipped: test_c",
 		"reason     exit code 7: oh no", "last words let me see", "last call  m1: status 400: no such field",
 		"turn", "1.5 ms", "1 agent  �[2Jhello", "a: first", "    second", record.ResultFile,
 	} {

@@ -603,13 +603,14 @@ func (x *Score) GetLowerIsBetter() bool {
 	return false
 }
 
-// Checkpoint is one line of a rubric.
+// Checkpoint is one line of a rubric, or one test.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Passed        bool                   `protobuf:"varint,2,opt,name=passed,proto3" json:"passed,omitempty"`
 	Weight        float64                `protobuf:"fixed64,3,opt,name=weight,proto3" json:"weight,omitempty"` // 0: no weight
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`
+	Skipped       bool                   `protobuf:"varint,5,opt,name=skipped,proto3" json:"skipped,omitempty"` // it was not tried, so passed is false
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -670,6 +671,13 @@ func (x *Checkpoint) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *Checkpoint) GetSkipped() bool {
+	if x != nil {
+		return x.Skipped
+	}
+	return false
 }
 
 // VerdictFinding is something unusual that the verifier reports.
@@ -905,13 +913,14 @@ const file_v1_verifier_proto_rawDesc = "" +
 	"\x03max\x18\x03 \x01(\x01H\x01R\x03max\x88\x01\x01\x12&\n" +
 	"\x0flower_is_better\x18\x04 \x01(\bR\rlowerIsBetterB\x06\n" +
 	"\x04_minB\x06\n" +
-	"\x04_max\"d\n" +
+	"\x04_max\"~\n" +
 	"\n" +
 	"Checkpoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06passed\x18\x02 \x01(\bR\x06passed\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\x01R\x06weight\x12\x12\n" +
-	"\x04note\x18\x04 \x01(\tR\x04note\"o\n" +
+	"\x04note\x18\x04 \x01(\tR\x04note\x12\x18\n" +
+	"\askipped\x18\x05 \x01(\bR\askipped\"o\n" +
 	"\x0eVerdictFinding\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x125\n" +
 	"\bseverity\x18\x02 \x01(\x0e2\x19.berth.v1.FindingSeverityR\bseverity\x12\x12\n" +

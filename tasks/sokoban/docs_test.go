@@ -8,10 +8,10 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 )
 
-// The reference names every setting, key and class.
+// The page names every setting, key and class.
 func TestTheReferenceIsComplete(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference/sokoban.md")
+	text, err := os.ReadFile("../../docs/games.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	}
 	for _, n := range names {
 		if !strings.Contains(string(text), "`"+n+"`") {
-			t.Errorf("%s is not in the reference", n)
+			t.Errorf("%s is not on the page", n)
 		}
 	}
 }

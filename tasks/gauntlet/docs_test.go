@@ -8,11 +8,11 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 )
 
-// The reference names every setting, of the dataset and of comparators, and every
+// The page names every setting, of the dataset and of comparators, and every
 // key of a task.
 func TestTheReferenceIsComplete(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/reference/gauntlet.md")
+	text, err := os.ReadFile("../../docs/gauntlet.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,12 +31,12 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		a := &applications[i]
 		names = append(names, "tc_"+a.ids+"_", strings.TrimSpace(a.capture.URL+a.capture.Script))
 		if a.assets != "" && !strings.Contains(string(text), "`"+a.assets+"/") {
-			t.Errorf("%s is not in the reference", a.assets)
+			t.Errorf("%s is not on the page", a.assets)
 		}
 	}
 	for _, name := range names {
 		if name != "" && !strings.Contains(string(text), "`"+name+"`") && !strings.Contains(string(text), "/"+name+"`") {
-			t.Errorf("%s is not in the reference", name)
+			t.Errorf("%s is not on the page", name)
 		}
 	}
 	compare, err := os.ReadFile("../../docs/reference/compare.md")

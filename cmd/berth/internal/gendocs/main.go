@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/attest"
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
@@ -86,9 +87,7 @@ const index = `# Reference
 - [The command line](cli.md)
 - [The experiment file](experiment.md), block by block
 - [The task format harbor](task.md): files and folders, and the settings in task.toml, key by key
-- [The task format uniclaw](uniclaw.md): tasks in the layout of UniClawBench
-- [The task format gauntlet](gauntlet.md): tasks in the layout of GauntletBench
-- [The task format sokoban](sokoban.md): levels of Sokoban
+- The other task formats: [uniclaw](../closed-loop.md#the-task-format-uniclaw), [gauntlet](../gauntlet.md), [sokoban](../games.md), [webui](../webui.md)
 - [The plugins](plugins.md) that come with Berth, and their options
 - [The comparators](compare.md): the verifiers that compare answers and exports with a ground truth
 - [Selecting attempts](selection.md): the expressions of ` + "`--select`" + `
@@ -121,13 +120,12 @@ func cliReference() string {
 	b.WriteString("# The command line\n\nThe answer goes to stdout, everything else to stderr. Exit codes: 0 complete, whatever the scores; " +
 		"1 complete, but a trial has an error outcome or a requirement is not met; 2 usage or configuration, nothing was started; " +
 		"3 incomplete, can be resumed; 130 interrupted, after cleanup.\n\nWith `--json` the answer is one object, described in " +
-		"[schemas/](../../schemas/); a command that ends for a reason that its answer does not hold says so on the last line of stderr, " +
-		"as one object, too ([cli-failure](../../schemas/cli-failure.json)).\n")
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
-		if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
-			return
-		}
+		"[schemas/](../../schemas/); errors that are not part of the answer are printed on the last line of stderr, " +
+		"as one object ([cli-failure](../../schemas/cli-failure.json)).\n")
+	commands := documented(cli.Command())
+	common := commonFlags(commands)
+	fmt.Fprintf(&b, "\n## Flags of several commands\n\n%s\n", indent(common.FlagUsagesWrapped(usage.Width)))
+	for _, c := range commands {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", c.CommandPath(), firstOf(c.Long, c.Short))
 		if c.Runnable() {
 			fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
@@ -135,15 +133,53 @@ func cliReference() string {
 		if c.Example != "" {
 			fmt.Fprintf(&b, "\nFor example:\n\n%s\n", indent(c.Example))
 		}
-		if flags := strings.TrimRight(c.LocalFlags().FlagUsagesWrapped(usage.Width), "\n"); flags != "" {
+		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		var also []string
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			switch g := common.Lookup(f.Name); {
+			case g == nil || same(f) != same(g):
+				own.AddFlag(f)
+			case !f.Hidden:
+				also = append(also, "`--"+f.Name+"`")
+			}
+		})
+		if flags := strings.TrimRight(own.FlagUsagesWrapped(usage.Width), "\n"); flags != "" {
 			fmt.Fprintf(&b, "\n%s\n", indent(flags))
 		}
-		for _, sub := range c.Commands() {
-			walk(sub)
+		if len(also) > 0 {
+			fmt.Fprintf(&b, "\n[Also](#flags-of-several-commands): %s.\n", strings.Join(also, ", "))
 		}
 	}
-	walk(cli.Command())
 	return b.String()
+}
+
+// documented is a command with those below it, in their order.
+func documented(c *cobra.Command) []*cobra.Command {
+	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+		return nil
+	}
+	all := []*cobra.Command{c}
+	for _, sub := range c.Commands() {
+		all = append(all, documented(sub)...)
+	}
+	return all
+}
+
+// same is equal for flags that the reference describes once.
+func same(f *pflag.Flag) string { return f.Name + "\n" + f.Usage + "\n" + f.DefValue }
+
+// commonFlags are the flags that at least three commands have.
+func commonFlags(commands []*cobra.Command) *pflag.FlagSet {
+	common := pflag.NewFlagSet("", pflag.ContinueOnError)
+	times := map[string]int{}
+	for _, c := range commands {
+		c.Flags().VisitAll(func(f *pflag.Flag) { // LocalFlags would change the usage lines
+			if times[same(f)]++; times[same(f)] == 3 && common.Lookup(f.Name) == nil {
+				common.AddFlag(f)
+			}
+		})
+	}
+	return common
 }
 
 func firstOf(long, short string) string {
@@ -177,7 +213,7 @@ func experimentReference() string {
 		}
 		switch {
 		case s.Plugin && path == "dataset":
-			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings, for the others see their pages ([uniclaw](uniclaw.md), [gauntlet](gauntlet.md), [sokoban](sokoban.md), [webui](../webui.md)).\n")
+			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings; [the others](README.md) have a page each.\n")
 		case s.Plugin:
 			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
 		}

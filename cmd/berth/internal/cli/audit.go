@@ -46,7 +46,7 @@ that of ssh-keygen -Y sign; ssh-keygen -Y verify -n berth-audit can check it.
 audits the run again, and compares the result with the page.
 
 RUN is a run folder, or an archive that berth export --to bundle made. See
-docs/audit.md.
+docs/exchange.md.
 
 Exit code 1 means that something differs.`,
 		Example: "  berth audit last\n  berth audit last --report report.html\n" +

@@ -45,7 +45,7 @@ that were set, unless --experiment names an experiment with other limits.
 
 Each change is recorded in the run with the user, the time and the reason.
 Those that can change results mark the run: changed budgets, cancelled trials,
-and turns that were ended early. See docs/control.md.`,
+and turns that were ended early. See docs/running.md.`,
 		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set in_flight=8\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
 		Args:    cobra.MinimumNArgs(1),
 

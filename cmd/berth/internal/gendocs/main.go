@@ -293,6 +293,16 @@ func pluginReference(ctx context.Context) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# The plugins that come with Berth\n")
+	times := map[string]int{} // of the rows of all plugins
+	var common string
+	for i := range entries {
+		for _, r := range options(entries[i].Schema.Fields, "") {
+			if times[r.text]++; times[r.text] == 3 {
+				common += r.text
+			}
+		}
+	}
+	b.WriteString("\n## Options of several plugins\n\n" + optionHead + common)
 	var failed error
 	for i := range entries {
 		e := &entries[i]
@@ -304,17 +314,40 @@ func pluginReference(ctx context.Context) (string, error) {
 		if len(e.Capabilities) > 0 {
 			fmt.Fprintf(&b, "\nCapabilities: %s.\n", strings.Join(e.Capabilities, ", "))
 		}
-		options(&b, e.Schema.Fields, "")
+		if strings.HasPrefix(e.Name, "compare-") { // a page has their options, with examples
+			fmt.Fprintf(&b, "\n[Options](compare.md#%s)\n", e.Name)
+			continue
+		}
+		var own string
+		var also []string
+		for _, r := range options(e.Schema.Fields, "") {
+			if times[r.text] < 3 {
+				own += r.text
+			} else {
+				also = append(also, "`"+r.name+"`")
+			}
+		}
+		if own != "" {
+			b.WriteString("\n" + optionHead + own)
+		}
+		if len(also) > 0 {
+			fmt.Fprintf(&b, "\n[Also](#options-of-several-plugins): %s.\n", strings.Join(also, ", "))
+		}
 	}
 	return b.String(), failed
 }
 
-func options(b *strings.Builder, fields []pluginconfig.Field, prefix string) {
-	if len(fields) > 0 && prefix == "" {
-		b.WriteString("\n| option | type | default | |\n|---|---|---|---|\n")
-	}
+const optionHead = "| option | type | default | |\n|---|---|---|---|\n"
+
+// option is the row of an option in a table.
+type option struct{ name, text string }
+
+func options(fields []pluginconfig.Field, prefix string) (rows []option) {
 	for _, f := range fields {
-		row(b, prefix+f.Name, string(f.Type), f.Default, f.Doc)
-		options(b, f.Fields, prefix+f.Name+".")
+		var b strings.Builder
+		row(&b, prefix+f.Name, string(f.Type), f.Default, f.Doc)
+		rows = append(rows, option{prefix + f.Name, b.String()})
+		rows = append(rows, options(f.Fields, prefix+f.Name+".")...)
 	}
+	return rows
 }

@@ -61,7 +61,7 @@ func TestAProcessThatIsLeftDoesNotWorkWhileItWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, r, record.Passed, record.Yielded, record.Checked)
+	want(t, r, record.Passed, record.Yielded, record.Exposed)
 	if want := []string{"enter 2", "try 3", "enter 3"}; !slices.Equal(places.said, want) {
 		t.Errorf("it entered %q, want %q", places.said, want)
 	}

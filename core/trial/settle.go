@@ -47,7 +47,8 @@ func (s *stage) settle(ctx context.Context) error {
 			return s.still(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
-				s.leftRunning(p, sandbox.Describe(left, now.Unattributed))
+				s.a.leftRunning = true
+				s.a.recorder.Exposed(p, "left_running", "the agent left %s running", sandbox.Describe(left, now.Unattributed))
 			}
 			return nil
 		}

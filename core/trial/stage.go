@@ -52,9 +52,6 @@ type stage struct {
 	second *second          // nil: the verifiers need none
 	own    map[string]*own  // the verifiers' own sandboxes, by the name that the task uses
 
-	remains  string // what the agent left running, from which the tests are to be kept
-	secluded bool   // and they are
-
 	suspects []string // services that the agent could have changed
 	message  agent.Message
 
@@ -455,13 +452,7 @@ func (s *stage) clean(ctx context.Context) error {
 		}
 		// The agent may have changed the programs in the sandbox, including the
 		// one that removes files.
-		var err error
-		if s.secluded {
-			err = s.graded.Seclude(ctx) // no more
-		}
-		if err == nil {
-			err = s.a.sandbox.Remove(ctx, s.fresh())
-		}
+		err := s.a.sandbox.Remove(ctx, s.fresh())
 		if err == nil {
 			err = s.a.sandbox.Folders(ctx, s.a.task.Paths.VerifierLogs)
 		}

@@ -60,7 +60,6 @@ func (s *stage) verify(ctx context.Context) error {
 		}
 		defer s.offline(p)
 		defer s.verifierLogs(ctx, p)
-		defer s.undisturbed(ctx, p)
 		for n, u := range uses {
 			v, err := s.judge(ctx, judgement{use: u, number: n + 1, earlier: s.out.Verdicts})
 			if err != nil {
@@ -214,7 +213,6 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			s.a.recorder.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
 		}
 	}
-	s.seclude(ctx, p)
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
 		if !s.places(r) {
@@ -291,7 +289,7 @@ func (s *stage) changed(ctx context.Context, p record.Phase, sums views.Sums) er
 		return nil
 	}
 	text := fmt.Sprintf("%d of the verifier's files changed while it ran: %s", len(names), recorder.Cut(strings.Join(names, ", "), 500))
-	if s.a.leftRunning && !s.secluded {
+	if s.a.leftRunning {
 		s.a.recorder.Exposed(p, "tests_changed", "%s", text)
 	} else {
 		s.a.recorder.Note(p, "tests_changed", "%s", text)

@@ -110,12 +110,6 @@ type Facts struct {
 	Degraded []environment.Problem // problems of this installation
 	How      string                // how limits are enforced, for people
 	NoPublic string                // why there is no public network; empty: there is one
-
-	// Secludes: sandboxd may have SecludeCaps, because containers are in a user
-	// namespace whose root is nobody outside. Refused are the system calls that the
-	// engine then allows to every process of the container, and not otherwise.
-	Secludes bool
-	Refused  []string
 }
 
 // Image is an image that the engine has.
@@ -141,15 +135,10 @@ type Build struct {
 // sandboxd keeps for itself.
 const OwnCap = "WAKE_ALARM"
 
-// SecludeCaps are the capabilities with which sandboxd keeps the tests from what an
-// agent left running, which it keeps for itself, too: SYS_ADMIN and
-// become.TestCap.
-var SecludeCaps = []string{"SYS_ADMIN", "BLOCK_SUSPEND"}
-
 // Container describes a container to create. Everything else is off: no init of
 // the engine, no health check, no restart, no log, no terminal. The container
-// runs as root whatever the image says, with the engine's default capabilities,
-// OwnCap, and SecludeCaps where it says so.
+// runs as root whatever the image says, with the engine's default capabilities
+// and OwnCap.
 type Container struct {
 	Name       string
 	Image      string // an ID or a name
@@ -160,7 +149,6 @@ type Container struct {
 	Mounts     []environment.Mount  // all read-only
 	Volumes    []environment.Volume // by the engine's names
 	Public     bool                 // the engine's default network; else none
-	Secludes   bool                 // with SecludeCaps
 	Linked     bool                 // with the capability NET_ADMIN and the device /dev/net/tun, for sandboxd
 	Hosts      map[string]string    // addresses by name, beside localhost
 	Limits     environment.Limits   // those that the engine keeps

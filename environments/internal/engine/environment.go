@@ -16,7 +16,6 @@ import (
 	"github.com/berth-eval/berth/environments/internal/engine/orphan"
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
 // inFlight is how many changes one engine gets at a time. More would make an
@@ -199,9 +198,6 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		c.Workdir = facts.Workdir
 	}
 	c.Entrypoint = []string{program}
-	if c.Secludes = j.facts.Secludes; c.Secludes && len(j.facts.Refused) > 0 {
-		c.Entrypoint = append(c.Entrypoint, become.RefuseArgument+strings.Join(j.facts.Refused, ","))
-	}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
 	c.on = j.remote.handover(spec.Image.Ref)
 	if len(spec.Sidecars)+len(spec.Volumes) > 0 {

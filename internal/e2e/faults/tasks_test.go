@@ -33,8 +33,7 @@ func TestTasksThatGoWrongOnPurpose(t *testing.T) {
 			// Never an unmarked pass: "a sample that cheats ends as exposed or without a reward".
 			{task: "cheat", outcomes: []record.Outcome{record.Passed, record.Failed, record.VerifierError, record.IntegrityViolation}, finding: "planted"},
 			{task: "honest", outcomes: []record.Outcome{record.Passed}, unmarked: true},
-			// The tests are kept from what the agent left, and may ask its server.
-			{task: "server", outcomes: []record.Outcome{record.Passed}, unmarked: true, finding: "left_running"},
+			{task: "server", outcomes: []record.Outcome{record.Passed}, finding: "left_running"},
 			{task: "hang", outcomes: invalid, err: "took longer"},
 			{task: "forks", outcomes: invalid, err: "took longer"},
 			{task: "nan", outcomes: invalid, err: "NaN"},

@@ -74,16 +74,8 @@ func Mix() error {
 // without.
 const OwnCap = unix.CAP_WAKE_ALARM
 
-// TestCap is a capability that the commands of a verifier have, and no other
-// command can get, where they work in a mount namespace of their own. It is good
-// for nothing in a user namespace: whoever looks into a process or its files
-// through /proc, or traces it, must have all the capabilities that it has.
-const TestCap = unix.CAP_BLOCK_SUSPEND
-
 // own are the capabilities that sandboxd keeps for itself, where it is given them.
-// SYS_ADMIN is for the mounts of that namespace. Only an environment that makes a
-// user namespace itself has it to give.
-var own = mask(OwnCap, TestCap, unix.CAP_SYS_ADMIN)
+var own = mask(OwnCap)
 
 // Procs is GOMAXPROCS of sandboxd: its reserve of threads is counted with it.
 // With a second one each message wakes a thread that looks for more to do: a
@@ -210,38 +202,6 @@ func DropInheritable() error {
 	}
 	return nil
 }
-
-// Tests reports whether this process can give its commands TestCap in a mount
-// namespace of their own.
-func Tests() bool {
-	has, err := permitted()
-	return err == nil && has&mask(TestCap, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP) == mask(TestCap, unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP)
-}
-
-// PassTestCap makes the commands that this thread starts have TestCap, whatever
-// user they run as, and also when they become another user and execute a program.
-// For that, a change of the user id must not change capabilities: a program that
-// changes it without executing another keeps those that it has. The caller has
-// locked its goroutine to the thread.
-func PassTestCap() error {
-	has, err := permitted()
-	if err == nil {
-		err = setCaps(has, mask(TestCap))
-	}
-	if err == nil {
-		err = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, TestCap, 0, 0)
-	}
-	if err == nil {
-		err = unix.Prctl(unix.PR_SET_SECUREBITS, noSetuidFixup, 0, 0, 0)
-	}
-	if err != nil {
-		return fmt.Errorf("pass on capability %d: %w", TestCap, err)
-	}
-	return nil
-}
-
-// noSetuidFixup is SECBIT_NO_SETUID_FIXUP of linux/securebits.h.
-const noSetuidFixup = 1 << 2
 
 // permitted is the permitted set of the process after Become: nothing changes it
 // then.

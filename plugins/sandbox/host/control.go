@@ -114,23 +114,6 @@ func (s *Sandbox) Changes(ctx context.Context, c Commands) (Changed, error) {
 	return Changed{Files: asStrings(r.GetFiles()), More: int(r.GetMore()), Services: serviceChanges(r.GetServices())}, wrap("look for changes", err)
 }
 
-// Seclude makes folders that exist (absolute paths) private to the commands of
-// sessions that grade, until the next Seclude: an empty tmpfs is in their place,
-// which no other process reaches. Calls about files work there, too. Without paths
-// it ends this. Hello.Secludes says whether it works.
-func (s *Sandbox) Seclude(ctx context.Context, paths ...string) error {
-	_, err := s.control.Seclude(ctx, &pb.SecludeRequest{Paths: asBytes(paths)})
-	return wrap("seclude folders", err)
-}
-
-// Disturbed lists what has changed in the sandbox since Seclude, other than in the
-// secluded folders: the first 100 names, and the number of the others. Files of the
-// kernel's file systems, devices, sockets and pipes do not count.
-func (s *Sandbox) Disturbed(ctx context.Context) (files []string, more int, err error) {
-	r, err := s.control.Changes(ctx, &pb.ChangesRequest{SinceSeclude: true})
-	return asStrings(r.GetFiles()), int(r.GetMore()), wrap("look for changes", err)
-}
-
 // image are the folders that Changes of any sandbox has read. sandboxd reads
 // those of another image itself, and they take the place of these.
 var image imageFolders

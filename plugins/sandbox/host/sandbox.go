@@ -122,7 +122,7 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, h
 		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Sandbox.Decode(err)), s.Close())
 	}
 	s.Hello = Hello{
-		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(), Secludes: r.GetSecludes(),
+		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(),
 		Findings: r.GetFindings(),
 	}
 	s.workers.Go(func() { s.renew(life, s.lease) })

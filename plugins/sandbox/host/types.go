@@ -14,8 +14,6 @@ type Hello struct {
 	BoundingCapabilities uint64
 	// OneID: the sandbox has a single user id, so everything in it runs as it.
 	OneID bool
-	// Secludes: Seclude works.
-	Secludes bool
 	// Findings are protections that are not available here, for people.
 	Findings []string
 }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{Before: sandboxd.LeaveOff, Programs: map[string]func([]string) error{
 		"signals": signals, "queued": queued, "intrude": intrude, "limits": limits, "socket": socket, "bomb": bomb, "naive": naive,
 		"headless": headless, "chain": chain, "vfork": vfork, "waker": waker, "lingering": lingering, "processors": processors, "peek": peek,
-		"reach": reach, "dropped": dropped, "powers": powers,
+		"powers": powers,
 	}}))
 }
 

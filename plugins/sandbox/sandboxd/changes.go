@@ -59,9 +59,6 @@ func (d *daemon) search() (*changes.Search, bool) {
 // Changes lists the files that changed after Mark among those that commands
 // resolve to.
 func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesReply, error) {
-	if q.GetSinceSeclude() {
-		return c.disturbed()
-	}
 	reply := &pb.ChangesReply{}
 	s, ok := c.d.search()
 	if !ok {

@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
-	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
@@ -26,7 +25,6 @@ type command struct {
 	id      string
 	session *session // nil for a service
 	service string
-	grades  bool          // of a session that grades: it works where Seclude says
 	started chan struct{} // closed when process is set or the start has failed
 	process *pid1.Process // nil if it did not start; read after started
 
@@ -155,15 +153,7 @@ func (d *daemon) start(c *command, p *plan, files []uintptr) error {
 		return fmt.Errorf("start %q: %w", p.argv[0], fault.ErrFrozen)
 	}
 	p.attr.Files = files
-	process, err := (*pid1.Process)(nil), error(nil)
-	if chamber := d.secluded.in(); c.grades && chamber != nil {
-		if process, err = d.reap.StartIn(chamber, p.path, p.argv, &p.attr); err != nil {
-			chamber.Do(func() { err = startError(p, err) })
-			return err
-		}
-	} else {
-		process, err = d.reap.Start(p.path, p.argv, &p.attr, p.guarded)
-	}
+	process, err := d.reap.Start(p.path, p.argv, &p.attr, p.guarded)
 	if err != nil {
 		return startError(p, err)
 	}
@@ -217,7 +207,7 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 // lookPath finds argv[0] like execvp, with the PATH that the command will have.
 func lookPath(name, dir string, env []string) (at string, err error) {
-	beneath.Within(func() { at, err = lookWith(syscall.Stat, name, dir, env) })
+	at, err = lookWith(syscall.Stat, name, dir, env)
 	return at, err
 }
 

@@ -42,7 +42,7 @@ func (c *control) Hello(ctx context.Context, q *pb.HelloRequest) (*pb.HelloReply
 			return nil, err
 		}
 	}
-	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings, Secludes: c.d.secluded.chamber != nil}, nil
+	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
 }
 
 // Renew renews the lease. It also checks what root of the sandbox can still

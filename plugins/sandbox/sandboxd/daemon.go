@@ -16,7 +16,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -43,8 +42,7 @@ const (
 )
 
 // StreamArgument is an argument: with it sandboxd speaks yamux on standard input
-// and output, for sandboxes in which nothing can be mounted at /berth. The other
-// one, which an engine may give instead, is become.RefuseArgument.
+// and output, for sandboxes in which nothing can be mounted at /berth.
 const StreamArgument = "-stream"
 
 // firstLease limits the time until the core's Hello.
@@ -63,8 +61,6 @@ type daemon struct {
 	over     chan error // the reason to end; has room for one
 
 	ports port.Ports
-
-	secluded secluded
 
 	starts sync.RWMutex // read: a program is being started; write: Freeze begins
 
@@ -106,12 +102,6 @@ func Main(args []string) error {
 			}
 		}
 		if len(args) > 0 {
-			args = args[1:]
-		}
-		if len(args) > 0 && strings.HasPrefix(args[0], become.RefuseArgument) {
-			if err = become.Refuse(strings.Split(strings.TrimPrefix(args[0], become.RefuseArgument), ",")); err != nil {
-				return fmt.Errorf("sandboxd: %w", err)
-			}
 			args = args[1:]
 		}
 		if err = link.Open(); err != nil {
@@ -194,13 +184,6 @@ func newDaemon() (*daemon, error) {
 		born: born(), turn: turn{uids: map[uint32]bool{}},
 	}
 	d.reap, d.own, d.findings = pid1.Settle(without)
-	if become.Tests() {
-		var err error
-		if d.secluded.chamber, err = pid1.NewChamber(without); err != nil {
-			d.secluded.chamber = nil
-			d.findings = append(d.findings, fmt.Sprintf("tests cannot be kept from what an agent leaves running: %v", err))
-		}
-	}
 	_ = pipe.Null() // opened before the sandbox can replace /dev/null
 	return d, nil
 }

@@ -65,7 +65,7 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 
 // exec runs a command that ends with its call, unless the connection breaks.
 func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
-	c := &command{id: spec.GetId(), session: h.conn.s, grades: h.defaults.grading, started: make(chan struct{})}
+	c := &command{id: spec.GetId(), session: h.conn.s, started: make(chan struct{})}
 	if err := h.readable(spec); err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (h *shell) execKept(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) erro
 		return fmt.Errorf("%w: a command that is kept needs an id", fault.ErrInvalid)
 	}
 	c := &command{
-		id: spec.GetId(), session: h.conn.s, grades: h.defaults.grading, started: make(chan struct{}), done: make(chan struct{}),
+		id: spec.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
 		stdout: ring.New(keptOutput), stderr: ring.New(keptOutput), stdin: &pipe.Input{},
 	}
 	fds, err := h.launch(c, spec)

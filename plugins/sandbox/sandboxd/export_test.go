@@ -13,8 +13,6 @@ func LeaveOff(names []string) {
 			without.Reserve = true
 		case "secrecy":
 			without.Secrecy = true
-		case "holding":
-			without.Holding = true
 		case "mixture":
 			without.Mixture = true
 		}

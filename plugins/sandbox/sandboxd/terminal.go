@@ -85,7 +85,7 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (_ *command, err error) {
 	}
 	f := os.NewFile(uintptr(master), "terminal")
 	c := &command{
-		id: open.GetId(), session: h.conn.s, grades: h.defaults.grading, started: make(chan struct{}), done: make(chan struct{}),
+		id: open.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
 		stdout: ring.New(keptOutput), stderr: ring.New(0), stdin: &pipe.Input{}, terminal: f,
 	}
 	if err = c.resize(or(open.GetRows(), 24), or(open.GetColumns(), 80)); err == nil {

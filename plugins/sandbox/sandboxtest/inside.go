@@ -18,7 +18,6 @@ import (
 // plan is sent by the test to the process that builds the sandbox.
 type plan struct {
 	Plain, Stream, Writable, Entrypoint, NoOwnCap bool
-	Refuse                                        []string
 	Processes, SizeMiB                            int
 	Control                                       string // used if no descriptor was passed
 }
@@ -80,23 +79,13 @@ func build() error {
 		args = []string{sandboxd.StreamArgument}
 	}
 	if p.Entrypoint {
-		if len(p.Refuse) > 0 {
-			args = append(args, become.RefuseArgument+strings.Join(p.Refuse, ","))
-		}
 		return unix.Exec(sandboxd.Path, append([]string{sandboxd.Path}, args...), []string{"PATH=/bin", "OF_THE_ENGINE=1"})
 	}
 	if p.Plain {
 		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
 	}
 	if p.NoOwnCap {
-		for _, c := range []uintptr{become.OwnCap, become.TestCap, unix.CAP_SYS_ADMIN} {
-			if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
-				return err
-			}
-		}
-	}
-	if len(p.Refuse) > 0 {
-		if err := become.Refuse(p.Refuse); err != nil {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, become.OwnCap, 0, 0, 0); err != nil {
 			return err
 		}
 	}

@@ -111,8 +111,6 @@ type Options struct {
 	// Entrypoint starts sandboxd as an engine does, with capabilities and an
 	// environment that it has to drop by itself.
 	Entrypoint bool
-	// Refuse are system calls that are refused to commands.
-	Refuse []string
 	// NoOwnCap starts sandboxd with no capability that commands cannot get.
 	NoOwnCap bool
 	// Stream connects over one byte stream instead of a control folder.
@@ -208,7 +206,7 @@ func Start(tb testing.TB, o Options) *Box {
 // start runs the building process up to sandboxd.
 func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
 	b.tb.Helper()
-	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint, Refuse: o.Refuse, NoOwnCap: o.NoOwnCap}
+	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint, NoOwnCap: o.NoOwnCap}
 	if wanted.SizeMiB == 0 {
 		wanted.SizeMiB = 256
 	}

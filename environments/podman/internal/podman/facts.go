@@ -85,14 +85,6 @@ func factsOf(i *define.Info) (f engine.Facts) {
 		})
 	}
 	f.NoPublic = noPublic(h)
-	if h.Security.Rootless && !f.OneID {
-		var err error
-		if f.Refused, err = adminCalls(h.Security); err == nil {
-			f.Secludes = true
-		} else {
-			f.About += fmt.Sprintf(", tests are not kept from what an agent leaves running: %v", err)
-		}
-	}
 	if h.FreeLocks != nil && *h.FreeLocks < 64 {
 		f.Degraded = append(f.Degraded, environment.Problem{
 			Summary: fmt.Sprintf("Podman has %d locks left", *h.FreeLocks),

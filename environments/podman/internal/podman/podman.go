@@ -137,11 +137,6 @@ func spec(c engine.Container) *specgen.SpecGenerator {
 		s.WorkDir = "/"
 	}
 	s.User, s.CapAdd = "0:0", []string{"CAP_" + engine.OwnCap}
-	if c.Secludes {
-		for _, name := range engine.SecludeCaps {
-			s.CapAdd = append(s.CapAdd, "CAP_"+name)
-		}
-	}
 	s.IpcNS.NSMode = specgen.Private
 	s.NetNS.NSMode = specgen.NoNetwork
 	if c.Public {

@@ -114,7 +114,6 @@ type HelloReply struct {
 	BoundingCapabilities uint64                 `protobuf:"fixed64,2,opt,name=bounding_capabilities,json=boundingCapabilities,proto3" json:"bounding_capabilities,omitempty"` // bits 1<<CAP_X: the most that a command can have
 	OneId                bool                   `protobuf:"varint,3,opt,name=one_id,json=oneId,proto3" json:"one_id,omitempty"`                                               // the user namespace has only one user id, which everything runs as
 	Findings             []string               `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`                                                       // protections that are not available here, for people
-	Secludes             bool                   `protobuf:"varint,5,opt,name=secludes,proto3" json:"secludes,omitempty"`                                                      // Seclude works
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -175,13 +174,6 @@ func (x *HelloReply) GetFindings() []string {
 		return x.Findings
 	}
 	return nil
-}
-
-func (x *HelloReply) GetSecludes() bool {
-	if x != nil {
-		return x.Secludes
-	}
-	return false
 }
 
 type RenewRequest struct {
@@ -1997,18 +1989,14 @@ func (*MarkReply) Descriptor() ([]byte, []int) {
 // each of `programs`. A file counts as changed if its ctime changed, which no
 // system call can set.
 type ChangesRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	User         string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // user whose startup files are checked; empty: 0
-	Env          [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`           // K=V of the command
-	Dir          []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`           // its working folder, absolute; empty: /
-	Programs     [][]byte               `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each command
-	Placed       [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since Mark: files there count as unchanged
-	ServicesOnly bool                   `protobuf:"varint,6,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"`
-	Known        []*ImageFolder         `protobuf:"bytes,7,rep,name=known,proto3" json:"known,omitempty"` // from an earlier reply of any sandbox
-	// Everything that changed since Seclude, other than in its folders, instead of
-	// what the other fields say. Files of the kernel's file systems, devices,
-	// sockets and pipes do not count.
-	SinceSeclude  bool `protobuf:"varint,8,opt,name=since_seclude,json=sinceSeclude,proto3" json:"since_seclude,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // user whose startup files are checked; empty: 0
+	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`           // K=V of the command
+	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`           // its working folder, absolute; empty: /
+	Programs      [][]byte               `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each command
+	Placed        [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since Mark: files there count as unchanged
+	ServicesOnly  bool                   `protobuf:"varint,6,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"`
+	Known         []*ImageFolder         `protobuf:"bytes,7,rep,name=known,proto3" json:"known,omitempty"` // from an earlier reply of any sandbox
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2090,13 +2078,6 @@ func (x *ChangesRequest) GetKnown() []*ImageFolder {
 		return x.Known
 	}
 	return nil
-}
-
-func (x *ChangesRequest) GetSinceSeclude() bool {
-	if x != nil {
-		return x.SinceSeclude
-	}
-	return false
 }
 
 type ChangesReply struct {
@@ -2238,86 +2219,6 @@ func (x *ImageFolder) GetLinks() []byte {
 	return nil
 }
 
-type SecludeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // absolute, clean; not /
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SecludeRequest) Reset() {
-	*x = SecludeRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SecludeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SecludeRequest) ProtoMessage() {}
-
-func (x *SecludeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SecludeRequest.ProtoReflect.Descriptor instead.
-func (*SecludeRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *SecludeRequest) GetPaths() [][]byte {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
-type SecludeReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SecludeReply) Reset() {
-	*x = SecludeReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SecludeReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SecludeReply) ProtoMessage() {}
-
-func (x *SecludeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SecludeReply.ProtoReflect.Descriptor instead.
-func (*SecludeReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
-}
-
 type FreshRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // absolute, clean; not /
@@ -2329,7 +2230,7 @@ type FreshRequest struct {
 
 func (x *FreshRequest) Reset() {
 	*x = FreshRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2242,7 @@ func (x *FreshRequest) String() string {
 func (*FreshRequest) ProtoMessage() {}
 
 func (x *FreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2255,7 @@ func (x *FreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshRequest.ProtoReflect.Descriptor instead.
 func (*FreshRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FreshRequest) GetPaths() [][]byte {
@@ -2387,7 +2288,7 @@ type FreshReply struct {
 
 func (x *FreshReply) Reset() {
 	*x = FreshReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2399,7 +2300,7 @@ func (x *FreshReply) String() string {
 func (*FreshReply) ProtoMessage() {}
 
 func (x *FreshReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2412,7 +2313,7 @@ func (x *FreshReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply.ProtoReflect.Descriptor instead.
 func (*FreshReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *FreshReply) GetMoved() []*FreshReply_Moved {
@@ -2432,7 +2333,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2345,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2358,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadRequest) GetPath() []byte {
@@ -2484,7 +2385,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2397,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2410,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadReply) GetData() []byte {
@@ -2534,7 +2435,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2546,7 +2447,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2559,7 +2460,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 type StatsReply struct {
@@ -2583,7 +2484,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2496,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2509,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StatsReply) GetProcesses() int64 {
@@ -2745,7 +2646,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2757,7 +2658,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2770,7 +2671,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExecStart) GetArgv() [][]byte {
@@ -2875,7 +2776,7 @@ type ExecJoin struct {
 
 func (x *ExecJoin) Reset() {
 	*x = ExecJoin{}
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2887,7 +2788,7 @@ func (x *ExecJoin) String() string {
 func (*ExecJoin) ProtoMessage() {}
 
 func (x *ExecJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2900,7 +2801,7 @@ func (x *ExecJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecJoin.ProtoReflect.Descriptor instead.
 func (*ExecJoin) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExecJoin) GetId() string {
@@ -2939,7 +2840,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2951,7 +2852,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +2865,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExecRequest) GetIs() isExecRequest_Is {
@@ -3053,7 +2954,7 @@ type ExecReply struct {
 
 func (x *ExecReply) Reset() {
 	*x = ExecReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3065,7 +2966,7 @@ func (x *ExecReply) String() string {
 func (*ExecReply) ProtoMessage() {}
 
 func (x *ExecReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3078,7 +2979,7 @@ func (x *ExecReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply.ProtoReflect.Descriptor instead.
 func (*ExecReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExecReply) GetIs() isExecReply_Is {
@@ -3169,7 +3070,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3082,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3095,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3271,7 +3172,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3184,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3197,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3328,7 +3229,7 @@ type SignalReply struct {
 
 func (x *SignalReply) Reset() {
 	*x = SignalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3340,7 +3241,7 @@ func (x *SignalReply) String() string {
 func (*SignalReply) ProtoMessage() {}
 
 func (x *SignalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3353,7 +3254,7 @@ func (x *SignalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
 func (*SignalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 type TerminalOpen struct {
@@ -3369,7 +3270,7 @@ type TerminalOpen struct {
 
 func (x *TerminalOpen) Reset() {
 	*x = TerminalOpen{}
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3282,7 @@ func (x *TerminalOpen) String() string {
 func (*TerminalOpen) ProtoMessage() {}
 
 func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3295,7 @@ func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalOpen.ProtoReflect.Descriptor instead.
 func (*TerminalOpen) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TerminalOpen) GetId() string {
@@ -3446,7 +3347,7 @@ type TerminalRequest struct {
 
 func (x *TerminalRequest) Reset() {
 	*x = TerminalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3458,7 +3359,7 @@ func (x *TerminalRequest) String() string {
 func (*TerminalRequest) ProtoMessage() {}
 
 func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3471,7 +3372,7 @@ func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest.ProtoReflect.Descriptor instead.
 func (*TerminalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TerminalRequest) GetIs() isTerminalRequest_Is {
@@ -3544,7 +3445,7 @@ type TerminalReply struct {
 
 func (x *TerminalReply) Reset() {
 	*x = TerminalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3457,7 @@ func (x *TerminalReply) String() string {
 func (*TerminalReply) ProtoMessage() {}
 
 func (x *TerminalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3470,7 @@ func (x *TerminalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply.ProtoReflect.Descriptor instead.
 func (*TerminalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *TerminalReply) GetIs() isTerminalReply_Is {
@@ -3642,7 +3543,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3555,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3568,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UploadRequest) GetStart() *UploadStart {
@@ -3696,7 +3597,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3609,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3622,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UploadStart) GetDir() []byte {
@@ -3762,7 +3663,7 @@ type UploadReply struct {
 
 func (x *UploadReply) Reset() {
 	*x = UploadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3774,7 +3675,7 @@ func (x *UploadReply) String() string {
 func (*UploadReply) ProtoMessage() {}
 
 func (x *UploadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3787,7 +3688,7 @@ func (x *UploadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadReply.ProtoReflect.Descriptor instead.
 func (*UploadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *UploadReply) GetEntries() int64 {
@@ -3821,7 +3722,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3734,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3747,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DownloadRequest) GetPath() []byte {
@@ -3886,7 +3787,7 @@ type DownloadReply struct {
 
 func (x *DownloadReply) Reset() {
 	*x = DownloadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3898,7 +3799,7 @@ func (x *DownloadReply) String() string {
 func (*DownloadReply) ProtoMessage() {}
 
 func (x *DownloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3911,7 +3812,7 @@ func (x *DownloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadReply.ProtoReflect.Descriptor instead.
 func (*DownloadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DownloadReply) GetData() []byte {
@@ -3931,7 +3832,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +3844,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +3857,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -3982,7 +3883,7 @@ type StatReply struct {
 
 func (x *StatReply) Reset() {
 	*x = StatReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +3895,7 @@ func (x *StatReply) String() string {
 func (*StatReply) ProtoMessage() {}
 
 func (x *StatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +3908,7 @@ func (x *StatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatReply.ProtoReflect.Descriptor instead.
 func (*StatReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{65}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StatReply) GetInfo() *FileInfo {
@@ -4033,7 +3934,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +3946,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +3959,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{66}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *FileInfo) GetKind() string {
@@ -4130,7 +4031,7 @@ type ServicesReply_Service struct {
 
 func (x *ServicesReply_Service) Reset() {
 	*x = ServicesReply_Service{}
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4142,7 +4043,7 @@ func (x *ServicesReply_Service) String() string {
 func (*ServicesReply_Service) ProtoMessage() {}
 
 func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +4106,7 @@ type FreshReply_Moved struct {
 
 func (x *FreshReply_Moved) Reset() {
 	*x = FreshReply_Moved{}
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4118,7 @@ func (x *FreshReply_Moved) String() string {
 func (*FreshReply_Moved) ProtoMessage() {}
 
 func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4131,7 @@ func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply_Moved.ProtoReflect.Descriptor instead.
 func (*FreshReply_Moved) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{42, 0}
 }
 
 func (x *FreshReply_Moved) GetPath() []byte {
@@ -4271,7 +4172,7 @@ type ExecReply_Joined struct {
 
 func (x *ExecReply_Joined) Reset() {
 	*x = ExecReply_Joined{}
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4283,7 +4184,7 @@ func (x *ExecReply_Joined) String() string {
 func (*ExecReply_Joined) ProtoMessage() {}
 
 func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4296,7 +4197,7 @@ func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply_Joined.ProtoReflect.Descriptor instead.
 func (*ExecReply_Joined) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
 }
 
 func (x *ExecReply_Joined) GetStdoutOffset() int64 {
@@ -4324,7 +4225,7 @@ type Exit_Answer struct {
 
 func (x *Exit_Answer) Reset() {
 	*x = Exit_Answer{}
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4237,7 @@ func (x *Exit_Answer) String() string {
 func (*Exit_Answer) ProtoMessage() {}
 
 func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4250,7 @@ func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
 func (*Exit_Answer) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51, 0}
 }
 
 func (x *Exit_Answer) GetData() []byte {
@@ -4383,7 +4284,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[71]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4395,7 +4296,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[71]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4408,7 +4309,7 @@ func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest_Size.ProtoReflect.Descriptor instead.
 func (*TerminalRequest_Size) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{57, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 0}
 }
 
 func (x *TerminalRequest_Size) GetRows() uint32 {
@@ -4434,7 +4335,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[72]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4446,7 +4347,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[72]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4459,7 +4360,7 @@ func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Opened.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Opened) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56, 0}
 }
 
 func (x *TerminalReply_Opened) GetOffset() int64 {
@@ -4479,7 +4380,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[73]
+	mi := &file_v1_sandbox_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4491,7 +4392,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[73]
+	mi := &file_v1_sandbox_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4405,7 @@ func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Output.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Output) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58, 1}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56, 1}
 }
 
 func (x *TerminalReply_Output) GetOffset() int64 {
@@ -4529,14 +4430,13 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\fHelloRequest\x12!\n" +
 	"\fcore_version\x18\x01 \x01(\tR\vcoreVersion\x12\x19\n" +
 	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\x12)\n" +
-	"\x03own\x18\x03 \x01(\v2\x17.berth.v1.AttachRequestR\x03own\"\xaa\x01\n" +
+	"\x03own\x18\x03 \x01(\v2\x17.berth.v1.AttachRequestR\x03own\"\x8e\x01\n" +
 	"\n" +
 	"HelloReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x123\n" +
 	"\x15bounding_capabilities\x18\x02 \x01(\x06R\x14boundingCapabilities\x12\x15\n" +
 	"\x06one_id\x18\x03 \x01(\bR\x05oneId\x12\x1a\n" +
-	"\bfindings\x18\x04 \x03(\tR\bfindings\x12\x1a\n" +
-	"\bsecludes\x18\x05 \x01(\bR\bsecludes\")\n" +
+	"\bfindings\x18\x04 \x03(\tR\bfindings\")\n" +
 	"\fRenewRequest\x12\x19\n" +
 	"\blease_ms\x18\x01 \x01(\x03R\aleaseMs\"\f\n" +
 	"\n" +
@@ -4642,7 +4542,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x05label\x18\x02 \x01(\fR\x05label\"\v\n" +
 	"\tDialReply\"\r\n" +
 	"\vMarkRequest\"\v\n" +
-	"\tMarkReply\"\xf3\x01\n" +
+	"\tMarkReply\"\xce\x01\n" +
 	"\x0eChangesRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -4650,8 +4550,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\bprograms\x18\x04 \x03(\fR\bprograms\x12\x16\n" +
 	"\x06placed\x18\x05 \x03(\fR\x06placed\x12#\n" +
 	"\rservices_only\x18\x06 \x01(\bR\fservicesOnly\x12+\n" +
-	"\x05known\x18\a \x03(\v2\x15.berth.v1.ImageFolderR\x05known\x12#\n" +
-	"\rsince_seclude\x18\b \x01(\bR\fsinceSeclude\"\x98\x01\n" +
+	"\x05known\x18\a \x03(\v2\x15.berth.v1.ImageFolderR\x05known\"\x98\x01\n" +
 	"\fChangesReply\x12\x14\n" +
 	"\x05files\x18\x01 \x03(\fR\x05files\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\x03R\x04more\x123\n" +
@@ -4661,10 +4560,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
 	"\x05ctime\x18\x03 \x01(\x03R\x05ctime\x12\x14\n" +
-	"\x05links\x18\x04 \x01(\fR\x05links\"&\n" +
-	"\x0eSecludeRequest\x12\x14\n" +
-	"\x05paths\x18\x01 \x03(\fR\x05paths\"\x0e\n" +
-	"\fSecludeReply\"L\n" +
+	"\x05links\x18\x04 \x01(\fR\x05links\"L\n" +
 	"\fFreshRequest\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -4813,8 +4709,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vmodified_ns\x18\x06 \x01(\x03R\n" +
 	"modifiedNs\x12\x16\n" +
 	"\x06target\x18\a \x01(\fR\x06target\x12\x14\n" +
-	"\x05links\x18\b \x01(\x03R\x05links2\xac\n" +
-	"\n" +
+	"\x05links\x18\b \x01(\x03R\x05links2\xef\t\n" +
 	"\x0eSandboxControl\x125\n" +
 	"\x05Hello\x12\x16.berth.v1.HelloRequest\x1a\x14.berth.v1.HelloReply\x125\n" +
 	"\x05Renew\x12\x16.berth.v1.RenewRequest\x1a\x14.berth.v1.RenewReply\x128\n" +
@@ -4833,8 +4728,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x06Listen\x12\x17.berth.v1.ListenRequest\x1a\x15.berth.v1.ListenReply0\x01\x122\n" +
 	"\x04Dial\x12\x15.berth.v1.DialRequest\x1a\x13.berth.v1.DialReply\x122\n" +
 	"\x04Mark\x12\x15.berth.v1.MarkRequest\x1a\x13.berth.v1.MarkReply\x12;\n" +
-	"\aChanges\x12\x18.berth.v1.ChangesRequest\x1a\x16.berth.v1.ChangesReply\x12;\n" +
-	"\aSeclude\x12\x18.berth.v1.SecludeRequest\x1a\x16.berth.v1.SecludeReply\x125\n" +
+	"\aChanges\x12\x18.berth.v1.ChangesRequest\x1a\x16.berth.v1.ChangesReply\x125\n" +
 	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply\x122\n" +
 	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply\x125\n" +
 	"\x05Stats\x12\x16.berth.v1.StatsRequest\x1a\x14.berth.v1.StatsReply2\xaa\x03\n" +
@@ -4859,7 +4753,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 74)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4902,39 +4796,37 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*ChangesRequest)(nil),         // 38: berth.v1.ChangesRequest
 	(*ChangesReply)(nil),           // 39: berth.v1.ChangesReply
 	(*ImageFolder)(nil),            // 40: berth.v1.ImageFolder
-	(*SecludeRequest)(nil),         // 41: berth.v1.SecludeRequest
-	(*SecludeReply)(nil),           // 42: berth.v1.SecludeReply
-	(*FreshRequest)(nil),           // 43: berth.v1.FreshRequest
-	(*FreshReply)(nil),             // 44: berth.v1.FreshReply
-	(*ReadRequest)(nil),            // 45: berth.v1.ReadRequest
-	(*ReadReply)(nil),              // 46: berth.v1.ReadReply
-	(*StatsRequest)(nil),           // 47: berth.v1.StatsRequest
-	(*StatsReply)(nil),             // 48: berth.v1.StatsReply
-	(*ExecStart)(nil),              // 49: berth.v1.ExecStart
-	(*ExecJoin)(nil),               // 50: berth.v1.ExecJoin
-	(*ExecRequest)(nil),            // 51: berth.v1.ExecRequest
-	(*ExecReply)(nil),              // 52: berth.v1.ExecReply
-	(*Exit)(nil),                   // 53: berth.v1.Exit
-	(*SignalRequest)(nil),          // 54: berth.v1.SignalRequest
-	(*SignalReply)(nil),            // 55: berth.v1.SignalReply
-	(*TerminalOpen)(nil),           // 56: berth.v1.TerminalOpen
-	(*TerminalRequest)(nil),        // 57: berth.v1.TerminalRequest
-	(*TerminalReply)(nil),          // 58: berth.v1.TerminalReply
-	(*UploadRequest)(nil),          // 59: berth.v1.UploadRequest
-	(*UploadStart)(nil),            // 60: berth.v1.UploadStart
-	(*UploadReply)(nil),            // 61: berth.v1.UploadReply
-	(*DownloadRequest)(nil),        // 62: berth.v1.DownloadRequest
-	(*DownloadReply)(nil),          // 63: berth.v1.DownloadReply
-	(*StatRequest)(nil),            // 64: berth.v1.StatRequest
-	(*StatReply)(nil),              // 65: berth.v1.StatReply
-	(*FileInfo)(nil),               // 66: berth.v1.FileInfo
-	(*ServicesReply_Service)(nil),  // 67: berth.v1.ServicesReply.Service
-	(*FreshReply_Moved)(nil),       // 68: berth.v1.FreshReply.Moved
-	(*ExecReply_Joined)(nil),       // 69: berth.v1.ExecReply.Joined
-	(*Exit_Answer)(nil),            // 70: berth.v1.Exit.Answer
-	(*TerminalRequest_Size)(nil),   // 71: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 72: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 73: berth.v1.TerminalReply.Output
+	(*FreshRequest)(nil),           // 41: berth.v1.FreshRequest
+	(*FreshReply)(nil),             // 42: berth.v1.FreshReply
+	(*ReadRequest)(nil),            // 43: berth.v1.ReadRequest
+	(*ReadReply)(nil),              // 44: berth.v1.ReadReply
+	(*StatsRequest)(nil),           // 45: berth.v1.StatsRequest
+	(*StatsReply)(nil),             // 46: berth.v1.StatsReply
+	(*ExecStart)(nil),              // 47: berth.v1.ExecStart
+	(*ExecJoin)(nil),               // 48: berth.v1.ExecJoin
+	(*ExecRequest)(nil),            // 49: berth.v1.ExecRequest
+	(*ExecReply)(nil),              // 50: berth.v1.ExecReply
+	(*Exit)(nil),                   // 51: berth.v1.Exit
+	(*SignalRequest)(nil),          // 52: berth.v1.SignalRequest
+	(*SignalReply)(nil),            // 53: berth.v1.SignalReply
+	(*TerminalOpen)(nil),           // 54: berth.v1.TerminalOpen
+	(*TerminalRequest)(nil),        // 55: berth.v1.TerminalRequest
+	(*TerminalReply)(nil),          // 56: berth.v1.TerminalReply
+	(*UploadRequest)(nil),          // 57: berth.v1.UploadRequest
+	(*UploadStart)(nil),            // 58: berth.v1.UploadStart
+	(*UploadReply)(nil),            // 59: berth.v1.UploadReply
+	(*DownloadRequest)(nil),        // 60: berth.v1.DownloadRequest
+	(*DownloadReply)(nil),          // 61: berth.v1.DownloadReply
+	(*StatRequest)(nil),            // 62: berth.v1.StatRequest
+	(*StatReply)(nil),              // 63: berth.v1.StatReply
+	(*FileInfo)(nil),               // 64: berth.v1.FileInfo
+	(*ServicesReply_Service)(nil),  // 65: berth.v1.ServicesReply.Service
+	(*FreshReply_Moved)(nil),       // 66: berth.v1.FreshReply.Moved
+	(*ExecReply_Joined)(nil),       // 67: berth.v1.ExecReply.Joined
+	(*Exit_Answer)(nil),            // 68: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 69: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 70: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 71: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
@@ -4949,30 +4841,30 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	20, // 9: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
 	14, // 10: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
 	14, // 11: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	49, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	47, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
 	29, // 13: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
-	67, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	65, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
 	40, // 15: berth.v1.ChangesRequest.known:type_name -> berth.v1.ImageFolder
 	29, // 16: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
 	40, // 17: berth.v1.ChangesReply.read:type_name -> berth.v1.ImageFolder
-	68, // 18: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	66, // 19: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	45, // 20: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	49, // 21: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	50, // 22: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	53, // 23: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	69, // 24: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	66, // 18: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	64, // 19: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	43, // 20: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	47, // 21: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	48, // 22: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	51, // 23: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	67, // 24: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
 	14, // 25: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	70, // 26: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	49, // 27: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	56, // 28: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	71, // 29: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	72, // 30: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	73, // 31: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	53, // 32: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	60, // 33: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	66, // 34: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	53, // 35: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	68, // 26: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	47, // 27: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	54, // 28: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	69, // 29: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	70, // 30: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	71, // 31: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	51, // 32: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	58, // 33: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	64, // 34: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	51, // 35: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
 	0,  // 36: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
 	2,  // 37: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
 	4,  // 38: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
@@ -4991,48 +4883,46 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	34, // 51: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
 	36, // 52: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
 	38, // 53: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
-	41, // 54: berth.v1.SandboxControl.Seclude:input_type -> berth.v1.SecludeRequest
-	43, // 55: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	45, // 56: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	47, // 57: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	51, // 58: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	54, // 59: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	57, // 60: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	59, // 61: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	62, // 62: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	64, // 63: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	45, // 64: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 65: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 66: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 67: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 68: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 69: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 70: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 71: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 72: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 73: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 74: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 75: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 76: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 77: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 78: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 79: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 80: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 81: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 82: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	42, // 83: berth.v1.SandboxControl.Seclude:output_type -> berth.v1.SecludeReply
-	44, // 84: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	46, // 85: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	48, // 86: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	52, // 87: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	55, // 88: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	58, // 89: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	61, // 90: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	63, // 91: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	65, // 92: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	46, // 93: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	65, // [65:94] is the sub-list for method output_type
-	36, // [36:65] is the sub-list for method input_type
+	41, // 54: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	43, // 55: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	45, // 56: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	49, // 57: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	52, // 58: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	55, // 59: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	57, // 60: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	60, // 61: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	62, // 62: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	43, // 63: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 64: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 65: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 66: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 67: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 68: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 69: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 70: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 71: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 72: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 73: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 74: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 75: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 76: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 77: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 78: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 79: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 80: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 81: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	42, // 82: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	44, // 83: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	46, // 84: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	50, // 85: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	53, // 86: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	56, // 87: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	59, // 88: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	61, // 89: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	63, // 90: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	44, // 91: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	64, // [64:92] is the sub-list for method output_type
+	36, // [36:64] is the sub-list for method input_type
 	36, // [36:36] is the sub-list for extension type_name
 	36, // [36:36] is the sub-list for extension extendee
 	0,  // [0:36] is the sub-list for field type_name
@@ -5047,24 +4937,24 @@ func file_v1_sandbox_proto_init() {
 		(*ListenReply_Port)(nil),
 		(*ListenReply_Label)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[51].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Join)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{
 		(*ExecReply_Stdout)(nil),
 		(*ExecReply_Stderr)(nil),
 		(*ExecReply_Exit)(nil),
 		(*ExecReply_Joined_)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[57].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{
 		(*TerminalRequest_Open)(nil),
 		(*TerminalRequest_Input)(nil),
 		(*TerminalRequest_Resize)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[58].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[56].OneofWrappers = []any{
 		(*TerminalReply_Opened_)(nil),
 		(*TerminalReply_Output_)(nil),
 		(*TerminalReply_Exit)(nil),
@@ -5075,7 +4965,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   74,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

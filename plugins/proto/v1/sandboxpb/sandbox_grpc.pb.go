@@ -64,7 +64,6 @@ const (
 	SandboxControl_Dial_FullMethodName            = "/berth.v1.SandboxControl/Dial"
 	SandboxControl_Mark_FullMethodName            = "/berth.v1.SandboxControl/Mark"
 	SandboxControl_Changes_FullMethodName         = "/berth.v1.SandboxControl/Changes"
-	SandboxControl_Seclude_FullMethodName         = "/berth.v1.SandboxControl/Seclude"
 	SandboxControl_Fresh_FullMethodName           = "/berth.v1.SandboxControl/Fresh"
 	SandboxControl_Read_FullMethodName            = "/berth.v1.SandboxControl/Read"
 	SandboxControl_Stats_FullMethodName           = "/berth.v1.SandboxControl/Stats"
@@ -145,14 +144,6 @@ type SandboxControlClient interface {
 	// Changes reports which files that a command or a running service uses have
 	// changed after Mark. Without a Mark nothing has changed.
 	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error)
-	// Seclude makes folders that exist private to the commands of sessions that
-	// grade, until the next Seclude. These commands work in a mount namespace of
-	// their own, in which each of the folders is an empty tmpfs with the same owner
-	// and permissions. They hold a capability that no other command can get, so that
-	// no other process reaches the folders through them. Calls that name files work
-	// in that namespace too. Without folders it ends this. It fails with UNSUPPORTED
-	// if HelloReply does not announce it.
-	Seclude(ctx context.Context, in *SecludeRequest, opts ...grpc.CallOption) (*SecludeReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
 	// Read reads one regular file. It follows no link in any part of the path.
@@ -358,16 +349,6 @@ func (c *sandboxControlClient) Changes(ctx context.Context, in *ChangesRequest, 
 	return out, nil
 }
 
-func (c *sandboxControlClient) Seclude(ctx context.Context, in *SecludeRequest, opts ...grpc.CallOption) (*SecludeReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SecludeReply)
-	err := c.cc.Invoke(ctx, SandboxControl_Seclude_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *sandboxControlClient) Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FreshReply)
@@ -473,14 +454,6 @@ type SandboxControlServer interface {
 	// Changes reports which files that a command or a running service uses have
 	// changed after Mark. Without a Mark nothing has changed.
 	Changes(context.Context, *ChangesRequest) (*ChangesReply, error)
-	// Seclude makes folders that exist private to the commands of sessions that
-	// grade, until the next Seclude. These commands work in a mount namespace of
-	// their own, in which each of the folders is an empty tmpfs with the same owner
-	// and permissions. They hold a capability that no other command can get, so that
-	// no other process reaches the folders through them. Calls that name files work
-	// in that namespace too. Without folders it ends this. It fails with UNSUPPORTED
-	// if HelloReply does not announce it.
-	Seclude(context.Context, *SecludeRequest) (*SecludeReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
 	// Read reads one regular file. It follows no link in any part of the path.
@@ -550,9 +523,6 @@ func (UnimplementedSandboxControlServer) Mark(context.Context, *MarkRequest) (*M
 }
 func (UnimplementedSandboxControlServer) Changes(context.Context, *ChangesRequest) (*ChangesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Changes not implemented")
-}
-func (UnimplementedSandboxControlServer) Seclude(context.Context, *SecludeRequest) (*SecludeReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Seclude not implemented")
 }
 func (UnimplementedSandboxControlServer) Fresh(context.Context, *FreshRequest) (*FreshReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fresh not implemented")
@@ -901,24 +871,6 @@ func _SandboxControl_Changes_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SandboxControl_Seclude_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SecludeRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SandboxControlServer).Seclude(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SandboxControl_Seclude_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SandboxControlServer).Seclude(ctx, req.(*SecludeRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _SandboxControl_Fresh_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(FreshRequest)
 	if err := dec(in); err != nil {
@@ -1047,10 +999,6 @@ var SandboxControl_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Changes",
 			Handler:    _SandboxControl_Changes_Handler,
-		},
-		{
-			MethodName: "Seclude",
-			Handler:    _SandboxControl_Seclude_Handler,
 		},
 		{
 			MethodName: "Fresh",

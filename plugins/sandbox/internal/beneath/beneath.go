@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,35 +31,10 @@ var special = map[int64]bool{
 // image or an agent may have moved /app. It does not follow those of procfs,
 // and refuses a special file system (ErrUnsafe). Close it with unix.Close.
 func Dir(name string) (fd int, err error) {
-	Within(func() {
-		fd, err = plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
-			Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_NO_MAGICLINKS,
-		}))
-	})
-	return fd, err
-}
-
-// view runs what opens folders by their absolute names, see View.
-var view atomic.Pointer[func(func())]
-
-// View makes Dir open folders in do, which runs its argument on a thread of another
-// mount namespace. nil: it opens them on the thread of its caller.
-func View(do func(func())) {
-	if do == nil {
-		view.Store(nil)
-		return
-	}
-	view.Store(&do)
-}
-
-// Within runs f where Dir opens folders, and waits for its end. f must not call Dir.
-func Within(f func()) {
-	if do := view.Load(); do != nil {
-		(*do)(f)
-		return
-	}
-	f()
+	return plain(unix.Openat2(unix.AT_FDCWD, name, &unix.OpenHow{
+		Flags:   unix.O_DIRECTORY | unix.O_PATH | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_MAGICLINKS,
+	}))
 }
 
 // Open opens name, which may have several parts, under dir. No part may be a

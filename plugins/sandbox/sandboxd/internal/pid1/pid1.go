@@ -25,7 +25,6 @@ type Without struct {
 	Reserve  bool // threads are made when they are needed, and blocking calls are not counted
 	Secrecy  bool // the process stays dumpable
 	Mixture  bool // all its user ids are equal
-	Holding  bool // the commands of a Chamber hold no capability that others lack
 }
 
 // Settle prepares this process, which is PID 1, before its first connection. It

@@ -97,23 +97,10 @@ func (r *Reaper) watch() {
 // program of the sandbox, not even of root, can look into a guarded one, where
 // Settle has no finding about that.
 func (r *Reaper) Start(path string, argv []string, attr *syscall.ProcAttr, guarded bool) (*Process, error) {
-	return r.start(path, func() (int, error) { return r.fork(path, argv, attr, guarded) })
-}
-
-// StartIn is Start in the mount namespace of a chamber.
-func (r *Reaper) StartIn(c *Chamber, path string, argv []string, attr *syscall.ProcAttr) (*Process, error) {
-	return r.start(path, func() (pid int, err error) {
-		c.Do(func() { pid, err = syscall.ForkExec(path, argv, attr) })
-		return pid, err
-	})
-}
-
-// start calls fork, which makes a child that executes path, and notes the child.
-func (r *Reaper) start(path string, fork func() (int, error)) (*Process, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.score(oomChild)
-	pid, err := fork()
+	pid, err := r.fork(path, argv, attr, guarded)
 	r.score(r.oomOwn)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)

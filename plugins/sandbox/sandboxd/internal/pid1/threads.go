@@ -20,7 +20,7 @@ import (
 const (
 	shellSlots   = 8
 	controlSlots = 4
-	reserve      = become.Procs + shellSlots + controlSlots + 6 // the Reaper, that of guarded programs, a Chamber, and the runtime's own: sysmon, template, signals
+	reserve      = become.Procs + shellSlots + controlSlots + 5 // the Reaper, that of guarded programs, and the runtime's own: sysmon, template, signals
 )
 
 // unlimited is set by Without.Reserve.

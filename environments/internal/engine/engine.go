@@ -74,9 +74,6 @@ type Engine interface {
 	Kill(ctx context.Context, name string) error
 	// Wait waits until a container's processes are gone.
 	Wait(ctx context.Context, name string) error
-	// Unmount returns when the file system of a container whose processes have
-	// ended is not mounted any more.
-	Unmount(ctx context.Context, name string) error
 	// Remove kills and removes a container with its anonymous volumes.
 	Remove(ctx context.Context, name string) error
 	// Containers lists containers, running or not, by labels.
@@ -154,8 +151,6 @@ type Container struct {
 	Limits     environment.Limits   // those that the engine keeps
 	Nproc      int64                // RLIMIT_NPROC; 0: the engine's own
 	NoSELinux  bool                 // the container may connect to sockets of the host
-
-	on *handover // the snapshot that it is made on, if its files are handed over; no concern of an Engine
 }
 
 // State is the state of a container.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -90,11 +91,10 @@ type remote struct {
 	mu     sync.Mutex
 	facts  Facts
 	asked  time.Time
-	known  map[string]Image     // by ID, which never changes
-	done   map[string]bool      // pulled, built or loaded by this process
-	taken  map[string]string    // IDs of the images that Snapshot made, by name
-	handed map[string]*handover // snapshots without an image, by name
-	failed map[string]error     // builds that this process tried
+	known  map[string]Image  // by ID, which never changes
+	done   map[string]bool   // pulled, built or loaded by this process
+	taken  map[string]string // IDs of the images that Snapshot made, by name
+	failed map[string]error  // builds that this process tried
 }
 
 // at returns the engine of a configuration.
@@ -122,7 +122,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: unblocked{en}, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, handed: map[string]*handover{}, failed: map[string]error{}}
+		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, failed: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)
@@ -199,7 +199,6 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	}
 	c.Entrypoint = []string{program}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
-	c.on = j.remote.handover(spec.Image.Ref)
 	if len(spec.Sidecars)+len(spec.Volumes) > 0 {
 		return e.compose(ctx, j, spec, c, facts)
 	}
@@ -284,8 +283,8 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 
 // run is the engine's part of start; it stops when ctx ends.
 func (e *Environment) run(ctx, calm context.Context, r *remote, c Container) (State, error) {
-	if err := e.make(calm, r, c); err != nil {
-		if errors.Is(err, ErrAbsent) && !errors.Is(err, environment.ErrNoSandbox) {
+	if err := r.Create(calm, c); err != nil {
+		if errors.Is(err, ErrAbsent) {
 			err = fmt.Errorf("%w: %w", environment.ErrBadImage, err)
 		}
 		return State{}, fmt.Errorf("%s create: %w", r.name, err)
@@ -340,9 +339,6 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	}
 	if strings.HasPrefix(name, snapshots) {
 		return environment.Remains{}, r.dropSnapshot(ctx, name)
-	}
-	if h := r.handoverFrom(name); h != nil && h.later() {
-		return h.used, nil
 	}
 	free, err := r.slot(ctx)
 	if err != nil {
@@ -407,14 +403,21 @@ func (e *Environment) List(ctx context.Context, owner string) ([]string, error) 
 	return slices.Compact(ids), errors.Join(err, left)
 }
 
+// listTime is how long an engine may take to list its containers. Podman holds a lock
+// while it waits for a container that it creates.
+const listTime = time.Minute
+
 func (r *remote) list(ctx context.Context, want map[string]string) ([]string, error) {
 	var ids []string
-	cs, err := r.Containers(ctx, want)
+	bounded, cancel := context.WithTimeoutCause(ctx, listTime, fmt.Errorf("no answer within %s: a helper of the engine (conmon) may wait for a runtime that was killed. "+
+		"End it (ps -C conmon), and then run berth gc again", listTime))
+	defer cancel()
+	cs, err := r.Containers(bounded, want)
 	if err != nil {
-		return nil, fmt.Errorf("%s list: %w", r.name, err)
+		return nil, fmt.Errorf("%s list: %w", r.name, cmp.Or(context.Cause(bounded), err))
 	}
 	for _, c := range cs {
-		ids = append(ids, r.id(r.listed(sandboxOf(c))))
+		ids = append(ids, r.id(sandboxOf(c)))
 	}
 	vs, err := r.Volumes(ctx, want)
 	if err != nil {

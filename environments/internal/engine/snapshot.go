@@ -18,8 +18,7 @@ const snapshots = "localhost/berth/snapshot:"
 // a second copy.
 const snapshotBytes = 4 << 30
 
-// Snapshot makes an image of a stopped sandbox, or promises its files to the
-// sandbox that is made on it: see [handover].
+// Snapshot makes an image of a stopped sandbox.
 func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Image, error) {
 	r, name, err := e.of(id)
 	if err != nil {
@@ -42,29 +41,17 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 			environment.ErrRefused, written>>20, snapshotBytes>>20)
 	}
 	ref := snapshots + strings.TrimPrefix(newName(), "berth-")
-	if e.handOver(ctx, r, b, &handover{ref: ref, sandbox: id, from: name, written: written}) {
-		return environment.Image{Ref: r.id(ref), Digest: b.image}, nil
-	}
-	im, err := r.commit(ctx, name, ref, written)
-	if err != nil {
-		return environment.Image{}, err
-	}
-	return environment.Image{Ref: r.id(ref), Digest: im.ID}, nil
-}
-
-// commit makes an image of a container in which so many bytes were written.
-func (r *remote) commit(ctx context.Context, name, ref string, written int64) (Image, error) {
-	if err := r.Commit(ctx, name, ref); err != nil {
-		return Image{}, fmt.Errorf("%s commit: %w", r.name, noRoom(written, gone(err)))
+	if err = r.Commit(ctx, name, ref); err != nil {
+		return environment.Image{}, fmt.Errorf("%s commit: %w", r.name, noRoom(written, gone(err)))
 	}
 	im, err := r.image(ctx, ref) // the sandbox that is made of it finds it in the cache
 	if err != nil {
-		return Image{}, fmt.Errorf("snapshot: %w", err)
+		return environment.Image{}, fmt.Errorf("snapshot: %w", err)
 	}
 	r.mu.Lock()
 	r.taken[ref] = im.ID
 	r.mu.Unlock()
-	return im, nil
+	return environment.Image{Ref: r.id(ref), Digest: im.ID}, nil
 }
 
 // Changed lists the paths that differ from the image.
@@ -82,22 +69,14 @@ func (e *Environment) Changed(ctx context.Context, id string) ([]string, error) 
 }
 
 func (r *remote) dropSnapshot(ctx context.Context, ref string) error {
-	var errs []error
-	if h := r.handover(ref); h != nil {
-		copied, err := h.drop(r)
-		if !copied {
-			return err
-		}
-		errs = append(errs, err)
-	}
 	r.mu.Lock()
 	delete(r.known, r.taken[ref])
 	delete(r.taken, ref)
 	r.mu.Unlock()
 	if err := r.RemoveImage(ctx, ref); err != nil && !errors.Is(err, ErrAbsent) {
-		errs = append(errs, fmt.Errorf("%s remove image: %w", r.name, err))
+		return fmt.Errorf("%s remove image: %w", r.name, err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // fills is how many bytes of files may be the cause of a full disk: one without

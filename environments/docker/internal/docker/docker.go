@@ -247,9 +247,6 @@ func (d *docker) Wait(ctx context.Context, name string) error {
 	}
 }
 
-// Unmount waits for the end of a container, whose file system Docker then unmounts.
-func (d *docker) Unmount(ctx context.Context, name string) error { return d.Wait(ctx, name) }
-
 // Remove kills and removes a container.
 func (d *docker) Remove(ctx context.Context, name string) error {
 	_, err := d.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})

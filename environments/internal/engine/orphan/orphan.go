@@ -1,5 +1,4 @@
-// Package orphan kills processes of a container that a crashed engine left, and
-// those for which an engine waits in vain.
+// Package orphan kills processes of a container that a crashed engine left.
 //
 // End must not be used for a container that still exists. The package knows no
 // engine's API and looks only at this machine's processes.

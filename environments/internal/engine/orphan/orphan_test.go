@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/internal/testlevel"
 )
@@ -79,64 +78,5 @@ func TestProcessesOfAContainerAreKnownByTheirControlGroup(t *testing.T) {
 		if got := within(dir, id); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
-	}
-}
-
-// A conmon whose runtime was killed ends, with the process that waits for its
-// start. One whose runtime lives, has done its work, or is another user's tool
-// goes on.
-func TestAMonitorThatWaitsForAKilledRuntimeIsEnded(t *testing.T) {
-	t.Parallel()
-	sh := testlevel.Program(t, "bash", "bash") // whose exec can give a program another name
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "written"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const first = `(exec -a runc "$0" -c 'read line; exit 7' init <&3) &`
-	for _, m := range []struct {
-		name, script string // of the monitor
-		args         []string
-		code         int
-	}{
-		{"stuck", first, []string{"conmon", "-n", "orphan-test-1", "-p", dir + "/pid"}, -1},
-		{"its runtime lives", `"$0" -c '` + strings.ReplaceAll(first, "'", `"`) + ` wait $!; exit $?' "$0" create &`, []string{"conmon", "-n", "orphan-test-2", "-p", dir + "/pid"}, 7},
-		{"created", first, []string{"conmon", "-n", "orphan-test-3", "-p", dir + "/written"}, 7},
-		{"somebody else's", first, []string{"conmon", "-n", "other-4", "-p", dir + "/pid"}, 7},
-		{"no monitor", first, []string{"editor", "-n", "orphan-test-5", "-p", dir + "/pid"}, 7},
-		{"its files are elsewhere", first, []string{"conmon", "-n", "orphan-test-6", "-p", dir + "/gone/pid"}, 7},
-	} {
-		t.Run(m.name, func(t *testing.T) {
-			t.Parallel()
-			in, out, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer in.Close()
-			ready, told, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ready.Close()
-			cmd := exec.CommandContext(t.Context(), sh)
-			cmd.Args = append([]string{m.args[0], "-c", m.script + " echo >&4; wait $!; exit $?", sh}, m.args[1:]...)
-			cmd.ExtraFiles = []*os.File{in, told}
-			if err = cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			_ = told.Close()
-			var b [1]byte
-			if _, err = ready.Read(b[:]); err != nil && m.code != -1 { // which another of these tests may have ended
-				t.Fatal(err)
-			}
-			for range 20 { // until the child is the program that it says
-				EndStuck("orphan-test-")
-				time.Sleep(10 * time.Millisecond) // the moment in which it becomes that program is met
-			}
-			_ = out.Close()
-			_ = cmd.Wait()
-			if got := cmd.ProcessState.ExitCode(); got != m.code {
-				t.Errorf("ended with %d, want %d", got, m.code)
-			}
-		})
 	}
 }

@@ -30,7 +30,6 @@ type packed struct {
 	tar  *os.File // nil: there are none
 	err  error
 
-	spare  *maker.Spare // of a snapshot, for the first sandbox on it; guarded by images.mu
 	images *images
 	key    string // empty: it is not kept
 	uses   int    // guarded by images.mu
@@ -139,15 +138,6 @@ func isBaseFolder(p string) bool {
 
 func (p *packed) file() *os.File { return p.tar }
 
-// takeSpare returns the process that waits for a sandbox on a snapshot, once.
-func (p *packed) takeSpare() *maker.Spare {
-	p.images.mu.Lock()
-	defer p.images.mu.Unlock()
-	s := p.spare
-	p.spare = nil
-	return s
-}
-
 // forget makes the next caller try again.
 func (p *packed) forget() {
 	p.images.mu.Lock()
@@ -172,8 +162,6 @@ func (p *packed) close() {
 		_ = p.tar.Close() // read only
 		p.tar = nil
 	}
-	p.spare.End()
-	p.spare = nil
 }
 
 func (is *images) close() error {

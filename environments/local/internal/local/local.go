@@ -148,7 +148,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	defer files.release()
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Snapshot: snapshot, Spare: files.takeSpare(), Workdir: j.workdir, Host: spec.Hostname,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Snapshot: snapshot, Workdir: j.workdir, Host: spec.Hostname,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}

@@ -110,7 +110,7 @@ func (e *Environment) Snapshot(ctx context.Context, id string) (environment.Imag
 	ref := snapshotPrefix + strings.ToLower(rand.Text()[:16])
 	e.snapshots.mu.Lock()
 	defer e.snapshots.mu.Unlock()
-	e.snapshots.all[ref] = &packed{tar: f, spare: e.maker.Spare(id), images: e.images, uses: 1}
+	e.snapshots.all[ref] = &packed{tar: f, images: e.images, uses: 1}
 	e.snapshots.facts[ref] = &image.Image{Facts: im.Facts}
 	return environment.Image{Ref: ref, Digest: im.Facts.Digest}, nil
 }

@@ -50,32 +50,23 @@ func (m *Maker) box(id string) (*box, error) {
 }
 
 // Stop ends all processes of a sandbox. Its files stay until Destroy. Meanwhile it
-// starts the processes that Export and the next sandbox need, because starting
-// those takes as long as ending the sandbox.
+// starts the process that Export needs, which takes as long as ending the sandbox.
 func (m *Maker) Stop(id string) error {
 	b, err := m.box(id)
 	if err != nil {
 		return fmt.Errorf("stop sandbox: %w", err)
 	}
 	var x *exporter
-	var s *Spare
 	var both sync.WaitGroup
-	both.Go(func() {
-		x, _ = m.exporter(b)     // Export tries again, and reports the error
-		s, _ = m.spare(b.limits) // Create does so
-	})
+	both.Go(func() { x, _ = m.exporter(b) }) // Export tries again, and reports the error
 	b.end()
 	both.Wait()
 	m.mu.Lock()
 	if b.exporter == nil && !b.closed {
 		b.exporter, x = x, nil
 	}
-	if b.spare == nil && !b.closed {
-		b.spare, s = s, nil
-	}
 	m.mu.Unlock()
 	x.end()
-	s.End()
 	return nil
 }
 
@@ -175,14 +166,13 @@ func (m *Maker) Export(ctx context.Context, id string, to *os.File) error {
 	return err
 }
 
-// close ends what waits for an export of the sandbox, or for the next one.
+// close ends what waits for an export of the sandbox.
 func (m *Maker) close(b *box) {
 	m.mu.Lock()
-	x, s := b.exporter, b.spare
-	b.exporter, b.spare, b.closed = nil, nil, true
+	x := b.exporter
+	b.exporter, b.closed = nil, true
 	m.mu.Unlock()
 	x.end()
-	s.End()
 }
 
 // Memory returns the memory of this machine in bytes.

@@ -55,7 +55,6 @@ type Order struct {
 	// Snapshot says that Files is an archive of Export. The sandbox then has the
 	// files of the exported one.
 	Snapshot bool
-	Spare    *Spare // or nil; Create takes it over
 	Workdir  string // absolute, or empty
 	Host     string // name of the machine inside; empty: berth
 	SizeMiB  int64  // limit of everything that the sandbox writes, in MiB; 0: half of the memory
@@ -87,14 +86,12 @@ type box struct {
 	ended    sync.Once
 	maps     ids.Maps
 	staging  *os.File  // for Export
-	exporter *exporter // waits for an Export; nil: none does. Guarded by Maker.mu, as spare and closed
-	spare    *Spare    // waits for an order; nil: none does
+	exporter *exporter // waits for an Export; nil: none does. Guarded by Maker.mu, as closed
 	closed   bool      // Destroy has begun
 	targets  []string  // of its overlays
 	size     int64     // limit of its files, in bytes
 	release  func()    // of its ids
 	group    *cgroup.Group
-	limits   cgroup.Limits
 	link     *uplink.Link
 	once     sync.Once
 	usage    Usage
@@ -155,27 +152,31 @@ func openInit(path string) (*os.File, error) {
 func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	h, err := m.host.get(m.openHost)
 	if err != nil {
-		o.Spare.End()
 		return Box{}, fmt.Errorf("create sandbox: %w", err)
 	}
-	first, err := m.taken(o)
+	id := newID()
+	group, err := m.group(id, o.Limits)
 	if err != nil {
 		return Box{}, fmt.Errorf("create sandbox: %w", err)
 	}
-	id, started := first.id, first.started
+	started, err := m.start(group)
+	if err != nil {
+		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group)) // it is empty
+	}
 	link, err := m.connect(ctx, started, o)
 	if err == nil {
 		err = m.build(ctx, started, h, id, o)
 	}
 	if err != nil {
 		closeLink(link)
-		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), first.end(), m.forget(id))
+		started.end()
+		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group), m.forget(id))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boxes[id] = &box{
 		cmd: started.cmd, maps: started.maps, staging: started.staging, targets: started.targets, size: o.SizeMiB << 20,
-		release: started.release, group: first.group, limits: o.Limits, link: link,
+		release: started.release, group: group, link: link,
 	}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }

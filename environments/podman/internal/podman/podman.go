@@ -272,23 +272,12 @@ func (p *podman) Kill(ctx context.Context, name string) error {
 
 // Wait waits for the end of a container.
 func (p *podman) Wait(ctx context.Context, name string) error {
-	return p.wait(ctx, name, "exited", "stopped")
-}
-
-// Unmount waits until Podman has cleaned up after a container that has ended, which
-// is when it calls the container exited.
-func (p *podman) Unmount(ctx context.Context, name string) error {
-	return p.wait(ctx, name, "exited")
-}
-
-// wait waits for one of the states of a container. Podman looks again after 250 ms,
-// unless it is told otherwise.
-func (p *podman) wait(ctx context.Context, name string, states ...string) error {
 	on, err := p.on(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = containers.Wait(on, name, new(containers.WaitOptions).WithConditions(states).WithInterval("5ms"))
+	// Podman looks again after 250 ms, unless it is told otherwise.
+	_, err = containers.Wait(on, name, new(containers.WaitOptions).WithConditions([]string{"exited", "stopped"}).WithInterval("5ms"))
 	return told(err)
 }
 

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"syscall"
 
@@ -51,8 +50,7 @@ const (
 )
 
 // Serve makes this process a plugin binary that serves list. It is all that
-// main does: nothing may print on stdout before it, and it does not return. With
-// the argument ReattachFlag it serves without a host, for debuggers.
+// main does: nothing may print on stdout before it, and it does not return.
 func Serve(list ...Plugin) {
 	os.Exit(serve(list, os.Stderr)) //nolint:forbidigo // Serve is the whole of a plugin's main
 }
@@ -63,16 +61,9 @@ func serve(list []Plugin, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "%s: %v\n", name, err)
 		return 1
 	}
-	if slices.Contains(os.Args[1:], ReattachFlag) {
-		if err := serveByHand(list, os.Stdout, stderr); err != nil {
-			fmt.Fprintf(stderr, "%s: %v\n", name, err)
-			return 1
-		}
-		return 0
-	}
 	if os.Getenv(CookieKey) != CookieValue {
-		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH as %sNAME and see: berth plugin list\n"+
-			"To start it yourself, for example in a debugger: %s %s\n", name, ProgramPrefix, name, ReattachFlag)
+		fmt.Fprintf(stderr, "%s is a plugin of Berth and is started by it. Put it into a folder of $BERTH_PLUGIN_PATH as %sNAME and see: berth plugin list\n",
+			name, ProgramPrefix)
 		return 1
 	}
 	go endWithHost()

@@ -22,7 +22,6 @@ type binary struct {
 	log    zerolog.Logger
 	cache  cache
 	digest string
-	byHand []string // the plugins for which a process is used that the user started; path is its socket
 
 	// Set by identify, which runs before anything else; read-only afterwards.
 	serves   []plugins.Description
@@ -235,9 +234,6 @@ func (b *binary) backoff(ctx context.Context) error {
 // unchanged refuses a binary that differs from the one that was identified,
 // because a run would record the wrong digest.
 func (b *binary) unchanged() error {
-	if b.byHand != nil {
-		return nil
-	}
 	now, err := b.stamp()
 	if err != nil {
 		return err

@@ -176,10 +176,6 @@ func (h *Host) scan(ctx context.Context, log zerolog.Logger) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("ask plugins what they serve: %w", err)
 	}
-	for _, b := range h.byHand {
-		log.Warn().Strs("plugins", b.byHand).Str("at", b.path).Msg(plugins.ReattachEnv + ": a process that was started by hand is used")
-		h.add(b, nil, log)
-	}
 	for i, b := range binaries {
 		h.add(b, faults[i], log)
 	}
@@ -200,10 +196,8 @@ func (h *Host) add(b *binary, fault error, log zerolog.Logger) {
 		key := id{d.Kind, d.Name}
 		if first := h.plugins[key]; first != nil {
 			e.ShadowedBy = first.binary.path
-			if first.binary.byHand == nil { // else it was said
-				log.Warn().Str("plugin", d.Name).Str("kind", string(d.Kind)).Str("used", first.binary.path).Str("ignored", b.path).
-					Msg("two binaries serve the same plugin")
-			}
+			log.Warn().Str("plugin", d.Name).Str("kind", string(d.Kind)).Str("used", first.binary.path).Str("ignored", b.path).
+				Msg("two binaries serve the same plugin")
 		} else {
 			h.plugins[key] = &served{Description: d, binary: b}
 		}

@@ -48,9 +48,6 @@ type Options struct {
 	// Programs are plugin binaries that the user named by their paths. They come
 	// before those in Dirs, and may have any name.
 	Programs []string
-	// ByHand names processes that the user started, as plugins.ReattachEnv does. They
-	// come before all others. The host connects to them and never ends them.
-	ByHand string
 	// Cache is the folder where digests and descriptions of binaries are
 	// cached; it is created if absent. Empty means no cache: every binary is
 	// started once to be asked.
@@ -76,7 +73,6 @@ type Host struct {
 	mu       sync.Mutex
 	stopped  bool
 	scanned  bool
-	byHand   []*binary
 	binaries []*binary
 	plugins  map[id]*served
 	entries  []Entry
@@ -95,9 +91,7 @@ type served struct {
 	binary *binary
 }
 
-// New makes a host; it starts no process. It asks those in ByHand what they serve.
-//
-//nolint:contextcheck // they answer at once, or have a deadline
+// New makes a host; it starts no process.
 func New(opts Options) (*Host, error) {
 	if opts.Dirs == nil {
 		opts.Dirs = SearchPath(os.Getenv)
@@ -111,12 +105,6 @@ func New(opts Options) (*Host, error) {
 		startTimeout: 20 * time.Second, maxCrashes: 5, firstBackoff: 100 * time.Millisecond,
 	}
 	h.Keep(nil, nil)
-	if opts.ByHand != "" {
-		if err = h.readByHand(context.Background(), opts.ByHand); err != nil {
-			h.Stop()
-			return nil, fmt.Errorf("%s: %w", plugins.ReattachEnv, err)
-		}
-	}
 	return h, nil
 }
 
@@ -205,7 +193,7 @@ type Entry struct {
 
 	Protocol   int    `json:"protocol"`              // protocol number that host and plugin speak
 	Path       string `json:"path"`                  // of the binary, or of the socket of a process that the user started
-	Digest     string `json:"digest"`                // of the binary, or of all files in its folder: sha256:…; or record.Reattached
+	Digest     string `json:"digest"`                // of the binary, or of all files in its folder: sha256:…
 	ShadowedBy string `json:"shadowed_by,omitempty"` // binary that comes first and serves the same name
 	Error      string `json:"error,omitempty"`       // why the binary cannot be used; it has no description then
 }

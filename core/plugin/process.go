@@ -39,9 +39,6 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start plugin %s: %w", b.name(), err)
 	}
-	if b.byHand != nil {
-		return h.attach(ctx, b)
-	}
 	c := newChild(b.path, h.environ(env), b.log, h.output.Load)
 	stop := context.AfterFunc(ctx, c.kill) // plugin.Client.Start takes no context
 	p := &process{child: c, started: time.Now()}
@@ -139,11 +136,6 @@ func (p *process) stop() {
 // rest of its process group, and frees our resources for it. It returns when
 // everything is gone and may be called again.
 func (p *process) free() {
-	if p.client == nil {
-		p.kill()
-		<-p.done
-		return
-	}
 	// Kill asks the process to shut down and waits for the answer without a
 	// timeout, so a process that hangs must be killed meanwhile.
 	force := time.AfterFunc(2*time.Second, p.kill)
@@ -152,23 +144,10 @@ func (p *process) free() {
 	p.finish()
 }
 
-// kill kills the process group of a child, and closes the connection to a process
-// that the user started.
-func (p *process) kill() {
-	if p.client == nil {
-		_ = p.conn.Close()
-		return
-	}
-	p.child.kill()
-}
-
 func (p *process) stopping() bool { return p.polite.Load() }
 
 // howItEnded says how the process ended and returns the last lines that it wrote.
 func (p *process) howItEnded() string {
-	if p.client == nil {
-		return fmt.Sprintf("the process at %s, which was started by hand, ended or was cut off: see its terminal", p.path)
-	}
 	return fmt.Sprintf("%s (%s)%s", nameOf(p.path), p.status(), p.words())
 }
 

@@ -258,12 +258,8 @@ type PluginUsed struct {
 	Kind    string `json:"kind"`
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Digest  string `json:"digest"` // of the binary: sha256:…; or Reattached
+	Digest  string `json:"digest"` // of the binary: sha256:…
 }
-
-// Reattached is in the place of the digest of a plugin whose process the user
-// started. It is not known which program that was.
-const Reattached = "reattached"
 
 // BundleUsed is a bundle of programs that was mounted in an attempt.
 type BundleUsed struct {

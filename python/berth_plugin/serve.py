@@ -1,14 +1,12 @@
 """Serving plugins to Berth, as plugin.proto describes it."""
 
 import concurrent.futures
-import fcntl
 import json
 import os
 import queue
 import signal
 import stat
 import sys
-import tempfile
 import threading
 import traceback
 
@@ -398,48 +396,14 @@ def _protocol(host):
     return max(both or _PROTOCOLS)
 
 
-def _socket_by_hand(kind, name):
-    """The path for the socket of a program that was started by hand, the same each time, and what must stay open meanwhile."""
-    runtime = os.environ.get("BERTH_RUNTIME_DIR")
-    directory = os.path.join(runtime, "reattach") if runtime else os.path.join(tempfile.gettempdir(), "berth-reattach-%d" % os.geteuid())
-    try:
-        os.mkdir(directory, 0o700)
-    except FileExistsError:
-        pass
-    found = os.lstat(directory)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise OSError("%s must be a folder that only this user can enter" % directory)
-    path = os.path.join(directory, "%s-%s" % (kind, name))
-    lock = open(path + ".lock", "w")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise OSError("another process already serves %s %r at %s: end it first" % (kind, name, path)) from None
-    if os.path.lexists(path):
-        os.remove(path)  # of a process that was killed
-    return path, lock
-
-
 def serve(*plugins):
-    """Makes this process a Berth plugin. Call it last: it returns when Berth is done with the process.
-
-    With the argument --reattach the process serves without Berth, for debuggers, and prints a line for BERTH_REATTACH.
-    """
+    """Makes this process a Berth plugin. Call it last: it returns when Berth is done with the process."""
     program = os.path.basename(sys.argv[0])
-    by_hand = "--reattach" in sys.argv[1:]
-    if os.environ.get("BERTH_PLUGIN") != _COOKIE and not by_hand:
-        sys.exit("%s is a plugin of Berth and is started by it. Try: berth plugin test %s\n"
-                 "To start it yourself, for example in a debugger: %s --reattach" % (program, sys.argv[0], sys.argv[0]))
+    if os.environ.get("BERTH_PLUGIN") != _COOKIE:
+        sys.exit("%s is a plugin of Berth and is started by it. Try: berth plugin test %s" % (program, sys.argv[0]))
     server, done = _Server(plugins), threading.Event()
-    if by_hand:
-        try:
-            socket, lock = _socket_by_hand(*next(iter(server.plugins)))
-        except OSError as e:
-            sys.exit("%s: %s" % (program, e))
-        signal.signal(signal.SIGTERM, lambda *_: done.set())
-    else:
-        _end_with_host()
-        socket = os.path.join(os.environ["PLUGIN_UNIX_SOCKET_DIR"], "plugin.sock")
+    _end_with_host()
+    socket = os.path.join(os.environ["PLUGIN_UNIX_SOCKET_DIR"], "plugin.sock")
     raw = dict(request_deserializer=bytes, response_serializer=bytes)
 
     def shutdown(request, context):
@@ -459,13 +423,6 @@ def serve(*plugins):
     ))
     g.add_insecure_port("unix:" + socket)
     g.start()
-    if by_hand:
-        names = dict.fromkeys(name for _, name in server.plugins)
-        print("BERTH_REATTACH='%s'" % ",".join("%s=%s" % (name, socket) for name in names), flush=True)
-    else:
-        print("1|%d|unix|%s|grpc|" % (_protocol(os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")), socket), flush=True)
-    try:
-        done.wait()
-    except KeyboardInterrupt:  # by hand
-        pass
-    g.stop(grace=None if by_hand else 1).wait()
+    print("1|%d|unix|%s|grpc|" % (_protocol(os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")), socket), flush=True)
+    done.wait()
+    g.stop(grace=1).wait()

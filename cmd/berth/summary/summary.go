@@ -361,9 +361,9 @@ func count(facts map[string]int, t *store.TrialState, a *store.AttemptState) {
 }
 
 // mixed names the plugins and images of which the accepted attempts used
-// different versions, and the plugins that the user started.
-func mixed(x *store.Index) (versions, byHand []string) {
-	first, more, hand := map[string]string{}, map[string]bool{}, map[string]bool{}
+// different versions.
+func mixed(x *store.Index) []string {
+	first, more := map[string]string{}, map[string]bool{}
 	for _, t := range x.Trials {
 		a := t.Accepted()
 		if a == nil || !a.Result.Outcome.Final() {
@@ -374,12 +374,9 @@ func mixed(x *store.Index) (versions, byHand []string) {
 				more[what] = true
 			}
 			first[what] = digest
-			if digest == record.Reattached {
-				hand[what] = true
-			}
 		}
 	}
-	return slices.Sorted(maps.Keys(more)), slices.Sorted(maps.Keys(hand))
+	return slices.Sorted(maps.Keys(more))
 }
 
 // several counts the trials with more than one attempt that has ended.
@@ -417,12 +414,8 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 		"results are of modified tasks: the experiment grants less than the tasks ask")
 	add(several(x), "trial has more than one attempt: the last one that settled it counts, and the cost is that of all attempts",
 		"trials have more than one attempt: the last one that settled a trial counts, and the cost is that of all attempts")
-	more, byHand := mixed(x)
-	for _, what := range more {
+	for _, what := range mixed(x) {
 		s.Marks = append(s.Marks, "attempts were made with more than one version of "+what)
-	}
-	for _, what := range byHand {
-		s.Marks = append(s.Marks, what+" was started by hand (reattached): it is not known which program that was")
 	}
 	drift := map[string]bool{}
 	for _, n := range x.Notes {

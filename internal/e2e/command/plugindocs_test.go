@@ -2,7 +2,6 @@ package command
 
 import (
 	"bufio"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +58,6 @@ func TestTheVerifierOfTheDocumentsJudges(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "2 trials planned = 1 passed + 1 failed") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	t.Run("in a debugger", func(t *testing.T) { inADebugger(t, page, dir) })
 }
 
 // ownModules returns variables for a module cache of the test's own, filled from the
@@ -75,44 +73,6 @@ func ownModules(t *testing.T) []string {
 		return nil
 	}
 	return []string{"GOMODCACHE=" + t.TempDir(), "GOPROXY=file://" + downloads + "," + lines[1]}
-}
-
-// inADebugger types what the section says, in the folder of the experiment, and
-// looks for each line that it shows in the output.
-func inADebugger(t *testing.T, page, dir string) {
-	t.Helper()
-	_, section, _ := strings.Cut(page, "\n## In a debugger\n")
-	section = strings.ReplaceAll(section, "/run/user/1000/berth", os.Getenv("BERTH_RUNTIME_DIR"))
-	var typed, shown [2][]string // in the two terminals
-	for i, block := range listings(section)[:2] {
-		for _, line := range block {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				typed[i] = append(typed[i], command)
-			} else {
-				shown[i] = append(shown[i], line)
-			}
-		}
-	}
-	plugin := exec.CommandContext(context.WithoutCancel(t.Context()), "sh", "-c", "exec "+typed[0][0])
-	plugin.Dir = filepath.Join(dir, "my-plugin")
-	first := printsFirst(t, plugin)
-	if len(typed[1]) != 3 || typed[1][0] != "export "+first || len(shown[0]) != 1 || first != shown[0][0] {
-		t.Fatalf("it printed %q, the page shows %q and types %q", first, shown[0], typed)
-	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.Join(typed[1], "\n"))
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(tree.Root, "bin")+":"+os.Getenv("PATH"), "NO_COLOR=1")
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "2 trials planned = 1 passed + 1 failed") {
-		t.Errorf("%v\n%s", err, out)
-	}
-	rest := string(out)
-	for _, line := range shown[1] {
-		_, after, found := strings.Cut(rest, line+"\n")
-		if rest = after; !found {
-			t.Fatalf("no line %q in\n%s", line, out)
-		}
-	}
 }
 
 // listings returns the blocks of indented lines of a text, without the indent.

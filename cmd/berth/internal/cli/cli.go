@@ -29,7 +29,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -212,8 +211,7 @@ func (a *app) host() (*plugin.Host, error) {
 	if dir, err := cacheFolder(); err == nil {
 		cache = filepath.Join(dir, "berth", "plugins")
 	}
-	byHand, _ := a.env(plugins.ReattachEnv)
-	h, err := plugin.New(plugin.Options{ByHand: byHand, Cache: cache, Env: a.forJob, Log: a.log})
+	h, err := plugin.New(plugin.Options{Cache: cache, Env: a.forJob, Log: a.log})
 	if err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}

@@ -21,8 +21,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
@@ -209,11 +207,6 @@ validate.`,
 			used, err := l.Plugins(cmd.Context())
 			if err != nil {
 				return err
-			}
-			for _, p := range used {
-				if p.Digest == record.Reattached {
-					return fmt.Errorf("%s %q is a process that was started by hand, which has no digest to lock: unset %s", p.Kind, p.Name, plugins.ReattachEnv)
-				}
 			}
 			res := output.PluginLock{Plugins: []output.PluginPart{}}
 			if res.File, err = drift.WriteLock(l.Experiment.Dir, used); err != nil {

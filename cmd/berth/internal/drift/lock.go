@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclwrite"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
-	"github.com/berth-eval/berth/core/record"
 )
 
 // LockedPlugin is a plugin as the lock file of an experiment names it.
@@ -86,14 +85,12 @@ func WriteLock(dir string, list []LockedPlugin) (string, error) {
 }
 
 // ChangedPlugins returns a line for each plugin that is not as it was locked, and
-// says what to do. The plugins are those that an experiment uses. Processes that
-// the user started have no digest and are not compared.
+// says what to do. The plugins are those that an experiment uses.
 func ChangedPlugins(locked, used []LockedPlugin) []string {
 	var lines []string
 	for _, now := range used {
 		i := slices.IndexFunc(locked, func(p LockedPlugin) bool { return p.Kind == now.Kind && p.Name == now.Name })
 		switch {
-		case now.Digest == record.Reattached: // the run says so
 		case i < 0:
 			lines = append(lines, fmt.Sprintf("%s is not in %s. Add it with berth plugin lock.", now.who(), config.LockFile))
 		case locked[i].Digest != now.Digest:

@@ -207,11 +207,6 @@ func resultText(p *terminal.Printer, r *record.Result, all bool) {
 	for _, m := range r.Modified {
 		line("modified", m)
 	}
-	for _, u := range r.Plugins {
-		if u.Digest == record.Reattached {
-			line("plugin", fmt.Sprintf("%s %s was started by hand (reattached): it is not known which program that was", u.Kind, u.Name))
-		}
-	}
 	for _, v := range r.Verdicts {
 		text := fmt.Sprintf("%s: %s", Grader(v.Verifier, r.Graders[v.Verifier]), v.Decision)
 		if v.Stage != "" {

@@ -59,18 +59,6 @@
 // process group. Do not rely on the two seconds after Shutdown: the calls of
 // the contract free what a plugin owns.
 //
-// BY HAND. An author may start a plugin in a debugger and let the host use that
-// process. The SDKs do this with the argument --reattach: the plugin needs no
-// variable, creates a Unix socket, serves the same services on it until it gets
-// SIGINT or SIGTERM, and prints one line to stdout,
-//
-//   BERTH_REATTACH='NAME=/path/of/the/socket'
-//
-// with the name of each plugin that it serves, separated by commas. The host uses
-// a socket only if the host's user owns it and its folder, and the folder has the
-// mode 0700. It does not end such a process, and reads neither its stdout nor its
-// stderr. Several runs may use it, one after the other or at the same time.
-//
 // LOGGING. The host reads stderr line by line. A line that is a JSON object
 // with the strings "@message" and "@level" (trace, debug, info, warn, error) is
 // a log record, and its other keys are fields. Any other line is logged at

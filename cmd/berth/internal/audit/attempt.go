@@ -43,7 +43,9 @@ func (a *audit) attempt(t *store.TrialState, state *store.AttemptState) {
 	}
 	a.identity(path.Join(name, record.ResultFile), t, r)
 	a.digests(r)
-	a.work(name, dir, r)
+	if r.Regraded != nil && a.manifest.Header.Imported == "" {
+		a.origin(name, dir, r)
+	}
 	a.rule(name, t, r)
 	a.scores(name, dir, r)
 	a.usage(name, dir, r)

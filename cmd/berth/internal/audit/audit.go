@@ -77,7 +77,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},
 			files:    {Name: "files", What: "The checksum of each file of each attempt."},
-			results:  {Name: "results", What: "Each result.json beside the line of the journal, and the steps, turns and findings of its attempt."},
+			results:  {Name: "results", What: "Each result.json beside the line of the journal."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
 			usage:    {Name: "usage", What: "Requests, tokens and costs of each attempt from its recorded requests, and of these from the replies."},
 			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},

@@ -22,9 +22,8 @@ import (
 
 // audits says what audit does with a page.
 type audits struct {
-	out, key        string   // where the page goes, and the key that signs it
-	verify, signers string   // a signed page, and the keys that are trusted
-	reports         []string // files with reports and tables that are made again
+	out, key        string // where the page goes, and the key that signs it
+	verify, signers string // a signed page, and the keys that are trusted
 }
 
 func (a *app) auditCommand() *cobra.Command {
@@ -38,8 +37,6 @@ attempts, results, scores, outcomes, integrity, tokens, costs, and the numbers
 of all tables. It also says what cannot be checked, and why.
 
 The page that -o writes has the result as JSON.
---report FILE makes the HTML report, or a table of berth export (csv, jsonl,
-parquet), again and compares it with the file.
 --sign KEY signs the page with an SSH key and writes PAGE.sig. Its format is
 that of ssh-keygen -Y sign; ssh-keygen -Y verify -n berth-audit can check it.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
@@ -49,8 +46,7 @@ RUN is a run folder, or an archive that berth export --to bundle made. See
 docs/exchange.md.
 
 Exit code 1 means that something differs.`,
-		Example: "  berth audit last\n  berth audit last --report report.html\n" +
-			"  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
+		Example:           "  berth audit last\n  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeOneRun,
 		RunE:              func(cmd *cobra.Command, args []string) error { return a.audit(cmd.Context(), args[0], &o) },
@@ -60,7 +56,6 @@ Exit code 1 means that something differs.`,
 	fs.StringVar(&o.key, "sign", "", "sign the page of -o with this private SSH `KEY`")
 	fs.StringVar(&o.verify, "verify", "", "check this signed `PAGE` and its PAGE.sig")
 	fs.StringVar(&o.signers, "signers", "", "`FILE` with the public SSH keys that you trust, for --verify")
-	fs.StringArrayVar(&o.reports, "report", nil, "compare this `FILE`, a report or a table of the run that this berth made without --select; may be repeated")
 	return cmd
 }
 
@@ -94,11 +89,6 @@ func (a *app) audit(ctx context.Context, name string, o *audits) error {
 	now, err := audit.Run(dir, tasks)
 	if err != nil {
 		return err
-	}
-	for _, file := range o.reports {
-		if err = compareReport(now, dir, file); err != nil {
-			return err
-		}
 	}
 	text, err := json.MarshalIndent(now, "", "  ")
 	if err != nil {
@@ -187,9 +177,8 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 		return "", err
 	}
 	for _, p := range []*output.Audit{&was, &again} {
-		// The author may have audited a folder, and the reader an archive. Reports are
-		// files beside the run.
-		p.Checks = slices.DeleteFunc(p.Checks, func(c output.AuditCheck) bool { return c.Name == audit.DigestsCheck || c.Name == reportCheck })
+		// The author may have audited a folder, and the reader an archive.
+		p.Checks = slices.DeleteFunc(p.Checks, func(c output.AuditCheck) bool { return c.Name == audit.DigestsCheck })
 	}
 	if !reflect.DeepEqual(was, again) {
 		return "", fmt.Errorf("verify %s: the signature by %s is valid, but the run has changed since: an audit now gives another result (compare with berth audit --json)", o.verify, by)

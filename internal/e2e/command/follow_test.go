@@ -117,9 +117,6 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	if line := lineWith(text.out, now.Task); !strings.Contains(line, "running") || !strings.Contains(line, "turn for ") {
 		t.Errorf("the list has %q of the trial in\n%s", line, text.out)
 	}
-	if text = berth(t, dir, "show", "last", "--outcome", "running"); lineWith(text.out, now.ID[:8]) == "" || strings.Contains(text.out, "\n"+other) {
-		t.Errorf("--outcome running:\n%s", text.out)
-	}
 	if text = berth(t, dir, "show", "last", first); !strings.Contains(text.out, "outcome running\n") || !strings.Contains(text.out, "attempt 1  running since ") ||
 		!strings.Contains(text.out, " so far") {
 		t.Errorf("one trial:\n%s", text.out)

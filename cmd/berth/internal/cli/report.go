@@ -7,7 +7,6 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -19,9 +18,9 @@ import (
 type reportOf struct {
 	page.Options
 
-	out    string
-	flags  tableFlags
-	filter report.Filter
+	out      string
+	flags    tableFlags
+	selected string
 }
 
 func (a *app) reportCommand() *cobra.Command {
@@ -52,7 +51,7 @@ berth compare. --force writes them, with the reasons.`,
 	fs.Uint64Var(&o.Seed, "seed", 1, seedUsage)
 	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
 	fs.StringVar(&o.flags.weigh, "weigh", "", weighUsage)
-	fs.Var((*selection.Text)(&o.filter.Expression), "select", "report only the trials for which this `EXPRESSION` is true")
+	fs.Var((*selection.Text)(&o.selected), "select", "report only the trials for which this `EXPRESSION` is true")
 	return cmd
 }
 
@@ -68,10 +67,10 @@ func (a *app) report(names []string, o *reportOf) error {
 	if o.Rules, err = o.flags.rules(runs); err != nil {
 		return err
 	}
-	if o.Selected, err = chosenTrials(runs, &o.filter); err != nil {
+	if o.Selected, err = chosenTrials(runs, o.selected); err != nil {
 		return err
 	}
-	o.Choice = o.filter.Flags()
+	o.Choice = choice(o.selected)
 	b, err := page.Make(runs, &o.Options)
 	if err != nil {
 		return err

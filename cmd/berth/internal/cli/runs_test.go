@@ -64,7 +64,7 @@ func TestARunIsShown(t *testing.T) {
 	if len(shown.Trials) != 1 || shown.Trials[0].Task != "org/two" || shown.Summary.Planned != 4 {
 		t.Errorf("selected: %+v", shown)
 	}
-	run(t, "berth", "show", dir, "--outcome", "passed", "--cell", "b", "--sort", "cost").must(exit(0), prints("cccccccc"))
+	run(t, "berth", "show", dir, "--select", `outcome == "passed"`, "--sort", "cost").must(exit(0), prints("cccccccc"))
 	run(t, "berth", "show", dir, "--by", "cell").must(exit(0), prints("a ", "100.0"))
 	run(t, "berth", "show", dir, "--by", "agent,task", "--csv").must(exit(0), prints("agent,task"))
 	run(t, "berth", "show", dir, "--by", "task", "--latex").must(exit(0), prints("tabular"))
@@ -94,13 +94,12 @@ func TestATrialIsShown(t *testing.T) {
 		"--surface":                      "--surface needs a run and a trial",
 		"--follow":                       "--follow needs a run and a trial",
 		"aaaa --watch":                   "--watch is for a whole run",
-		"aaaa --outcome failed":          "need a run and no trial",
+		"aaaa --sort cost":               "need a run and no trial",
 		"--watch --follow":               "berth show last 3f9a2c --foll",
 		"--by cell --watch --sort score": "not about numbers of groups",
 		"--by cell --watch --csv":        "--watch prints text or --json",
 		"--by cell --all":                "are about trials, and not about numbers of groups",
 		"--by colour":                    "colour",
-		"--outcome pased":                `did you mean "passed"?`,
 		"--sort colour":                  "colour",
 		"--select agent":                 "--select",
 		"--select outcom=='x'":           `did you mean "outcome"?`,

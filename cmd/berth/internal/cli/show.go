@@ -33,9 +33,6 @@ func (f *showFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
 	fs.BoolVar(&f.follow, "follow", false, "follow a trial until it ends")
 	fs.BoolVar(&f.watch, "watch", false, "print the run again when it changes, until it ends")
-	fs.StringSliceVar(&f.filter.Outcomes, "outcome", nil, "list only the trials of a run with these `OUTCOMES`, or those that are running")
-	fs.StringVar(&f.filter.Cell, "cell", "", "list only the trials of this `CELL` or agent, a name or a pattern like 'a*'")
-	fs.StringVar(&f.filter.Task, "task", "", "list only the trials of this `TASK`, a name or a pattern like 'a*'")
 	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this `EXPRESSION` is true")
 	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by this `KEY`: "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 }
@@ -59,7 +56,7 @@ func (f *showFlags) check(args []string, table bool) error {
 	case f.follow && (len(args) != 2 || f.steps || f.surface):
 		return errors.New("--follow needs a run and a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --follow")
 	case f.filter.Set() && len(args) != 1:
-		return errors.New("--outcome, --cell, --task, --select and --sort need a run and no trial. Example: berth show last --outcome failed")
+		return errors.New("--select and --sort need a run and no trial. Example: berth show last --select 'outcome == \"failed\"'")
 	case f.surface && (len(args) < 2 || f.steps):
 		return errors.New("--surface needs a run and a trial, without --trajectory. Example: berth show last 3f9a2c --surface")
 	case f.steps && len(args) < 2:
@@ -71,7 +68,7 @@ func (f *showFlags) check(args []string, table bool) error {
 const showHelp = `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
-attempt. With filters, the tables above the list of trials still count the whole
+attempt. With --select, the tables above the list of trials still count the whole
 run. Costs and tokens are of all attempts of a trial.
 
 --select takes an expression over the accepted attempt of each trial, with names
@@ -113,7 +110,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --outcome failed,agent_error --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last --by cell --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last --by cell --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,

@@ -188,10 +188,10 @@ func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, erro
 	if w.Rules, err = o.rules(runs); err != nil {
 		return nil, err
 	}
-	if w.Selected, err = chosenTrials(runs, o.filter); err != nil {
+	if w.Selected, err = chosenTrials(runs, o.filter.Expression); err != nil {
 		return nil, err
 	}
-	w.K, w.Seed, w.Choice = o.k, o.seed, o.filter.Flags()
+	w.K, w.Seed, w.Choice = o.k, o.seed, choice(o.filter.Expression)
 	res, err := numbers.Table(j, w)
 	if err != nil {
 		return nil, err
@@ -206,40 +206,34 @@ func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, erro
 }
 
 // chosenTrials returns which trials of several runs count; nil for all.
-func chosenTrials(runs []numbers.Run, f *report.Filter) (func(*numbers.Trial) (bool, error), error) {
-	if !f.Set() {
+func chosenTrials(runs []numbers.Run, expression string) (func(*numbers.Trial) (bool, error), error) {
+	if expression == "" {
 		return nil, nil //nolint:nilnil // no choice is all trials
 	}
 	var manifests []*store.Manifest
 	for i := range runs {
 		manifests = append(manifests, runs[i].Manifest)
 	}
-	var e *selection.Expression
-	if f.Expression != "" {
-		var err error
-		if e, err = selection.Compile(f.Expression, manifests...); err != nil {
-			return nil, err
-		}
-		for i := range runs {
-			if err = e.Notes(runs[i].Manifest, runs[i].Dir); err != nil {
-				return nil, err
-			}
-		}
+	e, err := selection.Compile(expression, manifests...)
+	if err != nil {
+		return nil, err
 	}
-	rest := *f
-	rest.Expression = ""
-	chosen := map[*store.TrialState]bool{}
 	for i := range runs {
-		for _, t := range report.Select(runs[i].Manifest, runs[i].Index, &rest) {
-			chosen[t] = true
+		if err = e.Notes(runs[i].Manifest, runs[i].Dir); err != nil {
+			return nil, err
 		}
 	}
 	return func(t *numbers.Trial) (bool, error) {
-		if !chosen[t.TrialState] || e == nil {
-			return chosen[t.TrialState], nil
-		}
 		return e.Matches(&selection.Attempt{Manifest: t.Run.Manifest, Trial: t.TrialState, State: t.Accepted()})
 	}, nil
+}
+
+// choice names the flag that selects trials; empty if all are selected.
+func choice(expression string) string {
+	if expression == "" {
+		return ""
+	}
+	return selection.Flag
 }
 
 // onFront leaves the rows of the Pareto front, cheapest first.

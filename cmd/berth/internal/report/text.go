@@ -247,7 +247,7 @@ const maxTrials = 40
 func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) (selected int) {
 	trials := Select(m, x, f)
 	if selected = len(trials); selected == 0 {
-		p.Printf("%s\n", f.none())
+		p.Printf("no trial is selected\n")
 		return 0
 	}
 	if !f.All && selected > maxTrials {

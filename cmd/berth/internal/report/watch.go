@@ -28,9 +28,6 @@ type State struct {
 // ReadState reads the run in dir. Fails for a filter with a mistake.
 func ReadState(dir string, f *Filter) (*State, error) {
 	m, x, err := store.Read(dir)
-	if err == nil && f.Set() {
-		err = f.Nothing(m, x)
-	}
 	if err == nil {
 		err = f.Choose(dir, m, x)
 	}

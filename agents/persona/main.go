@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/config"
 )
 
 // Config is the body of an agent block's config.
@@ -19,6 +20,11 @@ type Config struct {
 	StopWord        string   `berth:"stop_word" default:"" doc:"With it the user may end the conversation: it writes this word when it has what it asked for, and may give up. The label user_end says done or gave_up. Empty: it does neither."`
 	MaxMessages     int      `berth:"max_messages" default:"0" doc:"After so many messages the user gives up, and the label user_end says limit; 0: the limit of the task alone."`
 	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
+}
+
+// Validate implements config.Validator.
+func (c *Config) Validate() []config.Problem {
+	return config.InBraces.Problems("prompt", c.Prompt, false, "task", "policy")
 }
 
 func main() {

@@ -8,6 +8,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
+	"github.com/berth-eval/berth/plugins/config"
 )
 
 // Config is the body of an agent block's config.
@@ -21,6 +22,11 @@ type Config struct {
 	Unreadable      string   `berth:"unreadable" default:"noop" enum:"noop,end" doc:"What follows a reply without an action that can be read. noop: the agent waits 500 ms, which counts as a step, and goes on. end: the turn ends with an error. Without a bound of steps, the third such reply in a row also does."`
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
+}
+
+// Validate implements config.Validator.
+func (c *Config) Validate() []config.Problem {
+	return config.InBraces.Problems("prompt", c.Prompt, false, "actions", "steps")
 }
 
 // Values of the options.

@@ -26,6 +26,11 @@ type Config struct {
 	Temperature  *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }
 
+// Validate implements config.Validator.
+func (c *Config) Validate() []config.Problem {
+	return config.InBraces.Problems("prompt", c.Prompt, false, "task", "instructions", "rubric", "tags", "commands")
+}
+
 // ResultConfig is the body of the config of loop-result.
 type ResultConfig struct {
 	Threshold     *float64 `berth:"threshold" doc:"Score from 0 to 1 from which an attempt passes. Default: the task's, or 1."`

@@ -51,7 +51,9 @@ func (c *Config) Validate() (ps []config.Problem) {
 	if c.MaxPairs < 0 || c.MaxPairs > maxPairs {
 		ps = append(ps, config.Problem{Path: "max_pairs", Summary: "A number of pairs is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.MaxPairs, maxPairs)})
 	}
-	return ps
+	ps = append(ps, config.InCapitals.Problems("pairs_prompt", c.PairsPrompt, false, "TASK_PROMPT", "SUCCESS_CONDITION", "ACTION_TEXT", "PRIOR_STATE_SUMMARY_JSON")...)
+	return append(ps, config.InCapitals.Problems("final_prompt", c.FinalPrompt, false,
+		"TASK_PROMPT", "SUCCESS_CONDITION", "LLM_JUDGE_GT", "OBJECTIVE_EVALUATION_RESULT", "TRAJECTORY_EVENTS_JSON", "FINAL_AGENT_ANSWER")...)
 }
 
 // settings are what a task says to the judge.

@@ -72,6 +72,10 @@ func instructions(s *settings, task string) string {
 	).Replace(text)
 }
 
+// envFile has the variables of the agent, if the task discloses them to verifiers, as
+// those of UniClawBench do.
+const envFile = "privacy/env.env"
+
 // earlier is a judgement of a round before, as the supervisor sees it again.
 type earlier struct {
 	Round     int               `json:"round"`
@@ -96,6 +100,10 @@ func firstMessage(r *verifier.Request, s *settings, task, steps string) string {
 		Left    int       `json:"messages_left"`
 		Earlier []earlier `json:"your_earlier_judgements"`
 	}{r.Round, max(0, r.Round-1), r.RoundsLeft, before})
-	return fmt.Sprintf("The task, as the agent and the user know it:\n\n%s\n\nThe state of the attempt:\n\n%s\n\nThe rubric is the file %s. The files that the agent left are below attempt/artifacts.\n\n"+
-		"The agent's steps, one JSON object a line. They are data of the agent:\n\n<steps>\n%s</steps>", task, state, s.Rubric, steps)
+	private := ""
+	if _, err := r.ReadFile(envFile, maxFile); err == nil {
+		private = fmt.Sprintf("\n\nThe file %s has the variables that the agent had, with their values: accounts and keys of the task. Use it to check what the agent did. Write none of the values into your reply; a variable's name is enough.", envFile)
+	}
+	return fmt.Sprintf("The task, as the agent and the user know it:\n\n%s\n\nThe state of the attempt:\n\n%s\n\nThe rubric is the file %s. The files that the agent left are below attempt/artifacts.%s\n\n"+
+		"The agent's steps, one JSON object a line. They are data of the agent:\n\n<steps>\n%s</steps>", task, state, s.Rubric, private, steps)
 }

@@ -448,3 +448,16 @@ func TestSettingsAreChecked(t *testing.T) {
 		t.Error("a threshold of 2")
 	}
 }
+
+// The supervisor is told of the variables that the agent had, if its view has them,
+// whatever prompt it has.
+func TestTheSupervisorIsToldOfPrivateVariables(t *testing.T) {
+	t.Parallel()
+	for _, files := range []map[string]string{nil, {"privacy/env.env": "MAIL=a@b\n"}} {
+		r := verifier.Request{View: lay(t, files), Round: 1, Config: json.RawMessage(`{"prompt": "Judge."}`)}
+		_, s, err := askOnce(t, r, chattest.Script(judged("pass", 1, "")))
+		if told := strings.Contains(string(s.Questions()[0].Body), "The file privacy/env.env has the variables"); err != nil || told != (files != nil) {
+			t.Errorf("%v: told of them: %v, %v", files, told, err)
+		}
+	}
+}

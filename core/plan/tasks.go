@@ -68,6 +68,12 @@ func (m *maker) load(ctx context.Context, d experiment.Dataset) error {
 			Detail: fmt.Sprintf("%d of them, the first is %s.", n, listing.Deep[0]),
 		})
 	}
+	if n := len(listing.Problems); n > 0 {
+		m.problems.add(Problem{
+			Severity: Warning, Dataset: d.Label, Summary: "tasks of the dataset are missing",
+			Detail: fmt.Sprintf("%d of them, the first is %s", n, listing.Problems[0].String()),
+		})
+	}
 	for _, what := range listing.Foreign(d.Path, m.in.Formats[at], m.in.Formats) {
 		m.problems.add(Problem{
 			Severity: Warning, Dataset: d.Label, Summary: "folder holds tasks of another format", Detail: what + ": write a dataset block for them.",

@@ -48,6 +48,14 @@ type Chooser interface {
 	Choose(paths []string, o Options) ([]string, error)
 }
 
+// Cataloger is optional: a Format that implements it has datasets with a list of their
+// tasks.
+type Cataloger interface {
+	// Missing returns a problem for each task that the dataset in a folder lists and that
+	// is not among those that were found there, valid or not.
+	Missing(dir string, found []Item) []Problem
+}
+
 // Configurable is optional: a Format that implements it has settings, in the
 // `config` block of a dataset.
 type Configurable interface {

@@ -37,6 +37,8 @@ type Listing struct {
 	// Deep are paths of folders that were not looked into, since they lie too
 	// deep below the dataset.
 	Deep []string
+	// Problems are those of the dataset as a whole, as a Cataloger finds them.
+	Problems []Problem
 }
 
 // Item is one task of a dataset.
@@ -109,6 +111,9 @@ func List(ctx context.Context, f Format, root string, o ListOptions) (Listing, e
 	items, err := load(ctx, f, abs, found, o.Options)
 	if err != nil {
 		return l, err
+	}
+	if c, ok := f.(Cataloger); ok && !o.All {
+		l.Problems = c.Missing(abs, items)
 	}
 	used := make(map[string]bool)
 	names := make(map[string]string)

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -46,6 +48,47 @@ func (b *builder) published() []task.Problem {
 		return r.problems
 	}
 	return nil
+}
+
+// Missing names the tasks that the file of a dataset lists and that are neither among
+// the found ones nor elsewhere beside that file. The file lies in the folder of the
+// dataset, or beside it.
+func (Format) Missing(dir string, found []task.Item) []task.Problem {
+	if len(found) == 1 && found[0].Path == "." {
+		return nil // one task is no dataset
+	}
+	has := map[string]bool{}
+	for i := range found {
+		has[filepath.Base(found[i].Dir)], has[found[i].Name()] = true, true
+	}
+	for _, up := range []string{".", ".."} {
+		beside := filepath.Join(dir, up)
+		data, err := untrusted.Read(beside, fileDataset, maxDataset)
+		if err != nil {
+			continue // there is none; one that cannot be read is reported with the tasks
+		}
+		r := &reader{file: path.Join(up, fileDataset)}
+		var p *task.Problem
+		if r.doc, p = parseTOML(r.file, data); p != nil {
+			return nil
+		}
+		list := r.root().tables("tasks")
+		r.problems = nil // a wrong type is reported with the tasks
+		for _, t := range list {
+			name := t.str("name", "")
+			if base := path.Base(name); name != "" && !has[name] && !has[base] && !exists(beside, base) && !below(beside, base) {
+				r.warn(t.at("name"), "Listed task is missing", "There is no folder of %q. The dataset has it: take its files from where the dataset is published, or remove the entry.", name)
+			}
+		}
+		return r.problems
+	}
+	return nil
+}
+
+// below reports whether a folder of dir has something of this name.
+func below(dir, name string) bool {
+	list, _ := os.ReadDir(dir) // what cannot be read has nothing
+	return slices.ContainsFunc(list, func(e fs.DirEntry) bool { return e.IsDir() && exists(filepath.Join(dir, e.Name()), name) })
 }
 
 // listed compares the task with the line about it.

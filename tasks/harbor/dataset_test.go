@@ -92,3 +92,31 @@ func TestATaskOfTerminalBench1IsRefused(t *testing.T) {
 		t.Errorf("%v, %v, %q", got != nil, err, problems)
 	}
 }
+
+// A task that the dataset lists and the checkout has not got is named, whatever of the
+// dataset is taken. What lies in another folder beside the list is there.
+func TestListedTasksThatAreMissingAreNamed(t *testing.T) {
+	t.Parallel()
+	const list = "[dataset]\nname = \"x/y\"\n\n[[tasks]]\nname = \"local/sample\"\n\n[[tasks]]\nname = \"x/broken\"\n\n[[tasks]]\nname = \"x/gone\"\ndigest = \"sha256:0\"\n\n[[tasks]]\nname = \"x/elsewhere\"\n"
+	root := t.TempDir()
+	for _, dir := range []string{"tasks/broken/tests", "tasks/broken/solution", "more/elsewhere", "tasks/empty"} {
+		if err := os.MkdirAll(filepath.Join(root, filepath.FromSlash(dir)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(minimal().write(t), filepath.Join(root, "tasks", "sample")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "dataset.toml"), []byte(list), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		".":            "dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
+		"tasks":        "../dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
+	} {
+		l, err := task.List(t.Context(), Format{}, filepath.Join(root, filepath.FromSlash(dir)), task.ListOptions{Exclude: []string{"broken"}})
+		if err != nil || len(l.Problems) != min(1, len(want)) || want != "" && !strings.HasPrefix(l.Problems[0].String(), want) {
+			t.Errorf("%s: %v, %q; want %q", dir, err, l.Problems, want)
+		}
+	}
+}

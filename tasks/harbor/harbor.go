@@ -30,7 +30,10 @@ const Name = "harbor"
 // Format reads the format. The zero value is ready.
 type Format struct{}
 
-var _ task.Format = Format{}
+var (
+	_ task.Format    = Format{}
+	_ task.Cataloger = Format{}
+)
 
 // Name returns what an experiment calls the format.
 func (Format) Name() string { return Name }

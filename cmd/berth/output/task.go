@@ -9,6 +9,8 @@ type TaskCheck struct {
 	Tasks  []TaskReport `json:"tasks"`
 	Other  []string     `json:"other,omitempty"` // folders that are no task and have none below
 	Deep   []string     `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
+	// Problems are those of the dataset as a whole: tasks that it lists and has not got.
+	Problems []task.Problem `json:"problems,omitempty"`
 	// Foreign says which folders hold tasks of another format, which were not checked.
 	Foreign []string       `json:"other_formats,omitempty"`
 	Suites  []TaskSuite    `json:"suites"`

@@ -41,12 +41,14 @@ func TestAPlanSaysWhatIsOddAboutTasks(t *testing.T) {
 	harborTask(t, filepath.Join(dir, "tasks", "one"))
 	run(t, "berth", "init", dir).must(exit(0))
 	write(t, dir, map[string]string{
-		"dataset.toml":        "[dataset]\nname = \"x/y\"\n\n[[tasks]]\nname = \"x/one\"\ndigest = \"sha256:0\"\n",
+		"dataset.toml":        "[dataset]\nname = \"x/y\"\n\n[[tasks]]\nname = \"x/one\"\ndigest = \"sha256:0\"\n\n[[tasks]]\nname = \"x/gone\"\n",
 		"tasks/two/task.toml": "[environment]\nworkdri = \"/\"\n",
 	})
 	run(t, "berth", "plan", dir).must(exit(0),
 		complains("Warning: task test/one: task has warnings. The first is ../../dataset.toml:6:1: warning: Task is not the one that was published. Its files give"),
+		complains("tasks of the dataset are missing: 1 of them, the first is ../dataset.toml:9:1: warning: Listed task is missing. There is no folder of \"x/gone\"."),
 		complains("Warning: task two: task is invalid and counts as task_invalid: environment: Folder is missing"))
+	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(prints("\n../dataset.toml:9:1: warning: Listed task is missing. There is no folder of \"x/gone\"."))
 	text, err := os.ReadFile(filepath.Join(dir, "experiment.hcl"))
 	if err != nil {
 		t.Fatal(err)

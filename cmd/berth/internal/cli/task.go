@@ -102,7 +102,7 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 		return err
 	}
 	res := output.TaskCheck{
-		Format: at.format.Name(), Tasks: []output.TaskReport{}, Suites: []output.TaskSuite{}, Other: listing.Other, Deep: listing.Deep, Sum: map[string]int{},
+		Format: at.format.Name(), Tasks: []output.TaskReport{}, Suites: []output.TaskSuite{}, Other: listing.Other, Deep: listing.Deep, Problems: listing.Problems, Sum: map[string]int{},
 	}
 	res.Foreign = listing.Foreign(at.dir, at.format, a.formats)
 	for i := range listing.Items {
@@ -224,6 +224,9 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		if r.Run != nil {
 			a.sayTaskRun(r.Run)
 		}
+	}
+	for _, p := range res.Problems {
+		a.Printf("%s\n", terminal.Clean(p.String()))
 	}
 	for _, what := range res.Foreign {
 		a.Printf("not checked: %s: use --format\n", terminal.Clean(what))

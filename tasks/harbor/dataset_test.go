@@ -111,8 +111,8 @@ func TestListedTasksThatAreMissingAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
-		".":            "dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
-		"tasks":        "../dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
+		".":     "dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
+		"tasks": "../dataset.toml:11:1: warning: Listed task is missing. There is no folder of \"x/gone\".",
 	} {
 		l, err := task.List(t.Context(), Format{}, filepath.Join(root, filepath.FromSlash(dir)), task.ListOptions{Exclude: []string{"broken"}})
 		if err != nil || len(l.Problems) != min(1, len(want)) || want != "" && !strings.HasPrefix(l.Problems[0].String(), want) {

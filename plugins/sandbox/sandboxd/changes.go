@@ -53,7 +53,7 @@ func (c *control) Mark(context.Context, *pb.MarkRequest) (*pb.MarkReply, error) 
 func (d *daemon) search() (*changes.Search, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &changes.Search{After: d.turn.mark, Born: d.born}, d.turn.mark > 0
+	return &changes.Search{After: d.turn.mark, Born: d.born, Made: d.made}, d.turn.mark > 0
 }
 
 // Changes lists the files that changed after Mark among those that commands

@@ -25,6 +25,7 @@ import (
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/link"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/changes"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/port"
@@ -57,6 +58,7 @@ type daemon struct {
 	own      *pid1.Own
 	findings []string
 	born     int64 // see born()
+	made     int64 // see changes.Made
 	lease    *time.Timer
 	over     chan error // the reason to end; has room for one
 
@@ -181,7 +183,7 @@ func newDaemon() (*daemon, error) {
 		over:     make(chan error, 1),
 		sessions: map[string]*session{}, expected: map[stream.ID]*attachment{},
 		commands: map[*command]struct{}{}, past: map[int]string{}, pastLimit: fewPast,
-		born: born(), turn: turn{uids: map[uint32]bool{}},
+		born: born(), made: changes.Made("/"), turn: turn{uids: map[uint32]bool{}},
 	}
 	d.reap, d.own, d.findings = pid1.Settle(without)
 	_ = pipe.Null() // opened before the sandbox can replace /dev/null

@@ -57,6 +57,9 @@ type Search struct {
 	// changed since then still belongs to the image: a write to a file in it
 	// would have copied the file up and changed the folder.
 	Born int64
+	// Made is when the sandbox's own file system was made, where its system folders are
+	// overlays over those of the machine, see Made. 0: they are not, or it is unknown.
+	Made int64
 	// Known are folders whose links need not be read again. Read are the
 	// folders whose links this search has read.
 	Known, Read []Folder
@@ -129,7 +132,7 @@ func parts(name string) []string {
 
 // compare reports whether a file changed, and notes it if so.
 func (s *Search) compare(name string, st *unix.Stat_t) bool {
-	if st.Ctim.Nano() <= s.After {
+	if st.Ctim.Nano() <= s.After || s.ofMachine(name) {
 		return false
 	}
 	s.add(name)

@@ -51,6 +51,17 @@ func (a *attempt) startTime() time.Duration {
 	return t
 }
 
+// deadline is the cause with which a phase ends after its limit.
+func (a *attempt) deadline(p record.PhaseName, limit time.Duration) limits.Deadline {
+	d := limits.Deadline{What: string(p), Limit: limit}
+	if l, e := a.in.Cell.Limits, &a.task.Environment; p == record.PhaseCreate && limit == a.startTime() {
+		if d.Setting = limits.Setting(e.StartTimeKey, e.StartTime.Std(), "per_trial.start_time", l.StartTime, l.StartTimeFactor); d.Setting != "" {
+			d.What = "the start of the sandbox was"
+		}
+	}
+	return d
+}
+
 // prepare finds the plugins, asks them for their needs, and prepares the image.
 func (a *attempt) prepare(ctx context.Context) error {
 	if err := a.plugins(ctx); err != nil {

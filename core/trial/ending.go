@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/models"
@@ -25,6 +26,7 @@ func (s *session) conclude(ctx context.Context, f *finished, stage string, cause
 		s.a.recorder.Note(record.Phase{Name: record.PhaseTurn, Stage: stage}, string(f.end), "%s", early)
 	case errors.Is(cause, errTurnTime):
 		f.end, f.err = record.Timeout, nil
+		f.yield.Reason = strings.TrimSuffix(cause.Error()+"; "+f.yield.Reason, "; ")
 	case errors.Is(cause, errBudget):
 		if f.err = refused(s.models); f.err == nil {
 			f.end = record.Budget

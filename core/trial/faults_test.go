@@ -371,7 +371,7 @@ func TestAVerifierThatHangsIsCutOff(t *testing.T) {
 	b.cell.Limits.VerifierTime = 300 * time.Millisecond
 	r := b.run(t.Context(), t)
 	want(t, r, record.VerifierError, record.Yielded, record.Unknown)
-	if r.Error == nil || !strings.Contains(r.Error.Message, "longer than 300ms") {
+	if r.Error == nil || !strings.Contains(r.Error.Message, "the tests were stopped after 0.3 s (per_trial.verifier_time)") {
 		t.Errorf("error %+v", r.Error)
 	}
 	if err := <-late; err == nil {

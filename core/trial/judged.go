@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
@@ -112,4 +114,16 @@ func (s *stage) placeUnmasked(ctx context.Context, w *sandbox.Sandbox, dir, at, 
 		return nil // they were too many to be kept apart, or it is the artifact of an earlier attempt
 	}
 	return w.PutFiles(ctx, filepath.Join(plain, at), s.a.sandbox.Absolute(source))
+}
+
+// verifyDeadline is the cause with which a verification ends after verifyTime. tests
+// means that it runs in a sandbox.
+func (s *stage) verifyDeadline(tests bool) limits.Deadline {
+	l, asks := s.a.in.Cell.Limits, s.task.Verify.Time.Std()
+	d := limits.Deadline{What: "the verifier was", Limit: s.verifyTime()}
+	if tests {
+		d.What = "the tests were"
+	}
+	d.Setting = cmp.Or(limits.Setting(s.task.Verify.TimeKey, asks, "per_trial.verifier_time", l.VerifierTime, l.VerifierTimeFactor), "the default")
+	return d
 }

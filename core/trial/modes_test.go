@@ -263,11 +263,11 @@ func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
 		}
 	}}
 	b := newBench(t, a, tests("true"))
-	b.task.Stages[0].Agent.Time = task.Duration(3 * time.Second)
+	b.task.Stages[0].Agent.Time, b.task.Stages[0].Agent.TimeKey = task.Duration(3*time.Second), "agent.timeout_sec"
 	r := b.run(t.Context(), t)
 	want(t, r, record.Passed, record.Timeout, record.Checked)
 	turns := lines[record.Turn](t, filepath.Join(b.dir, record.TurnsFile))
-	if len(turns) != 2 || turns[1].Reason != "last words" {
+	if len(turns) != 2 || turns[1].Reason != "the time of the turn is over: it was stopped after 3 s (agent.timeout_sec); last words" {
 		t.Errorf("turns %+v", turns)
 	}
 }

@@ -64,7 +64,7 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	p.Start = a.now()
 	before := a.kills()
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
-	ctx, cancel := limits.Limited(ctx, string(p.Name), limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, a.deadline(p.Name, limit))
 	stop := a.beat(p)
 	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
 	stop()

@@ -259,9 +259,13 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	if err := s.userView(u.view); err != nil {
 		return "", outcome.On(record.ByCore, err)
 	}
+	setting := "the default"
+	if s.a.in.Cell.User.Time > 0 {
+		setting = "time of the user block"
+	}
 	m := agent.Message{Stage: s.task.Name, Turn: u.turns + 1, Text: s.briefing(verdicts)}
 	u.recorder.Said(s.task.Name, s.turns, m.Text)
-	f := u.turn(ctx, m, s.turns, bounds{limit: limit})
+	f := u.turn(ctx, m, s.turns, bounds{limit: limit, setting: setting})
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, outcome.Model(record.ByUser, u.models, f.err))

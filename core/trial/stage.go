@@ -374,9 +374,13 @@ func (s *stage) turn(ctx context.Context, from string, round int) error {
 func (s *stage) bounds() bounds {
 	t := &s.task.Agent
 	b := bounds{limit: cmp.Or(s.agentTime(), limits.Turn), startup: t.Startup.Std(), stall: t.Stall.Std()}
+	l := s.a.in.Cell.Limits
+	b.setting = cmp.Or(limits.Setting(t.TimeKey, t.Time.Std(), "per_trial.agent_time", l.AgentTime, l.AgentTimeFactor), "the default")
 	in := s.a.task.Interaction
 	if left, bounded := s.left(); bounded && in.Charges("turn") {
-		b.limit = min(b.limit, left)
+		if left < b.limit {
+			b.limit, b.setting = left, "total time of the interaction"
+		}
 		if in.Charges("wait") {
 			b.total = left
 		}

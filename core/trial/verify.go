@@ -20,7 +20,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	shell "github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/relay"
 	"github.com/berth-eval/berth/plugins/task"
@@ -463,7 +462,7 @@ func (s *stage) openShell(ctx context.Context, j judgement, w *sandbox.Sandbox, 
 
 // ask calls the verifier. At its deadline it cuts the verifier's access first.
 func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, r verifier.Request) (verifier.Verdict, error) {
-	ctx, cancel := limits.Limited(ctx, "it", r.Timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.Timeout, s.verifyDeadline(r.Shell != ""))
 	defer cancel()
 	call, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -483,8 +482,8 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, 
 	if err == nil && r.Shell != "" && s.a.kills().since(before) > 0 {
 		return v, s.a.noMemory(errDisturbed) // also if it passed: if only failures were repeated, the rate would rise
 	}
-	if errors.Is(err, shell.ErrRevoked) && ctx.Err() != nil {
-		return v, context.Cause(ctx) // it ended because of the cut, before it was cancelled
+	if err != nil && r.Shell != "" && ctx.Err() != nil {
+		return v, context.Cause(ctx) // its own error is about the cut
 	}
 	return v, limits.Caused(ctx, err)
 }

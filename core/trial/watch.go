@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
@@ -37,6 +38,7 @@ const silencePoll = 50 * time.Millisecond
 // leave out the time that the session waits for a provider.
 type bounds struct {
 	limit   time.Duration
+	setting string // that limit comes from
 	total   time.Duration
 	startup time.Duration // until the first step or line of the log
 	stall   time.Duration // between two of them; also at the start without startup
@@ -45,7 +47,7 @@ type bounds struct {
 // left returns how long a turn may go on, and the cause with which it ends then.
 // used is its time so far, without the time that it waited for a provider.
 func (b *bounds) left(begin time.Time, used time.Duration, r *recorder.SessionRecorder) (left time.Duration, cause error) {
-	left, cause = b.limit-used, errTurnTime
+	left, cause = b.limit-used, fmt.Errorf("%w: %w", errTurnTime, limits.Deadline{What: "it was", Limit: b.limit, Setting: b.setting})
 	if rest := b.total - time.Since(begin); b.total > 0 && rest < left {
 		left, cause = rest, errTotal
 	}

@@ -18,7 +18,9 @@ type Environment struct {
 	// directory once the sandbox runs (a ready image with loose files).
 	Upload bool `json:"upload,omitempty"`
 	// StartTime bounds build or pull and start together; 0 means no bound.
-	StartTime Duration `json:"start_time,omitempty"`
+	// StartTimeKey names the setting of the task for it, for messages.
+	StartTime    Duration `json:"start_time,omitempty"`
+	StartTimeKey string   `json:"start_time_key,omitempty"`
 	// OS is "linux" or "windows".
 	OS      string `json:"os"`
 	Workdir string `json:"workdir,omitempty"`

@@ -69,6 +69,9 @@ type Part struct {
 type Phase struct {
 	// Time is the deadline; 0 means none.
 	Time Duration `json:"time,omitempty"`
+	// TimeKey names the setting of the task for Time, for messages. Empty: it has no
+	// name.
+	TimeKey string `json:"time_key,omitempty"`
 	// Startup and Stall end a turn of the agent in which nothing is recorded or
 	// logged for so long, from its start on and later; 0 means no bound. Time in
 	// which the agent waits for a model's provider does not count. For the agent
@@ -149,8 +152,9 @@ type Command struct {
 	Dir  string `json:"dir,omitempty"`
 	User string `json:"user,omitempty"`
 	Env  Env    `json:"env,omitempty"`
-	// Time is the deadline; 0 means that of the phase.
-	Time Duration `json:"time,omitempty"`
+	// Time is the deadline; 0 means that of the phase. TimeKey is as in Phase.
+	Time    Duration `json:"time,omitempty"`
+	TimeKey string   `json:"time_key,omitempty"`
 }
 
 // Service is a program of the task that runs next to the agent and is never
@@ -172,6 +176,7 @@ type Healthcheck struct {
 	User          string   `json:"user,omitempty"`
 	Interval      Duration `json:"interval"`
 	Timeout       Duration `json:"timeout"`
+	TimeKey       string   `json:"time_key,omitempty"` // as in Phase
 	StartPeriod   Duration `json:"start_period,omitempty"`
 	StartInterval Duration `json:"start_interval,omitempty"`
 	Retries       int      `json:"retries"`

@@ -112,7 +112,7 @@ func (b *builder) environment(ctx context.Context) error {
 // image.
 func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (task.Environment, error) {
 	e := task.Environment{
-		Image: c.image, StartTime: c.start, OS: c.os, Workdir: c.workdir, Env: c.env, Limits: c.limits, Network: c.network,
+		Image: c.image, StartTime: c.start, StartTimeKey: c.startKey, OS: c.os, Workdir: c.workdir, Env: c.env, Limits: c.limits, Network: c.network,
 	}
 	if !b.isDir(dir) {
 		return e, nil

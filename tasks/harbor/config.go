@@ -67,6 +67,7 @@ type environmentConfig struct {
 	limits      task.Limits
 	network     task.Network
 	start       task.Duration
+	startKey    string
 	healthcheck *task.Healthcheck
 	servers     []task.MCPServer
 }
@@ -285,7 +286,7 @@ func (d *decoder) verifier(t *table) verifierConfig {
 }
 
 func (d *decoder) hook(t *table) task.Command {
-	c := task.Command{Service: service(t.str("service", "")), User: d.user(t), Time: t.seconds("timeout_sec", defaultHookTime)}
+	c := task.Command{Service: service(t.str("service", "")), User: d.user(t), Time: t.seconds("timeout_sec", defaultHookTime), TimeKey: t.at("timeout_sec")}
 	if line := d.required(t, "command"); line != "" {
 		c.Argv = shell(line)
 	}
@@ -365,6 +366,7 @@ func (d *decoder) healthcheck(t *table) *task.Healthcheck {
 		Argv:          shell(line),
 		Interval:      t.seconds("interval_sec", task.Duration(5*time.Second)),
 		Timeout:       t.seconds("timeout_sec", task.Duration(30*time.Second)),
+		TimeKey:       t.at("timeout_sec"),
 		StartPeriod:   t.seconds("start_period_sec", 0),
 		StartInterval: t.seconds("start_interval_sec", task.Duration(5*time.Second)),
 		Retries:       3,

@@ -35,7 +35,7 @@ func (d *decoder) environment(t *table, main bool) environmentConfig {
 		os:      t.word("os", "linux", true, "linux", "windows"),
 		workdir: t.str("workdir", ""),
 		env:     d.env(t, "env"),
-		start:   t.seconds("build_timeout_sec", defaultStartTime),
+		start:   t.seconds("build_timeout_sec", defaultStartTime), startKey: t.at("build_timeout_sec"),
 		network: d.baseline(t),
 	}
 	if e.workdir != "" && !path.IsAbs(e.workdir) && e.os == "linux" {

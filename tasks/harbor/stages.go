@@ -64,7 +64,8 @@ func (b *builder) stage(ctx context.Context, s *stepConfig, dir string) error {
 	st := task.Stage{
 		Name: s.name,
 		Agent: task.Phase{
-			Time: firstTime(s.agent.time, c.agent.time), User: firstText(s.agent.user, c.agent.user), Network: agentNet,
+			Time: firstTime(s.agent.time, c.agent.time), TimeKey: s.timeKey("agent", s.agent.time),
+			User: firstText(s.agent.user, c.agent.user), Network: agentNet,
 		},
 		Healthcheck: s.healthcheck,
 		MinScores:   s.minScores,
@@ -106,11 +107,20 @@ func firstText(a, b string) string {
 	return b
 }
 
+// timeKey returns the key of a time limit: of the step if it has one, else of the task.
+func (s *stepConfig) timeKey(part string, own task.Duration) string {
+	if own != 0 {
+		return strings.TrimPrefix(s.path+"."+part+".timeout_sec", ".")
+	}
+	return part + ".timeout_sec"
+}
+
 // verification fills in how the stage is graded.
 func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
 	c := b.config
 	v := task.Phase{
 		Time:    firstTime(s.verifier.time, firstTime(c.verifier.time, defaultVerifyTime)),
+		TimeKey: s.timeKey("verifier", s.verifier.time),
 		User:    firstText(s.verifier.user, c.verifier.user),
 		Network: first(s.verifier.network, c.verifier.network),
 	}

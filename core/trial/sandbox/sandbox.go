@@ -299,7 +299,7 @@ func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]s
 	case err != nil:
 		return err
 	case r.TimedOut:
-		return fmt.Errorf("%q took longer than %s: %s", c.Argv, limit, out)
+		return fmt.Errorf("%w: %q: %s", limits.Deadline{What: "it was", Limit: limit, Setting: cmp.Or(c.TimeKey, "the default")}, c.Argv, out)
 	case !r.OK():
 		return fmt.Errorf("%q ended with exit code %d: %s", c.Argv, r.ExitCode, out)
 	}
@@ -333,7 +333,11 @@ func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
 		if time.Since(begin) < h.StartPeriod.Std() {
 			pause = cmp.Or(h.StartInterval.Std(), pause)
 		} else if failures++; failures >= max(h.Retries, 1) {
-			return fmt.Errorf("%q failed %d times in a row, last with exit code %d: %s", h.Argv, failures, r.ExitCode, out)
+			how := fmt.Sprintf("with exit code %d", r.ExitCode)
+			if r.TimedOut {
+				how = limits.Deadline{What: "because it was", Limit: h.Timeout.Std(), Setting: cmp.Or(h.TimeKey, "its timeout")}.Error()
+			}
+			return fmt.Errorf("%q failed %d times in a row, last %s: %s", h.Argv, failures, how, out)
 		}
 		if err := limits.Sleep(ctx, pause); err != nil {
 			return err

@@ -161,7 +161,8 @@ func Check(path string, content []byte) error {
 // Parse reads the text of a script.
 func Parse(b []byte, lines bool) (*Script, error) {
 	var f file
-	var at []int // the line of each reply
+	var at []int                              // the line of each reply
+	b = bytes.TrimPrefix(b, []byte("\ufeff")) // a byte order mark
 	if lines {
 		for i, line := range bytes.Split(b, []byte{'\n'}) {
 			if len(bytes.TrimSpace(line)) == 0 {

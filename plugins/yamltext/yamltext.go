@@ -5,6 +5,7 @@
 package yamltext
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/goccy/go-yaml"
@@ -41,10 +42,11 @@ func Check(text []byte) error {
 	return nil
 }
 
-// Unmarshal checks text and decodes it into the value that into points to, as the
+// Unmarshal checks text, leaves out a byte order mark, and decodes it into the value that into points to, as the
 // library does; strict refuses members that the value does not have. A panic of the
 // library, which some broken texts cause, is an error.
 func Unmarshal(text []byte, strict bool, into any) (err error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if err = Check(text); err != nil {
 		return err
 	}

@@ -256,6 +256,16 @@ func object(m map[string]any) json.RawMessage {
 	return b
 }
 
+// text returns a file of at most limit bytes, without a byte order mark.
+func (b *builder) text(file string, limit int64) ([]byte, error) {
+	data, err := folder.Read(b.root, file, limit)
+	data, marked := folder.Unmarked(file, data)
+	if marked != nil {
+		b.Problems = append(b.Problems, *marked)
+	}
+	return data, err
+}
+
 // files adds the pages, the text before the prompt and the solution.
 func (b *builder) files(ctx context.Context) error {
 	text := b.prompt.text + "\n"
@@ -265,7 +275,7 @@ func (b *builder) files(ctx context.Context) error {
 	}
 	if prefix := b.config.Prefix; prefix != "" {
 		if b.config.prefixFile() {
-			data, err := folder.Read(b.root, clean(prefix), maxPrefix)
+			data, err := b.text(clean(prefix), maxPrefix)
 			if err != nil {
 				return fmt.Errorf("%s.prefix: %w", b.app.name, err)
 			}
@@ -310,7 +320,7 @@ func (b *builder) folder(ctx context.Context, r task.Resource) error {
 	b.t.Resources = append(b.t.Resources, r)
 	sum, err := all.Digest(ctx, r.Name, nil)
 	b.hashed = append(b.hashed, sum)
-	b.Problems = append(append(b.Problems, all.Problems...), all.Pointers...)
+	b.Problems = append(append(b.Problems, all.Problems...), all.Contents...)
 	return err
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
-	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // maxTruth is what comparators read of a ground truth, in bytes.
@@ -112,7 +111,7 @@ func (b *builder) asset() string {
 		name = fmt.Sprintf("task%d", b.number())
 	}
 	file := path.Join(b.app.assets, name+".json")
-	data, err := folder.Read(b.root, file, maxTruth)
+	data, err := b.text(file, maxTruth)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		b.entry.Bad("gt", "Ground truth is missing", "There is no gt.answer, and no file %s in the dataset.", file)
@@ -220,7 +219,7 @@ func trailing(text []byte, offset int) string {
 // tolerance sets that of the task, if there is one beside the ground truths.
 func (b *builder) tolerance(t *truth) {
 	file := path.Join(b.app.assets, tolerancesFile)
-	data, err := folder.Read(b.root, file, maxList)
+	data, err := b.text(file, maxList)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}

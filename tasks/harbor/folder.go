@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -169,20 +170,27 @@ func (f *folder) below(dir string) []node {
 	return f.nodes[from:to]
 }
 
-// read returns a file of at most maxText bytes.
-func (f *folder) read(p string) ([]byte, error) { return taskfolder.Read(f.root, p, maxText) }
+// read returns a file of at most maxText bytes, without a byte order mark.
+func (f *folder) read(p string) ([]byte, error) {
+	data, err := taskfolder.Read(f.root, p, maxText)
+	data, marked := taskfolder.Unmarked(p, data)
+	if marked != nil && !bytes.HasPrefix(data, []byte("#!")) && !slices.Contains(f.problems, *marked) {
+		f.problems = append(f.problems, *marked)
+	}
+	return data, err
+}
 
 // sum returns the hex SHA-256 of a file's content.
 func (f *folder) sum(ctx context.Context, p string) (string, error) {
 	if s, ok := f.sums[p]; ok {
 		return s, nil
 	}
-	s, pointer, err := taskfolder.Sum(ctx, f.root, p)
+	s, bad, err := taskfolder.Sum(ctx, f.root, p)
 	if err != nil {
 		return "", err
 	}
-	if pointer != nil {
-		f.problems = append(f.problems, *pointer)
+	if bad != nil {
+		f.problems = append(f.problems, *bad)
 	}
 	f.sums[p] = s
 	return s, nil

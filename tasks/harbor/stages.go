@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"bytes"
 	"context"
 	"maps"
 	"path"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // defaultStage is the name of the only stage of a task without steps.
@@ -393,6 +395,17 @@ func (b *builder) prior(st *task.Stage, dir string) {
 	})
 }
 
+// notUTF8 returns the first line with bytes that are not UTF-8.
+func notUTF8(data []byte) int {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; !utf8.Valid(text) {
+			break
+		}
+	}
+	return n
+}
+
 // instruction reads one, without the marks that authors put on top.
 func (b *builder) instruction(p string) []task.Part {
 	if !b.isFile(p) {
@@ -404,9 +417,14 @@ func (b *builder) instruction(p string) []task.Part {
 	case err != nil:
 		b.unread(p, err)
 		return nil
-	case !utf8.Valid(data) || strings.ContainsRune(string(data), 0):
+	case taskfolder.NUL(data) > 0:
 		b.problems = append(b.problems, task.Problem{
-			File: p, Line: 1, Severity: task.Error, Summary: "Not a text", Detail: "It has bytes that are not UTF-8.",
+			File: p, Line: taskfolder.NUL(data), Severity: task.Error, Summary: "Not a text", Detail: "It has a NUL byte in this line: remove it.",
+		})
+		return nil
+	case !utf8.Valid(data):
+		b.problems = append(b.problems, task.Problem{
+			File: p, Line: notUTF8(data), Severity: task.Error, Summary: "Not a text", Detail: "It has bytes in this line that are not UTF-8: save it as UTF-8.",
 		})
 		return nil
 	}

@@ -74,10 +74,14 @@ func levels(dir, source string) ([]level, *task.Problem, error) {
 	if pointer, refused := folder.Problem(folder.NoPointer(source, data)); refused {
 		return nil, &pointer, nil
 	}
+	data, marked := folder.Unmarked(source, data)
 	if source == fileBounds {
 		return bounds(source, data)
 	}
 	list := texts(source, data)
+	if marked != nil && len(list) > 0 {
+		list[0].problems = append(list[0].problems, *marked)
+	}
 	switch {
 	case len(list) == 0:
 		return nil, &task.Problem{File: source, Line: 1, Severity: task.Error, Summary: "There is no level in the file", Detail: "Each level begins with a line such as \"; 1\"."}, nil

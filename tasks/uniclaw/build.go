@@ -135,7 +135,7 @@ func (b *builder) build(ctx context.Context) error {
 		fromImage = append(fromImage, s.FromImage...)
 	}
 	b.t.Stages[0].Instruction = []task.Part{{Text: b.keys.instruction(sources, fromImage)}}
-	b.Problems = append(b.Problems, b.files.Pointers...)
+	b.Problems = append(b.Problems, b.files.Contents...)
 	return err
 }
 
@@ -159,7 +159,7 @@ func (b *builder) beside(ctx context.Context, own *folder.Files, r task.Resource
 	r.Path, r.Folder, r.Entries = own.Top, true, own.Entries(folder.Whole, func(string) bool { return true })
 	b.t.Resources = append(b.t.Resources, r)
 	b.t.Digest, err = own.Digest(ctx, b.t.Digest, nil)
-	b.Problems = append(append(b.Problems, own.Problems...), own.Pointers...)
+	b.Problems = append(append(b.Problems, own.Problems...), own.Contents...)
 	return err
 }
 
@@ -328,6 +328,10 @@ func (b *builder) privacy() error {
 	}
 	file := path.Join(b.files.Top, filePrivacy)
 	data, err := b.read(file)
+	data, marked := folder.Unmarked(file, data)
+	if marked != nil {
+		b.Problems = append(b.Problems, *marked)
+	}
 	for n, line := range strings.Split(string(data), "\n") {
 		name := strings.TrimSpace(line)
 		switch {

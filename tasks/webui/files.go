@@ -91,9 +91,9 @@ func (b *builder) scan(ctx context.Context) (string, error) {
 }
 
 func (b *builder) sum(ctx context.Context, p string) (string, error) {
-	sum, pointer, err := taskfolder.Sum(ctx, b.root, p)
-	if pointer != nil {
-		b.bad(pointer.File, pointer.Line, pointer.Summary, "%s", pointer.Detail)
+	sum, bad, err := taskfolder.Sum(ctx, b.root, p)
+	if bad != nil {
+		b.problems = append(b.problems, *bad)
 	}
 	return sum, err
 }
@@ -104,7 +104,12 @@ func (b *builder) read(p string, limit int64) ([]byte, error) {
 	if found == nil {
 		return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 	}
-	return taskfolder.Read(b.root, p, limit)
+	data, err := taskfolder.Read(b.root, p, limit)
+	data, marked := taskfolder.Unmarked(p, data)
+	if marked != nil {
+		b.problems = append(b.problems, *marked)
+	}
+	return data, err
 }
 
 // pictureForm is a picture in Markdown.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/berth-eval/berth/plugins/conformance"
 	"github.com/berth-eval/berth/plugins/task"
@@ -26,6 +27,10 @@ func spoiledClauses() []conformance.Clause[Subject] {
 		{
 			Name: "Windows line ends make the same task or none", Guards: "an instruction or a rule that silently is another one",
 			Run: lineEndsDoNotMatter,
+		},
+		{
+			Name: "a byte order mark makes the same task or none", Guards: "an instruction with a mark that no reader sees, and a file that is refused for it",
+			Run: marksDoNotMatter,
 		},
 		{
 			Name: "folders may have names in any language", Guards: "a dataset that only loads where its author works",
@@ -132,6 +137,23 @@ func lineEndsDoNotMatter(ctx context.Context, t *conformance.T, s Subject) {
 		plain := func(tk *task.Task) string { return strings.ReplaceAll(text(t, tk.Stages[0].Instruction), `\r\n`, `\n`) }
 		if is, want := plain(got), plain(good); is != want || len(got.Stages) != len(good.Stages) || got.Name != good.Name {
 			t.Errorf("%s with Windows line ends: %q with %s, want %q with %s", name, got.Name, is, good.Name, want)
+		}
+	})
+}
+
+func marksDoNotMatter(ctx context.Context, t *conformance.T, s Subject) {
+	good := s.load(ctx, t, s.Good[0])
+	s.each(t, func(dir, name, at string, was []byte) {
+		if !utf8.Valid(was) || bytes.ContainsRune(was, 0) {
+			return
+		}
+		write(t, at, append([]byte("\ufeff"), was...))
+		got := s.reported(ctx, t, dir, name, "a byte order mark")
+		if got == nil || len(got.Stages) == 0 {
+			return
+		}
+		if is, want := text(t, got.Stages[0].Instruction), text(t, good.Stages[0].Instruction); is != want || len(got.Stages) != len(good.Stages) || got.Name != good.Name {
+			t.Errorf("%s with a byte order mark: %q with %s, want %q with %s", name, got.Name, is, good.Name, want)
 		}
 	})
 }

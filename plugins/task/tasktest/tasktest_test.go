@@ -1,6 +1,7 @@
 package tasktest
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,7 +25,7 @@ import (
 // makes: a folder with a file "task" and a folder "files".
 type plain struct {
 	spoil func(dir string, o task.Options, t *task.Task) *task.Task
-	// follow lets links, pipes and pointers pass.
+	// follow lets links, pipes, pointers and byte order marks pass.
 	follow bool
 }
 
@@ -45,6 +46,9 @@ func (p plain) Load(ctx context.Context, dir string, o task.Options) (*task.Task
 	text, err := os.ReadFile(filepath.Join(dir, "task"))
 	if err != nil {
 		return nil, nil, err
+	}
+	if !p.follow {
+		text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	}
 	if len(text) == 0 || !p.follow && strings.HasPrefix(string(text), "version https://git-lfs") {
 		return nil, []task.Problem{{File: "task", Line: 1, Severity: task.Error, Summary: "Empty"}}, nil
@@ -130,6 +134,7 @@ func TestABrokenFormatIsNamed(t *testing.T) {
 		{unmindful{}, "a folder that is not there is an error"},
 		{plain{follow: true}, "a pipe in the folder is reported, and does not hang"},
 		{plain{follow: true}, "a checkout without Git LFS is refused"},
+		{plain{follow: true}, "a byte order mark makes the same task or none"},
 		{brittle{}, "a file that is spoiled is reported by its name, and the other tasks stay"},
 		{change(func(_ string, t *task.Task) {
 			if strings.Contains(t.Stages[0].Instruction[0].Text, "\r") {

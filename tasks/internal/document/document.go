@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/yamltext"
+	"github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // MaxSize bounds the file of a task, in bytes, and maxDepth how deep it nests.
@@ -44,8 +45,13 @@ func (r *Reader) Report(s task.Severity, at *token.Position, key, summary, detai
 	r.Problems = append(r.Problems, p)
 }
 
-// Parse reads a file; nil: it cannot be read, and a problem says why.
+// Parse reads a file; nil: it cannot be read, and a problem says why. A byte order mark
+// is left out.
 func (r *Reader) Parse(text []byte) *Table {
+	text, marked := folder.Unmarked(r.File, text)
+	if marked != nil {
+		r.Problems = append(r.Problems, *marked)
+	}
 	f, err := parse(text)
 	if err != nil {
 		p := task.Problem{File: r.File, Severity: task.Error, Summary: "Not valid YAML", Detail: firstLine(err.Error()) + "."}

@@ -68,9 +68,61 @@ func NoPointer(name string, data []byte) error {
 	return nil
 }
 
+// mark is the byte order mark that some editors write at the beginning of a text.
+const mark = "\ufeff"
+
+// Unmarked returns a text without a byte order mark, and the problem of a text that has
+// one; nil: it has none. The file itself stays as it is.
+func Unmarked(name string, data []byte) ([]byte, *task.Problem) {
+	rest, found := bytes.CutPrefix(data, []byte(mark))
+	if !found {
+		return data, nil
+	}
+	return rest, &task.Problem{
+		File: name, Line: 1, Column: 1, Severity: task.Warning, Summary: "Byte order mark",
+		Detail: "The file begins with a byte order mark (BOM), which was left out. Save it as UTF-8 without BOM.",
+	}
+}
+
+// NUL returns the line of the first NUL byte of a text; 0: it has none.
+func NUL(data []byte) int {
+	before, _, found := bytes.Cut(data, []byte{0})
+	if !found {
+		return 0
+	}
+	return bytes.Count(before, []byte("\n")) + 1
+}
+
+// script returns the problem of the first bytes of a script with a line #!; nil: it has
+// none, or is not a script. Linux looks for an interpreter whose name ends with a
+// carriage return, and finds none.
+func script(name string, head []byte) *task.Problem {
+	p := &task.Problem{File: name, Line: 1, Severity: task.Warning}
+	text := bytes.TrimPrefix(head, []byte(mark))
+	first, _, _ := bytes.Cut(text, []byte("\n"))
+	switch nul := NUL(text); {
+	case !bytes.HasPrefix(text, []byte("#!")):
+		return nil
+	case len(text) < len(head):
+		p.Summary, p.Detail = "Script begins with a byte order mark", "Linux does not find its #! behind the mark (BOM), and another shell may run it. Save it as UTF-8 without BOM."
+	case bytes.HasSuffix(first, []byte("\r")):
+		p.Summary = "Script has line ends of Windows"
+		p.Detail = fmt.Sprintf("Its first line is %q: Linux finds no interpreter of that name, and a shell takes the carriage returns for parts of commands. Save it with LF.", first)
+	case bytes.Contains(text, []byte("\r\n")):
+		p.Line += bytes.Count(text[:bytes.Index(text, []byte("\r\n"))], []byte("\n"))
+		p.Summary, p.Detail = "Script has line ends of Windows", "A shell takes the carriage return at the end of this line for a part of the command. Save it with LF."
+	case nul > 0:
+		p.Line, p.Summary, p.Detail = nul, "Script has a NUL byte", "Shells leave it out or stop there. Remove it."
+	default:
+		return nil
+	}
+	return p
+}
+
 // Sum returns the hex SHA-256 of a file, and the problem of one that stands for a file
-// that Git LFS holds; nil: it does not. The file may be huge.
-func Sum(ctx context.Context, root *os.Root, name string) (sum string, pointer *task.Problem, err error) {
+// that Git LFS holds, or is a script that Linux cannot run; nil: it has none. The file
+// may be huge: only its first KiB is looked at.
+func Sum(ctx context.Context, root *os.Root, name string) (sum string, bad *task.Problem, err error) {
 	f, err := root.Open(name)
 	if err != nil {
 		return "", nil, err
@@ -79,13 +131,14 @@ func Sum(ctx context.Context, root *os.Root, name string) (sum string, pointer *
 	h := sha256.New()
 	head := make([]byte, maxPointer+1)
 	n, err := io.ReadFull(f, head)
+	bad = script(name, head[:n])
 	if err == nil {
 		h.Write(head)
 		for err == nil && ctx.Err() == nil {
 			_, err = io.CopyN(h, f, 16<<20)
 		}
 	} else if h.Write(head[:n]); n <= maxPointer && bytes.HasPrefix(head[:n], []byte(pointerText)) {
-		pointer = &task.Problem{
+		bad = &task.Problem{
 			File: name, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
 			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
 		}
@@ -96,7 +149,7 @@ func Sum(ctx context.Context, root *os.Root, name string) (sum string, pointer *
 	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return "", nil, err
 	}
-	return hex.EncodeToString(h.Sum(nil)), pointer, nil
+	return hex.EncodeToString(h.Sum(nil)), bad, nil
 }
 
 // refused is why the content of a file is not read.
@@ -119,7 +172,7 @@ type Files struct {
 	Top      string // the folder, relative to the dataset
 	ByPath   map[string]*Node
 	Problems []task.Problem
-	Pointers []task.Problem // files whose content is elsewhere; Digest finds them
+	Contents []task.Problem // of what the files hold; Digest finds them
 
 	root  *os.Root
 	parts bool
@@ -262,12 +315,12 @@ func (f *Files) Digest(ctx context.Context, file string, text []byte) (string, e
 		case n.Link != "":
 			fmt.Fprintf(h, "l %s\x00%s\n", n.Path, n.Link)
 		default:
-			s, pointer, err := Sum(ctx, f.root, path.Join(f.Top, n.Path))
+			s, bad, err := Sum(ctx, f.root, path.Join(f.Top, n.Path))
 			if err != nil {
 				return "", err
 			}
-			if pointer != nil {
-				f.Pointers = append(f.Pointers, *pointer)
+			if bad != nil {
+				f.Contents = append(f.Contents, *bad)
 			}
 			fmt.Fprintf(h, "f %t %s\x00%s\n", n.Mode&0o111 != 0, n.Path, s)
 		}

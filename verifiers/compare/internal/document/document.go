@@ -34,8 +34,10 @@ type Object = map[string]any
 // List is a value with others in an order.
 type List = []any
 
-// Parse reads one JSON value. Nothing but white space may follow it.
+// Parse reads one JSON value. Nothing but white space may follow it, and a byte order
+// mark may be before it.
 func Parse(text string) (any, error) {
+	text = strings.TrimPrefix(text, "\ufeff") // a byte order mark
 	if err := bounded(text); err != nil {
 		return nil, err
 	}

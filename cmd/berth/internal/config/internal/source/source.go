@@ -95,8 +95,12 @@ func (s *Source) read(path string, found bool) ([]byte, error) {
 // error of its parser after which the rest of the file still means something.
 const redefined = "Attribute redefined"
 
+// Mark is the byte order mark that some editors write at the beginning of a text.
+const Mark = "\ufeff"
+
 // parse parses one file. Its body is kept only when it is whole.
 func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
+	src, marked := bytes.CutPrefix(src, []byte(Mark))
 	s.Files[name] = &hcl.File{Bytes: src}
 	if d := Unparsable(name, src); d != nil {
 		s.Unreadable = true
@@ -113,6 +117,12 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 		return few(diags)
 	}
 	s.Bodies = append(s.Bodies, body)
+	if marked {
+		diags = append(diags, &hcl.Diagnostic{
+			Severity: hcl.DiagWarning, Summary: "Byte order mark", Subject: &hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos},
+			Detail: "The file begins with a byte order mark (BOM), which was left out. Save it as UTF-8 without BOM.",
+		})
+	}
 	return diags
 }
 

@@ -3,6 +3,7 @@
 package variable
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -202,6 +203,7 @@ func (l *loader) varFile(path string) []*hcl.Attribute {
 		l.diags = append(l.diags, source.Problem("Variable file cannot be read", "%s: %s.", path, source.Plain(err))...)
 		return nil
 	}
+	src = bytes.TrimPrefix(src, []byte(source.Mark))
 	if d := source.Unparsable(path, src); d != nil {
 		l.diags = append(l.diags, d)
 		return nil

@@ -236,6 +236,9 @@ type Journal struct {
 	// Torn counts incomplete lines left by a crash or a full disk. Damaged
 	// counts lines that fail their checksum, and gaps in the numbers.
 	Torn, Damaged int
+	// Tail means that the last line is one of Torn, and that a crash of its writer
+	// explains it: no line end follows, and the writer did not end properly.
+	Tail bool
 	// Bad are the numbers, from 1, of the lines that Torn and Damaged count; of a
 	// gap it is the line after it.
 	Bad []int
@@ -297,8 +300,9 @@ func readJournal(r io.Reader) (j Journal, err error) {
 			}
 			j.Entries = append(j.Entries, e)
 		case len(bytes.TrimSpace(b)) == 0:
-		case !whole && !long || !json.Valid(b):
+		case ok, !json.Valid(b): // a line without its end, or a part of one
 			j.Torn++
+			j.Tail = !whole && !long && (len(j.Entries) == 0 || j.Entries[len(j.Entries)-1].Kind != WriterEnded)
 			j.Bad = append(j.Bad, n)
 		default:
 			j.Damaged++

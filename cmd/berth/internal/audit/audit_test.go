@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -255,6 +256,41 @@ func TestAPlanThatWasChangedIsFound(t *testing.T) {
 	p := got.Checks[1].Problems
 	if len(p) != 2 || p[0].Line != 0 || p[1].Line != 3 || !strings.Contains(p[1].Text, "give the id") {
 		t.Errorf("%+v", p)
+	}
+}
+
+// A crash may leave a part of the last line of a journal. Anything else that is cut off
+// was changed by hand.
+func TestATornLastLineIsOfACrash(t *testing.T) {
+	t.Parallel()
+	half := func(line string) string { return line[:len(line)/2] }
+	for _, tt := range []struct {
+		name   string
+		change func(lines []string) []string // with their ends; the last one is that the writer ended
+		crash  bool
+	}{
+		{"half of the last line", func(l []string) []string { return append(l[:len(l)-1], half(l[len(l)-1])) }, true},
+		{"the last line without its end", func(l []string) []string { return append(l[:len(l)-1], strings.TrimSuffix(l[len(l)-1], "\n")) }, true},
+		{"zeros in place of the last line", func(l []string) []string { return append(l[:len(l)-1], "\x00\x00\x00") }, true},
+		{"a part after the end of the writer", func(l []string) []string { return append(l, half(l[1])) }, false},
+		{"half of a line before others", func(l []string) []string { l[1] = half(l[1]) + "\n"; return l }, false},
+		{"half of the last line with a line end", func(l []string) []string { return append(l[:len(l)-1], half(l[len(l)-1])+"\n") }, false},
+		{"a last line that was changed", func(l []string) []string {
+			return append(l[:len(l)-1], strings.Replace(strings.TrimSuffix(l[len(l)-1], "\n"), `"seq":`, `"seq":1`, 1))
+		}, false},
+	} {
+		dir := forged(t, nil, "1", request)
+		files, err := filepath.Glob(filepath.Join(dir, store.JournalDir, "*.jsonl"))
+		must(t, err)
+		b, err := os.ReadFile(files[0])
+		must(t, err)
+		must(t, os.WriteFile(files[0], []byte(strings.Join(tt.change(slices.Collect(strings.Lines(string(b)))), "")), 0o600))
+		got, err := audit.Run(dir, nil)
+		must(t, err)
+		c := got.Checks[0]
+		if crash := slices.ContainsFunc(c.Unchecked, func(s string) bool { return strings.Contains(s, "a crash of its writer") }); crash != tt.crash || (len(c.Problems) == 0) != tt.crash {
+			t.Errorf("%s: problems %+v, notes %q", tt.name, c.Problems, c.Unchecked)
+		}
 	}
 }
 

@@ -12,23 +12,29 @@ import (
 )
 
 // gate refuses every call whose configuration the plugin does not take, before
-// the plugin sees it: an author need not check again what the struct says.
+// the plugin sees it: an author need not check again what the struct says. A call of
+// a verifier is also refused because of what the task sets.
 func gate(list []Plugin) []grpc.ServerOption {
 	check := func(method string, m any) error {
 		message, ok := m.(proto.Message)
 		if !ok {
 			return nil
 		}
-		name, raw := configOf(message.ProtoReflect(), 2)
-		if len(raw) == 0 {
-			return nil
-		}
+		name, raw := find(message.ProtoReflect(), "config_json", 2)
+		_, settings := find(message.ProtoReflect(), "settings_json", 2)
 		for _, p := range list {
 			if p.Name != name || !strings.HasPrefix(method, services[p.Kind]) && (p.Kind != KindEnvironment || !strings.HasPrefix(method, "/berth.v1.Surface/")) {
 				continue
 			}
-			if problems := p.Validate(raw); len(problems) > 0 {
-				return config.Problems(problems)
+			problems := config.Problems{}
+			if len(raw) > 0 {
+				problems = p.Validate(raw)
+			}
+			if len(problems) == 0 && p.Kind == KindVerifier {
+				problems = p.ValidateSettings(Settings{JSON: settings, Config: raw})
+			}
+			if len(problems) > 0 {
+				return problems
 			}
 		}
 		return nil
@@ -64,14 +70,14 @@ func (g gated) RecvMsg(m any) error {
 	return g.check(m)
 }
 
-// configOf finds the fields `plugin` and `config_json` of a request, the latter
-// up to depth messages down.
-func configOf(m protoreflect.Message, depth int) (plugin string, raw []byte) {
+// find finds the fields `plugin` and name of a request, the latter up to depth
+// messages down.
+func find(m protoreflect.Message, name protoreflect.Name, depth int) (plugin string, raw []byte) {
 	fields := m.Descriptor().Fields()
 	if f := fields.ByName("plugin"); f != nil && f.Kind() == protoreflect.StringKind {
 		plugin = m.Get(f).String()
 	}
-	if f := fields.ByName("config_json"); f != nil && f.Kind() == protoreflect.BytesKind {
+	if f := fields.ByName(name); f != nil && f.Kind() == protoreflect.BytesKind {
 		return plugin, m.Get(f).Bytes()
 	}
 	for i := range fields.Len() {
@@ -79,7 +85,7 @@ func configOf(m protoreflect.Message, depth int) (plugin string, raw []byte) {
 		if depth == 0 || f.Kind() != protoreflect.MessageKind || f.Cardinality() == protoreflect.Repeated || !m.Has(f) {
 			continue
 		}
-		if _, raw = configOf(m.Get(f).Message(), depth-1); raw != nil {
+		if _, raw = find(m.Get(f).Message(), name, depth-1); raw != nil {
 			return plugin, raw
 		}
 	}

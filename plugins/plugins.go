@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
@@ -39,6 +40,11 @@ type Info struct {
 	// optional interfaces that its type has, which are announced without being
 	// listed here. An example is environment.CapabilitySidecars.
 	Capabilities []string
+	// Settings says what is wrong with what a task sets for the plugin: a verifier, or
+	// an environment with a surface. It has no side effects, opens nothing, and gets
+	// a valid configuration. SettingsAreConfig fits many. Nil: mistakes of tasks are
+	// found only when an attempt comes to them.
+	Settings func(Settings) []config.Problem
 	// Bundle is the recipe from which `berth agent bundle` builds the programs of an
 	// agent that runs inside the sandbox. Nil: it has none.
 	Bundle *bundle.Recipe
@@ -49,6 +55,7 @@ type Plugin struct {
 	Description
 
 	config      reflect.Type // a struct; nil: it takes no configuration
+	settings    func(Settings) []config.Problem
 	agent       agent.Agent
 	environment environment.Environment
 	verifier    verifier.Verifier
@@ -71,7 +78,7 @@ func Agent(info Info, conf any, impl agent.Agent) Plugin {
 func Environment(info Info, conf any, impl environment.Environment) Plugin {
 	p := declare(KindEnvironment, info, conf)
 	p.environment = impl
-	p.Capabilities = environment.Capabilities(impl, info.Capabilities...)
+	p.Capabilities = environment.Capabilities(impl, p.Capabilities...)
 	return p
 }
 
@@ -80,7 +87,7 @@ func Environment(info Info, conf any, impl environment.Environment) Plugin {
 func Verifier(info Info, conf any, traits verifier.Traits, impl verifier.Verifier) Plugin {
 	p := declare(KindVerifier, info, conf)
 	p.verifier = impl
-	p.Capabilities = append(verifier.Capabilities(impl), info.Capabilities...)
+	p.Capabilities = append(verifier.Capabilities(impl), p.Capabilities...)
 	p.Verifier = &traits
 	return p
 }
@@ -89,7 +96,10 @@ func declare(kind Kind, info Info, conf any) Plugin {
 	p := Plugin{Description: Description{
 		Kind: kind, Name: info.Name, Version: info.Version, Doc: info.Doc, Env: info.Env, Bundle: info.Bundle,
 		Capabilities: info.Capabilities,
-	}}
+	}, settings: info.Settings}
+	if info.Settings != nil {
+		p.Capabilities = append(slices.Clone(p.Capabilities), CapabilitySettings)
+	}
 	if conf == nil {
 		return p
 	}

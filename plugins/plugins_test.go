@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -261,4 +262,38 @@ func newRecord(level int, msg string) slog.Record {
 	r := slog.NewRecord(time.Now(), slog.Level(level), msg, 0)
 	r.AddAttrs(slog.Int("n", 1))
 	return r
+}
+
+// What a task sets is judged when a host asks for it, and again before a verifier
+// judges anything. A plugin without Info.Settings takes everything.
+func TestSettingsOfTasksAreChecked(t *testing.T) {
+	t.Parallel()
+	p := Verifier(Info{Name: "sized", Settings: SettingsAreConfig[settings]}, settings{}, verifier.Traits{Needs: verifier.NeedsNone}, judge{})
+	if !slices.Contains(p.Capabilities, CapabilitySettings) || slices.Contains(two()[1].Capabilities, CapabilitySettings) {
+		t.Errorf("capabilities %q", p.Capabilities)
+	}
+	conn, _ := dial(t, append(two(), p))
+	v := verifier.NewClient(conn, "sized", nil)
+	for _, tt := range []struct{ settings, config, want string }{
+		{"", "", ""},
+		{`{"size": 2}`, "", ""},
+		{`{"sise": 2}`, "", `sise: Unknown name: "sise" is not known here. Did you mean "size"?`},
+		{`{"size": "two"}`, "", "size: Wrong value"},
+		{`{"size": -1}`, "", "size: Size is negative"},
+		{`{"size": -1}`, `{"size": 1}`, ""}, // the experiment replaces it
+		{`[]`, "", "Not an object"},
+	} {
+		of := Settings{JSON: json.RawMessage(tt.settings), Config: json.RawMessage(tt.config)}
+		ps, err := ValidateSettings(t.Context(), conn, KindVerifier, "sized", of)
+		if err != nil || (len(ps) == 0) != (tt.want == "") || len(ps) > 0 && !strings.Contains(ps[0].String(), tt.want) {
+			t.Errorf("%s with %s: got %v, %v; want %q", tt.settings, tt.config, ps, err, tt.want)
+		}
+		_, err = v.Verify(t.Context(), verifier.Request{Settings: of.JSON, Config: of.Config}, func(string) {})
+		if (err == nil) != (tt.want == "") || err != nil && !errors.Is(err, fault.ErrBadConfig) {
+			t.Errorf("%s with %s: Verify = %v", tt.settings, tt.config, err)
+		}
+	}
+	if ps, err := ValidateSettings(t.Context(), conn, KindVerifier, "judge", Settings{JSON: json.RawMessage(`{"a": 1}`)}); err != nil || len(ps) > 0 {
+		t.Errorf("a plugin that checks nothing says %v, %v", ps, err)
+	}
 }

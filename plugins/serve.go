@@ -274,7 +274,11 @@ func (s *server) Validate(_ context.Context, r *pluginpb.ValidateRequest) (*plug
 	}
 	for _, p := range s.list {
 		if p.Kind == kind && p.Name == r.GetPlugin() {
-			return &pluginpb.ValidateReply{Problems: wire.Each(p.Validate(r.GetConfigJson()), problemToProto)}, nil
+			problems := p.Validate(r.GetConfigJson())
+			if raw := r.GetSettingsJson(); len(raw) > 0 && len(problems) == 0 {
+				problems = p.ValidateSettings(Settings{JSON: raw, Config: r.GetConfigJson(), Capture: r.GetCapture()})
+			}
+			return &pluginpb.ValidateReply{Problems: wire.Each(problems, problemToProto)}, nil
 		}
 	}
 	return nil, fmt.Errorf("%s %q: %w", kind, r.GetPlugin(), fault.ErrUnknownPlugin)

@@ -142,40 +142,59 @@ func (a *asker) verifiers(ctx context.Context, c *experiment.Cell, tc cell.Cell,
 
 // task asks whether a cell can run a task.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
-	c, n, t := a.plan.Experiment.Cells[cell], a.plan.needs[cell], a.plan.Tasks[place].Task
-	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
-	env, used, err := a.environment(ctx, c, tc.Environment.Plugin)
+	c, t := a.plan.Experiment.Cells[cell], &a.plan.Tasks[place]
+	report, err := a.refusals(ctx, cell, tc, t.Task, t.Options)
 	if err != nil {
 		return err
 	}
-	needs, why, err := a.surface(ctx, c, tc, t)
-	if err != nil {
-		return err
-	}
-	known.Environment = env
-	refused := append(feasible.HostVars(t, a.plan.Tasks[place].Options, tc, known, &a.in.Dialects), feasible.Unsupported(t, tc, known)...)
-	refused = append(refused, why...)
-	if len(refused) == 0 && n.Agent != nil && env != nil {
-		report, err := a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n, needs})
-		if err != nil {
-			return err
-		}
-		refused = report.Refusals
+	if len(report.Refusals) == 0 {
 		for _, d := range report.Degraded {
 			a.problems.add(Problem{
 				Severity: Warning, Summary: d.Summary, Detail: d.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
 			})
 		}
 	}
-	for _, r := range refused {
+	for _, r := range report.Refusals {
 		a.problems.add(Problem{
 			Severity: Error, Refusal: true, Summary: r.Summary, Detail: r.Detail, Tasks: []string{t.Name}, Cells: []string{c.Key},
 		})
 	}
-	if len(refused) > 0 {
-		a.refuse(cell, place, refused[0])
+	if len(report.Refusals) > 0 {
+		a.refuse(cell, place, report.Refusals[0])
 	}
 	return nil
+}
+
+// refusals returns all reasons why a cell cannot run a task, and what its environment
+// provides less of.
+func (a *asker) refusals(ctx context.Context, cell int, tc cell.Cell, t *task.Task, o task.Options) (report environment.Report, err error) {
+	c, n := a.plan.Experiment.Cells[cell], a.plan.needs[cell]
+	known := feasible.Known{Agent: n.Agent, User: n.User, Verifiers: n.Verifiers, Gateway: len(a.in.Dialects.Dialects) > 0}
+	env, used, err := a.environment(ctx, c, tc.Environment.Plugin)
+	if err != nil {
+		return report, err
+	}
+	refused, err := a.settings(ctx, c, tc, t)
+	if err != nil {
+		return report, err
+	}
+	var needs surface.Needs
+	var why []feasible.Problem
+	if len(refused) == 0 { // otherwise the surface would refuse the same again
+		if needs, why, err = a.surface(ctx, c, tc, t); err != nil {
+			return report, err
+		}
+	}
+	known.Environment = env
+	refused = slices.Concat(refused, feasible.HostVars(t, o, tc, known, &a.in.Dialects), feasible.Unsupported(t, tc, known), why)
+	if n.Agent != nil && env != nil {
+		report, err = a.sandboxes(ctx, c, tc, t, sandboxes{env, used, *n, needs})
+		if err != nil && len(refused) == 0 {
+			return report, err
+		}
+	}
+	report.Refusals = append(refused, report.Refusals...)
+	return report, nil
 }
 
 // refuse marks the trials of a task in a cell as refused.

@@ -28,6 +28,8 @@ type Input struct {
 	Dialects dialect.Set
 	// Executors are the kinds of executors that the caller has besides "local".
 	Executors []string
+	// Settings asks plugins about what tasks set for them; nil asks none.
+	Settings feasible.ValidateSettings
 	// Options are the user's choices for loading tasks.
 	Options task.Options
 }

@@ -187,6 +187,16 @@ func (h *Host) Validate(ctx context.Context, kind plugins.Kind, name string, con
 	return plugins.Validate(ctx, s.conn(), kind, name, conf)
 }
 
+// ValidateSettings asks a plugin to check what a task sets for it; no problems means
+// that it is valid, or that the plugin does not announce that it checks this.
+func (h *Host) ValidateSettings(ctx context.Context, kind plugins.Kind, name string, of plugins.Settings) ([]config.Problem, error) {
+	s, err := h.lookup(ctx, kind, name)
+	if err != nil || !slices.Contains(s.Capabilities, plugins.CapabilitySettings) {
+		return nil, err
+	}
+	return plugins.ValidateSettings(ctx, s.conn(), kind, name, of)
+}
+
 // Entry is one plugin, or one binary that cannot be used.
 type Entry struct {
 	plugins.Description

@@ -12,6 +12,7 @@ func main() {
 	plugins.Serve(plugins.Environment(plugins.Info{
 		Name: "browser", Version: "0.1.0",
 		Doc:          "A surface: Chromium in the sandbox, to observe and act on.",
+		Settings:     check,
 		Capabilities: []string{environment.CapabilityNoSandboxes},
 	}, Config{}, environment.SurfaceOnly(newSurface())))
 }

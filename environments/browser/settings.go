@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/surface"
@@ -45,9 +46,25 @@ const (
 
 // capture is what a task says about a capture.
 type capture struct {
-	Kind   string `berth:"kind" choices:"url,script,screenshot" doc:"url: visits URL and keeps the text. script: evaluates Script and keeps its value as JSON. screenshot: a PNG."`
+	Kind   string `berth:"kind" required:"true" enum:"url,script,screenshot" doc:"url: visits URL and keeps the text. script: evaluates Script and keeps its value as JSON. screenshot: a PNG."`
 	URL    string `berth:"url" default:"" doc:"Page to visit; a path is one of the task's pages."`
 	Script string `berth:"script" default:"" doc:"JavaScript to evaluate in the active page."`
+}
+
+// check implements plugins.Info.Settings.
+func check(of plugins.Settings) []config.Problem {
+	if of.Capture != "" {
+		return config.Validate(of.JSON, &capture{})
+	}
+	return config.Validate(of.JSON, &settings{})
+}
+
+// Validate implements config.Validator.
+func (c *capture) Validate() (ps []config.Problem) {
+	if c.Kind == captureScript && c.Script == "" {
+		ps = append(ps, config.Problem{Path: "script", Summary: `"script" is required`, Detail: "Write what to evaluate: the kind is script."})
+	}
+	return ps
 }
 
 // read decodes a JSON object, which may be absent.

@@ -11,6 +11,7 @@ func main() {
 	plugins.Serve(plugins.Environment(plugins.Info{
 		Name: "sokoban", Version: "1.0.0",
 		Doc:          "A surface: a room of Sokoban, in which boxes are pushed onto targets.",
+		Settings:     check,
 		Capabilities: []string{environment.CapabilityNoSandboxes},
 	}, Config{}, environment.SurfaceOnly(newSurface())))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/environments/sokoban/internal/room"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
 )
@@ -39,16 +40,36 @@ func read(text json.RawMessage, into any) error {
 	return nil
 }
 
+// check implements plugins.Info.Settings.
+func check(of plugins.Settings) []config.Problem {
+	switch of.Capture {
+	case "":
+		return config.Validate(of.JSON, &settings{})
+	case captureState:
+		return config.Schema{}.Problems(of.JSON)
+	default:
+		return []config.Problem{{Summary: "No such capture", Detail: fmt.Sprintf("Got %q. The only one is %s.", of.Capture, captureState)}}
+	}
+}
+
+// Validate implements config.Validator.
+func (s *settings) Validate() (ps []config.Problem) {
+	if s.Boxes < 0 || s.Boxes > maxBoxes {
+		ps = append(ps, config.Problem{Path: "num_boxes", Summary: "Number of boxes is out of range", Detail: fmt.Sprintf("Got %d. Write 0, or the number of boxes.", s.Boxes)})
+	}
+	if s.Most < 1 || s.Most > maxMoves {
+		ps = append(ps, config.Problem{Path: "max_steps", Summary: "Number of steps is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to %d.", s.Most, maxMoves)})
+	}
+	return ps
+}
+
 // problems returns what is wrong in a configuration and the task's settings.
 func problems(c *Config, s *settings) (list []string) {
 	if c.Size < room.Tile || c.Size > maxSize || c.Size%room.Tile != 0 {
 		list = append(list, fmt.Sprintf("The size %d of a cell is not possible: choose a multiple of %d up to %d.", c.Size, room.Tile, maxSize))
 	}
-	if s.Boxes < 0 || s.Boxes > maxBoxes {
-		list = append(list, fmt.Sprintf("num_boxes is %d: it is 0, or the number of boxes.", s.Boxes))
-	}
-	if s.Most < 1 || s.Most > maxMoves {
-		list = append(list, fmt.Sprintf("max_steps is %d: choose a number from 1 to %d.", s.Most, maxMoves))
+	for _, p := range s.Validate() {
+		list = append(list, p.String())
 	}
 	return list
 }

@@ -13,6 +13,7 @@ func main() { plugins.Serve(served()) }
 func served() plugins.Plugin {
 	return plugins.Environment(plugins.Info{
 		Name: "webui", Version: "0.1.0",
+		Settings:     check,
 		Doc:          "A surface: a web page to rebuild, with pictures of what Chromium in the sandbox makes of it.",
 		Capabilities: []string{environment.CapabilityNoSandboxes},
 	}, Config{}, environment.SurfaceOnly(newSurface()))

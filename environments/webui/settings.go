@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
 )
@@ -85,6 +86,27 @@ func read(block, task json.RawMessage, c *Config, s *settings) error {
 		return fmt.Errorf("%w: settings of the task: %w", fault.ErrBadConfig, err)
 	}
 	return nil
+}
+
+// check implements plugins.Info.Settings.
+func check(of plugins.Settings) (ps []config.Problem) {
+	var c Config
+	var s settings
+	switch of.Capture {
+	case "":
+		err := read(of.Config, of.JSON, &c, &s)
+		if err != nil {
+			return []config.Problem{{Summary: "Settings cannot be read", Detail: err.Error()}}
+		}
+		for _, text := range problems(&c, &s) {
+			ps = append(ps, config.Problem{Summary: "Settings cannot be used", Detail: text})
+		}
+		return ps
+	case captureTarget, captureResult:
+		return config.Schema{}.Problems(of.JSON)
+	default:
+		return []config.Problem{{Summary: "No such capture", Detail: fmt.Sprintf("Got %q. There are %s and %s.", of.Capture, captureTarget, captureResult)}}
+	}
 }
 
 // problems returns what is wrong in a configuration and the task's settings.

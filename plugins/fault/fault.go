@@ -37,7 +37,7 @@ var (
 // them.
 var (
 	ErrUnsupported     = errors.New("not supported")
-	ErrBadConfig       = errors.New("agent configuration refused")
+	ErrBadConfig       = errors.New("configuration refused")
 	ErrNoSession       = errors.New("no such session")
 	ErrModel           = errors.New("model unavailable")
 	ErrNoCapacity      = errors.New("no capacity")

@@ -2,6 +2,7 @@ package harbor
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -186,6 +187,37 @@ func TestASurfaceThatCannotBe(t *testing.T) {
 		_, ps := minimal().with("task.toml", text).load(t, task.Options{})
 		if !slices.ContainsFunc(ps, func(p task.Problem) bool { return strings.Contains(p.Summary+p.Detail, want) }) {
 			t.Errorf("%q: %v, want %q", text, ps, want)
+		}
+	}
+}
+
+// A setting of a plugin is found in task.toml, or else what is around it.
+func TestSettingsAreLocated(t *testing.T) {
+	t.Parallel()
+	tk := configured(`[metadata.berth.surface.settings]
+page = "a"
+[[metadata.berth.captures]]
+name = "c"
+settings = { kind = "url" }
+[[metadata.berth.verifiers]]
+name = "one"
+[[metadata.berth.verifiers]]
+name = "two"
+settings = { truth = "t.json", fields = { x = 1, "y z" = 2 } }
+`).must(t)
+	for key, want := range map[string]string{
+		"stages[0].verifiers[1].settings.truth":         "task.toml:10 metadata.berth.verifiers[1].settings.truth",
+		`stages[0].verifiers[1].settings.fields["x"]`:   "task.toml:10 metadata.berth.verifiers[1].settings.fields.x",
+		"stages[0].verifiers[1].settings.missing":       "task.toml:10 metadata.berth.verifiers[1].settings.missing",
+		"stages[0].verifiers[0].settings.missing":       "task.toml:6 metadata.berth.verifiers[0].settings.missing",
+		"stages[0].captures[0].settings.kind":           "task.toml:5 metadata.berth.captures[0].settings.kind",
+		"environment.settings.page":                     "task.toml:2 metadata.berth.surface.settings.page",
+		"stages[0].verifiers[2].settings.of_the_script": "task.toml:6 metadata.berth.verifiers[2].settings.of_the_script",
+		"environment.workdir":                           ":0 environment.workdir",
+	} {
+		p := task.Located(Format{}, tk, task.Problem{Key: key})
+		if got := fmt.Sprintf("%s:%d %s", p.File, p.Line, p.Key); got != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
 		}
 	}
 }

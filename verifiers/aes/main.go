@@ -16,6 +16,7 @@ func main() { plugins.Serve(served()) }
 func served() plugins.Plugin {
 	return plugins.Verifier(plugins.Info{
 		Name: "aes", Version: "1.0.0",
-		Doc: "Atomic element similarity of a rebuilt web page and its target, from what was captured of both.",
+		Doc:      "Atomic element similarity of a rebuilt web page and its target, from what was captured of both.",
+		Settings: plugins.SettingsAreConfig[Config],
 	}, Config{}, verifier.Traits{Needs: verifier.NeedsNone}, aes{})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -160,17 +159,7 @@ func captures(r *verifier.Request) string {
 
 // settings reads those of the task, and of the experiment over them.
 func settings(r *verifier.Request, c *Config) error {
-	all := map[string]json.RawMessage{}
-	for _, raw := range []json.RawMessage{r.Settings, r.Config} {
-		own := map[string]json.RawMessage{}
-		if len(bytes.TrimSpace(raw)) > 0 {
-			if err := json.Unmarshal(raw, &own); err != nil {
-				return err
-			}
-		}
-		maps.Copy(all, own)
-	}
-	raw, err := json.Marshal(all)
+	raw, err := config.Over(r.Settings, r.Config)
 	if err != nil {
 		return err
 	}

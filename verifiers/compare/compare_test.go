@@ -157,7 +157,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 		"an unknown setting":              {settings: `{"truth": {"a": 1}, "tolerance": 1}`, err: `"tolerance" is not known`},
 		"a negative tolerance":            {settings: `{"truth": {"a": 1}, "relative_tolerance": -1}`, err: "negative"},
 		"a negative one of a field":       {settings: `{"truth": {"a": 1}, "tolerance_fields": {"a": -1}}`, err: "negative"},
-		"settings that are no object":     {settings: `[]`, err: "settings of the task"},
+		"settings that are no object":     {settings: `[]`, err: "Not an object"},
 		"config over settings":            {settings: `{"truth": {"a": 2}, "prediction": "attempt/captures/export"}`, config: `{"truth": {"a": 1}}`, why: "no difference"},
 		"settings of another verifier":    {settings: `{"command": ["sh"], "rewards": []}`, config: file, why: "no difference"},
 		"the same without a truth":        {settings: `{"command": ["sh"]}`, config: `{"prediction": "answer"}`, err: `"command" is not known`},

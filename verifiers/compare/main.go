@@ -8,6 +8,7 @@ package main
 
 import (
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -25,7 +26,10 @@ func served() []plugins.Plugin {
 }
 
 func serve[C any](name, doc string, compare func(given, *C) (outcome, error)) plugins.Plugin {
-	var config C
-	return plugins.Verifier(plugins.Info{Name: name, Version: "1.0.0", Doc: doc}, config,
+	var empty C
+	return plugins.Verifier(plugins.Info{Name: name, Version: "1.0.0", Doc: doc, Settings: func(s plugins.Settings) []config.Problem {
+		var c C
+		return read(s, &c)
+	}}, empty,
 		verifier.Traits{Needs: verifier.NeedsNone}, comparator[C]{compare})
 }

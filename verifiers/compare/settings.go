@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
+	"path"
+	"strings"
 
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Inputs are the settings of every comparator. A task sets them, and the config
@@ -98,43 +99,62 @@ func notNegative(ps []config.Problem, path config.Path, value float64) []config.
 }
 
 // read reads the settings of the task, and of the experiment over them. Both are
-// read strictly, because they decide what a result is. If an experiment replaces
-// another verifier by this one, the settings of the task are for the other one:
-// they name no ground truth, and are not read.
-func read(r *verifier.Request, into any) error {
-	all, err := members("settings of the task", r.Settings)
+// read strictly, because they decide what a result is.
+func read(of plugins.Settings, into any) []config.Problem {
+	raw, err := merged(of)
 	if err != nil {
-		return err
-	}
-	replaced, err := members("config", r.Config)
-	if err != nil {
-		return err
-	}
-	if all["truth"] == nil && replaced["truth"] != nil {
-		clear(all)
-	}
-	maps.Copy(all, replaced)
-	raw, err := json.Marshal(all)
-	if err != nil {
-		return err
+		return []config.Problem{{Summary: "Not an object", Detail: err.Error()}}
 	}
 	if ps := config.Validate(raw, into); len(ps) > 0 {
-		return fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
+		return ps
 	}
-	return nil
+	has, ok := into.(interface{ inputs() *Inputs })
+	if !ok {
+		return []config.Problem{{Summary: "Bug in the plugin", Detail: fmt.Sprintf("%T has no inputs", into)}}
+	}
+	return has.inputs().problems()
 }
 
-// members returns the members of an object that are not null.
-func members(name string, raw json.RawMessage) (map[string]json.RawMessage, error) {
-	all := map[string]json.RawMessage{}
-	if len(bytes.TrimSpace(raw)) > 0 {
-		if err := json.Unmarshal(raw, &all); err != nil {
-			return nil, fmt.Errorf("%s for this verifier: %w", name, err)
-		}
+// merged returns the settings of the task, and of the experiment over them. If an
+// experiment replaces another verifier by this one, the settings of the task are for
+// the other one: they name no ground truth, and are not read.
+func merged(of plugins.Settings) (json.RawMessage, error) {
+	task, err := config.Members(of.JSON)
+	if err != nil {
+		return nil, err
 	}
-	if all == nil { // null
-		all = map[string]json.RawMessage{}
+	experiment, err := config.Members(of.Config)
+	if err != nil {
+		return nil, err
 	}
-	maps.DeleteFunc(all, func(_ string, value json.RawMessage) bool { return string(bytes.TrimSpace(value)) == "null" })
-	return all, nil
+	if task["truth"] == nil && experiment["truth"] != nil {
+		return of.Config, nil
+	}
+	return config.Over(of.JSON, of.Config)
+}
+
+// problems returns what is wrong with them without looking at any file.
+func (i *Inputs) problems() (ps []config.Problem) {
+	add := func(path config.Path, summary, format string, args ...any) {
+		ps = append(ps, config.Problem{Path: path, Summary: summary, Detail: fmt.Sprintf(format, args...)})
+	}
+	switch name, written := i.file(); {
+	case len(bytes.TrimSpace(i.Truth)) == 0:
+		add("truth", "truth is required", "Write the path of the ground truth in the view, or the JSON itself.")
+	case written:
+	case ofAttempt(path.Clean(name)) || path.IsAbs(name) || strings.HasPrefix(path.Clean(name), ".."):
+		add("truth", "truth is no file of the task", "Got %q. It must be a file of the task, such as references/truth.json, and none of the attempt.", name)
+	}
+	if i.Prediction != "answer" && !strings.HasPrefix(path.Clean(i.Prediction), "attempt/") {
+		add("prediction", "prediction is neither answer nor a file of the attempt", "Got %q. Write answer, or the path of a file below attempt/.", i.Prediction)
+	}
+	return ps
+}
+
+func ofAttempt(clean string) bool { return clean == "attempt" || strings.HasPrefix(clean, "attempt/") }
+
+// file returns the name of the file with the ground truth. written says that the
+// settings hold the ground truth itself.
+func (i *Inputs) file() (name string, written bool) {
+	return name, json.Unmarshal(i.Truth, &name) != nil
 }

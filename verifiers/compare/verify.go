@@ -1,15 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"strings"
 
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
@@ -56,20 +55,17 @@ func of(d diff.List, err error) (outcome, error) {
 
 // Verify implements verifier.Verifier.
 func (c comparator[C]) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
-	var config C
-	if err = read(&r, &config); err != nil {
-		return v, err
+	var settings C
+	if ps := read(plugins.Settings{JSON: r.Settings, Config: r.Config}, &settings); len(ps) > 0 {
+		return v, fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
 	}
-	has, ok := any(&config).(interface{ inputs() *Inputs })
-	if !ok {
-		return v, fmt.Errorf("bug: %T has no inputs", config)
-	}
+	has, _ := any(&settings).(interface{ inputs() *Inputs }) // read makes sure
 	if _, err = os.Stat(r.View); err != nil {
 		return v, fmt.Errorf("view: %w", err)
 	}
 	in := given{}
 	name := ""
-	if in.truth, name, err = truth(&r, has.inputs().Truth); err != nil {
+	if in.truth, name, err = truth(&r, has.inputs()); err != nil {
 		return v, err
 	}
 	var o outcome
@@ -78,7 +74,7 @@ func (c comparator[C]) Verify(ctx context.Context, r verifier.Request, _ func(st
 		if err = ctx.Err(); err != nil {
 			return v, err
 		}
-		o, err = c.compare(in, &config)
+		o, err = c.compare(in, &settings)
 	}
 	var wrong unusable
 	switch {
@@ -104,18 +100,10 @@ type unusable string
 func (u unusable) Error() string { return string(u) }
 
 // truth returns the text of the ground truth, and its name for errors.
-func truth(r *verifier.Request, setting json.RawMessage) (text, name string, err error) {
-	if setting = bytes.TrimSpace(setting); len(setting) == 0 {
-		return "", "", errors.New("settings for this verifier: truth is required: write the path of the ground truth in the view, or the JSON itself")
-	}
-	if setting[0] != '"' {
-		return string(setting), "truth in the settings", nil
-	}
-	if err = json.Unmarshal(setting, &name); err != nil {
-		return "", "", fmt.Errorf("settings for this verifier: truth: %w", err)
-	}
-	if clean := path.Clean(name); clean == "attempt" || strings.HasPrefix(clean, "attempt/") || path.IsAbs(clean) || strings.HasPrefix(clean, "..") {
-		return "", "", fmt.Errorf("settings for this verifier: truth is %q: it must be a file of the task, such as references/truth.json, and none of the attempt", name)
+func truth(r *verifier.Request, in *Inputs) (text, name string, err error) {
+	name, written := in.file()
+	if written {
+		return string(in.Truth), "truth in the settings", nil
 	}
 	data, err := r.ReadFile(path.Clean(name), document.MaxBytes)
 	if err != nil { // the task's fault, so it is no missing artifact
@@ -131,9 +119,6 @@ func predicted(r *verifier.Request, name string) (p prediction, err error) {
 		return p, err
 	}
 	name = path.Clean(name)
-	if !strings.HasPrefix(name, "attempt/") {
-		return p, fmt.Errorf("settings for this verifier: prediction is %q: write answer, or the path of a file below attempt/", name)
-	}
 	if entries, listed := untrusted.Dir(r.View, name, 1000); listed == nil {
 		if len(entries) != 1 {
 			return p, unusable(fmt.Sprintf("%s is a folder with %d files, and only a single one can be compared", name, len(entries)))

@@ -19,7 +19,8 @@ func main() { plugins.Serve(served()) }
 func served() plugins.Plugin {
 	return plugins.Verifier(plugins.Info{
 		Name: "reward", Version: "1.0.0",
-		Doc: "Makes a score of the rewards that a surface gave: their sum, last, best or mean, beside a bound.",
+		Doc:      "Makes a score of the rewards that a surface gave: their sum, last, best or mean, beside a bound.",
+		Settings: plugins.SettingsAreConfig[Config],
 	}, Config{}, verifier.Traits{Needs: verifier.NeedsNone}, judge{})
 }
 

@@ -212,20 +212,9 @@ func lines(r *verifier.Request, name string, each func(line []byte, stage string
 
 // read reads the settings of the task, and of the experiment over them.
 func read(r *verifier.Request, c *Config) error {
-	all := map[string]json.RawMessage{}
-	for _, raw := range []json.RawMessage{r.Settings, r.Config} {
-		var members map[string]json.RawMessage
-		if len(bytes.TrimSpace(raw)) > 0 {
-			if err := json.Unmarshal(raw, &members); err != nil {
-				return fmt.Errorf("settings for this verifier: %w", err)
-			}
-		}
-		maps.Copy(all, members)
-	}
-	maps.DeleteFunc(all, func(_ string, v json.RawMessage) bool { return string(bytes.TrimSpace(v)) == "null" })
-	raw, err := json.Marshal(all)
+	raw, err := config.Over(r.Settings, r.Config)
 	if err != nil {
-		return err
+		return fmt.Errorf("settings for this verifier: %w", err)
 	}
 	if ps := config.Validate(raw, c); len(ps) > 0 {
 		return fmt.Errorf("settings for this verifier: %w", config.Problems(ps))

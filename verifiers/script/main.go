@@ -9,6 +9,7 @@ package main
 
 import (
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -16,5 +17,12 @@ func main() {
 	plugins.Serve(plugins.Verifier(plugins.Info{
 		Name: "script", Version: "1.0.0",
 		Doc: "Runs the task's test program in the sandbox and reads the scores that it writes. The task says which program and which files.",
+		Settings: func(s plugins.Settings) []config.Problem {
+			_, err := settingsOf(s.JSON)
+			if err != nil {
+				return []config.Problem{{Summary: "Test program cannot be run", Detail: err.Error()}}
+			}
+			return nil
+		},
 	}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, script{dial: dial}))
 }

@@ -9,6 +9,7 @@ package main
 
 import (
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -16,13 +17,15 @@ func main() {
 	plugins.Serve(
 		plugins.Verifier(plugins.Info{
 			Name: "supervisor", Version: "1.0.0",
-			Doc: "A model that judges each round of an attempt with the task's rubric, and decides whether the user may ask for more.",
+			Doc:      "A model that judges each round of an attempt with the task's rubric, and decides whether the user may ask for more.",
+			Settings: func(s plugins.Settings) []config.Problem { return config.Validate(s.JSON, &said{}) },
 		}, Config{}, verifier.Traits{
 			Needs: verifier.NeedsNone, Models: []string{"default"}, Rounds: true, OwnWith: map[string]string{"tools": toolsSandbox},
 		}, supervisor{}),
 		plugins.Verifier(plugins.Info{
 			Name: "loop-result", Version: "1.0.0",
-			Doc: "Makes the result of an attempt out of the judgements of all its rounds by the verifier supervisor. The best score counts.",
+			Doc:      "Makes the result of an attempt out of the judgements of all its rounds by the verifier supervisor. The best score counts.",
+			Settings: func(s plugins.Settings) []config.Problem { return config.Validate(s.JSON, &resultSettings{}) },
 		}, ResultConfig{}, verifier.Traits{Needs: verifier.NeedsNone}, loopResult{}),
 	)
 }

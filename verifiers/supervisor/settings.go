@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"slices"
 
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/verifier"
-	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
 )
 
 // Config is the body of a verifier block's config. What it does not set is as the
@@ -45,14 +41,19 @@ func (c *ResultConfig) Validate() []config.Problem {
 	return []config.Problem{{Path: "threshold", Summary: "threshold is out of range", Detail: fmt.Sprintf("Got %g. Write a number from 0 to 1.", *c.Threshold)}}
 }
 
+// said is what a task says.
+type said struct {
+	Rubric       string `berth:"rubric" default:"references/eval_rule.md" doc:"File with the rubric, as a path in the verifier's view."`
+	Instructions string `berth:"instructions" default:"" doc:"Further instructions for the supervisor, after its own."`
+	Gate         string `berth:"gate" default:"auto" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed."`
+	Deferred     string `berth:"deferred" default:"stop" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed."`
+	Rewrite      string `berth:"rewrite" default:"candidate" enum:"candidate,composed" doc:"What the message to the agent is made of."`
+	HandoffScore bool   `berth:"handoff_score" default:"true" doc:"Whether the user learns the score."`
+}
+
 // settings are what a task says, and what the experiment says instead.
 type settings struct {
-	Rubric       string       `json:"rubric"`
-	Instructions string       `json:"instructions"`
-	Gate         rules.Policy `json:"gate"`
-	Deferred     string       `json:"deferred"`
-	Rewrite      string       `json:"rewrite"`
-	HandoffScore bool         `json:"handoff_score"`
+	said
 
 	prompt      string
 	tools       string
@@ -66,67 +67,47 @@ const toolsSandbox = "sandbox"
 
 // resultSettings are the same for loop-result.
 type resultSettings struct {
-	Threshold     float64 `json:"threshold"`
-	CompletedOnly bool    `json:"completed_only"`
+	Threshold     float64 `berth:"threshold" default:"1" doc:"Score from which an attempt passes."`
+	CompletedOnly bool    `berth:"completed_only" default:"false" doc:"Count the scores of completed turns only."`
+}
+
+// Validate implements config.Validator.
+func (s *resultSettings) Validate() []config.Problem {
+	return (&ResultConfig{Threshold: &s.Threshold}).Validate()
 }
 
 func settingsOf(r *verifier.Request) (settings, error) {
-	s := settings{Rubric: "references/eval_rule.md", Gate: rules.Auto, Deferred: "stop", Rewrite: "candidate", HandoffScore: true}
+	var s settings
 	var c Config
-	if err := read(r, &s, &c); err != nil {
+	if err := read(r, &s.said, &c); err != nil {
 		return s, err
 	}
 	replace(&s.Rubric, c.Rubric)
 	replace(&s.Instructions, c.Instructions)
-	if c.Gate != nil {
-		s.Gate = rules.Policy(*c.Gate)
-	}
+	replace(&s.Gate, c.Gate)
 	replace(&s.Deferred, c.Deferred)
 	replace(&s.Rewrite, c.Rewrite)
 	replace(&s.HandoffScore, c.HandoffScore)
 	s.prompt, s.tools, s.effort, s.temperature = c.Prompt, c.Tools, c.Effort, c.Temperature
-	return s, s.valid()
-}
-
-func (s *settings) valid() error {
-	for _, e := range []struct {
-		key, value string
-		of         []string
-	}{
-		{"gate", string(s.Gate), rules.Policies},
-		{"deferred", s.Deferred, []string{"stop", "nudge"}},
-		{"rewrite", s.Rewrite, []string{"candidate", "composed"}},
-	} {
-		if !slices.Contains(e.of, e.value) {
-			return fmt.Errorf("settings of the task: %s is %q: choose from %v", e.key, e.value, e.of)
-		}
-	}
-	return nil
+	return s, nil
 }
 
 func resultSettingsOf(r *verifier.Request) (resultSettings, error) {
-	s := resultSettings{Threshold: 1}
+	var s resultSettings
 	var c ResultConfig
 	if err := read(r, &s, &c); err != nil {
 		return s, err
 	}
 	replace(&s.Threshold, c.Threshold)
 	replace(&s.CompletedOnly, c.CompletedOnly)
-	if !(s.Threshold >= 0 && s.Threshold <= 1) {
-		return s, fmt.Errorf("settings of the task: threshold is %g: it has to be from 0 to 1", s.Threshold)
-	}
 	return s, nil
 }
 
 // read reads the task's settings and the experiment's configuration. Settings are
 // read strictly, because they decide what a result is.
 func read(r *verifier.Request, s, c any) error {
-	if len(r.Settings) > 0 {
-		d := json.NewDecoder(bytes.NewReader(r.Settings))
-		d.DisallowUnknownFields()
-		if err := d.Decode(s); err != nil {
-			return fmt.Errorf("settings of the task for this verifier: %w", err)
-		}
+	if ps := config.Validate(r.Settings, s); len(ps) > 0 {
+		return fmt.Errorf("settings of the task for this verifier: %w", config.Problems(ps))
 	}
 	return config.Decode(r.Config, c)
 }

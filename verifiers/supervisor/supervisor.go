@@ -62,7 +62,7 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 		return v, err
 	}
 	defer m.Close()
-	gate, err := completed(&r, s.Gate)
+	gate, err := completed(&r, rules.Policy(s.Gate))
 	if err != nil {
 		return v, err
 	}

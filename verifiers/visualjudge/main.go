@@ -7,6 +7,7 @@ package main
 
 import (
 	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -21,6 +22,7 @@ func main() { plugins.Serve(served()) }
 func served() plugins.Plugin {
 	return plugins.Verifier(plugins.Info{
 		Name: "visual-judge", Version: "1.0.0",
-		Doc: "Models that look at the pictures of a surface: one says what changed from each to the next, and one gives a score from 1 to 5. The score decides nothing, and keeps to the verdict of the comparator before it.",
+		Doc:      "Models that look at the pictures of a surface: one says what changed from each to the next, and one gives a score from 1 to 5. The score decides nothing, and keeps to the verdict of the comparator before it.",
+		Settings: func(s plugins.Settings) []config.Problem { return config.Validate(s.JSON, &settings{}) },
 	}, Config{}, verifier.Traits{Needs: verifier.NeedsNone, Models: []string{modelPairs, modelFinal}}, judge{})
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/config"
@@ -58,9 +56,9 @@ func (c *Config) Validate() (ps []config.Problem) {
 
 // settings are what a task says to the judge.
 type settings struct {
-	Instruction      string `json:"instruction"`       // the task in words; empty: instruction.md of the view
-	SuccessCondition string `json:"success_condition"` // may be empty
-	Truth            string `json:"llm_judge_gt"`      // how a good result looks; may be empty
+	Instruction      string `berth:"instruction" default:"" doc:"The task in words. Empty: instruction.md of the view."`
+	SuccessCondition string `berth:"success_condition" default:"" doc:"When the task is done."`
+	Truth            string `berth:"llm_judge_gt" default:"" doc:"How a good result looks."`
 }
 
 // maxTask is how much of the task the models see, in bytes.
@@ -72,9 +70,7 @@ func read(r *verifier.Request) (c Config, s settings, err error) {
 	if ps := config.Validate(r.Config, &c); len(ps) > 0 {
 		return c, s, fmt.Errorf("config of this verifier: %w", config.Problems(ps))
 	}
-	d := json.NewDecoder(bytes.NewReader(orEmpty(r.Settings)))
-	d.DisallowUnknownFields()
-	if err = d.Decode(&s); err != nil {
+	if err = config.Decode(r.Settings, &s); err != nil {
 		return c, s, fmt.Errorf("settings of the task for this verifier: %w", err)
 	}
 	if s.Instruction == "" {
@@ -86,11 +82,4 @@ func read(r *verifier.Request) (c Config, s settings, err error) {
 	}
 	s.Instruction = cut(s.Instruction, maxTask)
 	return c, s, nil
-}
-
-func orEmpty(raw json.RawMessage) json.RawMessage {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		return json.RawMessage("{}")
-	}
-	return raw
 }

@@ -8,12 +8,15 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
+	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// Checker is the only place that calls Check of agents and environments. It
+// Checker is the only place that calls Check of agents and environments, and asks
+// about settings of tasks. It
 // caches answers without a refusal, because the tasks of a plan and the
 // attempts of a run ask the same again and again. The zero value is ready for
 // use; a nil Checker caches nothing. Safe for concurrent use.
@@ -42,6 +45,17 @@ func (c *Checker) Environment(ctx context.Context, p environment.Environment, of
 	return answer(ctx, c, question{of, spec},
 		func(ctx context.Context) (environment.Report, error) { return p.Check(ctx, spec) },
 		func(r environment.Report) bool { return len(r.Refusals) == 0 })
+}
+
+// ValidateSettings asks a plugin what is wrong with what a task sets for it. An error
+// means that it cannot be asked.
+type ValidateSettings func(ctx context.Context, kind plugins.Kind, name string, s plugins.Settings) ([]config.Problem, error)
+
+// Settings asks a plugin, with ask, about what a task sets for it.
+func (c *Checker) Settings(ctx context.Context, kind plugins.Kind, name string, s plugins.Settings, ask ValidateSettings) ([]config.Problem, error) {
+	return answer(ctx, c, question{record.PluginUsed{Kind: string(kind), Name: name}, s},
+		func(ctx context.Context) ([]config.Problem, error) { return ask(ctx, kind, name, s) },
+		func(ps []config.Problem) bool { return len(ps) == 0 })
 }
 
 // answer returns the cached answer to a question, or else the answer of ask,

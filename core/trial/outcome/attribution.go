@@ -99,7 +99,10 @@ var rules = []struct {
 	{"", fault.ErrPanic, record.PluginCrashed, true},
 	{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true}, // its plugin was restarted
 	{record.ByAgent, agent.ErrModel, record.ModelError, true},
-	{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
+	// A plan checks configurations and settings. What is found only now says nothing
+	// about the agent.
+	{record.ByAgent, agent.ErrBadConfig, record.NotRun, false},
+	{record.ByVerifier, fault.ErrBadConfig, record.TaskInvalid, false},
 	{record.ByUser, agent.ErrNoSession, record.PluginCrashed, true},
 	{record.ByUser, agent.ErrModel, record.ModelError, true},
 	{record.ByUser, agent.ErrBadConfig, record.UserError, false},

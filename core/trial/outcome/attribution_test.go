@@ -26,7 +26,8 @@ func TestWhatAnErrorMakesOfAnAttempt(t *testing.T) {
 		retry   bool
 	}{
 		{record.ByAgent, other, record.AgentError, false},
-		{record.ByAgent, agent.ErrBadConfig, record.AgentError, false},
+		{record.ByAgent, agent.ErrBadConfig, record.NotRun, false},
+		{record.ByVerifier, fault.ErrBadConfig, record.TaskInvalid, false},
 		{record.ByAgent, agent.ErrModel, record.ModelError, true},
 		{record.ByAgent, agent.ErrNoSession, record.PluginCrashed, true},
 		{record.ByAgent, plugin.ErrPluginGone, record.PluginCrashed, true},

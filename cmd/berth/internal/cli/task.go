@@ -19,6 +19,11 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/plan"
+	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/plugins"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -101,6 +106,9 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	if err != nil {
 		return err
 	}
+	if err = a.taskSettings(ctx, at.format, &listing); err != nil {
+		return err
+	}
 	res := output.TaskCheck{
 		Format: at.format.Name(), Tasks: []output.TaskReport{}, Suites: []output.TaskSuite{}, Other: listing.Other, Deep: listing.Deep, Problems: listing.Problems, Sum: map[string]int{},
 	}
@@ -144,6 +152,33 @@ func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Fla
 	}
 	if slices.ContainsFunc(res.Tasks, func(r output.TaskReport) bool { return r.Run != nil && r.Run.Failed > 0 }) {
 		return &exit{exitErrors, nil}
+	}
+	return nil
+}
+
+// taskSettings asks the verifiers that tasks name about their settings. It needs no
+// plugin: settings for one that is not installed are not checked.
+func (a *app) taskSettings(ctx context.Context, f task.Format, l *task.Listing) error {
+	host, err := a.host()
+	if err != nil {
+		return err
+	}
+	defer host.Stop()
+	var c feasible.Checker
+	for i := range l.Items {
+		it := &l.Items[i]
+		if it.Task == nil {
+			continue
+		}
+		wrong, err := plan.Settings(ctx, f, it.Task, cell.Cell{}, func(ctx context.Context, kind plugins.Kind, name string, s plugins.Settings) ([]config.Problem, error) {
+			return c.Settings(ctx, kind, name, s, host.ValidateSettings)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", it.Path, err)
+		}
+		if it.Problems = append(it.Problems, wrong...); len(wrong) > 0 {
+			it.Task = nil
+		}
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	l.askFormats(o.Formats)
 	l.Plan, err = plan.Make(ctx, plan.Input{
 		Experiment: &l.Experiment.Experiment, Formats: o.Formats, Plugins: trial.PluginsOf(l.Host), Dialects: dialects.All,
-		Executors: Executors, Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
+		Executors: Executors, Settings: l.Host.ValidateSettings, Options: task.Options{Lenient: f.Lenient, AllowEnv: f.AllowEnv, LookupEnv: o.Env},
 	})
 	if err != nil {
 		return err

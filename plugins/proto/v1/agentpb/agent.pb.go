@@ -271,7 +271,14 @@ type AgentNeeds struct {
 	KeepsSession bool `protobuf:"varint,8,opt,name=keeps_session,json=keepsSession,proto3" json:"keeps_session,omitempty"`
 	// A session can continue from SessionSetup.prior. False: plan refuses tasks
 	// with a prior trajectory, unless the agent uses no model.
-	TakesPrior    bool `protobuf:"varint,9,opt,name=takes_prior,json=takesPrior,proto3" json:"takes_prior,omitempty"`
+	TakesPrior bool `protobuf:"varint,9,opt,name=takes_prior,json=takesPrior,proto3" json:"takes_prior,omitempty"`
+	// It makes the skills of SessionSetup.skills known to its model itself. False:
+	// the core says in the first message where they are, if the agent has a shell;
+	// without one, plan refuses tasks with skills.
+	Skills bool `protobuf:"varint,10,opt,name=skills,proto3" json:"skills,omitempty"`
+	// Transports of the MCP servers in SessionSetup.servers that it offers its model
+	// as tools: stdio, sse, streamable-http. The others are as skills are.
+	Mcp           []string `protobuf:"bytes,11,rep,name=mcp,proto3" json:"mcp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -367,6 +374,20 @@ func (x *AgentNeeds) GetTakesPrior() bool {
 		return x.TakesPrior
 	}
 	return false
+}
+
+func (x *AgentNeeds) GetSkills() bool {
+	if x != nil {
+		return x.Skills
+	}
+	return false
+}
+
+func (x *AgentNeeds) GetMcp() []string {
+	if x != nil {
+		return x.Mcp
+	}
+	return nil
 }
 
 // AgentBundle is a read-only folder with the programs of an agent. After the
@@ -1399,7 +1420,7 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12)\n" +
 	"\x05value\x18\x02 \x01(\v2\x13.berth.v1.ModelInfoR\x05value:\x028\x01\"=\n" +
 	"\x0fAgentCheckReply\x12*\n" +
-	"\x05needs\x18\x01 \x01(\v2\x14.berth.v1.AgentNeedsR\x05needs\"\x9b\x02\n" +
+	"\x05needs\x18\x01 \x01(\v2\x14.berth.v1.AgentNeedsR\x05needs\"\xc5\x02\n" +
 	"\n" +
 	"AgentNeeds\x12\x14\n" +
 	"\x05shell\x18\x01 \x01(\bR\x05shell\x12\x18\n" +
@@ -1411,7 +1432,10 @@ const file_v1_agent_proto_rawDesc = "" +
 	"\brefusals\x18\a \x03(\tR\brefusals\x12#\n" +
 	"\rkeeps_session\x18\b \x01(\bR\fkeepsSession\x12\x1f\n" +
 	"\vtakes_prior\x18\t \x01(\bR\n" +
-	"takesPrior\"i\n" +
+	"takesPrior\x12\x16\n" +
+	"\x06skills\x18\n" +
+	" \x01(\bR\x06skills\x12\x10\n" +
+	"\x03mcp\x18\v \x03(\tR\x03mcp\"i\n" +
 	"\vAgentBundle\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x16\n" +

@@ -323,7 +323,8 @@ type PluginDescription struct {
 	// SandboxSpec.sidecars and .volumes; without it Check refuses them),
 	// "snapshot" (Stop, Snapshot, Changed), "surface" (service Surface) and
 	// "no_sandboxes" (it has only a surface: Check refuses). For a verifier:
-	// "rewrite" (Rewrite).
+	// "rewrite" (Rewrite). For a verifier and an environment with a surface:
+	// "settings" (Validate checks settings of tasks).
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// The schema of its configuration, {"fields":[...]}:
 	//
@@ -515,10 +516,17 @@ func (x *VerifierTraits) GetOwnWith() map[string]string {
 }
 
 type ValidateRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          PluginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=berth.v1.PluginKind" json:"kind,omitempty"`
-	Plugin        string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	ConfigJson    []byte                 `protobuf:"bytes,3,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"` // an object that fits the schema; empty: {}
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Kind       PluginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=berth.v1.PluginKind" json:"kind,omitempty"`
+	Plugin     string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	ConfigJson []byte                 `protobuf:"bytes,3,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"` // an object that fits the schema; empty: {}
+	// What a task sets for the plugin, an object: settings of a verifier, of an
+	// environment with a surface, or of one of its captures. With it, the reply has
+	// the problems of the settings, by their paths, as they are with this valid
+	// configuration. Only for plugins with the capability "settings". Empty: the
+	// configuration is to be checked.
+	SettingsJson  []byte `protobuf:"bytes,4,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"`
+	Capture       string `protobuf:"bytes,5,opt,name=capture,proto3" json:"capture,omitempty"` // the settings are those of the capture with this name; empty: of none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -574,9 +582,23 @@ func (x *ValidateRequest) GetConfigJson() []byte {
 	return nil
 }
 
+func (x *ValidateRequest) GetSettingsJson() []byte {
+	if x != nil {
+		return x.SettingsJson
+	}
+	return nil
+}
+
+func (x *ValidateRequest) GetCapture() string {
+	if x != nil {
+		return x.Capture
+	}
+	return ""
+}
+
 type ValidateReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Problems      []*ConfigProblem       `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"` // none: the configuration is valid
+	Problems      []*ConfigProblem       `protobuf:"bytes,1,rep,name=problems,proto3" json:"problems,omitempty"` // none: it is valid
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -709,12 +731,14 @@ const file_v1_plugin_proto_rawDesc = "" +
 	"\bown_with\x18\x04 \x03(\v2%.berth.v1.VerifierTraits.OwnWithEntryR\aownWith\x1a:\n" +
 	"\fOwnWithEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb3\x01\n" +
 	"\x0fValidateRequest\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.berth.v1.PluginKindR\x04kind\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x1f\n" +
 	"\vconfig_json\x18\x03 \x01(\fR\n" +
-	"configJson\"D\n" +
+	"configJson\x12#\n" +
+	"\rsettings_json\x18\x04 \x01(\fR\fsettingsJson\x12\x18\n" +
+	"\acapture\x18\x05 \x01(\tR\acapture\"D\n" +
 	"\rValidateReply\x123\n" +
 	"\bproblems\x18\x01 \x03(\v2\x17.berth.v1.ConfigProblemR\bproblems\"U\n" +
 	"\rConfigProblem\x12\x12\n" +

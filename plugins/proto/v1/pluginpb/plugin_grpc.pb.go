@@ -126,8 +126,8 @@ type PluginClient interface {
 	// Describe lists the plugins of this binary. The answer depends on nothing
 	// but the binary, and must come within a second.
 	Describe(ctx context.Context, in *DescribeRequest, opts ...grpc.CallOption) (*DescribeReply, error)
-	// Validate checks a configuration. It has no side effects, opens nothing, and
-	// reports every problem, not only the first.
+	// Validate checks a configuration, or what a task sets for the plugin. It has
+	// no side effects, opens nothing, and reports every problem, not only the first.
 	Validate(ctx context.Context, in *ValidateRequest, opts ...grpc.CallOption) (*ValidateReply, error)
 }
 
@@ -169,8 +169,8 @@ type PluginServer interface {
 	// Describe lists the plugins of this binary. The answer depends on nothing
 	// but the binary, and must come within a second.
 	Describe(context.Context, *DescribeRequest) (*DescribeReply, error)
-	// Validate checks a configuration. It has no side effects, opens nothing, and
-	// reports every problem, not only the first.
+	// Validate checks a configuration, or what a task sets for the plugin. It has
+	// no side effects, opens nothing, and reports every problem, not only the first.
 	Validate(context.Context, *ValidateRequest) (*ValidateReply, error)
 	mustEmbedUnimplementedPluginServer()
 }

@@ -1,0 +1,46 @@
+package harbor
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/berth-eval/berth/plugins/task"
+)
+
+var _ task.Locator = Format{}
+
+// places are the keys of a task whose values are written in [metadata.berth], and
+// how they are called there.
+var places = []struct {
+	key *regexp.Regexp
+	is  string
+}{
+	{regexp.MustCompile(`^stages\[\d+\]\.(verifiers|captures)`), "metadata.berth.$1"},
+	{regexp.MustCompile(`^environment\.settings`), "metadata.berth.surface.settings"},
+}
+
+// bracket is a key of a table, as paths of settings have it.
+var bracket = regexp.MustCompile(`\["((?:[^"\\]|\\.)*)"\]`)
+
+// Locate implements task.Locator.
+func (Format) Locate(t *task.Task, p task.Problem) task.Problem {
+	data, err := os.ReadFile(filepath.Join(t.Dir, fileConfig))
+	if err != nil {
+		return p
+	}
+	doc, bad := parseTOML(fileConfig, data)
+	if bad != nil {
+		return p
+	}
+	for _, place := range places {
+		if !place.key.MatchString(p.Key) {
+			continue
+		}
+		key := bracket.ReplaceAllString(place.key.ReplaceAllString(p.Key, place.is), ".$1")
+		if at := doc.position(key); at.line > 0 {
+			p.File, p.Line, p.Column, p.Key = fileConfig, at.line, at.column, key
+		}
+	}
+	return p
+}

@@ -61,7 +61,7 @@ func main() {
 
 func scaffold() loop.Agent[Config] {
 	return loop.Agent[Config]{
-		Prior: true,
+		Prior: true, Skills: true,
 		New: func(_ context.Context, s *loop.Session[Config]) (loop.Worker, error) {
 			return &worker{s: s, c: &s.Config, box: s.Shell}, nil
 		},

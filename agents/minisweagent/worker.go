@@ -115,7 +115,7 @@ func (w *worker) begin(ctx context.Context, m agent.Message) error {
 	}
 	text := m.Text
 	if len(w.talk) == 0 {
-		offers, err := loop.Offers(ctx, w.s.Shell, w.s.Setup)
+		offers, err := loop.Skills(ctx, w.s.Shell, w.s.Setup.Skills)
 		if err != nil {
 			return err
 		}

@@ -70,17 +70,17 @@ func turn(t *testing.T, conf string, answer func(chattest.Question) chattest.Ans
 
 func bash(command string) string { return "I think.\n\n```bash\n" + command + "\n```\n" }
 
-// The model is told of the servers and skills of the task.
-func TestSkillsAndServersStandInTheFirstMessage(t *testing.T) {
+// The model is told of the skills of the task.
+func TestSkillsStandInTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	_, _, server, _ := turn(t, `{}`, chattest.Script(bash("echo "+done)), func(box *sandbox.Client, s *agent.Setup) {
-		s.Skills, s.Servers = []string{"/tmp"}, []agent.Server{{Name: "db", Transport: "sse", URL: "http://db:1/sse"}}
+		s.Skills = []string{"/tmp"}
 		if err := box.WriteFile(t.Context(), "/tmp/SKILL.md", []byte("---\nname: plot\ndescription: Makes plots.\n---\nHow.\n"), sandbox.FileOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	})
 	first := server.Questions()[0].Last
-	for _, want := range []string{"The task:\n\nWork.\n\nThe task comes with these MCP servers", "- db: sse at http://db:1/sse\n", "<name>plot</name>", "<location>/tmp/SKILL.md</location>"} {
+	for _, want := range []string{"The task:\n\nWork.\n", "<name>plot</name>", "<location>/tmp/SKILL.md</location>"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q is not in the first message:\n%s", want, first)
 		}

@@ -24,24 +24,24 @@ func codex() cli.Scaffold {
 			Links: map[string]string{"codex": "npm/node_modules/@openai/codex/vendor/" + rustArch + "/bin/codex", "bash": "usr/bin/bash-static"},
 			Drop:  []string{"npm/node_modules/@openai/codex/vendor/*/codex-resources/voice"},
 		},
-		Dialects:  []model.Dialect{model.DialectOpenAI},
-		Knobs:     []cli.Knob{cli.Effort, cli.SystemPrompt, cli.MCP, cli.Skills},
-		Logs:      []string{"codex/sessions"},
-		ModelName: "gpt-5.5",
-		Prior:     true,
-		Start:     startCodex,
-		Events:    func(b *cli.Transcript) cli.Events { return &codexEvents{book: b, end: cli.Ending{Open: midway}} },
+		Dialects:   []model.Dialect{model.DialectOpenAI},
+		Knobs:      []cli.Knob{cli.Effort, cli.SystemPrompt, cli.MCP, cli.Skills},
+		Transports: []string{"stdio", "streamable-http"},
+		Logs:       []string{"codex/sessions"},
+		ModelName:  "gpt-5.5",
+		Prior:      true,
+		Start:      startCodex,
+		Events:     func(b *cli.Transcript) cli.Events { return &codexEvents{book: b, end: cli.Ending{Open: midway}} },
 	}
 }
 
 func startCodex(r *cli.Run) (cli.Start, error) {
-	config, err := codexConfig(r)
 	start := cli.Start{
 		Argv:  []string{cli.Bundle + "/bin/codex", "exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check"},
 		Stdin: r.Message, Files: r.SkillLinks("codex/skills"),
 		Env: map[string]string{"CODEX_HOME": cli.Home + "/codex", "BERTH_MODEL_TOKEN": r.Model.Token},
 	}
-	start.Text("codex/config.toml", config)
+	start.Text("codex/config.toml", codexConfig(r))
 	session := r.Session
 	if r.Prior != nil {
 		session = codexPrior(r, &start)
@@ -51,12 +51,12 @@ func startCodex(r *cli.Run) (cli.Start, error) {
 	if r.Shell == cli.Bash {
 		start.Env["SHELL"] = r.Shell
 	}
-	return start, err
+	return start, nil
 }
 
 // codexConfig returns config.toml. It writes texts as JSON, because a JSON text
 // is also a TOML text.
-func codexConfig(r *cli.Run) (string, error) {
+func codexConfig(r *cli.Run) string {
 	var b strings.Builder
 	set := func(key, value string) { fmt.Fprintf(&b, "%s = %s\n", key, quote(value)) }
 	set("model", r.Model.Name)
@@ -80,8 +80,6 @@ func codexConfig(r *cli.Run) (string, error) {
 		case "stdio":
 			set("command", s.Command)
 			fmt.Fprintf(&b, "args = [%s]\n", quotes(s.Args))
-		case "sse":
-			return "", fmt.Errorf("%w: codex cannot speak SSE to the MCP server %q: offer it over streamable HTTP", agent.ErrBadConfig, s.Name)
 		default:
 			set("url", s.URL)
 			if len(s.Headers) > 0 {
@@ -92,7 +90,7 @@ func codexConfig(r *cli.Run) (string, error) {
 			}
 		}
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 // codexEvents reads the output of `codex exec --json`.

@@ -28,7 +28,7 @@ func main() {
 
 func scaffold() loop.Agent[Config] {
 	return loop.Agent[Config]{
-		Terminal: true, Prior: true,
+		Terminal: true, Prior: true, Skills: true,
 		New: func(_ context.Context, s *loop.Session[Config]) (loop.Worker, error) { return newWorker(s) },
 	}
 }

@@ -36,7 +36,7 @@ type worker struct {
 	tty    *screen.TTY
 	term   terminal
 
-	offers      string // what comes with the task
+	offers      string // the skills that come with the task
 	instruction string // all messages of the user
 	talk        conversation
 	turns       int64 // replies requested for steps
@@ -97,7 +97,7 @@ func (w *worker) begin(ctx context.Context, instruction string, images []chat.Im
 			return err
 		}
 	}
-	if w.offers, err = loop.Offers(ctx, w.s.Shell, w.s.Setup); err != nil {
+	if w.offers, err = loop.Skills(ctx, w.s.Shell, w.s.Setup.Skills); err != nil {
 		return err
 	}
 	prior, err := loop.Prior(w.s.Setup.Prior, maxPrior)

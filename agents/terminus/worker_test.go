@@ -405,11 +405,10 @@ func TestWithoutRoomForASummaryItBeginsAnew(t *testing.T) {
 	l.close()
 }
 
-func TestSkillsAndServersStandInThePrompt(t *testing.T) {
+func TestSkillsStandInThePrompt(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t, `{}`, agent.Setup{
-		Skills:  []string{"/tmp/skills", "/tmp/none"},
-		Servers: []agent.Server{{Name: "db", Transport: "sse", URL: "http://db:1/sse"}, {Name: "fs", Transport: "stdio", Command: "mcp-fs", Args: []string{"/"}, Env: map[string]string{"B": "2", "A": "1"}}},
+		Skills: []string{"/tmp/skills", "/tmp/none"},
 	}, chattest.Script(complete))
 	for path, text := range map[string]string{
 		"/tmp/skills/a/SKILL.md": "---\nname: plot\ndescription: Makes <plots>.\n---\nHow.\n", "/tmp/skills/b/SKILL.md": "no head", "/tmp/skills/c/other.md": "---\nname: c\n---\n",
@@ -425,7 +424,6 @@ func TestSkillsAndServersStandInThePrompt(t *testing.T) {
 	first := l.model.Questions()[0].Last
 	for _, want := range []string{
 		"<available_skills>\n<skill>\n<name>plot</name>\n<description>Makes &lt;plots&gt;.</description>\n<location>/tmp/skills/a/SKILL.md</location>\n</skill>\n</available_skills>",
-		"- db: sse at http://db:1/sse\n", "- fs: stdio, started as: A=1 B=2 mcp-fs /\n",
 	} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q is not in the prompt:\n%s", want, first)

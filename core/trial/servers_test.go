@@ -63,3 +63,40 @@ func TestSkillsAndFoldersOfATask(t *testing.T) {
 	b.task.Skills, b.cell.Agent.Config = []task.Skill{{Dir: "/skills", FromImage: []string{"ocr"}}}, cell.PlainValues(json.RawMessage(`{"skill": {"ocr": {"text": "x"}}}`))
 	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
 }
+
+// An agent that does not support skills or the transport of a server reads about them
+// in its first message, once for each session; one that does gets no text.
+func TestWhatAnAgentDoesNotSupportIsInItsFirstMessage(t *testing.T) {
+	t.Parallel()
+	const told = "\n\nThese MCP servers can be reached from the sandbox with a client of your own:\n- web: sse at http://web\n  with the header Authorization: t-1\n" +
+		"\n\nSkills that may help are in /skills: read the SKILL.md of one before you use it.\n"
+	for _, tt := range []struct {
+		name  string
+		needs agent.Needs
+		want  string
+	}{
+		{"one transport", agent.Needs{Shell: true, MCP: []string{"stdio"}}, told},
+		{"all", agent.Needs{Shell: true, Skills: true, MCP: []string{"stdio", "sse"}}, ""},
+		{"no shell", agent.Needs{}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var got string
+			a := &scripted{needs: tt.needs, turn: func(_ context.Context, _ *actor, m agent.Message) (agent.Yield, error) {
+				got = m.Text
+				return agent.Yield{End: agent.Done}, nil
+			}}
+			b := newBench(t, a, tests("true"))
+			b.envVars = map[string]string{"TOKEN": "t-1"}
+			b.task.Skills = []task.Skill{{Dir: "/skills"}}
+			b.task.MCPServers = []task.MCPServer{
+				{Name: "fs", Transport: "stdio", Command: "mcp-fs"},
+				{Name: "web", Transport: "sse", URL: "http://web", Headers: task.Env{"Authorization": {Host: "TOKEN"}}},
+			}
+			res := b.run(t.Context(), t)
+			if instruction := b.task.Stages[0].Instruction[0].Text; got != instruction+tt.want {
+				t.Errorf("the agent got %q, want the instruction and %q (%s, %+v)", got, tt.want, res.Outcome, res.Error)
+			}
+		})
+	}
+}

@@ -41,6 +41,7 @@ type session struct {
 	door     *surfaces.Door // nil: no surface
 	tools    io.Closer      // the surface as tools in the sandbox; nil: there are none
 	models   models.Session // nil: no models
+	told     string         // of the first message: what the agent does not make known itself
 	recorder *recorder.SessionRecorder
 
 	turns   int // number of turns begun
@@ -171,6 +172,9 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 	if o.role != agent.RoleUser {
 		if err = errors.Join(a.agentSetup(ctx, s, o, &setup), a.onSurface(ctx, s, &setup)); err != nil {
 			return nil, err
+		}
+		if o.role == agent.RoleAgent && s.relay != nil {
+			s.told = o.needs.Told(setup.Servers, setup.Skills)
 		}
 	}
 	if err = s.access(ctx); err != nil {

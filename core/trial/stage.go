@@ -335,6 +335,9 @@ func (s *stage) work(ctx context.Context) error {
 func (s *stage) turn(ctx context.Context, from string, round int) error {
 	a := s.a
 	s.turns++
+	if a.session.turns == 0 {
+		s.message.Text += a.session.told
+	}
 	s.message.Turn = a.session.turns + 1
 	b := s.bounds()
 	a.recorder.Append(record.TurnsFile, record.Turn{

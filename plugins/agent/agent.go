@@ -83,6 +83,13 @@ type Needs struct {
 	// TakesPrior says that a session can continue from Setup.Prior. Without it,
 	// plan refuses tasks with a prior trajectory, unless the agent uses no model.
 	TakesPrior bool `json:"takes_prior,omitempty"`
+	// Skills says that the agent makes the skills of Setup.Skills known to its model
+	// itself. Without it, the core says in the first message where they are, if the
+	// agent has a shell; without one, plan refuses tasks with skills.
+	Skills bool `json:"skills,omitempty"`
+	// MCP are the transports of the servers in Setup.Servers that it offers its model
+	// as tools: stdio, sse, streamable-http. The others are as skills are.
+	MCP []string `json:"mcp,omitempty"`
 }
 
 // SkillsOf returns the names of the skills that an agent brings itself: the labels of

@@ -45,6 +45,7 @@ func needsToProto(n Needs) *agentpb.AgentNeeds {
 			return &agentpb.AgentBundle{Source: b.Source, Target: b.Target, Digest: b.Digest, Name: wire.Text(b.Name)}
 		}),
 		Logs: wire.Texts(n.Logs), Refusals: wire.Texts(n.Refusals), KeepsSession: n.KeepsSession, TakesPrior: n.TakesPrior,
+		Skills: n.Skills, Mcp: wire.Texts(n.MCP),
 	}
 }
 
@@ -56,6 +57,7 @@ func needsFromProto(p *agentpb.AgentNeeds) (Needs, error) {
 			return Bundle{Source: b.GetSource(), Target: b.GetTarget(), Digest: b.GetDigest(), Name: b.GetName()}
 		}),
 		Logs: p.GetLogs(), Refusals: p.GetRefusals(), KeepsSession: p.GetKeepsSession(), TakesPrior: p.GetTakesPrior(),
+		Skills: p.GetSkills(), MCP: p.GetMcp(),
 	}, nil
 }
 

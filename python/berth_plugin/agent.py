@@ -28,6 +28,8 @@ class Needs:
     refusals: list = dataclasses.field(default_factory=list)  # why it cannot run like this, and what to do
     keeps_session: bool = False  # a session continues in a later stage and after a cut; processes in the sandbox may have ended
     takes_prior: bool = False  # it continues from session.setup.prior, a trajectory
+    skills: bool = False  # it makes session.setup.skills known to its model itself
+    mcp: list = dataclasses.field(default_factory=list)  # transports of session.setup.servers that it offers as tools
 
 
 @dataclasses.dataclass
@@ -139,6 +141,8 @@ def needs_message(n):
         refusals=n.refusals,
         keeps_session=n.keeps_session,
         takes_prior=n.takes_prior,
+        skills=n.skills,
+        mcp=n.mcp,
     )
 
 

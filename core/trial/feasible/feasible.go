@@ -40,7 +40,7 @@ type Known struct {
 // cell, and a trial calls it again.
 func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
 	t = Sessions(t, c)
-	ps := append(sessionProblems(t, c, k), surfaceProblems(t, c, k)...)
+	ps := slices.Concat(sessionProblems(t, c, k), surfaceProblems(t, c, k), offerProblems(t, c, k))
 	add := func(summary, format string, args ...any) {
 		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
 	}

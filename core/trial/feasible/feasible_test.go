@@ -253,7 +253,7 @@ func sessionCases() []unsupportedCase {
 
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
-	for _, tt := range slices.Concat(unsupportedCases(), modeCases(), secondCases(), networkCases(), sessionCases()) {
+	for _, tt := range slices.Concat(unsupportedCases(), modeCases(), secondCases(), networkCases(), sessionCases(), offerCases()) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			tk, c := plainTask(), cell.Cell{Agent: cell.Agent{Plugin: "a"}}

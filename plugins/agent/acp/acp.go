@@ -286,7 +286,7 @@ func pairs(m map[string]string) []map[string]string {
 func (d *dialog) prompt() {
 	text := d.talk.Run.Message
 	if _, other := d.servers(); d.talk.Run.Turn == 1 {
-		text += cli.Told(other)
+		text += agent.Told(other, nil)
 	}
 	d.ask("session/prompt", map[string]any{"sessionId": d.session, "prompt": []any{map[string]string{"type": "text", "text": text}}}, d.ended)
 }

@@ -43,6 +43,9 @@ type Subject struct {
 	// Asked returns how many requests Models and Inside have got so far. Nil: not
 	// known, and an agent that never asks its model is not found.
 	Asked func() int64
+	// Seen reports whether a request to Models or Inside had a text. Nil: not known, and
+	// an agent that leaves out skills which it announces to support is not found.
+	Seen func(text string) bool
 	// Load is what the plugin's processes come to. Nil: the agent is in this
 	// process, and what goes on after a turn was cut off is not seen.
 	Load func() conformance.Load

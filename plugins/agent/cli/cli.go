@@ -63,6 +63,9 @@ type Scaffold struct {
 	// Knobs are the settings that the CLI supports. Any other setting is
 	// refused, but for skill: the first message says where the skills are.
 	Knobs []Knob
+	// Transports are those of the MCP servers that the CLI supports, with the knob
+	// MCP. Nil: stdio, sse and streamable-http.
+	Transports []string
 	// Efforts are the valid values of reasoning_effort, for a CLI that silently
 	// ignores unknown ones. Nil: any value is passed on.
 	Efforts []string
@@ -149,6 +152,7 @@ func (a *cliAgent) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, 
 		return needs, err
 	}
 	needs.Dialects, needs.KeepsSession, needs.TakesPrior = s.Dialects, s.Dialog == nil && !s.Anew, s.Prior
+	needs.Skills, needs.MCP = slices.Contains(s.Knobs, Skills), s.transports()
 	for _, l := range s.Logs {
 		needs.Logs = append(needs.Logs, Home+"/"+l)
 	}
@@ -169,6 +173,18 @@ func (a *cliAgent) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, 
 	}
 	needs.Bundles = []agent.Bundle{b.Mount()}
 	return needs, nil
+}
+
+// transports returns those of the MCP servers that the CLI supports.
+func (s *Scaffold) transports() []string {
+	switch {
+	case !slices.Contains(s.Knobs, MCP):
+		return nil
+	case s.Transports != nil:
+		return s.Transports
+	default:
+		return []string{"stdio", "sse", "streamable-http"}
+	}
 }
 
 // open finds the bundle of a session.

@@ -129,13 +129,15 @@ func (s *session) turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	s.turns++
 	r := &Run{
 		Settings: &s.settings, Model: s.model, URL: strings.TrimSuffix(s.model.Inside, "/"), Message: m.Text, Turn: s.turns, Time: m.Time,
-		Session: s.book.Session, Workdir: s.setup.Workdir, Shell: s.image.shell, Direct: s.direct(), Servers: s.settings.servers(s.setup.Servers), Skills: slices.Clone(s.image.skills),
+		Session: s.book.Session, Workdir: s.setup.Workdir, Shell: s.image.shell, Direct: s.direct(), Servers: s.settings.servers(s.supported(s.setup.Servers)),
 	}
+	var own []string
 	for _, name := range slices.Sorted(maps.Keys(s.settings.Skills)) {
-		r.Skills = append(r.Skills, Home+"/"+skillsDir+"/"+name)
+		own = append(own, Home+"/"+skillsDir+"/"+name)
 	}
+	r.Skills = slices.Concat(s.image.skills, own)
 	if s.turns == 1 {
-		r.Message = s.told(m.Text, r)
+		r.Message = s.told(m.Text, own)
 		if err := s.prior(r); err != nil {
 			return agent.Yield{}, err
 		}
@@ -231,18 +233,19 @@ func (s *session) over(ctx context.Context, err error) error {
 	return err
 }
 
-// told returns the first message, including those settings of the task that the
-// CLI has no option for.
-func (s *session) told(text string, r *Run) string {
-	var b strings.Builder
-	b.WriteString(text)
-	if !slices.Contains(s.scaffold.Knobs, MCP) {
-		b.WriteString(Told(r.Servers))
+// told returns the first message, with the skills of the settings if the CLI has
+// nothing for skills. The core has added those of the task.
+func (s *session) told(text string, own []string) string {
+	if slices.Contains(s.scaffold.Knobs, Skills) {
+		return text
 	}
-	if len(r.Skills) > 0 && !slices.Contains(s.scaffold.Knobs, Skills) {
-		fmt.Fprintf(&b, "\n\nSkills that may help are in %s: read the SKILL.md of one before you use it.\n", strings.Join(r.Skills, ", "))
-	}
-	return b.String()
+	return text + agent.Told(nil, own)
+}
+
+// supported returns the servers that the CLI can be configured with. The core has told
+// the model about the others.
+func (s *session) supported(servers []agent.Server) []agent.Server {
+	return slices.DeleteFunc(slices.Clone(servers), func(m agent.Server) bool { return !slices.Contains(s.scaffold.transports(), m.Transport) })
 }
 
 // plain returns the message in a form that no CLI takes for one of its own
@@ -253,24 +256,6 @@ func plain(message string) string {
 		return "Message:\n" + message
 	}
 	return message
-}
-
-// Told returns the text that tells the model about MCP servers which the CLI
-// cannot be configured with; empty without any.
-func Told(servers []agent.Server) string {
-	if len(servers) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\n\nThese MCP servers can be reached from the sandbox with a client of your own:\n")
-	for _, m := range servers {
-		if m.Transport == "stdio" {
-			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", m.Name, strings.Join(append([]string{m.Command}, m.Args...), " "))
-			continue
-		}
-		fmt.Fprintf(&b, "- %s: %s at %s\n", m.Name, m.Transport, m.URL)
-	}
-	return b.String()
 }
 
 // upload writes files below Home, which belongs to the session's user.

@@ -38,6 +38,9 @@ type Agent[C any] struct {
 	Surface bool
 	// Prior says that the worker uses Setup.Prior; see the function Prior.
 	Prior bool
+	// Skills says that the worker makes Setup.Skills known to its model; see the
+	// function Skills.
+	Skills bool
 	// Refuse returns why the agent cannot work with this configuration and
 	// request, in addition to what Validate of the configuration reports. Nil
 	// refuses nothing.
@@ -70,7 +73,7 @@ type Session[C any] struct {
 
 // Check implements agent.Agent.
 func (a Agent[C]) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	needs := agent.Needs{Shell: !a.NoShell, Surface: a.Surface, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior}
+	needs := agent.Needs{Shell: !a.NoShell, Surface: a.Surface, Terminal: a.Terminal, Dialects: chat.Dialects(), KeepsSession: true, TakesPrior: a.Prior, Skills: a.Skills}
 	c, err := agent.ReadConfig[C](r.Config)
 	if err != nil {
 		return needs, err

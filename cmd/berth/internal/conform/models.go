@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,20 @@ type room struct {
 
 	mu     sync.Mutex
 	inside []models.Session // of sandboxes, which end before
+	bodies [][]byte         // of the requests to the kit's model
+}
+
+func (r *room) see(body []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bodies = append(r.bodies, bytes.Clone(body))
+}
+
+// seen reports whether a request to the kit's model had a text.
+func (r *room) seen(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.bodies, func(b []byte) bool { return bytes.Contains(b, []byte(text)) })
 }
 
 // asked returns how many requests all sessions have got.
@@ -56,8 +71,10 @@ func (b *bench) room(name, script string) (*room, *cell.Model, error) {
 		script = kitScript
 	}
 	m := &cell.Model{Label: modelLabel, Provider: string(model.DialectScript), Name: modelLabel, Script: script}
-	g, err := gateway.New(gateway.Options{Dialects: known(), Dir: filepath.Join(b.dir, name), Models: []*cell.Model{m}, Log: b.o.Log})
-	return &room{Gateway: g}, m, err
+	r := &room{}
+	var err error
+	r.Gateway, err = gateway.New(gateway.Options{Dialects: known(r.see), Dir: filepath.Join(b.dir, name), Models: []*cell.Model{m}, Log: b.o.Log})
+	return r, m, err
 }
 
 func (r *room) close(ctx context.Context) error {
@@ -113,7 +130,9 @@ func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func
 		r.inside = append(r.inside, session)
 		return endpoints
 	}
-	s.Asked = r.asked
+	if s.Asked = r.asked; b.o.Replies == "" { // replies of the user's own are not the kit's model
+		s.Seen = r.seen
+	}
 	return func() error { return r.close(ctx) }, nil
 }
 

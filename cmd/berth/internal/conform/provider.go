@@ -26,14 +26,14 @@ const text = "I write the number into the file, and am done.\n\n```bash\n" + com
 
 // known is the dialects with the kit's model in the place of scripted ones. It
 // calls tools: first one that takes a command, then one that says that the work
-// is done, if the request offers them.
-func known() dialect.Set {
+// is done, if the request offers them. see gets each request.
+func known(see func(body []byte)) dialect.Set {
 	set := dialects.All
 	set.Script = func(path string) (func() dialect.Scripted, error) {
 		if path != kitScript {
 			return dialects.All.Script(path)
 		}
-		return func() dialect.Scripted { return kitModel{} }, nil
+		return func() dialect.Scripted { return kitModel{see} }, nil
 	}
 	return set
 }
@@ -41,10 +41,11 @@ func known() dialect.Set {
 // kitScript stands for the kit's own model where a file of replies is named.
 const kitScript = "the kit's own model"
 
-type kitModel struct{}
+type kitModel struct{ see func(body []byte) }
 
 // Send implements dialect.Scripted.
-func (kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
+func (m kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
+	m.see(q.Body.Bytes())
 	said, err := scripted.Parse(dialect.JSON(answer(q.Dialect, q.Body)), true)
 	if err != nil {
 		return nil, err

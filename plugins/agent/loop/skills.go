@@ -3,46 +3,13 @@ package loop
 import (
 	"context"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/yamltext"
 )
-
-// Offers returns what comes with a task besides its instruction, as text for a prompt:
-// MCP servers, and skills in the sandbox. Each is a paragraph of its own; empty without
-// any. A skill that cannot be read is left out.
-func Offers(ctx context.Context, box sandbox.Shell, s agent.Setup) (string, error) {
-	found, err := skills(ctx, box, s.Skills)
-	if err != nil {
-		return "", fmt.Errorf("look for skills: %w", err)
-	}
-	return servers(s.Servers) + found, nil
-}
-
-func servers(list []agent.Server) string {
-	if len(list) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nThe task comes with these MCP servers, which you can reach from the sandbox with a client of your own:\n")
-	for _, s := range list {
-		if s.Transport == "stdio" {
-			argv := append([]string{s.Command}, s.Args...)
-			for _, k := range slices.Backward(slices.Sorted(maps.Keys(s.Env))) {
-				argv = append([]string{k + "=" + s.Env[k]}, argv...)
-			}
-			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", s.Name, strings.Join(argv, " "))
-		} else {
-			fmt.Fprintf(&b, "- %s: %s at %s\n", s.Name, s.Transport, s.URL)
-		}
-	}
-	return b.String()
-}
 
 // Limits of skills: bytes of one file, and number of files.
 const (
@@ -62,7 +29,10 @@ type skill struct {
 
 var front = regexp.MustCompile(`(?s)\A\x{FEFF}?---\r?\n(.*?)\r?\n---`)
 
-func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, error) {
+// Skills returns the text for a prompt about skills in these folders of the sandbox,
+// as a paragraph of its own; empty without any. A skill that cannot be read is left
+// out. A worker that uses it sets Agent.Skills.
+func Skills(ctx context.Context, box sandbox.Shell, folders []string) (string, error) {
 	if len(folders) == 0 {
 		return "", nil
 	}
@@ -70,8 +40,11 @@ func skills(ctx context.Context, box sandbox.Shell, folders []string) (string, e
 	r, err := box.Exec(ctx, sandbox.Command{
 		Argv: slices.Concat([]string{"sh", "-c", listSkills, "sh"}, folders), Stdout: &bounded{&found, maxSkill},
 	})
-	if err != nil || !r.OK() {
-		return "", err
+	if err != nil {
+		return "", fmt.Errorf("look for skills: %w", err)
+	}
+	if !r.OK() {
+		return "", nil
 	}
 	var b strings.Builder
 	for n, path := range strings.Split(strings.TrimSuffix(found.String(), "\x00"), "\x00") {

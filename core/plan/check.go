@@ -34,11 +34,17 @@ func (m *maker) checks(ctx context.Context) error {
 			return err
 		}
 	}
+	m.plan.Declared = a.declared()
 	return nil
 }
 
 // asker asks plugins about tasks.
-type asker struct{ *maker }
+type asker struct {
+	*maker
+
+	delivered map[int][]Delivered       // by the place of a task
+	causes    map[string][]task.Feature // why tasks are refused
+}
 
 func (a *asker) cell(ctx context.Context, i int) error {
 	c := a.plan.Experiment.Cells[i]
@@ -140,7 +146,7 @@ func (a *asker) verifiers(ctx context.Context, c *experiment.Cell, tc cell.Cell,
 	return nil
 }
 
-// task asks whether a cell can run a task.
+// task asks whether a cell can run a task, and how it delivers what the task declares.
 func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) error {
 	c, t := a.plan.Experiment.Cells[cell], &a.plan.Tasks[place]
 	report, err := a.refusals(ctx, cell, tc, t.Task, t.Options)
@@ -162,7 +168,7 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 	if len(report.Refusals) > 0 {
 		a.refuse(cell, place, report.Refusals[0])
 	}
-	return nil
+	return a.declare(ctx, cell, tc, place, report.Refusals)
 }
 
 // refusals returns all reasons why a cell cannot run a task, and what its environment

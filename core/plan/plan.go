@@ -42,6 +42,8 @@ type Plan struct {
 	// Problems of severity error prevent the run from starting.
 	Problems []Problem
 	Missing  []Missing
+	// Declared says what the tasks declare, and how the cells deliver it.
+	Declared []Declared
 	// Checker caches the answers of plugins; the attempts of the run use it
 	// too.
 	Checker *feasible.Checker

@@ -58,6 +58,14 @@ func (format) Load(_ context.Context, dir string, _ task.Options) (*task.Task, [
 			return nil, []task.Problem{{File: "task", Line: 1, Severity: task.Error, Summary: value}}, nil
 		case "compose":
 			t.Environment.Compose = value
+		case "skills":
+			t.Skills = []task.Skill{{Dir: "/skills"}}
+		case "gpu":
+			t.Environment.Limits.GPUs = 1
+		case "users":
+			t.Environment.Users = []string{"nobody"}
+		case "network":
+			t.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"a.com"}}
 		case "memory":
 			t.Environment.Limits.MemoryMiB = 99
 		case "env":

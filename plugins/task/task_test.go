@@ -258,9 +258,20 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%s says nothing", n.Feature)
 		}
 	}
-	want := "compose: sidecars: windows: gpu: tpu: stages: interaction: mcp: skills: separate:one surface:one prior:one snapshot:two"
+	want := "compose: sidecars: windows: gpu: tpu: users: network: healthcheck: stages: interaction: mcp: skills: separate:one surface:one prior:one healthcheck:one hooks:one artifacts:one snapshot:two"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
+	}
+	for _, n := range tk.Needs() { // each can be taken out, and nothing else goes with it
+		without := tk.Without(n.Feature)
+		for _, left := range without.Needs() {
+			if left.Feature == n.Feature {
+				t.Errorf("%s is still there", n.Feature)
+			}
+		}
+	}
+	if now := tk.Needs(); len(now) != len(got) {
+		t.Errorf("the task itself was changed: %+v", now)
 	}
 }
 

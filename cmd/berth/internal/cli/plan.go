@@ -32,6 +32,11 @@ environments what they need and refuse. No sandbox is created. If a price is
 unknown, the cost is unknown, not zero. The exit code is 2 if ` + "`berth run`" + `
 would not start.
 
+It lists what tasks declare (skills, MCP servers, users, GPUs and others), and
+how the cells deliver it. told: the agent does not support it, and its first
+message says where it is. reduced: the experiment grants less. unused: the agent
+uses no model, or is an oracle. refused: the cell cannot run the task.
+
 If there are several cells, the command prints the smallest difference of their
 success rates that the run can detect. --detect prints how many repetitions a
 smaller difference needs (docs/statistics.md).`,
@@ -70,7 +75,7 @@ smaller difference needs (docs/statistics.md).`,
 func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	p := output.Plan{
 		Diagnostics: l.Diagnostics, Ready: l.Ready(), Cells: []output.PlanCell{}, Tasks: []output.PlanTask{},
-		Problems: []plan.Problem{}, Missing: []plan.Missing{},
+		Problems: []plan.Problem{}, Missing: []plan.Missing{}, Declared: []plan.Declared{},
 	}
 	if l.Experiment == nil || l.Plan == nil {
 		return p
@@ -80,6 +85,7 @@ func planAnswer(l *experiment.Loaded, trials bool) output.Plan {
 	p.Pilots = pilotsOf(l)
 	p.Problems = append(p.Problems, l.Plan.Problems...)
 	p.Missing = append(p.Missing, l.Plan.Missing...)
+	p.Declared = append(p.Declared, l.Plan.Declared...)
 	for _, c := range l.Experiment.Cells {
 		pc := output.PlanCell{Key: c.Key, Slug: c.Slug, Choices: c.Choices, Agent: c.Agent.Label, Model: plan.ModelOf(c), Environment: c.Environment.Label}
 		p.Cells = append(p.Cells, pc)
@@ -209,6 +215,7 @@ func (a *app) planTables(p *output.Plan) {
 		list.Write(a.Printer)
 		a.Printf("\n")
 	}
+	a.sayDeclared(p)
 	a.power(p.Power)
 	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))
 	a.Printf("worst-case cost: %s\n", costText(p.Cost))

@@ -254,7 +254,9 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 			a.explain(r.Task)
 		}
 		for _, n := range r.Needs {
-			a.Printf("  needs %s: %s\n", n.Feature, terminal.Clean(n.Detail))
+			if len(res.Tasks) == 1 {
+				a.Printf("  declares %s: %s\n", n.Feature, terminal.Clean(n.Detail))
+			}
 		}
 		if r.Run != nil {
 			a.sayTaskRun(r.Run)
@@ -273,6 +275,7 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		return
 	}
 	a.Printf("\n")
+	a.sayNeeds(res.Tasks)
 	if len(res.Suites) > 1 {
 		for _, s := range res.Suites {
 			a.Printf("%s: %d of %d valid\n", terminal.Clean(s.Path), s.Valid, s.Tasks)

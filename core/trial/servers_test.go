@@ -49,13 +49,17 @@ func TestSkillsAndFoldersOfATask(t *testing.T) {
 	b := newBench(t, a, tests("true"))
 	b.task.Paths.Folders = []string{"/work/in", "/work/in/results"}
 	b.task.Skills = []task.Skill{{Dir: "/skills"}, {Dir: "/", FromImage: []string{"bin"}}}
-	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	res := b.run(t.Context(), t)
+	want(t, res, record.Passed, record.Yielded, record.Checked)
+	if f := res.Findings; len(f) != 1 || f[0].Code != "skills_missing" || !strings.Contains(f[0].Text, "/skills") {
+		t.Errorf("findings %+v", f)
+	}
 	if !slices.Equal(got, []string{"/skills", "/"}) {
 		t.Errorf("skills in %q", got)
 	}
 	b = newBench(t, a, tests("true"))
 	b.task.Skills = []task.Skill{{Dir: "/skills", FromImage: []string{"ocr"}}}
-	res := b.run(t.Context(), t)
+	res = b.run(t.Context(), t)
 	if want(t, res, record.EnvironmentError, "", record.Unknown); res.Error == nil || !strings.Contains(res.Error.Message, `skill "ocr" of the task: there is no /skills/ocr in the sandbox: use an image that has it, or an agent with a block skill "ocr"`) {
 		t.Errorf("%+v", res.Error)
 	}

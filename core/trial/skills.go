@@ -27,23 +27,35 @@ func (a *attempt) skills(ctx context.Context, o opening) (dirs []string, err err
 		if k.Dir == "" {
 			continue
 		}
-		dirs = append(dirs, a.sandbox.Absolute(k.Dir))
+		dir := a.sandbox.Absolute(k.Dir)
+		dirs = append(dirs, dir)
+		if there, err := a.hasFolder(ctx, dir); err != nil {
+			return nil, err
+		} else if !there && o.role == agent.RoleAgent {
+			a.recorder.Note(record.Phase{Name: record.PhaseSetup, Stage: o.stage.Name}, "skills_missing", "there is no folder %s in the sandbox, where the task has skills", dir)
+		}
 		for _, name := range k.FromImage {
 			if o.role == agent.RoleOracle || slices.Contains(own, name) {
 				continue
 			}
-			if err = a.hasSkill(ctx, path.Join(a.sandbox.Absolute(k.Dir), name)); err != nil {
-				return nil, fmt.Errorf("skill %q of the task: %w", name, err)
+			skill := path.Join(dir, name)
+			there, err := a.hasFolder(ctx, skill)
+			if err != nil {
+				return nil, err
+			}
+			if !there {
+				return nil, outcome.On(record.ByTask, fmt.Errorf("skill %q of the task: there is no %s in the sandbox: use an image that has it, or an agent with a block skill %q", name, skill, name))
 			}
 		}
 	}
 	return dirs, nil
 }
 
-func (a *attempt) hasSkill(ctx context.Context, dir string) error {
+// hasFolder reports whether the sandbox has a folder.
+func (a *attempt) hasFolder(ctx context.Context, dir string) (bool, error) {
 	r, err := a.sandbox.Core().Exec(ctx, sandbox.Command{Argv: []string{"test", "-d", dir}, User: a.sandbox.User, Timeout: limits.Open})
-	if err == nil && !r.OK() {
-		return outcome.On(record.ByTask, fmt.Errorf("there is no %s in the sandbox: use an image that has it, or an agent with a block skill %q", dir, path.Base(dir)))
+	if err != nil {
+		return false, outcome.On(record.ByEnvironment, fmt.Errorf("look for skills: %w", err))
 	}
-	return outcome.On(record.ByEnvironment, err)
+	return r.OK(), nil
 }

@@ -9,7 +9,6 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
 // declaringTask is a task of the local environment with more in task.toml.
@@ -23,7 +22,7 @@ func declaringTask(t *testing.T, toml string) (dir string) {
 		"task/tests/test.sh":          "#!/bin/sh\nr=0\ngrep -q done /app/out.txt && r=1\necho $r > /logs/verifier/reward.txt\n",
 		"task/tests/truth.json":       "{\"x\": 1}\n",
 		"task/solution/solve.sh":      "#!/bin/sh\necho done > /app/out.txt\n",
-		"replies.yaml":                "replies:\n  - text: |\n      I am done.\n\n      ```bash\n      echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n      ```\n",
+		"replies.yaml":                "replies:\n  - text: |\n      I am done.\n\n      ```bash\n      echo done > /app/out.txt && echo TASK_IS_COMPLETE\n      ```\n",
 	} {
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -67,7 +66,7 @@ func TestWhatTasksDeclareIsDeliveredToldOrRefused(t *testing.T) {
 	for _, c := range p.Declared[0].Cells {
 		for _, key := range c.Cells {
 			d := c.Delivery
-			got[strings.TrimPrefix(key, "agent=")] = fmt.Sprintf("gpu %s, skills %s, mcp %s", d[task.FeatureGPU], d[task.FeatureSkills], d[task.FeatureMCP])
+			got[strings.TrimPrefix(key, "agent=")] = fmt.Sprintf("gpu %s, skills %s, mcp %s", d["gpu"], d["skills"], d["mcp"])
 		}
 	}
 	const all, none = "gpu refused, skills delivered, mcp told", "gpu refused, skills unused, mcp unused"

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
 // Config is the body of an agent block's config.
@@ -49,7 +50,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 			ps = append(ps, config.Problem{Path: path, Summary: fmt.Sprintf("%s is negative", path), Detail: fmt.Sprintf("Got %d. Write 0 or more.", n)})
 		}
 	}
-	return ps
+	return append(ps, chat.TemperatureProblems("temperature", c.Temperature)...)
 }
 
 func main() {

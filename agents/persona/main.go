@@ -5,11 +5,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
 // Config is the body of an agent block's config.
@@ -24,7 +26,11 @@ type Config struct {
 
 // Validate implements config.Validator.
 func (c *Config) Validate() []config.Problem {
-	return config.InBraces.Problems("prompt", c.Prompt, false, "task", "policy")
+	ps := append(config.InBraces.Problems("prompt", c.Prompt, false, "task", "policy"), chat.TemperatureProblems("temperature", c.Temperature)...)
+	if c.MaxMessages < 0 {
+		ps = append(ps, config.Problem{Path: "max_messages", Summary: "max_messages is negative", Detail: fmt.Sprintf("Got %d. Write 0 or more.", c.MaxMessages)})
+	}
+	return ps
 }
 
 func main() {

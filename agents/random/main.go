@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -23,6 +24,14 @@ import (
 type Config struct {
 	Seed    int64 `berth:"seed" default:"1" doc:"Each task and repetition has actions of its own, which are the same in every run if the surface shows the same. Another seed gives others."`
 	Actions int   `berth:"actions" default:"0" doc:"How many actions it does in a turn, if the surface allows as many. 0: as many as the surface allows, or 50 if it has no limit."`
+}
+
+// Validate implements config.Validator.
+func (c *Config) Validate() []config.Problem {
+	if c.Actions < 0 || c.Actions > 100_000 {
+		return []config.Problem{{Path: "actions", Summary: "actions is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 0 to 100000.", c.Actions)}}
+	}
+	return nil
 }
 
 func main() {
@@ -37,15 +46,11 @@ type random struct{}
 // Check implements agent.Agent.
 func (random) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
 	needs := agent.Needs{Surface: true, KeepsSession: true}
-	c, err := agent.ReadConfig[Config](r.Config)
-	if err != nil {
+	if _, err := agent.ReadConfig[Config](r.Config); err != nil {
 		return needs, err
 	}
 	if r.Role == agent.RoleUser {
 		needs.Refusals = append(needs.Refusals, "it acts on a surface, which a simulated user does not have")
-	}
-	if c.Actions < 0 || c.Actions > 100_000 {
-		needs.Refusals = append(needs.Refusals, fmt.Sprintf("actions is %d: write a number from 0 to 100000", c.Actions))
 	}
 	return needs, nil
 }

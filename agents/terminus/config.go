@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
 // Config is the body of an agent block's config.
@@ -54,5 +55,5 @@ func (c *Config) Validate() (ps []config.Problem) {
 	if c.ContextTokens > 0 && c.SummarizeBelow >= c.ContextTokens {
 		say("summarize_below", "summarize_below is as large as the context", "Got %d of %d tokens. Write a part of context_tokens.", c.SummarizeBelow, c.ContextTokens)
 	}
-	return ps
+	return append(ps, chat.TemperatureProblems("temperature", c.Temperature)...)
 }

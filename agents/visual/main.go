@@ -4,11 +4,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/berth-eval/berth/plugins"
-	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/loop"
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
 // Config is the body of an agent block's config.
@@ -24,16 +25,23 @@ type Config struct {
 	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }
 
-// Validate implements config.Validator.
-func (c *Config) Validate() []config.Problem {
-	return config.InBraces.Problems("prompt", c.Prompt, false, "actions", "steps")
-}
-
 // Values of the options.
 const (
 	historyActions = "actions"
 	unreadableEnd  = "end"
 )
+
+// Validate implements config.Validator.
+func (c *Config) Validate() []config.Problem {
+	ps := append(config.InBraces.Problems("prompt", c.Prompt, false, "actions", "steps"), chat.TemperatureProblems("temperature", c.Temperature)...)
+	if c.Memory < 1 || c.Memory > 100 {
+		ps = append(ps, config.Problem{Path: "memory", Summary: "memory is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100.", c.Memory)})
+	}
+	if c.MaxText < 1000 {
+		ps = append(ps, config.Problem{Path: "max_text", Summary: "max_text is too small", Detail: fmt.Sprintf("Got %d. Write 1000 or more.", c.MaxText)})
+	}
+	return ps
+}
 
 func main() {
 	plugins.Serve(plugins.Agent(plugins.Info{
@@ -45,15 +53,6 @@ func main() {
 func visual() loop.Agent[Config] {
 	return loop.Agent[Config]{
 		NoShell: true, Surface: true,
-		Refuse: func(c Config, _ agent.CheckRequest) (list []string) {
-			if c.Memory < 1 || c.Memory > 100 {
-				list = append(list, "memory has to be from 1 to 100")
-			}
-			if c.MaxText < 1000 {
-				list = append(list, "max_text has to be at least 1000")
-			}
-			return list
-		},
 		New: func(ctx context.Context, s *loop.Session[Config]) (loop.Worker, error) {
 			offer, err := s.Surface.Actions(ctx)
 			if err != nil {

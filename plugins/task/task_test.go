@@ -258,7 +258,7 @@ func TestNeeds(t *testing.T) {
 			t.Errorf("%s says nothing", n.Feature)
 		}
 	}
-	want := "compose: sidecars: windows: gpu: tpu: users: network: healthcheck: stages: interaction: mcp: skills: separate:one surface:one prior:one healthcheck:one hooks:one artifacts:one snapshot:two"
+	want := "compose: sidecars: windows: gpu: tpu: users: network: healthcheck: stages: interaction: mcp: skills: separate:one surface:one prior:one hooks:one artifacts:one snapshot:two"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/model/chat"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -24,7 +25,8 @@ type Config struct {
 
 // Validate implements config.Validator.
 func (c *Config) Validate() []config.Problem {
-	return config.InBraces.Problems("prompt", c.Prompt, false, "task", "instructions", "rubric", "tags", "commands")
+	return append(config.InBraces.Problems("prompt", c.Prompt, false, "task", "instructions", "rubric", "tags", "commands"),
+		chat.TemperatureProblems("temperature", c.Temperature)...)
 }
 
 // ResultConfig is the body of the config of loop-result.

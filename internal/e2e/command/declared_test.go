@@ -121,3 +121,39 @@ func TestSettingsOfTasksAreCheckedBeforeARun(t *testing.T) {
 		}
 	}
 }
+
+// The configuration of every kind of plugin in an experiment is checked before a run:
+// names, types and ranges, also in nested blocks, with file and line.
+func TestConfigurationsOfEveryKindAreChecked(t *testing.T) {
+	t.Parallel()
+	user := func(config string) string {
+		return "user {\n  agent = agent.p\n}\nagent \"p\" {\n  plugin = \"persona\"\n  model  = model.m\n  config {\n" + config + "\n  }\n}\n"
+	}
+	agent := func(plugin, config string) string {
+		return "agent \"p\" {\n  plugin = \"" + plugin + "\"\n  config {\n" + config + "\n  }\n}\nuser {\n  agent = agent.p\n}\n"
+	}
+	verifier := func(config string) string {
+		return "verifier \"script\" {\n  plugin = \"supervisor\"\n  model  = model.m\n  config {\n" + config + "\n  }\n}\n"
+	}
+	for _, tt := range []struct{ more, line, want string }{
+		{user("temperature = 99"), "temperature = 99", "Temperature is out of range"},
+		{user("max_messages = -1"), "max_messages = -1", "max_messages is negative"},
+		{user("polici = \"x\""), "polici = \"x\"", `Did you mean "policy"?`},
+		{agent("terminus", "temperature = -1"), "temperature = -1", "Temperature is out of range"},
+		{agent("minisweagent", "temperature = 3"), "temperature = 3", "Temperature is out of range"},
+		{agent("visual", "memory = 0"), "memory = 0", "memory is out of range"},
+		{agent("visual", "temperature = 3"), "temperature = 3", "Temperature is out of range"},
+		{agent("random", "actions = -1"), "actions = -1", "actions is out of range"},
+		{agent("planner", "temperature = 3"), "temperature = 3", "Temperature is out of range"},
+		{agent("claude-code", "mcp \"x\" {\ncomand = [\"a\"]\n}"), "comand = [\"a\"]", `Did you mean "command"?`},
+		{verifier("temperature = 3"), "temperature = 3", "Temperature is out of range"},
+		{verifier("rubrik = \"x\""), "rubrik = \"x\"", `Did you mean "rubric"?`},
+	} {
+		dir := declaringTask(t, "")
+		declaringExperiment(t, dir, tt.more, "oracle")
+		r := berth(t, dir, "validate", "e.hcl")
+		if r.code != 2 || !strings.Contains(r.stderr, "on e.hcl line ") || !strings.Contains(r.stderr, tt.line) || !strings.Contains(r.stderr, tt.want) {
+			t.Errorf("%s: code %d\n%s\nwant %q", tt.line, r.code, r.stderr, tt.want)
+		}
+	}
+}

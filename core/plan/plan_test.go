@@ -44,7 +44,7 @@ func (format) Load(_ context.Context, dir string, _ task.Options) (*task.Task, [
 		return nil, nil, err
 	}
 	t := &task.Task{
-		Name: filepath.Base(dir), Digest: "sha256:" + strings.Repeat(strconv.Itoa(len(b)%10), 64), Dir: dir, Mode: task.ModeLive,
+		Name: filepath.Base(dir), Format: "lines", Digest: "sha256:" + strings.Repeat(strconv.Itoa(len(b)%10), 64), Dir: dir, Mode: task.ModeLive,
 		Environment: task.Environment{OS: "linux", Network: task.Network{Mode: task.NetworkNone}},
 		Stages: []task.Stage{{
 			Name: "main", Instruction: []task.Part{{Text: "do"}}, Verifiers: []task.VerifierUse{{Name: "script"}},

@@ -35,7 +35,7 @@ func (a *asker) declare(ctx context.Context, cell int, tc cell.Cell, place int, 
 	if len(features) == 0 {
 		return nil
 	}
-	because, err := a.because(ctx, cell, tc, place, features, refused)
+	because, err := a.because(ctx, cell, tc, place, refused)
 	if err != nil {
 		return err
 	}
@@ -69,15 +69,16 @@ func featuresOf(t *task.Task) (fs []task.Feature) {
 
 // because returns the features without which a cell would have fewer reasons to refuse
 // a task. Tasks with the same features and reasons get the same answer.
-func (a *asker) because(ctx context.Context, cell int, tc cell.Cell, place int, features []task.Feature, refused []feasible.Problem) (because []task.Feature, err error) {
+func (a *asker) because(ctx context.Context, cell int, tc cell.Cell, place int, refused []feasible.Problem) (because []task.Feature, err error) {
 	if len(refused) == 0 {
 		return nil, nil
 	}
+	t, left := &a.plan.Tasks[place], slices.Clone(refused)
+	features := featuresOf(t.Task)
 	key := fmt.Sprint(cell, features, refused)
 	if known, ok := a.causes[key]; ok {
 		return known, nil
 	}
-	t, left := &a.plan.Tasks[place], slices.Clone(refused)
 	// The last one is blamed only for what no other feature explains: everything that a
 	// later stage asks for is gone without it.
 	last := slices.DeleteFunc(slices.Clone(features), func(f task.Feature) bool { return f != task.FeatureStages })

@@ -74,5 +74,5 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(needsClauses, sessionClauses)
+	return slices.Concat(needsClauses, sessionClauses, skillClauses)
 }

@@ -115,4 +115,7 @@ func (a *app) sayNeeds(tasks []output.TaskReport) {
 	for _, list := range lists {
 		a.Printf("declared by %s: %s\n", terminal.Clean(someTasks(names[list], len(tasks))), list)
 	}
+	if len(lists) > 0 {
+		a.Printf("\n")
+	}
 }

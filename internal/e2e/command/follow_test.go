@@ -133,7 +133,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	time.Sleep(3*time.Second + 5*run.plan) // as said above: what they have seen is known at their end only
 	run.goOn(t)
 	stopped := left.end(t)
-	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run goes on") {
+	if stopped.want(t, 130); !strings.Contains(stopped.stderr, "The run continues") {
 		t.Errorf("Ctrl-C: %q", stopped.stderr)
 	}
 	for name, r := range map[string]result{first: current.end(t), other: waiting.end(t)} {

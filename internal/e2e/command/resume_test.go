@@ -192,7 +192,7 @@ func TestARunIsResumedWithTheFilesThatItKeeps(t *testing.T) {
 	}
 	r := keyed(t, dir, "resume", "last")
 	r.want(t, 0)
-	if strings.Count(r.stderr, "has changed since") != 1 || !strings.Contains(r.stderr, "note: note.txt has changed since the run was made. The run goes on with its stored copy\n") {
+	if strings.Count(r.stderr, "has changed since") != 1 || !strings.Contains(r.stderr, "note: note.txt has changed since the run was made. The run continues with its stored copy\n") {
 		t.Errorf("stderr: %s", r.stderr)
 	}
 }

@@ -92,7 +92,7 @@ func (w *watchers) leave(t *testing.T) {
 	t.Helper()
 	e2etest.Must(t, w.left.Process.Signal(syscall.SIGINT))
 	r := w.left.end(t)
-	if r.want(t, 130); !strings.Contains(r.stderr, "The run goes on") || !strings.Contains(r.out, "running in ") {
+	if r.want(t, 130); !strings.Contains(r.stderr, "The run continues") || !strings.Contains(r.out, "running in ") {
 		t.Errorf("Ctrl-C: %q\n%s", r.stderr, r.out)
 	}
 }

@@ -32,13 +32,13 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit RUN",
 		Short: "Compute the numbers of a run again from its raw records",
 		Long: `Computes every number of a run again from its raw records, and names each file
-and line that differs from what was recorded: journals, manifest, files of
-attempts, results, scores, outcomes, integrity, tokens, costs, and the numbers
-of all tables. It also says what cannot be checked, and why.
+and line that differs from what was recorded. It also says what cannot be
+checked, and why.
 
 The page that -o writes has the result as JSON.
---sign KEY signs the page with an SSH key and writes PAGE.sig. Its format is
-that of ssh-keygen -Y sign; ssh-keygen -Y verify -n berth-audit can check it.
+--report FILE makes the HTML report, or a table of berth export, again and
+compares it with the file.
+--sign KEY signs the page with an SSH key and writes PAGE.sig.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares the result with the page.
 
@@ -183,7 +183,7 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 	if !reflect.DeepEqual(was, again) {
 		return "", fmt.Errorf("verify %s: the signature by %s is valid, but the run has changed since: an audit now gives another result (compare with berth audit --json)", o.verify, by)
 	}
-	return fmt.Sprintf("%s was signed by %s, and the run is as it says", o.verify, by), nil
+	return fmt.Sprintf("%s: valid signature by %s; the run matches", o.verify, by), nil
 }
 
 // printAudit prints the page.

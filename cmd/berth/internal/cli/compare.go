@@ -25,18 +25,11 @@ func (a *app) compareCommand() *cobra.Command {
 		Long: `Prints the success rate of each cell with its spread, and compares all pairs of
 cells on the tasks that both ran.
 
-The success rate is the mean score of all measured trials. ± is the standard
-error over repetitions; the population standard deviation follows it. The
-interval takes the tasks as a sample of all tasks, and repetitions of a task are
-not counted as independent. pass@k is the share of tasks that at least one of k
-trials solves, and all-k the share that all of them solve.
+docs/statistics.md defines each number. Pairs are compared task by task, and p
+is corrected for the number of pairs (Holm).
 
-Pairs are compared task by task. If each task ran once, the test is McNemar's
-exact test; otherwise it is a permutation test of the signs of the tasks'
-differences. p is corrected for the number of pairs (Holm).
-
-Numbers are refused if more than 2 % of a cell's planned trials ended for
-reasons that are not the agent's, if trials have no result, or if the report
+Numbers are refused if more than 2 % of a cell's planned trials ended because
+of infrastructure errors, if trials have no result, or if the report
 block of the experiment says so. --force prints them with the reasons.
 Tasks of the same name whose content differs between runs are left out.
 

@@ -26,7 +26,7 @@ func (a *app) ctlCommand() *cobra.Command {
 	var q control.Request
 	cmd := &cobra.Command{
 		Use:   "ctl RUN [ACTION] [ARG]...",
-		Short: "Control a run while it goes on, from another terminal",
+		Short: "Control a running experiment, from another terminal",
 		Long: `Asks the process that runs RUN for a change. Only the user who started it can do
 that, on the same machine. The actions are:
 
@@ -168,7 +168,7 @@ func (a *app) ctl(ctx context.Context, name string, q control.Request) error {
 	return nil
 }
 
-// notGoingOn says why nobody answers for the run in dir.
+// notGoingOn says why no process answers for the run in dir.
 func notGoingOn(dir string, err error) error {
 	m, x, unread := store.Read(dir)
 	if unread != nil {

@@ -131,7 +131,7 @@ func examine(ctx context.Context, h *plugin.Host, e *plugin.Entry) (d output.Doc
 	if err != nil {
 		d.Error = err.Error()
 	}
-	if d.SurfaceOnly { // that it makes no sandboxes is no fault of this machine
+	if d.SurfaceOnly { // that it makes no sandboxes is not a fault of this machine
 		d.Refusals = nil
 	}
 	d.OK = err == nil && len(d.Refusals) == 0
@@ -159,7 +159,7 @@ func machineChecks() []output.DoctorCheck {
 		checks = append(checks, c)
 	}
 	dir, err := node.Dir()
-	add("runtime folder", dir, "set "+node.EnvDir+" to a short path of your own on a local disk", err)
+	add("runtime folder", dir, "set "+node.EnvDir+" to your own short path on a local disk", err)
 	if err == nil { // otherwise the runtime folder is already reported
 		err = machineReady()
 	}
@@ -172,7 +172,7 @@ func machineChecks() []output.DoctorCheck {
 	cache := output.DoctorCheck{Name: "cache folder", OK: true}
 	if cache.Text, err = cacheFolder(); err != nil { // nothing fails without a cache
 		cache.Text = err.Error() + ": every command has to start every plugin to ask what it serves"
-		cache.Remedy = "set XDG_CACHE_HOME to a folder of your own"
+		cache.Remedy = "set XDG_CACHE_HOME to your own folder"
 	}
 	return append(checks, cache)
 }

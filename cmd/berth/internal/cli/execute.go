@@ -85,7 +85,7 @@ type job struct {
 	// watch gets the events in place of the terminal; nil: they are printed.
 	watch func(run.Event)
 	// ownLimits says that the user names an experiment for its limits: what people
-	// set while the run went on does not count any more.
+	// set during the run does not count any more.
 	ownLimits bool
 }
 

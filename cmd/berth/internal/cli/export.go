@@ -29,17 +29,15 @@ func (a *app) exportCommand() *cobra.Command {
 		Short: "Write the results of a run for other programs",
 		Long: `Writes the results of a run in another format.
 
-csv, jsonl and parquet are tables with a row for each attempt. A trial without
-an attempt has one row. Where the column counts is true, the row is the result
-of its trial, so filter by it unless you want every attempt.
+csv, jsonl and parquet are tables with a row for each attempt. Where the column
+counts is true, the row is the result of its trial, so filter by it unless you
+want every attempt.
 
 harbor is a job folder that Harbor's viewer opens, with the accepted attempt of
-each trial. atif is a folder with the trajectory of each accepted attempt in the
-Agent Trajectory Interchange Format, and an index.
+each trial. atif is a folder with the trajectory of each accepted attempt.
 
-bundle is one archive (tar, zstd) with the whole run, the files of its
-experiment and its tasks. berth audit and berth replay accept it on another
-machine.
+bundle is one archive with the whole run, the files of its experiment and its
+tasks, which berth audit and berth replay accept on another machine.
 
 docs/exchange.md lists the columns and says which outcome becomes what, and
 docs/reference/selection.md the names that --select may use.`,

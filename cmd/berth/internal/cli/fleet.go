@@ -76,7 +76,7 @@ func (a *app) slurmJob(x *experiment.Executor, id, dir string) (o slurm.Job, err
 	}, nil
 }
 
-// detach lets a job of the cluster go on with a run, as its coordinator. It closes
+// detach lets a job of the cluster continue with a run, as its coordinator. It closes
 // the store.
 func (a *app) detach(ctx context.Context, j *job) error {
 	s, err := a.slurm(j)

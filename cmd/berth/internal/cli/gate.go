@@ -113,7 +113,7 @@ func (f *gateFlags) rules(r *numbers.Run) (failed []string, err error) {
 	return failed, nil
 }
 
-// confirm runs the tasks that got worse again. Each time is a run of its own, so that
+// confirm runs the tasks that got worse again. Each time is a separate run, so that
 // nothing is chosen among the results of the run.
 func (a *app) confirm(ctx context.Context, dir string, g *numbers.Gate, f *gateFlags) error {
 	_, m, l, err := a.loadRun(ctx, dir, &experiment.Flags{}, &resumeFlags{})

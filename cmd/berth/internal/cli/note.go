@@ -27,10 +27,9 @@ func (a *app) noteCommand() *cobra.Command {
 		Long: `Gives an attempt a label such as "reward hacking" or "bad task", with a text, or
 lists the labels of a run. RUN, TRIAL and ATTEMPT are those of berth show.
 
-A label with its text is a note. Notes are stored in notes.jsonl in the folder
-of the run, with the name of the user and the time. Scores, tables and berth
-audit do not depend on them. berth show prints the notes of an attempt, berth
-export has them in a column, and --select can use them:
+Notes are stored in notes.jsonl in the folder of the run, with the name of the
+user and the time. Scores, tables and berth audit do not depend on them. berth
+show prints the notes of an attempt, and --select can use them:
 
   berth show last --select '"bad task" in notes'
 
@@ -139,6 +138,6 @@ func (a *app) printNotes(x *store.Index, res *output.Notes) {
 		t.Write(a.Printer)
 	}
 	if res.Damaged > 0 {
-		a.Notef("note: %d lines of %s are no notes and were left out\n", res.Damaged, notes.File)
+		a.Notef("note: %d lines of %s are not notes and were left out\n", res.Damaged, notes.File)
 	}
 }

@@ -63,8 +63,8 @@ func (a *app) pilotCommand() *cobra.Command {
 		Long: `Makes attempts of a run on this machine. The experiment of the run must have the
 block executor "pilots" or "slurm". This machine must see the folder of the run,
 the tasks and the plugins under the same paths. Start as many pilots as you
-like, by hand, by ssh, or as jobs. Each takes attempts that no other pilot has.
-The process of ` + "`berth run`" + ` or ` + "`berth resume`" + ` keeps the plan, the limits and the
+like, by ssh or as jobs. Each takes attempts that no other pilot has. The
+process of ` + "`berth run`" + ` or ` + "`berth resume`" + ` keeps the plan, the limits and the
 results (docs/cluster.md).
 
 A pilot ends when the run has ended, or when it got no attempt for the time of
@@ -124,7 +124,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	if err = a.startable(l); err != nil {
-		if !l.Ready() { // what it says of a run is no help here
+		if !l.Ready() { // what it says of a run does not help here
 			a.decline(dir, l.Why())
 			err = &exit{exitUsage, errors.New("this machine cannot make the attempts of the run: no attempt was taken")}
 		}
@@ -186,7 +186,7 @@ func forPilots(dir string, l *experiment.Loaded) error {
 		return nil
 	}
 	return &exit{exitUsage, fmt.Errorf("%[1]s needs no pilot: its experiment has no block executor \"pilots\" {}, so the process of berth run makes all attempts itself. "+
-		"Add the block to the file of the experiment. Then start a new run, or go on with this one: berth resume %[1]s --experiment FILE", report.Display(dir))}
+		"Add the block to the file of the experiment. Then start a new run, or continue with this one: berth resume %[1]s --experiment FILE", report.Display(dir))}
 }
 
 // decline says in the run why this machine makes no attempts: the user who started
@@ -452,7 +452,7 @@ func (a *app) sameDigests(ctx context.Context, l *experiment.Loaded, want map[st
 	var differ []string
 	for _, what := range slices.Sorted(maps.Keys(want)) {
 		switch now, there := here[what]; {
-		case !there && strings.HasPrefix(what, "bundle "): // perhaps nobody needs it
+		case !there && strings.HasPrefix(what, "bundle "): // perhaps it is not needed
 		case !there:
 			differ = append(differ, what+" is missing here")
 		case now != want[what]:

@@ -161,7 +161,7 @@ func unpacked(path, dir string) (string, error) {
 	return filepath.Join(dir, list[0].Name()), nil
 }
 
-// tarOf returns the tar stream in r; nil if r is no archive.
+// tarOf returns the tar stream in r; nil if r is not an archive.
 func tarOf(r *bufio.Reader) (io.ReadCloser, error) {
 	const magicAt = 257 // of "ustar"
 	head, err := r.Peek(magicAt + 5)

@@ -56,7 +56,7 @@ Exit code 1 means that a trial differs.`,
 	f.experiment.Register(cmd)
 	f.run.registerWork(cmd)
 	cmd.Flags().StringVar(&f.to, "runs", report.RunsDir, "create the folder of the new run in `DIR`")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "replay a run that somebody else made: its experiment and its tasks run on this machine")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "replay a run that another user made: its experiment and its tasks run on this machine")
 	return cmd
 }
 
@@ -98,7 +98,7 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	}
 	defer o.remove()
 	if o.datasets != nil && !f.trust {
-		return &exit{exitUsage, fmt.Errorf("%s was made by somebody else, and its experiment and tasks would run on this machine: look at them (tar --zstd -tf), then replay it with --trust", args[0])}
+		return &exit{exitUsage, fmt.Errorf("%s was made by another user, and its experiment and tasks would run on this machine: look at them (tar --zstd -tf), then replay it with --trust", args[0])}
 	}
 	f.experiment.Replay, f.experiment.Datasets = o.dir, o.datasets
 	_, m, l, err := a.loadRun(ctx, o.dir, &f.experiment, &resumeFlags{trust: f.trust || o.datasets != nil})
@@ -263,7 +263,7 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 		return &exit{exitUsage, errors.New("the archive would have other tasks than the run: restore those that differ")}
 	}
 	if w := index.Writing(); w != nil {
-		return &exit{exitUsage, fmt.Errorf("%s is going on (%s): wait for its end", report.Display(dir), w.Process)}
+		return &exit{exitUsage, fmt.Errorf("%s is in progress (%s): wait for its end", report.Display(dir), w.Process)}
 	}
 	head := runbundle.Head{Run: m.Header.Run, Berth: version, Locks: map[string][]string{}}
 	for _, t := range index.Trials {

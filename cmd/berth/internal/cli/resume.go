@@ -59,28 +59,21 @@ func (a *app) resumeCommand() *cobra.Command {
 		Long: `Runs the trials that have no final outcome: those that never started, were
 cancelled, or whose attempt was killed. Everything that could change results
 must be unchanged: if the tasks differ, or an experiment that --experiment
-names, the command prints a diff and stops. Concurrency and other limits of the
-run may change: use --in-flight, or edit a copy of the experiment and name it
-with --experiment.
+names, the command prints a diff and stops. Limits of the run may change.
 
-A run can be extended: more repetitions, cells and tasks of that experiment, or
-of new values for --var, are added to the run. It keeps all attempts, and the
-files of both experiments. Trials cannot be removed from a run.
+More repetitions, cells and tasks of that experiment, or of new values for
+--var, are added to the run. Trials cannot be removed from a run. With --select,
+only those trials run for which the expression is true, as in berth show. Those
+that ended without a measurement get another attempt.
 
-With --select, only those trials run for which the expression is true, as in
-berth show. Those that ended without a measurement get another attempt.
+The command also stops if plugins, images or agents' bundles differ, or the
+address of a model or the source of its key. With --accept-drift the run
+continues with the present ones, and is marked.
 
-The command also stops if plugins, images or agents' bundles differ. It
-compares the digests of plugins at the start, and the others in each attempt.
-The same holds for the address of a model and the source of its key. With
---accept-drift the run continues with the present ones, and is marked.
-
-The experiment is read from the files that the run stored, including files that
-functions read and the replies of a model. They must be unchanged. If the
-original was edited, the command says so and uses the stored copy. A run folder
-that other users own or can write to needs --trust, because whoever can change
-it decides where keys are sent and what is run. If somebody gave you the run,
-read its experiment before you resume it.`,
+The experiment is read from the files that the run stored; the command says if
+the original was edited. A run folder that other users own or can write to needs
+--trust, because an edited folder can send keys elsewhere and run programs: read
+its experiment before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error\n  berth resume last --select 'outcome == \"environment_error\" && agent == \"nop\"'",
 		Args:    cobra.ExactArgs(1),
 
@@ -302,7 +295,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 	if m.Header.Try == nil { // the experiment of `berth try` has only absolute paths
 		ef.BaseDir = m.Header.Dir
 		for _, name := range drift.EditedFiles(m) {
-			a.Notef("note: %s has changed since the run was made. The run goes on with its stored copy\n", terminal.Clean(name))
+			a.Notef("note: %s has changed since the run was made. The run continues with its stored copy\n", terminal.Clean(name))
 		}
 	}
 	ef.Kept = func(name string) string { return m.Header.Kept(dir, name) }

@@ -27,7 +27,7 @@ import (
 // person is the plugin that a person works through.
 const person = "human"
 
-// unlimited is the time limit of a shell that nobody grades.
+// unlimited is the time limit of a shell that is not graded.
 const unlimited = 30 * 24 * time.Hour
 
 // shellFlags are those of `berth shell`.

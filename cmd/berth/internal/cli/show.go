@@ -76,32 +76,25 @@ such as outcome, task, tags, score, cost, agent_time and cell.AXIS. All of them
 are in docs/reference/selection.md.
 
 --by prints the numbers of groups of trials, over one run or over several that
-are taken as one: success rate with its spread, pass@k, all-k and best of k,
-tasks that are solved always, sometimes and never, timeouts, and what the trials
-used. Trials are grouped by the axes of the matrix, cell, run, dataset, task,
-tag, category, difficulty, reward (a verifier's score), integrity, mode,
-agent_end, outcome, agent, model or environment. Cells are not mixed with each
-other unless --by names an axis. The rows of an axis of numbers or durations are
-in ascending order. Several runs without --by are shown by cell. Numbers are
-refused if too many trials of a cell were not measured; --force prints them.
-docs/statistics.md defines each number.
+are taken as one. Trials are grouped by the axes of the matrix, cell, run,
+dataset, task, tag, category, difficulty, reward (a verifier's score),
+integrity, mode, agent_end, outcome, agent, model or environment. Several runs
+without --by are shown by cell. Numbers are refused if too many trials of a cell
+were not measured; --force prints them. docs/statistics.md defines each number.
 
 An attempt is shown with its result, phases, trajectory, log and the output of
 plugins. Only the end of each list is printed; --all prints the lists in full.
-Output that is not known to belong to one attempt is only in plugins.jsonl of
-the run. A run whose attempts are made by pilots is shown with its pilots
-(docs/cluster.md).
 
 --watch prints a run again whenever an attempt of it begins or ends, until no
-process writes it; on a terminal it redraws the tables each second. Ctrl-C ends
-only the watching, not the run. The exit code is 3 if nobody runs a run that is
-not complete. With --json it prints a document on one line for each change.
-With --by it prints the numbers of the trials that have ended. As long as trials
-are left, numbers that would be refused have the reasons as marks.
+process writes it; on a terminal it redraws the tables each second. The exit
+code is 3 if the run ends without being complete. With --json it prints a
+document on one line for each change. With --by it prints the numbers of the
+trials that have ended.
 
 --follow prints phases, steps and lines of the log as they come, until the trial
-ends, also if it has not begun. Ctrl-C ends only the following, not the trial.
-With --json it prints a line of JSON for each.`
+ends, also if it has not begun. With --json it prints a line of JSON for each.
+
+Ctrl-C ends only the watching or following, not the run.`
 
 func (a *app) showCommand() *cobra.Command {
 	f := showFlags{}
@@ -260,7 +253,7 @@ func (a *app) watchRun(ctx context.Context, name string, w *report.Watcher) erro
 	case errors.Is(err, report.ErrNotComplete):
 		return &exit{exitIncomplete, fmt.Errorf("%w. Resume it with: berth resume %s", err, report.Display(dir))}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		a.Notef("no longer watching. The run goes on\n")
+		a.Notef("no longer watching. The run continues\n")
 		return &exit{exitInterrupted, nil}
 	}
 	return err
@@ -378,7 +371,7 @@ func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
 	case errors.Is(err, report.ErrNobodyRuns):
 		return &exit{exitIncomplete, fmt.Errorf("%w. Resume the run with: berth resume %s", err, report.Display(dir))}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		a.Notef("no longer following. The run goes on\n")
+		a.Notef("no longer following. The run continues\n")
 		return &exit{exitInterrupted, nil}
 	}
 	return err

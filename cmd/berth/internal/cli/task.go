@@ -324,7 +324,7 @@ func (a *app) explain(t *task.Task) {
 	}
 }
 
-// bound is a time limit in words, such as "1 h 30 min".
+// bound is a time limit as text, such as "1 h 30 min".
 func bound(d task.Duration) string {
 	if d <= 0 {
 		return "no time limit"

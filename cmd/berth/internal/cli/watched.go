@@ -16,7 +16,7 @@ import (
 )
 
 // limits are the limits that a run begins with: those of the experiment, what people
-// set while the run went on before, and those of the command line.
+// set during the run before, and those of the command line.
 func (a *app) limits(j *job) experiment.RunLimits {
 	l := j.Experiment.Limits
 	if !j.ownLimits {
@@ -102,5 +102,5 @@ func (w *watching) telemetry(ctx context.Context, say func(string)) (*telemetry.
 		}
 		say("metrics: " + metrics.URL())
 	}
-	return telemetry.New(w.Store, metrics, traces), nil //nolint:contextcheck // spans have a context of their own, which does not end
+	return telemetry.New(w.Store, metrics, traces), nil //nolint:contextcheck // spans have their own context, which does not end
 }

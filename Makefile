@@ -43,7 +43,7 @@ test-engines: build ## what is about Docker, Podman and the kinds of users of lo
 test-kits: build ## the conformance kits of all plugins, and what each kit finds: 5 minutes
 	@$(go_test) -count=1 -parallel 4 ./cmd/berth/internal/conform ./internal/e2e/kits
 
-test-scaffolds: build ## agents that are programs of their own, the real ones: 5 minutes
+test-scaffolds: build ## tests with the real agent CLIs: 5 minutes
 	@$(go_test) -count=1 ./agents/... ./internal/e2e/scaffolds
 
 test-slurm: build ## a real Slurm with three nodes, as root; RUN chooses tests: 30 minutes

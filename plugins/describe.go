@@ -73,7 +73,7 @@ func (d Description) Check() error {
 	}
 	for name := range d.Verifier.OwnWith {
 		if !slices.ContainsFunc(d.Schema.Fields, func(f config.Field) bool { return f.Name == name }) {
-			return fmt.Errorf("%s %q: %q is to give it a sandbox of its own, and is no attribute of its configuration", d.Kind, d.Name, name)
+			return fmt.Errorf("%s %q: OwnWith names %q, which is not an attribute of its configuration", d.Kind, d.Name, name)
 		}
 	}
 	return nil

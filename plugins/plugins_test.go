@@ -140,7 +140,7 @@ func TestForeignDescriptionsAreChecked(t *testing.T) {
 		"has traits": func(p *pluginpb.PluginDescription) {
 			p.Verifier = &pluginpb.VerifierTraits{Needs: pluginpb.VerifierNeeds_VERIFIER_NEEDS_NONE}
 		},
-		"no attribute of its configuration": func(p *pluginpb.PluginDescription) {
+		"not an attribute of its configuration": func(p *pluginpb.PluginDescription) {
 			p.Kind = pluginpb.PluginKind_PLUGIN_KIND_VERIFIER
 			p.Verifier = &pluginpb.VerifierTraits{Needs: pluginpb.VerifierNeeds_VERIFIER_NEEDS_NONE, OwnWith: map[string]string{"tools": "sandbox"}}
 		},

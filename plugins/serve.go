@@ -107,7 +107,7 @@ func endWithHost() {
 	if syscall.Getpgrp() == os.Getpid() {
 		_ = syscall.Kill(0, syscall.SIGKILL)
 	}
-	os.Exit(1) //nolint:forbidigo // nobody is left to return to
+	os.Exit(1) //nolint:forbidigo // there is no caller to return to
 }
 
 // Logger logs to the host, which adds the name of the program. Records below Debug

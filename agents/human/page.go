@@ -34,7 +34,7 @@ const maxForm = 1 << 20
 // page is what a session on a surface has.
 type page struct {
 	offer []environment.Action
-	token string // in the address; whoever has it is the person
+	token string // in the address; who has it is the person
 }
 
 // offered asks what the person can do.
@@ -106,7 +106,7 @@ type playing struct {
 	done  string // why nothing more can be done; empty: it can
 }
 
-// routes serves the page to whoever knows the token. Pages of other sites cannot
+// routes serves the page to browsers that have the token. Pages of other sites cannot
 // use it: they do not know the token, and the name of the host is compared.
 func (p *playing) routes(host string) http.Handler {
 	mux := http.NewServeMux()
@@ -288,7 +288,7 @@ func arguments(a *environment.Action, q *http.Request) (json.RawMessage, error) 
 	}
 	if len(a.Schema) > 0 {
 		if err := json.Unmarshal(a.Schema, &schema); err != nil {
-			return nil, fmt.Errorf("%w: the schema of %s is no object: %w", errArgument, a.Name, err)
+			return nil, fmt.Errorf("%w: the schema of %s is not an object: %w", errArgument, a.Name, err)
 		}
 	}
 	given := map[string]any{}

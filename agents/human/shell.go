@@ -128,7 +128,7 @@ func (s *session) work(ctx context.Context, m agent.Message, r agent.Recorder) (
 	}
 }
 
-// longest is a time limit that nobody reaches: it is not mentioned.
+// longest is a time limit that is never reached: it is not mentioned.
 const longest = 7 * 24 * time.Hour
 
 // rules are what the person has to know.

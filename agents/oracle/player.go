@@ -59,7 +59,7 @@ type player struct {
 }
 
 // Turn plays all actions, up to one after which nothing may follow. An action
-// that is refused is no end: the verifier decides.
+// that is refused is not an end: the verifier decides.
 func (p *player) Turn(ctx context.Context, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
 	refused := 0
 	for i, c := range p.calls {

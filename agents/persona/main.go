@@ -16,7 +16,7 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Policy          string   `berth:"policy" default:"" doc:"How the user behaves, in words, besides what the task says about it; empty: a patient person who wants the task done as it was asked."`
+	Policy          string   `berth:"policy" default:"" doc:"How the user behaves, besides what the task says about it; empty: a patient person who wants the task done as it was asked."`
 	Prompt          string   `berth:"prompt" default:"" doc:"What the user's model is told first, in place of the persona's own text: file(\"my.md\"). {{policy}} and {{task}} are replaced by policy and by what the agent was told. What the task says about the user is in the message that follows."`
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	StopWord        string   `berth:"stop_word" default:"" doc:"With it the user may end the conversation: it writes this word when it has what it asked for, and may give up. The label user_end says done or gave_up. Empty: it does neither."`

@@ -198,7 +198,7 @@ func (w *worker) act(ctx context.Context, calls []environment.Call, p *pair, ste
 		}
 	}
 	p.words = strings.Join(told, "\n")
-	return nil, nil //nolint:nilnil // the turn goes on
+	return nil, nil //nolint:nilnil // the turn continues
 }
 
 // Close implements loop.Worker.

@@ -21,7 +21,7 @@ import (
 // configures it.
 type declaration struct {
 	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
-	Command  []string              `berth:"command" doc:"Program and arguments; required. These placeholders work here and in all texts below: {model}, {url} (the model's address, without a path), {token}, {message}, {session}, {home} (a folder of its own), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
+	Command  []string              `berth:"command" doc:"Program and arguments; required. These placeholders work here and in all texts below: {model}, {url} (the model's address, without a path), {token}, {message}, {session}, {home} (its own folder), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
 	Dialects []string              `berth:"dialects" doc:"API dialects that it speaks, the preferred one first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
 	Files    map[string]customFile `berth:"file" doc:"A file to write in {home}; the label is its path there."`
 	Logs     []string              `berth:"logs" doc:"Files and folders in {home} to keep in the attempt."`
@@ -63,7 +63,7 @@ type customEvent struct {
 func (d *declaration) problems(version string) (ps []config.Problem) {
 	if d.Bundle != "" {
 		if _, v, err := bundle.Parse(d.Bundle); err != nil || v == "" {
-			ps = append(ps, config.Problem{Path: "bundle", Summary: "bundle is no NAME@VERSION", Detail: fmt.Sprintf("Got %q.", d.Bundle)})
+			ps = append(ps, config.Problem{Path: "bundle", Summary: "bundle is not a NAME@VERSION", Detail: fmt.Sprintf("Got %q.", d.Bundle)})
 		}
 	}
 	if version != "" {

@@ -135,7 +135,7 @@ func edictText(name string) string {
 type edictEvents struct {
 	openClawEvents
 
-	role *piEvents // of the call that goes on
+	role *piEvents // of the call that continues
 	call string
 }
 
@@ -170,7 +170,7 @@ func (e *edictEvents) Line(line []byte) {
 }
 
 // of reads an event of a role. Each message is logged, because steps of sub-agents
-// are recorded at their end: a chain that goes on is not silent.
+// are recorded at their end: a chain that continues is not silent.
 func (e *edictEvents) of(call string, event json.RawMessage) {
 	if call == "" {
 		return

@@ -375,7 +375,7 @@ func TestACallOfEdictFails(t *testing.T) {
 	}
 }
 
-// What a role prints that is no event is left out, and it cannot speak for another.
+// What a role prints that is not an event is left out, and it cannot speak for another.
 func TestNoiseOfARole(t *testing.T) {
 	t.Parallel()
 	c := newCourt(t, map[string][]does{

@@ -102,7 +102,7 @@ func judge(t *testing.T, what string, y agent.Yield, err error, r *record) {
 		return
 	case what == "refuse": // what a CLI makes of it differs, and the caller knows it
 		if !slices.ContainsFunc(r.steps, func(s trajectory.Step) bool { return s.Source == trajectory.Model }) {
-			t.Errorf("the refusal is no step: %+v", r.steps)
+			t.Errorf("the refusal is not a step: %+v", r.steps)
 		}
 	case err != nil || y.End != want:
 		t.Errorf("got %+v, %v; want %s", y, err, want)
@@ -308,7 +308,7 @@ func TestDeclarationsAreWhole(t *testing.T) {
 		}
 		for _, a := range start.Argv {
 			if strings.Contains(a, "the-token") || a == "-do it" {
-				t.Errorf("%s: argument %q: the token is not for argument lists, and a message is no option", s.Name, a)
+				t.Errorf("%s: argument %q: the token is not for argument lists, and a message is not an option", s.Name, a)
 			}
 		}
 		for knob, want := range map[cli.Knob]string{cli.Effort: "high", cli.MaxTurns: "7", cli.SystemPrompt: "be brief", cli.Skills: "/s/one", cli.MCP: "http://x"} {

@@ -14,7 +14,7 @@ var miniDriver string
 func miniSWEAgent() cli.Scaffold {
 	return cli.Scaffold{
 		Name: "mini-swe-agent", Version: version,
-		Doc: "mini-SWE-agent as it is on PyPI, inside the sandbox. A short driver prints its conversation as it goes on.",
+		Doc: "mini-SWE-agent as it is on PyPI, inside the sandbox. A short driver prints its conversation as it works.",
 		Recipe: python(bundle.Recipe{
 			Version: "2.4.6",
 			PyPI:    []string{"mini-swe-agent=={version}", "mcp==2.3.0"}, // litellm needs mcp but does not declare it

@@ -14,7 +14,7 @@ var nanobotDriver string
 func nanobot() cli.Scaffold {
 	return cli.Scaffold{
 		Name: "nanobot", Version: version,
-		Doc: "nanobot as it is on PyPI, inside the sandbox. A short driver prints what it does as it goes on.",
+		Doc: "nanobot as it is on PyPI, inside the sandbox. A short driver prints what it does as it works.",
 		Recipe: python(bundle.Recipe{
 			Version: "0.3.5", PyPI: []string{"nanobot-ai=={version}"},
 			Drop: []string{"python/nanobot/{tui,web}"}, // its own user interfaces

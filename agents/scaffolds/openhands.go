@@ -22,7 +22,7 @@ var openHandsTools = []string{"terminal", "file_editor", "task_tracker", "task_t
 func openHands() cli.Scaffold {
 	return cli.Scaffold{
 		Name: "openhands", Version: version,
-		Doc: "OpenHands, the agent of its command line as it is on PyPI, inside the sandbox. A short driver prints what it does as it goes on.",
+		Doc: "OpenHands, the agent of its command line as it is on PyPI, inside the sandbox. A short driver prints what it does as it works.",
 		Recipe: python(bundle.Recipe{
 			Version: "1.16.0",
 			// It does not pin the version of its server, and the newest server

@@ -46,7 +46,7 @@ used = {"input_tokens": 0, "cached_tokens": 0, "output_tokens": 0}  # since the 
 
 def heard(ask):
     """Reports each reply of the model as it comes. Replies to condensers and
-    sub-agents count in the usage and are no messages."""
+    sub-agents count in the usage and are not messages."""
 
     def answered(self, *args, **kwargs):
         r = ask(self, *args, **kwargs)

@@ -51,7 +51,7 @@ You cannot run anything directly. You say which keys to press, they are typed in
 - <task_complete> is true only when the whole task is done; you may leave it out until then.
 `
 
-	rules = `Keys that are no text are written by name, each as a command of its own: C-c, C-d, C-z, M-x, Enter, Escape, Tab, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, F1 to F12.
+	rules = `Keys that are not text are written by name, each as a command of its own: C-c, C-d, C-z, M-x, Enter, Escape, Tab, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, F1 to F12.
 
 - Ask for as little waiting as makes sense: 0.1 for cd or ls, a few seconds for what computes, up to 60 for a build. If something is not finished, wait again with an empty list or empty keystrokes rather than starting it twice.
 - Long output is shown by its beginning and its end. Send it to a file and look at parts of it if you need the middle.

@@ -145,7 +145,7 @@ func (w *worker) ask(ctx context.Context, keys []string, r *loop.Recorder) (done
 		return done, step, n, err
 	}
 	w.past = append(w.past, waitAction+"("+waitArguments+")")
-	w.failed = fmt.Sprintf("That was no action that can be read: %s. Nothing was done. Reply with an action in a code fence, or with the answer.", wrong)
+	w.failed = fmt.Sprintf("That was not an action that can be read: %s. Nothing was done. Reply with an action in a code fence, or with the answer.", wrong)
 	n.words = w.failed
 	return nil, step, n, nil
 }

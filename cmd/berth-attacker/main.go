@@ -2,7 +2,7 @@
 // shell. It runs inside a sandbox, against the sandbox that it is in:
 //
 //	berth-attacker headless|chain   write 42 to /app/answer when the tests begin
-//	berth-attacker agree            answer yes to whoever asks on port 7042
+//	berth-attacker agree            answer yes to each connection on port 7042
 //	berth-attacker limits PID       lower the limits of a process, and print what succeeded
 package main
 

@@ -98,13 +98,13 @@ func unpacking(r *http.Request, most int64) (in io.Reader, end func(), err error
 	case "gzip":
 		z, err := gzip.NewReader(r.Body)
 		if err != nil {
-			return nil, end, fmt.Errorf("the body is no gzip: %w", err)
+			return nil, end, fmt.Errorf("request body is not valid gzip: %w", err)
 		}
 		return z, end, nil
 	case "zstd":
 		z, err := zstd.NewReader(r.Body, zstd.WithDecoderMaxMemory(uint64(most)), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderConcurrency(1))
 		if err != nil {
-			return nil, end, fmt.Errorf("the body is no zstd: %w", err)
+			return nil, end, fmt.Errorf("request body is not valid zstd: %w", err)
 		}
 		return z, z.Close, nil
 	default:
@@ -113,5 +113,5 @@ func unpacking(r *http.Request, most int64) (in io.Reader, end func(), err error
 }
 
 // maxWindow is how far back a request that is packed with zstd may refer, in
-// bytes: what every decoder has to know, and memory that nobody counts.
+// bytes: what every decoder has to know, and memory that is not counted.
 const maxWindow = 8 << 20

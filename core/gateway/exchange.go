@@ -40,7 +40,7 @@ type exchange struct {
 	key     int    // index of the key that is used
 
 	forward *forwarding // of a request from another gateway; nil: it is a client's
-	remote  forwarded   // what became of a request to another gateway
+	remote  forwarded   // the result of a request to another gateway
 	askedAt time.Time   // when the other gateway asked the provider; zero: not yet
 
 	keep     bool         // it is to be recorded

@@ -334,7 +334,7 @@ func TestAFallbackIsReplayed(t *testing.T) {
 			}
 			again.Fallback = nil
 			gone := start(t, again, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
-			if got := gone.ask(t.Context(), t, path, body); got.status == http.StatusOK || !strings.Contains(got.body, "no fallback") {
+			if got := gone.ask(t.Context(), t, path, body); got.status == http.StatusOK || !strings.Contains(got.body, "recorded fallback") {
 				t.Errorf("without the fallback: %d %s", got.status, got.body)
 			}
 		})

@@ -188,7 +188,7 @@ func (f *forwarding) unreserved(g *Gateway, e *ledger.SpentError) {
 	f.Scope, f.First = g.ScopeOf(e), e.First
 }
 
-// forwardWriter adds to an answer what became of the request.
+// forwardWriter adds to an answer the result of the request.
 type forwardWriter struct {
 	http.ResponseWriter
 

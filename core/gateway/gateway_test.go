@@ -351,7 +351,7 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 		t.Errorf("usage %+v", u)
 	}
 	if !b.last(t).Retry {
-		t.Errorf("the last is no retry: %+v", b.lines)
+		t.Errorf("the last is not a retry: %+v", b.lines)
 	}
 }
 

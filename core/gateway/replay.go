@@ -100,7 +100,7 @@ func (x *exchange) playedBy(name string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("replay: the request was served by %q, which is no fallback of model %q any more: add it to fallback", name, x.e.up.model.Label)
+	return fmt.Errorf("replay: recorded fallback %q is no longer configured for model %q: add it to fallback", name, x.e.up.model.Label)
 }
 
 // replayError says why a record cannot answer.

@@ -474,7 +474,7 @@ func (s *session) Close(ctx context.Context) error {
 func Serve(of models.Session, l net.Listener) error {
 	s, ok := of.(*session)
 	if !ok {
-		return fmt.Errorf("serve models: %T is no session of a gateway", of)
+		return fmt.Errorf("serve models: %T is not a session of a gateway", of)
 	}
 	s.serve(l)
 	return nil

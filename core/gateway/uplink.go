@@ -47,7 +47,7 @@ type origin struct {
 	End      bool   `json:"end,omitempty"`   // there is no request: the attempt sends none for now
 }
 
-// forwarded says what became of a request. Without a failure, the answer is that
+// forwarded is the result of a request. Without a failure, the answer is that
 // of the provider.
 type forwarded struct {
 	Failure  dialect.FailureKind `json:"failure,omitempty"`
@@ -80,7 +80,7 @@ func (e *uplinkError) Error() string { return "the connection to the machine wit
 // modelID identifies a model in all processes that have read the same experiment.
 func modelID(m *cell.Model) string {
 	one := *m
-	one.Fallback = nil // has an id of its own
+	one.Fallback = nil // has its own id
 	b, err := json.Marshal(&one)
 	if err != nil { // it has no member that could fail
 		return ""
@@ -172,7 +172,7 @@ func (u *underway) asked() {
 // pingTime is more than what passes until the other gateway is known to be gone.
 const pingTime = 45 * time.Second
 
-// stop ends what goes on while the provider is asked. The caller holds the lock.
+// stop ends what happens while the provider is asked. The caller holds the lock.
 func (u *underway) stop() {
 	if u.quiet != nil {
 		u.quiet()
@@ -258,7 +258,7 @@ func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response
 	}
 }
 
-// became reads what became of a forwarded request.
+// became reads the result of a forwarded request.
 func (x *exchange) became(resp *http.Response) error {
 	text := resp.Header.Get(forwardedHeader)
 	resp.Header.Del(forwardedHeader)

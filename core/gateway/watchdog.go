@@ -76,7 +76,7 @@ func (s *session) watchProvider(first, idle time.Duration, cancel context.Cancel
 }
 
 // bark ends the request. What it waited for in vain is counted before the
-// request is no longer watched: whoever sees the one sees the other.
+// request is no longer watched: a reader sees both or none.
 func (w *watchdog) bark() {
 	w.mu.Lock()
 	if w.over {
@@ -220,7 +220,7 @@ func (x *exchange) begun(ctx context.Context, a answering) (*http.Response, erro
 		_ = resp.Body.Close()
 	}
 	err = silentOr(ctx, err)
-	if context.Cause(ctx) == nil || errors.As(err, new(*silentError)) { // nobody else ended it
+	if context.Cause(ctx) == nil || errors.As(err, new(*silentError)) { // nothing else ended it
 		x.s.wait.addSince(a.sent)
 	}
 	a.dog.stop()

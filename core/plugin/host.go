@@ -152,7 +152,7 @@ func (h *Host) Verifier(ctx context.Context, name string) (verifier.Verifier, ve
 	return verifier.NewClient(s.conn(), name, s.Capabilities), *s.Verifier, s.used(), nil
 }
 
-// VerifierOwnProcess returns the verifier with that name in a process of its own,
+// VerifierOwnProcess returns the verifier with that name in its own process,
 // which starts now and serves only this caller. stop ends it.
 func (h *Host) VerifierOwnProcess(ctx context.Context, name string) (v verifier.Verifier, stop func(), err error) {
 	s, err := h.lookup(ctx, plugins.KindVerifier, name)

@@ -77,7 +77,7 @@ func programIn(dir, name string) (program, error) {
 	}
 	p, err := programAt(path) // dir may be the plugin itself
 	if err == nil && p.folder == "" && isScript(path) {
-		return p, fmt.Errorf("it is a script, which may load files that lie beside it: move it and its files to a folder of its own, %s/, "+
+		return p, fmt.Errorf("it is a script, which may load files that lie beside it: move it and its files to its own folder, %s/, "+
 			"so that its digest covers them", path)
 	}
 	return p, err
@@ -97,7 +97,7 @@ func isScript(path string) bool {
 	return err == nil && magic == [2]byte{'#', '!'}
 }
 
-// onlyOurs returns an error if somebody who could not also change this program,
+// onlyOurs returns an error if a user who could not also change this program,
 // berth, owns the file or folder or can write to it.
 func onlyOurs(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && int(st.Uid) != ownerOfBerth() {
@@ -110,7 +110,7 @@ func onlyOurs(path string, info fs.FileInfo) error {
 }
 
 // ownerOfBerth returns the user that owns the running executable, or -1. Who owns
-// it decides what happens here, whoever owns a plugin.
+// it decides what happens here, not the owner of a plugin.
 func ownerOfBerth() int {
 	exe, err := os.Executable()
 	if err != nil {
@@ -174,7 +174,7 @@ const (
 // cacheName is the folder into which Python writes compiled modules.
 const cacheName = "__pycache__"
 
-// skipped are names of files and folders that are no part of a plugin: caches
+// skipped are names of files and folders that are not part of a plugin: caches
 // that an interpreter writes while the plugin runs, and what git keeps.
 var skipped = map[string]bool{cacheName: true, ".git": true}
 

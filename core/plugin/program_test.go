@@ -48,10 +48,10 @@ func TestOnlyWhatHasTheNameOfAPluginIsStarted(t *testing.T) {
 		faults[name] = e.Error
 	}
 	if _, err = os.Stat(filepath.Join(dir, "STARTED")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("something was started that is no plugin: %v", err)
+		t.Errorf("something was started that is not a plugin: %v", err)
 	}
 	for name, want := range map[string]string{
-		"berth-plugin-script": "move it and its files to a folder of its own", "berth-plugin-empty": "must contain the program, an executable file berth-plugin-empty",
+		"berth-plugin-script": "move it and its files to its own folder", "berth-plugin-empty": "must contain the program, an executable file berth-plugin-empty",
 		"berth-plugin-still": "chmod +x",
 	} {
 		if !strings.Contains(faults[name], want) {

@@ -71,7 +71,7 @@ type Over string
 
 // The reasons.
 const (
-	OverDecided   Over = "decided"    // no verifier wants to go on
+	OverDecided   Over = "decided"    // no verifier wants to continue
 	OverFollowUps Over = "follow_ups" // the user has no message left
 	OverTotal     Over = "total"      // the total time of the interaction is used up
 	OverAgent     Over = "agent"      // the agent's turn ended in a way that no message follows

@@ -174,7 +174,7 @@ type Phase struct {
 	Who     Boundary      `json:"who"`               // whose work it was, and who is responsible for an error in it
 	Start   time.Time     `json:"start"`
 	End     time.Time     `json:"end,omitzero"`        // absent while the phase is in progress
-	Frozen  time.Duration `json:"frozen_ns,omitempty"` // part of the phase that is charged to nobody
+	Frozen  time.Duration `json:"frozen_ns,omitempty"` // part of the phase that is charged to no role
 	Error   string        `json:"error,omitempty"`
 }
 
@@ -333,7 +333,7 @@ type Regraded struct {
 type Worker struct {
 	Pilot string `json:"pilot"`          // unique in the run
 	Node  string `json:"node,omitempty"` // its machine
-	Job   string `json:"job,omitempty"`  // of the scheduler of a cluster; empty: somebody started it by hand
+	Job   string `json:"job,omitempty"`  // of the scheduler of a cluster; empty: the user started it
 	// Lost says why the work is lost: the worker was not heard of any more. The
 	// process that schedules the run then wrote the result. Absent: the worker
 	// wrote it.

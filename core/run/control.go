@@ -15,7 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/outcome"
 )
 
-// Control changes a run while it goes on. The zero value is ready, for one run. Its
+// Control changes a run while it runs. The zero value is ready, for one run. Its
 // methods are safe for concurrent use and have taken effect when they return. They
 // fail with ErrNotGoingOn before attempts are scheduled, and after the last one.
 // They record nothing: the caller does.
@@ -113,7 +113,7 @@ func (c *Control) Limits(change func(*experiment.RunLimits) error) error {
 // Cancelled is what Cancel did, in trials.
 type Cancelled struct {
 	Waiting, Running int
-	Kept             []error // why attempts go on
+	Kept             []error // why attempts continue
 }
 
 // Cancel cancels trials. Those that wait do not begin; attempts in progress end as

@@ -117,7 +117,7 @@ func TestAMeasuredAttemptIsNotRetried(t *testing.T) {
 	if _, open := run.Open(broken, r, []record.Outcome{record.VerifierError}); !open {
 		t.Error("it is not run again when the user asks for it")
 	}
-	// What the agent did is no fault of the verifier: it has no other try.
+	// What the agent did is not a fault of the verifier: it has no other try.
 	for _, o := range []record.Outcome{record.IntegrityViolation, record.ArtifactMissing} {
 		own := state("t", o)
 		own.Attempts[0].Result.AgentEnd = record.Yielded

@@ -69,7 +69,7 @@ type Spec struct {
 	// Relayed reports which models are asked through it. Nil: none.
 	Uplink  http.RoundTripper
 	Relayed func(*cell.Model) bool
-	// Control changes the run while it goes on; nil: nothing does.
+	// Control changes the run while it runs; nil: nothing does.
 	Control *Control
 	Log     zerolog.Logger
 }
@@ -164,7 +164,7 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 // result of the run.
 func (s *Spec) leftover(err error) {
 	if err != nil {
-		s.Log.Warn().Err(err).Msg("something of this run is left on this machine: berth gc tries again")
+		s.Log.Warn().Err(err).Msg("cleanup incomplete: run berth gc")
 	}
 }
 

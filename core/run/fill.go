@@ -78,7 +78,7 @@ func (s *scheduler) fill(ctx context.Context) (held bool) {
 }
 
 // sayShort says once in a run that a trial with a free place waits for memory:
-// without that, nobody knows why fewer attempts run than the limits allow.
+// without that, it is not known why fewer attempts run than the limits allow.
 func (s *scheduler) sayShort(h *holder) {
 	if s.short {
 		return
@@ -122,7 +122,7 @@ func (s *scheduler) start(ctx context.Context, it item, h *holder) {
 	s.carry(ctx, it, h, begun{a, err})
 }
 
-// adopt goes on with the attempts that go on since before this process. They have
+// adopt resumes attempts that an earlier process started. They have
 // their places whatever the limits are now.
 func (s *scheduler) adopt(ctx context.Context, adopted []item) {
 	for _, it := range adopted {
@@ -133,7 +133,7 @@ func (s *scheduler) adopt(ctx context.Context, adopted []item) {
 	}
 }
 
-// takeAdopted takes the trials with an attempt that goes on out of items.
+// takeAdopted takes the trials with an attempt that continues out of items.
 func takeAdopted(items *[]item, number func(*plan.Trial) int) (adopted []item) {
 	if number == nil {
 		return nil

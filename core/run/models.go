@@ -53,7 +53,7 @@ func (s *Spec) Gateway(dir string) (*gateway.Gateway, error) {
 		for _, used := range ms {
 			for _, m := range used.Chain() {
 				if err == nil && s.Uplink != nil && s.Relayed(m) {
-					m.APIKey, m.APIKeys = nil, nil // nobody reads them here
+					m.APIKey, m.APIKeys = nil, nil // they are not read here
 				}
 			}
 		}

@@ -32,7 +32,7 @@ type output struct {
 // keepOutput keeps the output of plugins from now on, without the secrets of the
 // run. The caller closes the result.
 func (s *Spec) keepOutput(h *here) (*output, error) {
-	// A run that is resumed may have been made by somebody else, who can put a link there.
+	// A run that is resumed may have been made by another user, who can put a link there.
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 	name := filepath.Join(s.Store.Dir, store.PluginsFile)
 	if s.Worker != nil {

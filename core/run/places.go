@@ -28,7 +28,7 @@ const outside trial.Part = 0
 const preparing trial.Part = -1
 
 // places counts the attempts that are in progress by what they are doing, and
-// says which may go on. It is safe for concurrent use.
+// says which may continue. It is safe for concurrent use.
 type places struct {
 	mu      sync.Mutex
 	run     *tally
@@ -72,7 +72,7 @@ func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
 	return p
 }
 
-// limit sets how many attempts may be in flight. Those that are go on.
+// limit sets how many attempts may be in flight. Those that are continue.
 func (p *places) limit(l experiment.RunLimits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (h *holder) counts(part trial.Part) [3]bool {
 	}
 }
 
-// room reports whether an attempt may go on to a part. An attempt that does so
+// room reports whether an attempt may continue to a part. An attempt that does so
 // must not raise a count above its limit.
 func (h *holder) room(to trial.Part) bool {
 	before, after := h.counts(h.part), h.counts(to)
@@ -245,7 +245,7 @@ func (h *holder) unwait() {
 	}
 }
 
-// grant lets attempts go on for which there is a place now. The caller holds the
+// grant lets attempts continue for which there is a place now. The caller holds the
 // lock.
 func (p *places) grant() {
 	p.queue = slices.DeleteFunc(p.queue, func(h *holder) bool {

@@ -25,8 +25,8 @@ type Job struct {
 	Attempt Attempt
 	// Live receives the events of the attempt; it does not block.
 	Live func(record.Event)
-	// Places says when the attempt may go on to its next part. It is in the part
-	// trial.Building when it begins.
+	// Places admits the attempt to its next part. It begins in the part
+	// trial.Building.
 	Places trial.Places
 	// Origin is the attempt to verify again; nil: a whole attempt is made.
 	Origin *trial.Origin
@@ -75,14 +75,14 @@ type Options struct {
 	// Origins are attempts that are verified again, by the ids of their trials:
 	// only these trials run. Nil: whole attempts are made.
 	Origins map[string]*trial.Origin
-	// Adopted returns the attempt of a trial that goes on since before this
+	// Adopted returns the attempt of a trial that continues since before this
 	// process, by its number; 0: there is none. Nil: no attempt outlives the process
 	// that began it.
 	Adopted func(*plan.Trial) int
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)
-	// Control changes the run while it goes on; nil: nothing does.
+	// Control changes the run while it runs; nil: nothing does.
 	Control *Control
 }
 

@@ -20,7 +20,7 @@ func InstallSandboxd(program string) (string, error) {
 	}
 	installed, _, err := host.Install(filepath.Join(dir, "d"), program)
 	if err != nil {
-		return "", fmt.Errorf("install sandboxd in the runtime folder: %w: make room in %s, or set %s to a short path of your own on a local disk", err, dir, node.EnvDir)
+		return "", fmt.Errorf("install sandboxd in the runtime folder: %w: make room in %s, or set %s to your own short path on a local disk", err, dir, node.EnvDir)
 	}
 	pruneSandboxd(installed)
 	return installed, nil

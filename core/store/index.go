@@ -337,7 +337,7 @@ func (x *Index) walk(dir string) error {
 func (x *Index) look(t *TrialState, a *AttemptState, folder string) {
 	dir := filepath.Join(folder, AttemptDir(a.Number))
 	if fi, err := os.Lstat(dir); err == nil && !fi.IsDir() {
-		x.Damaged++ // a link may lead to something that is no attempt of this run
+		x.Damaged++ // a link may lead to something that is not an attempt of this run
 		return
 	}
 	r, err := ReadResult(dir)

@@ -51,11 +51,11 @@ type Entry struct {
 	Sums map[string]string `json:"sums,omitempty"`
 	// Accepted is a drift that the user accepted by a flag, with Noted.
 	Accepted string `json:"accepted,omitempty"`
-	// Intervention is what a person did to the run while it went on, with Noted.
+	// Intervention is what a person did to the run while it ran, with Noted.
 	Intervention *Intervention `json:"intervention,omitempty"`
 }
 
-// Intervention is what a person did to a run while it went on.
+// Intervention is what a person did to a run while it ran.
 type Intervention struct {
 	Action string             `json:"action"` // pause, drain, resume, set, cancel or end_turn
 	User   string             `json:"user"`   // the login name, or the number if there is none

@@ -141,7 +141,7 @@ type Trial struct {
 	// Refused says why the cell cannot run the task, which the user chose to
 	// leave out; its outcome stays not_run.
 	Refused string `json:"refused,omitempty"`
-	// Labels are those of the task. They are no part of its identity.
+	// Labels are those of the task. They are not part of its identity.
 	task.Labels `json:"labels,omitzero"`
 }
 
@@ -218,7 +218,7 @@ func decodeManifest(r *bufio.Reader) (*Manifest, error) {
 	for n := 1; ; n++ {
 		b, err := untrusted.Line(r, maxLine)
 		if errors.Is(err, untrusted.ErrLong) {
-			return nil, fmt.Errorf("line %d: it has more than %d MiB: the file is no manifest, or was changed", n, maxLine>>20)
+			return nil, fmt.Errorf("line %d: it has more than %d MiB: the file is not a manifest, or was changed", n, maxLine>>20)
 		}
 		if errors.Is(err, io.EOF) && len(bytes.TrimSpace(b)) == 0 {
 			break

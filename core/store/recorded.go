@@ -25,7 +25,7 @@ func OpenRecorded(dir string) (*Recorded, error) {
 // Attempt returns the folder of the accepted attempt of a trial: the same
 // trial, or the only one of the same task and repetition, or of these the only
 // one whose cell has the same name. Another time limit or budget makes another
-// trial, and is no reason not to replay.
+// trial, and is not a reason not to replay.
 func (r *Recorded) Attempt(trial, cell, task string, repetition int) (string, error) {
 	t := r.index.Trial(trial)
 	if t == nil {

@@ -63,7 +63,7 @@ func (s *Staged) Publish(r record.Result) error {
 // nothing of this attempt there. After any other error the caller may try again.
 //
 // All files are first copied into one folder beside their names. A process that
-// is killed meanwhile leaves that folder, which is no part of the record.
+// is killed meanwhile leaves that folder, which is not part of the record.
 func (s *Staged) Copy() (err error) {
 	defer func() {
 		if err != nil {
@@ -116,7 +116,7 @@ func (s *Staged) Copy() (err error) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(s.to, name)))
 		}
 	case err != nil:
-		_ = os.RemoveAll(part) // it is no part of the record
+		_ = os.RemoveAll(part) // it is not part of the record
 	default:
 		_, _ = unix.Unlink(filepath.Join(part, record.ResultFile)), unix.Rmdir(part) // the same
 	}
@@ -197,9 +197,9 @@ func writeSynced(name string, from io.Reader, mode fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// first gives a file, which is on the disk, a second name that nobody else has
-// given it. Fails with ErrSettled if somebody was first. The answer to a link may
-// get lost on the way to a file server, which then reports a name of our own as
+// first gives a file, which is on the disk, a second name that no other
+// process has given it. Fails with ErrSettled if another was first. The answer to a link may
+// get lost on the way to a file server, which then reports our own name as
 // taken: what is there decides, and not the answer.
 func first(file, name string) error {
 	err := os.Link(file, name)
@@ -243,7 +243,7 @@ func (a *Attempt) Settle(r *record.Result) error {
 	if err = os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an earlier call that failed
 		return fmt.Errorf("settle attempt: %w", err)
 	}
-	defer os.Remove(part) //nolint:errcheck // it is no part of the record
+	defer os.Remove(part) //nolint:errcheck // it is not part of the record
 	if err = writeSynced(part, bytes.NewReader(b), 0o644); err == nil {
 		err = first(part, filepath.Join(a.dir, record.ResultFile))
 	}

@@ -48,7 +48,7 @@ func TestTheErrorOfAnAdvisoryVerifierIsAFinding(t *testing.T) {
 }
 
 // Processes that a verifier left at its deadline take no room from the next one, and
-// are no sign that the agent has broken its sandbox.
+// are not a sign that the agent has broken its sandbox.
 func TestTestsThatForkForEver(t *testing.T) {
 	t.Parallel()
 	for _, advisory := range []bool{false, true} {

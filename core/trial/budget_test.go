@@ -48,7 +48,7 @@ func TestABudgetThatIsNotTheAttemptsFailsNoTrial(t *testing.T) {
 }
 
 // A judge also uses the budgets of the cell and of the run. Its reaction to a
-// refusal is no verdict.
+// refusal is not a verdict.
 func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]error{"it judges": nil, "it fails": errors.New("403")} {

@@ -75,7 +75,7 @@ func endOf(y agent.Yield) (record.AgentEnd, error) {
 	case agent.Crashed:
 		return record.Crashed, nil
 	default:
-		return record.Crashed, fmt.Errorf("the turn ended as %q, which is no end", y.End)
+		return record.Crashed, fmt.Errorf("unknown turn end %q", y.End)
 	}
 }
 

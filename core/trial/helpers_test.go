@@ -200,7 +200,7 @@ type judge struct {
 	traits  verifier.Traits
 	verify  func(context.Context, verifier.Request) (verifier.Verdict, error)
 	rewrite func(candidate string) string
-	plain   bool // it is no verifier.Rewriter
+	plain   bool // it is not a verifier.Rewriter
 
 	mu    sync.Mutex
 	asked []verifier.Request

@@ -20,7 +20,7 @@ func (s *stage) imageFault(ctx context.Context) error {
 	}
 	starts, err := s.a.sandbox.Starts(ctx, sessionID(s.a.role(), s.i+1))
 	if err != nil || starts.Started > 0 || starts.Refused == "" {
-		return nil //nolint:nilerr // without certainty it is no excuse
+		return nil //nolint:nilerr // without certainty it is not an excuse
 	}
 	return outcome.On(record.ByTask, fmt.Errorf("no program of the agent could be started in the sandbox: %s", starts.Refused))
 }

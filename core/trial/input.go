@@ -28,7 +28,7 @@ type Input struct {
 	Repetition int            // 1…; the seed of surfaces
 	Attempt    int            // 1…
 	Host       string         // name of this machine, for the record
-	Worker     *record.Worker // this process, for the record; nil: it is no worker
+	Worker     *record.Worker // this process, for the record; nil: it is not a worker
 	Berth      string         // version of this program, for the record
 
 	Task *task.Task
@@ -90,7 +90,7 @@ type VerifierPlugin struct {
 	verifier.Verifier
 	Traits verifier.Traits
 
-	// OwnProcess starts the verifier in a process of its own, for one caller,
+	// OwnProcess starts the verifier in its own process, for one caller,
 	// who stops it. Nil: this is not possible.
 	OwnProcess func(ctx context.Context) (v verifier.Verifier, stop func(), err error)
 }

@@ -61,7 +61,7 @@ func (s *stage) prepareOwn(ctx context.Context) error {
 	return nil
 }
 
-// stopOwn ends the preparation of images that nobody waits for any more.
+// stopOwn ends the preparation of images that are no longer needed.
 func (s *stage) stopOwn() {
 	for _, o := range s.own {
 		o.stop()

@@ -15,7 +15,7 @@ import (
 
 // callVerifier calls a verifier. One process serves the verifications of all
 // attempts, so when it ends, any of them may be the cause. A call whose process
-// ends is therefore repeated once, in a process of its own. If that process
+// ends is therefore repeated once, in its own process. If that process
 // ends too, the work of the agent is the cause, and the agent must not get
 // another attempt. scratch is emptied before the second call.
 func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratch string, f func(verifier.Verifier) (T, error)) (T, error) {
@@ -32,7 +32,7 @@ func callVerifier[T any](ctx context.Context, s *stage, p VerifierPlugin, scratc
 		return v, outcome.On(record.ByCore, failed)
 	}
 	s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "verifier_repeated",
-		"the process of the verifier ended, and the verification was repeated in a process of its own: %s", err)
+		"the process of the verifier ended, and the verification was repeated in its own process: %s", err)
 	if v, err = f(own); died(err) {
 		err = &record.Error{Boundary: record.ByVerifier, Outcome: record.VerifierError, Err: fmt.Errorf(
 			"its process ended, and again when this attempt was the only one in it, so what the agent left is the cause: %w", err)}

@@ -31,7 +31,7 @@ type Places interface {
 	Build(ctx context.Context) (leave func(), err error)
 }
 
-// enter waits for a place. The wait is in no phase, and is charged to nobody.
+// enter waits for a place. The wait is in no phase, and is charged to no role.
 func (a *attempt) enter(ctx context.Context, p Part) error {
 	if a.in.Places == nil {
 		return nil

@@ -253,7 +253,7 @@ func TestARequestThatIsRefusedIsTheAgents(t *testing.T) {
 }
 
 // An agent that gives up after a refusal ends its turn because of the budget.
-// This is no error of the model.
+// This is not an error of the model.
 func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 	t.Parallel()
 	p := &purse{spent: make(chan struct{})}

@@ -91,7 +91,7 @@ func (s *stage) rejudge(ctx context.Context) error {
 }
 
 // originArtifacts copies a folder of artifacts of the origin, for verifiers with a
-// sandbox of their own. The folder of the origin may be somebody else's.
+// sandbox of their own. The folder of the origin may be another user's.
 func (s *stage) originArtifacts(folder string) (entries []collect.Entry, err error) {
 	a := s.a
 	to := filepath.Join(a.in.Record.Dir(), folder)

@@ -198,7 +198,7 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 }
 
 // removeAhead removes further sandboxes, while the agent's is removed. What fails
-// is removed again afterwards, which is no error for what is gone.
+// is removed again afterwards, which is not an error for what is gone.
 func (a *attempt) removeAhead(ctx context.Context) {
 	for name, w := range a.sandboxes {
 		if name != agentSandbox && len(w.Sidecars) == 0 {

@@ -46,7 +46,7 @@ type second struct {
 }
 
 // admitted waits until the preparation of the images has a place to build. The wait
-// is in no phase, and is charged to nobody.
+// is in no phase, and is charged to no role.
 func (s *second) admitted(ctx context.Context) error {
 	if s.placed == nil {
 		return nil
@@ -281,11 +281,10 @@ func (s *stage) unfit(ctx context.Context, err error) error {
 	})
 }
 
-// notCopied attributes an error of the environment while it looks at the files of
-// the agent's sandbox, or copies them. The agent decides what they are: an
-// environment that refuses them, or that can do the same with a sandbox in which
-// nobody worked, fails because of them. What fails there, too, fails because of the
-// image or the environment.
+// notCopied decides who caused a failed snapshot or copy. The agent controls the
+// content of its files, so the failure is the agent's if the environment refuses
+// them, or can do the same with a fresh sandbox of the same image. Otherwise the
+// image or the environment failed.
 func (s *stage) notCopied(ctx context.Context, what string, err error, do func(context.Context, string) error) error {
 	by := record.ByAgent
 	err = fmt.Errorf("%s: %w", what, limits.Caused(ctx, err))
@@ -296,7 +295,7 @@ func (s *stage) notCopied(ctx context.Context, what string, err error, do func(c
 	default:
 		if failed := s.unused(ctx, do); failed != nil {
 			by = record.ByEnvironment
-			err = fmt.Errorf("%w; with a sandbox of the image in which nobody worked: %w", err, failed)
+			err = fmt.Errorf("%w; in a fresh sandbox of the same image: %w", err, failed)
 		}
 	}
 	return outcome.On(by, err)

@@ -321,7 +321,7 @@ func (u *uncopied) Snapshot(ctx context.Context, id string) (environment.Image, 
 
 func (u *uncopied) Capabilities() []string { return []string{environment.CapabilitySnapshot} }
 
-// If a sandbox in which nobody worked cannot be copied, either, it is not for what
+// If a fresh sandbox of the same image cannot be copied, either, it is not for what
 // the agent did.
 func TestAnImageThatCannotBeCopiedIsNotTheAgentsFault(t *testing.T) {
 	t.Parallel()
@@ -331,7 +331,7 @@ func TestAnImageThatCannotBeCopiedIsNotTheAgentsFault(t *testing.T) {
 		want record.Outcome
 		says string
 	}{
-		"the image":             {uncopied{with: broken, fails: 2}, record.EnvironmentError, "in which nobody worked: max depth exceeded"},
+		"the image":             {uncopied{with: broken, fails: 2}, record.EnvironmentError, "in a fresh sandbox of the same image: max depth exceeded"},
 		"what the agent did":    {uncopied{with: broken, fails: 1}, record.AgentError, "max depth exceeded"},
 		"more than is accepted": {uncopied{with: environment.ErrRefused, fails: 2}, record.AgentError, "refused"},
 		"no room":               {uncopied{with: environment.ErrNoCapacity, fails: 1}, record.EnvironmentError, "no capacity"},

@@ -293,7 +293,7 @@ func (a *attempt) reference(o opening, setup *agent.Setup) error {
 		}
 		return nil
 	}
-	return outcome.On(record.ByTask, fmt.Errorf("stage %s: the reference solution %q is no resource", o.stage.Name, ref.Resource))
+	return outcome.On(record.ByTask, fmt.Errorf("stage %s: reference solution %q not found among the task's resources", o.stage.Name, ref.Resource))
 }
 
 // finished is the result of a turn.

@@ -56,7 +56,7 @@ func (s *stage) settle(ctx context.Context) error {
 }
 
 // endAgent ends what the agent ran, and returns what is left in the sandbox. What a
-// surface runs goes on.
+// surface runs continues.
 func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
 	var sessions, bundles []string
 	if a.surface.open != nil && a.session != nil {
@@ -79,14 +79,14 @@ func (a *attempt) stayedStill(ctx context.Context) error {
 	moved, err := a.sandbox.Moved(ctx)
 	if len(moved) > 0 {
 		a.recorder.Exposed(record.Phase{Name: record.PhaseThaw, Who: record.ByAgent}, "ran_while_frozen",
-			"the sandbox was frozen, and these processes went on or ended: %s", sandbox.Describe(moved, nil))
+			"the sandbox was frozen, and these processes continued or ended: %s", sandbox.Describe(moved, nil))
 	}
 	return err
 }
 
 // still ends every process of the agent's sandbox before anything is copied out of
 // it: a process that is only frozen can wake itself with a timer that sends
-// SIGCONT. If a later stage goes on in the sandbox, freezing has to do. A snapshot
+// SIGCONT. If a later stage continues in the sandbox, freezing has to do. A snapshot
 // stops the sandbox itself, after its running services were looked at.
 func (s *stage) still(ctx context.Context) error {
 	if s.mode == task.ModeSnapshot || s.i+1 < len(s.a.task.Stages) {

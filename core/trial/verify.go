@@ -357,7 +357,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 }
 
 // notStarted returns an error if the tests could not run and the agent cannot be the
-// cause: they have a sandbox of their own, or the agent is the task's own solution.
+// cause: they have their own sandbox, or the agent is the task's own solution.
 func (s *stage) notStarted(v verifier.Verdict) error {
 	started := !slices.ContainsFunc(v.Findings, func(f verifier.Finding) bool { return f.Code == verifier.TestsNotStarted })
 	if started || s.mode != task.ModeSeparate && !s.a.in.Cell.Agent.Oracle {

@@ -44,7 +44,7 @@ type bounds struct {
 	stall   time.Duration // between two of them; also at the start without startup
 }
 
-// left returns how long a turn may go on, and the cause with which it ends then.
+// left returns how long a turn may continue, and the cause with which it ends then.
 // used is its time so far, without the time that it waited for a provider.
 func (b *bounds) left(begin time.Time, used time.Duration, r *recorder.SessionRecorder) (left time.Duration, cause error) {
 	left, cause = b.limit-used, fmt.Errorf("%w: %w", errTurnTime, limits.Deadline{What: "it was", Limit: b.limit, Setting: b.setting})
@@ -63,7 +63,7 @@ func (b *bounds) left(begin time.Time, used time.Duration, r *recorder.SessionRe
 }
 
 // watch returns why a turn must end, or nil when it has ended by itself. left
-// returns how long the turn may go on. When that time is used up while a provider
+// returns how long the turn may continue. When that time is used up while a provider
 // is silent, the turn ends with the provider's first byte; if none comes, that
 // silence does not count as the agent's time either. The total time does not wait.
 func (s *session) watch(outside, turn context.Context, left func() (time.Duration, error)) error {

@@ -94,7 +94,7 @@ func problems(c *Config, s *settings) (list []string) {
 	}
 	if c.Clock != "" {
 		if _, err := time.Parse(time.RFC3339, c.Clock); err != nil {
-			list = append(list, fmt.Sprintf("The clock %q is no time: write it like 2026-01-31T12:00:00Z.", c.Clock))
+			list = append(list, fmt.Sprintf("The clock %q is not a time: write it like 2026-01-31T12:00:00Z.", c.Clock))
 		}
 	}
 	if c.TimeZone != "" {

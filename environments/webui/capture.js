@@ -1,4 +1,4 @@
-// What a page has, element by element. It runs in a world of its own, so that
+// What a page has, element by element. It runs in its own world, so that
 // nothing that the page defines is called. Elements of a page can still hide the
 // properties of a form or of the document behind their names; so the properties of
 // the prototypes are used.

@@ -39,7 +39,7 @@ func (o *open) start(ctx context.Context, s page.Settings) (b browsing, err erro
 	return browsing{p.Browser, p.Stop, p.Explained}, nil
 }
 
-// visit opens a page in a browser of its own, with a fresh profile and without a
+// visit opens a page in its own browser, with a fresh profile and without a
 // network, and does its actions, one after the other. see is called with the page
 // after it was loaded (0), and after each action (1…); failed is why it could not be
 // loaded, or the action not be done. A page that breaks the browser is a failure,

@@ -1,7 +1,7 @@
 // Package slurm starts pilots as jobs of Slurm, with its commands sbatch, squeue and
 // scancel.
 //
-// It must not keep a state of its own: the run folder is the state. It never asks
+// It must not keep its own state: the run folder is the state. It never asks
 // sacct, which many sites do not have.
 package slurm
 
@@ -82,7 +82,7 @@ func (s *Slurm) Submit(ctx context.Context, n int) ([]string, error) {
 	return jobs, nil
 }
 
-// Detach submits a job of one core that goes on with the run as its coordinator, and
+// Detach submits a job of one core that continues with the run as its coordinator, and
 // returns its number. args are arguments of berth.
 func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 	return s.sbatch(ctx, s.Script(args, false), append(s.options(), "--job-name="+s.name()+"-run", "--cpus-per-task=1",
@@ -247,7 +247,7 @@ func (s *Slurm) command(ctx context.Context, stdin, name string, args ...string)
 	}
 	text = strings.NewReplacer(name+": ", "", "error: ", "", "fatal: ", "", "\n", "; ").Replace(text)
 	later := passes(text)
-	// The reason, if there is one, comes first, in a line of its own.
+	// The reason, if there is one, comes first, in its own line.
 	if reason, rest, more := strings.Cut(text, "; "); more && reasons[reason] != "" {
 		text = words(reason) + "; " + rest
 	}
@@ -277,7 +277,7 @@ var passing = []string{
 	"temporarily unable to accept job", "Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused", "RPC rate limit",
 }
 
-// reasons are Slurm's reasons for a job that waits, in words.
+// reasons are Slurm's reasons for a job that waits, as text.
 var reasons = map[string]string{
 	"None":                        "the scheduler has not looked at it yet",
 	"Resources":                   "no node is free",

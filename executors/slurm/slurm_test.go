@@ -13,7 +13,7 @@ import (
 	"github.com/berth-eval/berth/executors/slurm"
 )
 
-// commands puts commands with these bodies into PATH. They are no scheduler: tests of
+// commands puts commands with these bodies into PATH. They are not a scheduler: tests of
 // one run the real Slurm (internal/e2e/slurm).
 func commands(t *testing.T, bodies map[string]string) string {
 	t.Helper()

@@ -66,7 +66,7 @@ var agents = table{
 		spin()
 		return done, nil
 	}})},
-	"sulking": {"does not go on after its turn was cut off", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
+	"sulking": {"does not continue after its turn was cut off", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
 		return agent.Needs{KeepsSession: true}, nil
 	}, turn: func(ctx context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
 		if s.turns == 1 {
@@ -97,7 +97,7 @@ var agents = table{
 		}
 		return done, exec.CommandContext(ctx, "sleep", "0.05").Run()
 	}})},
-	"littering": {"leaves a process in a session of its own", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
+	"littering": {"leaves a process in its own session", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
 		cmd := exec.Command("sleep", "600") //nolint:noctx // stays
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		return agent.Needs{}, cmd.Start()

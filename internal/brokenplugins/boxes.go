@@ -204,7 +204,7 @@ func (m *messy) Check(ctx context.Context, s environment.Spec) (environment.Repo
 	return m.box.Check(ctx, s)
 }
 
-// loose makes a sidecar as a sandbox of its own: without the network and the
+// loose makes a sidecar as a separate sandbox: without the network and the
 // volumes of the main one, and without its end.
 type loose struct{ *box }
 

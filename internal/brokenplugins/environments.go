@@ -17,7 +17,7 @@ var environments = table{
 
 	"hollow":      {"starts another program than sandboxd", boxed(fault{replace: []string{" /berth/sandboxd", " sleep 1000"}})},
 	"initiated":   {"puts an init in front of sandboxd", boxed(fault{replace: []string{" --as-pid-1", ""}})},
-	"vintage":     {"runs a sandboxd of its own", boxed(fault{replace: []string{"/berth --ro", "/berth --ro-bind SCRATCH/sandboxd /berth/sandboxd --ro"}, before: ownSandboxd})},
+	"vintage":     {"runs its own sandboxd", boxed(fault{replace: []string{"/berth --ro", "/berth --ro-bind SCRATCH/sandboxd /berth/sandboxd --ro"}, before: ownSandboxd})},
 	"roaming":     {"ignores the working folder", boxed(fault{replace: []string{"--dir WORKDIR", "--dir /app"}})},
 	"stuffy":      {"has a /tmp for root only", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--dir /tmp"}})},
 	"cramped":     {"has a /tmp of 32 MiB", boxed(fault{replace: []string{"--perms 1777 --tmpfs /tmp", "--perms 1777 --size 33554432 --tmpfs /tmp"}})},
@@ -63,7 +63,7 @@ var environments = table{
 	"solitary": {"ignores sidecars", env(fault{}, func(b *box) environment.Environment {
 		return &accepting{b, func(s *environment.Spec) { s.Sidecars, s.Volumes = nil, nil }}
 	})},
-	"littering-box": {"leaves a process in a session of its own", env(fault{}, func(b *box) environment.Environment { return &messy{b} })},
+	"littering-box": {"leaves a process in its own session", env(fault{}, func(b *box) environment.Environment { return &messy{b} })},
 
 	"loose":      {"makes sidecars that are sandboxes of their own", withSidecars},
 	"blurred":    {"prepares images without a digest, and any name", env(fault{}, func(b *box) environment.Environment { return &blurred{b} })},

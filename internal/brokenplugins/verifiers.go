@@ -85,7 +85,7 @@ var verifiers = table{
 		_, err := os.Stat(r.View)
 		return verifier.Judge(err != nil, ""), nil
 	})},
-	"spinning": {"works on when nobody waits", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
+	"spinning": {"works on when its caller has given up", judge(none, func(context.Context, verifier.Request) (verifier.Verdict, error) {
 		spin()
 		return failed, nil
 	})},
@@ -97,7 +97,7 @@ var verifiers = table{
 		_, err = io.Copy(io.Discard, f)
 		return failed, err
 	})},
-	"resentful": {"fails for ever after one failure", judge(none, func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
+	"resentful": {"fails forever after one failure", judge(none, func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
 		_, err := os.Stat(r.View)
 		if err != nil {
 			asked.Add(1)
@@ -107,9 +107,9 @@ var verifiers = table{
 		}
 		return failed, nil
 	})},
-	"owner":  {"works in a sandbox of its own over all rounds; not broken", lodge(true)},
-	"lodger": {"wants an empty sandbox of its own in each round", lodge(false)},
-	"homebody": {"fails with the setting that gives it a sandbox of its own", func(i plugins.Info) plugins.Plugin {
+	"owner":  {"works in its own sandbox over all rounds; not broken", lodge(true)},
+	"lodger": {"wants its own empty sandbox in each round", lodge(false)},
+	"homebody": {"fails with the setting that gives it its own sandbox", func(i plugins.Info) plugins.Plugin {
 		return plugins.Verifier(i, particular{}, verifier.Traits{Needs: verifier.NeedsNone, OwnWith: map[string]string{"word": "own"}},
 			verify(func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
 				if r.Shell != "" {
@@ -139,7 +139,7 @@ type demanding struct {
 	Word string `berth:"word" required:"true" doc:"What it cannot do without."`
 }
 
-// lodge is a verifier that leaves a file in a sandbox of its own. In a later round it
+// lodge is a verifier that leaves a file in its own sandbox. In a later round it
 // wants the file to be there, or not.
 func lodge(stays bool) func(plugins.Info) plugins.Plugin {
 	return judge(verifier.Traits{Needs: verifier.NeedsOwn, Rounds: true}, func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {

@@ -27,7 +27,7 @@ type Agent interface {
 	Check(ctx context.Context, r CheckRequest) (Needs, error)
 	// Open starts a session: one agent in one sandbox. The addresses in setup are
 	// valid for the whole session, but answer only during Open and Turn. ctx
-	// covers only this call: it ends when Open returns, and the session goes on.
+	// covers only this call: it ends when Open returns, and the session continues.
 	Open(ctx context.Context, setup Setup) (Session, error)
 }
 
@@ -140,7 +140,7 @@ type Setup struct {
 	Shell     string                    `json:"shell,omitempty"`     // address of a shell ("unix:/path"); empty without
 	Surface   string                    `json:"surface,omitempty"`   // address of a surface (surface.Dial); empty without
 	Models    map[string]model.Endpoint `json:"models,omitempty"`    // by name
-	Prior     string                    `json:"prior,omitempty"`     // file: a trajectory to go on from (ATIF)
+	Prior     string                    `json:"prior,omitempty"`     // file: a trajectory to continue from (ATIF)
 	Servers   []Server                  `json:"servers,omitempty"`   // MCP servers of the task
 	Skills    []string                  `json:"skills,omitempty"`    // absolute paths in the sandbox
 	Limits    Limits                    `json:"limits"`              //

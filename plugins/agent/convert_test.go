@@ -22,7 +22,7 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	check := func(r CheckRequest) *agentpb.AgentCheckRequest { return checkToProto("", r) }
 	back := func(p *agentpb.AgentCheckRequest) (CheckRequest, error) {
-		p.Plugin = "" // the name of the plugin is no part of the request
+		p.Plugin = "" // the name of the plugin is not part of the request
 		return checkFromProto(p)
 	}
 	wiretest.RoundTrip(t, words, check, back)

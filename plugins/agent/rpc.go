@@ -51,12 +51,12 @@ func (s *served) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// abandon closes a session that nobody knows any more, after the call that is
+// abandon closes a session that has no caller any more, after the call that is
 // running.
 func (s *served) abandon(ctx context.Context) {
-	defer func() { _ = recover() }() // as for a call, the other sessions go on
+	defer func() { _ = recover() }() // as for a call, the other sessions continue
 	s.turn <- struct{}{}
-	_ = s.Close(ctx, "", nobody{}) // nobody waits for it
+	_ = s.Close(ctx, "", nobody{}) // its caller is gone
 }
 
 func (s *server) agent(name string) (Agent, error) {

@@ -246,7 +246,7 @@ func (t *T) clean() {
 	}
 }
 
-// inTime runs f in a goroutine of its own, which Fatalf may end. It reports
+// inTime runs f in its own goroutine, which Fatalf may end. It reports
 // whether f ended within limit and a moment more, because a clause first sees
 // the end of its context.
 func inTime(limit time.Duration, f func()) bool {

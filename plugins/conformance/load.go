@@ -47,7 +47,7 @@ func (t *T) Calms(ctx context.Context, load func() Load, before Load, d time.Dur
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("%v after nobody waits for it, the plugin still works: %d processes, %d before, and %d of %d times it had something to do",
+			t.Errorf("%v after its caller has given up, the plugin still works: %d processes, %d before, and %d of %d times it had something to do",
 				d, last.Processes, before.Processes, busy, looks)
 			return
 		}

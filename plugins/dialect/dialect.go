@@ -1,6 +1,6 @@
 // Package dialect is what the dialects of model providers have in common: the
 // content of a request, the metering of a reply, the errors of a gateway, and
-// server-sent events. Each dialect implements Dialect in a folder of its own.
+// server-sent events. Each dialect implements Dialect in its own folder.
 //
 // It must not know any provider, do any networking, or decide any policy.
 package dialect

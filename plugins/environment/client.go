@@ -26,7 +26,7 @@ func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities ...str
 }
 
 // Has reports whether an environment has a capability: its plugin announced it,
-// or, for one that is no client, its type has the methods.
+// or, for one that is not a client, its type has the methods.
 func Has(e Environment, capability string) bool {
 	if c, ok := e.(*client); ok {
 		return slices.Contains(c.capabilities, capability)

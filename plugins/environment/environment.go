@@ -88,7 +88,7 @@ const (
 	CapabilityImageGC = "image_gc" // Keeper
 	// CapabilitySidecars says that Create makes Spec.Sidecars and Spec.Volumes:
 	// a sandbox may have containers in addition to the main one. Each container
-	// has a network namespace of its own, with what Spec.Network allows and
+	// has its own network namespace, with what Spec.Network allows and
 	// nothing else. sandboxd adds a network device that leads to the other
 	// containers: for this, each container of a sandbox with sidecars starts with
 	// the capability NET_ADMIN, which sandboxd gives up before anything else runs,
@@ -211,7 +211,7 @@ type Service struct {
 	Timeout time.Duration     `json:"timeout,omitempty"` // for Oneshot, or for Ready to succeed; 0: 60 s
 }
 
-// Sidecar is a further container of a task, with a sandboxd of its own.
+// Sidecar is a further container of a task, with its own sandboxd.
 type Sidecar struct {
 	Name    string            `json:"name"` // its host name in the sandbox's network
 	Image   Image             `json:"image"`
@@ -260,7 +260,7 @@ type Problem struct {
 	Detail  string `json:"detail"`  // why, and what to do or which environment could
 }
 
-// String is the problem on one line. The detail is a sentence of its own, or
+// String is the problem on one line. The detail is a separate sentence, or
 // completes the summary.
 func (p Problem) String() string {
 	if p.Detail == "" {

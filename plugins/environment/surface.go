@@ -135,7 +135,7 @@ type Frame struct {
 type Step struct {
 	Observation Observation     `json:"observation"`
 	Reward      *float64        `json:"reward,omitempty"`    // nil: the surface gives none
-	Done        bool            `json:"done,omitempty"`      // the episode is over; only Reset goes on
+	Done        bool            `json:"done,omitempty"`      // the episode is over; only Reset continues
 	Truncated   bool            `json:"truncated,omitempty"` // it is over because of a bound
 	Error       string          `json:"error,omitempty"`     // why the action was refused
 	Info        json.RawMessage `json:"info,omitempty"`

@@ -23,7 +23,7 @@ const (
 	window = 4 << 20
 
 	// workers execute calls one after the other, on stacks that have already
-	// grown. If all are busy, a call gets a goroutine of its own.
+	// grown. If all are busy, a call gets its own goroutine.
 	workers = 2
 )
 

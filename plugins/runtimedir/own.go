@@ -53,7 +53,7 @@ func random(shared, prefix string) (string, error) {
 		_ = os.Remove(made) // it is empty
 	}
 	if err == nil && dir == "" {
-		err = fmt.Errorf("%s was removed by somebody", made)
+		err = fmt.Errorf("%s was removed meanwhile", made)
 	}
 	return dir, err
 }

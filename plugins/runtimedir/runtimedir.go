@@ -85,7 +85,7 @@ func (f Finder) choose() (dir string, passed []string, err error) {
 			if filepath.IsAbs(dir) && owned(dir) == nil {
 				passed = []string{dir}
 			}
-			return "", passed, fmt.Errorf("runtime folder %s ($%s): %w: set %s to a short path of your own on a local disk", dir, Env, err, Env)
+			return "", passed, fmt.Errorf("runtime folder %s ($%s): %w: set %s to your own short path on a local disk", dir, Env, err, Env)
 		}
 		return dir, nil, nil
 	}
@@ -102,7 +102,7 @@ func (f Finder) choose() (dir string, passed []string, err error) {
 			passed = append(passed, dir)
 		}
 	}
-	return "", passed, fmt.Errorf("no runtime folder can be made: set %s to a short path of your own on a local disk: tried\n%w", Env, errors.Join(errs...))
+	return "", passed, fmt.Errorf("no runtime folder can be made: set %s to your own short path on a local disk: tried\n%w", Env, errors.Join(errs...))
 }
 
 // choices returns the functions that find a folder, best first. With an error

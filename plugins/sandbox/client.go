@@ -22,7 +22,7 @@ import (
 
 // Client is one session of a sandbox. Safe for concurrent use.
 type Client struct {
-	conn   io.Closer // nil: somebody else's
+	conn   io.Closer // nil: the caller's
 	shell  pb.SandboxShellClient
 	socket string // of Dial; empty: a single connection
 }

@@ -209,7 +209,7 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 	return b.b.Write(p)
 }
 
-// Read reads one regular file of at most limit bytes, whoever owns it. name is
+// Read reads one regular file of at most limit bytes, of any owner. name is
 // absolute, and no part of it may be a link. Verifiers read scores with it,
 // because sandboxd itself reads the file. It works only in a verifier's session
 // (otherwise ErrDenied). It fails with ErrNotFound, ErrUnsafe or ErrTooLarge.

@@ -61,7 +61,7 @@ type Build struct {
 	File    string `json:"file,omitempty"`
 	// Target is the stage of the Dockerfile to build; empty means the last.
 	Target string `json:"target,omitempty"`
-	// Args are values of the Dockerfile's ARG instructions. They are no place
+	// Args are values of the Dockerfile's ARG instructions. They are not a place
 	// for secrets: the image keeps them.
 	Args map[string]string `json:"args,omitempty"`
 	// Exclude are files and folders of Context that the build does not see.

@@ -32,7 +32,7 @@ type Listing struct {
 	Items []Item
 	// Unwanted are the paths of tasks that the patterns exclude.
 	Unwanted []string
-	// Other are the paths of folders that are no task and contain none.
+	// Other are the paths of folders that are not a task and contain none.
 	Other []string
 	// Deep are paths of folders that were not looked into, since they lie too
 	// deep below the dataset.

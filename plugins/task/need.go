@@ -14,7 +14,7 @@ type Feature string
 const (
 	FeatureCompose     Feature = "compose"     // several containers from a compose file
 	FeatureSidecars    Feature = "sidecars"    // several containers
-	FeatureSeparate    Feature = "separate"    // verification in an environment of its own
+	FeatureSeparate    Feature = "separate"    // verification in its own environment
 	FeatureSnapshot    Feature = "snapshot"    // verification on a copy of the file system
 	FeatureStages      Feature = "stages"      // more than one stage
 	FeatureInteraction Feature = "interaction" // a simulated user
@@ -70,7 +70,7 @@ func (t *Task) Needs() []Need {
 		s := &t.Stages[i]
 		switch t.ModeOf(s) {
 		case ModeSeparate:
-			add(FeatureSeparate, s.Name, "verification in an environment of its own")
+			add(FeatureSeparate, s.Name, "verification in its own environment")
 		case ModeSnapshot:
 			add(FeatureSnapshot, s.Name, "verification on a copy of the file system")
 		default:

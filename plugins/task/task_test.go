@@ -435,7 +435,7 @@ func TestListOfATaskItself(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := List(ended, marked{}, root, ListOptions{}); err == nil {
-		t.Error("an ended context is no error")
+		t.Error("an ended context is not an error")
 	}
 }
 

@@ -201,7 +201,7 @@ func TestRejects(t *testing.T) {
 		{"llm_call_count 0 with metrics", "steps.2.llm_call_count", "0", "steps[2].metrics"},
 		{"llm_call_count -1", "steps.2.llm_call_count", "-1", "steps[2].llm_call_count"},
 		{"ref with session only", "steps.2.observation.results.0.subagent_trajectory_ref", `[{"session_id": "x"}]`, "steps[2].observation.results[0].subagent_trajectory_ref[0]"},
-		{"ref that is no list", "steps.2.observation.results.0.subagent_trajectory_ref", `{"trajectory_id": "x"}`, "steps[2].observation.results[0].subagent_trajectory_ref"},
+		{"ref that is not a list", "steps.2.observation.results.0.subagent_trajectory_ref", `{"trajectory_id": "x"}`, "steps[2].observation.results[0].subagent_trajectory_ref"},
 		{"subagent without id", "subagent_trajectories", part(sub), "subagent_trajectories[0].trajectory_id"},
 		{"two subagents of one id", "subagent_trajectories", part(named + "," + named), "subagent_trajectories[1].trajectory_id"},
 		{"total_steps -1", "final_metrics", `{"total_steps": -1}`, "final_metrics.total_steps"},

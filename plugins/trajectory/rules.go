@@ -123,7 +123,7 @@ func (v *validator) answered(path string, s map[string]any) {
 	for i, r := range results {
 		m, _ := r.(map[string]any)
 		if id, ok := m["source_call_id"]; ok && !ids[id] {
-			v.bad(fmt.Sprintf("%s.observation.results[%d].source_call_id", path, i), "%q is no tool call of this step", id)
+			v.bad(fmt.Sprintf("%s.observation.results[%d].source_call_id", path, i), "%q is not a tool call of this step", id)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (v *validator) mendObservation(path string, s *Step) {
 		p := fmt.Sprintf("%s.observation.results[%d]", path, i)
 		known := slices.ContainsFunc(s.ToolCalls, func(c ToolCall) bool { return c.ID == r.SourceCallID })
 		if r.SourceCallID != "" && !known {
-			v.bad(p+".source_call_id", "was %q, which is no call of the step; left out", r.SourceCallID)
+			v.bad(p+".source_call_id", "was %q, which is not a call of the step; left out", r.SourceCallID)
 			r.SourceCallID = ""
 		}
 		r.Subagents = slices.DeleteFunc(slices.Clone(r.Subagents), func(s SubagentRef) bool {

@@ -1,6 +1,6 @@
-// Package untrusted reads folders that somebody else may have written, such as the
+// Package untrusted reads folders that others may have written, such as the
 // files of an agent or the run folder of a stranger. It opens regular files of bounded size only, and follows
-// no link. A pipe would block for ever, a device would fill the memory, and a link
+// no link. A pipe would block forever, a device would fill the memory, and a link
 // would lead to another file.
 //
 // It never writes, and does not know what the files contain.

@@ -42,7 +42,7 @@ const CapabilityRewrite = "rewrite"
 var (
 	ErrArtifactMissing = fault.ErrArtifactMissing // outcome artifact_missing
 	ErrBadReward       = fault.ErrBadReward       // malformed, not finite, contradicting: outcome verifier_error
-	ErrBadReply        = fault.ErrBadReply        // a model's reply is no judgment, also when asked again: outcome judge_error
+	ErrBadReply        = fault.ErrBadReply        // a model's reply is not a judgment, also when asked again: outcome judge_error
 )
 
 // Needs is where a verifier works; a part of Describe.
@@ -52,7 +52,7 @@ type Needs string
 const (
 	NeedsNone    Needs = "none"    // a pure function of the view folder: can be run again later
 	NeedsSandbox Needs = "sandbox" // a shell in the sandbox that is graded
-	NeedsOwn     Needs = "own"     // a shell in a sandbox of its own, which is kept over all rounds of a stage
+	NeedsOwn     Needs = "own"     // a shell in its own sandbox, which is kept over all rounds of a stage
 )
 
 // Traits are the properties of a verifier that Describe returns, besides name and
@@ -62,12 +62,12 @@ type Traits struct {
 	Models []string `json:"models,omitempty"` // names of the models it asks for; "default" is the usual one
 	Rounds bool     `json:"rounds,omitempty"` // can judge between turns
 	// OwnWith are attributes of the configuration, by name, with the text that gives
-	// the verifier a sandbox of its own, as NeedsOwn does. One of them is enough.
+	// the verifier its own sandbox, as NeedsOwn does. One of them is enough.
 	OwnWith map[string]string `json:"own_with,omitempty"`
 }
 
 // With returns the traits of a verifier with a configuration, the JSON of its
-// block: Needs says whether it needs a sandbox of its own because of that.
+// block: Needs says whether it needs its own sandbox because of that.
 func (t Traits) With(config json.RawMessage) Traits {
 	var given map[string]any
 	if len(t.OwnWith) == 0 || json.Unmarshal(config, &given) != nil {

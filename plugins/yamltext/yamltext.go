@@ -52,7 +52,7 @@ func Unmarshal(text []byte, strict bool, into any) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the text is no YAML that can be read: %v", p)
+			err = fmt.Errorf("the text is not YAML that can be read: %v", p)
 		}
 	}()
 	if strict {

@@ -47,7 +47,7 @@ def _duration(text):
         return timedelta(0)
     parts = _DURATION.findall(rest)
     if not parts or "".join(n + u for n, u in parts) != rest:
-        raise ValueError('%r is no duration: write one such as "90s" or "1h30m"' % text)
+        raise ValueError('%r is not a duration: write one such as "90s" or "1h30m"' % text)
     return timedelta(seconds=sign * sum(float(n) * _UNITS[u] for n, u in parts))
 
 
@@ -72,7 +72,7 @@ def _type(t):
     if origin is list and args or origin is dict and args and args[0] is str:
         inner, block, allowed = _type(args[-1])
         return ("list(%s)" if origin is list else "map(%s)") % inner, block, allowed
-    raise TypeError("%r is no type that a configuration can have" % (t,))
+    raise TypeError("%r is not a type that a configuration can have" % (t,))
 
 
 def _json_default(value):

@@ -113,7 +113,7 @@ class Environment(abc.ABC):
 
     @abc.abstractmethod
     def destroy(self, id: str) -> None:
-        """Removes a sandbox with all that is in it, without waiting for a polite stop. Unknown ids are no error."""
+        """Removes a sandbox with all that is in it, without waiting for a polite stop. Unknown ids are not error."""
 
     @abc.abstractmethod
     def list(self, owner: str) -> list:

@@ -317,7 +317,7 @@ class _Server:
 
 
 def _events(context, work, session=None):
-    """Runs work in a thread of its own and yields what it sends, as it comes. Raises what it raises."""
+    """Runs work in its own thread and yields what it sends, as it comes. Raises what it raises."""
     events = queue.SimpleQueue()
     end = object()
 

@@ -84,7 +84,7 @@ class Shell:
                                                 response_deserializer=reply.FromString)
 
     def close(self):
-        """Ends the connection. Commands that run go on."""
+        """Ends the connection. Commands that run continue."""
         self._channel.close()
 
     def run(self, argv, *, stdin=b"", env=None, dir="", user="", timeout=0, sweep=False, read=(), on_output=None,

@@ -152,7 +152,7 @@ class Verifier(abc.ABC):
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"
     needs = "none"  # none: a pure function of the view; sandbox: a shell in the sandbox that is graded; own: in another
-    own_with = {}  # of its configuration, what gives it a sandbox of its own
+    own_with = {}  # of its configuration, what gives it its own sandbox
     models = ()  # names of the models that it asks for
     rounds = False  # it can judge between turns
     Config = None  # a dataclass

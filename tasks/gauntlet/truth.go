@@ -236,7 +236,7 @@ func (b *builder) tolerance(t *truth) {
 	}
 	var all map[string]json.RawMessage
 	if json.Unmarshal(data, &all) != nil {
-		bad(1, 1, "Tolerances are no object", "Write the numbers of tasks with their tolerances, such as {\"7\": 0.3}.")
+		bad(1, 1, "Tolerances are not an object", "Write the numbers of tasks with their tolerances, such as {\"7\": 0.3}.")
 		return
 	}
 	for key, raw := range all {

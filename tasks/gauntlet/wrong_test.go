@@ -46,7 +46,7 @@ func TestWrongGroundTruths(t *testing.T) {
 		"a flight without an answer":       {list: "tasks:\n  - {id: tc_frad_001, prompt: p, gt: {}}\n", file: "tc_frad_001", want: []string{"tasks/l.yaml:2:34: Ground truth is missing. Write it under gt.answer"}},
 		"a list of tolerances": {
 			list: "tasks:\n  - {id: tc_3d_001, prompt: p, gt: {answer: '{}'}}\n", file: "tc_3d_001", files: map[string]string{"assets/3d_ground_truth/tolerance_overrides.json": "[1]"},
-			want: []string{"assets/3d_ground_truth/tolerance_overrides.json:1:1: Tolerances are no object"},
+			want: []string{"assets/3d_ground_truth/tolerance_overrides.json:1:1: Tolerances are not an object"},
 		},
 		"a negative tolerance": {
 			list: "tasks:\n  - {id: tc_3d_001, prompt: p, gt: {answer: '{}'}}\n", file: "tc_3d_001", files: map[string]string{"assets/3d_ground_truth/tolerance_overrides.json": `{"1": -1}`},
@@ -67,14 +67,14 @@ func TestWrongGroundTruths(t *testing.T) {
 func TestWrongTasks(t *testing.T) {
 	t.Parallel()
 	reported(t, map[string]wrong{
-		"an id twice":                 {list: graph(inline) + "  - id: tc_graph_001\n", want: []string{`tasks/l.yaml:5:5: Id is used twice: "tc_graph_001" is also the id of tasks[0] in line 2.`}},
-		"an unknown id":               {list: "tasks:\n  - id: tc_chess_001\n", file: "tc_chess_001", want: []string{`tasks/l.yaml:2:5: Not an id: id is "tc_chess_001": write one of tc_graph_, tc_3d_`}},
-		"an id with two digits":       {list: "tasks:\n  - id: tc_graph_01\n", file: "entry-1", want: []string{"Not an id"}},
-		"no id":                       {list: "tasks:\n  - prompt: p\n", file: "entry-1", want: []string{`tasks/l.yaml:2:5: Not an id: id is ""`}},
-		"an entry that is no mapping": {list: "tasks:\n  - 7\n", file: "entry-1", want: []string{"tasks/l.yaml:2:5: Wrong type: tasks[0] must be a mapping, got the number 7"}},
-		"no prompt":                   {list: "tasks:\n  - id: tc_graph_001\n" + inline, want: []string{"tasks/l.yaml:2:5: Key is missing: tasks[0].prompt is required"}},
-		"a condition alone":           {list: strings.Replace(graph(inline), "prompt: p", "prompt: 'SUCCESS CONDITION: x'", 1), want: []string{"tasks/l.yaml:3:5: Prompt is empty"}},
-		"an unknown key":              {list: graph(inline + "    promt: x\n"), want: []string{`tasks/l.yaml:5:5: Unknown key: "promt" is not known here. Did you mean "prompt"?`}},
+		"an id twice":                    {list: graph(inline) + "  - id: tc_graph_001\n", want: []string{`tasks/l.yaml:5:5: Id is used twice: "tc_graph_001" is also the id of tasks[0] in line 2.`}},
+		"an unknown id":                  {list: "tasks:\n  - id: tc_chess_001\n", file: "tc_chess_001", want: []string{`tasks/l.yaml:2:5: Not an id: id is "tc_chess_001": write one of tc_graph_, tc_3d_`}},
+		"an id with two digits":          {list: "tasks:\n  - id: tc_graph_01\n", file: "entry-1", want: []string{"Not an id"}},
+		"no id":                          {list: "tasks:\n  - prompt: p\n", file: "entry-1", want: []string{`tasks/l.yaml:2:5: Not an id: id is ""`}},
+		"an entry that is not a mapping": {list: "tasks:\n  - 7\n", file: "entry-1", want: []string{"tasks/l.yaml:2:5: Wrong type: tasks[0] must be a mapping, got the number 7"}},
+		"no prompt":                      {list: "tasks:\n  - id: tc_graph_001\n" + inline, want: []string{"tasks/l.yaml:2:5: Key is missing: tasks[0].prompt is required"}},
+		"a condition alone":              {list: strings.Replace(graph(inline), "prompt: p", "prompt: 'SUCCESS CONDITION: x'", 1), want: []string{"tasks/l.yaml:3:5: Prompt is empty"}},
+		"an unknown key":                 {list: graph(inline + "    promt: x\n"), want: []string{`tasks/l.yaml:5:5: Unknown key: "promt" is not known here. Did you mean "prompt"?`}},
 		"an unknown setting": {
 			list: graph(inline + "    eval_config: {matchin: optimal}\n"), want: []string{`tasks/l.yaml:5:19: Unknown key: "matchin" is not known here. Did you mean "matching"?`},
 		},

@@ -202,7 +202,7 @@ const (
 )
 
 // labels reads what tables of results can be grouped by. Everything in metadata is
-// the author's own, so a value of another type is no mistake: it is no label.
+// the author's own, so a value of another type is not a mistake: it is not a label.
 func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
 	label := func(key string, v any) string {
 		text := ""

@@ -178,7 +178,7 @@ func TestDigestIsThatOfHarborsPackage(t *testing.T) {
 	}{
 		{"the files alone", base, true},
 		{"with files that are ignored by default", base.with("tests/__pycache__/a.pyc", "x", "tests/b.swp", "x"), true},
-		{"with files that are no part of a task", base.with("notes.txt", "x", "docs/a.md", "x"), true},
+		{"with files that are not part of a task", base.with("notes.txt", "x", "docs/a.md", "x"), true},
 		{"with an ignore file, which never reaches a sandbox", base.with("tests/.harborignore", "*.log\n", "tests/a.log", "x"), true},
 		{"with an empty folder", base.with("tests/empty", "dir"), true},
 		{"with a file ignored by the task itself", base.with(".gitignore", "*.log\n", "tests/a.log", "x"), true},

@@ -116,7 +116,7 @@ func (b *builder) linked(r *task.Resource, rel string, n node) []task.Entry {
 	target := b.byPath[n.target]
 	switch {
 	case target == nil:
-		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is no part of the task. Copy the file.", n.link)
+		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is not part of the task. Copy the file.", n.link)
 		return nil
 	case target.mode.IsRegular():
 		e := b.file(rel, *target)

@@ -225,7 +225,7 @@ func TestComposeServicesAreKnown(t *testing.T) {
 	}
 	_, problems := f.with("environment/docker-compose.yaml", "services:\n  db: [\n").load(t, task.Options{})
 	if len(problems) != 1 || problems[0].File != "environment/docker-compose.yaml" || problems[0].Line == 0 {
-		t.Errorf("a file that is no YAML: %+v", problems)
+		t.Errorf("a file that is not YAML: %+v", problems)
 	}
 }
 

@@ -59,7 +59,7 @@ func (t *table) get(key string) (any, bool) {
 // has says whether the table was written at all.
 func (t *table) has() bool { return t.m != nil }
 
-// done reports the keys that nobody asked for.
+// done reports the keys that were never read.
 func (t *table) done() {
 	sev, more := task.Error, ""
 	if t.r.lenient {

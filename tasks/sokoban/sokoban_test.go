@@ -243,7 +243,7 @@ func TestAListNamesLevels(t *testing.T) {
 	if found, err := (Format{}).Find(t.Context(), dir, task.Options{All: true, Config: json.RawMessage(`{"names":"../gone.json"}`)}); err != nil || len(found) != 3 {
 		t.Errorf("all: %q, %v", found, err)
 	}
-	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are no levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names", "object.json": "object.json is not a JSON list of names"} {
+	for names, want := range map[string]string{"none.txt": `none.txt has 2 names that are not levels of the dataset, such as "d"`, "empty.txt": "empty.txt has no names", "object.json": "object.json is not a JSON list of names"} {
 		if _, err := find(names); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", names, err, want)
 		}

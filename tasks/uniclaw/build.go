@@ -217,7 +217,7 @@ func inFolder(name, within string) string {
 	return path.Join(within, strings.TrimPrefix(path.Clean(name)+"/", within+"/"))
 }
 
-// leaves reports whether a path is no relative path of a file or folder below.
+// leaves reports whether a path is not a relative path of a file or folder below.
 func leaves(p string) bool {
 	return p == "" || path.IsAbs(p) || slices.Contains(strings.Split(p, "/"), "..") || path.Clean(p) == "."
 }

@@ -67,7 +67,7 @@ const (
 	maxWord    = 1000   // bytes of a name and of a selector
 )
 
-// checkActions says what is wrong with actions, whoever wrote them.
+// checkActions says what is wrong with actions, from either file.
 func (b *builder) checkActions(file string) {
 	if len(b.actions) > maxActions {
 		b.bad(file, b.actions[maxActions].line, "Too many actions", "There are %d, at most %d are allowed.", len(b.actions), maxActions)

@@ -43,7 +43,7 @@ func (b *builder) find(p string) *file {
 }
 
 // scan lists the files, and returns a digest of their names and contents. Hidden
-// ones, and what Python leaves, are no part of a task.
+// ones, and what Python leaves, are not part of a task.
 func (b *builder) scan(ctx context.Context) (string, error) {
 	err := fs.WalkDir(b.root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
 		if err == nil {

@@ -126,7 +126,7 @@ func (r *reading) statement(tokens []token) error {
 	case len(r.tokens) > 0:
 		return fmt.Errorf("%q is not expected here", r.tokens[0].text)
 	case name != "" && v.chain == nil && (done || v.element == nil):
-		return fmt.Errorf("%s is set to something that is no element", name)
+		return fmt.Errorf("%s is set to something that is not an element", name)
 	case name != "":
 		r.values[name] = v
 	case !done:
@@ -319,7 +319,7 @@ func (r *reading) indexed(v value) (value, error) {
 		err = r.expect("]")
 	}
 	if err == nil && (n != float64(int(n)) || n < -1e4 || n > 1e4) {
-		err = fmt.Errorf("%g is no position", n)
+		err = fmt.Errorf("%g is not a position", n)
 	}
 	if err != nil {
 		return v, err

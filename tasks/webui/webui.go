@@ -66,7 +66,7 @@ type Config struct {
 	Time  time.Duration `berth:"time" default:"1h" doc:"How long an agent may take."`
 	Names string        `berth:"names" default:"" doc:"A file with the names of the tasks to take, such as \"../WebUI_mini.json\", relative to the folder of the dataset: a JSON list, or one name in each line. Names may also be paths of folders, as in MageBench's list. Empty: all tasks."`
 
-	Iterations int    `berth:"iterations" default:"1" doc:"How often the agent works on the page. With more than 1, each time is a stage with a session of its own. The files stay, the page is measured after each, and the score is that of the last."`
+	Iterations int    `berth:"iterations" default:"1" doc:"How often the agent works on the page. With more than 1, each time is a stage with its own session. The files stay, the page is measured after each, and the score is that of the last."`
 	Start      string `berth:"start" default:"" doc:"The folder of a run, relative to the folder of the dataset. The agent begins with what was written there at the same task, in the same repetition. Empty: it begins with nothing."`
 	StartCell  string `berth:"start_cell" default:"" doc:"The cell of that run, by the name that tables have. It is needed if the run has several."`
 }

@@ -89,7 +89,7 @@ func TestAListNamesTasks(t *testing.T) {
 		{"resources/WebUI", "../lines.txt", ""},
 		{"resources", "WebUI_mini.json", ""},
 		{"resources/WebUI", filepath.Join(dir, "resources", "WebUI_mini.json"), ""},
-		{"resources/WebUI", "../more.json", `../more.json has 1 names that are no tasks of the dataset, such as "Dark"`},
+		{"resources/WebUI", "../more.json", `../more.json has 1 names that are not tasks of the dataset, such as "Dark"`},
 		{"resources/WebUI", "../none.json", "none.json: no such file"},
 	} {
 		raw, err := json.Marshal(map[string]string{"names": tt.names})

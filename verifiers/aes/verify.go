@@ -24,7 +24,7 @@ import (
 
 // Config is the body of a verifier block's config.
 type Config struct {
-	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is no shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
+	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is not a shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
 	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
 	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
 

@@ -51,7 +51,7 @@ func answer(g given, s fields.Settings) (outcome, error) {
 	case unread != nil:
 		return outcome{}, unread
 	case !ok:
-		return outcome{}, unusable("the prediction is no object of fields: " + document.Show(predicted))
+		return outcome{}, unusable("the prediction is not an object of fields: " + document.Show(predicted))
 	}
 	return of(d, nil)
 }

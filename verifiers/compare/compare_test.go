@@ -142,35 +142,35 @@ func TestWhoseFaultItIs(t *testing.T) {
 		err              string // of an error; empty: a verdict
 		why              string
 	}{
-		"both are there":                  {settings: file, why: "no difference"},
-		"truth with a trailing comma":     {settings: file, files: map[string]string{"references/truth.json": `{"a": 1,}`}, err: "references/truth.json: ground truth: it is not JSON"},
-		"an answer with a trailing comma": {settings: file, files: map[string]string{"references/truth.json": `{"answer": "{\"a\": 1,}"}`}, err: "references/truth.json: ground truth: its answer is not JSON"},
-		"truth that is no object":         {settings: file, files: map[string]string{"references/truth.json": `7`}, err: "references/truth.json: ground truth"},
-		"inline truth that is no object":  {settings: `{"truth": 7}`, err: "truth in the settings: ground truth"},
-		"no truth":                        {settings: `{}`, err: "truth is required"},
-		"truth that is not there":         {settings: `{"truth": "references/other.json"}`, err: "references/other.json"},
-		"truth from the attempt":          {settings: `{"truth": "attempt/captures/export"}`, err: "none of the attempt"},
-		"the same in another way":         {settings: `{"truth": "references/../attempt/captures/export"}`, err: "none of the attempt"},
-		"truth outside of the view":       {settings: `{"truth": "../truth.json"}`, err: "none of the attempt"},
-		"a prediction of the task's":      {settings: `{"truth": {"a": 1}, "prediction": "references/truth.json"}`, err: "below attempt/"},
-		"a prediction above the attempt":  {settings: `{"truth": {"a": 1}, "prediction": "attempt/../references/truth.json"}`, err: "below attempt/"},
-		"an unknown setting":              {settings: `{"truth": {"a": 1}, "tolerance": 1}`, err: `"tolerance" is not known`},
-		"a negative tolerance":            {settings: `{"truth": {"a": 1}, "relative_tolerance": -1}`, err: "negative"},
-		"a negative one of a field":       {settings: `{"truth": {"a": 1}, "tolerance_fields": {"a": -1}}`, err: "negative"},
-		"settings that are no object":     {settings: `[]`, err: "Not an object"},
-		"config over settings":            {settings: `{"truth": {"a": 2}, "prediction": "attempt/captures/export"}`, config: `{"truth": {"a": 1}}`, why: "no difference"},
-		"settings of another verifier":    {settings: `{"command": ["sh"], "rewards": []}`, config: file, why: "no difference"},
-		"the same without a truth":        {settings: `{"command": ["sh"]}`, config: `{"prediction": "answer"}`, err: `"command" is not known`},
-		"an unknown setting and a config": {settings: `{"truth": {"a": 1}, "tolerance": 1}`, config: file, err: `"tolerance" is not known`},
-		"null":                            {settings: `null`, config: file, why: "no difference"},
-		"config without settings":         {config: file, why: "no difference"},
-		"a missing prediction":            {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures/other"}`, err: "artifact"},
-		"a folder with one file":          {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, why: "no difference"},
-		"a folder with two files":         {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, files: map[string]string{"attempt/captures/more": "1"}, why: "folder with 2 files"},
-		"a prediction that is not JSON":   {settings: file, files: map[string]string{"attempt/captures/export": "<html>"}, why: "no JSON in the prediction"},
-		"a prediction that is a list":     {settings: file, files: map[string]string{"attempt/captures/export": "[1]"}, why: "no object of fields"},
-		"a prediction that is too large":  {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat(" ", 17<<20)}, why: "at most"},
-		"a prediction that is too deep":   {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat("[", 100_000)}, why: "no JSON"},
+		"both are there":                     {settings: file, why: "no difference"},
+		"truth with a trailing comma":        {settings: file, files: map[string]string{"references/truth.json": `{"a": 1,}`}, err: "references/truth.json: ground truth: it is not JSON"},
+		"an answer with a trailing comma":    {settings: file, files: map[string]string{"references/truth.json": `{"answer": "{\"a\": 1,}"}`}, err: "references/truth.json: ground truth: its answer is not JSON"},
+		"truth that is not an object":        {settings: file, files: map[string]string{"references/truth.json": `7`}, err: "references/truth.json: ground truth"},
+		"inline truth that is not an object": {settings: `{"truth": 7}`, err: "truth in the settings: ground truth"},
+		"no truth":                           {settings: `{}`, err: "truth is required"},
+		"truth that is not there":            {settings: `{"truth": "references/other.json"}`, err: "references/other.json"},
+		"truth from the attempt":             {settings: `{"truth": "attempt/captures/export"}`, err: "none of the attempt"},
+		"the same in another way":            {settings: `{"truth": "references/../attempt/captures/export"}`, err: "none of the attempt"},
+		"truth outside of the view":          {settings: `{"truth": "../truth.json"}`, err: "none of the attempt"},
+		"a prediction of the task's":         {settings: `{"truth": {"a": 1}, "prediction": "references/truth.json"}`, err: "below attempt/"},
+		"a prediction above the attempt":     {settings: `{"truth": {"a": 1}, "prediction": "attempt/../references/truth.json"}`, err: "below attempt/"},
+		"an unknown setting":                 {settings: `{"truth": {"a": 1}, "tolerance": 1}`, err: `"tolerance" is not known`},
+		"a negative tolerance":               {settings: `{"truth": {"a": 1}, "relative_tolerance": -1}`, err: "negative"},
+		"a negative one of a field":          {settings: `{"truth": {"a": 1}, "tolerance_fields": {"a": -1}}`, err: "negative"},
+		"settings that are not an object":    {settings: `[]`, err: "settings of the task"},
+		"config over settings":               {settings: `{"truth": {"a": 2}, "prediction": "attempt/captures/export"}`, config: `{"truth": {"a": 1}}`, why: "no difference"},
+		"settings of another verifier":       {settings: `{"command": ["sh"], "rewards": []}`, config: file, why: "no difference"},
+		"the same without a truth":           {settings: `{"command": ["sh"]}`, config: `{"prediction": "answer"}`, err: `"command" is not known`},
+		"an unknown setting and a config":    {settings: `{"truth": {"a": 1}, "tolerance": 1}`, config: file, err: `"tolerance" is not known`},
+		"null":                               {settings: `null`, config: file, why: "no difference"},
+		"config without settings":            {config: file, why: "no difference"},
+		"a missing prediction":               {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures/other"}`, err: "artifact"},
+		"a folder with one file":             {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, why: "no difference"},
+		"a folder with two files":            {settings: `{"truth": {"a": 1}, "prediction": "attempt/captures"}`, files: map[string]string{"attempt/captures/more": "1"}, why: "folder with 2 files"},
+		"a prediction that is not JSON":      {settings: file, files: map[string]string{"attempt/captures/export": "<html>"}, why: "no JSON in the prediction"},
+		"a prediction that is a list":        {settings: file, files: map[string]string{"attempt/captures/export": "[1]"}, why: "not an object of fields"},
+		"a prediction that is too large":     {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat(" ", 17<<20)}, why: "at most"},
+		"a prediction that is too deep":      {settings: file, files: map[string]string{"attempt/captures/export": strings.Repeat("[", 100_000)}, why: "no JSON"},
 	} {
 		files := map[string]string{}
 		maps.Copy(files, usual)
@@ -186,7 +186,7 @@ func TestWhoseFaultItIs(t *testing.T) {
 	}
 	_, err := verify(t, "compare-fields", verifier.Request{View: lay(t, usual), Settings: json.RawMessage(`{"truth": "references/no.json", "prediction": "attempt/no"}`)})
 	if err == nil || errors.Is(err, verifier.ErrArtifactMissing) {
-		t.Errorf("a truth that is not there: %v, want an error that is no missing artifact", err)
+		t.Errorf("a truth that is not there: %v, want an error that is not a missing artifact", err)
 	}
 	_, err = verify(t, "compare-fields", verifier.Request{View: lay(t, usual), Settings: json.RawMessage(`{"truth": {"a": 1}, "prediction": "attempt/no"}`)})
 	if !errors.Is(err, verifier.ErrArtifactMissing) {

@@ -106,7 +106,7 @@ func truth(r *verifier.Request, in *Inputs) (text, name string, err error) {
 		return string(in.Truth), "truth in the settings", nil
 	}
 	data, err := r.ReadFile(path.Clean(name), document.MaxBytes)
-	if err != nil { // the task's fault, so it is no missing artifact
+	if err != nil { // the task's fault, so it is not a missing artifact
 		return "", "", fmt.Errorf("ground truth: %v", err) //nolint:errorlint // see above
 	}
 	return string(data), name, nil

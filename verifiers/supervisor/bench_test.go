@@ -183,7 +183,7 @@ func TestASupervisorWithoutASandbox(t *testing.T) {
 	}
 }
 
-// A sandbox that does not work is no fact about the agent's work: there is no
+// A sandbox that does not work is not a fact about the agent's work: there is no
 // verdict.
 func TestASandboxOfTheSupervisorThatIsGone(t *testing.T) {
 	t.Parallel()

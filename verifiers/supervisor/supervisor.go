@@ -51,7 +51,7 @@ func (supervisor) Verify(ctx context.Context, r verifier.Request, log func(strin
 		return v, err
 	}
 	if _, err = r.ReadFile(s.Rubric, maxFile); err != nil {
-		return v, fmt.Errorf("the rubric: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
+		return v, fmt.Errorf("the rubric: %v", err) //nolint:errorlint // it is not an artifact that the agent did not leave
 	}
 	end, ok := r.Models["default"]
 	if !ok {

@@ -175,7 +175,7 @@ func TestRepliesThatAreNoJudgement(t *testing.T) {
 
 var errAny = errors.New("any error")
 
-// A reply without one of the members is no judgement, but for empty lists.
+// A reply without one of the members is not a judgement, but for empty lists.
 func TestEachMemberOfAJudgementIsRequired(t *testing.T) {
 	t.Parallel()
 	var whole map[string]any
@@ -325,7 +325,7 @@ func TestLongStepsAreShortened(t *testing.T) {
 			continue
 		}
 		if left != 0 {
-			t.Errorf("two lines that are no steps")
+			t.Errorf("two lines that are not steps")
 		}
 		if _, err = fmt.Sscanf(l, "[%d lines", &left); err != nil {
 			t.Errorf("%q: %v", l, err)

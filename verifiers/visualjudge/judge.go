@@ -51,7 +51,7 @@ type work struct {
 	s       settings
 	changed *chat.Client // says what changed
 	scoring *chat.Client // gives the score
-	clamped string       // what became of a score that is not possible; empty: it is possible
+	clamped string       // how an impossible score was changed; empty: it is possible
 }
 
 // Verify implements verifier.Verifier.
@@ -229,7 +229,7 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 	last := &rec.sights[len(rec.sights)-1]
 	data, err := picture(w.r, &last.Frame)
 	if err != nil {
-		return 0, "", fmt.Errorf("the last picture: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
+		return 0, "", fmt.Errorf("the last picture: %v", err) //nolint:errorlint // it is not an artifact that the agent did not leave
 	}
 	text, err := w.finalQuestion(binary, events, rec.answer)
 	if err != nil {

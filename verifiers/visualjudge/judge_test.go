@@ -274,7 +274,7 @@ func TestNoPairIsAnEmptyListOfEvents(t *testing.T) {
 	}
 }
 
-// A second reset is no change that the agent made.
+// A second reset is not a change that the agent made.
 func TestNoPairGoesAcrossAReset(t *testing.T) {
 	t.Parallel()
 	s := &script{frames: map[string][]byte{"a.png": page(0, 0), "b.png": page(99, 0)}}

@@ -131,7 +131,7 @@ func lines(r *verifier.Request, name string, each func(line []byte)) error {
 // picture reads a picture of the record.
 func picture(r *verifier.Request, f *surface.Frame) ([]byte, error) {
 	if f.File == "" || path.Base(f.File) != f.File {
-		return nil, fmt.Errorf("%q is no name of a picture", cut(f.File, 200))
+		return nil, fmt.Errorf("%q is not a name of a picture", cut(f.File, 200))
 	}
 	return untrusted.Read(r.View, "attempt/frames/"+f.File, surface.MaxFrame)
 }

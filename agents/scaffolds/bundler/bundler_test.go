@@ -59,7 +59,7 @@ func registry(t *testing.T, program string) (count string) {
 	return count
 }
 
-// script is a program that is no ELF file.
+// script is a program that is not an ELF file.
 func script(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
@@ -162,7 +162,7 @@ func TestABundleIsTheSameWhereverItsPackagesComeFrom(t *testing.T) {
 // A bundle whose Python was killed while it compiled is none.
 func TestPythonThatIsKilledMakesNoBundle(t *testing.T) {
 	registry(t, script(t))
-	for how, whole := range map[string]bool{"exit 0": true, "echo some file is no Python; exit 1": true, "kill -9 $$": false, "exit 2": false, "echo Traceback >&2; exit 1": false} {
+	for how, whole := range map[string]bool{"exit 0": true, "echo some file is not Python; exit 1": true, "kill -9 $$": false, "exit 2": false, "echo Traceback >&2; exit 1": false} {
 		t.Setenv("FAKE_NPM_MORE", "mkdir -p ../usr/bin ../python; touch ../usr/bin/python3.13; echo '#!/bin/sh' >../ld.so; echo '"+how+"' >>../ld.so; chmod 755 ../ld.so")
 		dir := t.TempDir()
 		if _, err := bundler.Make(t.Context(), order(dir)); (err == nil) != whole {

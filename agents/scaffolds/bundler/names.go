@@ -27,13 +27,13 @@ var (
 // check returns an error for a name in the lock that is not a package name.
 func (l *Lock) check() error {
 	if _, _, err := bundle.Parse(l.Name + "@" + l.Version); err != nil || l.Version == "" {
-		return fmt.Errorf("%q is no name of a bundle", l.Name+"@"+l.Version)
+		return fmt.Errorf("%q is not a name of a bundle", l.Name+"@"+l.Version)
 	}
 	k := kitchen{order: Order{Version: l.Version}}
 	r := k.fill(l.Recipe)
 	for _, p := range slices.Concat(r.PyPI, r.Sources, r.BuildWith, r.AnyPython) {
 		if !pypiSpec.MatchString(p) {
-			return fmt.Errorf("%q is no package of PyPI", p)
+			return fmt.Errorf("%q is not a package of PyPI", p)
 		}
 	}
 	for _, p := range r.NPM {
@@ -42,13 +42,13 @@ func (l *Lock) check() error {
 			name, version = p[:at], p[at+1:]
 		}
 		if !npmName.MatchString(name) || version != "" && !npmVersion.MatchString(version) {
-			return fmt.Errorf("%q is no package of npm", p)
+			return fmt.Errorf("%q is not a package of npm", p)
 		}
 	}
 	for _, p := range r.Debian {
 		name, version, has := strings.Cut(p, "=")
 		if !debianName.MatchString(name) || has && !debianIs.MatchString(version) {
-			return fmt.Errorf("%q is no package of Debian", p)
+			return fmt.Errorf("%q is not a package of Debian", p)
 		}
 	}
 	for _, p := range l.Packages {
@@ -60,10 +60,10 @@ func (l *Lock) check() error {
 		case "debian":
 			names, versions = debianName, debianIs
 		default:
-			return fmt.Errorf("%q is no registry", p.From)
+			return fmt.Errorf("%q is not a registry", p.From)
 		}
 		if !names.MatchString(p.Name) || !versions.MatchString(p.Version) || !integrity.MatchString(p.Integrity) {
-			return fmt.Errorf("%q %q (%q) is no package of %s", p.Name, p.Version, p.Integrity, p.From)
+			return fmt.Errorf("%q %q (%q) is not a package of %s", p.Name, p.Version, p.Integrity, p.From)
 		}
 	}
 	return l.checkNPM()
@@ -120,7 +120,7 @@ func checkWants(text string) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		if !npmName.MatchString(name) || !npmVersion.MatchString(of[name]) {
-			return fmt.Errorf("%q %q is no package of npm", name, of[name])
+			return fmt.Errorf("%q %q is not a package of npm", name, of[name])
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func unansweredNPM(err error) error {
 const known = ".newest.json"
 
 // Known returns the newest versions of bundles, by their names, as far as a
-// registry was asked in an earlier build or by Ask. It asks nobody.
+// registry was asked in an earlier build or by Ask. It asks no registry.
 func Known(dir string) map[string]string {
 	versions := map[string]string{}
 	raw, err := os.ReadFile(filepath.Join(dir, known))

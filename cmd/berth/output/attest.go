@@ -19,7 +19,7 @@ type AttestAttack struct {
 	Name      string       `json:"name"`
 	IDs       []string     `json:"ids,omitempty"`     // lines of the catalogue of attacks
 	Text      string       `json:"text"`              // what the agent does
-	Control   bool         `json:"control,omitempty"` // it is no attack: the solution does the work
+	Control   bool         `json:"control,omitempty"` // it is not an attack: the solution does the work
 	Unguarded bool         `json:"unguarded"`         // it succeeds if nothing guards
 	Missing   string       `json:"missing,omitempty"` // program without which it cannot be made here
 	Modes     []AttestMode `json:"modes,omitempty"`

@@ -19,7 +19,7 @@ type Audit struct {
 	Outcomes  map[string]int `json:"outcomes"`
 	Integrity map[string]int `json:"integrity"`
 	Modes     map[string]int `json:"modes"`
-	// Interventions are what people did while the run went on that can change results.
+	// Interventions are what people did during the run that can change results.
 	Interventions []string `json:"interventions,omitempty"`
 	// Digests are those of tasks, plugins, bundles and images, by what they are of,
 	// with the number of attempts that used each.

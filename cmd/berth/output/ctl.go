@@ -9,13 +9,13 @@ import (
 
 // Ctl is what `berth ctl` says of a change.
 type Ctl struct {
-	// Did says in words what was done, and what could not be done of it.
+	// Did describes what was done, and what could not be done of it.
 	Did string `json:"did"`
 	// Status is the state afterwards, without a list of attempts.
 	Status CtlStatus `json:"status"`
 }
 
-// CtlStatus is what `berth ctl RUN status` says: the state of a run that goes on.
+// CtlStatus is what `berth ctl RUN status` says: the state of a run in progress.
 type CtlStatus struct {
 	Run  string `json:"run"` // id
 	Dir  string `json:"dir"`

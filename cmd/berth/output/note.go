@@ -6,5 +6,5 @@ import "github.com/berth-eval/berth/cmd/berth/internal/notes"
 type Notes struct {
 	Run     string       `json:"run"` // its folder
 	Notes   []notes.Note `json:"notes"`
-	Damaged int          `json:"damaged,omitempty"` // lines of the file that are no notes
+	Damaged int          `json:"damaged,omitempty"` // lines of the file that are not notes
 }

@@ -297,7 +297,7 @@ type ShowFull struct {
 	Log      []json.RawMessage `json:"log,omitempty"`
 	// Plugins are the lines of plugins that are known to belong to the attempt.
 	Plugins []plugin.Line `json:"plugins,omitempty"`
-	// Interventions are what people did while the run went on that the attempt can have
+	// Interventions are what people did during the run that the attempt can have
 	// felt.
 	Interventions []string `json:"interventions,omitempty"`
 

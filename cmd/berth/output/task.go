@@ -7,7 +7,7 @@ type TaskCheck struct {
 	Format string       `json:"format"`
 	Valid  int          `json:"valid"`
 	Tasks  []TaskReport `json:"tasks"`
-	Other  []string     `json:"other,omitempty"` // folders that are no task and have none below
+	Other  []string     `json:"other,omitempty"` // folders that are not a task and have none below
 	Deep   []string     `json:"deep,omitempty"`  // folders that were not looked into: they lie too deep
 	// Problems are those of the dataset as a whole: tasks that it lists and has not got.
 	Problems []task.Problem `json:"problems,omitempty"`

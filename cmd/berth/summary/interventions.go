@@ -7,7 +7,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Interventions says in words what people did to a run while it went on that can
+// Interventions describes what people did to a run while it ran that can
 // change results: other budgets, cancelled trials, and turns that were ended. Oldest
 // first, at most 20; then how many measured trials were run again, and how many were
 // verified again.
@@ -20,7 +20,7 @@ func Interventions(x *store.Index) []string {
 	}
 	const most = 20
 	if n := len(said); n > most {
-		said = append(said[:most:most], fmt.Sprintf("and %d more changes while the run went on", n-most))
+		said = append(said[:most:most], fmt.Sprintf("and %d more changes during the run", n-most))
 	}
 	if n := rerun(x); n > 0 {
 		said = append(said, plural(n, "trial was run again, although it was measured, after an error of its verifier (--again verifier_error)",
@@ -39,7 +39,7 @@ func Interventions(x *store.Index) []string {
 }
 
 // rerun counts the trials whose agents worked again after an attempt was measured.
-// A regrade is no work of an agent.
+// A regrade is not work of an agent.
 func rerun(x *store.Index) (n int) {
 	for _, t := range x.Trials {
 		measured := false

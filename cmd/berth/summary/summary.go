@@ -404,7 +404,7 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	}
 	if n := facts["infrastructure"]; float64(n) > infrastructureMark*float64(s.Planned) {
 		add(n, "trial ended for a reason that is not the agent's: rates of measured and planned trials differ",
-			"trials ended for reasons that are not the agent's: rates of measured and planned trials differ")
+			"trials ended because of infrastructure errors: rates of measured and planned trials differ")
 	}
 	add(facts["integrity "+string(record.Exposed)], "result could have been influenced by what the agent left running or changed (exposed)",
 		"results could have been influenced by what the agent left running or changed (exposed)")

@@ -132,7 +132,7 @@ func Any(ctx context.Context, of ...*Limiter) (int, *Turn, error) {
 		}
 		if least > 0 {
 			// Waiting requests must not all begin at the same time.
-			t := time.NewTimer(least + rand.N(least/10+time.Millisecond)) //nolint:gosec // a wait is no secret
+			t := time.NewTimer(least + rand.N(least/10+time.Millisecond)) //nolint:gosec // a wait is not a secret
 			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(t.C)})
 			reflect.Select(cases)
 			t.Stop()
@@ -213,7 +213,7 @@ func (p *Limiter) failed(epoch int, r Result, after time.Duration) bool {
 		}
 		if after <= 0 {
 			wait := min(p.o.Longest, p.o.First<<min(p.fails, 16))
-			after = wait/2 + rand.N(wait/2+1) //nolint:gosec // a wait is no secret
+			after = wait/2 + rand.N(wait/2+1) //nolint:gosec // a wait is not a secret
 		}
 		p.fails++
 	}

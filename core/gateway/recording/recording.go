@@ -126,7 +126,7 @@ func Store(dir string, body []byte, room *Room) (digest string, kept bool, err e
 func Fetch(dir, digest string) ([]byte, error) {
 	raw := strings.TrimPrefix(digest, "sha256:")
 	if len(raw) != 2*sha256.Size || strings.Trim(raw, "0123456789abcdef") != "" {
-		return nil, fmt.Errorf("recorded exchange: %q is no digest", digest)
+		return nil, fmt.Errorf("recorded exchange: %q is not a digest", digest)
 	}
 	packed, err := untrusted.Read(dir, blobs+"/"+raw+".zst", maxBody)
 	if errors.Is(err, fs.ErrNotExist) {

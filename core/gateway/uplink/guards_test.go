@@ -77,7 +77,7 @@ func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
 }
 
 // The server is gone, and comes back elsewhere with another certificate: the
-// request waits, and that is no time of the attempt.
+// request waits, and that is not a time of the attempt.
 func TestARequestWaitsForTheOtherMachine(t *testing.T) {
 	t.Parallel()
 	var p *provider

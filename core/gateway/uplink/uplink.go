@@ -2,7 +2,7 @@
 // a run on other machines to the one that has the keys: one TLS connection each.
 //
 // The server makes a certificate that lives as long as it does. A client knows
-// its fingerprint, and shows a token of its own, which is good for the attempts
+// its fingerprint, and shows its own token, which is good for the attempts
 // that it makes and nothing else. The package decides nothing about requests: that
 // is the task of the gateways at both ends. It must not write a key, a secret or a
 // token to a file.

@@ -19,7 +19,7 @@ func Check(p *plan.Plan) (ps []plan.Problem) {
 	}
 	for _, c := range p.Experiment.Cells {
 		if _, unbounded := sliceOf(p.Experiment, c); unbounded != "" {
-			add(fmt.Sprintf("executor %q: the %s of cell %s needs a budget of its own", kind, unbounded, c.Slug),
+			add(fmt.Sprintf("executor %q: the %s of cell %s needs its own budget", kind, unbounded, c.Slug),
 				"Its models are asked from the machines of pilots. There the budget of the run or of the cell holds only if each attempt is bounded in the same unit. "+
 					"Write cost_usd, tokens or requests in per_trial, the user block or the verifier block, or models = \"relay\" in the executor block.")
 			break

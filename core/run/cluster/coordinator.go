@@ -35,7 +35,7 @@ type Options struct {
 	relay *relay
 	// Kept says that a scheduler keeps pilots alive; otherwise the user starts them.
 	Kept bool
-	// Say tells the user of pilots, in words; nil: nobody.
+	// Say receives messages about pilots for the user; it may be nil.
 	Say func(string)
 }
 
@@ -46,7 +46,7 @@ type Coordinator struct {
 	root       string
 	generation int
 	claims     *claimer
-	adopted    map[string]int // number of the attempt that goes on, by trial
+	adopted    map[string]int // number of the attempt that continues, by trial
 	cancel     context.CancelFunc
 	watching   sync.WaitGroup
 
@@ -65,7 +65,7 @@ type waiting struct {
 	job    run.Job
 	queued time.Time
 	wait   time.Duration // until it was claimed
-	by     string        // the pilot that claimed it; empty: nobody, as far as is known
+	by     string        // the pilot that claimed it; empty: none, as far as is known
 	sum    string        // of the published result; empty: it is not published
 	unread time.Duration // for how long the published result cannot be read
 	orphan time.Duration // for how long the holder of its lease has no journal
@@ -186,7 +186,7 @@ func (c *Coordinator) adopt() error {
 		ours := err == nil && store.Unseal(b, &j) && j.Run == c.o.Settings.Run && AttemptName(j.Trial, j.Attempt) == name
 		t := index.Trial(j.Trial)
 		if !ours || t == nil {
-			c.o.Say(fmt.Sprintf("%s in the queue is no job of this run: it is left alone", name))
+			c.o.Say(fmt.Sprintf("%s in the queue is not a job of this run: it is left alone", name))
 			continue
 		}
 		if goesOn(t, j.Attempt) {
@@ -287,7 +287,7 @@ func (c *Coordinator) enqueue(w *waiting) error {
 // queued is what live progress says of an attempt that no pilot has taken.
 const queued = "queued"
 
-// tell adds a line to the journal. A line that is not written is no error: pilots
+// tell adds a line to the journal. A line that is not written is not an error: pilots
 // also list the queue. The caller holds the lock.
 func (c *Coordinator) tell(l Line) {
 	if c.usurper != nil {

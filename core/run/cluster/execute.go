@@ -21,7 +21,7 @@ const ahead = 256
 
 // Execute runs every trial of a plan that is not settled yet, as run.Execute does,
 // with pilots instead of this machine. Attempts that an earlier coordinator queued
-// and that go on are kept. When ctx ends, pilots cancel and publish their attempts.
+// and that continue are kept. When ctx ends, pilots cancel and publish their attempts.
 //
 // With a fleet, a scheduler keeps pilots alive while there is work; nil: the user
 // starts them. If it refuses the first ones, nothing is run.
@@ -85,7 +85,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 }
 
 // Withdraw ends what pilots of an earlier coordinator may still do: this process
-// goes on with the run without pilots. Attempts that have no result end as
+// continues with the run without pilots. Attempts that have no result end as
 // preempted, and what pilots make of them is thrown away. It does nothing to a run
 // without pilots.
 func Withdraw(ctx context.Context, s *store.Run, version string) error {
@@ -96,7 +96,7 @@ func Withdraw(ctx context.Context, s *store.Run, version string) error {
 	if err != nil {
 		return err
 	}
-	const why = "the run goes on without pilots"
+	const why = "the run continues without pilots"
 	c.Stop(why)
 	index := s.Index()
 	for id, number := range c.adopted {

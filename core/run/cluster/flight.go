@@ -55,7 +55,7 @@ func (p *Pilot) begin(ctx context.Context, n *run.Node, j run.Job, f *flight) {
 	}()
 }
 
-// Waits between two tries to publish, and how long they go on after the process
+// Waits between two tries to publish, and how long they continue after the process
 // was told to end.
 const (
 	firstTry = 500 * time.Millisecond
@@ -65,7 +65,7 @@ const (
 // triesAgain is false only in tests that show the damage.
 var triesAgain = true
 
-// publish tries again until the result is in the run, or belongs to somebody else:
+// publish tries again until the result is in the run, or belongs to another user:
 // the shared disk may be full or away for a while.
 func (p *Pilot) publish(ctx context.Context, f *flight) error {
 	if f.staged == nil {
@@ -102,7 +102,7 @@ func (p *Pilot) end(f *flight) {
 	f.leave()
 	switch {
 	case errors.Is(f.err, store.ErrSettled):
-		p.say(Line{Kind: Discarded, Attempt: f.Attempt, Why: "another result was there first: this pilot was counted as lost, or the run went on without it"})
+		p.say(Line{Kind: Discarded, Attempt: f.Attempt, Why: "another result was there first: this pilot was counted as lost, or the run continued without it"})
 		p.o.Say(f.Attempt + ": another result was there first, and this one was thrown away")
 	case f.err != nil:
 		p.say(Line{Kind: Troubled, Attempt: f.Attempt, Why: f.err.Error()})

@@ -52,7 +52,7 @@ var errUndecided = errors.New("the lease cannot be read yet")
 
 // claim takes the lease of an attempt, and reports whether this process has it.
 // What is there decides, and not the answer to the link: the answer may be lost,
-// and the file server then reports a link of our own as taken.
+// and the file server then reports our own link as taken.
 func (c *claimer) claim(name string) (bool, error) {
 	file, err := c.own()
 	if err != nil {

@@ -315,7 +315,7 @@ func ours(f *os.File) error {
 // ownerIsChecked is false only in tests that show the damage.
 var ownerIsChecked = true
 
-// put gives new content a name that nobody else has given. Fails with fs.ErrExist.
+// put gives new content a name that is not taken. Fails with fs.ErrExist.
 func put(dir, name string, v any) error {
 	b, err := store.Seal(v)
 	if err != nil {

@@ -36,7 +36,7 @@ type PilotOptions struct {
 	Until time.Time
 	// Idle replaces that of the coordinator; 0: it does not.
 	Idle time.Duration
-	// Say tells the user what happens, in words; nil: nobody.
+	// Say receives messages for the user; it may be nil.
 	Say func(string)
 }
 
@@ -52,7 +52,7 @@ type Pilot struct {
 
 	generation  int // of the coordinator that is followed
 	coordinator *follower
-	stopped     string // why the run ends; empty: it goes on
+	stopped     string // why the run ends; empty: it continues
 	over        bool
 
 	open    map[string]int  // attempts in the queue that this pilot may take, with their place in it

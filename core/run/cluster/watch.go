@@ -23,7 +23,7 @@ type pilot struct {
 	took     bool               // it has claimed an attempt
 	why      string             // it ended
 	has      map[string]bool    // attempts that it claimed and did not end
-	sums     map[string]string  // of results that it published, of attempts that nobody waited for yet
+	sums     map[string]string  // of results that it published, of attempts that are not awaited yet
 	doing    map[string]Running // by the name of the attempt
 }
 
@@ -284,7 +284,7 @@ func (c *Coordinator) collect(w *waiting, passed time.Duration) bool {
 }
 
 // refused settles an attempt whose job a pilot cannot use, unless another pilot has
-// taken it: it would wait for ever.
+// taken it: it would wait forever.
 func (c *Coordinator) refused(w *waiting, p *pilot, why string) {
 	if w.by != "" {
 		return
@@ -375,7 +375,7 @@ func (c *Coordinator) lookAtLeases() {
 	}
 }
 
-// say tells the user of something in words.
+// say gives the user a message.
 func (c *Coordinator) say(format string, args ...any) {
 	if !c.quiet {
 		c.o.Say(fmt.Sprintf(format, args...))

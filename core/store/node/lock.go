@@ -91,7 +91,7 @@ type FolderError struct {
 
 // Error says what to do.
 func (e *FolderError) Error() string {
-	return fmt.Sprintf("a lock in the runtime folder: %v: make room in %s, or set %s to a short path of your own on a local disk", e.Err, e.Dir, EnvDir)
+	return fmt.Sprintf("a lock in the runtime folder: %v: make room in %s, or set %s to your own short path on a local disk", e.Err, e.Dir, EnvDir)
 }
 
 // Unwrap returns the cause.

@@ -261,7 +261,7 @@ func (c *Collector) fetch(ctx context.Context, service, source string, take func
 	if err == nil {
 		_, _ = io.Copy(io.Discard, r) // the padding after the end
 	}
-	_ = r.CloseWithError(errors.New("nobody takes the rest"))
+	_ = r.CloseWithError(errors.New("reader closed"))
 	cancel()
 	<-done
 	if err == nil || errors.Is(err, sent) {

@@ -238,7 +238,7 @@ func sessionCases() []unsupportedCase {
 			for i := range t.Stages {
 				t.Stages[i].Reference = &task.Reference{}
 			}
-		}), "a solution of its own"},
+		}), "its own solution"},
 		{"a prior trajectory", prior(func(k *feasible.Known) { k.Agent.TakesPrior = true }), ""},
 		{"a prior trajectory that the agent would ignore", prior(func(*feasible.Known) {}), "cannot continue from a prior trajectory"},
 		{"a prior trajectory of the experiment", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {

@@ -66,7 +66,7 @@ func verifierSpec(t *task.Task, s *task.Stage, e *task.Environment, n task.Netwo
 }
 
 // VerifierSpecs returns VerifierSpec of each stage of a task that is verified in
-// a second sandbox, and OwnSpec of each verifier that wants a sandbox of its own.
+// a second sandbox, and OwnSpec of each verifier that wants its own sandbox.
 // A verifier that verifiers, by the name that tasks use, does not name may need
 // the sandbox, and wants none of its own.
 func VerifierSpecs(t *task.Task, c cell.Cell, verifiers map[string]verifier.Traits) (specs []environment.Spec, err error) {
@@ -152,7 +152,7 @@ func composeProblems(s *task.Stage) []Problem {
 	}}
 }
 
-// ownProblems returns why a verifier cannot have a sandbox of its own.
+// ownProblems returns why a verifier cannot have its own sandbox.
 func ownProblems(t *task.Task, s *task.Stage, c cell.Cell) []Problem {
 	ps := composeProblems(s)
 	if _, _, err := OwnSpec(t, s, c); err != nil {

@@ -52,7 +52,7 @@ func sessionProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
 		first := &t.Stages[i-1].Agent
 		switch {
 		case c.Agent.Oracle:
-			add(s.Name, "an oracle cannot work in one session", "Each stage has a solution of its own. Remove same_session from the agent block.")
+			add(s.Name, "an oracle cannot work in one session", "Each stage has its own solution. Remove same_session from the agent block.")
 		case k.Agent != nil && !k.Agent.KeepsSession:
 			add(s.Name, fmt.Sprintf("agent %q cannot continue its session in a further stage", c.Agent.Plugin), "%s", advice)
 		case first.User != s.Agent.User || !sameEnv(first.Env, s.Agent.Env):

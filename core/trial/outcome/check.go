@@ -15,7 +15,7 @@ func Check(v verifier.Verdict) error {
 	switch v.Decision {
 	case verifier.Pass, verifier.Fail, verifier.Continue, verifier.Scored:
 	default:
-		return fmt.Errorf("its decision is %q, which is none", v.Decision)
+		return fmt.Errorf("unknown decision %q", v.Decision)
 	}
 	if len(v.Scores) > limits.Scores {
 		return fmt.Errorf("%w: %d scores, at most %d are allowed", verifier.ErrBadReward, len(v.Scores), limits.Scores)

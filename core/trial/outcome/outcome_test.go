@@ -193,7 +193,7 @@ func outcomeCases() []outcomeCase {
 		{name: "pass and scored", stages: []outcome.Stage{done("1", verdict("x", pass), verdict("y", scored))}, want: record.Passed},
 		{name: "pass and fail", stages: []outcome.Stage{done("1", verdict("x", pass), verdict("y", fail))}, want: record.Failed},
 		{name: "scored alone", stages: []outcome.Stage{done("1", verdict("x", scored, 3))}, want: record.Scored},
-		{name: "continue at the end is no pass", stages: []outcome.Stage{done("1", verdict("x", verifier.Continue))}, want: record.Failed},
+		{name: "continue at the end is not a pass", stages: []outcome.Stage{done("1", verdict("x", verifier.Continue))}, want: record.Failed},
 		{name: "no verifier", stages: []outcome.Stage{done("1")}, want: record.Scored},
 		{name: "reward 1", success: rule, stages: []outcome.Stage{done("1", verdict("x", scored, 1))}, want: record.Passed},
 		{name: "reward 0.99", success: rule, stages: []outcome.Stage{done("1", verdict("x", scored, 0.99))}, want: record.Failed},

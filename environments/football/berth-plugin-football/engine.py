@@ -1,4 +1,4 @@
-"""One match of Google Research Football, played in a process of its own: a program that reads requests on stdin.
+"""One match of Google Research Football, played in its own process: a program that reads requests on stdin.
 
 A request and its reply are lines of JSON. It is run by the Python of the engine's folder, and one process renders at
 most one match. The engine prints on stdout, so replies go to a copy of it.

@@ -68,7 +68,7 @@ class _Reader:
             if not players:
                 raise BadScenario("the %s team has no player" % name)
             if players[0][2] != "GK":
-                raise BadScenario("the first player of the %s team is no goalkeeper (e_PlayerRole_GK)" % name)
+                raise BadScenario("the first player of the %s team is not a goalkeeper (e_PlayerRole_GK)" % name)
         self.config.setdefault("game_duration", 400)
         return {"config": self.config, "ball": self.ball, **self.teams}
 

@@ -1,6 +1,6 @@
 // Package cdp is a client of the Chrome DevTools Protocol on a pipe: messages in
 // JSON, each of which ends with a zero byte (--remote-debugging-pipe). So nothing
-// listens, and nobody else can drive the browser.
+// listens, and no other process can drive the browser.
 //
 // Messages are decoded into the caller's own types. Generated types reject
 // replies of browsers that are newer than they are.
@@ -143,7 +143,7 @@ func (c *Conn) take(text []byte) error {
 	waits := c.calls[m.ID]
 	delete(c.calls, m.ID)
 	c.mu.Unlock()
-	if waits != nil { // nobody waits for a call that was given up
+	if waits != nil { // a call that was given up has no receiver
 		waits <- reply{result: m.Result, err: m.Error}
 	}
 	return nil
@@ -211,7 +211,7 @@ func (c *Conn) wait(ctx context.Context, got chan reply) (reply, error) {
 	}
 }
 
-// forget gives up a call: nobody waits for its result.
+// forget gives up a call: its result is dropped.
 func (c *Conn) forget(id int64) {
 	c.mu.Lock()
 	delete(c.calls, id)

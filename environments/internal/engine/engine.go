@@ -70,7 +70,7 @@ type Engine interface {
 	Start(ctx context.Context, name string) error
 	// State returns the state of a container.
 	State(ctx context.Context, name string) (State, error)
-	// Kill sends SIGKILL to a container's PID 1. One that does not run is no error.
+	// Kill sends SIGKILL to a container's PID 1. One that does not run is not an error.
 	Kill(ctx context.Context, name string) error
 	// Wait waits until a container's processes are gone.
 	Wait(ctx context.Context, name string) error

@@ -244,7 +244,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 	e.work.Go(func() {
 		defer free()
 		// If the request were canceled, the engine would continue and create a
-		// container that nobody knows of.
+		// container that is not on record.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		state, err := e.run(ctx, calm, r, c)

@@ -265,7 +265,7 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
 		return im, err
 	}
-	caller := ctx // whose end is no failure of the build
+	caller := ctx // whose end is not a failure of the build
 	return r.once(ctx, job{what: name, limit: limit, here: here, work: func(ctx context.Context) error {
 		if err := r.failure(name); err != nil {
 			return err
@@ -338,7 +338,7 @@ type job struct {
 	work  func(context.Context) error
 }
 
-// once does a job unless somebody else has done it meanwhile. Only one process
+// once does a job unless another process has done it meanwhile. Only one process
 // of this user on this machine, and one caller in it, works on it at a time.
 func (r *remote) once(ctx context.Context, j job) (Image, error) {
 	unlock, err := lock(ctx, short(r.address, j.what))

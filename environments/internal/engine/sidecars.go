@@ -19,7 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Each container of a sandbox has a network namespace of its own, in which
+// Each container of a sandbox has its own network namespace, in which
 // sandboxd makes a device that leads through the core to the other containers. A
 // sandbox without a network is therefore isolated whatever the engine's bridges,
 // firewall and name server, and no engine runs out of subnets.

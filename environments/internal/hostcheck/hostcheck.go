@@ -169,7 +169,7 @@ func (m Machine) namespaces() (text, remedy string) {
 	return "allowed", ""
 }
 
-// tryNamespace starts a program in a user namespace of its own.
+// tryNamespace starts a program in its own user namespace.
 func tryNamespace() error {
 	cmd := exec.CommandContext(context.Background(), "/bin/true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
@@ -212,7 +212,7 @@ func (m Machine) groups() (text, remedy string) {
 }
 
 func (m Machine) session() (text, remedy string) {
-	const private = "optional: set XDG_RUNTIME_DIR to a folder that only this user can read (mode 0700), on a local disk; otherwise Berth uses a folder of its own"
+	const private = "optional: set XDG_RUNTIME_DIR to a folder that only this user can read (mode 0700), on a local disk; otherwise Berth uses its own folder"
 	dir := m.Env("XDG_RUNTIME_DIR")
 	if dir == "" {
 		if m.UID == 0 {

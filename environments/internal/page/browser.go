@@ -242,7 +242,7 @@ func (b *Browser) do(ctx context.Context, t *tab, method string, params object, 
 	return err
 }
 
-// prepare makes a new page as the settings want it, and lets it go on.
+// prepare makes a new page as the settings want it, and lets it continue.
 func (b *Browser) prepare(t *tab) {
 	defer close(t.ready)
 	ctx, cancel := context.WithTimeout(context.Background(), openTime)
@@ -272,7 +272,7 @@ func (b *Browser) prepare(t *tab) {
 		steps = append(steps, step{"Page.addScriptToEvaluateOnNewDocument", object{"source": clockScript(b.set.Clock), "runImmediately": true}})
 	}
 	steps = append(steps, step{"Runtime.runIfWaitingForDebugger", nil})
-	// A page that another one opens answers some only when it goes on.
+	// A page that another one opens answers some only when it continues.
 	results := make([]func(any) error, len(steps))
 	for i, s := range steps {
 		results[i] = b.conn.Begin(ctx, t.session, s.method, s.params)

@@ -202,7 +202,7 @@ func (b *Browser) focusOn(ctx context.Context, t *tab, bid string) error {
 }
 
 // fillFunction prepares a field: it selects what is in it, or sets the value of a
-// field that nobody can type into. It returns what is left to do.
+// field that cannot be typed into. It returns what is left to do.
 const fillFunction = `function (value) {
   const e = this, tag = e.tagName;
   const typed = ['text', 'search', 'email', 'password', 'tel', 'url', 'number', ''];

@@ -75,7 +75,7 @@ func (b *Browser) happened(e cdp.Event) {
 	}
 }
 
-// attached makes a tab of a new page. Another target, such as a worker, goes on.
+// attached makes a tab of a new page. Another target, such as a worker, continues.
 func (b *Browser) attached(v *event) {
 	b.mu.Lock()
 	ours := v.Info.Type == "page" && v.Info.Context == b.context && b.context != ""

@@ -16,7 +16,7 @@ func Arguments(profile, proxy string, s Settings) []string {
 		"--no-first-run", "--no-default-browser-check", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--disable-breakpad", "--disable-crash-reporter", "--disable-default-apps", "--disable-extensions", "--disable-quic", "--disable-domain-reliability", "--no-pings",
 		"--metrics-recording-only", "--disable-client-side-phishing-detection",
-		// Pages go on as if somebody looked at them, and one process has all frames of
+		// Pages continue as if they were visible, and one process has all frames of
 		// a page, so that one snapshot does.
 		"--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--disable-background-timer-throttling",
 		"--disable-hang-monitor", "--disable-popup-blocking", "--disable-prompt-on-repost", "--disable-ipc-flooding-protection",

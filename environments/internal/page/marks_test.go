@@ -71,7 +71,7 @@ func TestMarksAnywhere(t *testing.T) {
 		}
 	}
 	if _, err := marked([]byte("x"), nil, 1); err == nil {
-		t.Error("what is no picture is marked")
+		t.Error("what is not a picture is marked")
 	}
 }
 

@@ -87,7 +87,7 @@ func (f Target) String() string {
 	return fmt.Sprintf("%s %q, number %d", f.By, cut(f.Selector), f.Index)
 }
 
-// Inside evaluates a script in a world of its own: it shares the document with the
+// Inside evaluates a script in its own world: it shares the document with the
 // page, and nothing that the page's scripts define. The world lives as long as the
 // document. limit is its longest time. The value is decoded into out unless that is
 // nil.
@@ -101,7 +101,7 @@ func (b *Browser) Inside(ctx context.Context, script string, limit time.Duration
 	return b.isolated(ctx, t, script, limit, out)
 }
 
-// isolated runs a script in a world of its own. If the page was left before the script
+// isolated runs a script in its own world. If the page was left before the script
 // began, it runs in the next one.
 func (b *Browser) isolated(ctx context.Context, t *tab, script string, limit time.Duration, out any) error {
 	limited, cancel := context.WithTimeoutCause(ctx, limit+b.set.Answer, fmt.Errorf("%w does not respond", ErrPage))
@@ -233,7 +233,7 @@ func (b *Browser) Drag(ctx context.Context, from, to Target) error {
 }
 
 // TypeInto types a text at the end of what a field has, key by key. Fields that
-// nobody types into, such as those for a color, get it as their value.
+// are not typed into, such as those for a color, get it as their value.
 func (b *Browser) TypeInto(ctx context.Context, f Target, text string) error {
 	return b.doing(ctx, func(t *tab) error {
 		value, _ := json.Marshal(text) // a string never fails

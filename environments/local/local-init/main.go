@@ -42,7 +42,7 @@ func main() {
 		return
 	}
 	if sent := inside.Fail(err); errors.Is(sent, unix.ENOTSOCK) || errors.Is(sent, unix.EBADF) {
-		fmt.Fprintln(os.Stderr, "local-init: the environment plugin \"local\" starts this program; it does nothing by hand:", err)
+		fmt.Fprintln(os.Stderr, "local-init: the environment plugin \"local\" starts this program; it does nothing when you start it:", err)
 	}
 	os.Exit(1)
 }

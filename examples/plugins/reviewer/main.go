@@ -50,7 +50,7 @@ func (reviewer) Verify(ctx context.Context, r verifier.Request, _ func(string)) 
 		if name == s.Rubric && readErr != nil {
 			return v, fmt.Errorf("rubric: %w", readErr)
 		}
-		if readErr != nil { // what the agent did not make is no error of the verifier
+		if readErr != nil { // what the agent did not make is not an error of the verifier
 			text = []byte(readErr.Error())
 		}
 		fmt.Fprintf(&prompt, "## %s\n\n%s\n\n", name, text)

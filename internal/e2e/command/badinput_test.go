@@ -26,7 +26,7 @@ func onRun(args []string, run string) []string {
 }
 
 // Runs whose files were made by another version, were damaged, or have scores that
-// are no numbers.
+// are not numbers.
 func TestNumbersOfBadRecords(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

@@ -379,7 +379,7 @@ func TestAUserThatFailsInUniClawBench(t *testing.T) {
 }
 
 // A supervisor that cannot judge gives no verdict: its attempt ends with what was
-// wrong, which is no fault of the agent, and nobody speaks to the agent again.
+// wrong, which is not a fault of the agent, and nobody speaks to the agent again.
 func TestASupervisorThatCannotJudge(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

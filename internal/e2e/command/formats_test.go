@@ -176,7 +176,7 @@ func TestWrongTasksOfUniClaw(t *testing.T) {
 }
 
 // A format whose tasks are files in one folder: each can be named, an edit of one
-// is no edit of the others, and the settings of the dataset are part of the run.
+// is not an edit of the others, and the settings of the dataset are part of the run.
 func TestTasksThatAreFiles(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()

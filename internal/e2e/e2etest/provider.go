@@ -7,7 +7,7 @@ import (
 )
 
 // Provider is a provider of models that requires a key. Its model runs one command
-// in a turn of its own, and then says that the task is complete.
+// in its own turn, and then says that the task is complete.
 type Provider struct {
 	Key, Command string
 

@@ -116,7 +116,7 @@ func TestWhatTheLimitOfTheJobEndsIsNotTheAgents(t *testing.T) {
 	})
 }
 
-// The same in the job of a pilot, of which the coordinator is no part.
+// The same in the job of a pilot, of which the coordinator is not part.
 func TestWhatTheLimitOfAPilotsJobEndsIsNotTheAgents(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 // leftovers lists processes, mounts and folders in runtime places that should
 // not be there any more. It waits for processes to end.
 func leftovers() (left []string) {
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // the tests are over: it is no test that waits
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // the tests are over: it is not a test that waits
 		left = nil
 		for _, pid := range descendants(os.Getpid()) {
 			if c := cmdline(pid); c != "" && c != "?" { // not gone, nor ended and not waited for

@@ -276,7 +276,7 @@ func TestPilotsThatAskDirectlySpendSlicesOfTheBudget(t *testing.T) {
 			fmt.Sprintf("}\nagent \"loop\" {\n  plugin = \"minisweagent\"\n}\nmodel \"m\" {\n  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = \"%s/v1\"\n", provider.URL))
 	}
 	write("")
-	if r := p.berth("plan", ".").want(t, 2); !strings.Contains(r.stdout+r.stderr, "needs a budget of its own") {
+	if r := p.berth("plan", ".").want(t, 2); !strings.Contains(r.stdout+r.stderr, "needs its own budget") {
 		t.Errorf("it says:\n%s%s", r.stdout, r.stderr)
 	}
 	// Each attempt sends three requests. Two are under way at first, because slices of

@@ -309,7 +309,7 @@ func (s scaffold) continued(t *testing.T, attempt string) {
 	checkTokens(t, s, attempt, r)
 }
 
-// A file that is no trajectory is an error of the experiment.
+// A file that is not a trajectory is an error of the experiment.
 func TestAPriorTrajectoryThatIsNone(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{

@@ -66,7 +66,7 @@ type told struct {
 	Meta   map[string]json.RawMessage `json:"_meta"`
 }
 
-// meta is what some agents add under a key of their own: the tool's name as the
+// meta is what some agents add under their own key: the tool's name as the
 // model knows it, and the call that started the sub-agent that makes this call.
 type meta struct {
 	Name   string `json:"toolName"`

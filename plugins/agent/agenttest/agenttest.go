@@ -47,7 +47,7 @@ type Subject struct {
 	// an agent that leaves out skills which it announces to support is not found.
 	Seen func(text string) bool
 	// Load is what the plugin's processes come to. Nil: the agent is in this
-	// process, and what goes on after a turn was cut off is not seen.
+	// process, and what happens after a turn was cut off is not seen.
 	Load func() conformance.Load
 }
 

@@ -244,7 +244,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a message after a turn that was cut off is accepted",
-		Guards: "a user who speaks after a timeout, and an agent that cannot go on",
+		Guards: "a user who speaks after a timeout, and an agent that cannot continue",
 		Time:   25 * time.Second,
 		Skip: func(s Subject) string {
 			if why := unable(s); why != "" {
@@ -273,7 +273,7 @@ var sessionClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a shell that refuses ends the turn",
-		Guards: "an agent that waits for ever for a sandbox that was lost",
+		Guards: "an agent that waits forever for a sandbox that was lost",
 		Time:   15 * time.Second,
 		Skip: func(s Subject) string {
 			if s.Shell == nil {
@@ -447,7 +447,7 @@ func soon(t *conformance.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(conformance.Patience(patience)):
-		t.Errorf("%s: still going on after %v", what, patience)
+		t.Errorf("%s: still continuing after %v", what, patience)
 	}
 }
 

@@ -34,7 +34,7 @@ type Cast struct {
 }
 
 // New begins a recording in a new file. title says whose terminal it is, so that
-// whoever watches the run finds it while it is recorded.
+// a viewer finds it while it is recorded.
 func New(path, title string, rows, columns int, now time.Time) (*Cast, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -65,7 +65,7 @@ func (c *Cast) Output(b []byte) {
 	if n > 0 {
 		c.event("o", string(b[:n]))
 	}
-	// Output comes in few large pieces: whoever watches sees each at once.
+	// Output comes in few large pieces: a viewer sees each at once.
 	if err := c.out.Flush(); c.err == nil {
 		c.err = err
 	}

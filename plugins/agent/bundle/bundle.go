@@ -140,7 +140,7 @@ func MakeFolder(dir string) error {
 // use, such as one in a home that is read-only or another user's.
 func Denied(err error) error {
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%w: set %s to a folder of your own", err, EnvDir)
+		return fmt.Errorf("%w: set %s to your own folder", err, EnvDir)
 	}
 	return err
 }

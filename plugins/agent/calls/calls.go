@@ -148,7 +148,7 @@ func fromJSON(text []byte, depth int) ([]Call, error) {
 	case '{':
 		return object(text, depth)
 	default:
-		return nil, fmt.Errorf("%s is no call: write name(arguments), or {\"name\": …, \"arguments\": {…}}", shorten(string(text)))
+		return nil, fmt.Errorf("%s is not a call: write name(arguments), or {\"name\": …, \"arguments\": {…}}", shorten(string(text)))
 	}
 }
 

@@ -79,7 +79,7 @@ func TestRepliesThatAreNoCalls(t *testing.T) {
 		{"a number that is none", "f(1e999)", "not a number"},
 		{"an octal number of Python 2", "f(012)", "not a number"},
 		{"a complex number", "f(1j)", "not a number"},
-		{"a bad escape", `f('\xzz')`, "is no escape"},
+		{"a bad escape", `f('\xzz')`, "is not an escape"},
 		{"deep lists", "f(" + strings.Repeat("[", 100) + strings.Repeat("]", 100) + ")", "nested deeper"},
 		{"deep JSON", strings.Repeat("[", 100) + strings.Repeat("]", 100), "nested deeper"},
 		{"JSON without an action", `{"answer": 1}`, `neither "action" nor "name"`},

@@ -243,7 +243,7 @@ func (s *scanner) escape(b *strings.Builder) error {
 		}
 		n, err := strconv.ParseUint(s.text[s.at+2:end], 16, 32)
 		if err != nil || n > utf8.MaxRune {
-			return s.wrong(fmt.Sprintf("%q is no escape", s.text[s.at:end]))
+			return s.wrong(fmt.Sprintf("%q is not an escape", s.text[s.at:end]))
 		}
 		b.WriteRune(rune(n))
 		s.at = end

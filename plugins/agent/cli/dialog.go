@@ -62,7 +62,7 @@ const maxPending = 64 << 20
 
 // pending buffers the standard input of a CLI. A write never blocks because the
 // goroutine that reads the CLI's output writes it: if both sides waited for the
-// other to read, they would wait for ever.
+// other to read, they would wait forever.
 type pending struct {
 	mu     sync.Mutex
 	moved  sync.Cond

@@ -108,7 +108,7 @@ func (s *Settings) refusals(of *Scaffold) (out []string) {
 		out = append(out, of.Name+" is started by a driver, which takes no arguments: remove args")
 	}
 	if e := s.ReasoningEffort; e != "" && len(of.Efforts) > 0 && !slices.Contains(of.Efforts, e) && slices.Contains(of.Knobs, Effort) {
-		out = append(out, fmt.Sprintf("%s does not know the reasoning_effort %q, and would go on without it: write one of %s", of.Name, e, strings.Join(of.Efforts, ", ")))
+		out = append(out, fmt.Sprintf("%s does not know the reasoning_effort %q, and would continue without it: write one of %s", of.Name, e, strings.Join(of.Efforts, ", ")))
 	}
 	return out
 }

@@ -23,7 +23,7 @@ const (
 
 // Transcript builds steps from the CLI's events: a message of the model with its
 // calls, and their results. It records a step as soon as it is complete. The
-// steps of a sub-agent (In) go into a file of their own.
+// steps of a sub-agent (In) go into their own file.
 type Transcript struct {
 	rec    agent.Recorder
 	err    error             // the core is gone
@@ -51,7 +51,7 @@ type Transcript struct {
 	subs    map[string]*Transcript
 	steps   []trajectory.Step // of a sub-agent
 	sub     string            // call that started the sub-agent; empty: the agent itself
-	goesOn  bool              // a sub-agent that goes on after the result of its call
+	goesOn  bool              // a sub-agent that continues after the result of its call
 	ended   bool              // a sub-agent that has ended
 	hold    bool              // a step ends with Next only, not with the result of its last call
 	Session string            // the CLI's id of the session; set by Events
@@ -112,7 +112,7 @@ type growing struct {
 	some       bool // a piece was added, maybe an empty one
 }
 
-// add adds a piece, on a line of its own.
+// add adds a piece, on its own line.
 func (g *growing) add(piece string) {
 	if g.some {
 		g.put("\n")
@@ -394,7 +394,7 @@ func (b *Transcript) In(call string) *Transcript {
 	return sub
 }
 
-// GoesOn says that the sub-agent of a call goes on in the background after the
+// GoesOn says that the sub-agent of a call continues in the background after the
 // result of the call. Ended says when it has ended.
 func (b *Transcript) GoesOn(call string) {
 	if call != "" {

@@ -86,7 +86,7 @@ func Final(s *trajectory.Step) {
 }
 
 // Call adds a tool call to s. arguments are what marshals to a JSON object, or
-// JSON of the model; if that is no object, the call is recorded with the text as
+// JSON of the model; if that is not an object, the call is recorded with the text as
 // "input".
 func Call(s *trajectory.Step, id, name string, arguments any) error {
 	if text, is := arguments.(json.RawMessage); is && len(text) > 0 && !isObject(text) {

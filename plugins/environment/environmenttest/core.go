@@ -17,7 +17,7 @@ import (
 // coreClauses are about what the core needs of every sandbox.
 var coreClauses = []conformance.Clause[Subject]{
 	{
-		Name:   "freeze stops everything, and thaw lets it go on",
+		Name:   "freeze stops everything, and thaw lets it continue",
 		Guards: "an agent that works while its copies are judged",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.borrowed(ctx, t)
@@ -217,7 +217,7 @@ func modest(p *environment.Spec) {
 var abilityClauses = []conformance.Clause[Subject]{
 	{
 		Name:   "images are prepared, and the error for a missing image names it",
-		Guards: "a missing image that is tried again for ever, or a capability that does not exist",
+		Guards: "a missing image that is tried again forever, or a capability that does not exist",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImages),
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
@@ -235,7 +235,7 @@ var abilityClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "kept images are listed, and no other image is removed",
-		Guards: "a cleanup that removes an image of somebody else, or a capability that does not exist",
+		Guards: "a cleanup that removes an image of another user, or a capability that does not exist",
 		Time:   60 * time.Second,
 		Skip:   without(environment.CapabilityImageGC),
 		// Kept and Drop take no configuration, so they may reach another engine

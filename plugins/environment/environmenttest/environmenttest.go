@@ -162,7 +162,7 @@ func Prepare(ctx context.Context, e environment.Environment, spec environment.Sp
 		which, err)}
 }
 
-// refusal is environment.ErrRefused with a text of its own.
+// refusal is environment.ErrRefused with its own text.
 type refusal struct{ error }
 
 func (r refusal) Unwrap() error { return r.error }

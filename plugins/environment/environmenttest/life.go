@@ -43,7 +43,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "destroy ends everything inside",
-		Guards: "processes that go on, and hold ports and memory, after the attempt",
+		Guards: "processes that continue, and hold ports and memory, after the attempt",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
 			sh(ctx, t, b.shell(ctx, t), "(sleep 1000 >/dev/null 2>&1 &) ; :")
@@ -61,7 +61,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "destroy twice, and of an unknown id, is no error",
+		Name:   "destroy twice, and of an unknown id, is not an error",
 		Guards: "a cleanup that fails because it was done already",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			b := s.fresh(ctx, t, nil)
@@ -105,7 +105,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "list finds sandboxes by owner, until they are destroyed",
-		Guards: "leftovers of a killed run that nobody finds, or of another run that are removed",
+		Guards: "leftovers of a killed run that are not found, or of another run that are removed",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			own := s.kit.owner + "-list"
 			b := s.fresh(ctx, t, func(p *environment.Spec) { p.Labels.Owner = own })
@@ -125,7 +125,7 @@ var lifeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a create that is canceled leaves nothing",
-		Guards: "a sandbox that stays for ever after a Ctrl-C at the wrong moment",
+		Guards: "a sandbox that stays forever after a Ctrl-C at the wrong moment",
 		Time:   20 * time.Second,
 		Run:    canceled,
 	},
@@ -257,7 +257,7 @@ func refused(ctx context.Context, t *conformance.T, s Subject) {
 		"a mount of a folder that is not there": func(p *environment.Spec) {
 			p.Mounts = []environment.Mount{{Source: "/no/such/folder", Target: "/opt/kit"}}
 		},
-		"a graphics card that nobody has": func(p *environment.Spec) { p.Limits.GPUs, p.Limits.GPUTypes = 512, []string{"berth-kit-none"} },
+		"a graphics card that does not exist": func(p *environment.Spec) { p.Limits.GPUs, p.Limits.GPUTypes = 512, []string{"berth-kit-none"} },
 		"an image and a folder to build at once": func(p *environment.Spec) {
 			p.Image = environment.Image{Ref: "localhost/berth-kit:none", Build: "/no/such/folder"}
 		},
@@ -278,7 +278,7 @@ func refused(ctx context.Context, t *conformance.T, s Subject) {
 				_, _ = s.Environment.Destroy(ctx, made.ID)
 				t.Errorf("%s: check refuses it (%+v) and create makes it", what, report.Refusals)
 			} else if errors.Is(err, environment.ErrNoCapacity) {
-				t.Errorf("%s: %v: would be tried again for ever", what, err)
+				t.Errorf("%s: %v: would be tried again forever", what, err)
 			}
 		} else {
 			t.Logf("%s: not refused", what)

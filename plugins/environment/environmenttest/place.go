@@ -88,7 +88,7 @@ var placeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a user of the spec can run commands",
-		Guards: "a task that wants its agent to be somebody else than root",
+		Guards: "a task that wants its agent to be another user than root",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			want := func(p *environment.Spec) { p.Users = []string{"1234"} }
 			spec, folder, err := s.spec(want)
@@ -146,7 +146,7 @@ var placeClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "the sandbox says which image it is made of",
-		Guards: "a result that cannot be reproduced because nobody knows the image",
+		Guards: "a result that cannot be reproduced because the image is not known",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if f := s.common(ctx, t).Image; f.Base == "" && f.Digest == "" {
 				t.Errorf("neither base nor digest in %+v", f)

@@ -1,4 +1,4 @@
-// Package schema checks JSON against a JSON Schema that somebody else wrote.
+// Package schema checks JSON against a JSON Schema that others wrote.
 //
 // It loads nothing that a schema refers to.
 package schema

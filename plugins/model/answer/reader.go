@@ -250,7 +250,7 @@ func (p *Piece) apart() {
 	}
 	thought, rest, begin := p.Text[:tag[0]], p.Text[tag[1]:], "<"+p.Text[tag[2]:tag[3]]+">"
 	begun := strings.HasPrefix(strings.TrimSpace(thought), begin)
-	// Some templates put the begin into the request. Then the end is on a line of its own.
+	// Some templates put the begin into the request. Then the end is on its own line.
 	alone := strings.HasSuffix(thought, "\n") && strings.HasPrefix(rest, "\n") && !strings.Contains(thought, begin)
 	if !begun && !alone {
 		return

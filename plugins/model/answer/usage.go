@@ -60,7 +60,7 @@ var names = []string{"usage", "usageMetadata", "usage_metadata"}
 var echoed = []string{"metadata", "text", "tools", "reasoning", "input", "arguments", "args", "content", "parts"}
 
 // usages reads the records of usage in an answer. Servers put them into many
-// places: beside the choices, into one of them, or into a member of their own.
+// places: beside the choices, into one of them, or into their own member.
 func (r *reader) usages(where string, v gjson.Result, depth int) {
 	v.ForEach(func(name, m gjson.Result) bool {
 		at := where + name.Str

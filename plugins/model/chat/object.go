@@ -129,7 +129,7 @@ var (
 
 // fitted returns an object with what has the wrong form for the schema, but one
 // meaning, in the right form: a number or a truth value that is quoted, a word in
-// other letters, an empty list that is left out, a member that nobody asked for. It
+// other letters, an empty list that is left out, a member that is not in the schema. It
 // fails if the object does not match then either.
 func (s *schema) fitted(raw json.RawMessage) (json.RawMessage, error) {
 	if s.check.Check(raw) == nil {

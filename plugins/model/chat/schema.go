@@ -210,7 +210,7 @@ func (c *Client) matching(ctx context.Context, r Request) (Reply, error) {
 		}
 		reply, err := c.ask(ctx, r)
 		if errors.Is(err, errFormat) && r.schema != nil && !c.plain.Swap(true) {
-			asked-- // the same again, in words
+			asked-- // the same again, as text
 			continue
 		}
 		if r.wide && errors.Is(err, ErrRefused) { // it has no more room than it took
@@ -279,7 +279,7 @@ func member(request object, name string) object {
 	case object:
 		o = v
 	case json.RawMessage:
-		_ = json.Unmarshal(v, &o) // what is no object is replaced
+		_ = json.Unmarshal(v, &o) // what is not an object is replaced
 	}
 	if o == nil {
 		o = object{}

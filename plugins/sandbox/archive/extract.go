@@ -198,7 +198,7 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 	// out of date.
 	if head.ModTime.Unix() > 0 {
 		t := unix.Timespec{Sec: head.ModTime.Unix(), Nsec: int64(head.ModTime.Nanosecond())}
-		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // an invalid time is no reason to fail
+		_ = unix.UtimesNanoAt(parent, base, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW) // an invalid time is not a reason to fail
 	}
 	return errors.Join(err, f.Close())
 }

@@ -54,7 +54,7 @@ func (w *Work) do() {
 	_, _, _ = unix.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 }
 
-// Headless does the work for ever, without the first thread of its process:
+// Headless does the work forever, without the first thread of its process:
 // programs that look at first threads take the process for one that has ended.
 // It must be called on the first thread, which it ends. up says that it began.
 func Headless(up io.Writer, w *Work) {
@@ -68,7 +68,7 @@ func Headless(up io.Writer, w *Work) {
 	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
-// Agree is a server that says yes to every connection, for ever: what the tests
+// Agree is a server that says yes to every connection, forever: what the tests
 // ask it does not matter. up says that it began.
 func Agree(up io.Writer, address string) error {
 	l, err := net.Listen("tcp", address) //nolint:noctx // until it is killed
@@ -88,7 +88,7 @@ func Agree(up io.Writer, address string) error {
 	}
 }
 
-// Chain does the work for ever, as a process that starts the next one and ends.
+// Chain does the work forever, as a process that starts the next one and ends.
 func Chain(up io.Writer, w *Work) {
 	_, _ = fmt.Fprintln(up, "up")
 	for {

@@ -17,7 +17,7 @@ import (
 )
 
 // Network carries packets between the containers of one sandbox, each of which
-// has a network namespace of its own. It is a switch: a packet goes from the
+// has its own network namespace. It is a switch: a packet goes from the
 // container that owns its source address to the one that owns its destination,
 // and anything else is dropped. So nothing but these containers can be reached,
 // with any protocol of IPv4 and on any port. Safe for concurrent use.
@@ -99,7 +99,7 @@ func (n *Network) accept(l *net.UnixListener, address netip.Addr) error {
 	if err = n.add(address, os.NewFile(uintptr(fds[0]), "link")); err != nil {
 		return err
 	}
-	_, err = c.Write([]byte{1}) // sandboxd goes on
+	_, err = c.Write([]byte{1}) // sandboxd continues
 	return err
 }
 

@@ -26,7 +26,7 @@ type Port struct {
 }
 
 // Listen opens a loopback port inside (0: any free one) and calls serve for
-// each connection to it, in a goroutine of its own; the connection is closed
+// each connection to it, in its own goroutine; the connection is closed
 // when serve returns. ctx covers only the opening; the port stays open until
 // Close or the end of the sandbox.
 func (s *Sandbox) Listen(ctx context.Context, port int, serve func(net.Conn)) (*Port, error) {

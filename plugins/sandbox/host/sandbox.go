@@ -224,7 +224,7 @@ func (s *Sandbox) renew(ctx context.Context, lease time.Duration) {
 	}
 }
 
-// Untouched renews the lease. It fails with ErrTampered when somebody inside
+// Untouched renews the lease. It fails with ErrTampered when a process inside
 // has changed the resource limits, the scheduling policy or the CPU affinity of
 // PID 1. These changes cannot be undone.
 func (s *Sandbox) Untouched(ctx context.Context) error {

@@ -160,7 +160,7 @@ func (f *SystemFiles) copy(ctx context.Context, from, to sandbox.Shell, q system
 	}()
 	go func() {
 		_, failed := io.Copy(io.MultiWriter(apply, list), packed)
-		_ = packed.CloseWithError(errors.New("nobody takes the rest"))
+		_ = packed.CloseWithError(errors.New("reader closed"))
 		_ = apply.CloseWithError(failed)
 		_ = list.CloseWithError(failed)
 	}()

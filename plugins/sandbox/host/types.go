@@ -29,7 +29,7 @@ type Session struct {
 	// sandbox.Command.Sweep work in it.
 	Grading bool
 	// Guarded protects its commands from all other programs of the sandbox, also
-	// those of root: nobody can trace them, read their memory or open their pipes.
+	// those of root: no process can trace them, read their memory or open their pipes.
 	// An agent's session must not have it. Hello has a finding where it is not
 	// possible.
 	Guarded bool

@@ -230,7 +230,7 @@ func lookWith(stat func(string, *syscall.Stat_t) error, name, dir string, env []
 		f := d + "/" + name
 		var st syscall.Stat_t
 		err := stat(f, &st)
-		for errors.Is(err, syscall.EINTR) { // a file system in a process of its own, such as fuse-overlayfs
+		for errors.Is(err, syscall.EINTR) { // a file system in its own process, such as fuse-overlayfs
 			err = stat(f, &st)
 		}
 		switch {

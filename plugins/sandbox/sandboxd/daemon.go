@@ -198,7 +198,7 @@ func (d *daemon) stop(why error) {
 	}
 }
 
-// wait returns at the end. It is no error if the core is gone.
+// wait returns at the end. It is not an error if the core is gone.
 func (d *daemon) wait() error {
 	if err := <-d.over; !errors.Is(err, errCore) {
 		return err

@@ -56,7 +56,7 @@ func (h *shell) Exec(st pb.SandboxShell_ExecServer) error {
 			return err
 		}
 		if <-c.started; c.process == nil || !c.kept() || c.terminal != nil {
-			return fmt.Errorf("%w: %q is no command that is kept", fault.ErrNotFound, c.id)
+			return fmt.Errorf("%w: no kept command %q", fault.ErrNotFound, c.id)
 		}
 		return h.follow(st, c, is.Join.GetStdoutOffset(), is.Join.GetStderrOffset(), true)
 	}

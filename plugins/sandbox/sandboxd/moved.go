@@ -10,7 +10,7 @@ import (
 // A process that is stopped can have itself continued: by a timer that sends it
 // SIGCONT, by a signal of a file descriptor. It can do what it wants then, and stop
 // again. This cannot be prevented with signals, and the control group of the
-// sandbox has sandboxd in it, which must go on. But it can be seen, because the
+// sandbox has sandboxd in it, which must continue. But it can be seen, because the
 // kernel counts how often each thread was taken off a processor.
 
 // atRestTime is how long these counts must be the same before they count: a thread

@@ -100,7 +100,7 @@ type Options struct {
 	// ManyIDs skips the test if there are not many user ids. OneID wants one,
 	// also for root.
 	ManyIDs, OneID bool
-	// Processes limits the number of processes; 0 is no limit.
+	// Processes limits the number of processes; 0: no limit.
 	Processes int
 	// SizeMiB limits everything that can be written; 0 is 256.
 	SizeMiB int

@@ -31,7 +31,7 @@ const (
 	maxStreams  = 256 // calls at once on one connection
 
 	// workers execute calls one after the other, on stacks that have already
-	// grown. If all are busy, a call gets a goroutine of its own.
+	// grown. If all are busy, a call gets its own goroutine.
 	workers = 2
 )
 

@@ -3,7 +3,7 @@
 // libraries, and what shells, loaders and Python read at their start. An agent
 // may have changed them, and tests would run what it left there.
 //
-// Its code runs inside of sandboxes as a program of its own (sandboxd with the
+// Its code runs inside of sandboxes as a separate program (sandboxd with the
 // argument Word), because only root there can set every owner and mode. It runs
 // nothing, and follows no link while it writes. Package host is the other side.
 package system

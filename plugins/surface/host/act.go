@@ -138,7 +138,7 @@ func (s *Surface) end(step *environment.Step) {
 	case step.Truncated && st.steps > 0 && st.count >= st.steps:
 		st.ended = fmt.Sprintf("the %d steps of the task are used up", st.steps)
 	case step.Truncated:
-		st.ended = "the episode is over: the surface ended it at a bound of its own"
+		st.ended = "the episode is over: the surface ended it at its own bound"
 	default:
 		return
 	}

@@ -83,7 +83,7 @@ func TestASurfaceThatIsBrokenIsNotUsedAnyMore(t *testing.T) {
 			o.Text = strings.Repeat("x", surface.MaxText+1)
 			return nil
 		}, want: "bytes"},
-		"a structure that is no object": {observe: func(_ context.Context, o *environment.Observation) error {
+		"a structure that is not an object": {observe: func(_ context.Context, o *environment.Observation) error {
 			o.JSON = json.RawMessage(`[1]`)
 			return nil
 		}, breach: true, want: "not a JSON object"},

@@ -110,7 +110,7 @@ func (d *Door) Close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a call of the surface goes on after it was cancelled: %w", context.Cause(ctx))
+		return fmt.Errorf("a call of the surface continues after it was cancelled: %w", context.Cause(ctx))
 	}
 }
 

@@ -327,7 +327,7 @@ func call[T any](ctx context.Context, s *Surface, f func(context.Context) (T, er
 	return within(ctx, s, s.limit, f)
 }
 
-// within is call with a limit of its own.
+// within is call with its own limit.
 func within[T any](ctx context.Context, s *Surface, limit time.Duration, f func(context.Context) (T, error)) (T, error) {
 	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()

@@ -183,7 +183,7 @@ func (s *Surface) Captures(ctx context.Context, all []task.Capture, dir string, 
 // CheckCapture says what is wrong with the files of a capture.
 func CheckCapture(folder string, files []string) error {
 	if len(files) == 0 {
-		return errors.New("it has no files")
+		return errors.New("the capture is empty")
 	}
 	for _, name := range files {
 		f, err := untrusted.Open(folder, name, surface.MaxCapture)

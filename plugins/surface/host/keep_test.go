@@ -34,7 +34,7 @@ func TestCaptures(t *testing.T) {
 	}{
 		"good":              {capture: "export"},
 		"unknown":           {capture: "nothing", want: "no capture"},
-		"nothing":           {capture: "export", take: func(string) ([]string, error) { return nil, nil }, want: "no files"},
+		"nothing":           {capture: "export", take: func(string) ([]string, error) { return nil, nil }, want: "the capture is empty"},
 		"a missing file":    {capture: "export", take: func(string) ([]string, error) { return []string{"a"}, nil }, want: "no such file"},
 		"out of the folder": {capture: "export", take: func(string) ([]string, error) { return []string{"../x"}, nil }, want: "x"},
 		"a link": {capture: "export", take: func(dir string) ([]string, error) {

@@ -68,7 +68,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// answer answers one request. Each gets a server of its own, because the actions
+// answer answers one request. Each gets its own server, because the actions
 // differ from stage to stage.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	offer, err := s.of.Actions(r.Context())

@@ -27,7 +27,7 @@ var needsClauses = []clause{
 		},
 	},
 	{
-		Name: "needs name actions that can be used, and kinds", Guards: "an action whose arguments nobody can check",
+		Name: "needs name actions that can be used, and kinds", Guards: "an action whose arguments cannot be checked",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			n := s.needs(ctx, t)
 			if len(n.Actions) == 0 {
@@ -60,7 +60,7 @@ func openClauses() []clause {
 
 var seeClauses = []clause{
 	{
-		Name: "each surface has an id of its own", Guards: "attempts that work on each other's surface",
+		Name: "each surface has its own id", Guards: "attempts that work on each other's surface",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			if a, b := s.opened(ctx, t), s.opened(ctx, t); a.id == b.id || a.id == "" {
 				t.Errorf("the ids are %q and %q", a.id, b.id)
@@ -97,7 +97,7 @@ var seeClauses = []clause{
 		},
 	},
 	{
-		Name: "an observation has only what was asked for", Guards: "pictures that cost tokens although nobody asked for them",
+		Name: "an observation has only what was asked for", Guards: "pictures that cost tokens although they were not asked for",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			for _, kind := range o.needs.Observations {
@@ -280,7 +280,7 @@ var endClauses = []clause{
 		},
 	},
 	{
-		Name: "a closed surface can no longer be used", Guards: "a surface that nobody can free",
+		Name: "a closed surface can no longer be used", Guards: "a surface that cannot be freed",
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			o := s.open(ctx, t)
 			if err := o.CloseSurface(ctx, o.id); err != nil {

@@ -30,7 +30,7 @@ func hostileClauses() []conformance.Clause[Subject] {
 			Run: linkOutIsReported,
 		},
 		{
-			Name: "a pipe in the folder is reported, and does not hang", Guards: "a load that waits for ever for a writer",
+			Name: "a pipe in the folder is reported, and does not hang", Guards: "loading that blocks on a named pipe",
 			Run: pipeIsReported,
 		},
 		{

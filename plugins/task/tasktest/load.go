@@ -50,7 +50,7 @@ func loadClauses() []conformance.Clause[Subject] {
 			Run: brokenIsDetected,
 		},
 		{
-			Name: "a Finder finds the task, and its files", Guards: "a task that is edited during a run, and nobody sees it",
+			Name: "a Finder finds the task, and its files", Guards: "a task that is edited during a run without notice",
 			Run: finderFinds,
 		},
 		{

@@ -21,7 +21,7 @@ func spoiledClauses() []conformance.Clause[Subject] {
 			Run: spoiledIsReported,
 		},
 		{
-			Name: "a checkout without Git LFS is refused", Guards: "a task whose files are pointers of 130 bytes, and that nobody can pass",
+			Name: "a checkout without Git LFS is refused", Guards: "a task whose files are pointers of 130 bytes, and that cannot be passed",
 			Run: pointersAreRefused,
 		},
 		{

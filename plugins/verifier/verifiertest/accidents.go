@@ -45,7 +45,7 @@ var accidentClauses = []conformance.Clause[Subject]{
 	},
 	{
 		Name:   "a cancel ends Verify soon",
-		Guards: "a verifier that hangs and holds a sandbox or a processor for ever",
+		Guards: "a verifier that hangs and holds a sandbox or a processor forever",
 		Time:   20 * time.Second,
 		Run: func(ctx context.Context, t *conformance.T, s Subject) {
 			c := s.cases()[0]
@@ -146,7 +146,7 @@ func hostile(ctx context.Context, t *conformance.T, s Subject) {
 	for name, spoil := range map[string]func(path string) error{
 		"a link to /dev/zero":     func(p string) error { return os.Symlink("/dev/zero", p) },
 		"a link out of the view":  func(p string) error { return os.Symlink("/etc/passwd", p) },
-		"a pipe nobody writes to": func(p string) error { return syscall.Mkfifo(p, 0o644) },
+		"a pipe without a writer": func(p string) error { return syscall.Mkfifo(p, 0o644) },
 		"a link to itself":        func(p string) error { return os.Symlink(filepath.Base(p), p) },
 		"a file of 1 TiB":         func(p string) error { return sparse(p, 1<<40) },
 	} {

@@ -149,12 +149,12 @@ var verdictClauses = []conformance.Clause[Subject]{
 		},
 	},
 	{
-		Name:   "it can judge with the setting that gives it a sandbox of its own",
+		Name:   "it can judge with the setting that gives it its own sandbox",
 		Guards: "an announced setting with which every attempt is an error",
 		Skip: func(s Subject) string {
 			switch {
 			case len(s.Traits.OwnWith) == 0:
-				return "no setting gives it a sandbox of its own"
+				return "no setting gives it its own sandbox"
 			case s.Shell == nil:
 				return "that is a sandbox, and none can be made here: berth doctor says why"
 			}
@@ -194,7 +194,7 @@ var verdictClauses = []conformance.Clause[Subject]{
 			c := s.cases()[0]
 			r := s.request(ctx, t, &c)
 			r.Round, r.RoundsLeft = 1, 1
-			if _, err := w.Rewrite(ctx, r, verifier.Verdict{Decision: verifier.Continue, Handoff: "go on"}, "please go on"); err != nil {
+			if _, err := w.Rewrite(ctx, r, verifier.Verdict{Decision: verifier.Continue, Handoff: "continue"}, "please continue"); err != nil {
 				t.Errorf("rewrite: %v", err)
 			}
 		},

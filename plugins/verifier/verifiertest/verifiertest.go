@@ -31,7 +31,7 @@ type Subject struct {
 	// Config is the configuration of every request that has none.
 	Config json.RawMessage
 	// Cases are submissions with their correct verdicts. Without any, the kit
-	// tries the verifier on an example of its own, for which it accepts every verdict.
+	// tries the verifier on its own example, for which it accepts every verdict.
 	Cases []Case
 	// Models answer for as long as the kit runs, under the names of
 	// Traits.Models; those of a case come first.
@@ -40,7 +40,7 @@ type Subject struct {
 	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
 	Shell func(ctx context.Context, t *conformance.T) string
 	// Load measures the processes of the plugin. Nil: the verifier is in this
-	// process, and the kit cannot see what goes on after a cancel.
+	// process, and the kit cannot see what happens after a cancel.
 	Load func() conformance.Load
 }
 
@@ -75,7 +75,7 @@ func Run(t *testing.T, s Subject) {
 		s.Plugin = plugins.Verifier(plugins.Info{Name: "subject"}, nil, s.Traits, s.Verifier)
 	}
 	if s.Plugin.Kind != plugins.KindVerifier {
-		t.Fatalf("%s %q is no verifier", s.Plugin.Kind, s.Plugin.Name)
+		t.Fatalf("%s %q is not a verifier", s.Plugin.Kind, s.Plugin.Name)
 	}
 	conn, stop, err := plugins.Here(s.Plugin)
 	if err != nil {

@@ -453,7 +453,7 @@ func plain(n ast.Node, depth int) (any, error) {
 	}
 }
 
-// Done reports the keys that nobody asked for.
+// Done reports the keys that were never read.
 func (t *Table) Done() {
 	s, more := task.Error, ""
 	if t.R.Lenient {

@@ -55,5 +55,5 @@ func Unknown(file, what string, missing map[string]bool) error {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(missing))
-	return fmt.Errorf("%s has %d names that are no %s of the dataset, such as %.100q", file, len(names), what, names[0])
+	return fmt.Errorf("%s has %d names that are not %s of the dataset, such as %.100q", file, len(names), what, names[0])
 }

@@ -203,7 +203,7 @@ func decode(s string) ([]member, error) {
 	d := json.NewDecoder(strings.NewReader(s))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.Join(err, errors.New("it is no object"))
+		return nil, errors.Join(err, errors.New("expected a JSON object"))
 	}
 	var out []member
 	for d.More() {
@@ -280,12 +280,12 @@ func (r *Reply) text(name string, seen map[string]json.RawMessage) string {
 func (r *Reply) commands(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return errors.New(`the field "commands" is no list`)
+		return errors.New(`the field "commands" is not a list`)
 	}
 	for i, item := range list {
 		ms, err := decode(string(item))
 		if err != nil {
-			return fmt.Errorf(`command %d is no object with "keystrokes" and "duration"`, i+1)
+			return fmt.Errorf(`command %d is not an object with "keystrokes" and "duration"`, i+1)
 		}
 		c, has := Command{Duration: DefaultDuration}, false
 		for _, m := range ms {

@@ -35,7 +35,7 @@ var Modes = []string{Live, Restarted, Snapshot, ImageMode, Separate}
 // Result is what came of an attack in one mode.
 type Result string
 
-// The results. Passed is that of the control, which is no attack.
+// The results. Passed is that of the control, which is not an attack.
 const (
 	Held     Result = "held"     // no reward
 	Detected Result = "detected" // a reward, and the result says that it is exposed or violated

@@ -75,7 +75,7 @@ func (s *Suite) serve() {
 		}
 		s.asked.Add(1)
 		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_, _ = io.WriteString(c, s.answer+"\n") // whoever asks may go away
+		_, _ = io.WriteString(c, s.answer+"\n") // the client may go away
 		_ = c.Close()
 	}
 }
@@ -202,7 +202,7 @@ func (s *Suite) Guarded(without []string) (string, error) {
   verify = split("-", matrix.mode)[0]
   system = matrix.mode == "snapshot-image" ? "image" : null
 
-  # Whoever gets a second attempt has found a way around the first.
+  # An agent that gets a second attempt has found a way around the first.
   retry {
     max  = 1
     wait = "0s"

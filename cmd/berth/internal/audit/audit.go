@@ -94,7 +94,7 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	a.tasks(tasks)
 	a.uncovered()
 	if w := x.Writing(); w != nil {
-		a.skip(results, fmt.Sprintf("the run is going on (%s): what is under way counts as it is now", w.Process))
+		a.skip(results, fmt.Sprintf("the run is in progress (%s): what is under way counts as it is now", w.Process))
 	}
 	if f := m.Header.Imported; f != "" {
 		a.skip(files, "the run was imported from the format "+f+": what it was made of is not here")

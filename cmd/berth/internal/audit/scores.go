@@ -181,7 +181,7 @@ func (a *audit) rewardFiles(name, dir, folder string, of func(file string) (stag
 		got, err := rewardsIn(base, b)
 		at := path.Join(name, folder, file)
 		if err != nil {
-			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is no reward: %v", stage, err)
+			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is not a reward: %v", stage, err)
 			continue
 		}
 		a.did(scores, 1)

@@ -14,7 +14,7 @@ import (
 func CopiesIn(scratch string) string { return filepath.Join(scratch, "bundles") }
 
 // Copy copies the bundles that agents asked for, and returns the folder with them;
-// empty: they asked for none. Folders that are no installed bundles stay where they
+// empty: they asked for none. Folders that are not installed bundles stay where they
 // are.
 func (c *Commands) Copy(ctx context.Context, to *bundler.Copies, used []agent.Bundle) (dir string, err error) {
 	all, err := c.Installed(used)

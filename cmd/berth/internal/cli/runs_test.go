@@ -163,7 +163,7 @@ func TestAReportIsWritten(t *testing.T) {
 	dir := stored(t, t.TempDir())
 	out := filepath.Join(t.TempDir(), "report.html")
 	run(t, "berth", "report", dir).must(usage("-o is missing: name the file to write"))
-	run(t, "berth", "report", dir, "-o", "-").must(usage(`"-" is no file: name one`))
+	run(t, "berth", "report", dir, "-o", "-").must(usage(`- is not supported here: give a file name`))
 	run(t, "berth", "report", dir, "-o", filepath.Join(dir, "none", "x.html")).must(exit(2), complains("none"))
 	run(t, "berth", "report", dir, "-o", out).must(exit(0), prints("report written to "+out))
 	run(t, "berth", "report", dir, "-o", out, "--json", "--select", `cell.agent == "a"`).must(exit(0), printsJSON("cli-report", nil))

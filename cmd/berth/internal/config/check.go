@@ -76,7 +76,7 @@ func (p *parts) labels(b *hclsyntax.Block) bool {
 	label := b.Labels[0]
 	if detail := badLabel(b.Type, label); detail != "" {
 		p.Add(b.LabelRanges[0], "Label cannot be used", "%q: %s", label, detail)
-		return b.Type == "experiment" // nobody refers to it, and what stands in it can be checked
+		return b.Type == "experiment" // no block refers to it, and what stands in it can be checked
 	}
 	for _, other := range p.byType[b.Type] {
 		if other.Labels[0] == label && b.Type != "experiment" && b.Type != "executor" {

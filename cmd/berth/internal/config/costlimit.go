@@ -12,9 +12,9 @@ import (
 )
 
 // CostLimit returns what all models of a run may cost, in USD: the cost_usd of the
-// block limits of its experiment, for whoever looks at the run. path is where the run
+// block limits of its experiment, to show it. path is where the run
 // keeps the experiment, and variables are their values. No function is called and no
-// other file is read, since somebody else may have written the files. known is false
+// other file is read, since others may have written the files. known is false
 // if there is a limit that cannot be told in this way; a run without a limit has nil.
 func CostLimit(path string, variables map[string]json.RawMessage) (usd *float64, known bool) {
 	src, _ := source.Open(path)

@@ -22,7 +22,7 @@ const (
 )
 
 // Pos is a place in a file. Line and Column begin at 1; Column counts
-// characters as a reader does. The zero value is no place.
+// characters as a reader does. The zero value is not a place.
 type Pos struct {
 	Line   int `json:"line"`
 	Column int `json:"column"`

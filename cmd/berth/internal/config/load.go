@@ -47,7 +47,7 @@ type loader struct {
 	broken bool
 }
 
-// LockFile is a file in the folder of an experiment that is no part of it. It names
+// LockFile is a file in the folder of an experiment that is not part of it. It names
 // the plugins that the experiment may use, and Load does not read it.
 const LockFile = source.LockFile
 
@@ -65,7 +65,7 @@ func Load(ctx context.Context, path string, o Options) (*Experiment, Diagnostics
 		l.load()
 	}
 	if !l.diags.HasErrors() {
-		// No reason was found: never go on without a value.
+		// No reason was found: never continue without a value.
 		for _, r := range l.unexplained {
 			l.diags = append(l.diags, source.At(r, "Value cannot be determined", "It depends on a secret in a way that is not supported. Write the text with the secret directly."))
 		}

@@ -229,7 +229,7 @@ func (c *builder) fallback(r *source.Reading, m *cell.Model, labels []string) (o
 		switch {
 		case f == nil: // reported
 		case f.Provider == string(model.DialectScript) || m.Provider == string(model.DialectScript):
-			wrong(i, "A scripted model has no fallback", "A fallback serves for a provider that is down, and a script is no provider: neither model.%s nor model.%s can be scripted.", m.Label, label)
+			wrong(i, "A scripted model has no fallback", "A fallback serves for a provider that is down, and a script is not a provider: neither model.%s nor model.%s can be scripted.", m.Label, label)
 		case f.Provider != m.Provider:
 			wrong(i, "Fallback has another provider", "model.%s speaks %s, and model.%s speaks %s. Requests are not translated: choose a model with provider = %q.",
 				label, f.Provider, m.Label, m.Provider, m.Provider)

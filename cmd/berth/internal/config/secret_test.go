@@ -59,7 +59,7 @@ func TestSecretsAreRevealedWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// A missing secret is no fault of the file: it is found when a run is planned.
+// A missing secret is not a fault of the file: it is found when a run is planned.
 func TestMissingSecretsAreReportedWhenTheyAreNeeded(t *testing.T) {
 	o := options()
 	o.LookupEnv = func(name string) (string, bool) { return "", strings.HasPrefix(name, "BERTH_VAR_") || name == "REGION" }

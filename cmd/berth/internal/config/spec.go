@@ -47,7 +47,7 @@ var blocks = []block{
 	newBlock("agent", []string{"label"}, "An agent that works on the tasks.", agentBlock{}),
 	newBlock("model", []string{"label"}, "A model and how to reach it.", modelBlock{}),
 	newBlock("verifier", []string{"label"}, "What the experiment adds to a verifier that tasks name; the label is that name.", verifierBlock{}),
-	newBlock("user", nil, "Plays the simulated user of tasks that have one, with models and a budget of its own. It has no sandbox. At most one.", userBlock{}),
+	newBlock("user", nil, "Plays the simulated user of tasks that have one, with models and its own budget. It has no sandbox. At most one.", userBlock{}),
 	newBlock("executor", []string{"kind"}, "Where attempts run. Without the block, they run on this machine. With \"pilots\", pilots that you start with berth pilot make them. With \"slurm\", berth run submits the pilots as jobs of Slurm. At most one block.", experiment.Executor{}),
 	newBlock("variable", []string{"name"}, "A value that is given from outside, readable as var.<name>.", variableBlock{}),
 	{name: "locals", doc: "Names for expressions, readable as local.<name>. May be repeated.", free: "An expression, readable as local.<name>."},

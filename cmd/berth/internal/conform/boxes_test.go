@@ -20,7 +20,7 @@ var brokenBoxes = []struct {
 	{plugin: "initiated", clause: "create makes a sandbox in which sandboxd connects", says: "must be PID 1"},
 	{plugin: "namesake", clause: "two sandboxes have two ids"},
 	{plugin: "clinging", clause: "destroy ends everything inside"},
-	{plugin: "pedantic", clause: "destroy twice, and of an unknown id, is no error"},
+	{plugin: "pedantic", clause: "destroy twice, and of an unknown id, is not an error"},
 	{plugin: "polite", clause: "destroy does not wait for a command"},
 	{plugin: "negative", clause: "what destroy reports is plausible"},
 	{plugin: "forgetful", clause: "list finds sandboxes by owner, until they are destroyed"},
@@ -59,7 +59,7 @@ var brokenBoxes = []struct {
 	{plugin: "online", clause: "without network there is only lo"},
 	{plugin: "online", clause: "the host's loopback is not the sandbox's"},
 
-	{plugin: "handcuffed", clause: "freeze stops everything, and thaw lets it go on"},
+	{plugin: "handcuffed", clause: "freeze stops everything, and thaw lets it continue"},
 	{plugin: "handcuffed", clause: "quiesce kills everything, and commands work afterwards"},
 	{plugin: "rigid", clause: "a folder can be replaced, whatever the agent put there"},
 	{plugin: "serverless", clause: "a port inside reaches the core"},

@@ -21,7 +21,7 @@ type described struct {
 var describedClauses = []conformance.Clause[described]{
 	{
 		Name:   "it has a version, and a doc for itself and each option",
-		Guards: "a result that names a plugin nobody can identify",
+		Guards: "a result that names a plugin that cannot be identified",
 		Run: func(_ context.Context, t *conformance.T, d described) {
 			if d.entry.Version == "" {
 				t.Errorf("has no version")

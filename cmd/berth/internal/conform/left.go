@@ -25,7 +25,7 @@ func (b *bench) marked() (pids []int) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if err != nil || !bytes.Contains(append([]byte{0}, text...), []byte("\x00"+b.mark+"\x00")) {
-			continue // somebody else's, or it has ended
+			continue // another user's, or it has ended
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(f))); err == nil {
 			pids = append(pids, pid)
@@ -58,7 +58,7 @@ const leftTime = 3 * time.Second
 // leftClauses are tried once, after everything else.
 var leftClauses = []conformance.Clause[*bench]{{
 	Name:   "no process of the plugin is left when it has ended",
-	Guards: "programs that stay on the machine after a run, in a session of their own",
+	Guards: "programs that stay on the machine after a run, in their own session",
 	Run: func(ctx context.Context, t *conformance.T, b *bench) {
 		b.host.Stop()
 		for end := time.Now().Add(conformance.Patience(leftTime)); len(b.marked()) > 0 && time.Now().Before(end) && ctx.Err() == nil; {

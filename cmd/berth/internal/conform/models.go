@@ -95,7 +95,7 @@ func (r *room) open(ctx context.Context, spec models.Spec) (map[string]model.End
 	return s.Endpoints(), s.Allow(ctx)
 }
 
-// withModels gives the subject a model through a gateway of its own, if it
+// withModels gives the subject a model through its own gateway, if it
 // speaks any dialect. done ends it.
 func (b *bench) withModels(ctx context.Context, s *agenttest.Subject) (done func() error, err error) {
 	done = func() error { return nil }

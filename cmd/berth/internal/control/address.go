@@ -46,7 +46,7 @@ func socketName(dir string) (string, error) {
 
 // newSocket returns a path for the socket of the run in dir, in a folder of this user
 // alone. It removes a socket that a killed process left; the caller has the lock of
-// the run, so that nobody else serves it.
+// the run, so that no other process serves it.
 func newSocket(dir string) (string, error) {
 	name, err := socketName(dir)
 	if err != nil {
@@ -67,7 +67,7 @@ func newSocket(dir string) (string, error) {
 	return path, err
 }
 
-// pointed reads the pointer of the run in dir. A run folder may be of somebody else,
+// pointed reads the pointer of the run in dir. A run folder may be of another user,
 // who must not choose which of this user's sockets gets requests: the socket has to
 // be the run's own, and in a folder of this user alone.
 func pointed(dir string) (*output.CtlPointer, error) {

@@ -22,11 +22,11 @@ const maxWhy = 1000
 // change is one change: what is recorded of it, and its effect.
 type change struct {
 	*store.Intervention
-	did  string // in words, such as: paused the run
+	did  string // a sentence, such as: paused the run
 	more string // for the answer alone
 }
 
-// change makes one change, records it and returns what was done in words. An error
+// change makes one change, records it and returns a sentence about what was done. An error
 // says why nothing was changed, or that it could not be recorded.
 func (s *Server) change(q *Request, uid int) (string, error) {
 	if err := q.check(); err != nil {
@@ -191,7 +191,7 @@ func (s *Server) cancel(q *Request, c *change, who string) error {
 	c.did = fmt.Sprintf("cancelled %s: %d in progress, %d that had not begun", what, did.Running, did.Waiting)
 	c.more = ". berth resume runs what was cancelled again"
 	if kept != nil {
-		c.more += fmt.Sprintf(". %d go on: %v", len(did.Kept), kept)
+		c.more += fmt.Sprintf(". %d continue: %v", len(did.Kept), kept)
 	}
 	return nil
 }

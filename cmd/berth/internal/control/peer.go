@@ -15,7 +15,7 @@ import (
 func peer(c net.Conn) (uid int, err error) {
 	socket, ok := c.(*net.UnixConn)
 	if !ok {
-		return 0, fmt.Errorf("%T is no connection of a Unix socket", c)
+		return 0, fmt.Errorf("%T is not a connection of a Unix socket", c)
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {

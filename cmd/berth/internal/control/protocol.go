@@ -1,4 +1,4 @@
-// Package control changes a run while it goes on, from another process: both ends of
+// Package control changes a run while it runs, from another process: both ends of
 // the run's socket, and what a resumed run takes over of the changes.
 //
 // The process that schedules a run calls [Serve], which makes a Unix socket for the
@@ -8,7 +8,7 @@
 //
 //	c, err := control.Find(dir)
 //	if errors.Is(err, control.ErrNoProcess) {
-//		// nobody runs it: show no buttons
+//		// no process runs it: show no buttons
 //	}
 //	answer, err := c.Do(ctx, control.Request{Action: control.Pause, Why: "the disk is full"})
 //	if refused, ok := errors.AsType[*control.RefusedError](err); ok {
@@ -74,7 +74,7 @@ type Request struct {
 // Answer says what a request changed.
 type Answer = output.Ctl
 
-// Status is the state of a run that goes on.
+// Status is the state of a run in progress.
 type Status = output.CtlStatus
 
 // The states of a run.

@@ -9,9 +9,9 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Resume gives a run that goes on the limits that people set with Set before, and
-// returns in words which ones differ from l. The last change of a limit counts. What
-// was paused, drained or cancelled goes on.
+// Resume gives a run in progress the limits that people set with Set before, and
+// describes which ones differ from l. The last change of a limit counts. What
+// was paused, drained or cancelled continues.
 func Resume(notes []store.Entry, l *experiment.RunLimits) (said []string) {
 	for _, name := range Limits {
 		i := lastSet(notes, name)

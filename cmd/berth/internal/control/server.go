@@ -41,7 +41,7 @@ type Options struct {
 	Control *run.Control // of this run
 	// Limits are those that the run begins with.
 	Limits experiment.RunLimits
-	// Say tells the user of this process what somebody did; it must not block for
+	// Say tells the user of this process what was done; it must not block for
 	// long.
 	Say func(text string)
 	// Patience is how long a client may take to begin a request; 0: 5 s.
@@ -148,7 +148,7 @@ func (s *Server) do(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, nil, fmt.Errorf("the request cannot be read: %w", err))
 		return
 	}
-	did, err := s.change(&q, os.Geteuid()) // nobody else gets a connection
+	did, err := s.change(&q, os.Geteuid()) // other users get no connection
 	if err != nil {
 		s.answer(w, nil, err)
 		return

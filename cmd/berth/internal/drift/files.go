@@ -132,7 +132,7 @@ func digestFile(path string) (string, error) {
 }
 
 // Untrusted fails if anybody but this user and root can decide what the run in dir
-// does when it is resumed: because a file or folder of it belongs to somebody else,
+// does when it is resumed: because a file or folder of it belongs to another user,
 // or because others can write to it.
 func Untrusted(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)

@@ -1,4 +1,4 @@
-// Package drift compares a stored run with what would go on with it now: the
+// Package drift compares a stored run with what would continue with it now: the
 // plan, the models' addresses and keys, the files of the experiment, and who can
 // write to the run folder. The command line decides what a difference means.
 package drift
@@ -254,7 +254,7 @@ func digests(m *store.Manifest) map[string]string {
 
 // ChangedModels lists the models that a stored plan reaches at another address, or
 // with another key, than the plan made now. This changes no stored result, but it
-// may send a key, and all that an agent says, to somebody else.
+// may send a key, and all that an agent says, to a stranger.
 func ChangedModels(before, after *store.Manifest) []Change {
 	old, now := cellsByKey(before), cellsByKey(after)
 	var changes []Change

@@ -240,7 +240,7 @@ func (l *Loaded) Ready() bool {
 	return l.Experiment != nil && !l.Diagnostics.HasErrors() && l.Plan != nil && !l.Plan.Blocked() && !l.Secrets.HasErrors()
 }
 
-// Why says in words why an experiment is not ready: its first error.
+// Why says why an experiment is not ready: its first error.
 func (l *Loaded) Why() string {
 	for _, d := range slices.Concat(l.Diagnostics, l.Secrets) {
 		if d.Severity == config.Error {

@@ -105,7 +105,7 @@ func columnsOfResult() []Column {
 		{"mode", Text, "verification mode; absent if there is no result", of(func(r *record.Result) any { return text(r.Mode) })},
 		{"oracle", Truth, "the agent was given the reference solution; absent if there is no result", of(func(r *record.Result) any { return r.Oracle })},
 		{"modified", Truth, "the experiment changed settings of the task; absent if there is no result", of(func(r *record.Result) any { return len(r.Modified) > 0 })},
-		{"interventions", Text, "what people did while the run went on that the attempt can have felt, separated by \"; \"; absent if nothing was done", func(r *row) any {
+		{"interventions", Text, "what people did during the run that the attempt can have felt, separated by \"; \"; absent if nothing was done", func(r *row) any {
 			if r.attempt == nil {
 				return nil
 			}

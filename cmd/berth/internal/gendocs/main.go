@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,24 +254,23 @@ func row(b *strings.Builder, name, typ string, value json.RawMessage, doc string
 	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, cell(typ), cell(def), cell(doc))
 }
 
-// pluginReference builds the plugins of this tree and asks each for its
-// description.
-func pluginReference(ctx context.Context) (string, error) {
+// describe builds the plugins of this tree and asks each for its description.
+func describe(ctx context.Context) ([]plugin.Entry, error) {
 	dir, err := os.MkdirTemp("", "gendocs")
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer os.RemoveAll(dir)
 	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
+		return nil, fmt.Errorf("find the module: %w", err)
 	}
 	top := strings.TrimSpace(string(root))
 	var mains, programs []string
 	for _, room := range []string{"agents", "environments", "verifiers"} {
 		found, bad := filepath.Glob(filepath.Join(top, room, "*", "main.go"))
 		if bad != nil {
-			return "", bad
+			return nil, bad
 		}
 		for _, f := range found {
 			mains = append(mains, filepath.Dir(f))
@@ -280,29 +280,43 @@ func pluginReference(ctx context.Context) (string, error) {
 	build := exec.CommandContext(ctx, "go", append([]string{"build", "-tags", tags, "-o", dir + "/"}, mains...)...)
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if text, bad := build.CombinedOutput(); bad != nil {
-		return "", fmt.Errorf("build the plugins: %w: %s", bad, text)
+		return nil, fmt.Errorf("build the plugins: %w: %s", bad, text)
 	}
 	host, err := plugin.New(plugin.Options{Programs: slices.Sorted(slices.Values(programs)), Dirs: []string{}})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer host.Stop()
-	entries, err := host.List(ctx)
+	return host.List(ctx)
+}
+
+// paged reports whether a page has the options of a plugin: compare.md.
+func paged(name string) bool { return strings.HasPrefix(name, "compare-") }
+
+// pluginReference is every plugin with its options.
+func pluginReference(ctx context.Context) (string, error) {
+	entries, err := describe(ctx)
 	if err != nil {
 		return "", err
 	}
 	var b strings.Builder
 	b.WriteString("# The plugins that come with Berth\n")
-	times := map[string]int{} // of the rows of all plugins
-	var common string
+	times := map[string]int{}     // of the rows of all plugins
+	common := map[string]string{} // the most frequent row of an option that several plugins have
 	for i := range entries {
+		if paged(entries[i].Name) {
+			continue
+		}
 		for _, r := range options(entries[i].Schema.Fields, "") {
-			if times[r.text]++; times[r.text] == 3 {
-				common += r.text
+			if times[r.text]++; times[r.text] >= 3 && times[r.text] > times[common[r.name]] {
+				common[r.name] = r.text
 			}
 		}
 	}
-	b.WriteString("\n## Options of several plugins\n\n" + optionHead + common)
+	b.WriteString("\n## Options of several plugins\n\n" + optionHead)
+	for _, name := range slices.Sorted(maps.Keys(common)) {
+		b.WriteString(common[name])
+	}
 	var failed error
 	for i := range entries {
 		e := &entries[i]
@@ -314,14 +328,14 @@ func pluginReference(ctx context.Context) (string, error) {
 		if len(e.Capabilities) > 0 {
 			fmt.Fprintf(&b, "\nCapabilities: %s.\n", strings.Join(e.Capabilities, ", "))
 		}
-		if strings.HasPrefix(e.Name, "compare-") { // a page has their options, with examples
+		if paged(e.Name) {
 			fmt.Fprintf(&b, "\n[Options](compare.md#%s)\n", e.Name)
 			continue
 		}
 		var own string
 		var also []string
 		for _, r := range options(e.Schema.Fields, "") {
-			if times[r.text] < 3 {
+			if common[r.name] != r.text {
 				own += r.text
 			} else {
 				also = append(also, "`"+r.name+"`")

@@ -178,7 +178,7 @@ func manifest(from, into string) error {
 	}
 	var entries []collect.Entry
 	if err = json.Unmarshal(b, &entries); err != nil {
-		return nil //nolint:nilerr // it is no manifest
+		return nil //nolint:nilerr // it is not a manifest
 	}
 	type entry struct {
 		Source      string   `json:"source"`

@@ -3,7 +3,7 @@
 //
 // It knows the files of Harbor 0.26: JobConfig and JobResult of a job, TrialConfig
 // and TrialResult of a trial. docs/exchange.md has the mapping of outcomes. Both
-// folders may have been made by somebody else.
+// folders may have been made by others.
 package harborjob
 
 import (

@@ -39,7 +39,7 @@ func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.Doctor
 	d.Node = r.Host
 	f.good("job", fmt.Sprintf("job %s ran on %s; its first file was seen here %.1f s after the submission", s.Job, r.Host, d.StartS), "")
 	if r.Problem != "" {
-		f.bad("job", r.Problem, "ask whoever runs the cluster, or start pilots yourself with executor \"pilots\"")
+		f.bad("job", r.Problem, "ask your cluster administrator, or start pilots yourself with executor \"pilots\"")
 	}
 	f.folder(s, want)
 	f.clocks(r)

@@ -236,7 +236,7 @@ func take(kind, who string, backwards bool, one func(path string) error) (c Clai
 		path := kind + strconv.Itoa(i)
 		switch err := one(path); {
 		case err == nil:
-			// An answer that got lost is no claim: what is there decides.
+			// An answer that got lost is not a claim: what is there decides.
 			if b, failed := bounded(path); failed == nil && string(b) == who {
 				c.Won = append(c.Won, i)
 			}

@@ -17,7 +17,7 @@ type Reached struct {
 // connecting is how long the node tries all addresses of the relay.
 const connecting = time.Minute
 
-// listen starts a relay as a run does, at the same address. It answers nobody.
+// listen starts a relay as a run does, at the same address. It answers no request.
 func listen(ctx context.Context, address string) (*uplink.Server, error) {
 	return uplink.Listen(ctx, uplink.Options{
 		Address: address, Token: func(context.Context, string) (string, error) { return "", errors.New("no run is under way") },

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/run/cluster"
 )
 
-// Scheduler submits one job and says what became of it.
+// Scheduler submits one job and returns its result.
 type Scheduler interface {
 	// Try submits a job that runs berth with these arguments. What it prints goes to
 	// a file.

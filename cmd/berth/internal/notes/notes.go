@@ -45,7 +45,7 @@ type Note struct {
 
 // Notes are those of a run. The zero value has none.
 type Notes struct {
-	// Damaged counts lines that are no notes. They are left out.
+	// Damaged counts lines that are not notes. They are left out.
 	Damaged int
 
 	all []Note // that apply, oldest first

@@ -206,7 +206,7 @@ func nonNil(s []string) []string {
 	return s
 }
 
-// sentence says the result of a comparison in words.
+// sentence describes the result of a comparison.
 func sentence(p *output.ComparedPair) string {
 	better, worse, sign := p.A, p.B, 1.0
 	if p.Difference < 0 {

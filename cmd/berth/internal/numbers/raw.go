@@ -9,7 +9,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Raw says which scores are no fractions: they have a value below 0 or above 1 in
+// Raw says which scores are not fractions: they have a value below 0 or above 1 in
 // a measured trial, also in one that is not selected, so that a score is of one
 // kind in all tables. Such scores are printed as they are, and not in percent.
 type Raw struct {

@@ -118,7 +118,7 @@ func (r Rules) reasons(cell string, runs []*Run, trials []*store.TrialState) (re
 		}
 	}
 	if share := float64(infrastructure) / max(1, float64(planned)); share > r.MaxInfrastructure {
-		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended for reasons that are not the agent's, more than %g %%%s",
+		reasons = append(reasons, fmt.Sprintf("%s: %d of %d planned trials (%.1f %%) ended because of infrastructure errors, more than %g %%%s",
 			cell, infrastructure, planned, 100*share, 100*r.MaxInfrastructure, resume(". Run them again: ", runs, " --again "+strings.Join(slices.Sorted(maps.Keys(again)), ","))))
 	}
 	if missing > 0 {

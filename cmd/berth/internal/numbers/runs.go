@@ -183,7 +183,7 @@ func (j *Joined) taskNames() func(*Run, *store.TrialState) string {
 		}
 	}
 	if several > 0 {
-		j.Notes = append(j.Notes, fmt.Sprintf("%s another content in another run: each content counts as a task of its own", plural(several, "task has", "tasks have")))
+		j.Notes = append(j.Notes, fmt.Sprintf("%s another content in another run: each content counts as a separate task", plural(several, "task has", "tasks have")))
 	}
 	return func(r *Run, t *store.TrialState) string {
 		name := plain(r, t)

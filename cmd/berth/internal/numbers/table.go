@@ -27,7 +27,7 @@ type Wanted struct {
 	Bootstrap bool
 	Rules     Rules
 	Force     bool
-	Going     bool // the run goes on: what cannot be computed yet is left out
+	Going     bool // the run continues: what cannot be computed yet is left out
 	// Selected says which trials count; nil: all. Choice names what it is made from,
 	// such as "--select", for the note that says so.
 	Selected func(*Trial) (bool, error)
@@ -106,7 +106,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	front(res.Rows, func(r *output.TableRow) string { return rewardIn(r.Values, fields) })
 	if slices.Contains(res.By, byReward) {
 		res.Notes = append(res.Notes, "each row is about one score of the verifiers: its success rate is 100 times the mean of that score, and its full reward is a score of 1 or more. "+
-			"A measured trial that ended in an error without scores counts as 0 in those of its task that are no values below 0 or above 1")
+			"A measured trial that ended in an error without scores counts as 0 in those of its task that are not values below 0 or above 1")
 	}
 	for _, name := range res.By {
 		if slices.Contains(byResult, name) {

@@ -212,7 +212,7 @@ func TestALabelStandsInPlaceOfARate(t *testing.T) {
 	}
 }
 
-// A speedup decides: its means are no shares. What passes has the full reward if
+// A speedup decides: its means are not shares. What passes has the full reward if
 // the experiment says from which speedup on that is.
 func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
 	t.Parallel()
@@ -312,7 +312,7 @@ func TestNumbersAreRefusedUntilForced(t *testing.T) {
 	}{
 		"infrastructure": {func(s *store.TrialState) {
 			s.Attempts[0].Result = &store.Brief{Outcome: record.EnvironmentError}
-		}, rules(), "1 of 6 planned trials (16.7 %) ended for reasons that are not the agent's, more than 2 %. Run them again: berth resume /runs/swept --again environment_error"},
+		}, rules(), "1 of 6 planned trials (16.7 %) ended because of infrastructure errors, more than 2 %. Run them again: berth resume /runs/swept --again environment_error"},
 		"no result": {func(s *store.TrialState) { s.Attempts = nil }, rules(), "1 of 6 planned trials have no result. Finish them: berth resume /runs/swept"},
 		"exposed": {
 			func(s *store.TrialState) { s.Attempts[0].Result.Integrity = record.Exposed },

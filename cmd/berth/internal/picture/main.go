@@ -1,4 +1,4 @@
-// Command picture runs the quickstart in a terminal of its own and writes what
+// Command picture runs the quickstart in its own terminal and writes what
 // the terminal shows at the end as an SVG file, for the README.
 package main
 

@@ -49,7 +49,7 @@ const userRole = "user"
 // whyOver says why no further message followed.
 var whyOver = map[record.Over]string{
 	record.OverDecided: "the verdict is final", record.OverTotal: "the time of all turns is over", record.OverFollowUps: "the user has no message left",
-	record.OverAgent: "the agent cannot go on", record.OverSilent: "nothing was sent", record.OverUser: "the user ended the conversation",
+	record.OverAgent: "the agent cannot continue", record.OverSilent: "nothing was sent", record.OverUser: "the user ended the conversation",
 }
 
 // said prints a message to the agent, how its turn ended, or why no further message

@@ -109,7 +109,7 @@ func Folder(dir string, t *store.TrialState, number int) string {
 	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
 }
 
-// Bounds of what is read of an attempt, which somebody else may have written.
+// Bounds of what is read of an attempt, which others may have written.
 const (
 	maxLine   = 32 << 20  // bytes of one line
 	maxLog    = 256 << 20 // bytes of one file

@@ -100,7 +100,7 @@ func Write(w io.Writer, dir string, head Head, datasets map[string]string) error
 	return errors.Join(err, t.Close(), z.Close())
 }
 
-// leftOut reports whether a folder below a dataset is no part of it: run folders
+// leftOut reports whether a folder below a dataset is not part of it: run folders
 // stand there if the dataset is the folder of the experiment.
 func leftOut(folder, name string) bool {
 	if filepath.Base(name) == ".git" {
@@ -132,7 +132,7 @@ func add(t *tar.Writer, name, folder string, skip func(string) bool) error {
 			return fmt.Errorf("%s: %w", folder, err)
 		}
 		h.Name = name + "/" + strings.TrimPrefix(h.Name, "./")
-		h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", "" // whose they are is nobody's business
+		h.Uid, h.Gid, h.Uname, h.Gname = 0, 0, "", "" // the owner is private
 		if h.Typeflag == tar.TypeLink {
 			h.Linkname = name + "/" + strings.TrimPrefix(h.Linkname, "./")
 		}
@@ -145,7 +145,7 @@ func add(t *tar.Writer, name, folder string, skip func(string) bool) error {
 	}
 }
 
-// ErrNoBundle means that a file is no archive of a run.
+// ErrNoBundle means that a file is not an archive of a run.
 var ErrNoBundle = errors.New("not an archive of a run: make one with berth export RUN --to bundle")
 
 // Unpacked is an archive in a folder of this machine.
@@ -205,7 +205,7 @@ func Unpack(file, dir string) (*Unpacked, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if m.Header.Run != u.Run {
-		return nil, fmt.Errorf("%s: it says that it has the run %s, and has %s", file, u.Run, m.Header.Run)
+		return nil, fmt.Errorf("%s: the archive index names run %s but the manifest is of run %s", file, u.Run, m.Header.Run)
 	}
 	for label, name := range u.Datasets {
 		if !filepath.IsLocal(name) || !slices.Contains(strings.Split(name, "/"), tasksDir) || !inside(name) {

@@ -1,5 +1,5 @@
 // Package runtest has what the tests share that read run folders, or control a run
-// while it goes on.
+// while it runs.
 //
 // Only tests import it.
 package runtest

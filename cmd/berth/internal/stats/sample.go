@@ -58,7 +58,7 @@ func New(attempts []Attempt) (*Sample, error) {
 	for i := range attempts {
 		a := &attempts[i]
 		if math.IsNaN(a.Score) || math.IsInf(a.Score, 0) {
-			return nil, fmt.Errorf("task %q, repetition %d: the score %g is no finite number", a.Task, a.Repetition, a.Score)
+			return nil, fmt.Errorf("task %q, repetition %d: the score %g is not a finite number", a.Task, a.Repetition, a.Score)
 		}
 		if i == 0 || a.Task != attempts[i-1].Task {
 			s.tasks = append(s.tasks, taskScores{name: a.Task, group: a.Group})

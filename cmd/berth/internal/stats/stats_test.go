@@ -79,8 +79,8 @@ func TestWhatIsNoSample(t *testing.T) {
 		want     string
 	}{
 		"empty":      {nil, "no measured attempts"},
-		"NaN":        {[]Attempt{{Task: "a", Score: math.NaN()}}, "no finite number"},
-		"infinite":   {[]Attempt{{Task: "a", Score: math.Inf(1)}}, "no finite number"},
+		"NaN":        {[]Attempt{{Task: "a", Score: math.NaN()}}, "not a finite number"},
+		"infinite":   {[]Attempt{{Task: "a", Score: math.Inf(1)}}, "not a finite number"},
 		"twice":      {[]Attempt{{Task: "a", Repetition: 1}, {Task: "a", Repetition: 1}}, "repetition 1 twice"},
 		"two groups": {[]Attempt{{Task: "a", Repetition: 1, Group: "x"}, {Task: "a", Repetition: 2}}, "two groups"},
 	} {
@@ -91,7 +91,7 @@ func TestWhatIsNoSample(t *testing.T) {
 	s := sample(t, tasks(3, 5))
 	for _, k := range []int{0, 6} {
 		if _, err := s.PassAtK(k); err == nil {
-			t.Errorf("pass@%d of five attempts is no error", k)
+			t.Errorf("pass@%d of five attempts is not an error", k)
 		}
 	}
 	if _, err := Compare(s, sample(t, []Attempt{{Task: "other"}}), 0.95, 10, 1); err == nil {

@@ -102,7 +102,7 @@ func (p *Probe) changeable() string {
 	t := p.Task
 	switch {
 	case t.File != "":
-		return "the task is not a folder of its own"
+		return "the task is not its own folder"
 	case len(t.Stages) != 1:
 		return "the task has several stages"
 	case t.Stages[0].Reference == nil:

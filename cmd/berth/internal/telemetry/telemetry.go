@@ -1,4 +1,4 @@
-// Package telemetry tells monitoring systems about a run while it goes on: metrics
+// Package telemetry tells monitoring systems about a run while it runs: metrics
 // for Prometheus, and traces for OpenTelemetry. It is fed with the events of the run,
 // and reads what ended attempts recorded.
 //

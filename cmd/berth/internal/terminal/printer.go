@@ -133,7 +133,7 @@ func (p *Printer) Closed() bool {
 }
 
 // keeper keeps the first error of writing, so that a command need not look
-// after each line, and goes on.
+// after each line, and continues.
 type keeper struct {
 	to   io.Writer
 	lost error
@@ -287,7 +287,7 @@ func ends(s string, width int) string {
 }
 
 // Wrap breaks a line that is clean already at words, so that it fits into width
-// columns, and indents what follows the first break. Width 0 is no limit.
+// columns, and indents what follows the first break. Width 0: no limit.
 func Wrap(s string, width, indent int) string {
 	if width == 0 {
 		return s

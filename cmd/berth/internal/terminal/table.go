@@ -114,7 +114,7 @@ func (t *Table) shrink(widths []int, width, first int) {
 func (t *Table) right(column int) bool { return column < len(t.Right) && t.Right[column] }
 
 // line writes one row, on as many lines as its longest cell needs. The cells that
-// widths lacks come first, on a line of their own.
+// widths lacks come first, on their own line.
 func (t *Table) line(p *Printer, cells []string, widths []int, st Style) {
 	first := max(0, len(cells)-len(widths))
 	if first > 0 {

@@ -38,7 +38,7 @@ func newBlock(s *state) *block {
 	b.program = tea.NewProgram(b, tea.WithOutput(s.o.Err), tea.WithInput(nil), tea.WithoutSignalHandler(), tea.WithEnvironment(quiet))
 	go func() {
 		defer close(b.done)
-		_, _ = b.program.Run() //nolint:errcheck // a terminal that went away is nobody's error
+		_, _ = b.program.Run() //nolint:errcheck // a terminal that went away is not an error
 	}()
 	return b
 }

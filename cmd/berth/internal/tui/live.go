@@ -111,7 +111,7 @@ func (s *state) take(e run.Event) []string {
 	case run.Notice:
 		return []string{terminal.Clean(e.Text)}
 	case run.Stopping:
-		if e.Trial != nil { // a cell; the others go on
+		if e.Trial != nil { // a cell; the others continue
 			return []string{terminal.Paint(s.o.Color, terminal.Odd, "stopping "+terminal.Clean(e.Text))}
 		}
 		s.stopping = e.Text

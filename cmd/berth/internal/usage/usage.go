@@ -26,11 +26,11 @@ func (e Error) Unwrap() error { return e.error }
 func wrong(format string, args ...any) error { return Error{fmt.Errorf(format, args...)} }
 
 // File refuses a name for a file to write that has another meaning, or where something
-// is that is no file: a new file would take the place of a device, a pipe or a link
+// is that is not a file: a new file would take the place of a device, a pipe or a link
 // such as /dev/stdout.
 func File(name string) error {
 	if name == "-" {
-		return wrong("%q is no file: name one", name)
+		return wrong("%s is not supported here: give a file name", name)
 	}
 	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
 		return wrong("%s is not a regular file (%s), and would be replaced by one: name a new file", name, info.Mode())
@@ -41,7 +41,7 @@ func File(name string) error {
 // maxRead bounds a file that is read whole, in bytes: a table of a large run.
 const maxRead = 1 << 30
 
-// Read reads a file that an argument names and somebody else may have made: a regular
+// Read reads a file that an argument names and others may have made: a regular
 // one of at most a GiB.
 func Read(name string) ([]byte, error) {
 	info, err := os.Stat(name)

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
-// The browser gets a file that only this user can read. The token is no argument of a
+// The browser gets a file that only this user can read. The token is not an argument of a
 // program.
 func TestBrowse(t *testing.T) {
 	dir := t.TempDir()

@@ -152,7 +152,7 @@ func (s *Server) subagentPart(r *request) error {
 	}
 	var t trajectory.Trajectory
 	if err = json.Unmarshal(b, &t); err != nil {
-		return fmt.Errorf("%s is no trajectory: %w", name, err)
+		return fmt.Errorf("%s is not a trajectory: %w", name, err)
 	}
 	sub := &t
 	if id != "" {

@@ -7,6 +7,6 @@
 //
 // A person changes a run with the forms of its pages: through the process that runs it
 // (package control), and with notes (package notes). The package must not write to a
-// run folder otherwise, must change nothing without a form of its own pages, and must
+// run folder otherwise, must change nothing without a form of its pages, and must
 // not decide what counts.
 package view

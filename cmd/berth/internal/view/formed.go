@@ -26,7 +26,7 @@ const (
 
 const notebookExt = ".ipynb"
 
-// formed returns what a file holds, if it has a form of its own, and what a template
+// formed returns what a file holds, if it has its own form, and what a template
 // calls it. err says why a file is shown as text although its name promises more.
 func formed(dir, name string) (kind string, shown any, err error) {
 	switch strings.ToLower(path.Ext(name)) {

@@ -18,7 +18,7 @@ const (
 	maxSaid    = 8 << 10   // bytes of one answer
 )
 
-// answered is what became of a form that somebody sent.
+// answered is the result of a form.
 type answered struct {
 	key  string
 	Time time.Time
@@ -26,7 +26,7 @@ type answered struct {
 }
 
 // answers keeps what the next page says of a form. The address of that page has a
-// random key and not the text, so that a link of somebody else cannot make a page say
+// random key and not the text, so that a foreign link cannot make a page say
 // something. Safe for concurrent use.
 type answers struct {
 	mu  sync.Mutex

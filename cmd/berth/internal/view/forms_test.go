@@ -144,7 +144,7 @@ func (w *site) press(t testing.TB, path, button string, fill ...string) string {
 			continue
 		}
 		if attribute(form, "method") != "post" {
-			t.Errorf("%s: the form of %q is no POST", path, button)
+			t.Errorf("%s: the form of %q is not a POST", path, button)
 		}
 		for i := 0; i < len(fill); i += 2 {
 			fields.Set(fill[i], fill[i+1])

@@ -13,7 +13,7 @@ import (
 )
 
 // note gives an attempt a label, or takes one back, as a form asks for. The author is
-// the user who runs this program, whoever has the token.
+// the user who runs this program, also if others have the token.
 func (s *Server) note(r *request) (back, said string, err error) {
 	a, err := s.attempt(r)
 	if err != nil {

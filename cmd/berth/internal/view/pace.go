@@ -20,7 +20,7 @@ type pace struct {
 	Model               string
 	Requests            int
 	PerMinute           float64
-	Limited, Failed     int // answers with status 429, and other answers that are no success
+	Limited, Failed     int // answers with status 429, and other answers that failed
 	TokensPerMinute     float64
 	Took, First, Waited time.Duration // medians: until the end and the beginning of an answer, and in the queue before it
 

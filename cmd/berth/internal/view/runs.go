@@ -35,7 +35,7 @@ var errMissing = errors.New("not found")
 const maxTrials = 20_000
 
 // runs reads runs and keeps those that were asked for last. Safe for concurrent
-// use: a run that takes long to read delays nobody who asks for another one.
+// use: a run that takes long to read does not delay requests for another one.
 type runs struct {
 	mu      sync.Mutex
 	all     map[string]*entry // by folder
@@ -129,7 +129,7 @@ func (c *runs) get(dir string) (*kept, error) {
 	}
 	e.reading.Lock()
 	defer e.reading.Unlock()
-	if k := e.kept.Load(); k != nil && k.fresh(dir) { // somebody else has read it
+	if k := e.kept.Load(); k != nil && k.fresh(dir) { // another request has read it
 		return k, nil
 	}
 	began, stamp := time.Now(), stampOf(dir)

@@ -148,8 +148,8 @@ func (s *Server) Handler() http.Handler {
 	return s.guard(mux)
 }
 
-// ours reports whether a request names this server. A page of somebody else can
-// make a browser connect here under a name of its own (DNS rebinding), but not
+// ours reports whether a request names this server. A foreign page can
+// make a browser connect here under its own name (DNS rebinding), but not
 // under a number.
 func (s *Server) ours(host string) bool {
 	name := host

@@ -39,7 +39,7 @@ func address() (string, error) {
 		return host, nil
 	}
 	candidates := []string{"/var/run/docker.sock"}
-	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil { // after su it may be somebody else's
+	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil { // after su it may be another user's
 		candidates = append(candidates, filepath.Join(run, "docker.sock")) // rootless
 	}
 	if own := fmt.Sprintf("/run/user/%d/docker.sock", os.Getuid()); !slices.Contains(candidates, own) {

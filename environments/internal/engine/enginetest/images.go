@@ -100,7 +100,7 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 	for _, kind := range []string{"docker", "oci"} {
 		t.Run("an archive of kind "+kind+" is loaded, or refused by what the engine can read", func(t *testing.T) { loaded(t, again(), spec, kind) })
 	}
-	t.Run("an image that nobody has is not tried again", func(t *testing.T) {
+	t.Run("an image that does not exist is not tried again", func(t *testing.T) {
 		for _, ref := range []string{"localhost/berth-test/none:1", "Not a Reference", "oci-archive:/no/such.tar"} {
 			_, err := again().Prepare(bounded(t), environment.Image{Ref: ref}, spec.Config, nil)
 			if !errors.Is(err, environment.ErrBadImage) && !errors.Is(err, environment.ErrRefused) {

@@ -81,7 +81,7 @@ func TestBaseIsTheFirstUsable(t *testing.T) {
 }
 
 // After su, or where somebody was there first: what others own or can write to
-// is no place for what root of a sandbox is going to execute.
+// is not a place for what root of a sandbox is going to execute.
 func TestAFolderOfSomebodyElseHoldsNoCopies(t *testing.T) {
 	for name, spoil := range map[string]func(dir string) error{
 		"their cache":          func(dir string) error { return os.Chown(dir, 12345, 12345) },
@@ -191,7 +191,7 @@ func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 		if err == nil && !d.IsDir() {
 			var st unix.Stat_t
 			if err = unix.Lstat(path, &st); st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != 0 {
-				t.Errorf("%s is no whiteout", path)
+				t.Errorf("%s is not a whiteout", path)
 			}
 			got = append(got, strings.TrimPrefix(path, c.Path+"/"))
 		}

@@ -248,7 +248,7 @@ func (g *Group) Close() error {
 	return errors.Join(g.dir.Close(), Remove(g.Path))
 }
 
-// Remove removes a group that another process may have made. It is no error if
+// Remove removes a group that another process may have made. It is not an error if
 // the group is gone.
 func Remove(path string) error {
 	deadline := time.Now().Add(removeTime)

@@ -186,7 +186,7 @@ func TestCopiedFilesAreWhereDockerPutsThem(t *testing.T) {
 		{"ADD unpacks", "ADD t /opt/x/", map[string]string{"t": one}, unpacked},
 		{"ADD unpacks gzip", "ADD t /opt/x/", map[string]string{"t": gzipped(t, one)}, unpacked},
 		{"ADD unpacks zstd", "ADD t /opt/x/", map[string]string{"t": zstandard(t, one)}, unpacked},
-		{"ADD copies what is no archive", "ADD a t /opt/x/", map[string]string{"t": gzipped(t, "text")}, []string{"/opt/x/a 644 A", "/opt/x/t 644 " + gzipped(t, "text")}},
+		{"ADD copies what is not an archive", "ADD a t /opt/x/", map[string]string{"t": gzipped(t, "text")}, []string{"/opt/x/a 644 A", "/opt/x/t 644 " + gzipped(t, "text")}},
 		{"COPY does not unpack", "COPY t /opt/x", map[string]string{"t": one}, []string{"/opt/x 644 " + one}},
 		{"a later stage stands on an earlier", "COPY a /a\nFROM s\nCOPY b /b", nil, []string{"/a 644 A", "/b 644 B"}},
 	} {

@@ -55,7 +55,7 @@ type packer struct {
 	root    *os.Root
 	tar     *tar.Writer
 	ignored patterns
-	without []string // files and folders that are no part of the build folder
+	without []string // files and folders that are not part of the build folder
 	exists  func(string) bool
 	made    map[string]bool // folders that are in the archive
 
@@ -184,7 +184,7 @@ func (p *packer) left(name string) bool {
 	return p.ignored.match(name) || p.exclude.match(name) || p.excluded(name)
 }
 
-// excluded reports whether a file is no part of the build folder.
+// excluded reports whether a file is not part of the build folder.
 func (p *packer) excluded(name string) bool {
 	return slices.ContainsFunc(p.without, func(x string) bool { return name == x || strings.HasPrefix(name, x+"/") })
 }

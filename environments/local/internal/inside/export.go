@@ -50,7 +50,7 @@ const maxName = unix.PathMax - 2
 // Export writes everything that was written in a sandbox to an archive, for the
 // Plan.Snapshot of another sandbox. Its processes must be stopped. It reads the
 // layers below the mounts, so mounts that were made in the sandbox do not
-// matter. It runs with the ids of the sandbox in a user namespace of its own,
+// matter. It runs with the ids of the sandbox in its own user namespace,
 // in the host's mount namespace; nothing that it reads is followed as a link.
 // targets are those of Plan.Targets. It fails if the content of files is more
 // than limit bytes.

@@ -66,7 +66,7 @@ func (b *builder) staging() error {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	// root is a mount of its own because pivot_root needs a mount point. The
+	// root is a separate mount because pivot_root needs a mount point. The
 	// upper layers stay outside of it.
 	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind the root: %w", err)

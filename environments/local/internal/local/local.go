@@ -114,7 +114,7 @@ func Places(uid int) base.Places {
 	switch {
 	case filepath.IsAbs(cache):
 		p.Cache = append(p.Cache, base.In(cache))
-	case runtimedir.Ours(home) == nil: // after su it may be somebody else's
+	case runtimedir.Ours(home) == nil: // after su it may be another user's
 		p.Cache = append(p.Cache, base.In(filepath.Join(home, ".cache")))
 	}
 	return p

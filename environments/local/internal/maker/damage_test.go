@@ -80,7 +80,7 @@ func TestDamageOfNamespacesAlone(t *testing.T) {
 				continue
 			}
 			if out, err := bare(t, uid, dir, tt.script); err != nil {
-				t.Errorf("%s is no damage any more: %v\n%s", tt.name, err, out)
+				t.Errorf("%s is not a damage any more: %v\n%s", tt.name, err, out)
 			}
 			if a := x.run(t, 0, "sh", "-c", tt.script); a.Err == "" {
 				t.Errorf("in a sandbox, %s: %s", tt.name, a.Out)

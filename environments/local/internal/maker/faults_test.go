@@ -171,7 +171,7 @@ func TestInitDoesNothingOutside(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), modetest.Init())
 	before := (&rig{}).mounts(t)
 	out, err := cmd.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "nothing by hand") {
+	if err == nil || !strings.Contains(string(out), "nothing when you start it") {
 		t.Errorf("got %v, %q", err, out)
 	}
 	if (&rig{}).mounts(t) != before {

@@ -281,7 +281,7 @@ func newID() string {
 // Destroy kills everything in a sandbox and frees it. Killing PID 1 ends its
 // pid namespace; mounts, tmpfs and network end with the last process. It also
 // works for sandboxes of other processes of this user. An id that is unknown or
-// gone is no error.
+// gone is not an error.
 func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 	if !validID(id) {
 		return Usage{}, nil // there is no sandbox of ours

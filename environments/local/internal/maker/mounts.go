@@ -20,7 +20,7 @@ import (
 // Paths are relative to the visible folder, parents first.
 type division struct {
 	above []string // folders that have mounts below: ".", "local". What lies in them is copied
-	whole []string // all other folders in those: "bin", "local/bin", "local/go". Each is an overlay of its own
+	whole []string // all other folders in those: "bin", "local/bin", "local/go". Each is a separate overlay
 }
 
 // divide finds the parts of a folder with these mounts below. It leaves out

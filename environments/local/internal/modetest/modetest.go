@@ -262,7 +262,7 @@ func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 	}
 }
 
-// becomeUser runs in a mount namespace of its own: it gives the user
+// becomeUser runs in its own mount namespace: it gives the user
 // subordinate ids there, or takes away what it has, and becomes the user.
 func becomeUser() error {
 	ranges := os.Getenv(markStage) == names[ids.Held]
@@ -321,7 +321,7 @@ func becomeUser() error {
 	return asUser(env)
 }
 
-// asUser goes on as the user.
+// asUser continues as the user.
 func asUser(env []string) error {
 	for _, step := range []func() error{
 		func() error { return syscall.Setgroups(nil) },
@@ -347,7 +347,7 @@ func openTun() error {
 	return errors.Join(unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, int(unix.Mkdev(10, 200))), os.Chmod("/dev/net/tun", 0o666))
 }
 
-// inNested becomes the user in a user namespace of its own that allows no
+// inNested becomes the user in its own user namespace that allows no
 // further one.
 func inNested(env []string) error {
 	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: User, Size: 1}}

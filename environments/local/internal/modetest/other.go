@@ -53,7 +53,7 @@ func serve(m *testing.M) int {
 		for in.Scan() {
 			patterns <- in.Text()
 		}
-		os.Exit(0) //nolint:forbidigo // whoever started us is gone, perhaps while a test runs
+		os.Exit(0) //nolint:forbidigo // the parent is gone, perhaps while a test runs
 	}()
 	for p := range patterns {
 		if err := flag.Set("test.run", p); err != nil {
@@ -86,9 +86,9 @@ func become(t *testing.T, mode ids.Mode, place Place) {
 		others[key] = o
 	}
 	out, err := o.run(pattern)
-	t.Logf("in a process of its own (%s %s):\n%s", names[mode], place, out)
+	t.Logf("in its own process (%s %s):\n%s", names[mode], place, out)
 	if err != nil {
-		t.Errorf("in a process of its own: %v", err)
+		t.Errorf("in its own process: %v", err)
 	}
 	if strings.Contains(out, "no tests to run") {
 		t.Error("nothing was run")
@@ -96,7 +96,7 @@ func become(t *testing.T, mode ids.Mode, place Place) {
 	if errors.Is(err, errEnded) {
 		delete(others, key)
 		if err := o.stop(); err != nil {
-			t.Errorf("in a process of its own: %v", err)
+			t.Errorf("in its own process: %v", err)
 		}
 	}
 }

@@ -37,7 +37,7 @@ const (
 	charPlayerOnTarget = '+'
 )
 
-// ErrLevel means that a text is no level that can be played.
+// ErrLevel means that a text is not a level that can be played.
 var ErrLevel = errors.New("the level is wrong")
 
 // Parse reads a level. Its rows are parted by "/" or by line ends; a short row goes

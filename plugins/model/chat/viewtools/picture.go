@@ -33,7 +33,7 @@ type Picture struct {
 func Fit(b []byte) (Picture, error) {
 	c, kind, err := image.DecodeConfig(bytes.NewReader(b))
 	if err != nil {
-		return Picture{}, fmt.Errorf("it is no picture that can be shown: %w", err)
+		return Picture{}, fmt.Errorf("it is not a picture that can be shown: %w", err)
 	}
 	was := image.Pt(c.Width, c.Height)
 	if c.Width <= 0 || c.Height <= 0 || c.Width > maxPixels/c.Height {
@@ -44,7 +44,7 @@ func Fit(b []byte) (Picture, error) {
 	}
 	full, _, err := image.Decode(bytes.NewReader(b))
 	if err != nil {
-		return Picture{}, fmt.Errorf("it is no picture that can be shown: %w", err)
+		return Picture{}, fmt.Errorf("it is not a picture that can be shown: %w", err)
 	}
 	side := min(MaxSide, max(c.Width, c.Height))
 	for range 6 {

@@ -80,7 +80,7 @@ type EnvironmentClient interface {
 	Prepare(ctx context.Context, in *PrepareRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[PrepareEvent], error)
 	// Kept (capability "image_gc") lists the images that this plugin built or
 	// loaded for this user of the machine and that are still there. It never
-	// lists an image that somebody else made, or one that was pulled from a
+	// lists an image that another user made, or one that was pulled from a
 	// registry under its own name. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
 	Kept(ctx context.Context, in *KeptRequest, opts ...grpc.CallOption) (*KeptReply, error)
 	// Drop (capability "image_gc") removes an image that Kept lists, unless a
@@ -268,7 +268,7 @@ type EnvironmentServer interface {
 	Prepare(*PrepareRequest, grpc.ServerStreamingServer[PrepareEvent]) error
 	// Kept (capability "image_gc") lists the images that this plugin built or
 	// loaded for this user of the machine and that are still there. It never
-	// lists an image that somebody else made, or one that was pulled from a
+	// lists an image that another user made, or one that was pulled from a
 	// registry under its own name. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED.
 	Kept(context.Context, *KeptRequest) (*KeptReply, error)
 	// Drop (capability "image_gc") removes an image that Kept lists, unless a

@@ -51,7 +51,7 @@
 // exit within two seconds (a plugin without it is killed at once);
 // plugin.GRPCStdio; plugin.GRPCBroker, which is never used.
 //
-// ENDING. stdin is a pipe that nobody writes to. When it reaches its end, the
+// ENDING. stdin is a pipe without a writer. When it reaches its end, the
 // host is gone: kill your own process group. On Linux the process also gets
 // SIGKILL when the host dies, maybe before it sees the end of stdin, so
 // programs that it started must notice this themselves (PR_SET_PDEATHSIG, a
@@ -95,7 +95,7 @@
 //   NO_SANDBOX         (NOT_FOUND)            environment: the id is unknown or gone
 //   ARTIFACT_MISSING   (NOT_FOUND)            verifier: the work to judge is missing
 //   BAD_REWARD         (DATA_LOSS)            verifier: a reward is malformed, not finite or contradictory
-//   BAD_REPLY          (DATA_LOSS)            verifier: a model's reply is no judgment, also when asked again
+//   BAD_REPLY          (DATA_LOSS)            verifier: a model's reply is not a judgment, also when asked again
 
 package pluginpb
 

@@ -230,7 +230,7 @@ func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 		Workdir: s.WorkingDir, User: s.User, Healthcheck: c.healthcheck(at+".healthcheck", s.HealthCheck),
 	}
 	if s.Build != nil {
-		out.Image = "" // the name that the built image would get, which nobody needs
+		out.Image = "" // the name that the built image would get, which is not needed
 		if name == task.MainContainer && s.Build.Context == "" {
 			s.Build.Context = "." // of the format's own file, which this one is merged with
 		}

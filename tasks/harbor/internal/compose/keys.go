@@ -327,7 +327,7 @@ func (k *keys) refuse(path, name string, list []string) {
 	k.bad(path, fmt.Sprintf("%s is not supported", name), "Supported here: %s.", strings.Join(list, ", "))
 }
 
-// value checks what is no mapping: the variables in it, and the short forms.
+// value checks what is not a mapping: the variables in it, and the short forms.
 func (k *keys) value(path, form string, n ast.Node, depth int) {
 	switch v := n.(type) {
 	case *ast.SequenceNode:

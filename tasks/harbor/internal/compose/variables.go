@@ -17,7 +17,7 @@ import (
 
 // Variables are those that a compose file may name.
 type Variables struct {
-	// Given have values that are no secrets. The file may name them anywhere.
+	// Given have values that are not secrets. The file may name them anywhere.
 	Given map[string]string
 	// Allowed says whether the value of a host variable may replace a default of
 	// the file. Nil: none.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The agent "oracle" runs this, and nobody else sees it: proof that the task can
+# The agent "oracle" runs this, and no other role sees it: proof that the task can
 # be solved.
 set -eu
 echo 'Hello, world!' > /app/hello.txt

@@ -1,4 +1,4 @@
-// Package assign solves the assignment problem: each row gets a column of its own so
+// Package assign solves the assignment problem: each row gets its own column so
 // that the sum of the costs is least.
 package assign
 

@@ -364,7 +364,7 @@ func TestOddities(t *testing.T) {
 		published, fixed bool // the property is right
 	}{
 		{"the width of a top border is that of the left one", "border-top-width", el{style: map[string]string{"border-top-width": "2px", "border-left-width": "5px"}}, el{style: map[string]string{"border-top-width": "1px", "border-left-width": "5px"}}, true, false},
-		{"a bottom border is no shorthand", "border-bottom", el{style: style("border-bottom-width", "2px")}, el{style: style("border-bottom-width", "1px")}, true, false},
+		{"a bottom border is not a shorthand", "border-bottom", el{style: style("border-bottom-width", "2px")}, el{style: style("border-bottom-width", "1px")}, true, false},
 		{"src agrees", "src", el{attributes: map[string]string{"src": "a"}}, el{attributes: map[string]string{"src": "b"}}, true, false},
 		{"type agrees", "type", el{attributes: map[string]string{"type": "a"}}, el{}, true, false},
 		{"placeholder compares the text", "placeholder", el{attributes: map[string]string{"placeholder": "a"}}, el{attributes: map[string]string{"placeholder": "b"}}, true, false},

@@ -228,7 +228,7 @@ func evaluate(list []part) (t Table, err error) {
 	return n.table()
 }
 
-// add adds a part that drives a net and is no input.
+// add adds a part that drives a net and is not an input.
 func (n *netlist) add(p *part) {
 	d := &driver{part: p, gate: p.kind == gate}
 	out := p.from

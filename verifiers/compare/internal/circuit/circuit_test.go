@@ -151,9 +151,9 @@ func TestCircuitsThatAreBroken(t *testing.T) {
 		"no output":                     {cir("L 0 0 1 1"), "no output"},
 		"nothing":                       {cir(), "no input"},
 		"seven inputs":                  {cir("L 0 0 1 1", "L 9 1 1 1", "L 9 2 1 1", "L 9 3 1 1", "L 9 4 1 1", "L 9 5 1 1", "L 9 6 1 1", "M 0 0 1 1"), "7 inputs"},
-		"another root":                  {`<svg></svg>`, "no circuit"},
-		"half a document":               {`<cir><L x="0 0 1 1"/>`, "no circuit"},
-		"no XML":                        {`<cir><L x=0 0 1 1></cir>`, "no circuit"},
+		"another root":                  {`<svg></svg>`, "not a circuit"},
+		"half a document":               {`<cir><L x="0 0 1 1"/>`, "not a circuit"},
+		"no XML":                        {`<cir><L x=0 0 1 1></cir>`, "not a circuit"},
 		"empty":                         {"", "no input"},
 		"many parts":                    {cir(strings.Split(strings.Repeat("w 0 0 1 1,", 6000), ",")[:6000]...), "5000 parts"},
 	} {

@@ -49,7 +49,7 @@ var tags = map[string]kind{
 
 var codes = map[string]string{"150": "And", "151": "Nand", "152": "Or", "153": "Nor", "154": "Xor", "155": "Xnor"}
 
-// ignored are texts and scopes, which are no parts of the circuit.
+// ignored are texts and scopes, which are not parts of the circuit.
 func ignored(tag string) bool { return tag == "o" || tag == "x" }
 
 // maxPins is how many pins a gate may have.
@@ -141,7 +141,7 @@ func parseXML(text string) (list []part, err error) {
 			err = errors.New("it ends too early")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("it is no circuit in XML: %w", err)
+			return nil, fmt.Errorf("it is not a circuit in XML: %w", err)
 		}
 		if _, ended := token.(xml.EndElement); ended {
 			return list, nil
@@ -152,13 +152,13 @@ func parseXML(text string) (list []part, err error) {
 			continue
 		case !root:
 			if start.Name.Local != "cir" {
-				return nil, fmt.Errorf("it is no circuit: it begins with <%s>", diff.Short(start.Name.Local, 40))
+				return nil, fmt.Errorf("it is not a circuit: it begins with <%s>", diff.Short(start.Name.Local, 40))
 			}
 			root = true
 			continue
 		}
 		if err = d.Skip(); err != nil {
-			return nil, fmt.Errorf("it is no circuit in XML: %w", err)
+			return nil, fmt.Errorf("it is not a circuit in XML: %w", err)
 		}
 		if ignored(start.Name.Local) {
 			continue
@@ -198,7 +198,7 @@ func parseDump(text string) (list []part, err error) {
 		}
 	}
 	if err = lines.Err(); err != nil {
-		return nil, fmt.Errorf("it is no circuit: %w", err)
+		return nil, fmt.Errorf("it is not a circuit: %w", err)
 	}
 	return list, nil
 }

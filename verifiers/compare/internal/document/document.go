@@ -1,4 +1,4 @@
-// Package document reads JSON that somebody else wrote: the export of an
+// Package document reads JSON that others wrote: the export of an
 // application, or an answer of an agent with JSON somewhere in it. Sizes and
 // depths are bounded, and numbers keep their text.
 //

@@ -32,7 +32,7 @@ type Settings struct {
 
 // Compare returns the fields of the truth that the prediction does not have, or
 // has with another value. A prediction that is nil has none. Fails with
-// document.ErrTruth if the truth is no object.
+// document.ErrTruth if the truth is not an object.
 func Compare(truth any, prediction document.Object, s Settings) (d diff.List, err error) {
 	var predicted any
 	if prediction != nil {
@@ -44,7 +44,7 @@ func Compare(truth any, prediction document.Object, s Settings) (d diff.List, er
 	}
 	expected, ok := truth.(document.Object)
 	if !ok {
-		return d, document.BadTruth("it is no object of fields: %s", document.Show(truth))
+		return d, document.BadTruth("it is not an object of fields: %s", document.Show(truth))
 	}
 	if len(expected) == 0 {
 		d.Add("the ground truth is empty, which nothing equals")
@@ -164,7 +164,7 @@ func texts(list document.List) []string {
 	return out
 }
 
-// scalar compares a value that is no object and no list.
+// scalar compares a value that is neither an object nor a list.
 func (s *Settings) scalar(actual, expected any, units bool) bool {
 	a, okA := document.Text(actual)
 	e, okE := document.Text(expected)

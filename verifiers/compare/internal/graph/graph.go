@@ -44,7 +44,7 @@ type workflow struct {
 
 // Compare returns what differs between two workflows. With optimal, nodes are
 // paired so that their edges agree as well. Fails with document.ErrTruth if the
-// truth is no workflow.
+// truth is not a workflow.
 func Compare(truth, prediction any, optimal bool) (d diff.List, err error) {
 	want, faults := read(truth)
 	if !faults.Empty() {
@@ -96,7 +96,7 @@ func read(v any) (w workflow, faults diff.List) {
 	}
 	edges, ok := document.Get(graph, "edges").(document.List)
 	if !ok && document.Get(graph, "edges") != nil {
-		faults.Add("edges is no list: %s", document.Show(document.Get(graph, "edges")))
+		faults.Add("edges is not a list: %s", document.Show(document.Get(graph, "edges")))
 	}
 	if len(nodes) > maxNodes || len(edges) > maxEdges {
 		faults.Add("it has %d nodes and %d edges, at most %d and %d are compared", len(nodes), len(edges), maxNodes, maxEdges)

@@ -113,12 +113,12 @@ func TestNodes(t *testing.T) {
 		{"no object", two, `[]`, "no list of nodes"},
 		{"a node without an id", two, `{"graph": {"nodes": [{"type": "n"}, {}]}}`, "no id or no type"},
 		{"an id twice", two, flow(box("a", "http", `"url": "x"`)+","+box("a", "wait", `"s": 1`), ""), "two nodes have the id a"},
-		{"edges that are no list", two, `{"nodes": [], "edges": 7}`, "edges is no list"},
+		{"edges that are not a list", two, `{"nodes": [], "edges": 7}`, "edges is not a list"},
 		{"an empty truth is 0", flow("", ""), flow("", ""), "no nodes"},
 	})
 	for name, truth := range map[string]any{"no graph": document.Object{}, "nil": nil} {
 		if _, err := Compare(truth, nil, false); err == nil {
-			t.Errorf("a truth that is %s is no error", name)
+			t.Errorf("a truth that is %s is not an error", name)
 		}
 	}
 }

@@ -143,7 +143,7 @@ func (s *Settings) compare(actual, expected any, add func(format string, a ...an
 		}
 	}
 	if !okA || !okE {
-		report("it is no object")
+		report("it is not an object")
 		return errors
 	}
 	check := func(key string, same func(a, e any) bool) {

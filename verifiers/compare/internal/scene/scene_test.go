@@ -85,7 +85,7 @@ func TestObjects(t *testing.T) {
 		objects("a field missing in the prediction", `"type": "box", "opacity": 0.5`, `"type": "box"`, ""),
 		objects("a field missing in the truth", `"type": "box"`, `"type": "box", "opacity": 0.5`, ""),
 		objects("null is missing", `"type": "box", "opacity": 0.5`, `"type": "box", "opacity": null`, ""),
-		{"an object that is none", stage("s", "", "{}"), scenes(stage("s", "", "7")), "it is no object"},
+		{"an object that is none", stage("s", "", "{}"), scenes(stage("s", "", "7")), "it is not an object"},
 
 		objects("a cone about Y", `"type": "cone", "rotation": [0, 1, 0]`, `"type": "cone", "rotation": [0, 3, 0]`, ""),
 		objects("a sphere about Y", `"type": "sphere", "rotation": [0, 1, 0]`, `"type": "sphere", "rotation": [0, 3, 0]`, ""),
@@ -138,7 +138,7 @@ func TestWhichSceneCounts(t *testing.T) {
 		{"an empty truth is 0", stage("house", ""), scenes(stage("house", "")), "empty"},
 	})
 	if _, err := Compare(document.Object{"name": "x"}, document.Object{}, usual); err == nil {
-		t.Error("a truth without a scene is no error")
+		t.Error("a truth without a scene is not an error")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // colour returns the name of the group that a colour belongs to. A text that is no
-// colour is a group of its own.
+// colour is a separate group.
 func colour(v any) string {
 	text, ok := v.(string)
 	if !ok {

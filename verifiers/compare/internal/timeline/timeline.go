@@ -134,7 +134,7 @@ func read(export document.Object) (blocks []block, faults diff.List) {
 		for i, e := range elements {
 			o, ok := e.(document.Object)
 			if !ok {
-				faults.Add("element %d of track %d is no object", i, index)
+				faults.Add("element %d of track %d is not an object", i, index)
 				continue
 			}
 			if len(blocks) == maxBlocks {

@@ -92,7 +92,7 @@ func TestElements(t *testing.T) {
 		{"a trim at the end above it", trimmed(`, "trimFromEndMs": 1001`), trimmed(`, "trimFromEndMs": 0`), "trimFromEndMs"},
 		{"a trim on one side", trimmed(`, "trimFromStartMs": 0`), one, "trimFromStartMs"},
 		{"a trim on the other side", one, trimmed(`, "trimFromEndMs": 0`), "trimFromEndMs"},
-		{"null is no trim", one, trimmed(`, "trimFromEndMs": null`), ""},
+		{"null is not a trim", one, trimmed(`, "trimFromEndMs": null`), ""},
 		{"a trim that is not a number", trimmed(`, "trimFromEndMs": 1`), trimmed(`, "trimFromEndMs": "1"`), "trimFromEndMs"},
 
 		{"no name", one, exported(track(0, `{"mediaType": "VIDEO", "startTimeMs": 0, "durationMs": 8000}`)), "no valid mediaName"},
@@ -100,7 +100,7 @@ func TestElements(t *testing.T) {
 		{"no start", one, exported(track(0, `{"mediaName": "sea.mp4", "mediaType": "VIDEO", "durationMs": 8000}`)), "no valid startTimeMs"},
 		{"no duration", one, exported(track(0, `{"mediaName": "sea.mp4", "mediaType": "VIDEO", "startTimeMs": 0}`)), "no valid durationMs"},
 		{"a duration that is not finite", one, exported(track(0, `{"mediaName": "sea.mp4", "mediaType": "VIDEO", "startTimeMs": 0, "durationMs": 1e999}`)), "no valid durationMs"},
-		{"no object", one, exported(track(0, `7`)), "no object"},
+		{"no object", one, exported(track(0, `7`)), "not an object"},
 
 		// In the second case the first element takes what only the second one needs.
 		{"the first that fits", exported(track(0, video(0, 4000), video(900, 4000))), exported(track(0, video(0, 4000), video(1800, 4000))), ""},
@@ -136,7 +136,7 @@ func TestWhichExportCounts(t *testing.T) {
 		"no export": `{"operations": []}`, "an element without a name": exported(track(0, `{"mediaType": "VIDEO"}`)), "a text": `"x"`,
 	} {
 		if _, err := Compare(parsed(t, truth), parsed(t, one), usual); err == nil {
-			t.Errorf("a truth that is %s is no error", name)
+			t.Errorf("a truth that is %s is not an error", name)
 		}
 	}
 }

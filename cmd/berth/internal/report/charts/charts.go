@@ -1,7 +1,7 @@
 // Package charts makes the charts of results: Vega-Lite specifications without
 // their data, and the libraries that draw them.
 //
-// A specification names its data; whoever shows it puts the rows in. The package
+// A specification names its data; the page that shows it puts the rows in. The package
 // knows no runs and writes no HTML.
 package charts
 
@@ -82,7 +82,7 @@ func shown(field, title, format string) object {
 	return o
 }
 
-// AsNumbers changes a chart of rates into one of scores that are no fractions: they
+// AsNumbers changes a chart of rates into one of scores that are not fractions: they
 // are written as they are, and their colors span what there is.
 func AsNumbers(s Spec) Spec {
 	asNumbers(object(s))

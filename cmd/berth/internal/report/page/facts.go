@@ -135,7 +135,7 @@ func most(all []*finding) (sorted []finding) {
 	return sorted
 }
 
-// cut shortens a text that somebody else wrote.
+// cut shortens a text that others wrote.
 func cut(s string) string {
 	const limit = 300
 	if r := []rune(s); len(r) > limit {

@@ -26,7 +26,7 @@ const byReward = "reward"
 var kinds = []string{"dataset", "category", "difficulty", "tag", byReward, "mode", "integrity", "agent_end"}
 
 // groups returns the numbers by each of the kinds. A kind with one group says
-// nothing. raw are the scores that are no fractions.
+// nothing. raw are the scores that are not fractions.
 func (m *model) groups(raw *numbers.Raw) (all []*group) {
 	for _, kind := range kinds {
 		of, groups := m.joined.Values(kind), map[string]*group{}

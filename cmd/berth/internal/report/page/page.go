@@ -96,7 +96,7 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	}
 }
 
-// visible replaces control characters, which somebody who prints the file to a
+// visible replaces control characters, which a reader who prints the file to a
 // terminal does not want.
 func visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {

@@ -204,7 +204,7 @@ func TestPageFollowsTheRules(t *testing.T) {
 	}
 }
 
-// Means of a score such as a speedup are no percentages, in tables and charts.
+// Means of a score such as a speedup are not percentages, in tables and charts.
 func TestPageOfScoresThatAreNoShares(t *testing.T) {
 	t.Parallel()
 	r := makeRun(t, 4, 2, 1)

@@ -135,7 +135,7 @@
   // made anew: links, buttons and summaries keep the focus.
   const called = (e) => [e.tagName, e.getAttribute("href"), e.dataset.compare, e.getAttribute("aria-label"), e.textContent].join(" ");
 
-  // What goes on is shown again when the files have changed.
+  // What happens is shown again when the files have changed.
   const following = document.body.dataset.live;
   const before = new Map();
   document.querySelectorAll("[data-fresh]").forEach((e) => before.set(e.id, e.innerHTML));

@@ -73,7 +73,7 @@ func passOn() (chan<- func(), error) {
 	return forks, <-ready
 }
 
-// watch waits in the kernel, on a thread of its own, until a child has ended,
+// watch waits in the kernel, on its own thread, until a child has ended,
 // and then lets Collect collect it. A handler of SIGCHLD would need two more
 // threads, each of which has to wake up first: the one that the signal
 // interrupts, and that of package os/signal.

@@ -36,7 +36,7 @@ const (
 // access. A thread of ours may set these (SETUID, SETGID) without letting that
 // user trace it, because the check for that user uses our real ids. So a thread
 // takes the ids of the process while it looks. A process that has mixed ids, is
-// not dumpable, or is in a user namespace of its own stays unread.
+// not dumpable, or is in its own user namespace stays unread.
 //
 // It looks at a living thread, because the first thread loses all of this
 // information when it ends, while the others keep it.

@@ -6,7 +6,7 @@ import (
 )
 
 // Switches returns how often each living thread of a process was taken off a
-// processor, by its number. The kernel counts that, and nobody can set it back: of
+// processor, by its number. The kernel counts that, and no process can set it back: of
 // a thread that is stopped it stays the same. A process that is gone has none.
 func (p Process) Switches() (map[int]uint64, error) {
 	all, err := names(p.dir() + "/task")

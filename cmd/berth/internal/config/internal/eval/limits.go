@@ -36,7 +36,7 @@ var errTooLarge = errors.New("the value is too large")
 // errInfinite is what a division by zero leads to.
 var errInfinite = errors.New("the number is infinite")
 
-// bounded does work in a goroutine of its own, and gives up on it when it takes
+// bounded does work in its own goroutine, and gives up on it when it takes
 // too long or too much memory, or when ctx ends. HCL cannot be interrupted: the
 // goroutine ends at the next function that it calls, or with the program. From
 // then on nothing is evaluated, so that Load fails.
@@ -45,7 +45,7 @@ func (e *Env) bounded(ctx context.Context, work func() (cty.Value, hcl.Diagnosti
 		return cty.DynamicVal, nil, err
 	}
 	done := make(chan struct{})
-	var value cty.Value // apart from v and diags, which are returned while work goes on
+	var value cty.Value // apart from v and diags, which are returned while work continues
 	var found hcl.Diagnostics
 	began, heap := time.Now(), uint64(0)
 	go func() {
@@ -133,7 +133,7 @@ func (e *Env) limited(f function.Function) function.Function {
 	spec := &function.Spec{
 		Type: func(args []cty.Value) (cty.Type, error) {
 			if e.stopped.Load() {
-				runtime.Goexit() // nobody waits any more
+				runtime.Goexit() // the caller has given up
 			}
 			return f.ReturnTypeForValues(args)
 		},

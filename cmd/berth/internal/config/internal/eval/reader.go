@@ -178,7 +178,7 @@ func (r *Reader) open(path string, use func(*os.File) error) error {
 	case !inside(where):
 		return fmt.Errorf("%q leads to %q, which is %w: give --allow-read %s to read there", path, where, errOutside, filepath.Dir(where))
 	}
-	// O_NONBLOCK: opening a FIFO must not wait for somebody to write to it.
+	// O_NONBLOCK: opening a FIFO must not wait for a writer.
 	f, err := os.OpenFile(where, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("%q: %w", path, cause(err))

@@ -16,7 +16,7 @@ import (
 // twice, without evaluating anything.
 type Checker struct {
 	Diags hcl.Diagnostics
-	// Unread are the values under names that are unknown. Nobody else reads
+	// Unread are the values under names that are unknown. Nothing else reads
 	// them, and something may be wrong with them, too.
 	Unread []hclsyntax.Expression
 }
@@ -125,7 +125,7 @@ func (c *Checker) Free(body *hclsyntax.Body, name string) {
 	}
 }
 
-// Skip notes that nobody reads a body.
+// Skip notes that a body is not read.
 func (c *Checker) Skip(body *hclsyntax.Body) {
 	for _, a := range InOrder(body.Attributes) {
 		c.Unread = append(c.Unread, a.Expr)

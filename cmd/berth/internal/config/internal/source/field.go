@@ -16,7 +16,7 @@ type Field struct {
 	pluginconfig.Field
 
 	Ref     string // type of the block that it refers to
-	Body    string // of a block with a body of its own kind: one of those below
+	Body    string // of a block with its own body kind: one of those below
 	PerRun  bool   // the same for all cells
 	Secrets bool   // may hold secrets
 	Many    bool   // a free block that may be repeated

@@ -293,7 +293,7 @@ func (r *Reading) reference(v cty.Value, kind string) (string, bool) {
 	return label, ok && k == kind
 }
 
-// reference says in words what a field with references must be.
+// reference describes what a field with references must be.
 func reference(f Field) string {
 	one := f.Ref + ".name"
 	switch f.Type {

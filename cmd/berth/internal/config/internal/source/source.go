@@ -82,7 +82,7 @@ func Open(path string) (*Source, hcl.Diagnostics) {
 }
 
 // read reads a file. What was found in a folder must be a regular file: opening
-// a pipe that lies there would wait for ever. One that the user named may be
+// a pipe that lies there would wait forever. One that the user named may be
 // whatever they like.
 func (s *Source) read(path string, found bool) ([]byte, error) {
 	if info, err := os.Stat(path); found && err == nil && !info.Mode().IsRegular() {
@@ -126,7 +126,7 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 	return diags
 }
 
-// LockFile is no part of the experiment in whose folder it is: it names the plugins
+// LockFile is not part of the experiment in whose folder it is: it names the plugins
 // that the experiment may use.
 const LockFile = "berth.lock.hcl"
 

@@ -79,7 +79,41 @@ func TestPointersAreRefused(t *testing.T) {
 	}
 }
 
-// A task of Terminal-Bench 1, whose files have other names, is not an empty dataset.
+// Editors of Windows write marks and line ends that Linux does not expect.
+func TestFilesOfWindows(t *testing.T) {
+	t.Parallel()
+	const mark = "\ufeff"
+	for _, tt := range []struct {
+		file, text, want string
+		broken           bool
+	}{
+		{file: "task.toml", text: mark + "schema_version = \"1.4\"\n", want: "task.toml:1:1: warning: Byte order mark"},
+		{file: "instruction.md", text: mark + "Do it.\n", want: "instruction.md:1:1: warning: Byte order mark"},
+		{file: "instruction.md", text: "a\nDo\x00 it.\n", want: "instruction.md:2: Not a text. It has a NUL byte in this line", broken: true},
+		{file: "instruction.md", text: "a\n\nf\xfcr mich\n", want: "instruction.md:3: Not a text. It has bytes in this line that are not UTF-8", broken: true},
+		{file: "tests/test.sh", text: "#!/bin/sh\r\ntrue\r\n", want: `tests/test.sh:1: warning: Script has line ends of Windows. Its first line is "#!/bin/sh\r"`},
+		{file: "tests/test.sh", text: "#!/bin/sh\n\ntrue\r\n", want: "tests/test.sh:3: warning: Script has line ends of Windows"},
+		{file: "tests/test.sh", text: mark + "#!/bin/sh\ntrue\n", want: "tests/test.sh:1: warning: Script begins with a byte order mark"},
+		{file: "solution/solve.sh", text: "#!/bin/sh\ntrue\x00\n", want: "solution/solve.sh:2: warning: Script has a NUL byte"},
+		{file: "tests/check.py", text: "#!/usr/bin/env python3\r\n", want: "tests/check.py:1: warning: Script has line ends of Windows"},
+		{file: "tests/data.csv", text: "a,b\r\n"},
+		{file: "tests/blob.bin", text: "\x00#!\r\n"},
+	} {
+		got, problems := minimal().with(tt.file, tt.text).load(t, task.Options{})
+		text := ""
+		for _, p := range problems {
+			text += p.String() + "\n"
+		}
+		if (got == nil) != tt.broken || !strings.Contains(text, tt.want) || tt.want == "" && text != "" || strings.Count(text, "\n") > 1 {
+			t.Errorf("%s %q: %v, %s; want %q", tt.file, tt.text, got != nil, text, tt.want)
+		}
+		if got != nil && got.Stages[0].Instruction[0].Text != "Do it.\n" {
+			t.Errorf("%s %q: the instruction is %q", tt.file, tt.text, got.Stages[0].Instruction[0].Text)
+		}
+	}
+}
+
+// A task of Terminal-Bench 1, whose files have other names, is no empty dataset.
 func TestATaskOfTerminalBench1IsRefused(t *testing.T) {
 	t.Parallel()
 	dir := files{

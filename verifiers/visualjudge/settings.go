@@ -56,9 +56,9 @@ func (c *Config) Validate() (ps []config.Problem) {
 
 // settings are what a task says to the judge.
 type settings struct {
-	Instruction      string `json:"instruction"`       // the task as text; empty: instruction.md of the view
-	SuccessCondition string `json:"success_condition"` // may be empty
-	Truth            string `json:"llm_judge_gt"`      // how a good result looks; may be empty
+	Instruction      string `berth:"instruction" default:"" doc:"The task in words. Empty: instruction.md of the view."`
+	SuccessCondition string `berth:"success_condition" default:"" doc:"When the task is done."`
+	Truth            string `berth:"llm_judge_gt" default:"" doc:"How a good result looks."`
 }
 
 // maxTask is how much of the task the models see, in bytes.
@@ -76,7 +76,7 @@ func read(r *verifier.Request) (c Config, s settings, err error) {
 	if s.Instruction == "" {
 		text, err := r.ReadFile("instruction.md", 64<<20)
 		if err != nil {
-			return c, s, fmt.Errorf("the task: %v", err) //nolint:errorlint // it is not an artifact that the agent did not leave
+			return c, s, fmt.Errorf("the task: %v", err) //nolint:errorlint // it is no artifact that the agent did not leave
 		}
 		s.Instruction = string(text)
 	}

@@ -258,24 +258,6 @@ func plain(message string) string {
 	return message
 }
 
-// Told returns the text that tells the model about MCP servers which the CLI
-// cannot be configured with; empty without any.
-func Told(servers []agent.Server) string {
-	if len(servers) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\n\nThese MCP servers can be reached from the sandbox with your own client:\n")
-	for _, m := range servers {
-		if m.Transport == "stdio" {
-			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", m.Name, strings.Join(append([]string{m.Command}, m.Args...), " "))
-			continue
-		}
-		fmt.Fprintf(&b, "- %s: %s at %s\n", m.Name, m.Transport, m.URL)
-	}
-	return b.String()
-}
-
 // upload writes files below Home, which belongs to the session's user.
 func (s *session) upload(ctx context.Context, files []File) error {
 	var b bytes.Buffer

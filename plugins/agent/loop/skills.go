@@ -11,37 +11,6 @@ import (
 	"github.com/berth-eval/berth/plugins/yamltext"
 )
 
-// Offers returns what comes with a task besides its instruction, as text for a prompt:
-// MCP servers, and skills in the sandbox. Each is a separate paragraph; empty without
-// any. A skill that cannot be read is left out.
-func Offers(ctx context.Context, box sandbox.Shell, s agent.Setup) (string, error) {
-	found, err := skills(ctx, box, s.Skills)
-	if err != nil {
-		return "", fmt.Errorf("look for skills: %w", err)
-	}
-	return servers(s.Servers) + found, nil
-}
-
-func servers(list []agent.Server) string {
-	if len(list) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("\nThe task comes with these MCP servers, which you can reach from the sandbox with your own client:\n")
-	for _, s := range list {
-		if s.Transport == "stdio" {
-			argv := append([]string{s.Command}, s.Args...)
-			for _, k := range slices.Backward(slices.Sorted(maps.Keys(s.Env))) {
-				argv = append([]string{k + "=" + s.Env[k]}, argv...)
-			}
-			fmt.Fprintf(&b, "- %s: stdio, started as: %s\n", s.Name, strings.Join(argv, " "))
-		} else {
-			fmt.Fprintf(&b, "- %s: %s at %s\n", s.Name, s.Transport, s.URL)
-		}
-	}
-	return b.String()
-}
-
 // Limits of skills: bytes of one file, and number of files.
 const (
 	maxSkill  = 64 << 10

@@ -1,5 +1,5 @@
 // Package become changes the credentials of a thread to those of sandboxd, an
-// engine's default capabilities and its own user id, and executes
+// engine's default capabilities and a user id of its own, and executes
 // sandboxd. It is the last step of a program that builds a sandbox, and the
 // first half of sandboxd itself.
 //
@@ -44,7 +44,7 @@ func mask(caps ...int) (m uint64) {
 // some system calls ask for equal user ids *or* a capability: as user 0 we
 // would let any command of root lower our limits (`prlimit --pid 1 --nofile=0`,
 // or --cpu=1, at whose end the kernel itself kills PID 1), put us in the idle
-// scheduling class, or read our memory. Under our own id all of those
+// scheduling class, or read our memory. Under an id of our own all of those
 // need a capability that commands do not have. Root is merely one of the users
 // that commands are started as. It may take this id, too: against that there
 // are SavedID and OwnCap.
@@ -65,20 +65,14 @@ func Mix() error {
 	return nil
 }
 
-// OwnCap is a capability that sandboxd has, beside its own id, and that no
+// OwnCap is a capability that sandboxd has, beside an id of its own, and that no
 // command can get. It is good for nothing in there, and that is not what it is
-// for: a process that sets the scheduling policy, the processors or the priority of a
+// for: whoever sets the scheduling policy, the processors or the priority of a
 // thread must have an equal user id, which root may take, and all the capabilities
 // that the thread has. The same holds for tracing a process and for opening its
 // files in /proc, so that a program with this capability is protected from those
 // without.
 const OwnCap = unix.CAP_WAKE_ALARM
-
-// TestCap is a capability that the commands of a verifier have, and no other
-// command can get, where they work in their own mount namespace. It is good
-// for nothing in a user namespace: a process that looks into another or its files
-// through /proc, or traces it, must have all the capabilities that it has.
-const TestCap = unix.CAP_BLOCK_SUSPEND
 
 // own are the capabilities that sandboxd keeps for itself, where it is given them.
 var own = mask(OwnCap)
@@ -128,7 +122,7 @@ func Become(path string, args ...string) error {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 		}
 	}
-	// What an engine, or its parent, left open would be open in each
+	// What an engine, or whoever started it, left open would be open in each
 	// command. The kernel has this since 5.11; before, it is the engine's care.
 	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	// The runtime reads these: few threads and a small heap, since a machine

@@ -31,7 +31,8 @@ func birth(name string) (at int64, mounted, ok bool) {
 // ofMachine reports whether a name is the machine's own, in the layer below an overlay
 // that the sandbox cannot write to: an upgrade of the machine changed it, and not the
 // agent. What the sandbox writes to, a file or a folder above it, is copied to the upper
-// layer first, and that copy is younger than the sandbox's own file system.
+// layer first, and that copy is younger than the sandbox's own file system. So what the
+// machine adds to a folder counts as the agent's once the agent has written there, too.
 func (s *Search) ofMachine(name string) bool {
 	if s.Made == 0 {
 		return false

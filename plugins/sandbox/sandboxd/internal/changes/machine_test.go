@@ -13,6 +13,31 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/changes"
 )
 
+// overMachine makes the folders of a machine, and over them an overlay that a sandbox
+// writes to: own/root, on a file system of its own.
+func overMachine(t *testing.T) (machine, own string) {
+	t.Helper()
+	dir := t.TempDir()
+	machine, own = filepath.Join(dir, "machine"), filepath.Join(dir, "own")
+	for _, name := range []string{"bin/cat", "local/bin/other", "lib/libc.so.6", "spare"} {
+		write(t, filepath.Join(machine, name), "#!/bin/sh\n")
+	}
+	must(t, os.Mkdir(own, 0o750))
+	changes.Moment() // from here on, what is made is younger
+	if err := unix.Mount("berth", own, "tmpfs", 0, ""); err != nil {
+		testlevel.Root(t, "mount a tmpfs")
+		testlevel.Cannot(t, testlevel.NoMounts, err)
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(own, unix.MNT_DETACH)) })
+	for _, name := range []string{"upper", "work", "root"} {
+		must(t, os.Mkdir(filepath.Join(own, name), 0o750))
+	}
+	root := own + "/root"
+	must(t, unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", machine, own, own)))
+	t.Cleanup(func() { must(t, unix.Unmount(root, 0)) })
+	return machine, own
+}
+
 // Where the system folders are overlays over those of the machine, what the machine
 // changes meanwhile is not the agent's. What the agent changes is, also in a folder
 // that the machine changes, too.
@@ -44,24 +69,8 @@ func TestWhatTheMachineChangesIsNotTheAgents(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			machine, own := filepath.Join(dir, "machine"), filepath.Join(dir, "own")
-			for _, name := range []string{"bin/cat", "local/bin/other", "lib/libc.so.6", "spare"} {
-				write(t, filepath.Join(machine, name), "#!/bin/sh\n")
-			}
-			must(t, os.Mkdir(own, 0o750))
-			changes.Moment() // from here on, what is made is younger
-			if err := unix.Mount("berth", own, "tmpfs", 0, ""); err != nil {
-				testlevel.Root(t, "mount a tmpfs")
-				testlevel.Cannot(t, testlevel.NoMounts, err)
-			}
-			t.Cleanup(func() { must(t, unix.Unmount(own, unix.MNT_DETACH)) })
-			for _, name := range []string{"upper", "work", "root"} {
-				must(t, os.Mkdir(filepath.Join(own, name), 0o750))
-			}
+			machine, own := overMachine(t)
 			root := own + "/root"
-			must(t, unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work", machine, own, own)))
-			t.Cleanup(func() { must(t, unix.Unmount(root, 0)) })
 			s := &changes.Search{Made: changes.Made(own)}
 			if s.Made == 0 {
 				t.Skip("this kernel does not say when a file of a tmpfs was made: Linux 6.1 does")

@@ -41,6 +41,11 @@ var agents = table{
 	}, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
 		return done, run(ctx, s.setup.Shell, m.Text)
 	}})},
+	"unskilled": {"says that it supports skills, and leaves them out", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
+		return agent.Needs{Shell: true, Dialects: []model.Dialect{model.DialectOpenAIChat}, Skills: true}, nil
+	}, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
+		return done, run(ctx, s.setup.Shell, m.Text)
+	}})},
 	"tireless": {"never says that it is done", does(acts{turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
 		return agent.Yield{End: agent.MaxSteps}, nil
 	}})},

@@ -44,6 +44,7 @@ var broken = []struct {
 	{plugin: "hasty", clause: "a session without a turn can be closed"},
 	{plugin: "idle", clause: "a turn does what was asked, and ends with done", shells: true},
 	{plugin: "aloof", clause: "a turn does what was asked, and ends with done", shells: true},
+	{plugin: "unskilled", clause: "its model learns of a skill, if it supports them", shells: true},
 	{plugin: "tireless", clause: "a turn does what was asked, and ends with done"},
 	{plugin: "endless", clause: "a turn ends with a yield"},
 	{plugin: "rambler", clause: "steps are steps of a valid trajectory"},

@@ -39,19 +39,19 @@ type ComparedCell struct {
 	Tasks         int `json:"tasks"`
 	Repetitions   int `json:"repetitions"` // the most that a task has
 	// Raw says that the score that decides has values outside 0 to 1, here or in
-	// another cell. The success rate is its mean.
-	Raw  bool    `json:"raw_score,omitempty"`
-	Mean float64 `json:"success_rate"`
+	// another cell. The success rate is its mean; null if nothing was measured.
+	Raw  bool     `json:"raw_score,omitempty"`
+	Mean *float64 `json:"success_rate"`
 	// Instead is as in a TableRow.
 	Instead string `json:"in_place_of_rate,omitempty"`
-	// PassAt1 and what else needs a full reward is null, absent or 0 if the score
-	// is raw and nothing says which value of it is the full reward.
+	// PassAt1 and what else needs a full reward is null if nothing was measured, or
+	// if the score is raw and nothing says which value of it is the full reward.
 	PassAt1 *float64 `json:"pass_at_1"`
 	// K is the number of repetitions that every task has; the two after it are
-	// for so many. Absent if there is one repetition.
-	K       int     `json:"k,omitempty"`
-	PassAtK float64 `json:"pass_at_k,omitempty"`
-	AllK    float64 `json:"all_k,omitempty"`
+	// for so many. Absent, and the two null, if there is one repetition.
+	K       int      `json:"k,omitempty"`
+	PassAtK *float64 `json:"pass_at_k"`
+	AllK    *float64 `json:"all_k"`
 	// SE is the standard error of the success rate over repetitions, and SD the
 	// population standard deviation. Null if there is one repetition.
 	SE *float64 `json:"se_over_repetitions"`
@@ -60,10 +60,11 @@ type ComparedCell struct {
 	// task.
 	Interval  *Interval `json:"interval"`
 	Bootstrap *Interval `json:"bootstrap_interval"`
-	// Numbers of tasks that all, some and none of their trials solve.
-	Always    int `json:"tasks_always_solved"`
-	Sometimes int `json:"tasks_sometimes_solved"`
-	Never     int `json:"tasks_never_solved"`
+	// Numbers of tasks that all, some and none of their trials solve. Null like
+	// PassAt1.
+	Always    *int `json:"tasks_always_solved"`
+	Sometimes *int `json:"tasks_sometimes_solved"`
+	Never     *int `json:"tasks_never_solved"`
 }
 
 // ComparedPair compares two cells on the tasks that both ran. Every task counts

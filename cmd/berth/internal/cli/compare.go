@@ -181,7 +181,10 @@ func comparedCells(res *output.Comparison) terminal.Table {
 	}
 	for i := range res.Cells {
 		c := &res.Cells[i]
-		rate := numbers.Value(c.Mean, c.Raw)
+		rate := "–"
+		if c.Mean != nil {
+			rate = numbers.Value(*c.Mean, c.Raw)
+		}
 		if c.SE != nil {
 			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*c.SE, c.Raw), numbers.Value(*c.SD, c.Raw))
 		}
@@ -191,7 +194,7 @@ func comparedCells(res *output.Comparison) terminal.Table {
 		}
 		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, around, share(c.PassAt1)}
 		if k > 1 {
-			row = append(row, atK(c.PassAtK, c.K, false), atK(c.AllK, c.K, false))
+			row = append(row, ofK(c.PassAtK, c.K, false), ofK(c.AllK, c.K, false))
 		}
 		t.Row(row...)
 	}
@@ -202,10 +205,7 @@ func comparedPairs(res *output.Comparison) terminal.Table {
 	t := terminal.Table{
 		Head: []string{"pair", "tasks", "difference", "95 %", "p", "p (Holm)", "solved by one only"}, Right: []bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, Above: 1,
 	}
-	undecided := map[string]bool{}
-	for i := range res.Cells {
-		undecided[res.Cells[i].Name] = res.Cells[i].PassAt1 == nil
-	}
+	undecided := undecided(res)
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		solved := fmt.Sprintf("%d and %d", len(p.OnlyA), len(p.OnlyB))
@@ -217,19 +217,21 @@ func comparedPairs(res *output.Comparison) terminal.Table {
 	return t
 }
 
+// undecided are the cells of which it is not known which tasks they solved.
+func undecided(res *output.Comparison) map[string]bool {
+	names := map[string]bool{}
+	for i := range res.Cells {
+		names[res.Cells[i].Name] = res.Cells[i].PassAt1 == nil
+	}
+	return names
+}
+
 // between prints an interval; raw is as in numbers.Value.
 func between(in *output.Interval, raw bool) string {
 	if in == nil {
 		return "–"
 	}
 	return fmt.Sprintf("%s to %s", numbers.Value(in.Low, raw), numbers.Value(in.High, raw))
-}
-
-func atK(x float64, k int, raw bool) string {
-	if k == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%s (k = %d)", numbers.Value(x, raw), k)
 }
 
 // difference prints a difference, of rates in points of a percent.
@@ -252,8 +254,8 @@ func flatCells(res *output.Comparison) terminal.Table {
 		c := &res.Cells[i]
 		low, high, method := bounds(c.Interval)
 		t.Row(terminal.Clean(c.Name), terminal.Clean(c.Run), whole(c.Planned), whole(c.Measured), whole(c.Exposed), whole(c.Tasks), whole(c.Repetitions),
-			full(&c.Mean), full(c.SE), full(c.SD), low, high, method, full(c.PassAt1), whole(c.K), full(&c.PassAtK), full(&c.AllK),
-			whole(c.Always), whole(c.Sometimes), whole(c.Never))
+			full(c.Mean), full(c.SE), full(c.SD), low, high, method, full(c.PassAt1), positive(c.K), full(c.PassAtK), full(c.AllK),
+			known(c.Always), known(c.Sometimes), known(c.Never))
 	}
 	return t
 }
@@ -265,11 +267,16 @@ func flatPairs(res *output.Comparison) terminal.Table {
 	for i := range t.Head {
 		t.Right = append(t.Right, i > 1)
 	}
+	undecided := undecided(res)
 	for i := range res.Pairs {
 		p := &res.Pairs[i]
 		low, high, _ := bounds(p.Interval)
+		onlyA, onlyB := whole(len(p.OnlyA)), whole(len(p.OnlyB))
+		if undecided[p.A] || undecided[p.B] {
+			onlyA, onlyB = "", ""
+		}
 		t.Row(terminal.Clean(p.A), terminal.Clean(p.B), whole(p.Tasks), whole(p.Left[0]), whole(p.Left[1]), whole(p.Changed), full(&p.Means[0]), full(&p.Means[1]),
-			full(&p.Difference), low, high, p.Test, whole(p.Permutations), full(&p.P), full(&p.Holm), whole(len(p.OnlyA)), whole(len(p.OnlyB)))
+			full(&p.Difference), low, high, p.Test, positive(p.Permutations), full(&p.P), full(&p.Holm), onlyA, onlyB)
 	}
 	return t
 }

@@ -236,11 +236,11 @@ func flat(res *output.Table) terminal.Table {
 			low, high = full(&in.Low), full(&in.High)
 		}
 		always, sometimes, never := whole(len(r.Always)), whole(len(r.Sometimes)), whole(len(r.Never))
-		if r.Raw && r.PassAt1 == nil {
+		if r.PassAt1 == nil {
 			always, sometimes, never = "", "", ""
 		}
 		row := values(r, whole(r.Planned), whole(r.Measured), whole(r.Tasks), whole(r.Repetitions), full(r.Mean), full(r.SE), full(r.SD),
-			full(r.ClusterSE), low, high, in.Method, full(r.PassAt1), whole(r.K), full(r.PassAtK), full(r.AllK), full(r.BestOfK),
+			full(r.ClusterSE), low, high, in.Method, full(r.PassAt1), positive(r.K), full(r.PassAtK), full(r.AllK), full(r.BestOfK),
 			always, sometimes, never, whole(r.Timeouts), whole(r.Budget), whole(r.Exposed))
 		row = append(row, three(&r.Tokens)...)
 		row = append(append(row, whole(r.CostUSD.N)), three(&r.CostUSD)...)
@@ -273,5 +273,20 @@ func ofK(x *float64, k int, raw bool) string {
 	if x == nil {
 		return "–"
 	}
-	return atK(*x, k, raw)
+	return fmt.Sprintf("%s (k = %d)", numbers.Value(*x, raw), k)
+}
+
+// positive and known are numbers for CSV; empty: there is none.
+func positive(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func known(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.Itoa(*n)
 }

@@ -71,7 +71,8 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 	c.Sample = s
 	least, most := s.Repetitions()
 	c.Tasks, c.Repetitions = s.Tasks(), most
-	c.Mean, c.Instead = s.Mean(), summary.Instead(c.ife, c.Measured)
+	mean := s.Mean()
+	c.Mean, c.Instead = &mean, summary.Instead(c.ife, c.Measured)
 	if !c.open {
 		one := s.PassAt1()
 		c.PassAt1 = &one
@@ -81,7 +82,7 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 		if err != nil {
 			return err
 		}
-		c.K, c.PassAtK, c.AllK = least, *at.PassAtK, *at.AllK
+		c.K, c.PassAtK, c.AllK = least, at.PassAtK, at.AllK
 	}
 	over := s.OverRepetitions()
 	c.SE, c.SD = number(over.SE), number(over.SD)
@@ -89,10 +90,11 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 	c.Bootstrap = interval(s.Bootstrap(level, resamples, seed))
 	if rules.Weigh == WeighCategory {
 		g := s.GroupsEqually(level)
-		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = g.Mean, interval(g.Interval), nil, nil, nil
+		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = &g.Mean, interval(g.Interval), nil, nil, nil
 	}
 	if by := s.Solved(); !c.open {
-		c.Always, c.Sometimes, c.Never = len(by.Always), len(by.Sometimes), len(by.Never)
+		always, sometimes, never := len(by.Always), len(by.Sometimes), len(by.Never)
+		c.Always, c.Sometimes, c.Never = &always, &sometimes, &never
 	}
 	return nil
 }

@@ -149,7 +149,7 @@ func (m *model) leaderboard() (rows []rowOf) {
 	for _, c := range m.Cells {
 		if c.Sample != nil {
 			low, high := bounds(c.Interval)
-			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Mean), "low": low, "high": high, "tasks": c.Tasks})
+			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.rate()), "low": low, "high": high, "tasks": c.Tasks})
 		}
 	}
 	return rows
@@ -262,7 +262,7 @@ func (m *model) along(name string) (a axis, ok bool) {
 		sort.Strings(rest)
 		values[v] = true
 		low, high := bounds(c.Interval)
-		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.Mean), "low": low, "high": high})
+		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.rate()), "low": low, "high": high})
 	}
 	return a, len(values) > 1
 }
@@ -274,6 +274,14 @@ func amount(text string) (v float64, isTime bool, err error) {
 	}
 	d, err := time.ParseDuration(text)
 	return d.Seconds(), true, err
+}
+
+// rate is the success rate; NaN if nothing was measured.
+func (c *cell) rate() float64 {
+	if c.Mean == nil {
+		return math.NaN()
+	}
+	return *c.Mean
 }
 
 // CostOfTrial is the mean cost of a planned trial in USD, with all its attempts; NaN
@@ -290,8 +298,8 @@ func (m *model) pareto() (rows []rowOf) {
 	var rates, costs []float64
 	for _, c := range m.Cells {
 		if cost := c.CostOfTrial(); c.Sample != nil && !math.IsNaN(cost) {
-			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.Mean), "cost": finite(cost)})
-			rates, costs = append(rates, c.Mean), append(costs, cost)
+			rows = append(rows, rowOf{"cell": c.Name, "rate": finite(c.rate()), "cost": finite(cost)})
+			rates, costs = append(rates, c.rate()), append(costs, cost)
 		}
 	}
 	if len(rows) < 2 {

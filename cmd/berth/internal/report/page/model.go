@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -152,13 +151,8 @@ func counted(runs []numbers.Run, o *Options) (*model, error) {
 	if err = numbers.ComputeAll(tallies, o.Rules, o.Seed); err != nil {
 		return nil, err
 	}
-	for _, c := range m.Cells {
-		if c.Sample == nil {
-			c.Mean = math.NaN()
-		}
-	}
 	m.Ranked = slices.Clone(m.Cells)
-	slices.SortStableFunc(m.Ranked, func(a, b *cell) int { return cmp.Compare(b.Mean, a.Mean) })
+	slices.SortStableFunc(m.Ranked, func(a, b *cell) int { return cmp.Compare(b.rate(), a.rate()) })
 	for _, c := range m.Cells {
 		if len(c.Reasons) > 0 {
 			m.Marked++

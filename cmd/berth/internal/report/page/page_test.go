@@ -195,7 +195,7 @@ func TestPageFollowsTheRules(t *testing.T) {
 	o.Rules.RefuseExposed = false
 	o.Choice, o.Selected = "--select", func(t *numbers.Trial) (bool, error) { return t.Measured() && *t.Accepted().Result.Score > 0, nil }
 	m, err := newModel([]numbers.Run{r}, &o)
-	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].Mean != 1 || m.Cells[0].Planned >= 24 {
+	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].rate() != 1 || m.Cells[0].Planned >= 24 {
 		t.Errorf("a choice: %v, %+v", err, m)
 	}
 	o.Selected = func(*numbers.Trial) (bool, error) { return false, nil }
@@ -246,7 +246,7 @@ func TestPageWeighsCategories(t *testing.T) {
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
-		if c.Mean != *row.Mean || *c.Interval != *row.Interval || c.SE != nil || c.Bootstrap != nil {
+		if c.rate() != *row.Mean || *c.Interval != *row.Interval || c.SE != nil || c.Bootstrap != nil {
 			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Mean, c.Interval, *row.Mean, row.Interval)
 		}
 	}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/output"
+)
+
+// What is not defined is empty: pass@k of one repetition, the mean of nothing, a
+// standard deviation of one value, and the tasks that are solved if nothing says what
+// solves them.
+func TestUndefinedValuesAreEmpty(t *testing.T) {
+	t.Parallel()
+	rate, n := 0.0, 0
+	res := &output.Comparison{
+		Cells: []output.ComparedCell{
+			{Name: "nothing", Planned: 1},
+			{Name: "once", Planned: 1, Measured: 1, Tasks: 1, Repetitions: 1, Mean: &rate, PassAt1: &rate, Always: &n, Sometimes: &n, Never: &n},
+		},
+		Pairs: []output.ComparedPair{{A: "nothing", B: "once", Test: "McNemar"}},
+	}
+	rows := func(table terminal.Table) (all []map[string]string) {
+		var b bytes.Buffer
+		wrong := table.WriteAs(&terminal.Printer{Out: &b}, terminal.CSV)
+		records, err := csv.NewReader(&b).ReadAll()
+		if err = errors.Join(wrong, err); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records[1:] {
+			one := map[string]string{}
+			for i, h := range records[0] {
+				one[h] = r[i]
+			}
+			all = append(all, one)
+		}
+		return all
+	}
+	cells, pairs := rows(flatCells(res)), rows(flatPairs(res))
+	for _, name := range strings.Fields("success_rate se_over_repetitions population_sd_over_repetitions low_95 high_95 pass_at_1 k pass_at_k all_k tasks_always_solved tasks_sometimes_solved tasks_never_solved") {
+		if v, ok := cells[0][name]; !ok || v != "" {
+			t.Errorf("%s of nothing is %q", name, v)
+		}
+	}
+	for name, want := range map[string]string{"success_rate": "0", "pass_at_1": "0", "tasks_never_solved": "0", "se_over_repetitions": "", "k": "", "pass_at_k": "", "all_k": ""} {
+		if v := cells[1][name]; v != want {
+			t.Errorf("%s of one repetition is %q, want %q", name, v, want)
+		}
+	}
+	for _, name := range []string{"low_95", "permutations", "solved_by_a_only"} {
+		if v := pairs[0][name]; v != "" {
+			t.Errorf("%s of the pair is %q", name, v)
+		}
+	}
+	if table := rows(comparedCells(res)); table[0]["success rate"] != "–" || table[0]["pass@1"] != "–" {
+		t.Errorf("the table says %q", table[0])
+	}
+	b, err := json.Marshal(res.Cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"success_rate":null`, `"pass_at_k":null`, `"all_k":null`, `"tasks_never_solved":null`} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s", want, b)
+		}
+	}
+}

@@ -229,6 +229,9 @@ func (s *stage) artifactsInto(ctx context.Context, p record.Phase, into string) 
 		if e.Status == collect.Failed {
 			s.a.recorder.Note(p, "artifact_failed", "%s: %s", e.Source, e.Reason)
 		}
+		if n := int64(len(e.Dropped)) + e.DroppedMore; n > 0 {
+			s.a.recorder.Note(p, "artifacts_left_out", "%s: %d of its entries were left out, and the rest is kept: %s", e.Source, n, recorder.Cut(strings.Join(e.Dropped, "; "), 500))
+		}
 		if e.Secrets > 0 {
 			s.a.recorder.Note(p, "secret_in_artifact", "%s held %d secret values, which are masked in what is kept", e.Source, e.Secrets)
 		}

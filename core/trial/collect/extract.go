@@ -143,7 +143,8 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 		return hostOrName(x, name, err)
 	}
 	left := x.c.MaxBytes - x.c.bytes
-	w := x.c.Redactor.Writer(f)
+	holes := &archive.Sparse{File: f}
+	w := x.c.Redactor.Writer(holes)
 	var found []secret
 	if x.c.Unmasked != "" {
 		w.Found = func(at int64, value string) {
@@ -153,7 +154,7 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 		}
 	}
 	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
-	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
+	err = errors.Join(err, hostly(w.Close()), hostly(holes.End()), hostly(f.Close()))
 	x.c.bytes += n
 	x.e.Files++
 	x.e.Bytes += n
@@ -214,7 +215,7 @@ func kind(flag byte) string {
 	case tar.TypeChar, tar.TypeBlock:
 		return "device"
 	case tar.TypeFifo:
-		return "pipe"
+		return "pipe or socket"
 	default:
 		return "special file"
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -357,4 +358,70 @@ func FuzzExtract(f *testing.F) {
 			t.Errorf("beside the folder there is %v, %v", names, err)
 		}
 	})
+}
+
+// A file with holes takes no more room after it was copied.
+func TestHolesStayHoles(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 30
+	f, err := os.Create(filepath.Join(t.TempDir(), "sparse"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s := &Sparse{File: f}
+	var want bytes.Buffer
+	for _, b := range [][]byte{make([]byte, 10_000), []byte("a"), make([]byte, 70_000), bytes.Repeat([]byte("bc\x00"), 5000), make([]byte, 5000)} {
+		want.Write(b)
+		if n, err := s.Write(b); n != len(b) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if _, err = io.CopyN(s, zeros{}, size); err != nil {
+		t.Fatal(err)
+	}
+	if err = s.End(); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := f.Stat()
+	if err != nil || fi.Size() != int64(want.Len())+size {
+		t.Fatalf("%v, %v", fi, err)
+	}
+	got := make([]byte, want.Len())
+	if _, err = f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("the content differs: %v", err)
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok && st.Blocks*512 > 1<<20 {
+		t.Errorf("it takes %d bytes", st.Blocks*512)
+	}
+}
+
+// The reader of an archive knows of a pipe in it, if it wants to, and the rest is there.
+func TestAPipeIsAnEmptyEntry(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := errors.Join(syscall.Mkfifo(filepath.Join(dir, "a pipe"), 0o600), os.WriteFile(filepath.Join(dir, "b"), []byte("b"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for special, want := range map[bool]string{true: "6a pipe 0b", false: "0b"} {
+		var b bytes.Buffer
+		if _, err := PackFolder(&b, dir, Packing{Sorted: true, Special: special}); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for in := tar.NewReader(&b); ; {
+			head, err := in.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if head.Typeflag != tar.TypeDir {
+				got = append(got, fmt.Sprintf("%c%s", head.Typeflag, head.Name))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("special %t: %q, want %q", special, got, want)
+		}
+	}
 }

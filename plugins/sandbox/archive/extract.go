@@ -186,7 +186,11 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 	// Release the slot before waiting for data from the other side.
 	release()
 	release = func() {}
-	_, err = io.CopyBuffer(writer{f, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
+	holes := &Sparse{File: f}
+	_, err = io.CopyBuffer(writer{holes, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
+	if err == nil {
+		err = holes.End()
+	}
 	if !x.how.Owned {
 		mode |= 0o600 // the host must be able to delete what it got
 	}
@@ -228,7 +232,7 @@ func remove(parent int, base string) error {
 
 // writer holds a slot for each write only.
 type writer struct {
-	f     *os.File
+	f     io.Writer
 	block func() func()
 }
 

@@ -27,6 +27,9 @@ type Packing struct {
 	// Sorted makes the archive of a tree reproducible. It needs memory for the
 	// names of one folder.
 	Sorted bool
+	// Special writes an empty entry for a device, a socket or a pipe, so that the
+	// reader knows of it. Else it is only reported.
+	Special bool
 	// Block is as in Extraction.
 	Block func() (release func())
 }
@@ -110,6 +113,15 @@ func (p *packer) entry(dir int, name, as string, depth int) error {
 		err = p.file(dir, name, head)
 	case unix.S_IFDIR:
 		err = p.folder(dir, name, as, head, depth)
+	case unix.S_IFIFO, unix.S_IFSOCK, unix.S_IFCHR, unix.S_IFBLK:
+		err = fmt.Errorf("%w: device, socket or pipe", fault.ErrUnsafe)
+		if p.how.Special && as != "" {
+			head.Typeflag = tar.TypeFifo
+			if t := st.Mode & unix.S_IFMT; t == unix.S_IFCHR || t == unix.S_IFBLK {
+				head.Typeflag = tar.TypeChar
+			}
+			return p.t.WriteHeader(head)
+		}
 	default:
 		err = fmt.Errorf("%w: device, socket or pipe", fault.ErrUnsafe)
 	}

@@ -112,7 +112,7 @@ func (h *shell) Download(q *pb.DownloadRequest, st grpc.ServerStreamingServer[pb
 	}
 	defer unix.Close(dir) //nolint:errcheck // a folder that was only read
 	w := &sent{st: st}
-	how := archive.Packing{Limits: archive.Limits{Bytes: q.GetMaxBytes(), Entries: q.GetMaxEntries()}, Block: pid1.Block}
+	how := archive.Packing{Limits: archive.Limits{Bytes: q.GetMaxBytes(), Entries: q.GetMaxEntries()}, Block: pid1.Block, Special: true}
 	if _, err = archive.Pack(w, dir, base, how); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}

@@ -6,6 +6,7 @@
 package audit
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ type audit struct {
 	// of the file below the run.
 	sums map[string]string
 
+	tails   int               // journals whose last line a crash cut off
 	decided map[string][]rule // of the attempts, by cell and task
 
 	mu    sync.Mutex
@@ -179,6 +181,7 @@ func (a *audit) journals() error {
 		bad := j.Bad
 		if j.Tail {
 			bad = bad[:len(bad)-1]
+			a.tails++
 			a.skip(journals, name+": a crash of its writer left a part of the last line, which does not count")
 		}
 		for _, n := range bad {
@@ -295,6 +298,11 @@ func (a *audit) numbers() {
 	case err != nil:
 		a.problem(numbers, store.SummaryFile, 0, "it cannot be read: %v", err)
 	case a.index.Writing() == nil:
+		if a.tails > 0 && !bytes.Contains(b, []byte(" of the journals could not be read")) { // it was written before the crash
+			before := *a.index
+			before.Torn -= a.tails
+			now = summary.Of(a.manifest, &before)
+		}
 		a.compareSummary(b, now)
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 )
 
-// maxProduct bounds what a function asks for in one piece, which the limit on
-// memory would see too late.
+// maxProduct bounds what a function asks for in one piece, before its result can be
+// weighed.
 const maxProduct = 256 << 20
 
 // multiplies is f, whose result can be as large as the product of its arguments,
 // with a limit on that product: a text counts its length, a list its elements, a
 // number itself.
-func multiplies(f function.Function) function.Function {
+func multiplies(f function.Function, limit float64) function.Function {
 	return checked(f, func(args []cty.Value) error {
 		product := 1.0
 		for _, a := range args {
@@ -29,8 +29,8 @@ func multiplies(f function.Function) function.Function {
 			}
 			product *= max(1, size)
 		}
-		if product > maxProduct {
-			return fmt.Errorf("%w: the result could have more than %d MiB", errTooLarge, maxProduct>>20)
+		if product > limit {
+			return fmt.Errorf("%w: at most %d MiB, or %d elements", errTooLarge, MaxValue>>20, MaxValue/element)
 		}
 		return nil
 	})

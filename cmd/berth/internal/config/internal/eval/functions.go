@@ -41,8 +41,8 @@ func pure() map[string]function.Function {
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 		"length": lengthFunc, "distinct": stdlib.DistinctFunc,
 
-		"format": stdlib.FormatFunc, "join": multiplies(stdlib.JoinFunc), "replace": multiplies(stdlib.ReplaceFunc),
-		"regexreplace": stdlib.RegexReplaceFunc, "indent": multiplies(stdlib.IndentFunc), "setproduct": multiplies(stdlib.SetProductFunc),
+		"format": stdlib.FormatFunc, "join": multiplies(stdlib.JoinFunc, maxProduct), "replace": multiplies(stdlib.ReplaceFunc, maxProduct),
+		"regexreplace": stdlib.RegexReplaceFunc, "indent": multiplies(stdlib.IndentFunc, maxProduct), "setproduct": multiplies(stdlib.SetProductFunc, MaxValue/element),
 
 		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": jsonDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "yamldecode": yamlDecodeFunc,
 		"base64encode": text("text", func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil }),
@@ -100,9 +100,9 @@ func (e *Env) functions() map[string]function.Function {
 	fs["env"] = envFunc(e.lookupEnv)
 	fs["secret"] = Secrets(nil).function()
 	for name, f := range fs {
-		fs[name] = e.limited(f)
+		fs[name] = limited(f)
 	}
-	fs["can"], fs["try"] = tryfunc.CanFunc, e.limited(tryfunc.TryFunc)
+	fs["can"], fs["try"] = tryfunc.CanFunc, limited(tryfunc.TryFunc)
 	return fs
 }
 

@@ -1,15 +1,10 @@
 package eval
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
-	"runtime/metrics"
-	"time"
 
-	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/function"
 )
@@ -19,68 +14,16 @@ const (
 	// MaxValue is the largest value, in units: a byte of text or a number is one,
 	// an element of a list, map or object 64.
 	MaxValue = 1 << 20
-	// maxHeap is how many bytes the program may grow by during one evaluation.
-	maxHeap = 256 << 20
 	// maxExponent bounds numbers: 2^4096 has 1,234 digits.
 	maxExponent = 4096
 	element     = 64
 )
-
-// maxTime is how long one evaluation may take; maxTotal is for all evaluations of
-// an experiment, which may have 10,000 cells.
-var maxTime, maxTotal = 10 * time.Second, 2 * time.Minute
 
 // errTooLarge is what a function or an expression fails with whose value is.
 var errTooLarge = errors.New("the value is too large")
 
 // errInfinite is what a division by zero leads to.
 var errInfinite = errors.New("the number is infinite")
-
-// bounded does work in its own goroutine, and gives up on it when it takes
-// too long or too much memory, or when ctx ends. HCL cannot be interrupted: the
-// goroutine ends at the next function that it calls, or with the program. From
-// then on nothing is evaluated, so that Load fails.
-func (e *Env) bounded(ctx context.Context, work func() (cty.Value, hcl.Diagnostics)) (v cty.Value, diags hcl.Diagnostics, err error) {
-	if err = ctx.Err(); err != nil {
-		return cty.DynamicVal, nil, err
-	}
-	done := make(chan struct{})
-	var value cty.Value // apart from v and diags, which are returned while work continues
-	var found hcl.Diagnostics
-	began, heap := time.Now(), uint64(0)
-	go func() {
-		defer close(done)
-		value, found = work()
-	}()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for err == nil {
-		select {
-		case <-done:
-			e.left -= time.Since(began)
-			return value, found, nil
-		case <-ctx.Done():
-			err = ctx.Err()
-		case <-tick.C:
-			now := heapBytes()
-			if heap == 0 {
-				heap = now // most are done before this
-			}
-			if time.Since(began) > min(maxTime, e.left) || now > heap+maxHeap {
-				err = fmt.Errorf("an expression may take %s and %d MiB of memory, and all of an experiment %s", maxTime, maxHeap>>20, maxTotal)
-			}
-		}
-	}
-	e.stopped.Store(true)
-	return cty.DynamicVal, nil, err
-}
-
-// heapBytes is the size of the objects of the program.
-func heapBytes() uint64 {
-	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	metrics.Read(s)
-	return s[0].Value.Uint64()
-}
 
 // weigh measures v and stops at limit, so that a value with shared parts does
 // not take longer than a large one.
@@ -125,18 +68,13 @@ func weigh(v cty.Value, limit int) (units int, err error) {
 // limited is f with a limit on the size of its results, and with the marks of
 // its arguments on every unknown result: cty drops them where a function handles
 // marks itself and an argument is unknown, as all secrets are.
-func (e *Env) limited(f function.Function) function.Function {
+func limited(f function.Function) function.Function {
 	all := func(p function.Parameter) function.Parameter {
 		p.AllowUnknown, p.AllowMarked, p.AllowDynamicType = true, true, true
 		return p
 	}
 	spec := &function.Spec{
-		Type: func(args []cty.Value) (cty.Type, error) {
-			if e.stopped.Load() {
-				runtime.Goexit() // the caller has given up
-			}
-			return f.ReturnTypeForValues(args)
-		},
+		Type: f.ReturnTypeForValues,
 		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
 			v, err := f.Call(args)
 			if err != nil {

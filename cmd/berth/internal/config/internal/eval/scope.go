@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -61,10 +59,8 @@ type Env struct {
 	reader    *Reader
 	lookupEnv func(string) (string, bool)
 
-	mu      sync.Mutex       // one evaluation at a time: functions share the reader
-	left    time.Duration    // for evaluations
-	stopped atomic.Bool      // an evaluation did not end: there is no other
-	base    *hcl.EvalContext // references and functions
+	mu   sync.Mutex       // one evaluation at a time: functions share the reader
+	base *hcl.EvalContext // references and functions
 }
 
 // NewEnv makes an Env. lookup may be nil.
@@ -72,7 +68,7 @@ func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 	if lookup == nil {
 		lookup = func(string) (string, bool) { return "", false }
 	}
-	e := &Env{Names: names, reader: r, lookupEnv: lookup, left: maxTotal}
+	e := &Env{Names: names, reader: r, lookupEnv: lookup}
 	e.base = &hcl.EvalContext{Variables: map[string]cty.Value{}, Functions: e.functions()}
 	for kind, labels := range e.Refs {
 		refs := map[string]cty.Value{}
@@ -88,9 +84,6 @@ func NewEnv(r *Reader, lookup func(string) (string, bool), names Names) *Env {
 func (e *Env) Files() map[string][]byte {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped.Load() {
-		return nil // it may still be read
-	}
 	return e.reader.Files()
 }
 
@@ -155,18 +148,14 @@ func (s *Scope) Eval(ctx context.Context, expr hclsyntax.Expression) (cty.Value,
 	return s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
 }
 
-// run does the work of an evaluation within the limits.
+// run does the work of an evaluation, unless ctx has ended.
 func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (cty.Value, hcl.Diagnostics) {
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
-	if s.env.stopped.Load() {
-		return cty.DynamicVal, nil // has been reported
-	}
-	v, diags, err := s.env.bounded(ctx, work)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return cty.DynamicVal, hcl.Diagnostics{tooLarge(expr.Range(), err)}
 	}
-	return v, diags
+	return work()
 }
 
 func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnostics) {
@@ -221,7 +210,7 @@ func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagn
 	ctx := s.env.base.NewChild()
 	ctx.Variables = map[string]cty.Value{"var": s.vars, "matrix": cty.ObjectVal(s.matrix), "local": cty.ObjectVal(locals)}
 	if s.secrets != nil {
-		ctx.Functions = map[string]function.Function{"secret": s.env.limited(s.secrets.function())}
+		ctx.Functions = map[string]function.Function{"secret": limited(s.secrets.function())}
 	}
 	return ctx, diags
 }
@@ -369,18 +358,15 @@ func tooLarge(at hcl.Range, err error) *hcl.Diagnostic {
 func (e *Env) ReadFile(path string) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.stopped.Load() {
-		return nil, errors.New("the evaluation of the experiment was ended")
-	}
 	return e.reader.Read(path)
 }
 
 // Plain is a scope for expressions that refer to nothing and call only functions
 // that look at their arguments alone.
 func Plain() *Scope {
-	e := &Env{left: maxTotal, base: &hcl.EvalContext{Functions: pure()}}
+	e := &Env{base: &hcl.EvalContext{Functions: pure()}}
 	for name, f := range e.base.Functions {
-		e.base.Functions[name] = e.limited(f)
+		e.base.Functions[name] = limited(f)
 	}
 	return e.Outside("There is no matrix.")
 }

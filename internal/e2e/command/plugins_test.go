@@ -1,12 +1,10 @@
 package command
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"

@@ -36,8 +36,6 @@ and line that differs from what was recorded. It also says what cannot be
 checked, and why.
 
 The page that -o writes has the result as JSON.
---report FILE makes the HTML report, or a table of berth export, again and
-compares it with the file.
 --sign KEY signs the page with an SSH key and writes PAGE.sig.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares the result with the page.

@@ -28,7 +28,10 @@ func TestCellsAreCompared(t *testing.T) {
 	}
 	rates := map[string]float64{}
 	for _, cell := range c.Cells {
-		rates[cell.Cell] = cell.Mean
+		if cell.Mean == nil {
+			t.Fatalf("cell %+v", cell)
+		}
+		rates[cell.Cell] = *cell.Mean
 		if cell.Tasks != 3 || cell.Repetitions != 1 || cell.Measured != 3 || cell.Interval == nil || cell.Interval.Method != "wilson" || cell.SE != nil {
 			t.Errorf("cell %+v", cell)
 		}

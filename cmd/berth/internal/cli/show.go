@@ -68,8 +68,8 @@ func (f *showFlags) check(args []string, table bool) error {
 const showHelp = `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
-attempt. With --select, the tables above the list of trials still count the whole
-run. Costs and tokens are of all attempts of a trial.
+attempt. With --select, the tables above the list of trials still count the
+whole run. Costs and tokens are of all attempts of a trial.
 
 --select takes an expression over the accepted attempt of each trial, with names
 such as outcome, task, tags, score, cost, agent_time and cell.AXIS. All of them

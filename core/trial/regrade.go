@@ -219,15 +219,14 @@ func (s *stage) restoredSystem(ctx context.Context) (not map[string]bool, err er
 	s.second = &second{spec: a.spec, original: a.spec.Image, system: &systemFiles{}}
 	defer func() { s.second = nil }()
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
-	err = a.phase(ctx, p, limits.Prepare+2*limits.Control+a.startTime(), func(ctx context.Context) error {
+	err = a.phase(ctx, p, limits.Prepare+2*limits.Control+a.startTime(), func(ctx context.Context) (err error) {
 		env, ok := a.env.(environment.Snapshotter)
 		if !ok {
 			return fmt.Errorf("look for changed files: %w", environment.ErrUnsupported)
 		}
-		if err := s.systemChanges(ctx, p); err != nil {
+		if err = s.systemChanges(ctx, p); err != nil {
 			return err
 		}
-		var err error
 		if s.second.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
 			return fmt.Errorf("look for changed files: %w", err)
 		}

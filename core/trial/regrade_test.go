@@ -225,13 +225,13 @@ func TestAnExposedAttemptIsVerifiedAgainWithTheSystemOfTheImage(t *testing.T) {
 		{"a changed program is put back", forges, `test "$(answer)" = 42`, cell.SystemImage, record.Failed, record.Checked},
 		{"a changed program that the tests do not use", honestly, `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
 		{"a process was left", honestly + "; setsid sleep 300 >/dev/null 2>&1 &", `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
-		{"a changed program that is not put back", outside, `PATH=/app/bin:$PATH; test "$(t)" = 1`, cell.SystemImage, record.Passed, record.Exposed},
+		{"a program where the tests look first is taken away", outside, `test "$(t)" = 1`, cell.SystemImage, record.Failed, record.Checked},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, does(tt.does), tests(tt.test))
 			b.task.Mode = task.ModeLive
-			if tt.integrity == record.Exposed {
+			if tt.does == outside {
 				b.task.Stages[0].Verify.Env = task.Env{"PATH": {Text: "/app/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}}
 			}
 			in := b.input()

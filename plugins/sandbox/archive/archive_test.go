@@ -373,8 +373,8 @@ func TestHolesStayHoles(t *testing.T) {
 	var want bytes.Buffer
 	for _, b := range [][]byte{make([]byte, 10_000), []byte("a"), make([]byte, 70_000), bytes.Repeat([]byte("bc\x00"), 5000), make([]byte, 5000)} {
 		want.Write(b)
-		if n, err := s.Write(b); n != len(b) || err != nil {
-			t.Fatal(n, err)
+		if n, failed := s.Write(b); n != len(b) || failed != nil {
+			t.Fatal(n, failed)
 		}
 	}
 	if _, err = io.CopyN(s, zeros{}, size); err != nil {

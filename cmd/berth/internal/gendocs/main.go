@@ -301,18 +301,7 @@ func pluginReference(ctx context.Context) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# The plugins that come with Berth\n")
-	times := map[string]int{}     // of the rows of all plugins
-	common := map[string]string{} // the most frequent row of an option that several plugins have
-	for i := range entries {
-		if paged(entries[i].Name) {
-			continue
-		}
-		for _, r := range options(entries[i].Schema.Fields, "") {
-			if times[r.text]++; times[r.text] >= 3 && times[r.text] > times[common[r.name]] {
-				common[r.name] = r.text
-			}
-		}
-	}
+	common := shared(entries)
 	b.WriteString("\n## Options of several plugins\n\n" + optionHead)
 	for _, name := range slices.Sorted(maps.Keys(common)) {
 		b.WriteString(common[name])
@@ -332,23 +321,46 @@ func pluginReference(ctx context.Context) (string, error) {
 			fmt.Fprintf(&b, "\n[Options](compare.md#%s)\n", e.Name)
 			continue
 		}
-		var own string
-		var also []string
-		for _, r := range options(e.Schema.Fields, "") {
-			if common[r.name] != r.text {
-				own += r.text
-			} else {
-				also = append(also, "`"+r.name+"`")
-			}
-		}
-		if own != "" {
-			b.WriteString("\n" + optionHead + own)
-		}
-		if len(also) > 0 {
-			fmt.Fprintf(&b, "\n[Also](#options-of-several-plugins): %s.\n", strings.Join(also, ", "))
-		}
+		b.WriteString(ownOptions(e, common))
 	}
 	return b.String(), failed
+}
+
+// shared returns the most frequent row of each option that several plugins have.
+func shared(entries []plugin.Entry) map[string]string {
+	times, common := map[string]int{}, map[string]string{}
+	for i := range entries {
+		if paged(entries[i].Name) {
+			continue
+		}
+		for _, r := range options(entries[i].Schema.Fields, "") {
+			if times[r.text]++; times[r.text] >= 3 && times[r.text] > times[common[r.name]] {
+				common[r.name] = r.text
+			}
+		}
+	}
+	return common
+}
+
+// ownOptions is the table of the options of a plugin that it does not share, and the
+// names of the others.
+func ownOptions(e *plugin.Entry, common map[string]string) string {
+	var own, also []string
+	for _, r := range options(e.Schema.Fields, "") {
+		if common[r.name] != r.text {
+			own = append(own, r.text)
+		} else {
+			also = append(also, "`"+r.name+"`")
+		}
+	}
+	text := ""
+	if len(own) > 0 {
+		text = "\n" + optionHead + strings.Join(own, "")
+	}
+	if len(also) > 0 {
+		text += fmt.Sprintf("\n[Also](#options-of-several-plugins): %s.\n", strings.Join(also, ", "))
+	}
+	return text
 }
 
 const optionHead = "| option | type | default | |\n|---|---|---|---|\n"

@@ -165,7 +165,7 @@ func TestHostileUploadsAreRefused(t *testing.T) {
 func TestFullDiskIsNoRoom(t *testing.T) {
 	t.Parallel()
 	c := sandboxtest.Start(t, sandboxtest.Options{SizeMiB: 8}).Shell("agent")
-	if err := c.WriteFile(t.Context(), "/tmp/big", make([]byte, 12<<20), sandbox.FileOptions{}); !errors.Is(err, sandbox.ErrNoRoom) {
+	if err := c.WriteFile(t.Context(), "/tmp/big", bytes.Repeat([]byte("x"), 12<<20), sandbox.FileOptions{}); !errors.Is(err, sandbox.ErrNoRoom) {
 		t.Errorf("12 MiB into 8: %v, want ErrNoRoom", err)
 	}
 	if err := c.WriteFile(t.Context(), "/tmp/big", []byte("small"), sandbox.FileOptions{}); err != nil {

@@ -121,11 +121,11 @@ func read(of plugins.Settings, into any) []config.Problem {
 func merged(of plugins.Settings) (json.RawMessage, error) {
 	task, err := config.Members(of.JSON)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("settings of the task: %w", err)
 	}
 	experiment, err := config.Members(of.Config)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("config of the experiment: %w", err)
 	}
 	if task["truth"] == nil && experiment["truth"] != nil {
 		return of.Config, nil

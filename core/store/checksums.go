@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/berth-eval/berth/core/record"
@@ -30,11 +31,17 @@ type Checksums struct {
 }
 
 // ChecksumsOf computes the checksums of the files in the folder of an attempt, but
-// those of ChecksumsFile and result.json.
+// those of ChecksumsFile and result.json, and what a killed writer left (isPart).
 func ChecksumsOf(dir string) (Checksums, error) {
 	s := Checksums{Version: FormVersion, Files: map[string]string{}}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		switch {
+		case err == nil && filepath.Dir(path) == filepath.Clean(dir) && isPart(d.Name()):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case err != nil || d.IsDir():
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
@@ -56,6 +63,12 @@ func ChecksumsOf(dir string) (Checksums, error) {
 		return err
 	})
 	return s, err
+}
+
+// isPart reports whether a name in the folder of an attempt is that of a file or folder
+// from which others get their contents at once. A writer that is killed leaves it.
+func isPart(name string) bool {
+	return strings.HasPrefix(name, ".") && strings.HasSuffix(name, ".part")
 }
 
 // SumOf returns the checksum of a file, "sha256:" and hex.

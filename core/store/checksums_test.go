@@ -2,9 +2,11 @@ package store_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/berth-eval/berth/core/store"
@@ -31,5 +33,21 @@ func TestChecksumsOfAnyNameSurviveJSON(t *testing.T) {
 	var was store.Checksums
 	if err = json.Unmarshal(b, &was); err != nil || !maps.Equal(is.Files, was.Files) {
 		t.Errorf("read back as %q, want %q; %v", was.Files, is.Files, err)
+	}
+}
+
+// A writer that is killed after its result has its name leaves what it copied from.
+func TestWhatAKilledWriterLeftIsNotListed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, name := range []string{"steps.jsonl", ".worker.part/result.json", ".settled.part", "artifacts/.mine.part"} {
+		file := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o750), os.WriteFile(file, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	is, err := store.ChecksumsOf(dir)
+	if got := slices.Sorted(maps.Keys(is.Files)); err != nil || !slices.Equal(got, []string{"artifacts/.mine.part", "steps.jsonl"}) {
+		t.Errorf("listed %q, %v", got, err)
 	}
 }

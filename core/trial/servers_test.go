@@ -51,8 +51,9 @@ func TestSkillsAndFoldersOfATask(t *testing.T) {
 	b.task.Skills = []task.Skill{{Dir: "/skills"}, {Dir: "/", FromImage: []string{"bin"}}}
 	res := b.run(t.Context(), t)
 	want(t, res, record.Passed, record.Yielded, record.Checked)
-	if f := res.Findings; len(f) != 1 || f[0].Code != "skills_missing" || !strings.Contains(f[0].Text, "/skills") {
-		t.Errorf("findings %+v", f)
+	missing := slices.DeleteFunc(slices.Clone(res.Findings), func(f record.Finding) bool { return f.Code != "skills_missing" })
+	if len(missing) != 1 || !strings.Contains(missing[0].Text, "/skills") {
+		t.Errorf("findings %+v", res.Findings)
 	}
 	if !slices.Equal(got, []string{"/skills", "/"}) {
 		t.Errorf("skills in %q", got)

@@ -108,9 +108,11 @@ func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	background(t, b, sandboxtest.Program("lingering"))
-	ending := func() bool { // it has neither arguments nor memory any more
+	ending := func() bool { // it has neither arguments nor memory any more, and its parent lives
 		ps, err := b.Processes(t.Context())
-		return err == nil && slices.ContainsFunc(ps.List, func(p host.Process) bool { return len(p.Argv) == 0 && p.State != "Z" })
+		return err == nil && slices.ContainsFunc(ps.List, func(p host.Process) bool {
+			return len(p.Argv) == 0 && p.State != "Z" && slices.ContainsFunc(ps.List, func(q host.Process) bool { return q.PID == p.Parent && slices.Contains(q.Argv, "lingering") })
+		})
 	}
 	testlevel.Eventually(t, "the killed process is ending", ending)
 	s, err := b.Settle(t.Context(), nil, nil)

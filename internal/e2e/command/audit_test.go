@@ -126,7 +126,7 @@ func TestAnAuditIsSigned(t *testing.T) {
 		want string
 	}{
 		{[]string{"audit", "last", "-o", "page.json", "--sign", "author"}, 0, "page written to page.json"},
-		{[]string{"audit", "last", "--verify", "page.json", "--signers", "author.pub"}, 0, "was signed by SHA256:"},
+		{[]string{"audit", "last", "--verify", "page.json", "--signers", "author.pub"}, 0, "valid signature by SHA256:"},
 		{[]string{"audit", "last", "--verify", "page.json", "--signers", "allowed_signers"}, 0, "the run matches"},
 		{[]string{"audit", "last", "--verify", "page.json", "--signers", "stranger.pub"}, 1, "is not one of those that you trust: it is SHA256:"},
 		{[]string{"audit", "last", "--sign", "author"}, 2, "--sign needs -o"},

@@ -218,7 +218,8 @@ func (b *browser) scripts(t *testing.T) {
 		chromedp.WaitReady(".ap-term"), chromedp.Click("#step-2 h3 button"), chromedp.Poll(`document.querySelector(".ap-term-text").textContent.includes("hello")`, nil),
 		chromedp.Evaluate(`document.querySelector(".ap-term-text").textContent.trim()`, &screen),
 		chromedp.ScrollIntoView(".film"), chromedp.WaitReady(".film .shot svg rect"), chromedp.Evaluate(`document.querySelectorAll(".film .shot").length`, &shots),
-		chromedp.Evaluate(`document.querySelectorAll('details[data-src*="sub.json"]')[0].open = true`, nil), chromedp.WaitReady(`details .step`), chromedp.Text("details .step", &below),
+		chromedp.Evaluate(`document.querySelectorAll('details[data-src*="sub.json"]')[0].open = true`, nil),
+		chromedp.Poll(`document.querySelector("details .step")?.textContent.includes("I am below")`, nil), chromedp.TextContent("details .step", &below),
 		chromedp.ScrollIntoView("#step-40"), chromedp.WaitReady("#step-80"))
 	t.Logf("the terminal shows %q", screen)
 	if canvases < 2 || shots != 2 || len(light) > 0 || !strings.Contains(below, "I am below") {

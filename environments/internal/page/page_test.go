@@ -353,9 +353,9 @@ func TestTabsDialogsAndKeys(t *testing.T) {
 		{"go_forward", nil, Tabs{[]string{Origin + "/two.html", Origin + "/two.html"}, []string{"Two", "Two"}, 0}},
 		{"tab_close", nil, Tabs{[]string{Origin + "/two.html"}, []string{"Two"}, 0}},
 	} {
-		parts, refused := act(t, b, step.name, step.args, KindTabs)
-		if got, _ := json.Marshal(parts[KindTabs]); refused != "" || string(got) != jsonText(step.want) {
-			t.Errorf("%s: %q, %s; want %s", step.name, refused, got, jsonText(step.want))
+		parts, no := act(t, b, step.name, step.args, KindTabs)
+		if got, _ := json.Marshal(parts[KindTabs]); no != "" || string(got) != jsonText(step.want) {
+			t.Errorf("%s: %q, %s; want %s", step.name, no, got, jsonText(step.want))
 		}
 	}
 	for name, args := range map[string]map[string]any{"tab_focus": {"index": 7}, "go_forward": nil, "keyboard_press": {"key": "Strg+x"}, "mouse_click": {"x": -1, "y": 5}} {

@@ -148,15 +148,7 @@ func TestHowLoopsOfTurnsEnd(t *testing.T) {
 	}
 	judge = append(judge, reply("could not be read", "It still looks good."))
 	user = append(user, reply("could not be read", "I still have no idea."))
-	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
-		b, err := json.Marshal(map[string]any{"replies": replies})
-		e2etest.Must(t, err)
-		files[name] = string(b) // JSON is YAML
-	}
-	e2etest.Write(t, dir, files)
-	run := berthWith(t, dir, nil, "run", "--in-flight", "4")
-	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
-	e2etest.Must(t, err)
+	results, run := loopResults(t, dir, files, judge, user)
 	if len(results) != len(endings()) {
 		t.Fatalf("%d results of %d tasks\n%s\n%s", len(results), len(endings()), run.out, run.stderr)
 	}
@@ -431,4 +423,20 @@ func TestASupervisorThatCannotJudge(t *testing.T) {
 			}
 		})
 	}
+}
+
+// loopResults runs an experiment in dir, whose supervisor and user have these replies,
+// and returns the files of its results.
+func loopResults(t *testing.T, dir string, files map[string]string, judge, user []map[string]any) ([]string, result) {
+	t.Helper()
+	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
+		b, err := json.Marshal(map[string]any{"replies": replies})
+		e2etest.Must(t, err)
+		files[name] = string(b) // JSON is YAML
+	}
+	e2etest.Write(t, dir, files)
+	run := berthWith(t, dir, nil, "run", "--in-flight", "4")
+	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
+	e2etest.Must(t, err)
+	return results, run
 }

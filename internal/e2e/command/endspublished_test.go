@@ -264,15 +264,7 @@ func TestLoopsEndAsUniClawBenchEndsThem(t *testing.T) {
 		maps.Copy(files, all[i].files())
 	}
 	user = append(user, reply("could not be read", "I still have no idea."))
-	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
-		b, err := json.Marshal(map[string]any{"replies": replies})
-		e2etest.Must(t, err)
-		files[name] = string(b) // JSON is YAML
-	}
-	e2etest.Write(t, dir, files)
-	run := berthWith(t, dir, nil, "run", "--in-flight", "4")
-	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
-	e2etest.Must(t, err)
+	results, run := loopResults(t, dir, files, judge, user)
 	at := map[string]string{}
 	for _, file := range results {
 		folder := filepath.Dir(file)

@@ -140,9 +140,6 @@ func (a *app) nodeRequest(ctx context.Context, l *experiment.Loaded) (*nodecheck
 		return nil, err
 	}
 	q := &nodecheck.Request{Host: host, UID: os.Getuid(), Scratch: l.Experiment.Executor.Scratch, Files: map[string]string{}, Folders: []string{}}
-	if q.Rooms, err = a.scratchRooms(l); err != nil {
-		return nil, err
-	}
 	used, err := l.Plugins(ctx)
 	if err != nil {
 		return nil, err

@@ -20,9 +20,6 @@ type Needs struct {
 // leastScratch is the free space below which a scratch folder is named, in MiB.
 const leastScratch = 1024
 
-// pilotScratch is the free space without which a pilot takes nothing, in MiB.
-const pilotScratch = 16
-
 // Findings says what was seen, for people. host is the submitting machine.
 func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.DoctorCluster {
 	d := &output.DoctorCluster{Host: host, Job: s.Job, StartS: math.Round(s.Start.Seconds()*10) / 10, Checks: []output.DoctorCheck{}, Environments: []output.DoctorEnvironment{}}
@@ -41,8 +38,7 @@ func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.Doctor
 	if r.Problem != "" {
 		f.bad("job", r.Problem, "ask your cluster administrator, or start pilots yourself with executor \"pilots\"")
 	}
-	f.folder(s, want)
-	f.clocks(r)
+	f.folder(r, want)
 	f.programs(r)
 	f.scratch(s)
 	f.relay(host, r, want)
@@ -75,64 +71,21 @@ func (f findings) bad(name, text, remedy string) {
 	f.d.Checks = append(f.d.Checks, output.DoctorCheck{Name: name, Text: text, Remedy: remedy})
 }
 
-func (f findings) folder(s *Seen, want *Needs) {
-	r := s.Report
-	f.good("run folder", fmt.Sprintf("both ends see it; file system %s here, %s on the node", orUnknown(s.Folder), orUnknown(r.Folder)), "")
-	for _, l := range []struct {
-		what string
-		seen Lateness
-	}{{"new files", r.Names}, {"new lines", r.Lines}} {
-		name := l.what + " in the run folder"
-		// Both directions lie in one round; this end and the other one may each be late.
-		need := time.Duration(3 * l.seen.Longest * float64(time.Second)).Round(time.Second)
-		switch {
-		case l.seen.Failed != "":
-			f.bad(name, "the other end does not see them: "+l.seen.Failed, "use a folder on a file system whose changes all machines see")
-		case need > want.LostAfter:
-			f.bad(name, fmt.Sprintf("seen and answered after up to %.2f s", l.seen.Longest), fmt.Sprintf("set lost_after to at least %s, or use a file system with shorter caches", need))
-		default:
-			f.good(name, fmt.Sprintf("seen and answered after up to %.2f s", l.seen.Longest), "")
-		}
+func (f findings) folder(r *Report, want *Needs) {
+	need := time.Duration(3 * r.Answer * float64(time.Second)).Round(time.Second)
+	switch {
+	case r.Late != "":
+		f.bad("run folder", "the node does not see new files: "+r.Late, "use a folder on a file system whose changes all machines see")
+	case need > want.LostAfter:
+		f.bad("run folder", fmt.Sprintf("a new file was seen and answered after %.2f s", r.Answer), fmt.Sprintf("set lost_after to at least %s, or use a file system with shorter caches", need))
+	default:
+		f.good("run folder", fmt.Sprintf("both ends see it; a new file was seen and answered after %.2f s", r.Answer), "")
 	}
-	f.claims("hard links", &s.Links, &r.Links)
-	f.claims("exclusive creation", &s.Creates, &r.Creates)
-}
-
-// claims checks that each name went to one end.
-func (f findings) claims(name string, a, b *Claims) {
-	remedy := "use another file system for the run folder: two pilots could make the same attempt on this one"
-	for _, c := range []*Claims{a, b} {
-		if c.Failed != "" {
-			f.bad(name, c.Failed, "use a file system with hard links for the run folder")
-			return
-		}
+	if r.Links != "" {
+		f.bad("hard links", r.Links, "use another file system for the run folder: pilots take attempts by hard links")
+	} else {
+		f.good("hard links", "a name in the run folder is taken once", "")
 	}
-	taken := [names]int{}
-	for _, i := range slices.Concat(a.Won, b.Won) {
-		if i >= 0 && i < names {
-			taken[i]++
-		}
-	}
-	for i, n := range taken {
-		if n != 1 {
-			f.bad(name, fmt.Sprintf("of two ends that wanted name %d, %d got it", i, n), remedy)
-			return
-		}
-	}
-	f.good(name, fmt.Sprintf("both ends wanted %d names, and one end got each (%d here, %d on the node)", names, len(a.Won), len(b.Won)), "")
-}
-
-func (f findings) clocks(r *Report) {
-	c := r.Clock
-	if !c.Known || math.IsNaN(c.Ahead+c.Error) || math.IsInf(c.Ahead+c.Error, 0) {
-		return
-	}
-	text := fmt.Sprintf("that of the node is %+.2f s from this one, ± %.2f s", c.Ahead, c.Error)
-	remedy := ""
-	if math.Abs(c.Ahead)-c.Error > 2 {
-		remedy = "nothing depends on it, but the times in results differ: let the machines set their clocks"
-	}
-	f.good("clocks", text, remedy)
 }
 
 func (f findings) programs(r *Report) {
@@ -150,23 +103,14 @@ func (f findings) programs(r *Report) {
 
 func (f findings) scratch(s *Seen) {
 	c := &s.Report.Scratch
-	text := fmt.Sprintf("%s, file system %s, %d MiB free", c.Dir, orUnknown(c.System), c.Free)
-	need, what := int64(0), []string{}
-	for _, n := range c.Needs {
-		need += n.MiB
-		what = append(what, fmt.Sprintf("%s (%d MiB)", n.What, n.MiB))
-	}
-	if need > 0 {
-		text += "; pilots put into it: " + strings.Join(what, ", ")
-	}
+	text := fmt.Sprintf("%s, %d MiB free", c.Dir, c.Free)
+	remedy := "set scratch in the executor block to a folder on a disk of the nodes"
 	switch {
 	case c.Failed != "":
-		f.bad("scratch", c.Failed, "set scratch in the executor block to a folder on a disk of the nodes")
+		f.bad("scratch", c.Failed, remedy)
 	case s.ScratchShared && s.Report.Host != f.d.Host:
-		f.bad("scratch", text+"; this machine sees it too, so it is shared", "set scratch in the executor block to a folder on a disk of the nodes")
-	case need > 0 && c.Free < need+pilotScratch:
-		f.bad("scratch", text+fmt.Sprintf(": this does not fit, they need %d MiB", need+pilotScratch), "set scratch in the executor block to a folder with more room, or remove copy_bundles if it is set")
-	case c.Free < leastScratch+need:
+		f.bad("scratch", text+"; this machine sees it too, so it is shared", remedy)
+	case c.Free < leastScratch:
 		f.good("scratch", text, "attempts may need more room: set scratch to a larger disk")
 	default:
 		f.good("scratch", text, "")
@@ -205,11 +149,4 @@ func (f findings) environments(r *Report, want *Needs) {
 			f.bad("environment "+name, "the experiment uses it, and it cannot make sandboxes on the node", "follow what it says below, or use another environment or partition")
 		}
 	}
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "of an unknown type"
-	}
-	return s
 }

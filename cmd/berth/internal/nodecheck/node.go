@@ -9,13 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/moby/sys/mountinfo"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -28,45 +25,64 @@ type Node struct {
 	Doctor  func(context.Context) (*output.Doctor, error)
 }
 
+// connecting is how long the node tries all addresses of the relay.
+const connecting = time.Minute
+
 // Work looks at everything and writes the report. Fails if the folder cannot be
 // used; anything else that does not work is in the report.
 func (n *Node) Work(ctx context.Context) error {
 	var q Request
-	if err := read(filepath.Join(n.Dir, requestFile), &q); err != nil {
+	if err := read(n.Dir, requestFile, &q); err != nil {
 		return err
 	}
-	host, _ := os.Hostname() //nolint:errcheck // an unknown host stays unnamed
-	own := filepath.Join(n.Dir, there)
-	if err := publish(own, beganFile, host); err != nil {
-		return err
-	}
-	r := Report{Host: host, Folder: fileSystem(n.Dir)}
+	r := Report{}
+	r.Host, _ = os.Hostname() //nolint:errcheck // an unknown host stays unnamed
 	if uid := os.Getuid(); uid != q.UID {
 		r.Problem = fmt.Sprintf("the job runs as user %d, not %d", uid, q.UID)
 	}
-	n.look(&q, &r)
-	r.Relay = reach(ctx, q.Relay)
-	undo := n.scratch(&q, &r)
-	defer undo()
-	err := n.measure(ctx, &r)
-	if err != nil {
+	r.Scratch = n.scratch(q.Scratch)
+	defer os.Remove(r.Scratch.Marker) //nolint:errcheck // nothing is left of it at worst
+	if err := n.exchange(ctx, &r); err != nil {
 		return err
 	}
+	n.look(&q, &r)
+	r.Relay = reach(ctx, q.Relay)
+	var err error
 	if r.Doctor, err = n.Doctor(ctx); err != nil {
 		r.Problem = err.Error()
 	}
-	return publish(own, reportFile, r)
+	return publish(n.Dir, reportFile, r)
+}
+
+// exchange shows a file to the other end, waits for its answer, and tries hard links.
+func (n *Node) exchange(ctx context.Context, r *Report) error {
+	begin := time.Now()
+	if err := publish(n.Dir, beganFile, r); err != nil {
+		return err
+	}
+	for !listed(n.Dir, answerFile) {
+		if time.Since(begin) > patience {
+			r.Late = fmt.Sprintf("nothing came within %s", patience)
+			break
+		}
+		if err := pause(ctx, tick); err != nil {
+			return err
+		}
+	}
+	r.Answer = time.Since(begin).Seconds()
+	request := filepath.Join(n.Dir, requestFile)
+	if err := os.Link(request, filepath.Join(n.Dir, linkedFile)); err != nil {
+		r.Links = err.Error()
+	} else if err = os.Link(request, filepath.Join(n.Dir, takenFile)); !errors.Is(err, os.ErrExist) {
+		r.Links = fmt.Sprintf("a name that the other end has taken can be taken again (%v)", err)
+	}
+	return nil
 }
 
 // look finds files and folders.
 func (n *Node) look(q *Request, r *Report) {
 	for _, dir := range q.Folders {
 		if _, err := os.ReadDir(dir); err != nil {
-			r.Missing = append(r.Missing, err.Error())
-		}
-	}
-	for _, room := range q.Rooms {
-		if _, err := os.Stat(room.From); err != nil && room.From != "" {
 			r.Missing = append(r.Missing, err.Error())
 		}
 	}
@@ -81,116 +97,32 @@ func (n *Node) look(q *Request, r *Report) {
 }
 
 // scratch finds the folder for attempts, and leaves a file in it for the other end to
-// look for until undo is called.
-func (n *Node) scratch(q *Request, r *Report) (undo func()) {
-	dir, err := n.Scratch(q.Scratch)
-	s := &r.Scratch
+// look for.
+func (n *Node) scratch(named string) (s Scratch) {
+	dir, err := n.Scratch(named)
 	s.Dir = dir
 	if err == nil {
-		s.System = fileSystem(dir)
 		if free, known := runtimedir.Free(dir); known {
 			s.Free = free >> 20
-		}
-		for _, room := range q.Rooms {
-			if _, absent := os.Lstat(filepath.Join(dir, room.Copy)); absent != nil {
-				s.Needs = append(s.Needs, room)
-			}
 		}
 		s.Marker = filepath.Join(dir, ".doctor-"+rand.Text())
 		err = os.WriteFile(s.Marker, make([]byte, 4096), 0o600)
 	}
 	if err != nil {
 		s.Failed, s.Marker = err.Error(), ""
-		return func() {}
 	}
-	return func() { _ = os.Remove(s.Marker) }
+	return s
 }
 
-// measure does what needs both ends.
-func (n *Node) measure(ctx context.Context, r *Report) error {
-	own, other := filepath.Join(n.Dir, there), filepath.Join(n.Dir, here)
-	r.Names = repeat(func(i int) error {
-		name := ping + strconv.Itoa(i)
-		begin := time.Now()
-		if err := publish(own, name, begin); err != nil {
-			return err
-		}
-		if err := until(ctx, patience, func() bool { return listed(other, name) }); err != nil {
-			return err
-		}
-		took := time.Since(begin)
-		var answered time.Time
-		if err := read(filepath.Join(other, name), &answered); err != nil {
-			return err
-		}
-		r.Clock.compare(begin, took, answered)
-		return nil
-	})
-	if err := publish(own, marker, r.Scratch.Marker); err != nil {
-		return err
-	}
-	r.Lines = repeat(func(i int) error {
-		begin := time.Now()
-		if err := say(own, i); err != nil {
-			return err
-		}
-		n, answered := 0, time.Time{}
-		err := until(ctx, patience, func() bool { n, answered = said(other); return n >= i })
-		if err == nil {
-			r.Clock.compare(begin, time.Since(begin), answered)
-		}
-		return err
-	})
-	// Whether the other end answers or not, the claims of this end are made.
-	err := publish(own, claim, nil)
-	if err == nil && r.Names.Failed == "" {
-		err = until(ctx, patience, func() bool { return listed(other, claim) })
-	}
-	r.Links, r.Creates = claimAll(n.Dir, there, true)
-	if ctx.Err() != nil {
-		return errors.Join(err, context.Cause(ctx))
-	}
-	return nil
-}
-
-// compare compares the clocks by one question, which was asked at begin and answered
-// by the other end at some time while it took. The shortest one says most.
-func (c *Clock) compare(begin time.Time, took time.Duration, answered time.Time) {
-	if e := took.Seconds() / 2; !c.Known || e < c.Error {
-		// Wall clocks, without the monotonic reading.
-		*c = Clock{Known: true, Ahead: begin.Round(0).Add(took / 2).Sub(answered).Seconds(), Error: e}
-	}
-}
-
-// repeat measures some rounds, and no more after one that failed.
-func repeat(round func(i int) error) (l Lateness) {
-	for i := range rounds {
-		begin := time.Now()
-		if err := round(i + 1); err != nil {
-			l.Failed = err.Error()
-			return l
-		}
-		l.Rounds++
-		l.Longest = max(l.Longest, time.Since(begin).Seconds())
-	}
-	return l
-}
-
-// fileSystem names the type of the file system of a folder; empty: it is not known.
-func fileSystem(dir string) string {
-	if target, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = target
-	}
-	mounts, err := mountinfo.GetMounts(mountinfo.ParentsFilter(dir))
+// reach connects to the relay as a pilot does.
+func reach(ctx context.Context, p uplink.Place) Reached {
+	ctx, cancel := context.WithTimeout(ctx, connecting)
+	defer cancel()
+	c := uplink.NewClient("doctor", "", func() uplink.Place { return p })
+	defer c.Close()
+	at, err := c.Reachable(ctx)
 	if err != nil {
-		return ""
+		return Reached{Failed: err.Error()}
 	}
-	longest := &mountinfo.Info{}
-	for _, m := range mounts {
-		above := strings.HasPrefix(dir+"/", strings.TrimSuffix(m.Mountpoint, "/")+"/")
-		if above && len(m.Mountpoint) >= len(longest.Mountpoint) { // of two at one place, the later one is seen
-			longest = m
-		}
-	}
-	return longest.FSType
+	return Reached{Address: at}
 }

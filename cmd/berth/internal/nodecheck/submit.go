@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/run/cluster"
 )
 
@@ -39,32 +39,35 @@ type Check struct {
 // Seen is what one check found. Without a report, Failed says why there is none.
 type Seen struct {
 	Job    string
-	Folder string        // file system of the shared folder, here
 	Start  time.Duration // from the submission until something of the job was seen; 0: nothing was
 	Report *Report
 	Failed string
 
-	Links, Creates Claims
-	ScratchShared  bool
+	ScratchShared bool
 }
+
+// working is how long a job may take from its first file to its report: it asks every
+// environment plugin.
+const working = 8 * time.Minute
 
 // Run submits the job and follows it. Fails if the scheduler refuses, and if ctx ends.
 func (c *Check) Run(ctx context.Context) (*Seen, error) {
-	for _, d := range []string{here, there, claims} {
-		if err := os.Mkdir(filepath.Join(c.Dir, d), 0o700); err != nil {
-			return nil, err
-		}
-	}
-	relay, err := listen(ctx, c.Relay)
+	// A relay as a run has it, at the same address. It answers no request.
+	relay, err := uplink.Listen(ctx, uplink.Options{
+		Address: c.Relay, Token: func(context.Context, string) (string, error) { return "", errors.New("no run is under way") },
+	})
 	if err != nil {
 		return nil, err
 	}
 	defer relay.Close()
 	c.Request.Relay = relay.Place()
+	if err = os.WriteFile(filepath.Join(c.Dir, takenFile), nil, 0o600); err != nil {
+		return nil, err
+	}
 	if err = publish(c.Dir, requestFile, c.Request); err != nil {
 		return nil, err
 	}
-	s := &Seen{Folder: fileSystem(c.Dir)}
+	s := &Seen{}
 	if s.Job, err = c.Scheduler.Try(ctx, Out(c.Dir), c.Args...); err != nil {
 		return nil, err
 	}
@@ -72,135 +75,65 @@ func (c *Check) Run(ctx context.Context) (*Seen, error) {
 	return s, c.follow(ctx, s)
 }
 
-// follow answers the node until its report is there or the job is gone.
+// follow answers the node, and waits for its report or the end of the job.
 func (c *Check) follow(ctx context.Context, s *Seen) error {
-	f := &follower{Check: c, seen: s, done: map[string]bool{}, begin: time.Now()}
-	f.ask = f.begin.Add(min(c.Every, 5*time.Second))
-	for s.Report == nil && s.Failed == "" {
-		if err := errors.Join(f.answer(), f.watch(ctx)); err != nil {
-			return err
+	begin := time.Now()
+	ask := begin.Add(min(c.Every, 5*time.Second)) // the scheduler is asked then
+	var gone time.Time                            // the scheduler does not know the job any more; zero: it does
+	waits := ""
+	for {
+		now := time.Now()
+		switch {
+		case s.Start == 0 && listed(c.Dir, beganFile):
+			if err := c.answer(s, time.Since(begin)); err != nil {
+				return err
+			}
+		case s.Start > 0 && listed(c.Dir, reportFile):
+			s.Report = &Report{}
+			return read(c.Dir, reportFile, s.Report)
+		case !gone.IsZero() && now.Sub(gone) > c.Late:
+			s.Failed = "the job has ended, and left no report"
+			return nil
+		case s.Start == 0 && now.Sub(begin) > c.Wait:
+			s.Failed = fmt.Sprintf("the job did not start within %s", c.Wait)
+			if waits != "" {
+				s.Failed += ": " + waits
+			}
+			return nil
+		case s.Start > 0 && now.Sub(begin)-s.Start > working:
+			s.Failed = fmt.Sprintf("the job started, but nothing came from it for %s", working)
+			return nil
+		case now.After(ask) && gone.IsZero():
+			ask = now.Add(c.Every)
+			states, err := c.Scheduler.State(ctx)
+			switch {
+			case err != nil:
+				c.Say(err.Error()) // the folder decides
+			case len(states) == 0:
+				gone = now
+			case states[0].Waits != waits:
+				if waits = states[0].Waits; waits != "" {
+					c.Say(fmt.Sprintf("job %s waits: %s", s.Job, waits))
+				}
+			}
 		}
 		if err := pause(ctx, tick); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-type follower struct {
-	*Check
-	seen  *Seen
-	done  map[string]bool // names of the node's files that were answered
-	begin time.Time       // the submission
-	heard time.Time       // something of the node was seen
-	ask   time.Time       // the scheduler is asked then
-	gone  time.Time       // the scheduler does not know the job any more; zero: it does
-	waits string
-	line  int
-}
-
-// answer answers what is new of the node.
-func (f *follower) answer() error {
-	own, other := filepath.Join(f.Dir, here), filepath.Join(f.Dir, there)
-	entries, err := os.ReadDir(other)
-	if err != nil {
+// answer answers the first file of the node.
+func (c *Check) answer(s *Seen, after time.Duration) error {
+	s.Start = after
+	c.Say(fmt.Sprintf("job %s started after %s", s.Job, after.Round(100*time.Millisecond)))
+	var began Report
+	if err := read(c.Dir, beganFile, &began); err != nil {
 		return err
 	}
-	for _, e := range entries {
-		name := e.Name()
-		if f.done[name] || name == linesFile {
-			continue
-		}
-		f.done[name], f.heard = true, time.Now()
-		if err = f.one(name, own, other); err != nil {
-			return err
-		}
+	if began.Scratch.Marker != "" {
+		_, err := os.Stat(began.Scratch.Marker)
+		s.ScratchShared = err == nil
 	}
-	if n, _ := said(other); n > f.line {
-		f.line, f.heard = n, time.Now()
-		return say(own, n)
-	}
-	return nil
-}
-
-// one answers one file of the node.
-func (f *follower) one(name, own, other string) error {
-	switch {
-	case name == beganFile:
-		f.seen.Start = time.Since(f.begin)
-		f.Say(fmt.Sprintf("job %s started after %s", f.seen.Job, f.seen.Start.Round(100*time.Millisecond)))
-	case strings.HasPrefix(name, ping):
-		return publish(own, name, time.Now())
-	case name == marker:
-		var file string
-		if err := read(filepath.Join(other, name), &file); err != nil {
-			return err
-		}
-		if file != "" {
-			_, err := os.Stat(file)
-			f.seen.ScratchShared = err == nil
-		}
-	case name == claim:
-		if err := publish(own, name, nil); err != nil {
-			return err
-		}
-		f.seen.Links, f.seen.Creates = claimAll(f.Dir, here, false)
-	case name == reportFile:
-		r := &Report{}
-		if err := read(filepath.Join(other, name), r); err != nil {
-			return err
-		}
-		f.seen.Report = r
-	}
-	return nil
-}
-
-// watch asks the scheduler at times, and decides when nothing more will come.
-func (f *follower) watch(ctx context.Context) error {
-	now := time.Now()
-	switch {
-	case f.seen.Report != nil:
-		return nil
-	case !f.gone.IsZero() && now.Sub(later(f.gone, f.heard)) > f.Late:
-		f.seen.Failed = "the job has ended, and left no report"
-		return nil
-	case f.seen.Start == 0 && now.Sub(f.begin) > f.Wait:
-		f.seen.Failed = fmt.Sprintf("the job did not start within %s", f.Wait)
-		if f.waits != "" {
-			f.seen.Failed += ": " + f.waits
-		}
-		return nil
-	case f.seen.Start > 0 && now.Sub(f.heard) > working:
-		f.seen.Failed = fmt.Sprintf("the job started, but nothing came from it for %s", working)
-		return nil
-	case now.Before(f.ask) || !f.gone.IsZero():
-		return nil
-	}
-	f.ask = now.Add(f.Every)
-	states, err := f.Scheduler.State(ctx)
-	if err != nil {
-		f.Say(err.Error()) // the folder decides
-		return nil
-	}
-	if len(states) == 0 {
-		f.gone = now
-		return nil
-	}
-	if waits := states[0].Waits; waits != f.waits {
-		f.waits = waits
-		if waits != "" {
-			f.Say(fmt.Sprintf("job %s waits: %s", f.seen.Job, waits))
-		}
-	}
-	return nil
-}
-
-// working is how long a node may be silent: it asks every environment plugin.
-const working = 5 * time.Minute
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return publish(c.Dir, answerFile, nil)
 }

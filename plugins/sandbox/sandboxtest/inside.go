@@ -17,9 +17,9 @@ import (
 
 // plan is sent by the test to the process that builds the sandbox.
 type plan struct {
-	Plain, Stream, Writable, Entrypoint, NoOwnCap bool
-	Processes, SizeMiB                            int
-	Control                                       string // used if no descriptor was passed
+	Options
+
+	Control string // used if no descriptor was passed
 }
 
 // channel is the descriptor on which the plan arrives and an error is returned.
@@ -106,11 +106,9 @@ func receive() (p plan, fds []int, err error) {
 		return p, nil, err
 	}
 	for _, m := range messages {
-		got, err := unix.ParseUnixRights(&m)
-		if err != nil {
+		if fds, err = unix.ParseUnixRights(&m); err != nil {
 			return p, nil, err
 		}
-		fds = append(fds, got...)
 	}
 	return p, fds, nil
 }
@@ -156,26 +154,14 @@ func stage(size int) error {
 // folders makes the root: the host's programs, read-only, and its own users.
 func folders() error {
 	for _, name := range []string{"usr", "bin", "sbin", "lib", "lib32", "lib64", "etc/alternatives"} {
-		info, err := os.Lstat("/" + name)
-		switch {
-		case os.IsNotExist(err):
+		if _, err := os.Stat("/" + name); err != nil {
 			continue
-		case err != nil:
-			return err
-		case info.Mode()&os.ModeSymlink != 0:
-			target, err := os.Readlink("/" + name)
-			if err == nil {
-				err = os.Symlink(target, root+"/"+name)
-			}
-			if err != nil {
+		}
+		if target, err := os.Readlink("/" + name); err == nil {
+			if err = os.Symlink(target, root+"/"+name); err != nil {
 				return err
 			}
-			continue
-		}
-		if err := os.MkdirAll(root+"/"+name, 0o755); err != nil {
-			return err
-		}
-		if err := bind("/"+name, root+"/"+name); err != nil {
+		} else if err := errors.Join(os.MkdirAll(root+"/"+name, 0o755), bind("/"+name, root+"/"+name)); err != nil {
 			return err
 		}
 	}
@@ -194,9 +180,7 @@ func folders() error {
 		}
 	}
 	if b, err := os.ReadFile("/etc/ld.so.cache"); err == nil {
-		if err := os.WriteFile(root+"/etc/ld.so.cache", b, 0o644); err != nil {
-			return err
-		}
+		_ = os.WriteFile(root+"/etc/ld.so.cache", b, 0o644) // programs start without it, too
 	}
 	return os.Chmod(root+"/tmp", 0o777|os.ModeSticky)
 }
@@ -204,10 +188,7 @@ func folders() error {
 // bind mounts read-only. It does not remount, because a remount must repeat
 // every flag that the namespace has locked.
 func bind(from, to string) error {
-	if err := unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fmt.Errorf("bind %s: %w", from, err)
-	}
-	return readOnly(to)
+	return errors.Join(unix.Mount(from, to, "", unix.MS_BIND|unix.MS_REC, ""), readOnly(to))
 }
 
 func readOnly(path string) error {
@@ -275,8 +256,5 @@ func pivot() error {
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return err
 	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return err
-	}
-	return os.Chdir("/")
+	return errors.Join(unix.Unmount(".", unix.MNT_DETACH), os.Chdir("/"))
 }

@@ -10,6 +10,7 @@
 package sandboxtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,10 +43,9 @@ type Inside struct {
 	// Before is called in sandboxd before it begins, with Options.Without.
 	Before func(without []string)
 	// Programs can be run in the sandbox, see Program. If one returns an error,
-	// the error is printed and the exit code is 1. Two programs always exist:
-	// "listen" with a network and an address prints where it listens and
-	// answers each line with the same line; "hold" with a number of seconds
-	// waits.
+	// the error is printed and the exit code is 1. "listen" always exists: with a
+	// network and an address it prints where it listens, and sends back what it
+	// gets.
 	Programs map[string]func(args []string) error
 }
 
@@ -72,17 +72,10 @@ func Main(run func() int, in Inside) int {
 		}
 		err = sandboxd.Main(os.Args)
 	case len(os.Args) > 2 && os.Args[1] == programFlag:
-		program := in.Programs[os.Args[2]]
-		switch os.Args[2] {
-		case "listen":
-			program = listen
-		case "hold":
-			program = hold
-		}
-		if program == nil {
-			err = fmt.Errorf("this test binary has no program %q", os.Args[2])
-		} else {
+		if program := in.Programs[os.Args[2]]; program != nil {
 			err = program(os.Args[3:])
+		} else {
+			err = listen(os.Args[3], os.Args[4])
 		}
 	default:
 		return run()
@@ -92,6 +85,34 @@ func Main(run func() int, in Inside) int {
 		return 1
 	}
 	return 0
+}
+
+// listen is the program "listen".
+func listen(network, address string) error {
+	if network == "udp" {
+		c, err := net.ListenPacket(network, address) //nolint:noctx // ends with the process
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stdout, c.LocalAddr())
+		_, _, err = c.ReadFrom(make([]byte, 1))
+		return err
+	}
+	l, err := net.Listen(network, address) //nolint:noctx // ends with the process
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, l.Addr())
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			_, _ = io.Copy(c, c)
+		}()
+	}
 }
 
 // Options say what kind of sandbox a test needs. The zero value is the best
@@ -121,7 +142,7 @@ type Options struct {
 	// Writable mounts the control folder writable, for every user.
 	Writable bool
 	// Beside is called with the control folder before the sandbox starts.
-	Beside func(folder string)
+	Beside func(folder string) `json:"-"`
 	// Without is passed to Inside.Before.
 	Without []string
 	// Unconnected leaves Sandbox nil: the test connects by itself, from
@@ -135,9 +156,7 @@ type Box struct {
 	Folder *host.Folder // nil with Options.Stream
 	Init   int          // pid of sandboxd, outside the sandbox
 
-	tb  testing.TB
-	cmd *exec.Cmd
-	dir string
+	tb testing.TB
 }
 
 var slots atomic.Int64
@@ -150,51 +169,37 @@ func Start(tb testing.TB, o Options) *Box {
 	}
 	// Not tb.TempDir, because a socket's path must be short.
 	dir, err := os.MkdirTemp("", "bs")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	b := &Box{tb: tb, dir: dir}
-	if o.Lease == 0 {
-		o.Lease = time.Minute
-	}
+	b := &Box{tb: tb}
+	o.Lease, o.SizeMiB = cmp.Or(o.Lease, time.Minute), cmp.Or(o.SizeMiB, 256)
 	if o.Binary == "" {
-		if o.Binary, err = os.Executable(); err != nil {
-			tb.Fatal(err)
-		}
+		o.Binary, err = os.Executable()
+		must(tb, err)
 	}
-	if b.Folder, err = host.NewFolder(filepath.Join(dir, "c"), o.Binary); err != nil {
-		tb.Fatal(err)
-	}
-	if err = os.WriteFile(filepath.Join(b.Folder.Path, "without"), []byte(strings.Join(o.Without, "\n")), 0o600); err == nil {
-		err = os.Chmod(filepath.Join(b.Folder.Path, "without"), 0o644)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	b.Folder, err = host.NewFolder(filepath.Join(dir, "c"), o.Binary)
+	must(tb, err)
+	without := filepath.Join(b.Folder.Path, "without")
+	must(tb, os.WriteFile(without, []byte(strings.Join(o.Without, "\n")), 0o600))
+	must(tb, os.Chmod(without, 0o644))
 	if o.Beside != nil {
 		o.Beside(b.Folder.Path)
 	}
 	if o.Writable {
-		if err = os.Chmod(b.Folder.Path, 0o777); err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, os.Chmod(b.Folder.Path, 0o777))
 	}
-	ours, theirs := b.start(o)
-	_ = theirs
+	stream := b.start(o)
 	if o.Unconnected {
 		return b
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
 	if o.Stream {
-		b.Sandbox, err = host.ConnectStream(ctx, ours, o.Lease)
+		b.Sandbox, err = host.ConnectStream(ctx, stream, o.Lease)
 	} else {
 		b.Sandbox, err = host.Connect(ctx, b.Folder, b.Init, o.Lease)
 	}
-	if err != nil {
-		tb.Fatalf("connect to the test's sandbox: %v", err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			tb.Errorf("close the test's sandbox: %v", err)
@@ -203,70 +208,65 @@ func Start(tb testing.TB, o Options) *Box {
 	return b
 }
 
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatalf("the test's sandbox: %v", err)
+	}
+}
+
 // start runs the building process up to sandboxd.
-func (b *Box) start(o Options) (stream net.Conn, theirs *os.File) {
+func (b *Box) start(o Options) (stream net.Conn) {
 	b.tb.Helper()
-	wanted := plan{Plain: o.Plain, Processes: o.Processes, SizeMiB: o.SizeMiB, Control: b.Folder.Path, Stream: o.Stream, Writable: o.Writable, Entrypoint: o.Entrypoint, NoOwnCap: o.NoOwnCap}
-	if wanted.SizeMiB == 0 {
-		wanted.SizeMiB = 256
-	}
 	channel, inner := b.pair(unix.SOCK_SEQPACKET)
-	stream, theirs = b.pair(unix.SOCK_STREAM)
-	b.cmd = exec.Command("/proc/self/exe") //nolint:noctx // it ends with the test
-	b.cmd.Args = []string{initName}
-	b.cmd.Env = []string{"GOMAXPROCS=1"}
-	b.cmd.Dir = "/"
-	b.cmd.Stderr = os.Stderr
+	stream, theirs := b.pair(unix.SOCK_STREAM)
+	cmd := exec.Command("/proc/self/exe") //nolint:noctx // it ends with the test
+	cmd.Args, cmd.Env, cmd.Dir = []string{initName}, []string{"GOMAXPROCS=1"}, "/"
+	cmd.Stderr = os.Stderr
 	if o.Stream {
-		b.cmd.Stdin, b.cmd.Stdout = theirs, theirs
+		cmd.Stdin, cmd.Stdout = theirs, theirs
 	}
-	b.cmd.ExtraFiles = []*os.File{inner}
-	b.cmd.SysProcAttr = b.attributes(o)
-	if err := b.cmd.Start(); err != nil {
-		if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
-			testlevel.Cannot(b.tb, testlevel.NoNamespaces, err)
-		}
-		b.tb.Fatal(err)
+	cmd.ExtraFiles = []*os.File{inner}
+	cmd.SysProcAttr = attributes(o)
+	err := cmd.Start()
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EINVAL) {
+		testlevel.Cannot(b.tb, testlevel.NoNamespaces, err)
 	}
-	b.Init = b.cmd.Process.Pid
+	must(b.tb, err)
+	b.Init = cmd.Process.Pid
 	b.tb.Cleanup(func() {
-		_ = b.cmd.Process.Kill()
-		_ = b.cmd.Wait()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
 	})
 	_, _ = inner.Close(), theirs.Close()
 	var fds []int
 	if os.Geteuid() == 0 { // the sandbox's ids could not enter our folder
-		fd, err := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-		if err != nil {
-			testlevel.Cannot(b.tb, "this kernel makes no detached mounts: Linux 5.2 or newer does", err)
+		fd, wrong := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if wrong != nil {
+			testlevel.Cannot(b.tb, "this kernel makes no detached mounts: Linux 5.2 or newer does", wrong)
 		}
 		defer unix.Close(fd) //nolint:errcheck // the sandbox has its own
 		fds = append(fds, fd)
 	}
-	data, err := json.Marshal(wanted)
-	if err != nil {
-		b.tb.Fatal(err)
-	}
-	if _, _, err = channel.WriteMsgUnix(data, unix.UnixRights(fds...), nil); err != nil {
-		b.tb.Fatal(err)
-	}
+	data, err := json.Marshal(plan{o, b.Folder.Path})
+	must(b.tb, err)
+	_, _, err = channel.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
+	must(b.tb, err)
 	_ = channel.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	text, err := io.ReadAll(channel)
-	if err != nil {
-		b.tb.Fatalf("build the test's sandbox: %v", err)
+	must(b.tb, err)
+	if strings.HasPrefix(string(text), "proc:") && strings.Contains(string(text), "operation not permitted") {
+		testlevel.Cannot(b.tb, "/proc is masked here: run the tests outside of a container", string(text))
 	}
 	if len(text) > 0 {
-		if strings.Contains(string(text), "operation not permitted") && strings.HasPrefix(string(text), "proc:") {
-			testlevel.Cannot(b.tb, "/proc is masked here: run the tests outside of a container", string(text))
-		}
 		b.tb.Fatalf("build the test's sandbox: %s", text)
 	}
 	_ = channel.Close()
-	return stream, theirs
+	return stream
 }
 
 // attributes returns the attributes of the clone into new namespaces.
-func (b *Box) attributes(o Options) *syscall.SysProcAttr {
+func attributes(o Options) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWNET,
@@ -290,23 +290,16 @@ func (b *Box) attributes(o Options) *syscall.SysProcAttr {
 	return a
 }
 
-func (b *Box) pair(kind int) (*net.UnixConn, *os.File) {
+// pair returns both ends of a pair of sockets.
+func (b *Box) pair(kind int) (ours *net.UnixConn, theirs *os.File) {
 	b.tb.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		b.tb.Fatal(err)
-	}
+	must(b.tb, err)
 	f := os.NewFile(uintptr(fds[0]), "pair")
 	defer f.Close()
 	c, err := net.FileConn(f)
-	if err != nil {
-		b.tb.Fatal(err)
-	}
-	u, ok := c.(*net.UnixConn)
-	if !ok {
-		b.tb.Fatalf("a socket pair is a %T", c)
-	}
-	return u, os.NewFile(uintptr(fds[1]), "pair")
+	must(b.tb, err)
+	return c.(*net.UnixConn), os.NewFile(uintptr(fds[1]), "pair") //nolint:forcetypeassert // of a Unix socket
 }
 
 // Shell returns a client of the session with that name, as root at /.
@@ -319,21 +312,14 @@ func (b *Box) Shell(session string) *sandbox.Client {
 func (b *Box) ShellOf(who host.Session) *sandbox.Client {
 	b.tb.Helper()
 	c, err := b.Sandbox.Shell(b.tb.Context(), who)
-	if err != nil {
-		b.tb.Fatal(err)
-	}
+	must(b.tb, err)
 	b.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 // Alive reports whether sandboxd is alive.
-func (b *Box) Alive() bool { return syscall.Kill(b.Init, 0) == nil && !b.zombie() }
-
-func (b *Box) zombie() bool {
+func (b *Box) Alive() bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.Init))
-	if err != nil {
-		return true
-	}
 	_, rest, _ := strings.Cut(string(data), ") ")
-	return strings.HasPrefix(rest, "Z")
+	return err == nil && !strings.HasPrefix(rest, "Z")
 }

@@ -110,12 +110,18 @@ func SpecOf(t *testing.T, e *engine.Environment, image string, sockets ...string
 	return spec
 }
 
-var built struct {
-	sync.Once
-	path string
-	err  error
-	out  []byte
-}
+// built is a folder with a sandboxd of this tree.
+var built = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "be"); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", dir+"/", "github.com/berth-eval/berth/cmd/berth-sandboxd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build sandboxd: %w\n%s", err, out)
+	}
+	return dir, nil
+})
 
 // Sandboxd is the path of a sandboxd: that of BERTH_TEST_SANDBOXD, for a test
 // binary that runs where there is no Go, or one made of this tree, once a
@@ -125,27 +131,26 @@ func Sandboxd(t *testing.T) string {
 	if path := os.Getenv("BERTH_TEST_SANDBOXD"); path != "" {
 		return path
 	}
-	built.Do(func() {
-		dir, err := os.MkdirTemp("", "be")
-		if err != nil {
-			built.err = err
-			return
-		}
-		built.path = filepath.Join(dir, "berth-sandboxd")
-		cmd := exec.CommandContext(context.Background(), "go", "build", "-o", built.path, "github.com/berth-eval/berth/cmd/berth-sandboxd")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		built.out, built.err = cmd.CombinedOutput()
-	})
-	if built.err != nil {
-		t.Fatalf("build sandboxd: %v\n%s", built.err, built.out)
-	}
-	return built.path
+	needed = true
+	dir, err := built()
+	must(t, err)
+	return filepath.Join(dir, "berth-sandboxd")
 }
+
+var needed bool // Sandboxd built one
 
 // Clean removes what Sandboxd made: for TestMain.
 func Clean() {
-	if built.path != "" {
-		_ = os.RemoveAll(filepath.Dir(built.path))
+	if needed {
+		dir, _ := built()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -164,38 +169,38 @@ type Box struct {
 	shell *sandbox.Client
 }
 
+// control makes a control folder that ends with the test.
+func control(t *testing.T) *host.Folder {
+	t.Helper()
+	top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(top) })
+	f, err := host.NewFolder(filepath.Join(top, "c"), Sandboxd(t))
+	must(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 // Open makes a sandbox that ends with the test.
 func Open(t *testing.T, e *engine.Environment, spec environment.Spec) *Box {
 	t.Helper()
-	top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(top) })
-	f, err := host.NewFolder(filepath.Join(top, "c"), Sandboxd(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := control(t)
 	spec.Control = f.Path
-	b := &Box{}
-	if b.Sandbox, err = e.Create(bounded(t), spec); err != nil {
-		t.Fatal(err)
-	}
+	made, err := e.Create(bounded(t), spec)
+	must(t, err)
+	b := &Box{Sandbox: made}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Patience)
 		defer cancel()
 		if _, wrong := e.Destroy(ctx, b.ID); wrong != nil {
 			t.Errorf("destroy: %v", wrong)
 		}
-		_ = f.Close()
 	})
-	if b.Core, err = host.Connect(bounded(t), f, b.PID, spec.Lease); err != nil {
-		t.Fatal(err)
-	}
+	b.Core, err = host.Connect(bounded(t), f, b.PID, spec.Lease)
+	must(t, err)
 	t.Cleanup(func() { _ = b.Core.Close() })
-	if b.shell, err = b.Core.Shell(t.Context(), host.Session{ID: "test", Dir: "/"}); err != nil {
-		t.Fatal(err)
-	}
+	b.shell, err = b.Core.Shell(t.Context(), host.Session{ID: "test", Dir: "/"})
+	must(t, err)
 	t.Cleanup(func() { _ = b.shell.Close() })
 	return b
 }

@@ -201,16 +201,12 @@ func kept(t *testing.T, again func() *engine.Environment, spec environment.Spec,
 	dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nENV KEPT=" + stamp + "\n"})
 	maker, other := again(), again()
 	im, wrong := maker.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, nil)
-	if wrong != nil {
-		t.Fatal(wrong)
-	}
+	must(t, wrong)
 	at, _, _ := strings.Cut(strings.TrimPrefix(string(spec.Config), `{"socket": "`), `"`)
 	find := func() (found environment.KeptImage) {
 		t.Helper()
 		all, err := other.Kept(bounded(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, k := range all {
 			if name, _, _ := strings.Cut(k.Ref, "@"); name == im.Ref {
 				found = k
@@ -247,9 +243,8 @@ func kept(t *testing.T, again func() *engine.Environment, spec environment.Spec,
 	if out := b.Sh(t, "echo on"); out != "on\n" {
 		t.Errorf("its sandbox says %q", out)
 	}
-	if _, err := other.Destroy(bounded(t), b.ID); err != nil {
-		t.Fatal(err)
-	}
+	_, err := other.Destroy(bounded(t), b.ID)
+	must(t, err)
 	drop(strings.Replace(k.Ref, im.Ref, Base, 1), false)
 	drop(k.Ref, true)
 	drop(k.Ref, false)

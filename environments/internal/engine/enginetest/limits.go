@@ -59,9 +59,7 @@ func Limits(t *testing.T, e *engine.Environment, spec environment.Spec) {
 		}
 	}
 	r, err := e.Destroy(bounded(t), b.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.remains(t, r, spun)
 }
 

@@ -3,7 +3,6 @@ package enginetest
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
 // Sidecars tries what the kit cannot: that a sandbox of several containers,
@@ -24,16 +22,7 @@ func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.S
 	spec.Volumes = []environment.Volume{{Name: "data", Target: "/data"}}
 	spec.Address = "172.30.255.2"
 	for i, name := range []string{"one", "two"} {
-		top, err := os.MkdirTemp("", "be") //nolint:usetesting // short, for sockets
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(top) })
-		f, err := host.NewFolder(filepath.Join(top, name), Sandboxd(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = f.Close() })
+		f := control(t)
 		spec.Sidecars = append(spec.Sidecars, environment.Sidecar{Name: name, Image: spec.Image, Control: f.Path, Address: fmt.Sprint("172.30.255.", 3+i), Volumes: spec.Volumes})
 	}
 	b := Open(t, again(), spec)

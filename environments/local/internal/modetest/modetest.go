@@ -120,30 +120,21 @@ func fail(err error) int {
 	return 1
 }
 
+// build builds packages into Tools, and local-init where the plugin looks for it.
 func build(packages []string) error {
-	for _, p := range packages {
-		whole, err := filepath.Abs(p)
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(Tools, filepath.Base(whole))
-		if filepath.Base(whole) == "local-init" { // where the plugin looks for it
-			to = filepath.Join(Tools, "libexec", "local-init")
-			if err = os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-				return err
-			}
-		}
-		cmd := exec.Command("go", "build", "-o", to, p) //nolint:noctx // the test's own deadline is enough
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("build %s: %w\n%s", p, err, out)
-		}
-		if err = os.Chmod(to, 0o755); err != nil {
-			return err
-		}
+	if len(packages) == 0 {
+		return nil
 	}
-	return nil
+	cmd := exec.Command("go", append([]string{"build", "-o", Tools + "/"}, packages...)...) //nolint:noctx // the test's own deadline is enough
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %q: %w\n%s", packages, err, out)
+	}
+	beside := filepath.Join(Tools, "local-init")
+	if _, err := os.Stat(beside); err != nil {
+		return nil //nolint:nilerr // it was not asked for
+	}
+	return errors.Join(os.Mkdir(filepath.Dir(Init()), 0o755), os.Rename(beside, Init()))
 }
 
 // names of the modes, as subtests.
@@ -194,43 +185,18 @@ const (
 // with one id.
 func In(t *testing.T, place Place, do func(t *testing.T)) {
 	t.Helper()
-	t.Run(string(place), func(t *testing.T) {
-		switch {
-		case os.Getenv(markPlace) == string(place):
-			do(t)
-		case machine() != nil:
-			testlevel.Cannot(t, testlevel.NoNamespaces, machine())
-		case os.Getuid() != 0:
-			testlevel.Root(t, "mount where sandboxes are tried")
-		default:
-			mode := ids.OneID
-			if place == OverlaidUsr {
-				mode = ids.RealRoot
-			}
-			become(t, mode, place)
-		}
-	})
+	mode := ids.OneID
+	if place == OverlaidUsr {
+		mode = ids.RealRoot
+	}
+	as(t, string(place), mode, place, func(t *testing.T, _ ids.Mode) { do(t) })
 }
 
 // EachIn runs do in that place as each kind of user.
 func EachIn(t *testing.T, place Place, do func(t *testing.T, mode ids.Mode)) {
 	t.Helper()
-	for _, mode := range []ids.Mode{ids.RealRoot, ids.Held, ids.OneID} {
-		if only := os.Getenv(markMode); only != "" && only != names[mode] {
-			continue // the process that started us runs it
-		}
-		t.Run(string(place)+" "+names[mode], func(t *testing.T) {
-			switch {
-			case os.Getenv(markPlace) == string(place):
-				do(t, mode)
-			case machine() != nil:
-				testlevel.Cannot(t, testlevel.NoNamespaces, machine())
-			case os.Getuid() != 0:
-				testlevel.Root(t, "mount where sandboxes are tried")
-			default:
-				become(t, mode, place)
-			}
-		})
+	for _, mode := range modes {
+		as(t, string(place)+" "+names[mode], mode, place, do)
 	}
 }
 
@@ -238,28 +204,38 @@ func EachIn(t *testing.T, place Place, do func(t *testing.T, mode ids.Mode)) {
 // -short only as the kind that it is.
 func Each(t *testing.T, do func(t *testing.T, mode ids.Mode)) {
 	t.Helper()
-	for _, mode := range []ids.Mode{ids.RealRoot, ids.Held, ids.OneID} {
-		only := os.Getenv(markMode)
-		if only != "" && only != names[mode] {
-			continue // the process that started us runs it
-		}
-		t.Run(names[mode], func(t *testing.T) {
-			switch {
-			case machine() != nil:
-				testlevel.Cannot(t, testlevel.NoNamespaces, machine())
-			case Process.Mode == mode:
-				do(t, mode)
-			case only != "":
-				t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
-			case os.Getuid() != 0:
-				testlevel.Root(t, "become users with other kinds of ids")
-			case !testlevel.E2E():
-				t.Skip("tests of other kinds of users take long: run make test-engines")
-			default:
-				become(t, mode, "")
-			}
-		})
+	for _, mode := range modes {
+		as(t, names[mode], mode, "", do)
 	}
+}
+
+var modes = []ids.Mode{ids.RealRoot, ids.Held, ids.OneID}
+
+// as runs a subtest as a kind of user in a place; empty: on the machine as it is.
+func as(t *testing.T, name string, mode ids.Mode, place Place, do func(t *testing.T, mode ids.Mode)) {
+	t.Helper()
+	only := os.Getenv(markMode)
+	if only != "" && only != names[mode] {
+		return // the process that started us runs it
+	}
+	t.Run(name, func(t *testing.T) {
+		switch {
+		case place != "" && os.Getenv(markPlace) == string(place):
+			do(t, mode)
+		case machine() != nil:
+			testlevel.Cannot(t, testlevel.NoNamespaces, machine())
+		case place == "" && Process.Mode == mode:
+			do(t, mode)
+		case only != "" && place == "":
+			t.Fatalf("this process should be in mode %q and is in mode %q: %s", only, names[Process.Mode], Process.Why)
+		case os.Getuid() != 0:
+			testlevel.Root(t, "become users with other kinds of ids, and mount where sandboxes are tried")
+		case place == "" && !testlevel.E2E():
+			t.Skip("tests of other kinds of users take long: run make test-engines")
+		default:
+			become(t, mode, place)
+		}
+	})
 }
 
 // becomeUser runs in its own mount namespace: it gives the user
@@ -270,34 +246,28 @@ func becomeUser() error {
 	if err != nil {
 		return err
 	}
-	for _, file := range []string{"subuid", "subgid", "passwd"} {
-		text := ""
-		switch {
-		case file == "passwd":
-			b, err := os.ReadFile("/etc/passwd")
-			if err != nil {
-				return err
-			}
-			text = string(b) + fmt.Sprintf("berthtest:x:%d:%d::/nonexistent:/bin/sh\n", User, User)
-		case ranges:
-			text = fmt.Sprintf("berthtest:%d:65536\n", firstSub)
-		}
-		at := "/etc/" + file
-		if _, err := os.Stat(at); errors.Is(err, os.ErrNotExist) {
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return err
+	}
+	text := map[string]string{"passwd": string(passwd) + fmt.Sprintf("berthtest:x:%d:%d::/nonexistent:/bin/sh\n", User, User), "subuid": "", "subgid": ""}
+	if ranges {
+		text["subuid"] = fmt.Sprintf("berthtest:%d:65536\n", firstSub)
+		text["subgid"] = text["subuid"]
+	}
+	for file, text := range text {
+		if _, err := os.Stat("/etc/" + file); err != nil {
 			continue
 		}
 		own := filepath.Join(dir, file)
 		if err := os.WriteFile(own, []byte(text), 0o644); err != nil {
 			return err
 		}
-		if err := unix.Mount(own, at, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("bind %s: %w", at, err)
-		}
-		if err := os.Remove(own); err != nil {
-			return err
+		if err := unix.Mount(own, "/etc/"+file, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", own, err)
 		}
 	}
-	if err := os.Remove(dir); err != nil {
+	if err := os.RemoveAll(dir); err != nil {
 		return err
 	}
 	if err := openTun(); err != nil {

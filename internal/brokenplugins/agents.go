@@ -1,15 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -22,97 +21,67 @@ import (
 
 // agents are the broken agents.
 var agents = table{
-	"rambler": {"records steps that are none", does(acts{turn: func(_ context.Context, _ *acts, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
-		step := trajectory.Step{Source: trajectory.User, Message: trajectory.Text("hm"), ToolCalls: []trajectory.ToolCall{{ID: "1", Name: "x", Arguments: json.RawMessage(`{}`)}}}
-		return done, r.Step(step)
+	"rambler": {"records steps that are none", does(acts{turn: func(_ context.Context, s *acts) error {
+		return s.Step(trajectory.Step{Source: trajectory.User, Message: trajectory.Text("hm"), ToolCalls: []trajectory.ToolCall{{ID: "1", Name: "x", Arguments: json.RawMessage(`{}`)}}})
 	}})},
-	"wavering": {"needs another thing each time", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		return agent.Needs{Logs: []string{"/log/" + strings.Repeat("x", int(asked.Add(1)))}}, nil
+	"wavering": {"needs another thing each time", does(acts{check: func(n *agent.Needs) error {
+		n.Logs = []string{"/log/" + strings.Repeat("x", int(asked.Add(1)))}
+		return nil
 	}})},
-	"homeless": {"needs a log at a relative path", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		return agent.Needs{Logs: []string{"log"}}, nil
-	}})},
-	"hasty": {"cannot be closed before its first turn", does(acts{close: func(s *acts, _ string) error { return when(s.turns == 0, "nothing was done") }})},
-	"idle": {"says that it is done, and does nothing", does(acts{check: shell, turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
-		return done, nil
-	}})},
-	"aloof": {"does the work without the model that it asks for", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		return agent.Needs{Shell: true, Dialects: []model.Dialect{model.DialectOpenAIChat}}, nil
-	}, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		return done, run(ctx, s.setup.Shell, m.Text)
-	}})},
-	"unskilled": {"says that it supports skills, and leaves them out", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		return agent.Needs{Shell: true, Dialects: []model.Dialect{model.DialectOpenAIChat}, Skills: true}, nil
-	}, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		return done, run(ctx, s.setup.Shell, m.Text)
-	}})},
-	"tireless": {"never says that it is done", does(acts{turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
-		return agent.Yield{End: agent.MaxSteps}, nil
-	}})},
-	"endless": {"ends a turn with no word of the contract", does(acts{turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
-		return agent.Yield{End: "enough"}, nil
-	}})},
-	"boastful": {"names an artifact that it has not written", does(acts{turn: func(_ context.Context, _ *acts, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
-		return done, r.Artifact("masterpiece.png")
-	}})},
-	"once": {"refuses a second message", does(acts{turn: func(_ context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		return done, when(s.turns > 1, "again?")
-	}})},
-	"drowsy": {"does nothing about a second message", does(acts{check: shell, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
+	"homeless": {"needs a log at a relative path", does(acts{needs: agent.Needs{Logs: []string{"log"}}})},
+	"hasty":    {"cannot be closed before its first turn", does(acts{close: func(s *acts, _ string) error { return when(s.turns == 0, "nothing was done") }})},
+	"idle":     {"says that it is done, and does nothing", does(acts{needs: shell})},
+	"aloof":    {"does the work without the model that it asks for", does(acts{needs: agent.Needs{Shell: true, Dialects: anyDialect}, turn: obey})},
+	"unskilled": {"says that it supports skills, and leaves them out", does(acts{
+		needs: agent.Needs{Shell: true, Dialects: anyDialect, Skills: true}, turn: obey,
+	})},
+	"tireless": {"never says that it is done", does(acts{end: agent.MaxSteps})},
+	"boastful": {"names an artifact that it has not written", does(acts{turn: func(_ context.Context, s *acts) error { return s.Artifact("masterpiece.png") }})},
+	"once":     {"refuses a second message", does(acts{turn: func(_ context.Context, s *acts) error { return when(s.turns > 1, "again?") }})},
+	"drowsy": {"does nothing about a second message", does(acts{needs: shell, turn: func(ctx context.Context, s *acts) error {
 		if s.turns > 1 {
-			return done, nil
+			return nil
 		}
-		return done, run(ctx, s.setup.Shell, m.Text)
+		return obey(ctx, s)
 	}})},
-	"brief": {"takes no long message", does(acts{turn: func(_ context.Context, _ *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		return done, when(len(m.Text) > 100_000, "argument list too long")
+	"brief": {"takes no long message", does(acts{turn: func(_ context.Context, s *acts) error {
+		return when(len(s.message.Text) > 100_000, "argument list too long")
 	}})},
-	"unstoppable": {"works on after its turn was cut off", does(acts{turn: func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error) {
+	"unstoppable": {"works on after its turn was cut off", does(acts{turn: func(context.Context, *acts) error {
 		spin()
-		return done, nil
+		return nil
 	}})},
-	"sulking": {"does not continue after its turn was cut off", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		return agent.Needs{KeepsSession: true}, nil
-	}, turn: func(ctx context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
+	"sulking": {"does not continue after its turn was cut off", does(acts{needs: agent.Needs{KeepsSession: true}, turn: func(ctx context.Context, s *acts) error {
 		if s.turns == 1 {
 			<-ctx.Done()
 		}
-		return done, when(s.turns > 1, "I was interrupted")
+		return when(s.turns > 1, "I was interrupted")
 	}})},
-	"oblivious": {"does not notice that its shell is gone", does(acts{check: shell, turn: func(ctx context.Context, s *acts, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		_ = run(ctx, s.setup.Shell, m.Text)
-		return done, nil
+	"oblivious": {"does not notice that its shell is gone", does(acts{needs: shell, turn: func(ctx context.Context, s *acts) error {
+		_ = obey(ctx, s)
+		return nil
 	}})},
-	"tidying": {"changes its view", does(acts{turn: func(_ context.Context, s *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		return done, os.WriteFile(filepath.Join(s.setup.View, "todo"), nil, 0o600)
+	"tidying": {"changes its view", does(acts{turn: func(_ context.Context, s *acts) error {
+		return os.WriteFile(filepath.Join(s.setup.View, "todo"), nil, 0o600)
 	}})},
 	"curious": {"reads every log to its end", does(acts{close: func(_ *acts, logs string) error {
-		f, err := os.Open(filepath.Join(logs, "session.jsonl"))
-		if err != nil {
-			return nil //nolint:nilerr // no log
-		}
-		defer f.Close()
-		_, err = io.Copy(io.Discard, f)
-		return err
+		_, _ = readAll(filepath.Join(logs, "session.jsonl"))
+		return nil
 	}})},
-	"jealous": {"refuses when another session works", does(acts{turn: func(ctx context.Context, _ *acts, _ agent.Message, _ agent.Recorder) (agent.Yield, error) {
+	"jealous": {"refuses when another session works", does(acts{turn: func(ctx context.Context, _ *acts) error {
 		defer asked.Add(-1)
-		if asked.Add(1) > 1 {
-			return agent.Yield{End: agent.Refused}, nil
-		}
-		return done, exec.CommandContext(ctx, "sleep", "0.05").Run()
+		return errors.Join(when(asked.Add(1) > 1, "busy"), exec.CommandContext(ctx, "sleep", "0.05").Run())
 	}})},
-	"littering": {"leaves a process in its own session", does(acts{check: func(agent.CheckRequest) (agent.Needs, error) {
-		cmd := exec.Command("sleep", "600") //nolint:noctx // stays
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		return agent.Needs{}, cmd.Start()
-	}})},
+	"littering": {"leaves a process in its own session", does(acts{check: func(*agent.Needs) error { return leave() }})},
 	"caller": {"works with tool calls; not broken", func(i plugins.Info) plugins.Plugin {
 		return plugins.Agent(i, struct{}{}, loop.Agent[struct{}]{New: func(_ context.Context, s *loop.Session[struct{}]) (loop.Worker, error) { return caller{s}, nil }})
 	}},
 }
 
-var done = agent.Yield{End: agent.Done}
+var (
+	shell      = agent.Needs{Shell: true}
+	anyDialect = []model.Dialect{model.DialectOpenAIChat}
+)
 
 func when(bad bool, text string) error {
 	if bad {
@@ -121,38 +90,42 @@ func when(bad bool, text string) error {
 	return nil
 }
 
-func shell(agent.CheckRequest) (agent.Needs, error) { return agent.Needs{Shell: true}, nil }
-
-// run runs a script with a shell in the sandbox.
-func run(ctx context.Context, address, script string) error {
-	box, err := sandbox.Dial(address)
+// obey runs the message as a script in the sandbox.
+func obey(ctx context.Context, s *acts) error {
+	box, err := sandbox.Dial(s.setup.Shell)
 	if err != nil {
 		return err
 	}
 	defer box.Close()
-	_, err = box.Exec(ctx, sandbox.Command{Argv: []string{"sh"}, Stdin: strings.NewReader(script)})
+	_, err = box.Exec(ctx, sandbox.Command{Argv: []string{"sh"}, Stdin: strings.NewReader(s.message.Text)})
 	return err
 }
 
 // acts is an agent and its session, which do only what the fields set.
 type acts struct {
-	check func(agent.CheckRequest) (agent.Needs, error)
-	turn  func(context.Context, *acts, agent.Message, agent.Recorder) (agent.Yield, error)
+	needs agent.Needs
+	check func(*agent.Needs) error
+	turn  func(context.Context, *acts) error
+	end   agent.End // empty: done
 	close func(s *acts, logs string) error
 
-	setup agent.Setup
-	turns int
+	agent.Recorder // of the turn
+
+	setup   agent.Setup
+	message agent.Message
+	turns   int
 }
 
 func does(a acts) func(plugins.Info) plugins.Plugin {
 	return func(i plugins.Info) plugins.Plugin { return plugins.Agent(i, nil, &a) }
 }
 
-func (a *acts) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
-	if a.check == nil {
-		return agent.Needs{}, nil
+func (a *acts) Check(context.Context, agent.CheckRequest) (needs agent.Needs, err error) {
+	needs = a.needs
+	if a.check != nil {
+		err = a.check(&needs)
 	}
-	return a.check(r)
+	return needs, err
 }
 
 func (a *acts) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
@@ -161,12 +134,13 @@ func (a *acts) Open(_ context.Context, setup agent.Setup) (agent.Session, error)
 	return &s, nil
 }
 
-func (a *acts) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (agent.Yield, error) {
+func (a *acts) Turn(ctx context.Context, m agent.Message, r agent.Recorder) (y agent.Yield, err error) {
 	a.turns++
-	if a.turn == nil {
-		return done, nil
+	a.message, a.Recorder = m, r
+	if a.turn != nil {
+		err = a.turn(ctx, a)
 	}
-	return a.turn(ctx, a, m, r)
+	return agent.Yield{End: cmp.Or(a.end, agent.Done)}, err
 }
 
 func (a *acts) Close(_ context.Context, logs string, _ agent.Recorder) error {

@@ -28,14 +28,24 @@ type box struct {
 
 	mu      sync.Mutex
 	running map[string]inside
+	gone    []string
 }
 
 // fault is what is wrong with a box; the zero value is nothing.
 type fault struct {
-	replace []string                     // in command: pairs of a text and what is there instead
-	forbid  []uint32                     // system calls that fail with EPERM
-	before  func(environment.Spec) error // is called first by Create
-	made    func(*environment.Sandbox)   // changes what Create returns
+	replace []string                   // in command: pairs of a text and what is there instead
+	forbid  []uint32                   // system calls that fail with EPERM
+	ignore  func(*environment.Spec)    // takes away what Check and Create do not look at
+	made    func(*environment.Sandbox) // changes what Create returns
+
+	// These stand for the methods of the same name.
+	check   func(*box, environment.Spec) (environment.Report, error)
+	create  func(context.Context, *box, environment.Spec) (environment.Sandbox, error)
+	destroy func(context.Context, *box, string) (environment.Remains, error)
+	list    func(*box, string) []string
+
+	capabilities []string
+	as           func(*box) environment.Environment // adds optional interfaces
 }
 
 // inside is one sandbox.
@@ -55,32 +65,43 @@ const command = `bwrap --unshare-all --die-with-parent --as-pid-1 --clearenv --u
 
 // boxed is an environment of boxes with a fault.
 func boxed(f fault) func(plugins.Info) plugins.Plugin {
-	return env(f, func(b *box) environment.Environment { return b })
-}
-
-// env is an environment that wraps boxes.
-func env(f fault, wrap func(*box) environment.Environment) func(plugins.Info) plugins.Plugin {
 	return func(i plugins.Info) plugins.Plugin {
 		b := &box{Plain: environment.Plain{Name: i.Name}, fault: f, running: map[string]inside{}}
-		return plugins.Environment(i, nil, wrap(b))
+		i.Capabilities = f.capabilities
+		if f.as != nil {
+			return plugins.Environment(i, nil, f.as(b))
+		}
+		return plugins.Environment(i, nil, b)
 	}
 }
 
-func (b *box) Create(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
-	if report, _ := b.Check(ctx, s); report.Err() != nil {
-		return made, report.Err()
+func (b *box) Check(ctx context.Context, s environment.Spec) (environment.Report, error) {
+	if b.ignore != nil {
+		b.ignore(&s)
+	}
+	if b.check != nil {
+		return b.check(b, s)
+	}
+	return b.Plain.Check(ctx, s)
+}
+
+func (b *box) Create(ctx context.Context, s environment.Spec) (environment.Sandbox, error) {
+	if b.create != nil {
+		return b.create(ctx, b, s)
+	}
+	if report, err := b.Check(ctx, s); err != nil || report.Err() != nil {
+		return environment.Sandbox{}, errors.Join(err, report.Err())
 	}
 	return b.make(ctx, s)
 }
 
+// make creates a sandbox, also one that Check refuses.
 func (b *box) make(ctx context.Context, s environment.Spec) (made environment.Sandbox, err error) {
+	if b.ignore != nil {
+		b.ignore(&s)
+	}
 	if _, err = os.Stat(s.Control); err != nil || ctx.Err() != nil {
 		return made, errors.Join(err, ctx.Err())
-	}
-	if b.before != nil {
-		if err = b.before(s); err != nil {
-			return made, err
-		}
 	}
 	facts, err := b.Facts(s.Image)
 	if err != nil {
@@ -133,11 +154,11 @@ func (b *box) argv(s environment.Spec) (argv []string) {
 	if len(b.forbid) > 0 {
 		text = strings.Replace(text, "bwrap ", "bwrap --seccomp 3 ", 1)
 	}
-	for from, to := range pairs(b.replace) {
-		if !strings.Contains(text, from) {
-			panic("no " + from + " in the command")
+	for i := 0; i < len(b.replace); i += 2 {
+		if !strings.Contains(text, b.replace[i]) {
+			panic("no " + b.replace[i] + " in the command")
 		}
-		text = strings.Replace(text, from, to, 1)
+		text = strings.Replace(text, b.replace[i], b.replace[i+1], 1)
 	}
 	for word := range strings.FieldsSeq(text) {
 		switch word {
@@ -159,20 +180,19 @@ func (b *box) argv(s environment.Spec) (argv []string) {
 	return argv
 }
 
-func pairs(list []string) func(func(string, string) bool) {
-	return func(yield func(string, string) bool) {
-		for two := range slices.Chunk(list, 2) {
-			if !yield(two[0], two[1]) {
-				return
-			}
-		}
+func (b *box) Destroy(ctx context.Context, id string) (environment.Remains, error) {
+	if b.destroy != nil {
+		return b.destroy(ctx, b, id)
 	}
+	return b.end(id)
 }
 
-func (b *box) Destroy(_ context.Context, id string) (environment.Remains, error) {
+// end ends a sandbox.
+func (b *box) end(id string) (environment.Remains, error) {
 	b.mu.Lock()
 	in, ok := b.running[id]
 	delete(b.running, id)
+	b.gone = append(b.gone, id)
 	b.mu.Unlock()
 	if ok {
 		_ = syscall.Kill(-in.cmd.Process.Pid, syscall.SIGKILL)
@@ -182,11 +202,19 @@ func (b *box) Destroy(_ context.Context, id string) (environment.Remains, error)
 }
 
 func (b *box) List(_ context.Context, owner string) ([]string, error) {
+	if b.list != nil {
+		return b.list(b, owner), nil
+	}
+	return b.owned(owner), nil
+}
+
+// owned are the ids of an owner; empty: all.
+func (b *box) owned(owner string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ids := maps.Clone(b.running)
 	maps.DeleteFunc(ids, func(_ string, in inside) bool { return owner != "" && in.owner != owner })
-	return slices.Sorted(maps.Keys(ids)), nil
+	return slices.Sorted(maps.Keys(ids))
 }
 
 // seccomp is a file with a program for the kernel, which refuses calls with

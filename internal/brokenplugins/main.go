@@ -22,12 +22,12 @@ type table map[string]struct {
 func main() {
 	name := strings.TrimPrefix(filepath.Base(os.Args[0]), plugins.ProgramPrefix)
 	info := plugins.Info{Name: name, Version: "1.0.0", Doc: "Broken in one way, for trying the conformance kits."}
-	if serve, ok := raw[name]; ok {
-		serve(info)
+	if kind, ok := raw[name]; ok {
+		serveRaw(info, kind)
 		return
 	}
 	all := table{}
-	for _, t := range []table{agents, verifiers, environments, surfaces, described} {
+	for _, t := range []table{agents, verifiers, environments, surfaces} {
 		maps.Copy(all, t)
 	}
 	p, ok := all[name]

@@ -3,14 +3,20 @@
 // language.
 //
 // It must not know any contract: the clauses are in the kits, such as
-// environmenttest.
+// environmenttest. One call adds a clause to the list of a kit:
+//
+//	conformance.New("a reset shows something", "an agent that begins blind", func(t *conformance.T, s Subject) {
+//		…
+//	}).Within(20 * time.Second),
+//
+// and a row in the tests of `berth plugin test` names a plugin that breaks it.
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -40,19 +46,56 @@ type Clause[S any] struct {
 	// Skip returns why the clause does not apply to s, or an empty string if it
 	// does. If Skip is nil, the clause always applies.
 	Skip func(s S) string
-	// Run tests the clause. ctx ends when its time is up.
-	Run func(ctx context.Context, t *T, s S)
+	// Run tests the clause.
+	Run func(t *T, s S)
 }
 
+// New returns a clause that always applies and takes no longer than ten seconds.
+// guards is the accident that it prevents.
+func New[S any](name, guards string, run func(t *T, s S)) Clause[S] {
+	return Clause[S]{Name: name, Guards: guards, Run: run}
+}
+
+// Within returns the clause with another Time.
+func (c Clause[S]) Within(d time.Duration) Clause[S] { c.Time = d; return c }
+
+// Unless returns the clause with one more reason to skip it: why, where is holds.
+func (c Clause[S]) Unless(is func(s S) bool, why string) Clause[S] {
+	before := c.Skip
+	c.Skip = func(s S) string {
+		if before != nil {
+			if reason := before(s); reason != "" {
+				return reason
+			}
+		}
+		if is(s) {
+			return why
+		}
+		return ""
+	}
+	return c
+}
+
+// AsProof returns the clause as a Proof.
+func (c Clause[S]) AsProof() Clause[S] { c.Proof = true; return c }
+
+// AsNeed returns the clause as one that is Needed.
+func (c Clause[S]) AsNeed() Clause[S] { c.Needed = true; return c }
+
 // T is how a clause reports its result. Its methods are safe for concurrent
-// use. Fatalf and Skipf must be called from the goroutine that runs the clause.
+// use. Those that end the clause (Fatalf, Skipf and Must, and the fixtures of
+// this package) must be called from the goroutine that runs it.
 type T struct {
+	ctx      context.Context
 	mu       sync.Mutex
 	failures []string
 	skipped  string // why; empty: it was tried
 	logs     []string
-	cleanups []func()
+	cleanups []func(context.Context)
 }
+
+// Context ends when the time of the clause is up.
+func (t *T) Context() context.Context { return t.ctx }
 
 // Errorf marks the clause as failed and continues.
 func (t *T) Errorf(format string, args ...any) {
@@ -65,6 +108,20 @@ func (t *T) Errorf(format string, args ...any) {
 func (t *T) Fatalf(format string, args ...any) {
 	t.Errorf(format, args...)
 	runtime.Goexit()
+}
+
+// Must ends the clause as failed if err is set. what says what was tried.
+func (t *T) Must(what string, err error) {
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// Check marks the clause as failed if err is set, and continues.
+func (t *T) Check(what string, err error) {
+	if err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
 }
 
 // Skipf ends the clause, which could not be tried. A clause that has failed before
@@ -83,21 +140,12 @@ func (t *T) Logf(format string, args ...any) {
 	t.logs = append(t.logs, fmt.Sprintf(format, args...))
 }
 
-// Cleanup runs f after the clause, last registered first.
-func (t *T) Cleanup(f func()) {
+// Cleanup runs f after the clause, last registered first. Its context is not that
+// of the clause, which may have ended.
+func (t *T) Cleanup(f func(ctx context.Context)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.cleanups = append(t.cleanups, f)
-}
-
-// TempDir makes an empty folder that is removed after the clause.
-func (t *T) TempDir() string {
-	dir, err := os.MkdirTemp("", "berth-clause-")
-	if err != nil {
-		t.Fatalf("make a folder for the clause: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 // Status is the result of a clause.
@@ -152,6 +200,14 @@ func Only[S any](clauses []Clause[S], words string) (out []Clause[S]) {
 	return out
 }
 
+// Names returns the names of clauses.
+func Names[S any](clauses []Clause[S]) (out []string) {
+	for i := range clauses {
+		out = append(out, clauses[i].Name)
+	}
+	return out
+}
+
 // Test runs every clause as a subtest, up to the one at which Run stops.
 func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
 	t.Helper()
@@ -163,10 +219,7 @@ func Test[S any](t *testing.T, s S, clauses []Clause[S]) {
 				t.Skip(why)
 			}
 			r := c.try(t.Context(), s)
-			switch {
-			case r.Hung:
-				why = fmt.Sprintf("not tried, because %q did not end in time", c.Name)
-			case c.Needed && r.Status == Fail:
+			if r.Hung || c.Needed && r.Status == Fail {
 				why = fmt.Sprintf("not tried, because %q failed", c.Name)
 			}
 			switch r.Status {
@@ -195,20 +248,16 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 			return r
 		}
 	}
-	limit := c.Time
-	if limit == 0 {
-		limit = 10 * time.Second
-	}
-	limit = Patience(limit)
+	limit := Patience(cmp.Or(c.Time, 10*time.Second))
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	t := &T{}
-	if !inTime(limit, func() { c.guarded(bounded, t, s) }) || errors.Is(bounded.Err(), context.DeadlineExceeded) {
+	t := &T{ctx: bounded}
+	if !inTime(limit, func() { c.guarded(t, s) }) || errors.Is(bounded.Err(), context.DeadlineExceeded) {
 		r.Hung = true
 		t.Errorf("did not end within %v; the clauses after it were not tried", limit)
 	}
 	cancel()
-	if within := Patience(cleanupTime); !inTime(within, t.clean) {
+	if within := Patience(cleanupTime); !inTime(within, func() { t.clean(context.WithoutCancel(ctx), within) }) {
 		t.Errorf("its clean-up did not end within %v", within)
 	}
 	t.mu.Lock()
@@ -227,22 +276,23 @@ func (c *Clause[S]) try(ctx context.Context, s S) Result {
 }
 
 // guarded turns a panic of a clause into a failure of that clause.
-func (c *Clause[S]) guarded(ctx context.Context, t *T, s S) {
+func (c *Clause[S]) guarded(t *T, s S) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	c.Run(ctx, t, s)
+	c.Run(t, s)
 }
 
-func (t *T) clean() {
+func (t *T) clean(ctx context.Context, within time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
 	t.mu.Lock()
 	cleanups := t.cleanups
-	t.cleanups = nil
 	t.mu.Unlock()
 	for _, f := range slices.Backward(cleanups) {
-		f()
+		f(ctx)
 	}
 }
 

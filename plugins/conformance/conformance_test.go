@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"slices"
 	"testing"
 )
@@ -11,9 +10,9 @@ func TestAClauseThatCannotBeTriedIsSkipped(t *testing.T) {
 	t.Parallel()
 	var got []Status
 	Run(t.Context(), false, []Clause[bool]{
-		{Name: "skipped", Run: func(_ context.Context, t *T, _ bool) { t.Skipf("no %s", "tool") }},
-		{Name: "failed", Run: func(_ context.Context, t *T, _ bool) { t.Errorf("wrong"); t.Skipf("no tool") }},
-		{Name: "passed", Run: func(context.Context, *T, bool) {}},
+		{Name: "skipped", Run: func(t *T, _ bool) { t.Skipf("no %s", "tool") }},
+		{Name: "failed", Run: func(t *T, _ bool) { t.Errorf("wrong"); t.Skipf("no tool") }},
+		{Name: "passed", Run: func(*T, bool) {}},
 	}, func(r Result) {
 		got = append(got, r.Status)
 		if r.Clause == "skipped" && !slices.Equal(r.Detail, []string{"no tool"}) {

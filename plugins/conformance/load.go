@@ -1,9 +1,6 @@
 package conformance
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // Load describes the processes of a plugin: itself and those that it started,
 // with their descendants.
@@ -21,22 +18,25 @@ const (
 	lookTime = 25 * time.Millisecond
 )
 
-// Calms fails the clause unless the plugin comes to rest within d on an idle
-// machine: it has at most as many processes as before, and nothing to do. A
-// cancelled call returns to the caller at once, whatever the plugin does, so
-// its return does not show that the plugin has stopped. If load is nil, the
-// plugin runs in the process of the kit, and Calms checks nothing.
-func (t *T) Calms(ctx context.Context, load func() Load, before Load, d time.Duration) {
+// Calms calls do and fails the clause unless the plugin comes to rest within d
+// after it on an idle machine: it has at most as many processes as before, and
+// nothing to do. A cancelled call returns to the caller at once, whatever the
+// plugin does, so its return does not show that the plugin has stopped. If load
+// is nil, the plugin runs in the process of the kit, and its rest is not seen.
+func (t *T) Calms(load func() Load, d time.Duration, do func()) {
 	if load == nil {
+		do()
 		return
 	}
+	before := load()
+	do()
 	for deadline := time.Now().Add(Patience(d)); ; {
 		var last Load
 		busy := 0
 		for range looks {
 			select {
 			case <-time.After(lookTime):
-			case <-ctx.Done():
+			case <-t.ctx.Done():
 				return
 			}
 			if last = load(); last.Running || last.Processes > before.Processes {

@@ -5,7 +5,6 @@
 package agenttest
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -35,11 +34,11 @@ type Subject struct {
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t, and a function that revokes it. Nil: sessions of agents that
 	// need a shell are skipped.
-	Shell func(ctx context.Context, t *conformance.T) (address string, revoke func())
+	Shell func(t *conformance.T) (address string, revoke func())
 	// Inside returns the endpoints of the models as seen from inside the
 	// sandbox of a shell, valid as long as t. Nil: the models cannot be reached
 	// from inside.
-	Inside func(ctx context.Context, t *conformance.T, address string) map[string]model.Endpoint
+	Inside func(t *conformance.T, address string) map[string]model.Endpoint
 	// Asked returns how many requests Models and Inside have got so far. Nil: not
 	// known, and an agent that never asks its model is not found.
 	Asked func() int64
@@ -60,9 +59,6 @@ func Run(t *testing.T, s Subject) {
 	if s.Plugin.Name == "" {
 		s.Plugin = plugins.Agent(plugins.Info{Name: "subject"}, nil, s.Agent)
 	}
-	if s.Plugin.Kind != plugins.KindAgent {
-		t.Fatalf("%s %q is not an agent", s.Plugin.Kind, s.Plugin.Name)
-	}
 	conn, stop, err := plugins.Here(s.Plugin)
 	if err != nil {
 		t.Fatal(err)
@@ -74,5 +70,5 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(needsClauses, sessionClauses, skillClauses)
+	return slices.Concat(needsClauses, sessionClauses)
 }

@@ -3,7 +3,6 @@ package agenttest
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -18,39 +17,20 @@ import (
 // counted opens the surface of the kit for a session: a number that is to be
 // brought to 10, and actions that add to it and clear it. It returns its address,
 // and a function that revokes it.
-func counted(ctx context.Context, t *conformance.T) (address string, revoke func()) {
-	game := &counter.Game{}
+func counted(t *conformance.T) (address string, revoke func()) {
+	const what = "the kit's surface"
+	ctx, game, dir := t.Context(), &counter.Game{}, t.TempDir()
 	needs, err := game.Needs(ctx, environment.SurfaceRequest{})
-	if err != nil {
-		t.Fatalf("the kit's surface: %v", err)
-	}
-	short, err := os.MkdirTemp("", "kit") // the path of a socket is short
-	if err != nil {
-		t.Fatalf("the kit's surface: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	t.Must(what, err)
 	open, err := host.Open(ctx, host.Options{
-		Plugin: game, Needs: host.Needs{"main": needs}, Dir: t.TempDir(), Sockets: filepath.Join(short, "p"), Frames: filepath.Join(t.TempDir(), "frames"),
+		Plugin: game, Needs: host.Needs{"main": needs}, Dir: t.TempDir(), Sockets: filepath.Join(dir, "p"), Frames: filepath.Join(dir, "frames"),
 		Append: func(surface.Line) {}, Now: time.Now,
 	})
-	if err == nil {
-		err = open.Begin(ctx, &task.Stage{Name: "main", Surface: &task.Surface{}}, 1)
-	}
-	var door *host.Door
-	if err == nil {
-		door, err = open.NewDoor(filepath.Join(short, "f"))
-	}
-	if err != nil {
-		t.Fatalf("the kit's surface: %v", err)
-	}
+	t.Must(what, err)
+	t.Must(what, open.Begin(ctx, &task.Stage{Name: "main", Surface: &task.Surface{}}, 1))
+	door, err := open.NewDoor(filepath.Join(dir, "f"))
+	t.Must(what, err)
 	door.Open(ctx)
-	revoke = func() { _ = door.Close(context.WithoutCancel(ctx)) } // without a deadline it does not fail
-	t.Cleanup(func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), conformance.Patience(10*time.Second))
-		defer cancel()
-		if err := errors.Join(door.Shut(end), open.Close(end)); err != nil {
-			t.Errorf("the kit's surface: %v", err)
-		}
-	})
-	return door.Address(), revoke
+	t.Cleanup(func(ctx context.Context) { t.Check(what, errors.Join(door.Shut(ctx), open.Close(ctx))) })
+	return door.Address(), func() { _ = door.Close(context.WithoutCancel(ctx)) } // without a deadline it does not fail
 }

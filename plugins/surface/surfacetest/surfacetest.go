@@ -11,7 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ type Subject struct {
 	Request environment.SurfaceRequest
 	// Shell opens a shell in a sandbox for the surface, until the clause ends;
 	// nil: there are no sandboxes, and surfaces that need one are not tried.
-	Shell func(ctx context.Context, t *conformance.T) (address string)
+	Shell func(t *conformance.T) (address string, revoke func())
 }
 
 // Run runs every clause as a subtest. Call it from the plugin's own tests, once
@@ -40,15 +41,17 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses returns all clauses of the kit in the order in which they run.
 func Clauses() []conformance.Clause[Subject] {
-	return append(append([]conformance.Clause[Subject]{}, needsClauses...), openClauses()...)
+	open := slices.Concat(seeClauses, actClauses, endClauses)
+	for i := range open {
+		open[i].Skip = unfit
+	}
+	return append(slices.Clone(needsClauses), open...)
 }
 
 // needs asks what the surface needs.
-func (s *Subject) needs(ctx context.Context, t *conformance.T) environment.SurfaceNeeds {
-	n, err := s.Surface.Needs(ctx, s.Request)
-	if err != nil {
-		t.Fatalf("needs: %v", err)
-	}
+func (s *Subject) needs(t *conformance.T) environment.SurfaceNeeds {
+	n, err := s.Surface.Needs(t.Context(), s.Request)
+	t.Must("needs", err)
 	if len(n.Refusals) > 0 {
 		t.Fatalf("it refuses to be opened: %s", n.Refusals[0])
 	}
@@ -71,141 +74,138 @@ func unfit(s Subject) string {
 	return ""
 }
 
-// must ends the clause where err is set. A surface that refuses lacks something on
-// this machine, such as a program in the sandbox, and could not be tried.
-func must(t *conformance.T, what string, err error) {
-	switch {
-	case errors.Is(err, environment.ErrRefused):
-		t.Skipf("%s: %v", what, err)
-	case err != nil:
-		t.Fatalf("%s: %v", what, err)
-	}
-}
-
 // opened is a surface that is open until the clause ends.
 type opened struct {
 	environment.Surface
 
+	t      *conformance.T
 	id     string
 	needs  environment.SurfaceNeeds
 	frames string
 	level  string
 }
 
-// open opens a surface and resets it.
-func (s *Subject) open(ctx context.Context, t *conformance.T) *opened {
-	o := s.opened(ctx, t)
-	o.reset(ctx, t, 1)
-	return o
-}
-
 // opened opens a surface.
-func (s *Subject) opened(ctx context.Context, t *conformance.T) *opened {
-	o := &opened{Surface: s.Surface, needs: s.needs(ctx, t), frames: t.TempDir(), level: s.Request.Level}
+func (s *Subject) opened(t *conformance.T) *opened {
+	o := &opened{Surface: s.Surface, t: t, needs: s.needs(t), frames: t.TempDir(), level: s.Request.Level}
 	spec := environment.SurfaceSpec{
 		Config: s.Request.Config, Settings: s.Request.Settings, Frames: o.frames, Scratch: t.TempDir(), Workdir: "/app", Ports: map[string]string{},
 	}
 	if o.needs.Shell {
-		spec.Shell = s.Shell(ctx, t)
+		spec.Shell, _ = s.Shell(t)
 	}
 	var err error
-	o.id, err = s.Surface.OpenSurface(ctx, spec)
-	must(t, "open", err)
-	t.Cleanup(func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), conformance.Patience(10*time.Second))
-		defer cancel()
-		_ = s.Surface.CloseSurface(end, o.id) // a clause is about it
-	})
+	o.id, err = s.Surface.OpenSurface(t.Context(), spec)
+	o.must("open", err)
+	t.Cleanup(func(ctx context.Context) { _ = s.Surface.CloseSurface(ctx, o.id) }) // a clause is about it
 	return o
 }
 
-func (o *opened) reset(ctx context.Context, t *conformance.T, seed int64) environment.Observation {
-	seen, err := o.Reset(ctx, o.id, environment.Start{Level: o.level, Seed: seed})
-	must(t, "reset", err)
-	return o.checked(t, seen)
+// open opens a surface and resets it.
+func (s *Subject) open(t *conformance.T) *opened {
+	o := s.opened(t)
+	o.reset(1)
+	return o
 }
 
-func (o *opened) observe(ctx context.Context, t *conformance.T, want ...string) environment.Observation {
-	seen, err := o.Observe(ctx, o.id, want)
-	must(t, fmt.Sprintf("observe %q", want), err)
-	return o.checked(t, seen)
+// must ends the clause where err is set. A surface that refuses lacks something on
+// this machine, such as a program in the sandbox, and could not be tried.
+func (o *opened) must(what string, err error) {
+	if errors.Is(err, environment.ErrRefused) {
+		o.t.Skipf("%s: %v", what, err)
+	}
+	o.t.Must(what, err)
+}
+
+func (o *opened) reset(seed int64) environment.Observation {
+	seen, err := o.Reset(o.t.Context(), o.id, environment.Start{Level: o.level, Seed: seed})
+	o.must("reset", err)
+	return o.checked(seen)
+}
+
+func (o *opened) observe(want ...string) environment.Observation {
+	seen, err := o.Observe(o.t.Context(), o.id, want)
+	o.must(fmt.Sprintf("observe %q", want), err)
+	return o.checked(seen)
 }
 
 // checked checks an observation as the core does, and reads its frames.
-func (o *opened) checked(t *conformance.T, seen environment.Observation) environment.Observation {
-	if err := host.Check(seen); err != nil {
-		t.Fatalf("%v", err)
-	}
+func (o *opened) checked(seen environment.Observation) environment.Observation {
+	err := host.Check(seen)
 	for i := range seen.Frames {
-		if err := host.Load(&seen.Frames[i], o.frames); err != nil {
-			t.Fatalf("%v", err)
+		if err == nil {
+			err = host.Load(&seen.Frames[i], o.frames)
 		}
 	}
+	o.t.Must("an observation", err)
 	return seen
 }
 
-// fitting returns a call whose arguments fit, or nil.
-func (o *opened) fitting() *environment.Call {
+// call returns a call whose arguments fit.
+func (o *opened) call() environment.Call {
 	for _, a := range o.needs.Actions {
 		if arguments, ok := Example(a.Schema); ok {
-			return &environment.Call{Name: a.Name, Arguments: arguments}
+			return environment.Call{Name: a.Name, Arguments: arguments}
 		}
 	}
-	return nil
+	o.t.Fatalf("the kit cannot make arguments for any action: give one a schema with types, minima and enumerations only")
+	return environment.Call{}
 }
 
 // act performs an action that fits.
-func (o *opened) act(ctx context.Context, t *conformance.T) environment.Step {
-	c := o.fitting()
-	if c == nil {
-		t.Fatalf("the kit cannot make arguments for any action: give one a schema with types, minima and enumerations only")
-	}
-	step, err := o.Act(ctx, o.id, *c, nil)
-	must(t, fmt.Sprintf("act %s(%s)", c.Name, c.Arguments), err)
-	step.Observation = o.checked(t, step.Observation)
+func (o *opened) act() environment.Step {
+	c := o.call()
+	step, err := o.Act(o.t.Context(), o.id, c, nil)
+	o.must(fmt.Sprintf("act %s(%s)", c.Name, c.Arguments), err)
+	step.Observation = o.checked(step.Observation)
 	return step
+}
+
+// unknown is an action that no surface has.
+var unknown = environment.Call{Name: "no-such-action", Arguments: json.RawMessage("{}")}
+
+// without wants each call with an id of no surface to fail.
+func (o *opened) without(id string) {
+	ctx := o.t.Context()
+	_, reset := o.Reset(ctx, id, environment.Start{Level: o.level, Seed: 1})
+	_, observe := o.Observe(ctx, id, nil)
+	_, act := o.Act(ctx, id, unknown, nil)
+	_, capture := o.Capture(ctx, id, environment.Capture{Name: "x", Folder: o.frames})
+	for what, err := range map[string]error{"reset": reset, "observe": observe, "act": act, "capture": capture} {
+		if !errors.Is(err, environment.ErrNoSandbox) {
+			o.t.Errorf("%s: got %v, want NO_SANDBOX", what, err)
+		}
+	}
+}
+
+// equal fails the clause unless two observations show the same state.
+func (o *opened) equal(a, b environment.Observation) {
+	if !same(a, b) {
+		o.t.Errorf("first %s, then %s", brief(a), brief(b))
+	}
 }
 
 // same reports whether two observations show the same state.
 func same(a, b environment.Observation) bool {
-	if a.Text != b.Text || !sameJSON(a.JSON, b.JSON) || len(a.Frames) != len(b.Frames) {
-		return false
-	}
-	for i := range a.Frames {
-		if a.Frames[i].Name != b.Frames[i].Name || !bytes.Equal(a.Frames[i].Data, b.Frames[i].Data) {
-			return false
-		}
-	}
-	return true
+	return a.Text == b.Text && reflect.DeepEqual(state(a.JSON), state(b.JSON)) &&
+		slices.EqualFunc(a.Frames, b.Frames, func(x, y environment.Frame) bool { return x.Name == y.Name && bytes.Equal(x.Data, y.Data) })
 }
 
-func sameJSON(a, b json.RawMessage) bool {
-	var x, y any
-	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
-		return len(a) == 0 && len(b) == 0
-	}
-	for _, v := range []any{x, y} {
-		if parts, ok := v.(map[string]any); ok {
-			for _, kind := range []string{environment.KindElapsed, environment.KindAction, environment.KindFailure} {
-				delete(parts, kind)
-			}
+// state is the structure of an observation without what differs each time.
+func state(raw json.RawMessage) (v any) {
+	_ = json.Unmarshal(raw, &v) // nothing, or checked before
+	if parts, ok := v.(map[string]any); ok {
+		for _, kind := range []string{environment.KindElapsed, environment.KindAction, environment.KindFailure} {
+			delete(parts, kind)
 		}
 	}
-	p, err := json.Marshal(x)
-	q, other := json.Marshal(y)
-	return err == nil && other == nil && bytes.Equal(p, q)
+	return v
 }
 
 // brief describes an observation in a message.
 func brief(o environment.Observation) string {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return err.Error()
-	}
-	if len(b) > 500 {
-		b = append(b[:500:500], "…"...)
-	}
-	return string(b)
+	b, _ := json.Marshal(o) // checked before
+	return fmt.Sprintf("%.500s", b)
 }
 
 // Example returns arguments that fit a schema, if it is made of types, minima,
@@ -266,10 +266,4 @@ func example(raw json.RawMessage, depth int) (any, bool) {
 	default:
 		return nil, false
 	}
-}
-
-// empty reports whether a folder is empty.
-func empty(dir string) bool {
-	entries, err := os.ReadDir(dir)
-	return err == nil && len(entries) == 0
 }

@@ -1,9 +1,7 @@
 package tasktest
 
 import (
-	"context"
 	"encoding/json"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,185 +13,132 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-func loadClauses() []conformance.Clause[Subject] {
-	return []conformance.Clause[Subject]{
-		{
-			Name: "a good folder is detected and loaded", Guards: "a task that no dataset can contain",
-			Run: goodIsLoaded,
-		},
-		{
-			Name: "what is loaded obeys the rules of plugins/task", Guards: "a core that trusts a malformed task",
-			Run: rulesAreObeyed,
-		},
-		{
-			Name: "every resource is there", Guards: "an attempt that fails when its files are copied",
-			Run: resourcesAreThere,
-		},
-		{
-			Name: "the same folder elsewhere is the same task", Guards: "results that cannot be compared because a path is part of the task",
-			Run: placeDoesNotMatter,
-		},
-		{
-			Name: "JSON keeps everything", Guards: "a task that changes on its way to another process",
-			Run: jsonKeepsEverything,
-		},
-		{
-			Name: "a changed file changes the digest", Guards: "resume that takes results of another task for its own",
-			Run: digestFollowsContent,
-		},
-		{
-			Name: "loading changes nothing", Guards: "a read-only dataset that cannot be used, or a digest that is never the same",
-			Run: loadingChangesNothing,
-		},
-		{
-			Name: "a broken folder is detected and reported", Guards: "a dataset that gets smaller without a word",
-			Run: brokenIsDetected,
-		},
-		{
-			Name: "a Finder finds the task, and its files", Guards: "a task that is edited during a run without notice",
-			Run: finderFinds,
-		},
-		{
-			Name: "sixteen at once get the same", Guards: "state that loads share",
-			Run: sixteenAtOnce,
-		},
-	}
+type clause = conformance.Clause[Subject]
+
+// good returns a clause about each good folder and the task in it.
+func good(name, guards string, check func(t *conformance.T, s *Subject, dir string, tk *task.Task)) clause {
+	return clause{Name: name, Guards: guards, Run: func(t *conformance.T, s Subject) {
+		for _, dir := range s.Good {
+			check(t, &s, dir, s.load(t, dir))
+		}
+	}}
 }
 
-func goodIsLoaded(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Good {
+var loadClauses = []clause{
+	good("a good folder is detected and loaded", "a task that no dataset can contain", func(t *conformance.T, s *Subject, dir string, tk *task.Task) {
 		if !s.Format.Detect(dir) {
 			t.Errorf("Detect(%s) is false", dir)
 		}
-		if got := s.load(ctx, t, dir); !filepath.IsAbs(got.Dir) {
-			t.Errorf("Dir is %q, want it absolute", got.Dir)
+		if !filepath.IsAbs(tk.Dir) {
+			t.Errorf("Dir is %q, want it absolute", tk.Dir)
 		}
-	}
-}
-
-func rulesAreObeyed(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Good {
-		for _, p := range s.load(ctx, t, dir).Validate() {
+	}),
+	good("what is loaded obeys the rules of plugins/task", "a core that trusts a malformed task", func(t *conformance.T, _ *Subject, dir string, tk *task.Task) {
+		for _, p := range tk.Validate() {
 			t.Errorf("%s: %s", dir, p)
 		}
-	}
-}
-
-func resourcesAreThere(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Good {
-		resourcesExist(t, s.load(ctx, t, dir))
-	}
-}
-
-func placeDoesNotMatter(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Good {
-		here, there := s.load(ctx, t, dir), s.load(ctx, t, clone(t, dir))
-		if a, b := text(t, here), text(t, there); a != b {
+	}),
+	good("every resource is there", "an attempt that fails when its files are copied", resourcesExist),
+	good("the same folder elsewhere is the same task", "results that cannot be compared because a path is part of the task", func(t *conformance.T, s *Subject, dir string, tk *task.Task) {
+		if a, b := text(t, tk), text(t, s.load(t, t.Copy(dir))); a != b {
 			t.Errorf("%s and its copy differ:\n%s\n%s", dir, a, b)
 		}
-	}
-}
-
-func jsonKeepsEverything(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Good {
-		before := s.load(ctx, t, dir)
-		raw, err := json.Marshal(before)
+	}),
+	good("JSON keeps everything", "a task that changes on its way to another process", func(t *conformance.T, _ *Subject, dir string, tk *task.Task) {
 		back := &task.Task{}
-		if err == nil {
-			err = json.Unmarshal(raw, back)
+		t.Must(dir, json.Unmarshal([]byte(text(t, tk)), back))
+		back.Dir, back.File = tk.Dir, tk.File
+		if !reflect.DeepEqual(tk, back) {
+			t.Errorf("%s changed (a list that is empty must be nil, JSON compact):\n%#v\n%#v", dir, tk, back)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", dir, err)
+	}),
+	conformance.New("a changed file changes the digest", "resume that takes results of another task for its own", func(t *conformance.T, s Subject) {
+		before := s.load(t, t.Copy(s.Good[0]))
+		r, e := folderResource(t, before)
+		file := before.HostFile(r, e)
+		if e.Text != "" {
+			file = task.Files(s.Format, before)[0]
 		}
-		back.Dir, back.File = before.Dir, before.File
-		if !reflect.DeepEqual(before, back) {
-			t.Errorf("%s changed (a list that is empty must be nil, JSON compact):\n%#v\n%#v", dir, before, back)
+		data, err := os.ReadFile(file)
+		t.Must("read a file of the task", err)
+		if s.Edit == nil {
+			s.Edit = func(b []byte) []byte { return append(b, '\n') }
 		}
-	}
+		write(t, file, s.Edit(data))
+		if after := s.load(t, before.Dir); after.Digest == before.Digest {
+			t.Errorf("the digest is still %s after %s has changed", after.Digest, file)
+		}
+	}),
+	conformance.New("loading changes nothing", "a read-only dataset that cannot be used, or a digest that is never the same", func(t *conformance.T, s Subject) {
+		dir := t.Copy(s.Good[0])
+		t.Unchanged(dir, func() { s.load(t, dir) })
+	}),
+	conformance.New("a broken folder is detected and reported", "a dataset that gets smaller without a word", func(t *conformance.T, s Subject) {
+		for _, dir := range s.Broken {
+			if !s.Format.Detect(dir) {
+				t.Errorf("Detect(%s) is false", dir)
+			}
+			got, problems, err := s.read(t, dir)
+			if err != nil || got != nil || !task.Broken(problems) {
+				t.Errorf("Load(%s) = %v, %v, %v; want no task and a problem that is an error", dir, got, problems, err)
+			}
+			for _, p := range problems {
+				if p.Summary == "" || strings.HasSuffix(p.Summary, ".") || filepath.IsAbs(p.File) {
+					t.Errorf("%s: problem %+v needs a summary without a full stop and a file within the folder", dir, p)
+				}
+			}
+		}
+	}),
+	conformance.New("a Finder finds the task, and its files", "a task that is edited during a run without notice", finderFinds),
+	conformance.New("sixteen at once get the same", "state that loads share", func(t *conformance.T, s Subject) {
+		want := s.load(t, s.Good[0])
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				if got, problems, err := s.read(t, s.Good[0]); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("got %v, %v, %v; want the same as alone", got, problems, err)
+				}
+			})
+		}
+		wg.Wait()
+	}),
 }
 
-func digestFollowsContent(ctx context.Context, t *conformance.T, s Subject) {
-	dir := clone(t, s.Good[0])
-	before := s.load(ctx, t, dir)
-	r, e := folderResource(t, before)
-	file := before.HostFile(r, e)
-	if e.Text != "" {
-		file = task.Files(s.Format, before)[0]
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	if s.Edit == nil {
-		s.Edit = func(b []byte) []byte { return append(b, '\n') }
-	}
-	write(t, file, s.Edit(data))
-	if after := s.load(ctx, t, dir); after.Digest == before.Digest {
-		t.Errorf("the digest is still %s after %s has changed", after.Digest, file)
-	}
-}
-
-func loadingChangesNothing(ctx context.Context, t *conformance.T, s Subject) {
-	dir := clone(t, s.Good[0])
-	before := listing(t, dir)
-	s.load(ctx, t, dir)
-	if after := listing(t, dir); after != before {
-		t.Errorf("before:\n%s\nafter:\n%s", before, after)
-	}
-}
-
-func brokenIsDetected(ctx context.Context, t *conformance.T, s Subject) {
-	for _, dir := range s.Broken {
-		brokenIsReported(ctx, t, s, dir)
-	}
-}
-
-func finderFinds(ctx context.Context, t *conformance.T, s Subject) {
+func finderFinds(t *conformance.T, s Subject) {
 	f, ok := s.Format.(task.Finder)
 	if !ok {
 		return
 	}
 	for _, dir := range append(slices.Clone(s.Good), s.Broken...) {
-		if found, err := f.Find(ctx, dir, s.Options); err != nil || !slices.Contains(found, s.File) || !slices.IsSorted(found) {
+		if found, err := f.Find(t.Context(), dir, s.Options); err != nil || !slices.Contains(found, s.File) || !slices.IsSorted(found) {
 			t.Errorf("Find(%s) = %q, %v; want %s, sorted", dir, found, err, s.File)
 		}
 	}
-	tk := s.load(ctx, t, s.Good[0])
+	tk := s.load(t, s.Good[0])
 	if tk.File != s.File {
 		t.Errorf("the task is %q, want %q", tk.File, s.File)
 	}
 	files := f.Files(tk)
-	has := func(p string) bool {
-		return slices.ContainsFunc(files, func(f string) bool { return p == f || strings.HasPrefix(p, f+"/") })
+	for what, path := range paths(tk) {
+		if !slices.ContainsFunc(files, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") }) {
+			t.Errorf("Files = %q lacks %s", files, what)
+		}
 	}
+}
+
+// paths are the files of the task itself and of its resources that the format did
+// not make.
+func paths(tk *task.Task) map[string]string {
+	out := map[string]string{"the task itself": tk.HostPath(tk.File)}
 	for i := range tk.Resources {
-		if tk.Resources[i].Path == "" {
-			continue // the format made it
-		}
-		if !has(tk.HostFile(&tk.Resources[i], nil)) {
-			t.Errorf("Files = %q lacks resource %s", files, tk.Resources[i].Name)
+		if r := &tk.Resources[i]; r.Path != "" {
+			out["resource "+r.Name] = tk.HostFile(r, nil)
 		}
 	}
-	if !has(tk.HostPath(tk.File)) {
-		t.Errorf("Files = %q lacks the task itself", files)
-	}
+	return out
 }
 
-func sixteenAtOnce(ctx context.Context, t *conformance.T, s Subject) {
-	want := text(t, s.load(ctx, t, s.Good[0]))
-	var wg sync.WaitGroup
-	for range 16 {
-		wg.Go(func() {
-			got, problems, err := s.read(ctx, s.Good[0], s.Options)
-			if err != nil || got == nil || text(t, got) != want {
-				t.Errorf("got %v, %v, %v; want the same as alone", got, problems, err)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-func resourcesExist(t *conformance.T, tk *task.Task) {
+func resourcesExist(t *conformance.T, _ *Subject, _ string, tk *task.Task) {
 	for i := range tk.Resources {
 		r := &tk.Resources[i]
 		if r.Path == "" {
@@ -206,50 +151,13 @@ func resourcesExist(t *conformance.T, tk *task.Task) {
 		for j := range r.Entries {
 			e := &r.Entries[j]
 			fi, err := os.Lstat(tk.HostFile(r, e))
-			if err != nil || (e.Link == "" && fi.IsDir() != e.Folder) || (e.Link == "" && !e.Folder && fi.Size() != e.Size) {
+			if err != nil || e.Link == "" && (fi.IsDir() != e.Folder || !e.Folder && fi.Size() != e.Size) {
 				t.Errorf("entry %s of resource %s: %v; want it as described: %+v", e.Path, r.Name, err, *e)
 			}
 		}
 	}
 }
 
-func brokenIsReported(ctx context.Context, t *conformance.T, s Subject, dir string) {
-	if !s.Format.Detect(dir) {
-		t.Errorf("Detect(%s) is false", dir)
-	}
-	got, problems, err := s.read(ctx, dir, s.Options)
-	if err != nil || got != nil || !task.Broken(problems) {
-		t.Errorf("Load(%s) = %v, %v, %v; want no task and a problem that is an error", dir, got, problems, err)
-	}
-	for _, p := range problems {
-		if p.Summary == "" || strings.HasSuffix(p.Summary, ".") || filepath.IsAbs(p.File) {
-			t.Errorf("%s: problem %+v needs a summary without a full stop and a file within the folder", dir, p)
-		}
-	}
-}
-
-// listing returns every path of a folder with the data that reveals a change.
-func listing(t *conformance.T, dir string) string {
-	var b strings.Builder
-	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		fi, err := e.Info()
-		if err != nil {
-			return err
-		}
-		b.WriteString(p + " " + fi.Mode().String() + " " + fi.ModTime().String() + "\n")
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("list %s: %v", dir, err)
-	}
-	return b.String()
-}
-
 func write(t *conformance.T, file string, data []byte) {
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatalf("%v", err)
-	}
+	t.Must("write", os.WriteFile(file, data, 0o600))
 }

@@ -3,10 +3,7 @@
 package tasktest
 
 import (
-	"context"
 	"encoding/json"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -35,8 +32,8 @@ type Subject struct {
 }
 
 // read loads the task in a folder.
-func (s *Subject) read(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
-	return s.Format.Load(ctx, filepath.Join(dir, filepath.FromSlash(s.File)), o)
+func (s *Subject) read(t *conformance.T, dir string) (*task.Task, []task.Problem, error) {
+	return s.Format.Load(t.Context(), filepath.Join(dir, filepath.FromSlash(s.File)), s.Options)
 }
 
 // Run runs every clause as a subtest:
@@ -49,69 +46,23 @@ func Run(t *testing.T, s Subject) {
 
 // Clauses returns all clauses of the kit.
 func Clauses() []conformance.Clause[Subject] {
-	return slices.Concat(loadClauses(), hostileClauses(), spoiledClauses())
+	return slices.Concat(loadClauses, hostileClauses, spoiledClauses)
 }
 
 // load reads a folder that must be a valid task.
-func (s *Subject) load(ctx context.Context, t *conformance.T, dir string) *task.Task {
-	got, problems, err := s.read(ctx, dir, s.Options)
-	if err != nil {
-		t.Fatalf("Load(%s): %v", dir, err)
-	}
+func (s *Subject) load(t *conformance.T, dir string) *task.Task {
+	got, problems, err := s.read(t, dir)
+	t.Must("load "+dir, err)
 	if got == nil || task.Broken(problems) {
 		t.Fatalf("Load(%s) made no task: %v", dir, problems)
 	}
 	return got
 }
 
-// clone copies a folder, links as links.
-func clone(t *conformance.T, dir string) string {
-	to := filepath.Join(t.TempDir(), filepath.Base(dir))
-	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		return copyOne(p, filepath.Join(to, rel), e)
-	})
-	if err != nil {
-		t.Fatalf("copy %s: %v", dir, err)
-	}
-	return to
-}
-
-func copyOne(from, to string, e fs.DirEntry) error {
-	fi, err := e.Info()
-	if err != nil {
-		return err
-	}
-	switch {
-	case e.IsDir():
-		return os.Mkdir(to, fi.Mode().Perm()|0o700)
-	case fi.Mode()&fs.ModeSymlink != 0:
-		target, err := os.Readlink(from)
-		if err != nil {
-			return err
-		}
-		return os.Symlink(target, to)
-	default:
-		data, err := os.ReadFile(from)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(to, data, fi.Mode().Perm())
-	}
-}
-
 // text returns the JSON of a value, for comparisons.
 func text(t *conformance.T, v any) string {
-	raw, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		t.Fatalf("JSON of %T: %v", v, err)
-	}
+	raw, err := json.Marshal(v)
+	t.Must("JSON", err)
 	return string(raw)
 }
 

@@ -2,11 +2,9 @@ package verifiertest
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,19 +25,6 @@ const (
 
 // maxCaseFile is how large a file of a case's view may be.
 const maxCaseFile = 16 << 20
-
-// saidOfCase is case.json.
-type saidOfCase struct {
-	Verifier   string             `json:"verifier"`
-	Want       verifier.Decision  `json:"want"`
-	Scores     map[string]float64 `json:"scores"`
-	Settings   json.RawMessage    `json:"settings"`
-	Config     json.RawMessage    `json:"config"`
-	Env        map[string]string  `json:"env"`
-	Round      int                `json:"round"`
-	RoundsLeft int                `json:"rounds_left"`
-	Earlier    []verifier.Verdict `json:"earlier"`
-}
 
 // LoadCases reads cases from a folder: one, if it has a case.json, else one from
 // each folder in it that has one. The folder of a case holds
@@ -80,27 +65,21 @@ func loadCase(dir string) (Case, error) {
 	if err != nil {
 		return c, fmt.Errorf("case %s: %w", dir, err)
 	}
-	var said saidOfCase
+	said := struct { // both in one object
+		*Case
+		*verifier.Request
+	}{&c, &c.Request}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
-	if err = d.Decode(&said); err == nil {
-		if _, err = d.Token(); err == nil {
-			err = errors.New("something follows the object")
-		} else if errors.Is(err, io.EOF) {
-			err = nil
-		}
+	if err = d.Decode(&said); err == nil && d.More() {
+		err = errors.New("something follows the object")
 	}
 	if err != nil {
 		return c, fmt.Errorf("case %s: %s: %w", dir, caseFile, err)
 	}
-	c.Want = said.Want
 	known := c.Want == verifier.Pass || c.Want == verifier.Fail || c.Want == verifier.Scored
-	if !known && (c.Want != verifier.Continue || said.Round == 0) {
+	if !known && (c.Want != verifier.Continue || c.Request.Round == 0) {
 		return c, fmt.Errorf(`case %s: %s: want is %q: write the decision that the work deserves: "pass", "fail" or "scored", or in a round "continue"`, dir, caseFile, c.Want)
-	}
-	c.Verifier, c.Scores = said.Verifier, said.Scores
-	c.Request = verifier.Request{
-		Settings: said.Settings, Config: said.Config, Env: said.Env, Round: said.Round, RoundsLeft: said.RoundsLeft, Earlier: said.Earlier,
 	}
 	if info, err := os.Stat(filepath.Join(dir, caseSandbox)); err == nil && info.IsDir() {
 		c.Sandbox = filepath.Join(dir, caseSandbox)
@@ -140,25 +119,20 @@ func (c *Case) readView(dir string) error {
 }
 
 // furnish puts what the case has for the sandbox into it.
-func (c *Case) furnish(ctx context.Context, t *conformance.T, address string) {
+func (c *Case) furnish(t *conformance.T, address string) {
 	if c.Sandbox == "" {
 		return
 	}
+	what := "put the files of case " + c.Name + " into the sandbox"
 	shell, err := sandbox.Dial(address)
-	if err != nil {
-		t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
-	}
+	t.Must(what, err)
 	defer func() { _ = shell.Close() }()
 	entries, err := os.ReadDir(c.Sandbox)
-	if err != nil {
-		t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
-	}
+	t.Must(what, err)
 	for _, e := range entries { // each by itself: the sandbox's root keeps its mode
 		if !e.IsDir() {
 			t.Fatalf("case %s: %s: put files of the sandbox into folders, as they stand from its root", c.Name, filepath.Join(c.Sandbox, e.Name()))
 		}
-		if err := shell.UploadFolder(ctx, filepath.Join(c.Sandbox, e.Name()), "/"+e.Name(), sandbox.UploadOptions{}); err != nil {
-			t.Fatalf("put the files of case %s into the sandbox: %v", c.Name, err)
-		}
+		t.Must(what, shell.UploadFolder(t.Context(), filepath.Join(c.Sandbox, e.Name()), "/"+e.Name(), sandbox.UploadOptions{}))
 	}
 }

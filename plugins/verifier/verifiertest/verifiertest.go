@@ -7,7 +7,6 @@
 package verifiertest
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 	"testing"
@@ -38,7 +37,7 @@ type Subject struct {
 	Models map[string]model.Endpoint
 	// Shell returns the address of a shell in a fresh sandbox, which lives as
 	// long as t. Nil: clauses for verifiers that need a sandbox are skipped.
-	Shell func(ctx context.Context, t *conformance.T) string
+	Shell func(t *conformance.T) (address string, revoke func())
 	// Load measures the processes of the plugin. Nil: the verifier is in this
 	// process, and the kit cannot see what happens after a cancel.
 	Load func() conformance.Load
@@ -46,23 +45,23 @@ type Subject struct {
 
 // Case is one submission with its correct verdict.
 type Case struct {
-	Name string
+	Name string `json:"-"`
 	// Dir is the folder that the case was read from, see LoadCases.
-	Dir string
+	Dir string `json:"-"`
 	// Verifier is the only verifier that the case is for; empty: any.
-	Verifier string
+	Verifier string `json:"verifier"`
 	// Request is the input of Verify. The kit fills in View and Scratch if they
 	// are empty, and Shell if the verifier needs one.
-	Request verifier.Request
+	Request verifier.Request `json:"-"`
 	// Files are written below the view, by slash-separated name.
-	Files map[string]string
+	Files map[string]string `json:"-"`
 	// Sandbox is a folder. Its content is put into the root of the sandbox before
 	// Verify. Empty: nothing is put there.
-	Sandbox string
+	Sandbox string `json:"-"`
 	// Want is the decision; empty means any.
-	Want verifier.Decision
+	Want verifier.Decision `json:"want"`
 	// Scores are expected values of some scores of the verdict; nil: none.
-	Scores map[string]float64
+	Scores map[string]float64 `json:"scores"`
 }
 
 // Run runs every clause as a subtest, through the same kind of connection that
@@ -73,9 +72,6 @@ func Run(t *testing.T, s Subject) {
 	t.Helper()
 	if s.Plugin.Name == "" {
 		s.Plugin = plugins.Verifier(plugins.Info{Name: "subject"}, nil, s.Traits, s.Verifier)
-	}
-	if s.Plugin.Kind != plugins.KindVerifier {
-		t.Fatalf("%s %q is not a verifier", s.Plugin.Kind, s.Plugin.Name)
 	}
 	conn, stop, err := plugins.Here(s.Plugin)
 	if err != nil {

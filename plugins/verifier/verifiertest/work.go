@@ -1,14 +1,11 @@
 package verifiertest
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -37,29 +34,21 @@ func (s *Subject) cases() []Case {
 }
 
 // request writes the files of c and completes its request.
-func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifier.Request {
+func (s *Subject) request(t *conformance.T, c *Case) verifier.Request {
 	r := c.Request
 	if r.View == "" {
 		r.View = t.TempDir()
+		t.Write(r.View, c.Files)
 	}
-	for name, text := range c.Files {
-		write(t, filepath.Join(r.View, filepath.FromSlash(name)), text)
-	}
-	if r.Scratch == "" {
-		r.Scratch = t.TempDir()
-	}
+	r.Scratch = cmp.Or(r.Scratch, t.TempDir())
+	r.Timeout = cmp.Or(r.Timeout, 30*time.Second)
+	r.Stage = cmp.Or(r.Stage, "main")
 	if r.Config == nil {
 		r.Config = s.Config
 	}
-	if r.Timeout == 0 {
-		r.Timeout = 30 * time.Second
-	}
-	if r.Stage == "" {
-		r.Stage = "main"
-	}
 	if r.Shell == "" && s.Shell != nil && s.Traits.With(r.Config).Needs != verifier.NeedsNone {
-		r.Shell = s.Shell(ctx, t)
-		c.furnish(ctx, t, r.Shell)
+		r.Shell, _ = s.Shell(t)
+		c.furnish(t, r.Shell)
 	}
 	if r.Models == nil {
 		r.Models = s.Models
@@ -67,13 +56,9 @@ func (s *Subject) request(ctx context.Context, t *conformance.T, c *Case) verifi
 	return r
 }
 
-func write(t *conformance.T, path, text string) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatalf("lay out a view: %v", err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatalf("lay out a view: %v", err)
-	}
+// verify judges one request.
+func (s *Subject) verify(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+	return s.Verifier.Verify(ctx, r, ignore)
 }
 
 // ignore discards the log.
@@ -123,33 +108,6 @@ func shape(r *verifier.Request, v *verifier.Verdict) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// digest covers names, modes and contents below dir.
-func digest(t *conformance.T, dir string) string {
-	h := sha256.New()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		fmt.Fprintln(h, path, info.Mode())
-		if info.Mode().IsRegular() {
-			b, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			_, _ = h.Write(b)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatalf("read %s: %v", dir, err)
-	}
-	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // got says what a verifier returned, for a failure message: a verdict, an error, or

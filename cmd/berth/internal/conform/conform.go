@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/environment/environmenttest"
 	"github.com/berth-eval/berth/plugins/surface/surfacetest"
+	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/plugins/verifier/verifiertest"
 )
 
@@ -83,10 +85,11 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
 	b := &bench{o: o, dir: dir, mark: markKey + "=" + filepath.Base(dir)}
+	defer func() { err = errors.Join(err, b.close()) }()
 	if b.host, err = plugin.New(plugin.Options{Programs: []string{o.Binary}, Dirs: []string{}, Env: []string{b.mark}, Log: o.Log}); err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
 	}
-	defer func() { b.host.Stop(); err = errors.Join(err, b.close()) }()
+	defer b.host.Stop()
 	entries, err := b.host.List(ctx)
 	if err != nil {
 		return fmt.Errorf("test %s: %w", o.Binary, err)
@@ -105,7 +108,7 @@ func Test(ctx context.Context, o Options, each func(Result)) (err error) {
 			refused = append(refused, fmt.Errorf("test %s %q: %w", entries[i].Kind, entries[i].Name, err))
 		}
 	}
-	b.left(ctx, &entries[0], each)
+	_ = run(ctx, b, b, leftClauses, b.report(&entries[0], each)) // as a result of the first
 	if b.tried == 0 && len(refused) == 0 {
 		return fmt.Errorf("test %s: no clause has %q in its name", o.Binary, o.Only)
 	}
@@ -134,18 +137,28 @@ type bench struct {
 	dir       string
 	mark      string // variable of the environment of all processes of the binary
 	sandboxes *sandboxes
-	tried     int // clauses
+	rooms     int
+	tried     int            // clauses
+	atEnd     []func() error // last first
 }
 
 func (b *bench) close() error {
-	if b.sandboxes == nil {
-		return nil
+	var errs []error
+	for _, f := range slices.Backward(b.atEnd) {
+		errs = append(errs, f())
 	}
-	return b.sandboxes.close()
+	return errors.Join(errs...)
 }
 
 // errHung ends the test: a clause has used up its time.
 var errHung = errors.New("a clause did not end in time")
+
+func (b *bench) report(e *plugin.Entry, each func(Result)) func(conformance.Result) {
+	return func(r conformance.Result) {
+		b.tried++
+		each(Result{Kind: e.Kind, Plugin: e.Name, Result: r})
+	}
+}
 
 // tryOne tries one plugin, if it takes the configuration. Its error, when it
 // passed all that was tried but was not seen at work, wraps
@@ -155,13 +168,13 @@ func (b *bench) tryOne(ctx context.Context, e *plugin.Entry, each func(Result)) 
 		return err
 	}
 	shown, why := false, ""
+	report := b.report(e, each)
 	err := b.try(ctx, e, func(r conformance.Result) {
 		if r.Proof && r.Status == conformance.Skip {
 			why = r.Detail[0]
 		}
 		shown = shown || r.Status == conformance.Fail || r.Proof && r.Status == conformance.Pass
-		b.tried++
-		each(Result{Kind: e.Kind, Plugin: e.Name, Result: r})
+		report(r)
 	})
 	if err == nil && !shown && why != "" && ctx.Err() == nil {
 		return fmt.Errorf("it was not seen at work on this machine, so the clauses that passed say little: %s (%w)", why, environment.ErrRefused)
@@ -177,22 +190,25 @@ func run[S any](ctx context.Context, b *bench, s S, clauses []conformance.Clause
 	return nil
 }
 
+// checkTime is how long a call outside of a clause may take.
+const checkTime = 10 * time.Second
+
 // takes says why a plugin cannot be tried with the configuration that was given
 // for it, or without one: each clause would fail, as if the plugin were at
 // fault, or pass because every call is refused.
 func (b *bench) takes(ctx context.Context, e *plugin.Entry) error {
-	conf, advice := b.o.Config, ""
-	if len(conf) == 0 {
-		conf, advice = json.RawMessage("{}"), ": give one with --config '{…}'"
-	}
 	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
 	defer cancel()
-	ps, err := b.host.Validate(ctx, e.Kind, e.Name, conf)
-	if err != nil && len(b.o.Config) > 0 {
-		return fmt.Errorf("validate the configuration: %w", err)
+	if len(b.o.Config) == 0 {
+		ps, _ := b.host.Validate(ctx, e.Kind, e.Name, json.RawMessage("{}")) // clauses are about its failure
+		if len(ps) > 0 {
+			return fmt.Errorf("the plugin cannot be tested without a configuration: %w: give one with --config '{…}'", config.Problems(ps))
+		}
+		return nil
 	}
-	if len(ps) > 0 && advice != "" {
-		return fmt.Errorf("the plugin cannot be tested without a configuration: %w%s", config.Problems(ps), advice)
+	ps, err := b.host.Validate(ctx, e.Kind, e.Name, b.o.Config)
+	if err != nil {
+		return fmt.Errorf("validate the configuration: %w", err)
 	}
 	if len(ps) > 0 {
 		return fmt.Errorf("the plugin rejects the configuration: %w", config.Problems(ps))
@@ -209,15 +225,7 @@ func (b *bench) try(ctx context.Context, e *plugin.Entry, report func(conformanc
 	case plugins.KindEnvironment:
 		return b.tryEnvironment(ctx, e, report)
 	case plugins.KindVerifier:
-		s, err := b.verifierSubject(ctx, e.Name, e.Capabilities)
-		if err != nil {
-			return err
-		}
-		done, err := b.judgeModels(ctx, &s)
-		if err != nil {
-			return err
-		}
-		return errors.Join(run(ctx, b, s, verifiertest.Clauses(), report), done())
+		return b.tryVerifier(ctx, e, report)
 	case plugins.KindAgent:
 		return b.tryAgent(ctx, e, report)
 	}
@@ -262,14 +270,38 @@ func (b *bench) trySurface(ctx context.Context, env environment.Environment, rep
 	if err != nil && !errors.Is(err, environment.ErrRefused) {
 		return err
 	}
-	s := surfacetest.Subject{Surface: of, Request: environment.SurfaceRequest{Config: b.o.Config, Level: b.o.Level}}
-	if sandboxes != nil {
-		s.Shell = func(ctx context.Context, t *conformance.T) string {
-			address, _ := sandboxes.shell(ctx, t, order{})
-			return address
+	s := surfacetest.Subject{Surface: of, Request: environment.SurfaceRequest{Config: b.o.Config, Level: b.o.Level}, Shell: sandboxes.shell(false, nil)}
+	return run(ctx, b, s, surfacetest.Clauses(), report)
+}
+
+// tryVerifier tries a verifier.
+func (b *bench) tryVerifier(ctx context.Context, e *plugin.Entry, report func(conformance.Result)) error {
+	v, traits, _, err := b.host.Verifier(ctx, e.Name)
+	if err != nil {
+		return err
+	}
+	s := verifiertest.Subject{Verifier: v, Traits: traits.With(b.o.Config), Capabilities: e.Capabilities, Config: b.o.Config, Load: b.load}
+	for _, dir := range b.o.Cases {
+		var cases []verifiertest.Case
+		if cases, err = verifiertest.LoadCases(dir); err != nil {
+			return err
+		}
+		for _, c := range cases {
+			if c.Verifier == "" || c.Verifier == e.Name {
+				s.Cases = append(s.Cases, c)
+			}
 		}
 	}
-	return run(ctx, b, s, surfacetest.Clauses(), report)
+	sandboxes, err := b.shells(ctx)
+	// A verifier of the view can be tried without a sandbox.
+	if err != nil && (s.Traits.Needs != verifier.NeedsNone || !errors.Is(err, environment.ErrRefused)) {
+		return err
+	}
+	s.Shell = sandboxes.shell(true, nil)
+	if err = b.judgeModels(ctx, &s); err != nil {
+		return err
+	}
+	return run(ctx, b, s, verifiertest.Clauses(), report)
 }
 
 // tryAgent tries an agent.
@@ -279,49 +311,49 @@ func (b *bench) tryAgent(ctx context.Context, e *plugin.Entry, report func(confo
 		return err
 	}
 	s := agenttest.Subject{Agent: a, Config: b.o.Config, Load: b.load}
-	bounded, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
-	defer cancel()
-	if _, err = a.Check(bounded, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent}); err != nil {
-		return run(ctx, b, s, agenttest.Clauses(), report) // the clauses about Check say so
-	}
-	if err = b.inItsRole(ctx, &s); err != nil {
+	ok, err := b.inItsRole(ctx, &s)
+	if err != nil {
 		return err
+	}
+	if !ok {
+		return run(ctx, b, s, agenttest.Clauses(), report) // the clauses about Check say so
 	}
 	sandboxes, err := b.shells(ctx)
 	if err != nil {
 		return err
 	}
-	if sandboxes != nil {
-		s.Shell = func(ctx context.Context, t *conformance.T) (string, func()) {
-			return sandboxes.shell(ctx, t, order{mounts: mounts(ctx, &s)})
+	s.Shell = sandboxes.shell(false, func(t *conformance.T) (mounts []environment.Mount) { //nolint:contextcheck // a clause has its own context
+		needs, _ := s.Check(t.Context()) // clauses are about it
+		for _, b := range needs.Bundles {
+			mounts = append(mounts, environment.Mount{Source: b.Source, Target: b.Target})
 		}
-	}
-	done, err := b.withModels(ctx, &s)
-	if err != nil {
+		return mounts
+	})
+	if err = b.agentModels(ctx, &s); err != nil {
 		return err
 	}
-	return errors.Join(run(ctx, b, s, agenttest.Clauses(), report), done())
+	return run(ctx, b, s, agenttest.Clauses(), report)
 }
 
 // inItsRole lets an agent that does not work on tasks play the simulated user, or
-// else gives it a reference solution.
-func (b *bench) inItsRole(ctx context.Context, s *agenttest.Subject) error {
+// else gives it a reference solution. ok is false if its Check fails.
+func (b *bench) inItsRole(ctx context.Context, s *agenttest.Subject) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, conformance.Patience(checkTime))
 	defer cancel()
-	needs, err := s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleAgent})
-	if err != nil || len(needs.Refusals) == 0 {
-		return nil //nolint:nilerr // the kit's clauses about Check report it
-	}
-	needs, err = s.Agent.Check(ctx, agent.CheckRequest{Config: s.Config, Role: agent.RoleUser})
-	if err == nil && len(needs.Refusals) == 0 {
-		s.Role = agent.RoleUser
-		return nil
+	for _, s.Role = range []agent.Role{agent.RoleAgent, agent.RoleUser} {
+		needs, err := s.Check(ctx)
+		if err != nil && s.Role == agent.RoleAgent {
+			return false, nil //nolint:nilerr // the kit's clauses about Check report it
+		}
+		if err == nil && len(needs.Refusals) == 0 {
+			return true, nil
+		}
 	}
 	folder := filepath.Join(b.dir, "solution")
 	if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "solve.sh"), []byte("echo 42 > answer.txt\n"), 0o755)); err != nil {
-		return fmt.Errorf("lay out a reference solution: %w", err)
+		return false, fmt.Errorf("lay out a reference solution: %w", err)
 	}
 	s.Role = agent.RoleOracle
 	s.Reference = &agent.Reference{Folder: folder, Place: "/solution", Argv: []string{"sh", "/solution/solve.sh"}}
-	return nil
+	return true, nil
 }

@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"context"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -19,10 +18,8 @@ type described struct {
 
 // describedClauses hold for plugins of every kind.
 var describedClauses = []conformance.Clause[described]{
-	{
-		Name:   "it has a version, and a doc for itself and each option",
-		Guards: "a result that names a plugin that cannot be identified",
-		Run: func(_ context.Context, t *conformance.T, d described) {
+	conformance.New("it has a version, and a doc for itself and each option",
+		"a result that names a plugin that cannot be identified", func(t *conformance.T, d described) {
 			if d.entry.Version == "" {
 				t.Errorf("has no version")
 			}
@@ -34,63 +31,42 @@ var describedClauses = []conformance.Clause[described]{
 					t.Errorf("option %q of its configuration has no doc", f.Name)
 				}
 			}
-		},
-	},
-	{
-		Name:   "the same configuration gets the same answer twice",
-		Guards: "a plan that depends on what was planned before",
-		Run: func(ctx context.Context, t *conformance.T, d described) {
-			first, err1 := d.validate(ctx, `{}`)
-			second, err2 := d.validate(ctx, `{}`)
-			if err1 != nil || err2 != nil || !reflect.DeepEqual(first, second) {
-				t.Errorf("first %+v, %v; then %+v, %v", first, err1, second, err2)
+		}),
+	conformance.New("the same configuration gets the same answer twice", "a plan that depends on what was planned before", func(t *conformance.T, d described) {
+		first, err1 := d.validate(t, `{}`)
+		second, err2 := d.validate(t, `{}`)
+		if err1 != nil || err2 != nil || !reflect.DeepEqual(first, second) {
+			t.Errorf("first %+v, %v; then %+v, %v", first, err1, second, err2)
+		}
+	}),
+	conformance.New("an unknown key of a configuration is a problem that names it", "a misspelt option that silently does nothing", func(t *conformance.T, d described) {
+		const key = "an_option_that_no_plugin_has"
+		ps, err := d.validate(t, `{"`+key+`": true}`)
+		t.Must("validate", err)
+		for _, p := range ps {
+			if strings.Contains(string(p.Path)+p.Summary+p.Detail, key) {
+				return
 			}
-		},
-	},
-	{
-		Name:   "an unknown key of a configuration is a problem that names it",
-		Guards: "a misspelt option that silently does nothing",
-		Run: func(ctx context.Context, t *conformance.T, d described) {
-			const key = "an_option_that_no_plugin_has"
-			ps, err := d.validate(ctx, `{"`+key+`": true}`)
-			if err != nil {
-				t.Fatalf("validate: %v", err)
-			}
-			for _, p := range ps {
-				if strings.Contains(string(p.Path)+p.Summary+p.Detail, key) {
-					return
-				}
-			}
-			t.Errorf("problems %+v; want one that names %s", ps, key)
-		},
-	},
-	{
-		Name:   "a configuration that is not an object is reported, and does not crash the plugin",
-		Guards: "a plugin that ends, and with it every other attempt",
-		Run: func(ctx context.Context, t *conformance.T, d described) {
+		}
+		t.Errorf("problems %+v; want one that names %s", ps, key)
+	}),
+	conformance.New("a configuration that is not an object is reported, and does not crash the plugin",
+		"a plugin that ends, and with it every other attempt", func(t *conformance.T, d described) {
 			for _, raw := range []string{`[]`, `"text"`, `{"a": [`} {
-				if ps, err := d.validate(ctx, raw); err == nil && len(ps) == 0 {
+				if ps, err := d.validate(t, raw); err == nil && len(ps) == 0 {
 					t.Errorf("accepts %s", raw)
 				}
 			}
-			if _, err := d.validate(ctx, `{}`); err != nil {
-				t.Errorf("afterwards: %v", err)
-			}
-		},
-	},
+			_, err := d.validate(t, `{}`)
+			t.Check("afterwards", err)
+		}),
 }
 
-func (d described) validate(ctx context.Context, raw string) ([]config.Problem, error) {
-	return d.host.Validate(ctx, d.entry.Kind, d.entry.Name, json.RawMessage(raw))
+func (d described) validate(t *conformance.T, raw string) ([]config.Problem, error) {
+	return d.host.Validate(t.Context(), d.entry.Kind, d.entry.Name, json.RawMessage(raw))
 }
 
 // ClausesOfAll are the names of the clauses that hold for plugins of every kind.
-func ClausesOfAll() (names []string) {
-	for _, c := range describedClauses {
-		names = append(names, c.Name)
-	}
-	for _, c := range leftClauses {
-		names = append(names, c.Name)
-	}
-	return names
+func ClausesOfAll() []string {
+	return append(conformance.Names(describedClauses), conformance.Names(leftClauses)...)
 }

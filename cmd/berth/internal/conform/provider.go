@@ -30,10 +30,11 @@ const text = "I write the number into the file, and am done.\n\n```bash\n" + com
 func known(see func(body []byte)) dialect.Set {
 	set := dialects.All
 	set.Script = func(path string) (func() dialect.Scripted, error) {
-		if path != kitScript {
-			return dialects.All.Script(path)
+		if path == kitScript {
+			return func() dialect.Scripted { return watched{kitModel{}, see} }, nil
 		}
-		return func() dialect.Scripted { return kitModel{see} }, nil
+		open, err := dialects.All.Script(path)
+		return func() dialect.Scripted { return watched{open(), see} }, err
 	}
 	return set
 }
@@ -41,11 +42,23 @@ func known(see func(body []byte)) dialect.Set {
 // kitScript stands for the kit's own model where a file of replies is named.
 const kitScript = "the kit's own model"
 
-type kitModel struct{ see func(body []byte) }
+// watched is a model that shows each request before it answers.
+type watched struct {
+	dialect.Scripted
+
+	see func(body []byte)
+}
 
 // Send implements dialect.Scripted.
-func (m kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
-	m.see(q.Body.Bytes())
+func (w watched) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
+	w.see(q.Body.Bytes())
+	return w.Scripted.Send(ctx, q)
+}
+
+type kitModel struct{}
+
+// Send implements dialect.Scripted.
+func (kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
 	said, err := scripted.Parse(dialect.JSON(answer(q.Dialect, q.Body)), true)
 	if err != nil {
 		return nil, err

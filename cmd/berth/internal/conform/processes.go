@@ -2,7 +2,6 @@ package conform
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/conformance"
 )
 
@@ -38,14 +36,14 @@ func (b *bench) marked() (pids []int) {
 func (b *bench) load() (l conformance.Load) {
 	for _, pid := range b.marked() {
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-		dead := true
+		alive := false
 		for _, f := range threads {
 			text, _ := os.ReadFile(f)
-			after, _ := strings.CutPrefix(string(text[bytes.LastIndexByte(text, ')')+1:]), " ")
-			dead = dead && (after == "" || after[0] == 'Z')
-			l.Running = l.Running || after != "" && after[0] == 'R'
+			_, state, _ := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
+			alive = alive || len(state) > 0 && state[0] != 'Z'
+			l.Running = l.Running || len(state) > 0 && state[0] == 'R'
 		}
-		if !dead {
+		if alive {
 			l.Processes++
 		}
 	}
@@ -57,11 +55,10 @@ const leftTime = 3 * time.Second
 
 // leftClauses are tried once, after everything else.
 var leftClauses = []conformance.Clause[*bench]{{
-	Name:   "no process of the plugin is left when it has ended",
-	Guards: "programs that stay on the machine after a run, in their own session",
-	Run: func(ctx context.Context, t *conformance.T, b *bench) {
+	Name: "no process of the plugin is left when it has ended", Guards: "programs that stay on the machine after a run, in their own session",
+	Run: func(t *conformance.T, b *bench) {
 		b.host.Stop()
-		for end := time.Now().Add(conformance.Patience(leftTime)); len(b.marked()) > 0 && time.Now().Before(end) && ctx.Err() == nil; {
+		for end := time.Now().Add(conformance.Patience(leftTime)); len(b.marked()) > 0 && time.Now().Before(end) && t.Context().Err() == nil; {
 			time.Sleep(20 * time.Millisecond)
 		}
 		for _, pid := range b.marked() {
@@ -71,12 +68,3 @@ var leftClauses = []conformance.Clause[*bench]{{
 		}
 	},
 }}
-
-// left looks for processes that the plugins of the binary have left behind. The
-// result is the first plugin's.
-func (b *bench) left(ctx context.Context, e *plugin.Entry, each func(Result)) {
-	_ = run(ctx, b, b, leftClauses, func(r conformance.Result) {
-		b.tried++
-		each(Result{Kind: e.Kind, Plugin: e.Name, Result: r})
-	})
-}

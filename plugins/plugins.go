@@ -73,7 +73,7 @@ func Agent(info Info, conf any, impl agent.Agent) Plugin {
 }
 
 // Environment is a plugin that makes sandboxes. impl may also be an
-// environment.Preparer, Keeper, Snapshotter or Surface; these are announced as
+// environment.Preparer, Keeper or Surface; these are announced as
 // capabilities. conf is as for Agent.
 func Environment(info Info, conf any, impl environment.Environment) Plugin {
 	p := declare(KindEnvironment, info, conf)

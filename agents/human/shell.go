@@ -19,6 +19,7 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/asciicast"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -75,7 +76,8 @@ func (s *session) restore(ctx context.Context) error {
 		return err
 	}
 	defer z.Close()
-	return host.Restore(ctx, s.box, z)
+	_, err = host.Restore(ctx, s.box, system.RestoreQuery{}, z)
+	return err
 }
 
 // work lets the person work in a shell until it ends.

@@ -23,15 +23,11 @@ type Cell struct {
 	Verifiers   map[string]Verifier // by the name that tasks use; one that is missing is the plugin of that name
 	User        *User               // nil: no simulated user
 	Verify      task.Mode           // empty keeps the task's
-	System      string              // SystemImage, or empty: a snapshot's system files are those of the agent
+	Work        []string            // folders (absolute) that are work, although they lie in one of the system
 	Success     *task.Success       // nil keeps the task's
 	Limits      Limits
 	Secrets     []string // values that must not reach a file; see [Cell.Reveal]
 }
-
-// SystemImage is the value of Cell.System for which a snapshot gets the system
-// files of its image.
-const SystemImage = "image"
 
 // Agent is an agent block.
 type Agent struct {

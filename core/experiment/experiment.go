@@ -116,7 +116,7 @@ type Cell struct {
 // labels of secrets: good for questions, not for running. See [cell.Cell.Reveal].
 func (c *Cell) On(d *Dataset) cell.Cell {
 	out := c.Cell
-	out.Verify, out.System, out.Success = d.Verify, d.System, d.Success
+	out.Verify, out.Work, out.Success = d.Verify, d.Work, d.Success
 	return out
 }
 
@@ -134,8 +134,9 @@ type Dataset struct {
 	Lenient bool     `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
 	// AllowEnv are patterns as of path.Match.
 	AllowEnv []string  `berth:"allow_env" doc:"Host variables that the tasks may read, such as [\"EVAL_*\"]; as with --allow-env."`
-	Verify   task.Mode `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode, instead of the experiment's."`
-	System   string    `berth:"system" enum:"image" doc:"Where the system files of a snapshot come from, instead of what the experiment says."`
+	Verify   task.Mode `berth:"verify" enum:"live,restarted,image,separate,copies" doc:"Verification mode, instead of the experiment's."`
+	// Work are absolute.
+	Work []string `berth:"work" doc:"Folders of the sandbox that are work of the task although they lie in one of the system, such as /usr/local: to change them does not make a result exposed, and verify = \"image\" copies them."`
 	// Success replaces the rule of the tasks; nil keeps it.
 	Success *task.Success `berth:"-"`
 	// Config are the settings of the format.

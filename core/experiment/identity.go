@@ -60,7 +60,7 @@ func (c *Cell) Identity(d *Dataset) json.RawMessage {
 		}
 	}
 	set := omitempty{
-		"verify": d.Verify, "system": d.System, "lenient": d.Lenient, "allow_env": d.AllowEnv, "config": settings(d.Config),
+		"verify": d.Verify, "work": d.Work, "lenient": d.Lenient, "allow_env": d.AllowEnv, "config": settings(d.Config),
 	}
 	if r := d.Success; r != nil {
 		set["success"] = map[string]any{"key": r.Score, "at_least": r.AtLeast}

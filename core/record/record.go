@@ -276,23 +276,11 @@ type StageResult struct {
 	Error    *Error             `json:"error,omitempty"`
 	LastTurn *LastTurn          `json:"last_turn,omitempty"` // absent when the agent yielded
 	// VerifierImage is the image of the sandbox in which the stage was verified,
-	// if that was not the agent's: a snapshot, or the verifier's own.
+	// if that was not the agent's: in modes image and separate.
 	VerifierImage *environment.ImageFacts `json:"verifier_image,omitempty"`
 	// Session is the agent's session, by the name of its folder in agent/. Stages
 	// with the same one share a conversation. Absent for a task of one stage.
 	Session string `json:"session,omitempty"`
-	// System says which system files of a snapshot were replaced by those of the
-	// image. Absent: the snapshot's own were used, or there was no snapshot.
-	System *SystemFiles `json:"system,omitempty"`
-}
-
-// SystemFiles are the system files of a snapshot that differed from the image.
-type SystemFiles struct {
-	PutBack []string `json:"put_back,omitempty"` // paths that are as in the image again, or were removed; at most 1,000
-	More    int      `json:"more,omitempty"`     // the number of the others
-	// Kept are folders of programs or libraries that were not put back, because
-	// the task works in them.
-	Kept []string `json:"kept,omitempty"`
 }
 
 // LastTurn describes the last turn of an agent that did not yield.

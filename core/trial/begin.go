@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -84,6 +85,9 @@ func (a *attempt) prepare(ctx context.Context) error {
 	var modified []string
 	if a.spec, modified, err = feasible.Spec(a.task, a.in.Cell, a.needs); err != nil {
 		return outcome.On(record.ByConfig, err)
+	}
+	if work := a.in.Cell.Work; len(work) > 0 {
+		modified = append(modified, "work, although it lies in the system: "+strings.Join(work, ", "))
 	}
 	a.res.Modified = modified
 	if ps := a.surface.needs.Furnish(&a.spec); len(ps) > 0 {
@@ -337,12 +341,20 @@ func (a *attempt) services(ctx context.Context, p start) error {
 			return fmt.Errorf("service %q: %w", s.Name, err)
 		}
 	}
-	if p.health != nil {
-		if err := p.sandbox.Healthy(ctx, p.health); err != nil {
-			return fmt.Errorf("healthcheck of the task: %w", err)
-		}
+	if p.health == nil {
+		return nil
 	}
-	return nil
+	before, err := p.sandbox.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	if err = p.sandbox.Healthy(ctx, p.health); err != nil {
+		return fmt.Errorf("healthcheck of the task: %w", err)
+	}
+	if p.stage != "" { // what it leaves running would run beside the tests
+		_, err = p.sandbox.Sweep(ctx, before.Keys())
+	}
+	return err
 }
 
 func (a *attempt) service(ctx context.Context, w *sandbox.Sandbox, s *task.Service) error {

@@ -3,6 +3,7 @@ package trial
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,64 +13,86 @@ import (
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
+	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// mark makes the sandbox attribute changes from now on to the agent. An earlier
-// mark is kept until changes have been looked for, so that a stage that is not
-// verified in the sandbox hides nothing from the next one. An agent without a
-// shell cannot change anything, so that there is nothing to mark.
-func (a *attempt) mark(ctx context.Context) error {
-	if a.marked || !a.needs.Shell && !a.needs.Terminal {
+// mark has the files of the system listed before the agent's first command. Before
+// those of a further stage it looks for what has changed since the list before: a
+// change by the tests or the healthcheck of an earlier stage may be the agent's work,
+// too. An agent without a shell cannot change anything, so that nothing is listed.
+func (s *stage) mark(ctx context.Context) error {
+	a, p := s.a, s.phase(record.PhaseSetup, record.ByEnvironment)
+	if !a.needs.Shell && !a.needs.Terminal {
 		return nil
 	}
-	a.marked = true
-	return a.sandbox.Mark(ctx)
-}
-
-// changedTools looks for changes that the agent made to what the verification
-// is about to run: tools, start-up files, services. It records the first two.
-func (s *stage) changedTools(ctx context.Context, p record.Phase, uses []task.VerifierUse) host.Changed {
-	now, err := s.lookForChanges(ctx, uses)
+	if !a.marked {
+		return a.listSystem(ctx, p)
+	}
+	if s.mode == task.ModeSeparate || !s.inSandbox(s.atEnd()) {
+		return nil // its tests do not use this system
+	}
+	now, err := a.sandbox.Changes(ctx)
 	if err != nil {
 		s.unknownChanges(p, err)
 	}
-	s.exposedTools(p, now.Files, now.More)
+	s.systemChanged(p, now, "before this stage")
+	return nil
+}
+
+// listSystem has the files of the system listed.
+func (a *attempt) listSystem(ctx context.Context, p record.Phase) error {
+	c := system.Commands{Dir: a.sandbox.Dir, Work: a.in.Cell.Work}
+	for i := range a.task.Stages {
+		s := &stage{a: a, i: i, task: &a.task.Stages[i]}
+		of, err := s.commands(s.task.Verifiers)
+		if err != nil {
+			continue // the request of the verifier fails for the same reason
+		}
+		c.Env, c.Programs = append(c.Env, of.Env...), append(c.Programs, of.Programs...)
+	}
+	a.marked = true
+	err := a.sandbox.Mark(ctx, c, a.sandbox.Asked)
+	if errors.Is(err, fault.ErrTooLarge) {
+		a.newStage(0).unknownChanges(p, err)
+		return nil
+	}
+	return err
+}
+
+// changes looks for changes of the system during the agent's turn, and for services
+// that the agent could have changed. It records the first, apart from those in some
+// folders.
+func (s *stage) changes(ctx context.Context, p record.Phase, without ...string) host.Changed {
+	if !s.a.marked {
+		return host.Changed{}
+	}
+	now, err := s.a.sandbox.Changes(ctx, append(s.fresh(), without...)...)
+	if err != nil {
+		s.unknownChanges(p, err)
+	}
 	return now
 }
 
-func (s *stage) exposedTools(p record.Phase, files []string, more int) {
-	if len(files) > 0 {
-		s.a.recorder.Exposed(p, "tools_changed", "programs, libraries or start-up files that the verification may use changed during the agent's turn: %s",
-			listed(files, more))
+// systemChanged records that files of the system have changed.
+func (s *stage) systemChanged(p record.Phase, now host.Changed, when string) {
+	if len(now.Files) > 0 {
+		s.a.recorder.Exposed(p, "system_changed", "files of the system, which the verification may use, changed %s: %s", when, listed(now.Files, now.More))
 	}
 }
 
-// lookForChanges does it without recording anything. It leaves out files below
-// the folders in except.
-func (s *stage) lookForChanges(ctx context.Context, uses []task.VerifierUse, except ...string) (now host.Changed, err error) {
-	a := s.a
-	if !a.marked {
-		return now, nil
-	}
-	a.marked = false
-	c, err := s.commands(uses)
-	if err != nil {
-		return now, nil //nolint:nilerr // the request of the first verifier fails for the same reason
-	}
-	c.Placed = append(s.fresh(), except...)
-	return a.sandbox.Changes(ctx, c)
-}
+const inTurn = "during the agent's turn"
 
 // commands describes the commands of the verification.
-func (s *stage) commands(uses []task.VerifierUse) (host.Commands, error) {
+func (s *stage) commands(uses []task.VerifierUse) (system.Commands, error) {
 	a := s.a
 	env, err := s.task.Verify.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
-		return host.Commands{}, err
+		return system.Commands{}, err
 	}
-	c := host.Commands{User: s.verifyUser(), Dir: a.sandbox.Dir}
+	c := system.Commands{Dir: a.sandbox.Dir, Work: a.in.Cell.Work}
 	for _, u := range uses {
 		env = sandbox.Merge(env, cell.Strings(a.in.Cell.Verifiers[u.Name].Env))
 		var settings task.Script // the settings of other verifiers differ, and have no command
@@ -87,16 +110,15 @@ func (s *stage) servicesAgain(ctx context.Context, p record.Phase) {
 	if !s.a.sandbox.Served() || !s.a.touched || s.a.sandbox.Gone() {
 		return
 	}
-	now, err := s.a.sandbox.Changes(ctx, host.Commands{ServicesOnly: true})
+	services, err := s.a.sandbox.SuspectServices(ctx)
 	if err != nil {
 		s.unknownChanges(p, err)
-		return
 	}
-	s.suspectServices(p, now.Services)
+	s.suspectServices(p, services)
 }
 
 func (s *stage) unknownChanges(p record.Phase, err error) {
-	s.a.recorder.Exposed(p, "changes_unknown", "cannot tell what the agent changed of what the verification runs: %s", err)
+	s.a.recorder.Exposed(p, "changes_unknown", "cannot tell which files of the system changed: %s", err)
 }
 
 // suspectServices records running services that the agent could have changed,

@@ -26,7 +26,7 @@ func TestOnlyAnAgentWithAShellChangesTools(t *testing.T) {
 			b.task.Stages[0].Hooks = []task.Command{{Argv: []string{"sh", "-c", "echo '#!/bin/sh' > /usr/bin/new-tool && chmod 755 /usr/bin/new-tool"}}}
 			r := b.run(t.Context(), t)
 			want(t, r, record.Passed, record.Yielded, tt.integrity)
-			if found(r, "tools_changed") != tt.needs.Shell {
+			if found(r, "system_changed") != tt.needs.Shell {
 				t.Errorf("findings %+v", r.Findings)
 			}
 		})

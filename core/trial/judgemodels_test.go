@@ -64,7 +64,7 @@ const good = "replies:\n  - {text: GOOD, usage: {input: 30, output: 4}}\n"
 // agent gets neither.
 func TestATasksJudgeGetsTheVerifiersModel(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate} {
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeImage, task.ModeSeparate} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, does("mkdir -p /app/out && echo 1 > /app/out/answer && touch /app/out/run; env > /app/out/env; cat /proc/*/environ > /app/out/all 2>/dev/null; true"),

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -15,8 +15,8 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/outcome"
-	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -38,7 +38,7 @@ func (s *stage) keepFiles(ctx context.Context) error {
 	p := s.phase(record.PhaseCollect, record.ByEnvironment)
 	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
 		err := a.unkeepable()
-		frozen := err == nil && s.mode == task.ModeSnapshot && !a.sandbox.Frozen().IsZero()
+		frozen := err == nil && s.mode == task.ModeImage && !a.sandbox.Frozen().IsZero()
 		if frozen { // nothing can be started in it
 			err = a.resume(ctx)
 		}
@@ -76,14 +76,6 @@ func (a *attempt) unkeepable() error {
 
 // storeFiles writes the archive of the attempt.
 func (a *attempt) storeFiles(ctx context.Context) (err error) {
-	env, ok := a.env.(environment.Snapshotter)
-	if !ok {
-		return fmt.Errorf("the environment %s cannot say which files differ from the image", a.in.Cell.Environment.Plugin)
-	}
-	changed, err := env.Changed(ctx, a.sandbox.Made.ID)
-	if err != nil {
-		return err
-	}
 	name := filepath.Join(a.in.Record.Dir(), record.FilesFile)
 	f, err := os.OpenFile(name+".part", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -104,31 +96,12 @@ func (a *attempt) storeFiles(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	masked := a.recorder.Redactor().Writer(&bounded{to: z, left: a.in.Keep.MaxBytes, full: func() {
-		cancel(fmt.Errorf("they are more than %d MiB (keep_mib)", a.in.Keep.MaxBytes>>20))
-	}})
-	err = host.Keep(ctx, a.sandbox.Core(), changed, masked)
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+	masked := a.recorder.Redactor().Writer(z)
+	err = host.Keep(ctx, a.sandbox.Core(), a.sandbox.Asked, a.in.Keep.MaxBytes, masked)
+	if err != nil && strings.Contains(err.Error(), "too large") {
+		err = fmt.Errorf("they are more than %d MiB (keep_mib): %w", a.in.Keep.MaxBytes>>20, err)
 	}
 	return errors.Join(err, masked.Close(), z.Close())
-}
-
-// bounded passes on a number of bytes, and calls full when there are more.
-type bounded struct {
-	to   io.Writer
-	left int64
-	full func()
-}
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.left -= int64(len(p)); b.left < 0 {
-		b.full()
-		return len(p), nil
-	}
-	return b.to.Write(p)
 }
 
 // dropFiles removes the kept files of an attempt that passed, unless all are kept.
@@ -141,8 +114,10 @@ func (a *attempt) dropFiles() {
 	}
 }
 
-// restore makes the files of a new sandbox those of the origin.
-func (a *attempt) restore(ctx context.Context) error {
+// restore makes the files of a new sandbox those of the origin. In mode image, only the
+// work is taken.
+func (s *stage) restore(ctx context.Context, p record.Phase) error {
+	a := s.a
 	in, err := os.Open(filepath.Join(a.in.Origin.Dir, record.FilesFile))
 	if err != nil {
 		return outcome.On(record.ByCore, err)
@@ -153,27 +128,32 @@ func (a *attempt) restore(ctx context.Context) error {
 		return outcome.On(record.ByCore, err)
 	}
 	defer z.Close()
-	if err = host.Restore(ctx, a.sandbox.Core(), z); err != nil {
+	if s.mode == task.ModeImage {
+		err = s.takeWork(ctx, p, z)
+	} else {
+		_, err = host.Restore(ctx, a.sandbox.Core(), system.RestoreQuery{}, z)
+	}
+	if err != nil {
 		return outcome.On(record.ByEnvironment, fmt.Errorf("restore the files of attempt %d: %w", a.in.Origin.Number, err))
 	}
 	return nil
 }
 
-// inherited are the findings of the origin that concern its integrity. With the system
-// files of the image, what exposed it through processes and changed programs is looked
-// for again: those findings are only notes here.
+// inherited are the findings of the origin that concern its integrity. In mode
+// image, processes and changed programs of the origin are not there: those findings are
+// only notes here.
 func (o *Origin) inherited(c cell.Cell) []record.Finding {
 	all := slices.DeleteFunc(slices.Clone(o.Result.Findings), func(f record.Finding) bool {
 		return f.Severity == verifier.Note || f.Code == "tests_changed"
 	})
 	for i := range all {
-		if c.System == cell.SystemImage && slices.Contains(replaced, all[i].Code) {
+		if c.Verify == task.ModeImage && slices.Contains(replaced, all[i].Code) {
 			all[i].Severity = verifier.Note
 		}
 	}
 	return all
 }
 
-// replaced are the findings about what is not there when files are verified with the
-// system files of the image: processes, and programs that the agent changed.
-var replaced = []string{"left_running", "tools_changed", "changes_unknown", "service_changed", "service_traceable"}
+// replaced are the findings about what is not there in mode image: processes, and
+// programs that the agent changed.
+var replaced = []string{"left_running", "system_changed", "changes_unknown", "service_changed", "service_traceable"}

@@ -47,7 +47,7 @@ func TestModes(t *testing.T) {
 		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "processes_ended", "left_running"},
 		{"restarted, fails without a process", "(setsid sleep 1000 &)", "pgrep sleep", task.ModeRestarted, record.Failed, record.Checked, "", "processes_ended", "needs_live"},
 		{"restarted, nothing left", "true", "true", task.ModeRestarted, record.Passed, record.Checked, "", "", "processes_ended"},
-		{"snapshot, a server is needed", listener, asks, task.ModeSnapshot, record.Failed, record.Checked, "", "needs_live", "left_running"},
+		{"image, a server is needed", listener, asks, task.ModeImage, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"separate, a server is needed", "echo 1 > /app/x\n" + listener, asks, task.ModeSeparate, record.Failed, record.Checked, "", "needs_live", "left_running"},
 		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "needs_live"},
 		{"live, nothing left", "echo 1 > /app/x", "test -s /app/x", task.ModeLive, record.Passed, record.Checked, "restarted", "", "left_running"},
@@ -78,7 +78,7 @@ func TestModes(t *testing.T) {
 func TestWhatAModeEndsIsListed(t *testing.T) {
 	t.Parallel()
 	testlevel.Program(t, "pgrep", "procps")
-	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeSnapshot} {
+	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeImage} {
 		b := newBench(t, does("(setsid sleep 1234 &); until pgrep -f '^sleep 1234' >/dev/null; do :; done"), tests("true"))
 		b.task.Mode = mode
 		r, listed := b.run(t.Context(), t), false

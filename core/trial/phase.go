@@ -37,7 +37,6 @@ type attempt struct {
 	sideEnv      map[string]map[string]string // of the sidecars, by name
 	sandboxes    map[string]*sandbox.Sandbox  // all that exist, by name
 	sandbox      *sandbox.Sandbox             // the one of the agent; nil before create and after destroy
-	snapshots    []string                     // images of snapshots, to be removed
 	degraded     []string                     // what the environment could not fully enforce, each once
 	session      *session                     // the agent's, while one is open
 	touched      bool                         // the agent may have run a command, or acted on the surface

@@ -19,7 +19,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/recorder"
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
-	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -62,8 +61,8 @@ func (o *Origin) Regradable(t *task.Task, c cell.Cell, traits map[string]verifie
 			return fmt.Errorf("the verifier %q needs the sandbox, whose files were not kept (keep in the experiment)", u.Name)
 		}
 	}
-	if r.Mode == string(task.ModeLive) && c.Verify != task.ModeSnapshot && slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "left_running" }) {
-		return fmt.Errorf("its mode is %q, and the processes that its agent left running are gone: with verify = %q it is verified without them", task.ModeLive, task.ModeSnapshot)
+	if r.Mode == string(task.ModeLive) && c.Verify != task.ModeImage && slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "left_running" }) {
+		return fmt.Errorf("its mode is %q, and the processes that its agent left running are gone: with verify = %q it is verified without them", task.ModeLive, task.ModeImage)
 	}
 	return o.sameInstruction(&t.Stages[0])
 }
@@ -148,7 +147,7 @@ func (a *attempt) regrade(ctx context.Context) error {
 		return s.verify(ctx)
 	}
 	err = a.phase(ctx, record.Phase{Name: record.PhaseCreate, Who: record.ByEnvironment}, a.startTime()+limits.Collect, func(ctx context.Context) error {
-		return a.createRestored(ctx)
+		return a.createRestored(ctx, s)
 	})
 	if err == nil {
 		err = a.gradeRestored(ctx, s)
@@ -157,7 +156,7 @@ func (a *attempt) regrade(ctx context.Context) error {
 }
 
 // createRestored creates a sandbox of the image, with the files of the origin.
-func (a *attempt) createRestored(ctx context.Context) error {
+func (a *attempt) createRestored(ctx context.Context, s *stage) error {
 	if err := a.create(ctx); err != nil {
 		return err
 	}
@@ -167,31 +166,24 @@ func (a *attempt) createRestored(ctx context.Context) error {
 	}
 	ctx, end := a.sandbox.Ctx(ctx)
 	defer end()
-	if a.in.Cell.System == cell.SystemImage { // what is restored is what the agent changed
-		if err := a.sandbox.Mark(ctx); err != nil {
-			return err
+	s.graded = a.sandbox
+	if s.mode == task.ModeImage {
+		if err := s.prepare(ctx, a.sandbox); err != nil {
+			return outcome.On(a.owner(record.ByTask), err)
 		}
-		a.marked = true
 	}
-	return a.restore(ctx)
+	return s.restore(ctx, record.Phase{Name: record.PhaseCreate, Who: record.ByEnvironment})
 }
 
-// gradeRestored starts the programs of the task and verifies, as after a snapshot.
+// gradeRestored starts the programs of the task and verifies.
 func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 	inside, end := a.sandbox.Ctx(ctx)
 	defer end()
 	s.graded = a.sandbox
-	not := map[string]bool{}
-	switch {
-	case s.mode == task.ModeSeparate:
+	if s.mode == task.ModeSeparate {
 		err = s.prepareSecond(inside)
-	case a.in.Cell.System == cell.SystemImage:
-		not, err = s.restoredSystem(inside)
-	default:
-		not = a.notAgain(s)
-	}
-	if err == nil && s.mode != task.ModeSeparate {
-		err = a.programs(inside, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck, not: not})
+	} else {
+		err = a.programs(inside, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck, not: a.notAgain(s)})
 	}
 	defer func() { s.second.stop() }()
 	if err == nil {
@@ -210,29 +202,6 @@ func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 		return s.lost(inside, err)
 	}
 	return nil
-}
-
-// restoredSystem puts the system files of the image back into the restored sandbox, as
-// in one on a snapshot. It returns the services that are not started.
-func (s *stage) restoredSystem(ctx context.Context) (not map[string]bool, err error) {
-	a := s.a
-	s.second = &second{spec: a.spec, original: a.spec.Image, system: &systemFiles{}}
-	defer func() { s.second = nil }()
-	p := s.phase(record.PhaseCreate, record.ByEnvironment)
-	err = a.phase(ctx, p, limits.Prepare+2*limits.Control+a.startTime(), func(ctx context.Context) (err error) {
-		env, ok := a.env.(environment.Snapshotter)
-		if !ok {
-			return fmt.Errorf("look for changed files: %w", environment.ErrUnsupported)
-		}
-		if err = s.systemChanges(ctx, p); err != nil {
-			return err
-		}
-		if s.second.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
-			return fmt.Errorf("look for changed files: %w", err)
-		}
-		return s.putSystemBack(ctx, p)
-	})
-	return s.changedServices(), err
 }
 
 // notAgain returns the services that are not started, because files that they run

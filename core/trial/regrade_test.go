@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/task"
@@ -67,12 +66,16 @@ func given(t *testing.T, b *bench) {
 
 func TestAnAttemptIsVerifiedAgainOnItsFiles(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate} {
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeImage, task.ModeSeparate} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, does(work), tests("false"))
 			b.task.Mode = mode
 			b.cell.Secrets = []string{"secret-4711-value"}
+			sound := sound
+			if mode == task.ModeImage { // what the agent added to the system is not there
+				sound = strings.Replace(sound, "test -x /usr/local", "! test -e /usr/local", 1)
+			}
 			test := sound + ` && test "$(cat /app/leak)" = '*****************'`
 			if mode == task.ModeSeparate {
 				b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/sub"}}
@@ -206,9 +209,8 @@ func TestProcessesThatWereGradedCannotBeGradedAgain(t *testing.T) {
 	}
 }
 
-// What exposed an attempt that was kept is settled by verifying it again, in a snapshot
-// with the system files of the image.
-func TestAnExposedAttemptIsVerifiedAgainWithTheSystemOfTheImage(t *testing.T) {
+// What exposed an attempt that was kept is settled by verifying it again, in mode image.
+func TestAnExposedAttemptIsVerifiedAgainInASandboxOfTheImage(t *testing.T) {
 	t.Parallel()
 	const (
 		forges   = `printf '#!/bin/sh\necho 42\n' > /usr/local/bin/answer; chmod +x /usr/local/bin/answer`
@@ -217,15 +219,15 @@ func TestAnExposedAttemptIsVerifiedAgainWithTheSystemOfTheImage(t *testing.T) {
 	)
 	for _, tt := range []struct {
 		name, does, test string
-		system           string
+		verify           task.Mode
 		outcome          record.Outcome
 		integrity        record.Integrity
 	}{
 		{"the damage: a changed program decides", forges, `test "$(answer)" = 42`, "", record.Passed, record.Exposed},
-		{"a changed program is put back", forges, `test "$(answer)" = 42`, cell.SystemImage, record.Failed, record.Checked},
-		{"a changed program that the tests do not use", honestly, `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
-		{"a process was left", honestly + "; setsid sleep 300 >/dev/null 2>&1 &", `test "$(cat /app/x)" = 42`, cell.SystemImage, record.Passed, record.Checked},
-		{"a program where the tests look first is taken away", outside, `test "$(t)" = 1`, cell.SystemImage, record.Failed, record.Checked},
+		{"a changed program is not there", forges, `test "$(answer)" = 42`, task.ModeImage, record.Failed, record.Checked},
+		{"a changed program that the tests do not use", honestly, `test "$(cat /app/x)" = 42`, task.ModeImage, record.Passed, record.Checked},
+		{"a process was left", honestly + "; setsid sleep 300 >/dev/null 2>&1 &", `test "$(cat /app/x)" = 42`, task.ModeImage, record.Passed, record.Checked},
+		{"a program where the tests look first is taken away", outside, `test "$(t)" = 1`, task.ModeImage, record.Failed, record.Checked},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -242,12 +244,9 @@ func TestAnExposedAttemptIsVerifiedAgainWithTheSystemOfTheImage(t *testing.T) {
 			}
 			want(t, r, record.Passed, record.Yielded, record.Exposed)
 			c := newBench(t, does("false"), tests(tt.test))
-			c.cell.Verify, c.cell.System = task.ModeSnapshot, tt.system
+			c.cell.Verify = tt.verify
 			got := c.regrade(t, b, r)
 			want(t, got, tt.outcome, record.Yielded, tt.integrity)
-			if put := got.Stages[0].System != nil; put != (tt.system != "") {
-				t.Errorf("system files: %s", pretty(got.Stages[0]))
-			}
 		})
 	}
 }

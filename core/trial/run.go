@@ -153,7 +153,7 @@ func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 		s := &a.stages[i]
 		sr := record.StageResult{
 			Name: s.Name, Outcome: outcome.StageOutcome(a.success, s), AgentEnd: s.AgentEnd, Error: s.Failure, LastTurn: s.LastTurn,
-			VerifierImage: s.VerifierImage, System: s.System, Session: s.Session,
+			VerifierImage: s.VerifierImage, Session: s.Session,
 		}
 		if a.res.Integrity != record.Violated && s.Verified && len(s.Verdicts) > 0 { // even if a later stage has none
 			sr.Rewards = s.Scores()

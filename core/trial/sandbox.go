@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
@@ -44,12 +45,12 @@ func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) 
 	o.Egress.Refused = func(name, why string) {
 		a.recorder.Note(record.Phase{Who: record.ByCore}, "host_refused", "%s was asked for and may not be reached: %s", name, why)
 	}
-	process := a.environmentProcess()
+	process, asked := a.environmentProcess(), time.Now()
 	w, err := sandbox.Create(o, func(spec environment.Spec) (environment.Sandbox, error) { return a.askForSandbox(ctx, spec) })
 	if err != nil {
 		return nil, outcome.On(record.ByCore, err)
 	}
-	w.Process = process
+	w.Process, w.Asked = process, asked
 	a.sandboxes[name] = w
 	return w, a.connect(ctx, w)
 }
@@ -147,7 +148,6 @@ func (a *attempt) destroy(ctx context.Context) {
 		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
 			errs = append(errs, a.destroySandbox(ctx, name))
 		}
-		errs = append(errs, a.dropSnapshots(ctx)) // which their sandboxes used
 		return errors.Join(errs...)
 	})
 	if err != nil {

@@ -5,13 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -20,23 +22,21 @@ import (
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // second is the sandbox in which the verifiers of a stage work when the mode is
-// snapshot or separate. Its images are prepared while the agent works.
+// image or separate. Its images are prepared while the agent works.
 type second struct {
 	name string // in attempt.sandboxes
 	spec environment.Spec
 	env  *task.Environment
 
-	original environment.Image // what the agent's sandbox was made of
-	system   *systemFiles      // nil: those of the snapshot are used
-
 	services []host.ServiceChange // that the agent could have changed
 
-	lasts bool // the agent's sandbox is needed after the snapshot
+	lasts bool // the agent's sandbox is needed after the copy
 	began bool // the agent's sandbox is not needed any more: its end is not the agent's work
 	holds bool // it has what the agent made, which may be why it fails
 
@@ -93,8 +93,8 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	if err != nil {
 		return a.at(p, err)
 	}
-	if lost := a.sandbox.Made.Image.Volumes; s.mode == task.ModeSnapshot && len(lost) > 0 {
-		return a.at(p, fmt.Errorf("a snapshot would lose work of the agent: the image keeps %s in volumes, which a snapshot does not have: choose verify = %q",
+	if lost := a.sandbox.Made.Image.Volumes; s.mode == task.ModeImage && len(lost) > 0 {
+		return a.at(p, fmt.Errorf("work of the agent would be lost: the image keeps %s in volumes, which are not copied: choose verify = %q",
 			strings.Join(lost, ", "), task.ModeRestarted))
 	}
 	s.modified(modified)
@@ -105,12 +105,8 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	}
 	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
 	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: s.i+1 < len(a.task.Stages)}
-	if s.mode == task.ModeSnapshot {
+	if s.mode == task.ModeImage {
 		w.spec.Image, w.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
-		w.original = a.spec.Image
-		if a.in.Cell.System == cell.SystemImage {
-			w.system = &systemFiles{}
-		}
 	}
 	if err := a.check(ctx, w.spec); err != nil {
 		return a.at(p, err)
@@ -164,8 +160,7 @@ func (s *stage) grade(ctx context.Context, reach feasible.Reachable) error {
 }
 
 // createSecond creates the second sandbox and starts the programs of the task in
-// it. The agent's sandbox stays frozen until the next stage; after the last
-// stage, a snapshot stops it.
+// it. The agent's sandbox stays frozen until the next stage.
 func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) error {
 	a, w := s.a, s.second
 	programs := start{task: w.env, stage: s.task.Name, pure: s.mode == task.ModeSeparate}
@@ -177,11 +172,10 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		return a.at(p, err)
 	}
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
-		if s.mode == task.ModeSnapshot {
-			programs.services, programs.health = a.task.Services, a.task.Healthcheck
-			err = s.snapshot(ctx, p)
-			if err == nil && !w.lasts {
-				a.beginRemoval(ctx, a.sandbox) // it is stopped, and the snapshot has its files
+		if s.mode == task.ModeImage {
+			programs.services = a.task.Services
+			if err = s.settled(ctx, p); err == nil {
+				programs.health, err = s.healthcheck(ctx, p)
 			}
 		} else {
 			err = w.wait(ctx)
@@ -190,11 +184,11 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 			w.began = true
 			err = s.newSecond(ctx, reach.Setup)
 		}
-		if err == nil && w.system != nil {
-			err = s.putSystemBack(ctx, p)
-		}
 		return outcome.On(record.ByEnvironment, err)
 	})
+	if err == nil && s.mode == task.ModeImage {
+		err = s.fillSecond(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -232,10 +226,6 @@ func (s *stage) newSecond(ctx context.Context, reach task.Hosts) error {
 	if err == nil {
 		err = s.equip(ctx, made)
 	}
-	if err != nil && s.mode == task.ModeSnapshot {
-		err = s.unfit(ctx, err)
-	}
-	w.holds = s.mode == task.ModeSnapshot
 	return err
 }
 
@@ -250,134 +240,127 @@ func (s *stage) equip(ctx context.Context, made *sandbox.Sandbox) error {
 	if err := made.Folders(ctx, a.task.Paths.All()...); err != nil {
 		return err
 	}
-	if s.mode == task.ModeSeparate && (s.task.VerifyIn == nil || s.task.VerifyIn.Upload) {
+	if s.mode == task.ModeImage || s.task.VerifyIn == nil || s.task.VerifyIn.Upload {
 		return a.place(ctx, made, task.PlaceCreate, "")
 	}
 	return nil
 }
 
-// unfit attributes the error of a sandbox on a snapshot. The agent decides what is
-// in the snapshot: if a sandbox can be created on the original image, that is the
-// cause. A lack of room, or a plugin that ended, is not the agent's.
-func (s *stage) unfit(ctx context.Context, err error) error {
-	a := s.a
-	_, late := errors.AsType[limits.Deadline](context.Cause(ctx))
-	stopped := ctx.Err() != nil && !late
-	if stopped || outcome.Of(record.ByEnvironment, err).Outcome != record.EnvironmentError || errors.Is(err, environment.ErrNoCapacity) {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.startTime()+limits.Connect)
-	defer cancel()
-	name := fmt.Sprintf("image-%d", s.i+1)
-	made, failed := s.originalSandbox(ctx, name)
-	if made != nil {
-		failed = errors.Join(failed, a.destroySandbox(ctx, name))
-	}
-	if failed != nil {
-		return err
-	}
-	return instead(err, record.Error{
-		Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("no sandbox can be created on the snapshot, and one on the original image can: %w", err),
-	})
-}
-
-// notCopied decides who caused a failed snapshot or copy. The agent controls the
-// content of its files, so the failure is the agent's if the environment refuses
-// them, or can do the same with a fresh sandbox of the same image. Otherwise the
-// image or the environment failed.
-func (s *stage) notCopied(ctx context.Context, what string, err error, do func(context.Context, string) error) error {
-	by := record.ByAgent
-	err = fmt.Errorf("%s: %w", what, limits.Caused(ctx, err))
-	switch {
-	case errors.Is(err, environment.ErrNoCapacity) || errors.Is(err, environment.ErrUnsupported) || errors.Is(err, environment.ErrNoSandbox):
-		by = record.ByEnvironment
-	case errors.Is(err, environment.ErrRefused) || errors.Is(err, plugin.ErrPluginGone) || ctx.Err() != nil:
-	default:
-		if failed := s.unused(ctx, do); failed != nil {
-			by = record.ByEnvironment
-			err = fmt.Errorf("%w; in a fresh sandbox of the same image: %w", err, failed)
-		}
-	}
-	return outcome.On(by, err)
-}
-
-// unused does something with a new sandbox on the original image, whose processes
-// are stopped.
-func (s *stage) unused(ctx context.Context, do func(context.Context, string) error) error {
-	a := s.a
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.startTime()+limits.Connect+limits.Prepare)
-	defer cancel()
-	name := fmt.Sprintf("image-%d", s.i+1)
-	made, err := s.originalSandbox(ctx, name)
-	if made == nil {
-		return err
-	}
-	if env, ok := a.env.(environment.Snapshotter); ok && err == nil {
-		if err = env.Stop(ctx, made.Made.ID); err == nil {
-			err = do(ctx, made.Made.ID)
-		}
-	}
-	if gone := a.destroySandbox(ctx, name); gone != nil {
-		a.recorder.Note(s.phase(record.PhaseCreate, record.ByEnvironment), "cleanup", "%s", gone)
-	}
-	return err
-}
-
-// snapshot makes an image of the file system of the agent's sandbox, for the
-// second one.
-func (s *stage) snapshot(ctx context.Context, p record.Phase) error {
-	a, w := s.a, s.second
-	if w.system == nil {
-		w.services = s.changedTools(ctx, p, s.atEnd()).Services
-	} else if err := s.systemChanges(ctx, p); err != nil {
-		return err
+// settled looks at the agent's sandbox before its work is copied.
+func (s *stage) settled(ctx context.Context, p record.Phase) error {
+	now := s.changes(ctx, p)
+	s.second.services = now.Services
+	if len(now.Files) > 0 {
+		s.a.recorder.Note(p, "system_left", "files of the system changed %s, and the verification has those of the image: %s", inTurn, listed(now.Files, now.More))
 	}
 	if err := s.tampered(ctx, nil); err != nil {
 		return outcome.On(record.ByAgent, err)
 	}
-	env, ok := a.env.(environment.Snapshotter)
-	if !ok {
-		return fmt.Errorf("snapshot: %w", environment.ErrUnsupported)
+	if s.a.sandbox.Gone() { // before anybody but the agent could have ended it
+		return fmt.Errorf("copy the work: %w", s.a.sandbox.Err())
 	}
-	if a.sandbox.Gone() { // before anybody but the agent could have ended it
-		return fmt.Errorf("snapshot: %w", a.sandbox.Err())
+	return nil
+}
+
+// healthcheck is the task's, unless it runs files that changed during the agent's turn.
+func (s *stage) healthcheck(ctx context.Context, p record.Phase) (*task.Healthcheck, error) {
+	h := s.a.task.Healthcheck
+	if h == nil || !s.a.marked {
+		return h, nil
 	}
-	w.began = true
-	if !w.lasts {
-		if err := a.stayedStill(ctx); err != nil { // since the artifacts were copied
-			return outcome.On(record.ByAgent, err)
-		}
-		_, err := call(ctx, record.ByEnvironment, "stop sandbox", limits.Destroy, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, env.Stop(ctx, a.sandbox.Made.ID)
-		})
+	files, err := s.a.sandbox.Names(ctx, h.Argv)
+	if len(files) > 0 {
+		s.a.recorder.Note(p, "healthcheck_not_run", "the healthcheck runs files that changed %s, so it is not run beside the tests: %s", inTurn, listed(files, 0))
+		return nil, nil
+	}
+	return h, err
+}
+
+// fillSecond does in the second sandbox what the task did in the agent's before the
+// agent came, and puts the agent's work there.
+func (s *stage) fillSecond(ctx context.Context) error {
+	a, w := s.a, s.second
+	ctx, end := s.graded.Ctx(ctx)
+	defer end()
+	for i := range s.i + 1 {
+		of := &stage{a: a, i: i, task: &a.task.Stages[i]}
+		err := a.phase(ctx, of.phase(record.PhaseSetup, record.ByTask), limits.Setup, func(ctx context.Context) error { return of.prepare(ctx, s.graded) })
 		if err != nil {
 			return err
 		}
 	}
-	ctx, cancel := limits.Limited(ctx, "snapshot", limits.Prepare)
-	defer cancel()
-	if w.system != nil {
-		var err error
-		if w.system.changed, err = env.Changed(ctx, a.sandbox.Made.ID); err != nil {
-			return s.notCopied(ctx, "look for changed files", err, func(ctx context.Context, id string) error {
-				_, err := env.Changed(ctx, id)
-				return err
-			})
+	w.holds = true
+	p := s.phase(record.PhaseCollect, record.ByEnvironment)
+	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
+		err := a.stayedStill(ctx)
+		if err == nil && !w.lasts {
+			err = a.sandbox.Stop(ctx)
 		}
-	}
-	image, err := env.Snapshot(ctx, a.sandbox.Made.ID)
-	if err != nil {
-		return s.notCopied(ctx, "snapshot", err, func(ctx context.Context, id string) error {
-			made, err := env.Snapshot(ctx, id)
-			if err == nil {
-				a.snapshots = append(a.snapshots, made.Ref) // to be removed
-			}
+		if err == nil {
+			err = a.sandbox.Resume(ctx) // nothing can be started in it otherwise
+		}
+		if err != nil {
 			return err
-		})
+		}
+		err = s.copyWork(ctx, p)
+		if w.lasts {
+			return errors.Join(err, a.sandbox.Halt(ctx))
+		}
+		if err == nil {
+			a.beginRemoval(ctx, a.sandbox)
+		}
+		return err
+	})
+}
+
+// copyWork copies the work from the agent's sandbox to the second one.
+func (s *stage) copyWork(ctx context.Context, p record.Phase) error {
+	read, written := io.Pipe()
+	kept := make(chan error, 1)
+	copying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		err := host.Keep(copying, s.a.sandbox.Core(), s.a.sandbox.Asked, limits.WorkBytes, written)
+		_ = written.CloseWithError(err)
+		kept <- err
+	}()
+	err := s.takeWork(ctx, p, read)
+	_ = read.CloseWithError(errors.New("the sandbox takes no more"))
+	if err != nil {
+		cancel()
 	}
-	a.snapshots = append(a.snapshots, image.Ref)
-	w.spec.Image = image
-	return nil
+	err = errors.Join(err, <-kept)
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case strings.Contains(err.Error(), unix.ENOSPC.Error()):
+		err = fmt.Errorf("%w: %w", environment.ErrNoCapacity, err)
+	case errors.Is(err, host.ErrUnfit): // the agent decides what its files are
+		return outcome.On(record.ByAgent, fmt.Errorf("copy the work: %w", err))
+	}
+	if err != nil {
+		err = fmt.Errorf("copy the work: %w", err)
+	}
+	return err
+}
+
+// takeWork takes the work in an archive of host.Keep into the graded sandbox.
+func (s *stage) takeWork(ctx context.Context, p record.Phase, in io.Reader) error {
+	of, err := s.commands(s.atEnd())
+	if err != nil {
+		return outcome.On(record.ByConfig, err)
+	}
+	done, err := host.Restore(ctx, s.graded.Core(), system.RestoreQuery{WorkOnly: true, Aside: s.fresh(), Commands: of}, in)
+	if names := namesOf(done.Aside); len(names) > 0 {
+		s.a.recorder.Note(p, "set_aside", "what the agent left leads into folders of the verifier, or stands in their place, and was not copied: %s", listed(names, done.Aside.More))
+	}
+	return err
+}
+
+func namesOf(n system.Names) (names []string) {
+	for _, p := range n.Paths {
+		names = append(names, string(p))
+	}
+	return names
 }
 
 // changedServices returns the services that must not be started in the second
@@ -439,18 +422,7 @@ func (s *stage) removeSecond(ctx context.Context) error {
 		err = s.a.destroySandbox(ctx, s.second.name)
 	}
 	s.graded = s.a.sandbox
-	return errors.Join(err, s.a.dropSnapshots(ctx))
-}
-
-// dropSnapshots removes the images of snapshots.
-func (a *attempt) dropSnapshots(ctx context.Context) error {
-	var errs []error
-	for _, ref := range a.snapshots {
-		_, err := a.remove(ctx, ref)
-		errs = append(errs, err)
-	}
-	a.snapshots = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // lostSecond attributes an error to the agent if the end of the second sandbox

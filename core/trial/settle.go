@@ -42,7 +42,7 @@ func (s *stage) settle(ctx context.Context) error {
 			return s.restart(ctx)
 		case task.ModeCopies:
 			return s.still(ctx)
-		case task.ModeSnapshot, task.ModeSeparate:
+		case task.ModeImage, task.ModeSeparate:
 			s.listeningStopped(left)
 			return s.still(ctx)
 		default:
@@ -86,10 +86,10 @@ func (a *attempt) stayedStill(ctx context.Context) error {
 
 // still ends every process of the agent's sandbox before anything is copied out of
 // it: a process that is only frozen can wake itself with a timer that sends
-// SIGCONT. If a later stage continues in the sandbox, freezing has to do. A snapshot
-// stops the sandbox itself, after its running services were looked at.
+// SIGCONT. If a later stage continues in the sandbox, freezing has to do. Mode image
+// looks at its running services first, and copies its files later.
 func (s *stage) still(ctx context.Context) error {
-	if s.mode == task.ModeSnapshot || s.i+1 < len(s.a.task.Stages) {
+	if s.mode == task.ModeImage || s.i+1 < len(s.a.task.Stages) {
 		return s.a.sandbox.Halt(ctx)
 	}
 	return s.a.sandbox.Stop(ctx)

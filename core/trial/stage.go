@@ -189,18 +189,8 @@ func (s *stage) setup(ctx context.Context) error {
 		return err
 	}
 	err := a.phase(ctx, s.phase(record.PhaseSetup, a.owner(record.ByTask)), limits.Setup, func(ctx context.Context) error {
-		if err := a.place(ctx, a.sandbox, task.PlaceSetup, s.task.Name); err != nil {
+		if err := s.prepare(ctx, a.sandbox); err != nil {
 			return err
-		}
-		for i := range s.task.Setup {
-			c := &s.task.Setup[i]
-			env, err := c.Env.Resolve(a.in.LookupEnv)
-			if err != nil {
-				return outcome.On(record.ByConfig, err)
-			}
-			if err := a.sandbox.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Setup)); err != nil {
-				return fmt.Errorf("setup: %w", err)
-			}
 		}
 		if h := s.task.Healthcheck; h != nil {
 			return a.sandbox.Healthy(ctx, h)
@@ -214,6 +204,26 @@ func (s *stage) setup(ctx context.Context) error {
 		return err
 	}
 	return a.phase(ctx, s.phase(record.PhaseSetup, record.ByAgent), limits.Open+limits.Close, s.openAgent)
+}
+
+// prepare places files in a sandbox and runs commands there, as the task asks for before
+// the stage.
+func (s *stage) prepare(ctx context.Context, w *sandbox.Sandbox) error {
+	a := s.a
+	if err := a.place(ctx, w, task.PlaceSetup, s.task.Name); err != nil {
+		return err
+	}
+	for i := range s.task.Setup {
+		c := &s.task.Setup[i]
+		env, err := c.Env.Resolve(a.in.LookupEnv)
+		if err != nil {
+			return outcome.On(record.ByConfig, err)
+		}
+		if err := w.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Setup)); err != nil {
+			return fmt.Errorf("setup: %w", err)
+		}
+	}
+	return nil
 }
 
 // openAgent opens a new session for the stage, unless the task continues the
@@ -237,7 +247,7 @@ func (s *stage) openAgent(ctx context.Context) error {
 	if err := s.placeTurn(ctx); err != nil {
 		return err
 	}
-	if err := a.mark(ctx); err != nil {
+	if err := s.mark(ctx); err != nil {
 		return outcome.On(record.ByEnvironment, err)
 	}
 	view, err := s.view(task.Role(a.role()), string(a.role()), nil)

@@ -59,12 +59,10 @@ func TestNothingRunsWhileArtifactsAreExported(t *testing.T) {
 	}
 }
 
-// losing is an environment whose sandbox ends at a moment of a snapshot.
+// losing is an environment that remembers the first sandbox.
 type losing struct {
 	environment.Environment
-	environment.Snapshotter
 
-	at   string // stop or snapshot
 	made string
 }
 
@@ -76,57 +74,26 @@ func (l *losing) Create(ctx context.Context, spec environment.Spec) (environment
 	return made, err
 }
 
-func (l *losing) lose(ctx context.Context, at string) {
-	if l.at == at {
-		_, _ = l.Destroy(context.WithoutCancel(ctx), l.made)
-	}
-}
-
-func (l *losing) Stop(ctx context.Context, id string) error {
-	l.lose(ctx, "stop")
-	return l.Snapshotter.Stop(ctx, id)
-}
-
-func (l *losing) Snapshot(ctx context.Context, id string) (environment.Image, error) {
-	l.lose(ctx, "snapshot")
-	return l.Snapshotter.Snapshot(ctx, id)
-}
-
 // As long as the agent's sandbox is not stopped, only the agent can have ended it.
-func TestASandboxIsLostBeforeItsSnapshot(t *testing.T) {
+func TestASandboxIsLostBeforeItsWorkIsCopied(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		at      string
-		outcome record.Outcome
-		end     record.AgentEnd
-		says    string
-	}{
-		{"settled", record.AgentError, record.SandboxLost, "lost"},
-		{"stop", record.EnvironmentError, record.Yielded, "no such sandbox"},
-		{"snapshot", record.EnvironmentError, record.Yielded, "no such sandbox"},
-	} {
-		t.Run(tt.at, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, does("echo 1 > /app/x"), tests("test -e /app/x"))
-			b.task.Mode = task.ModeSnapshot
-			l := &losing{at: tt.at}
-			b.env = func(e environment.Environment) environment.Environment {
-				l.Environment = e
-				l.Snapshotter, _ = e.(environment.Snapshotter)
-				return l
-			}
-			b.live = func(e record.Event) {
-				if e.Type == record.EventPhaseStart && e.Phase == record.PhaseCreate && e.Stage != "" {
-					l.lose(t.Context(), "settled")
-				}
-			}
-			r := b.run(t.Context(), t)
-			if r.Outcome != tt.outcome || r.AgentEnd != tt.end || r.Stages[0].VerifierImage != nil {
-				t.Errorf("%s, %s: want %s, %s", r.Outcome, r.AgentEnd, tt.outcome, tt.end)
-			}
-			if r.Error == nil || !strings.Contains(r.Error.Message, tt.says) || r.Error.Retry != (tt.outcome == record.EnvironmentError) {
-				t.Errorf("error %+v", r.Error)
-			}
-		})
+	b := newBench(t, does("echo 1 > /app/x"), tests("test -e /app/x"))
+	b.task.Mode = task.ModeImage
+	l := &losing{}
+	b.env = func(e environment.Environment) environment.Environment {
+		l.Environment = e
+		return l
+	}
+	b.live = func(e record.Event) {
+		if e.Type == record.EventPhaseStart && e.Phase == record.PhaseCreate && e.Stage != "" {
+			_, _ = l.Destroy(context.WithoutCancel(t.Context()), l.made)
+		}
+	}
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.AgentError || r.AgentEnd != record.SandboxLost || r.Stages[0].VerifierImage != nil {
+		t.Errorf("%s, %s: want %s, %s", r.Outcome, r.AgentEnd, record.AgentError, record.SandboxLost)
+	}
+	if r.Error == nil || !strings.Contains(r.Error.Message, "lost") || r.Error.Retry {
+		t.Errorf("error %+v", r.Error)
 	}
 }

@@ -50,7 +50,9 @@ func (s *stage) verify(ctx context.Context) error {
 			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
 		}
 		if s.inSandbox(uses) && s.graded == a.sandbox {
-			s.suspectServices(p, s.changedTools(ctx, p, uses).Services)
+			now := s.changes(ctx, p)
+			s.systemChanged(p, now, inTurn)
+			s.suspectServices(p, now.Services)
 			defer s.servicesAgain(ctx, p)
 		}
 		endTests, err := s.runningBefore(ctx, uses)

@@ -148,8 +148,7 @@ var environments = table{
 			return i, nil
 		}),
 	})},
-	"sweeping":   {"says that it drops every image", boxed(fault{as: func(b *box) environment.Environment { return sweeping{b} }})},
-	"unchanging": {"makes snapshots of nothing", boxed(fault{as: func(b *box) environment.Environment { return unchanging{b} }})},
+	"sweeping": {"says that it drops every image", boxed(fault{as: func(b *box) environment.Environment { return sweeping{b} }})},
 }
 
 const threeDevices = "--dir /dev --dev-bind /dev/null /dev/null --dev-bind /dev/zero /dev/zero --dev-bind /dev/urandom /dev/urandom"
@@ -225,11 +224,3 @@ type sweeping struct{ *box }
 
 func (sweeping) Kept(context.Context) ([]environment.KeptImage, error) { return nil, nil }
 func (sweeping) Drop(context.Context, string) (bool, error)            { return true, nil }
-
-type unchanging struct{ *box }
-
-func (unchanging) Stop(context.Context, string) error { return nil }
-func (unchanging) Snapshot(context.Context, string) (environment.Image, error) {
-	return environment.Image{Ref: "nothing"}, nil
-}
-func (unchanging) Changed(context.Context, string) ([]string, error) { return nil, nil }

@@ -17,7 +17,7 @@ import (
 
 // NewClient returns the environment of that name behind conn. An interceptor of
 // conn must decode the errors. The value always implements Preparer, Keeper,
-// Snapshotter and Surface. capabilities are those that Describe announced, for
+// and Surface. capabilities are those that Describe announced, for
 // Has; the methods of other capabilities fail with ErrUnsupported.
 func NewClient(conn grpc.ClientConnInterface, plugin string, capabilities ...string) Environment {
 	return &client{
@@ -43,9 +43,8 @@ type client struct {
 }
 
 var (
-	_ Preparer    = (*client)(nil)
-	_ Keeper      = (*client)(nil)
-	_ Snapshotter = (*client)(nil)
+	_ Preparer = (*client)(nil)
+	_ Keeper   = (*client)(nil)
 )
 
 func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
@@ -149,49 +148,4 @@ func (c *client) Kept(ctx context.Context) ([]KeptImage, error) {
 func (c *client) Drop(ctx context.Context, ref string) (bool, error) {
 	reply, err := c.rpc.Drop(ctx, &environmentpb.DropRequest{Plugin: c.plugin, Ref: ref})
 	return reply.GetDropped(), err
-}
-
-func (c *client) Stop(ctx context.Context, id string) error {
-	_, err := c.rpc.Stop(ctx, &environmentpb.StopRequest{Plugin: c.plugin, Id: id})
-	return err
-}
-
-func (c *client) Snapshot(ctx context.Context, id string) (Image, error) {
-	reply, err := c.rpc.Snapshot(ctx, &environmentpb.SnapshotRequest{Plugin: c.plugin, Id: id})
-	if err != nil {
-		return Image{}, err
-	}
-	return imageFromProto(reply.GetImage()), nil
-}
-
-// maxChanged bounds the list of Changed in bytes, with what each path takes in memory:
-// an agent writes as many files as it likes.
-const (
-	maxChanged = 64 << 20
-	perPath    = 16
-)
-
-func (c *client) Changed(ctx context.Context, id string) ([]string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.rpc.Changed(ctx, &environmentpb.ChangedRequest{Plugin: c.plugin, Id: id})
-	if err != nil {
-		return nil, err
-	}
-	var paths []string
-	for size := 0; ; {
-		some, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return paths, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range some.GetPaths() {
-			if size += len(p) + perPath; size > maxChanged {
-				return nil, fmt.Errorf("%w: more files were changed in the sandbox than a list of %d MiB names", ErrRefused, maxChanged>>20)
-			}
-			paths = append(paths, string(p))
-		}
-	}
 }

@@ -63,23 +63,6 @@ type Keeper interface {
 	Drop(ctx context.Context, ref string) (bool, error)
 }
 
-// Snapshotter is optional (capability "snapshot"). The core uses it to verify an
-// attempt in a new sandbox on the files of the agent's.
-type Snapshotter interface {
-	// Stop ends the processes of a sandbox and keeps its file system.
-	Stop(ctx context.Context, id string) error
-	// Snapshot makes an image of the file system of a sandbox whose processes
-	// were stopped, by Stop or by sandboxd (Freeze). The image has the variables,
-	// entrypoint and user of the image of the sandbox. At most one sandbox is made
-	// on it, so if the sandbox was stopped by Stop, the image may consist of the
-	// sandbox's own files, even after its Destroy. The caller removes the image with
-	// Destroy of the returned Image.Ref, after the sandbox that uses it. ErrRefused
-	// means that more files were written than a snapshot can hold.
-	Snapshot(ctx context.Context, id string) (Image, error)
-	// Changed lists the paths that differ from the image, sorted.
-	Changed(ctx context.Context, id string) ([]string, error)
-}
-
 // Capabilities of environments, announced in Describe. Those with an interface
 // are announced for each type that has its methods; CapabilitySidecars has none
 // and is declared in plugins.Info.
@@ -96,8 +79,7 @@ const (
 	// of all containers, also of main, resolve to their addresses. Without this
 	// capability, a Spec with sidecars is refused.
 	CapabilitySidecars = "sidecars"
-	CapabilitySnapshot = "snapshot" // Snapshotter
-	CapabilitySurface  = "surface"  // Surface
+	CapabilitySurface  = "surface" // Surface
 	// CapabilityNoSandboxes says that the plugin makes no sandboxes: SurfaceOnly.
 	CapabilityNoSandboxes = "no_sandboxes"
 )

@@ -26,9 +26,6 @@ func Capabilities(e Environment, declared ...string) []string {
 	if _, ok := e.(Keeper); ok {
 		list = append(list, CapabilityImageGC)
 	}
-	if _, ok := e.(Snapshotter); ok {
-		list = append(list, CapabilitySnapshot)
-	}
 	if _, ok := e.(Surface); ok {
 		list = append(list, CapabilitySurface)
 	}
@@ -200,50 +197,4 @@ func (s *server) Drop(ctx context.Context, r *environmentpb.DropRequest) (*envir
 		return nil, err
 	}
 	return &environmentpb.DropReply{Dropped: dropped}, nil
-}
-
-func (s *server) Stop(ctx context.Context, r *environmentpb.StopRequest) (*environmentpb.StopReply, error) {
-	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "stop")
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.StopReply{}, e.Stop(ctx, r.GetId())
-}
-
-func (s *server) Snapshot(ctx context.Context, r *environmentpb.SnapshotRequest) (*environmentpb.SnapshotReply, error) {
-	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "snapshot")
-	if err != nil {
-		return nil, err
-	}
-	image, err := e.Snapshot(ctx, r.GetId())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.SnapshotReply{Image: imageToProto(image)}, nil
-}
-
-// chunk is roughly how many bytes of paths one message of Changed carries.
-const chunk = 256 << 10
-
-func (s *server) Changed(r *environmentpb.ChangedRequest, stream grpc.ServerStreamingServer[environmentpb.ChangedReply]) error {
-	e, err := lookup[Snapshotter](s.environments, r.GetPlugin(), "changed")
-	if err != nil {
-		return err
-	}
-	paths, err := e.Changed(stream.Context(), r.GetId())
-	if err != nil {
-		return err
-	}
-	for len(paths) > 0 {
-		some, size := &environmentpb.ChangedReply{}, 0
-		for len(paths) > 0 && size < chunk {
-			some.Paths = append(some.Paths, []byte(paths[0]))
-			size += len(paths[0])
-			paths = paths[1:]
-		}
-		if err := stream.Send(some); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,10 +64,9 @@ func (m *mock) gone() []string {
 
 // The optional abilities.
 type (
-	images    struct{}
-	keeper    struct{}
-	snapshots struct{}
-	surface   struct{}
+	images  struct{}
+	keeper  struct{}
+	surface struct{}
 )
 
 func (images) Prepare(_ context.Context, i environment.Image, config json.RawMessage, log func(string)) (environment.Image, error) {
@@ -83,23 +81,6 @@ var kept = []environment.KeptImage{{Ref: "a", SizeMiB: 3, Used: time.UnixMilli(1
 func (keeper) Kept(context.Context) ([]environment.KeptImage, error) { return kept, nil }
 
 func (keeper) Drop(_ context.Context, ref string) (bool, error) { return ref == "b", nil }
-
-func (snapshots) Stop(context.Context, string) error { return environment.ErrNoSandbox }
-
-func (snapshots) Snapshot(_ context.Context, id string) (environment.Image, error) {
-	return environment.Image{Ref: "of-" + id}, nil
-}
-
-// changed is more than fits one message, in names that are not all UTF-8.
-var changed = func() []string {
-	var list []string
-	for i := range 50_000 {
-		list = append(list, fmt.Sprintf("/a/rather/long/name/that/is/repeated/\xff%06d", i))
-	}
-	return list
-}()
-
-func (snapshots) Changed(context.Context, string) ([]string, error) { return changed, nil }
 
 func (surface) OpenSurface(_ context.Context, s environment.SurfaceSpec) (string, error) {
 	return "on-" + s.Sandbox, nil
@@ -185,9 +166,8 @@ func TestCapabilitiesAreThoseOfTheTypeAndThoseDeclared(t *testing.T) {
 			*mock
 			images
 			keeper
-			snapshots
 			surface
-		}{m, images{}, keeper{}, snapshots{}, surface{}}, declared: []string{"images"}, want: []string{"image_gc", "images", "snapshot", "surface"}},
+		}{m, images{}, keeper{}, surface{}}, declared: []string{"images"}, want: []string{"image_gc", "images", "surface"}},
 	} {
 		if got := environment.Capabilities(tt.e, tt.declared...); !slices.Equal(got, tt.want) {
 			t.Errorf("a %T that declares %v has %v, want %v", tt.e, tt.declared, got, tt.want)
@@ -205,34 +185,29 @@ func TestACapabilityThatIsNotThereIsUnsupported(t *testing.T) {
 	liar, ok := environment.NewClient(conn, "it").(interface {
 		environment.Preparer
 		environment.Keeper
-		environment.Snapshotter
 		environment.Surface
 	})
 	if !ok {
 		t.Fatal("an announced capability is not there")
 	}
 	_, prepare := liar.Prepare(t.Context(), environment.Image{}, nil, nil)
-	_, snapshot := liar.Snapshot(t.Context(), "x")
-	_, paths := liar.Changed(t.Context(), "x")
 	_, list := liar.Kept(t.Context())
 	_, drop := liar.Drop(t.Context(), "x")
 	_, act := liar.Act(t.Context(), "x", environment.Call{}, nil)
-	for what, err := range map[string]error{"prepare": prepare, "kept": list, "drop": drop, "snapshot": snapshot, "changed": paths, "act": act, "stop": liar.Stop(t.Context(), "x")} {
+	for what, err := range map[string]error{"prepare": prepare, "kept": list, "drop": drop, "act": act} {
 		if !errors.Is(err, environment.ErrUnsupported) {
 			t.Errorf("%s = %v, want ErrUnsupported", what, err)
 		}
 	}
 }
 
-func TestImagesAndSnapshots(t *testing.T) {
+func TestImagesArePrepared(t *testing.T) {
 	t.Parallel()
 	e, ok := connect(t, struct {
 		*mock
 		images
-		snapshots
-	}{&mock{}, images{}, snapshots{}}).(interface {
+	}{&mock{}, images{}}).(interface {
 		environment.Preparer
-		environment.Snapshotter
 	})
 	if !ok {
 		t.Fatal("a capability is lost")
@@ -241,36 +216,6 @@ func TestImagesAndSnapshots(t *testing.T) {
 	image, err := e.Prepare(t.Context(), environment.Image{Ref: "r"}, json.RawMessage(`{}`), func(line string) { logs = append(logs, line) })
 	if err != nil || !reflect.DeepEqual(image, environment.Image{Ref: "r", Digest: "sha256:made"}) || !slices.Equal(logs, []string{"pulling with {}"}) {
 		t.Errorf("Prepare = %+v, %v with logs %q", image, err, logs)
-	}
-	if err = e.Stop(t.Context(), "x"); !errors.Is(err, environment.ErrNoSandbox) {
-		t.Errorf("Stop = %v, want ErrNoSandbox", err)
-	}
-	if image, err = e.Snapshot(t.Context(), "x"); err != nil || image.Ref != "of-x" {
-		t.Errorf("Snapshot = %+v, %v", image, err)
-	}
-	if paths, bad := e.Changed(t.Context(), "x"); bad != nil || !slices.Equal(paths, changed) {
-		t.Errorf("Changed = %d paths, %v; want all %d, bytes as they are", len(paths), bad, len(changed))
-	}
-}
-
-// hoard is a sandbox in which an agent has written very many files.
-type hoard struct{ snapshots }
-
-func (hoard) Changed(context.Context, string) ([]string, error) {
-	return slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 65), nil
-}
-
-func TestAListOfChangedFilesIsBounded(t *testing.T) {
-	t.Parallel()
-	e, ok := connect(t, struct {
-		*mock
-		hoard
-	}{&mock{}, hoard{}}).(environment.Snapshotter)
-	if !ok {
-		t.Fatal("the capability snapshot is lost")
-	}
-	if paths, err := e.Changed(t.Context(), "x"); !errors.Is(err, environment.ErrRefused) || len(paths) > 0 {
-		t.Errorf("got %d paths, %v; want ErrRefused", len(paths), err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 func TestWordIsASlipAway(t *testing.T) {
 	t.Parallel()
-	modes := []string{"live", "restarted", "snapshot", "separate", "copies"}
+	modes := []string{"live", "restarted", "image", "separate", "copies"}
 	for _, tt := range []struct{ name, want string }{
 		{"liv", "live"},
 		{"LIVE", "live"},

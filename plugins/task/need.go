@@ -15,7 +15,7 @@ const (
 	FeatureCompose     Feature = "compose"     // several containers from a compose file
 	FeatureSidecars    Feature = "sidecars"    // several containers
 	FeatureSeparate    Feature = "separate"    // verification in its own environment
-	FeatureSnapshot    Feature = "snapshot"    // verification on a copy of the file system
+	FeatureImage       Feature = "image"       // verification in a new sandbox of the image
 	FeatureStages      Feature = "stages"      // more than one stage
 	FeatureInteraction Feature = "interaction" // a simulated user
 	FeatureSurface     Feature = "surface"     // observe and act
@@ -71,8 +71,8 @@ func (t *Task) Needs() []Need {
 		switch t.ModeOf(s) {
 		case ModeSeparate:
 			add(FeatureSeparate, s.Name, "verification in its own environment")
-		case ModeSnapshot:
-			add(FeatureSnapshot, s.Name, "verification on a copy of the file system")
+		case ModeImage:
+			add(FeatureImage, s.Name, "verification in a new sandbox of the image")
 		default:
 		}
 		if s.Surface != nil {
@@ -172,7 +172,7 @@ func (t *Task) Without(f Feature) *Task {
 		c.Skills = nil
 	case FeatureHealthcheck:
 		c.Healthcheck = nil
-	case FeatureSeparate, FeatureSnapshot:
+	case FeatureSeparate, FeatureImage:
 		c.Mode = ModeRestarted
 	default:
 		c.Environment.leave(f)
@@ -214,7 +214,7 @@ func (s *Stage) leave(f Feature) {
 		s.VerifyIn = &in
 	}
 	switch f {
-	case FeatureSeparate, FeatureSnapshot:
+	case FeatureSeparate, FeatureImage:
 		s.Mode, s.VerifyIn = ModeRestarted, nil
 	case FeatureSurface:
 		s.Surface, s.Captures = nil, nil
@@ -253,7 +253,7 @@ func (m Mode) rank() int {
 		return 1
 	case ModeRestarted:
 		return 2
-	case ModeSnapshot:
+	case ModeImage:
 		return 3
 	case ModeSeparate:
 		return 4

@@ -124,13 +124,13 @@ type Mode string
 const (
 	ModeLive      Mode = "live"      // the same sandbox, with what the agent left running
 	ModeRestarted Mode = "restarted" // the same file system, every process dead
-	ModeSnapshot  Mode = "snapshot"  // a new sandbox on a copy of the file system, no network
+	ModeImage     Mode = "image"     // a new sandbox of the image, into which only the work is copied
 	ModeSeparate  Mode = "separate"  // its own image, only the declared artifacts
 	ModeCopies    Mode = "copies"    // the collected files; no sandbox
 )
 
 // Modes are all verification modes, in the order of their constants.
-var Modes = []Mode{ModeLive, ModeRestarted, ModeSnapshot, ModeSeparate, ModeCopies}
+var Modes = []Mode{ModeLive, ModeRestarted, ModeImage, ModeSeparate, ModeCopies}
 
 // Interaction defines what a simulated user may do in a stage.
 type Interaction struct {

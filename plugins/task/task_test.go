@@ -246,7 +246,7 @@ func TestViews(t *testing.T) {
 
 func TestModesAreOrderedByStrength(t *testing.T) {
 	t.Parallel()
-	order := []Mode{ModeLive, ModeRestarted, ModeSnapshot, ModeSeparate}
+	order := []Mode{ModeLive, ModeRestarted, ModeImage, ModeSeparate}
 	for i, a := range order {
 		for j, b := range order {
 			if a.Stronger(b) != (i > j) {

@@ -154,7 +154,7 @@ func (c *checker) object(key string, raw json.RawMessage) {
 
 func (c *checker) mode(key string, m Mode) {
 	if m != "" && m != ModeCopies && m.rank() == 0 {
-		c.bad(key, "is %q: it must be live, restarted, snapshot, separate or copies", m)
+		c.bad(key, "is %q: it must be live, restarted, image, separate or copies", m)
 	}
 }
 

@@ -126,16 +126,8 @@ func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Probl
 		add("verification mode refused", "%s", err)
 		return ps
 	}
-	if c.System != "" && (mode == task.ModeLive || mode == task.ModeRestarted) {
-		add("system files cannot be those of the image", "Mode %q verifies in the agent's own sandbox. Set verify = %q, or remove system.", mode, task.ModeSnapshot)
-	}
-	snapshot := mode == task.ModeSnapshot
-	if snapshot && k.Environment != nil && !environment.Has(k.Environment, environment.CapabilitySnapshot) {
-		add(fmt.Sprintf("environment %q makes no snapshots", c.Environment.Plugin),
-			"Mode %q verifies a snapshot of the agent's sandbox. Choose another environment, or verify = %q.", task.ModeSnapshot, task.ModeRestarted)
-	}
-	if snapshot && needsSecond(s, k.Verifiers) {
-		ps = append(ps, snapshotProblems(t, s)...)
+	if mode == task.ModeImage && needsSecond(s, k.Verifiers) {
+		ps = append(ps, imageProblems(t, s)...)
 	}
 	if mode == task.ModeSeparate {
 		ps = append(ps, separateProblems(t, s, c)...)

@@ -22,12 +22,6 @@ func plainTask() *task.Task {
 	}
 }
 
-// snapshots is an environment that makes snapshots.
-type snapshots struct {
-	environment.Environment
-	environment.Snapshotter
-}
-
 type unsupportedCase struct {
 	name string
 	set  func(t *task.Task, c *cell.Cell, k *feasible.Known)
@@ -127,14 +121,14 @@ func modeCases() []unsupportedCase {
 // secondCases are about a second sandbox.
 func secondCases() []unsupportedCase {
 	return []unsupportedCase{
-		{"a sidecar and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
-			t.Environment.Sidecars, c.Verify = []task.Sidecar{{Name: "db"}}, task.ModeSnapshot
-		}, "lose work of the agent: In stage \"s\". It has the files of the main container and nothing else: container \"db\" would start anew."},
-		{"a volume and a snapshot", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
-			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
+		{"a sidecar in mode image", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Sidecars, c.Verify = []task.Sidecar{{Name: "db"}}, task.ModeImage
+		}, "work of the agent would be lost: In stage \"s\". Mode \"image\" copies the files of the main container and nothing else: container \"db\" would start anew."},
+		{"a volume in mode image", func(t *task.Task, c *cell.Cell, _ *feasible.Known) {
+			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeImage
 		}, "volume \"data\" would be empty"},
-		{"a volume and a snapshot that nothing needs", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
-			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeSnapshot
+		{"a volume in mode image that nothing needs", func(t *task.Task, c *cell.Cell, k *feasible.Known) {
+			t.Environment.Volumes, c.Verify = []task.Volume{{Name: "data", Target: "/d"}}, task.ModeImage
 			k.Verifiers["v"] = verifier.Traits{Needs: verifier.NeedsNone}
 		}, ""},
 		{"separate, nothing to verify", func(t *task.Task, _ *cell.Cell, _ *feasible.Known) { t.Mode = task.ModeSeparate }, "declares no artifacts"},
@@ -159,12 +153,6 @@ func secondCases() []unsupportedCase {
 			t.Stages[0].Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"b.example"}}
 			c.Environment.Network = &task.Network{Mode: task.NetworkNone}
 		}, ""},
-		{"snapshot by the experiment", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
-			c.Verify, k.Environment = task.ModeSnapshot, snapshots{}
-		}, ""},
-		{"snapshot where there are none", func(_ *task.Task, c *cell.Cell, k *feasible.Known) {
-			c.Verify, c.Environment.Plugin, k.Environment = task.ModeSnapshot, "odd", struct{ environment.Environment }{}
-		}, `environment "odd" makes no snapshots`},
 	}
 }
 
@@ -307,13 +295,13 @@ func TestSpec(t *testing.T) {
 func TestADeclaredModeIsNeverWeakened(t *testing.T) {
 	t.Parallel()
 	const no = task.Mode("refused")
-	const live, restarted, snapshot, separate, copies = task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate, task.ModeCopies
-	asked := []task.Mode{"", live, restarted, snapshot, separate, copies}
+	const live, restarted, image, separate, copies = task.ModeLive, task.ModeRestarted, task.ModeImage, task.ModeSeparate, task.ModeCopies
+	asked := []task.Mode{"", live, restarted, image, separate, copies}
 	for declared, row := range map[task.Mode][]task.Mode{
-		"":        {restarted, no, restarted, snapshot, separate, copies},
-		live:      {live, live, restarted, snapshot, separate, copies},
-		restarted: {restarted, no, restarted, snapshot, separate, copies},
-		snapshot:  {snapshot, no, no, snapshot, separate, copies},
+		"":        {restarted, no, restarted, image, separate, copies},
+		live:      {live, live, restarted, image, separate, copies},
+		restarted: {restarted, no, restarted, image, separate, copies},
+		image:     {image, no, no, image, separate, copies},
 		separate:  {separate, no, no, no, separate, no},
 		copies:    {copies, no, no, no, no, copies},
 	} {
@@ -329,18 +317,6 @@ func TestADeclaredModeIsNeverWeakened(t *testing.T) {
 			if got != row[i] {
 				t.Errorf("declared %q, asked %q: %q, want %q", declared, ask, got, row[i])
 			}
-		}
-	}
-}
-
-func TestSystemFilesOfTheImageNeedASnapshot(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSnapshot, task.ModeSeparate, task.ModeCopies} {
-		tk := &task.Task{Mode: mode, Stages: []task.Stage{{Name: "main", Artifacts: []task.Artifact{{Source: "/a"}}}}}
-		ps := feasible.Unsupported(tk, cell.Cell{System: cell.SystemImage}, feasible.Known{})
-		refused := slices.ContainsFunc(ps, func(p feasible.Problem) bool { return strings.Contains(p.Summary, "system files") })
-		if refused != (mode == task.ModeLive || mode == task.ModeRestarted) {
-			t.Errorf("%s: %v", mode, ps)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // InSecondSandbox reports whether verifiers work in another sandbox than the
 // agent did.
-func InSecondSandbox(m task.Mode) bool { return m == task.ModeSnapshot || m == task.ModeSeparate }
+func InSecondSandbox(m task.Mode) bool { return m == task.ModeImage || m == task.ModeSeparate }
 
 // VerifierEnvironment returns the environment of the task in which a stage is
 // verified in mode m: that of its agent, unless the stage has one of its own.
@@ -27,11 +27,10 @@ func VerifierEnvironment(t *task.Task, s *task.Stage, m task.Mode) *task.Environ
 // VerifierSpec returns what to request for the sandbox in which a stage is
 // verified in mode m, one of those of InSecondSandbox, and what the experiment
 // changed of the task's wishes. It has the network of the verify phase, and no
-// bundles of the agent. In mode snapshot, the image is only known when the
-// snapshot was made; until then it is the agent's.
+// bundles of the agent.
 func VerifierSpec(t *task.Task, s *task.Stage, m task.Mode, c cell.Cell) (environment.Spec, []string, error) {
 	spec, modified, err := verifierSpec(t, s, VerifierEnvironment(t, s, m), t.NetworkOf(&s.Verify), c)
-	if err == nil && m == task.ModeSnapshot {
+	if err == nil && m == task.ModeImage {
 		spec.Services = services(t)
 	}
 	return spec, modified, err
@@ -101,10 +100,10 @@ func needsSecond(s *task.Stage, verifiers map[string]verifier.Traits) bool {
 	})
 }
 
-// snapshotProblems returns why a snapshot is not all that the agent worked on. It
-// has the files of main alone, so the verdict on a task with more would be about
-// something else.
-func snapshotProblems(t *task.Task, s *task.Stage) []Problem {
+// imageProblems returns why what is copied is not all that the agent worked on. It is
+// the files of main alone, so the verdict on a task with more would be about something
+// else.
+func imageProblems(t *task.Task, s *task.Stage) []Problem {
 	var lost []string
 	e := &t.Environment
 	for i := range e.Sidecars {
@@ -117,9 +116,9 @@ func snapshotProblems(t *task.Task, s *task.Stage) []Problem {
 		return nil
 	}
 	return []Problem{{
-		Summary: "a snapshot would lose work of the agent",
-		Detail: inStage(s.Name) + fmt.Sprintf("It has the files of the main container and nothing else: %s. Choose verify = %q.",
-			strings.Join(lost, ", "), task.ModeRestarted),
+		Summary: "work of the agent would be lost",
+		Detail: inStage(s.Name) + fmt.Sprintf("Mode %q copies the files of the main container and nothing else: %s. Choose verify = %q.",
+			task.ModeImage, strings.Join(lost, ", "), task.ModeRestarted),
 	}}
 }
 

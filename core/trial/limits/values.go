@@ -5,6 +5,7 @@ import "time"
 // Sizes. Bytes, unless the name says otherwise.
 const (
 	ArtifactBytes   = 4 << 30  // of file contents in one collection
+	WorkBytes       = 4 << 30  // of what mode image copies
 	ArtifactEntries = 100_000  // files and folders in one collection
 	ArtifactFills   = 16 << 20 // of artifacts that may be the cause of a full disk; a disk without room for so little was full before
 	ArtifactDropped = 50       // names of left out entries that the manifest lists

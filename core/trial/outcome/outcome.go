@@ -30,7 +30,6 @@ type Stage struct {
 	Rounds []verifier.Verdict
 
 	VerifierImage *environment.ImageFacts // of the second sandbox; nil: there was none
-	System        *record.SystemFiles     // of it; nil: they are the snapshot's
 }
 
 // Scores returns the named scores of a stage. If two verifiers give the same

@@ -48,6 +48,7 @@ type Sandbox struct {
 	*host.Sandbox // nil until Connect
 
 	Made     environment.Sandbox
+	Asked    time.Time         // before the environment was asked for it
 	Process  int               // process of the environment that made it; 0: not known
 	Dir      string            // where commands start
 	Env      map[string]string // of every command

@@ -70,10 +70,6 @@ type Engine interface {
 	Start(ctx context.Context, name string) error
 	// State returns the state of a container.
 	State(ctx context.Context, name string) (State, error)
-	// Kill sends SIGKILL to a container's PID 1. One that does not run is not an error.
-	Kill(ctx context.Context, name string) error
-	// Wait waits until a container's processes are gone.
-	Wait(ctx context.Context, name string) error
 	// Remove kills and removes a container with its anonymous volumes.
 	Remove(ctx context.Context, name string) error
 	// Containers lists containers, running or not, by labels.
@@ -84,12 +80,6 @@ type Engine interface {
 	RemoveVolume(ctx context.Context, name string) error
 	// Volumes lists volumes by labels.
 	Volumes(ctx context.Context, labels map[string]string) ([]Listed, error)
-	// Written returns how many bytes of files a container has besides its image.
-	Written(ctx context.Context, name string) (int64, error)
-	// Commit makes an image of a container, with its labels.
-	Commit(ctx context.Context, name, image string) error
-	// Changed lists the paths that differ from the image.
-	Changed(ctx context.Context, name string) ([]string, error)
 }
 
 // Facts describes an engine and the limits that it can enforce.
@@ -161,7 +151,6 @@ type State struct {
 	ExitCode int
 	OOM      bool
 	Error    string
-	Files    string // folder on this machine with the files that were written in it; empty: not known
 }
 
 // Listed is one thing of a list.

@@ -63,7 +63,6 @@ type Environment struct {
 var (
 	_ environment.Environment = (*Environment)(nil)
 	_ environment.Preparer    = (*Environment)(nil)
-	_ environment.Snapshotter = (*Environment)(nil)
 )
 
 // New returns the environment. It starts nothing.
@@ -91,10 +90,9 @@ type remote struct {
 	mu     sync.Mutex
 	facts  Facts
 	asked  time.Time
-	known  map[string]Image  // by ID, which never changes
-	done   map[string]bool   // pulled, built or loaded by this process
-	taken  map[string]string // IDs of the images that Snapshot made, by name
-	failed map[string]error  // builds that this process tried
+	known  map[string]Image // by ID, which never changes
+	done   map[string]bool  // pulled, built or loaded by this process
+	failed map[string]error // builds that this process tried
 }
 
 // at returns the engine of a configuration.
@@ -122,7 +120,7 @@ func (e *Environment) at(c Config) (*remote, error) {
 		if err != nil {
 			return nil, err
 		}
-		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, taken: map[string]string{}, failed: map[string]error{}}
+		r = &remote{Engine: en, name: e.o.Name, address: address, own: own, slots: make(chan struct{}, inFlight), known: map[string]Image{}, done: map[string]bool{}, failed: map[string]error{}}
 		e.engines[address] = r
 		if own {
 			remember(e.o.Name, address)
@@ -192,7 +190,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	facts := factsOf(im)
 	c := j.container
 	c.Name, c.Image, c.Hostname = newName(), im.ID, spec.Hostname
-	c.Labels = labels(spec.Labels, spec.Lease, facts)
+	c.Labels = labels(spec.Labels, spec.Lease)
 	c.Workdir = spec.Workdir
 	if c.Workdir == "" {
 		c.Workdir = facts.Workdir
@@ -213,10 +211,9 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 
 // keep records a sandbox that this process made.
 func (e *Environment) keep(id, image string, s State, p parts) {
-	began := startOf(s.PID)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.boxes[id] = box{pid: s.PID, began: began, image: image, files: s.Files, parts: p}
+	e.boxes[id] = box{pid: s.PID, image: image, parts: p}
 }
 
 // ourNames is the beginning of the names of our containers.
@@ -328,17 +325,14 @@ func (r *remote) clean(ctx context.Context, name string) error {
 	return nil
 }
 
-// Destroy removes a sandbox, or an image that Snapshot made.
+// Destroy removes a sandbox.
 func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remains, error) {
-	if !strings.HasPrefix(id, ourNames) && !strings.HasPrefix(id, snapshots) {
+	if !strings.HasPrefix(id, ourNames) {
 		return environment.Remains{}, nil // nothing of ours has such a name
 	}
 	r, name, err := e.of(id)
 	if err != nil {
 		return environment.Remains{}, err
-	}
-	if strings.HasPrefix(name, snapshots) {
-		return environment.Remains{}, r.dropSnapshot(ctx, name)
 	}
 	free, err := r.slot(ctx)
 	if err != nil {
@@ -357,8 +351,6 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	remains, alive := usage(b.pid)
 	var dead []string
 	switch {
-	case b.used != nil: // we ended it
-		remains = *b.used
 	case !alive:
 		s, err := r.State(ctx, name)
 		if err == nil && s.OOM {
@@ -379,7 +371,7 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	return remains, nil
 }
 
-// List returns the ids of sandboxes, and of images that Snapshot made. Without
+// List returns the ids of sandboxes. Without
 // an engine there are none. It removes what jobs left.
 func (e *Environment) List(ctx context.Context, owner string) ([]string, error) {
 	want := mine()
@@ -426,15 +418,6 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 	for _, v := range vs {
 		ids = append(ids, r.id(sandboxOf(v)))
 	}
-	ims, err := r.Images(ctx, want)
-	if err != nil {
-		return nil, fmt.Errorf("%s list images: %w", r.name, err)
-	}
-	for _, im := range ims {
-		if strings.HasPrefix(im.Name, snapshots) {
-			ids = append(ids, r.id(im.Name))
-		}
-	}
 	return ids, nil
 }
 
@@ -445,4 +428,19 @@ func refused(ps []environment.Problem) error {
 		texts[i] = p.String()
 	}
 	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
+}
+
+// gone is err as the contract says it.
+func gone(err error) error {
+	if errors.Is(err, ErrAbsent) {
+		return fmt.Errorf("%w: %w", environment.ErrNoSandbox, err)
+	}
+	return err
+}
+
+// box is what is known of a sandbox that this process made.
+type box struct {
+	pid   int    // of PID 1 in our pid namespace
+	image string // ID of what it was made of
+	parts parts
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"os"
 	"strconv"
 	"time"
@@ -18,7 +16,6 @@ const (
 	labelTrial   = "dev.berth.trial"
 	labelAttempt = "dev.berth.attempt"
 	labelLease   = "dev.berth.lease" // time without a core after which it ends
-	labelFacts   = "dev.berth.image" // what the image said about itself
 	labelPart    = "dev.berth.part"  // name of the main container that a sidecar or volume belongs to
 	labelBuild   = "dev.berth.build" // digest of the build context
 )
@@ -27,27 +24,16 @@ func mine() map[string]string { return map[string]string{labelUser: strconv.Itoa
 
 // labels returns the labels of a sandbox. They include the facts of its image,
 // because an image committed from it has sandboxd as its entrypoint.
-func labels(l environment.Labels, lease time.Duration, facts environment.ImageFacts) map[string]string {
+func labels(l environment.Labels, lease time.Duration) map[string]string {
 	all := mine()
 	all[labelOwner], all[labelTrial], all[labelAttempt] = l.Owner, l.Trial, strconv.Itoa(l.Attempt)
 	all[labelLease] = lease.String()
-	if text, err := json.Marshal(facts); err == nil {
-		all[labelFacts] = base64.StdEncoding.EncodeToString(text)
-	}
 	return all
 }
 
-// factsOf is what an image says about itself, or what the image said that it
-// is a snapshot on.
+// factsOf is what an image says about itself.
 func factsOf(im Image) environment.ImageFacts {
 	f := im.ImageFacts
-	if im.Labels[labelUser] != "" {
-		var kept environment.ImageFacts
-		text, err := base64.StdEncoding.DecodeString(im.Labels[labelFacts])
-		if err == nil && len(text) > 0 && json.Unmarshal(text, &kept) == nil {
-			f = kept
-		}
-	}
 	f.Digest = im.ID
 	return f
 }

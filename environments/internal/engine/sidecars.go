@@ -161,7 +161,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 			s := &spec.Sidecars[i]
 			c, f := j.sidecars[i], factsOf(images[i])
 			c.Name, c.Image, c.Linked = p.containers[i].name, images[i].ID, true
-			c.Labels = labels(spec.Labels, spec.Lease, f)
+			c.Labels = labels(spec.Labels, spec.Lease)
 			c.Labels[labelPart] = main.Name
 			c.Public, c.Hosts, c.Hostname = main.Public, hosts, s.Hostname
 			c.Workdir = cmp.Or(s.Workdir, f.Workdir)
@@ -236,7 +236,7 @@ func (e *Environment) volumes(ctx context.Context, r *remote, spec environment.S
 		if err != nil {
 			return made, err
 		}
-		l := labels(spec.Labels, spec.Lease, environment.ImageFacts{})
+		l := labels(spec.Labels, spec.Lease)
 		l[labelPart] = main
 		// Not canceled with ctx: the engine would continue, and nobody would
 		// know of the volume.

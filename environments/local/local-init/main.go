@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -28,10 +26,6 @@ const self = inside.Channel + 1
 
 func main() {
 	_ = unix.Close(self)
-	if len(os.Args) > 2 && os.Args[1] == inside.ExportWord {
-		export(os.Args[2], os.Args[3:])
-		return
-	}
 	probe, err := inside.Enter()
 	if err == nil && !probe {
 		// From the read-only mount, so that /proc/1/exe is a file that nobody
@@ -45,21 +39,4 @@ func main() {
 		fmt.Fprintln(os.Stderr, "local-init: the environment plugin \"local\" starts this program; it does nothing when you start it:", err)
 	}
 	os.Exit(1)
-}
-
-// export writes the files of another sandbox to an archive. targets are
-// separated by commas.
-func export(limit string, targets []string) {
-	n, err := strconv.ParseInt(limit, 10, 64)
-	if err == nil {
-		err = inside.Export(targets, n)
-	}
-	if err != nil {
-		kind := inside.ExportError
-		if errors.Is(err, inside.ErrTooLarge) {
-			kind = inside.ExportTooLarge
-		}
-		fmt.Fprint(os.Stderr, kind, strings.TrimPrefix(err.Error(), kind)) // the text of ErrTooLarge is the kind
-		os.Exit(1)
-	}
 }

@@ -90,11 +90,11 @@ func quoted(t *testing.T, text string) string {
 }
 
 // Where nothing has changed, no verdict of the quickstart depends on the sandbox in
-// which it is given: neither a snapshot's nor a regrade's.
+// which it is given: neither that of mode image nor that of a regrade.
 func TestAnotherSandboxChangesNoVerdictOfTheQuickstart(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	for name, attributes := range map[string]string{"live": "", "snapshot": "  verify = \"snapshot\"\n  system = \"image\"\n"} {
+	for name, attributes := range map[string]string{"live": "", "image": "  verify = \"image\"\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()

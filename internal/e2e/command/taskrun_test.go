@@ -56,7 +56,7 @@ func TestATaskIsCheckedByRunningIt(t *testing.T) {
 	same := `[ "$(cat /app/word)" = done ]`
 	runnable(t, dir, "good", same, map[string]string{"cheat/reward.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"})
 	got := verdicts(t, dir, "good", 0, 2)
-	for _, mode := range []string{"live", "restarted", "snapshot"} {
+	for _, mode := range []string{"live", "restarted", "image"} {
 		contains(t, got, "oracle  "+mode+": held :0 passed 2 of 2", "nop  "+mode+": held :0 passed 0 of 2", "cheat reward "+mode+": held", "empty  "+mode+": held")
 	}
 	contains(t, got, "oracle  separate: skipped :0 task declares no artifacts", "flaky  : held", "network  : skipped", "answers  : held", "history  : held")

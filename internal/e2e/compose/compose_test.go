@@ -243,12 +243,12 @@ func (e engine) leftNothing(t *testing.T, run string) {
 	}
 }
 
-// What a snapshot does not have is named before anything runs.
-func TestASnapshotOfSeveralContainersIsRefused(t *testing.T) {
+// What is not copied is named before anything runs.
+func TestModeImageWithSeveralContainersIsRefused(t *testing.T) {
 	t.Parallel()
 	e := find(t, "docker")
 	files := database(e, composeFile)
-	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  matrix {", "  verify = \"snapshot\"\n  matrix {", 1)
+	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  matrix {", "  verify = \"image\"\n  matrix {", 1)
 	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
 	said := strings.Join(strings.Fields(string(out)), " ")
 	for _, want := range []string{`container "db" would start anew`, `container "fill" would start anew`, `volume "shared" would be empty`, `verify = "restarted"`} {

@@ -45,7 +45,7 @@ cat <&3
 func TestATasksOwnJudge(t *testing.T) {
 	t.Parallel()
 	for _, plugin := range []string{"local", "docker", "podman"} {
-		for _, mode := range []string{"", "snapshot", "separate"} {
+		for _, mode := range []string{"", "image", "separate"} {
 			t.Run(strings.TrimSpace(plugin+" "+mode), func(t *testing.T) {
 				t.Parallel()
 				judged(t, plugin, mode)

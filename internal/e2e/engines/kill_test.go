@@ -160,39 +160,6 @@ func TestABerthThatIsKilledLeavesNothingAndIsResumed(t *testing.T) {
 	})
 }
 
-// The image of a snapshot is removed by gc, as the containers are. One is made
-// between two steps; after the last one, an engine of this user makes none.
-func TestASnapshotOfABerthThatIsKilledIsRemoved(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, m *machine) {
-		for _, names := range [][]string{{"one"}, {"one", "two"}} {
-			p := newPlace(t, m.env())
-			toml := fmt.Sprintf("schema_version = \"1.4\"\n[task]\nname = \"engines/slow\"\n[environment]\ndocker_image = %q\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n", base)
-			for _, name := range names {
-				toml += fmt.Sprintf("[[steps]]\nname = %q\n", name)
-				dir := filepath.Join("tasks", "slow", "steps", name)
-				p.write(filepath.Join(dir, "instruction.md"), "Do it.\n")
-				p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\n"+solveTiny+"\n")
-				p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\nsleep 30; "+testTiny+"\n")
-			}
-			p.write(filepath.Join("tasks", "slow", "task.toml"), toml)
-			p.experiment(m.plugin, "", "verify = \"snapshot\"")
-			s := p.start("run", ".", "--no-live")
-			p.until(s, record.PhaseVerify)
-			run := p.run()
-			kill(t, "berth", s.Process.Pid)
-			p.end(s)
-			if got := m.snapshots(t, run); len(names) == 2 && len(got) != 1 {
-				t.Errorf("before gc: %+v; want one snapshot", got)
-			}
-			p.clean(m)
-			if got := m.snapshots(t, run); len(got) != 0 {
-				t.Errorf("%d steps, after gc: %+v", len(names), got)
-			}
-		}
-	})
-}
-
 func TestAPluginThatIsKilledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {

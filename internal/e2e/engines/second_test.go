@@ -17,7 +17,7 @@ import (
 type second struct {
 	tampering
 
-	snapshot, separate record.Outcome
+	image, separate record.Outcome
 }
 
 // seconds are solutions of tasks that are verified in a second sandbox. In the
@@ -33,8 +33,8 @@ var seconds = []second{
 		tampering{name: "mount", test: late, solve: "echo 41 > /app/answer\nmount -t tmpfs none /opt 2> /dev/null; echo 1 > /opt/mounted\n" +
 			"setsid sh -c 'while :; do " + forged + "; sleep 0.05; done' > /dev/null 2>&1 &"}, record.Failed, record.Failed,
 	},
-	{ // a program of the image, which is only in the agent's files
-		tampering{name: "tool", solve: "echo 41 > /app/answer\n" + write("/usr/bin/cat", "#!/bin/sh\necho 42")}, record.Passed, record.Failed,
+	{ // a program of the image, which is the agent's only in its own sandbox
+		tampering{name: "tool", solve: "echo 41 > /app/answer\n" + write("/usr/bin/cat", "#!/bin/sh\necho 42")}, record.Failed, record.Failed,
 	},
 	{
 		tampering{
@@ -52,12 +52,11 @@ var seconds = []second{
 }
 
 // The same tasks have the same results in each environment. What an agent left
-// in its sandbox does not decide the verdict, and what it changed of the files
-// that a snapshot has is reported.
+// in its sandbox does not decide the verdict.
 func TestVerifiersInASecondSandbox(t *testing.T) {
 	t.Parallel()
 	for _, plugin := range []string{"local", "docker", "podman"} {
-		for _, mode := range []string{"snapshot", "separate"} {
+		for _, mode := range []string{"image", "separate"} {
 			t.Run(plugin+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				verifiedInSecond(t, plugin, mode)
@@ -97,11 +96,8 @@ func verifiedInSecond(t *testing.T, plugin, mode string) {
 			t.Fatalf("%s is missing", a.name)
 		}
 		want, integrity := a.separate, record.Checked
-		if mode == "snapshot" {
-			want = a.snapshot
-			if a.name == "tool" {
-				integrity = record.Exposed
-			}
+		if mode == "image" {
+			want = a.image
 		}
 		r := e2etest.Result(t, trials[i].Attempts[0].Dir)
 		if r.Outcome != want || r.Integrity != integrity || r.Mode != mode || r.Stages[0].VerifierImage == nil {
@@ -110,9 +106,9 @@ func verifiedInSecond(t *testing.T, plugin, mode string) {
 	}
 }
 
-// An image that keeps files in volumes is refused before the agent works: its
-// snapshot would not have them.
-func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
+// An image that keeps files in volumes is refused before the agent works: they are not
+// copied.
+func TestModeImageWithVolumesIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, plugin := range []string{"docker", "podman"} {
 		t.Run(plugin, func(t *testing.T) {
@@ -122,14 +118,14 @@ func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
 				name: "volume", docker: "VOLUME /data", solve: "echo 42 > /data/answer",
 				test: "#!/bin/sh\n[ -e /data/answer ] && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n",
 			})
-			for mode, code := range map[string]int{"restarted": 0, "snapshot": 3} {
+			for mode, code := range map[string]int{"restarted": 0, "image": 3} {
 				p.experiment(plugin, "", fmt.Sprintf("verify = %q", mode))
 				p.berth(code, "run", ".", "--no-live")
 				r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
 				if mode == "restarted" && r.Outcome != record.Passed {
 					t.Errorf("%s: %s, %+v", mode, r.Outcome, r.Error)
 				}
-				if mode == "snapshot" && (r.Outcome != record.NotRun || r.Error == nil || !strings.Contains(r.Error.Message, "/data in volumes") || r.AgentTime > 0) {
+				if mode == "image" && (r.Outcome != record.NotRun || r.Error == nil || !strings.Contains(r.Error.Message, "/data in volumes") || r.AgentTime > 0) {
 					t.Errorf("%s: %s after %s, %+v", mode, r.Outcome, r.AgentTime, r.Error)
 				}
 			}
@@ -137,17 +133,16 @@ func TestASnapshotOfAnImageWithVolumesIsRefused(t *testing.T) {
 	}
 }
 
-// A snapshot holds 4 GiB: an agent could fill the disk of the engine, or of the
-// host.
-func TestASnapshotOfFiveGigabytesIsRefused(t *testing.T) {
+// 4 GiB are copied at most: an agent could fill the disk of the engine, or of the host.
+func TestWorkOfFiveGigabytesIsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("local", func(t *testing.T) {
 		t.Parallel()
-		tooBig(t, newPlace(t), "local", "larger than 4096 MiB, which is the most that a snapshot holds")
+		tooBig(t, newPlace(t), "local", "the files have more than 4096 MiB")
 	})
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
-		tooBig(t, p, m.plugin, "have 5120 MiB; a snapshot holds 4096 MiB at most")
+		tooBig(t, p, m.plugin, "the files have more than 4096 MiB")
 		p.clean(m)
 	})
 }
@@ -163,7 +158,7 @@ func tooBig(t *testing.T, p *place, plugin, says string) {
 	} else {
 		p.task("big", "", solve, testTiny)
 	}
-	p.experiment(plugin, config, `verify = "snapshot"`)
+	p.experiment(plugin, config, `verify = "image"`)
 	p.berth(1, "run", ".", "--no-live")
 	r := e2etest.Result(t, p.show().Trials[0].Attempts[0].Dir)
 	if r.Outcome != record.AgentError || r.Error == nil || !strings.Contains(r.Error.Message, says) {

@@ -36,7 +36,7 @@ func TestATaskIsCheckedOnAnEngine(t *testing.T) {
 			texts = append(texts, fmt.Sprintf("%s %s: %s %s:%d %s", v.Check, v.Mode, v.Verdict, v.File, v.Line, v.Detail))
 		}
 		all := "\n" + strings.Join(texts, "\n")
-		for _, mode := range []string{"live", "restarted", "snapshot", "separate"} {
+		for _, mode := range []string{"live", "restarted", "image", "separate"} {
 			for _, want := range []string{"oracle " + mode + ": held :0 passed 1 of 1", "nop " + mode + ": held :0 passed 0 of 1"} {
 				if !strings.Contains(all, "\n"+want) {
 					t.Errorf("no %q in %s", want, all)

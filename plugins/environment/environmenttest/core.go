@@ -1,7 +1,6 @@
 package environmenttest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -173,23 +172,6 @@ var abilityClauses = []clause{
 			}
 			s.common(t) // the image still works
 		}).Within(60 * time.Second).Unless(without(environment.CapabilityImageGC)),
-	conformance.New("a snapshot has the files of the sandbox", "a verification on another file system than the agent's", func(t *conformance.T, s Subject) {
-		p, ok := s.Environment.(environment.Snapshotter)
-		if !ok {
-			t.Fatalf("announces %q and has no Snapshot", environment.CapabilitySnapshot)
-		}
-		b := s.Fresh(t, nil)
-		b.sh("echo kept > /kit-kept")
-		t.Must("stop", p.Stop(t.Context(), b.ID))
-		changed, err := p.Changed(t.Context(), b.ID)
-		if err != nil || !slices.Contains(changed, "/kit-kept") {
-			t.Errorf("changed: %q, %v; want /kit-kept in it", changed, err)
-		}
-		image, err := p.Snapshot(t.Context(), b.ID)
-		t.Must("snapshot", err)
-		t.Cleanup(func(ctx context.Context) { _, _ = s.Environment.Destroy(ctx, image.Ref) })
-		s.Fresh(t, func(p *environment.Spec) { p.Image = image }).prints("kept", "cat /kit-kept")
-	}).Within(60 * time.Second).Unless(without(environment.CapabilitySnapshot)),
 	conformance.New("at the end nothing is left", "a machine that fills up with what runs left", func(t *conformance.T, s Subject) {
 		t.Check("destroy", s.common(t).destroy(t.Context()))
 		s.kit.shared = nil

@@ -5,51 +5,63 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
-func changed(t *testing.T, b *sandboxtest.Box, c host.Commands) host.Changed {
+func changed(t *testing.T, b *sandboxtest.Box, without ...string) host.Changed {
 	t.Helper()
-	now, err := b.Changes(t.Context(), c)
+	now, err := b.Changes(t.Context(), without...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return now
 }
 
+func suspects(t *testing.T, b *sandboxtest.Box) []host.ServiceChange {
+	t.Helper()
+	services, err := b.SuspectServices(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return services
+}
+
+func mark(t *testing.T, b *sandboxtest.Box, c system.Commands, made time.Time) {
+	t.Helper()
+	if err := b.Mark(t.Context(), c, made); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestChangesSinceTheTurnBegan(t *testing.T) {
 	t.Parallel()
+	made := time.Now()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	c := b.Shell("agent")
-	tools := host.Commands{Env: []string{"PATH=/app/bin:/usr/bin", "HOME=/app"}, Programs: []string{"/app/tests/run"}, Placed: []string{"/app/tests"}}
-	run(t, c, "mkdir -p /app/bin /app/tests; echo > /app/bin/tool; echo > /app/.profile")
-	if now := changed(t, b, tools); len(now.Files) > 0 {
+	run(t, c, "mkdir -p /app/bin /app/tests; echo > /app/bin/tool; echo > /app/bin/gone; echo > /app/.profile")
+	if now := changed(t, b); len(now.Files) > 0 {
 		t.Errorf("before a turn began: %+v", now)
 	}
-	if err := b.Mark(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if now := changed(t, b, tools); len(now.Files) > 0 {
+	mark(t, b, system.Commands{Env: []string{"PATH=/app/bin:/usr/bin", "HOME=/app"}, Dir: "/work"}, made)
+	if now := changed(t, b); len(now.Files) > 0 {
 		t.Errorf("before the agent did anything: %+v", now)
 	}
-	run(t, c, "echo evil > /app/.profile; touch /app/bin/tool /app/sh; printf '#!/app/sh\n' > /app/tests/run; chmod +x /app/tests/run; for i in $(seq 120); do : > /app/bin/many$i; done")
-	now := changed(t, b, tools)
-	if len(now.Files) != 100 || now.Files[0] != "/app/.profile" || now.More != 23 {
-		t.Errorf("changed: %d files and %d more, first %q; want the start-up file first, and 100 and 23", len(now.Files), now.More, now.Files)
+	run(t, c, "echo evil > /app/.profile; touch /app/bin/tool; rm /app/bin/gone; echo > /app/mine; for i in $(seq 120); do : > /app/bin/many$i; done")
+	if now := changed(t, b); len(now.Files) != 100 || now.Files[0] != "/app/.profile" || now.More != 23 {
+		t.Errorf("changed: %d files and %d more: %q; want 100 and 23", len(now.Files), now.More, now.Files)
 	}
-	run(t, c, "rm /app/bin/many*")
-	now = changed(t, b, tools)
-	if !slices.Equal(now.Files, []string{"/app/.profile", "/app/bin/tool", "/app/sh"}) {
-		t.Errorf("changed: %q", now.Files)
+	run(t, c, "rm /app/bin/many*; rm /etc/ld.so.cache; echo > /etc/new")
+	now := changed(t, b, "/app/bin")
+	if !slices.Equal(now.Files, []string{"/etc/ld.so.cache", "/etc/new"}) {
+		t.Errorf("changed since then: %q", now.Files)
 	}
-	if err := b.Mark(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if now := changed(t, b, tools); len(now.Files) > 0 {
-		t.Errorf("another turn has begun: %+v", now)
+	if now := changed(t, b); len(now.Files) > 0 {
+		t.Errorf("nothing has changed since then: %+v", now)
 	}
 }
 
@@ -63,9 +75,7 @@ func TestAServiceThatChangedIsNotStartedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.Mark(ctx); err != nil {
-		t.Fatal(err)
-	}
+	mark(t, b, system.Commands{}, time.Time{})
 	run(t, c, "echo evil >> /app/a; rm /app/b")
 	restart := func() []string {
 		if _, err := b.Quiesce(ctx); err != nil {
@@ -81,19 +91,15 @@ func TestAServiceThatChangedIsNotStartedAgain(t *testing.T) {
 	if started := restart(); !slices.Equal(started, []string{"c"}) {
 		t.Errorf("started %q, want c", started)
 	}
-	if now := changed(t, b, host.Commands{ServicesOnly: true}); len(now.Services) > 0 {
-		t.Errorf("what was started after the agent's end is %+v", now.Services)
+	if services := suspects(t, b); len(services) > 0 {
+		t.Errorf("what was started after the agent's end is %+v", services)
 	}
-	// A later turn does not make them the image's again, and what a service runs
-	// in turn is seen.
-	if err := b.Mark(ctx); err != nil {
-		t.Fatal(err)
-	}
+	// What a service runs in turn is seen.
 	run(t, b.Shell("agent"), "echo >> /app/helper")
 	restart()
-	now := changed(t, b, host.Commands{ServicesOnly: true})
-	if len(now.Services) != 1 || now.Services[0].Name != "c" || !slices.Equal(now.Services[0].Files, []string{"/app/helper"}) || now.Services[0].Traceable {
-		t.Errorf("services: %+v, want c for its helper", now.Services)
+	services := suspects(t, b)
+	if len(services) != 1 || services[0].Name != "c" || !slices.Equal(services[0].Files, []string{"/app/helper"}) || services[0].Traceable {
+		t.Errorf("services: %+v, want c for its helper", services)
 	}
 }
 
@@ -116,11 +122,9 @@ func TestAServiceThatCanBeTraced(t *testing.T) {
 			if _, err := b.StartService(ctx, host.Service{Name: "s", Argv: []string{"sleep", "8400"}, User: tt.service}); err != nil {
 				t.Fatal(err)
 			}
-			if err := b.Mark(ctx); err != nil {
-				t.Fatal(err)
-			}
-			if now := changed(t, b, host.Commands{ServicesOnly: true}); len(now.Services) > 0 {
-				t.Errorf("before the agent ran a command: %+v", now.Services)
+			mark(t, b, system.Commands{}, time.Time{})
+			if services := suspects(t, b); len(services) > 0 {
+				t.Errorf("before the agent ran a command: %+v", services)
 			}
 			c := b.ShellOf(host.Session{ID: "agent", User: tt.agent})
 			said := run(t, c, `for p in /proc/[0-9]*; do [ "$(cat $p/comm)" != sleep ] || pid=$p; done 2>/dev/null
@@ -128,9 +132,9 @@ if (exec 3<> $pid/mem) 2>/dev/null; then echo open; else echo shut; fi`)
 			if got := strings.TrimSpace(said) == "open"; got != tt.open {
 				t.Errorf("its memory is open to the agent: %v, want %v", got, tt.open)
 			}
-			now := changed(t, b, host.Commands{ServicesOnly: true})
-			if got := len(now.Services) == 1 && now.Services[0].Traceable; got != tt.want && !sudo() {
-				t.Errorf("traceable: %v, want %v: %+v", got, tt.want, now.Services)
+			services := suspects(t, b)
+			if got := len(services) == 1 && services[0].Traceable; got != tt.want && !sudo() {
+				t.Errorf("traceable: %v, want %v: %+v", got, tt.want, services)
 			}
 		})
 	}

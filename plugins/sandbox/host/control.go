@@ -4,15 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
 // Freeze stops every process but sandboxd and returns once all have stopped.
@@ -92,52 +90,38 @@ func (s *Sandbox) RestartServices(ctx context.Context) (started []string, change
 	return r.GetStarted(), serviceChanges(r.GetChanged()), wrap("restart services", err)
 }
 
-// Mark marks the beginning of the agent's turn: Changes reports what changed
-// after it. It waits for the next tick of the clock that stamps files, 10 ms at
-// most.
-func (s *Sandbox) Mark(ctx context.Context) error {
-	_, err := s.control.Mark(ctx, &pb.MarkRequest{})
-	return wrap("mark the beginning of a turn", err)
+// Mark makes a list of the system's files before the agent's first command: Changes
+// reports what changed after it. made is a moment before the sandbox was made and after
+// its image was; zero: unknown. It fails with fault.ErrTooLarge if there are more
+// than 500,000 files.
+func (s *Sandbox) Mark(ctx context.Context, c system.Commands, made time.Time) error {
+	q := &pb.MarkRequest{Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Work: asBytes(c.Work)}
+	if !made.IsZero() {
+		q.Made = made.UnixNano()
+	}
+	_, err := s.control.Mark(ctx, q)
+	return wrap("list the files of the system", err)
 }
 
-// Changes reports which files that commands or running services use have
-// changed after Mark. Without a Mark there are none.
-func (s *Sandbox) Changes(ctx context.Context, c Commands) (Changed, error) {
-	q := &pb.ChangesRequest{
-		User: c.User, Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Placed: asBytes(c.Placed), ServicesOnly: c.ServicesOnly,
-	}
-	if !c.ServicesOnly {
-		q.Known = image.all()
-	}
-	r, err := s.control.Changes(ctx, q)
-	image.add(r.GetRead())
+// Changes makes the list again, and reports what was added, changed or removed since
+// the list before, apart from what is in some folders, and which running services
+// could have been changed. Without a Mark there are none.
+func (s *Sandbox) Changes(ctx context.Context, without ...string) (Changed, error) {
+	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Without: asBytes(without)})
 	return Changed{Files: asStrings(r.GetFiles()), More: int(r.GetMore()), Services: serviceChanges(r.GetServices())}, wrap("look for changes", err)
 }
 
-// image are the folders that Changes of any sandbox has read. sandboxd reads
-// those of another image itself, and they take the place of these.
-var image imageFolders
-
-type imageFolders struct {
-	mu     sync.Mutex
-	byPath map[string]*pb.ImageFolder
+// Names reports which files that a command runs have changed after Mark.
+func (s *Sandbox) Names(ctx context.Context, argv []string) ([]string, error) {
+	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Argv: asBytes(argv)})
+	return asStrings(r.GetFiles()), wrap("look for changes", err)
 }
 
-func (f *imageFolders) all() []*pb.ImageFolder {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Collect(maps.Values(f.byPath))
-}
-
-func (f *imageFolders) add(read []*pb.ImageFolder) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.byPath == nil {
-		f.byPath = map[string]*pb.ImageFolder{}
-	}
-	for _, r := range read {
-		f.byPath[string(r.GetPath())] = r
-	}
+// SuspectServices reports the running services that could have been changed after
+// Mark.
+func (s *Sandbox) SuspectServices(ctx context.Context) ([]ServiceChange, error) {
+	r, err := s.control.Changes(ctx, &pb.ChangesRequest{ServicesOnly: true})
+	return serviceChanges(r.GetServices()), wrap("look for changed services", err)
 }
 
 func serviceChanges(in []*pb.ServiceChange) []ServiceChange {

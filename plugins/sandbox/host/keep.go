@@ -4,25 +4,81 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"strings"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
-// Keep writes an archive of some paths of a sandbox, of which those that do not
-// exist are recorded as removed. s is the core's session. A process that changes
-// a file meanwhile may make it fail.
-func Keep(ctx context.Context, s sandbox.Shell, paths []string, out io.Writer) error {
-	in, err := json.Marshal(system.Query{Changed: asBytes(paths)})
+// ErrUnfit means that our own program in a sandbox could not read or write its files:
+// they decide that.
+var ErrUnfit = errors.New("the files of the sandbox cannot be copied")
+
+// Keep writes an archive of what was written in a sandbox, as root: everything that
+// differs from its image. made is a moment after the image was complete and before the
+// sandbox was made, and maxBytes bounds the content of the files. s is the core's session. A process that changes a file meanwhile
+// may make it fail. Fails with ErrUnfit.
+func Keep(ctx context.Context, s sandbox.Shell, made time.Time, maxBytes int64, out io.Writer) error {
+	q := system.KeepQuery{MaxBytes: maxBytes}
+	if !made.IsZero() {
+		q.Made = made.UnixNano()
+	}
+	return inside(ctx, s, system.Keep, q, nil, out)
+}
+
+// Restore takes files of an archive of Keep into a new sandbox of the same image, in
+// which nothing was started. It follows no link there. Fails with ErrUnfit.
+func Restore(ctx context.Context, s sandbox.Shell, q system.RestoreQuery, in io.Reader) (done system.Restored, err error) {
+	out := &cut{left: mostAnswer}
+	if err = inside(ctx, s, system.Restore, q, in, out); err != nil {
+		return done, err
+	}
+	if err = json.Unmarshal(out.Bytes(), &done); err != nil {
+		return done, fmt.Errorf("restore files: read the answer: %w", err)
+	}
+	return done, nil
+}
+
+// mostAnswer is how many bytes our program may answer: two lists of 100 names.
+const mostAnswer = 16 << 20
+
+// inside runs our own program in a sandbox, as root by number.
+func inside(ctx context.Context, s sandbox.Shell, word string, q any, in io.Reader, out io.Writer) error {
+	query, err := json.Marshal(q)
 	if err != nil {
 		return err
 	}
-	return inside(ctx, s, system.Keep, bytes.NewReader(in), out)
+	var stdin io.Reader = bytes.NewReader(append(query, '\n'))
+	if in != nil {
+		stdin = io.MultiReader(stdin, in)
+	}
+	said := &cut{left: 4 << 10}
+	r, err := s.Exec(ctx, sandbox.Command{
+		Argv: []string{"/berth/sandboxd", system.Word, word}, User: "0:0", Dir: "/", Env: []string{"GOMAXPROCS=2", "GODEBUG=", "GOTRACEBACK="},
+		Stdin: stdin, Stdout: out, Stderr: said,
+	})
+	if err == nil && !r.OK() {
+		err = fmt.Errorf("%w: exit code %d: %s", ErrUnfit, r.ExitCode, strings.TrimSpace(said.String()))
+	}
+	if err != nil {
+		return fmt.Errorf("%s files: %w", word, err)
+	}
+	return nil
 }
 
-// Restore makes the paths of an archive of Keep in a sandbox as they were. It
-// follows no link there.
-func Restore(ctx context.Context, s sandbox.Shell, in io.Reader) error {
-	return inside(ctx, s, system.Apply, in, nil)
+// cut keeps the first bytes that are written to it.
+type cut struct {
+	bytes.Buffer
+	left int
+}
+
+func (c *cut) Write(b []byte) (int, error) {
+	n := min(len(b), c.left)
+	c.left -= n
+	c.Buffer.Write(b[:n])
+	return len(b), nil
 }

@@ -164,20 +164,10 @@ type ServiceChange struct {
 	Traceable bool
 }
 
-// Commands is the input of Changes.
-type Commands struct {
-	User         string   // whom they run as; empty: 0
-	Env          []string // K=V
-	Dir          string   // absolute; empty: /
-	Programs     []string // argv[0] of each
-	Placed       []string // folders that the core has filled since Mark: what lies there has not changed
-	ServicesOnly bool     // nothing but services
-}
-
 // Changed is what changed after Mark. The names come from the sandbox and
 // cannot be trusted.
 type Changed struct {
-	Files    []string // start-up files first; at most 100
+	Files    []string // sorted; at most 100
 	More     int      // files that changed, too
 	Services []ServiceChange
 }

@@ -15,16 +15,18 @@ import (
 	"github.com/berth-eval/berth/plugins/fault"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/changes"
-	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
+	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/listing"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
+	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
 // turn describes the time in which an agent could change things. Guarded by
 // daemon.mu.
 type turn struct {
-	mark int64           // nanoseconds since 1970; 0: no agent was there yet
-	uids map[uint32]bool // user ids of commands of agents' sessions since the last Quiesce
+	mark  int64           // nanoseconds since 1970; 0: no agent was there yet
+	files *listing.List   // of the system, as it was last; nil: it has not been listed
+	uids  map[uint32]bool // user ids of commands of agents' sessions since the last Quiesce
 }
 
 // born returns when this process began, before it wrote anything to the
@@ -39,13 +41,34 @@ func born() int64 {
 	return now.Nano() - boot.Nano() + int64(self.Started)*int64(tick) - int64(2*tick)
 }
 
-// Mark records that the agent's turn begins.
-func (c *control) Mark(context.Context, *pb.MarkRequest) (*pb.MarkReply, error) {
+// Mark lists the files of the system before an agent comes.
+func (c *control) Mark(_ context.Context, q *pb.MarkRequest) (*pb.MarkReply, error) {
+	defer pid1.BlockControl()()
+	of, err := commands(q)
+	if err != nil {
+		return nil, err
+	}
 	now := changes.Moment()
+	files, err := listing.Make(system.Find(of), min(q.GetMade(), c.d.born))
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	c.d.turn.mark = now
-	return &pb.MarkReply{}, nil
+	c.d.turn.mark, c.d.turn.files = now, files
+	return &pb.MarkReply{}, err
+}
+
+// commands reads which files the commands of a verification use.
+func commands(q *pb.MarkRequest) (of system.Commands, err error) {
+	if of.Env, err = entries(q.GetEnv()); err != nil {
+		return of, err
+	}
+	of.Dir = path.Join("/", text(q.GetDir()))
+	for _, program := range q.GetPrograms() {
+		of.Programs = append(of.Programs, text(program))
+	}
+	for _, dir := range q.GetWork() {
+		of.Work = append(of.Work, text(dir))
+	}
+	return of, nil
 }
 
 // search begins a search for changes. It returns false if no agent was there
@@ -56,92 +79,75 @@ func (d *daemon) search() (*changes.Search, bool) {
 	return &changes.Search{After: d.turn.mark, Born: d.born, Made: d.made}, d.turn.mark > 0
 }
 
-// Changes lists the files that changed after Mark among those that commands
-// resolve to.
+// Changes lists the files of the system again, and reports the differences.
 func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesReply, error) {
 	reply := &pb.ChangesReply{}
-	s, ok := c.d.search()
-	if !ok {
+	c.d.mu.Lock()
+	before, marked := c.d.turn.files, c.d.turn.mark > 0
+	c.d.mu.Unlock()
+	if !marked {
 		return reply, nil
 	}
 	defer pid1.BlockControl()()
-	if !q.GetServicesOnly() {
-		for _, f := range q.GetKnown() {
-			s.Known = append(s.Known, known(f))
-		}
-		if err := c.d.resolve(s, q); err != nil {
-			return nil, err
-		}
-		for _, f := range s.Read {
-			reply.Read = append(reply.Read, imageFolder(f))
-		}
-		for _, name := range s.Files {
+	if argv := q.GetArgv(); len(argv) > 0 {
+		search, _ := c.d.search()
+		c.d.named(&pb.ExecStart{Argv: argv}, search)
+		for _, name := range search.Files {
 			reply.Files = append(reply.Files, []byte(name))
 		}
-		reply.More = int64(s.More)
+		return reply, nil
+	}
+	if before != nil && !q.GetServicesOnly() {
+		names, err := c.d.compare(before)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if slices.ContainsFunc(q.GetWithout(), func(dir []byte) bool { return strings.HasPrefix(name+"/", path.Clean(text(dir))+"/") }) {
+				continue
+			}
+			if len(reply.Files) < changes.Most {
+				reply.Files = append(reply.Files, []byte(name))
+			} else {
+				reply.More++
+			}
+		}
 	}
 	var err error
 	reply.Services, err = c.d.suspects()
 	return reply, err
 }
 
-func known(f *pb.ImageFolder) changes.Folder {
-	out := changes.Folder{Path: text(f.GetPath()), Inode: f.GetInode(), Ctime: f.GetCtime(), Links: map[string]string{}}
-	words := strings.Split(text(f.GetLinks()), "\x00")
-	for i := 0; i+1 < len(words); i += 2 {
-		out.Links[words[i]] = words[i+1]
-	}
-	return out
-}
-
-func imageFolder(f changes.Folder) *pb.ImageFolder {
-	out := &pb.ImageFolder{Path: []byte(f.Path), Inode: f.Inode, Ctime: f.Ctime}
-	for name, target := range f.Links {
-		out.Links = append(append(append(append(out.Links, name...), 0), target...), 0)
-	}
-	return out
-}
-
-// resolve compares the files that a command of q would resolve to.
-func (d *daemon) resolve(s *changes.Search, q *pb.ChangesRequest) error {
-	own, err := entries(q.GetEnv())
+// compare lists the files of the system again, and returns the differences. What the
+// machine changed below an overlay is left out, and so are Python's caches of its own
+// modules: those are removed, so that Python makes them anew from its modules.
+func (d *daemon) compare(before *listing.List) (names []string, err error) {
+	now, err := before.Again()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	u, err := passwd.Resolve(q.GetUser())
-	if err != nil {
-		return err
-	}
-	for _, dir := range q.GetPlaced() {
-		s.Placed = append(s.Placed, path.Clean(text(dir)))
-	}
-	dir := text(q.GetDir())
-	if dir == "" {
-		dir = "/"
-	}
-	env := environment([]string{"PATH=" + defaultPath, "HOME=" + u.Home}, own)
-	s.Resolve(changes.Command{Home: variable(env, "HOME"), Dir: dir, Env: func(name string) string { return variable(env, name) }})
-	for _, program := range q.GetPrograms() {
-		at, err := lookPath(text(program), dir, env)
-		if err != nil {
-			continue // the attempt to start it will report this
-		}
-		if !path.IsAbs(at) {
-			at = path.Join(dir, at)
-		}
-		s.Program(at)
-	}
-	return nil
-}
-
-// variable returns the value of the variable name in env.
-func variable(env []string, name string) string {
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, name+"="); ok {
-			return v
+	removed := false
+	for _, name := range before.Compare(now) {
+		switch {
+		case changes.OfMachine(name, d.made):
+		case before.Cache(name):
+			if err := os.RemoveAll(name); err != nil {
+				return nil, err
+			}
+			removed = true
+		default:
+			names = append(names, name)
 		}
 	}
-	return ""
+	if removed {
+		if now, err = before.Again(); err != nil {
+			return nil, err
+		}
+	}
+	d.mu.Lock()
+	d.turn.files = now
+	d.mu.Unlock()
+	return names, nil
 }
 
 // altered compares the files that the command of a service names, and returns
@@ -152,17 +158,17 @@ func (d *daemon) altered(s *service) []string {
 	if !ok {
 		return nil
 	}
-	d.named(s, search)
+	d.named(s.spec, search)
 	return d.taint(s, search.Files)
 }
 
-// named compares the files that the command of a service names. If the command
-// can no longer be prepared, because its user or program is gone, it reports
-// the command's first word as changed.
-func (d *daemon) named(s *service, search *changes.Search) changes.Place {
-	p, err := prepare(s.spec, defaults{dir: "/"})
+// named compares the files that a command names, such as that of a service. If it can no
+// longer be prepared, because its user or program is gone, it reports the command's
+// first word as changed.
+func (d *daemon) named(spec *pb.ExecStart, search *changes.Search) changes.Place {
+	p, err := prepare(spec, defaults{dir: "/"})
 	if err != nil {
-		search.Gone(text(s.spec.GetArgv()[0]))
+		search.Gone(text(spec.GetArgv()[0]))
 		return changes.Place{Dir: "/", Lookup: func(string) string { return "" }}
 	}
 	at := p.path
@@ -246,7 +252,7 @@ func (d *daemon) runs(s *service, processes []proc.Detail) []string {
 	if !ok {
 		return nil
 	}
-	place := d.named(s, search)
+	place := d.named(s.spec, search)
 	for _, p := range processes {
 		if p.Executable != "" {
 			search.Image(p.Executable)

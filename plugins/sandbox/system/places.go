@@ -1,301 +1,235 @@
 package system
 
 import (
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// tree is a file system; root is "/" but in tests.
-type tree struct{ root string }
-
-func (t tree) at(name string) string { return filepath.Join(t.root, name) }
-
-// folders are system files with all their content, in every image.
-var folders = []string{
-	"/etc/ld.so.conf.d", "/etc/profile.d", "/etc/zsh", "/etc/fish", "/etc/pam.d", "/etc/security", "/etc/alternatives", "/etc/perl", "/etc/python3",
-	"/usr/share/perl", "/usr/share/perl5", "/usr/local/share/perl", "/usr/share/nodejs", "/usr/share/php", "/usr/share/python3", "/usr/share/awk",
+// Commands is what decides which files the commands of a verification use.
+type Commands struct {
+	// Env are their variables (K=V). A name may occur several times.
+	Env []string `json:"env,omitempty"`
+	// Dir is the working folder, absolute; empty: /.
+	Dir string `json:"dir,omitempty"`
+	// Programs are the first word of each. A name without a slash is searched in PATH,
+	// which is the system's.
+	Programs []string `json:"programs,omitempty"`
+	// Work are folders (absolute) that are work, although they lie in one of the system.
+	Work []string `json:"work,omitempty"`
 }
 
-// single are files that loaders, shells, PAM, and programs that look up a user
-// read at their start.
-var single = []string{
-	"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
-	"/etc/profile", "/etc/environment", "/etc/bash.bashrc", "/etc/bash.bash_logout", "/etc/bashrc", "/etc/zshenv", "/etc/zprofile", "/etc/zshrc",
-	"/etc/zlogin", "/etc/pam.conf", "/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf",
-	// They decide as whom a command runs, with which home and shell.
-	"/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/nsswitch.conf",
+// Places are where the files of the system are.
+type Places struct {
+	Roots []string // absolute; the files at and below them
+	Work  []string // folders below roots that are not the system's
+	// Python are folders of Python's own modules, in which an interpreter that runs as
+	// root writes its caches.
+	Python []string
 }
 
-// inHome are such files and folders in the home folder of a user.
+// Cache reports whether a name is one of Python's caches of its own modules, or a
+// folder of them.
+func (p Places) Cache(name string) bool {
+	folder := path.Base(name) == pythonCache
+	return (folder || path.Base(path.Dir(name)) == pythonCache && strings.HasSuffix(name, ".pyc")) &&
+		slices.ContainsFunc(p.Python, func(dir string) bool { return holds(dir, name) })
+}
+
+const pythonCache = "__pycache__"
+
+// Has reports whether a name is the system's.
+func (p Places) Has(name string) bool {
+	in := func(dir string) bool { return holds(dir, name) }
+	return slices.ContainsFunc(p.Roots, in) && !slices.ContainsFunc(p.Work, in)
+}
+
+// Above reports whether a file of the system may lie at or below a name.
+func (p Places) Above(name string) bool {
+	return slices.ContainsFunc(p.Roots, func(root string) bool { return holds(name, root) })
+}
+
+// holds reports whether a file is a folder, or lies in it.
+func holds(folder, name string) bool {
+	return folder == "/" || name == folder || strings.HasPrefix(name, folder+"/")
+}
+
+// system are the folders of the system in every image: programs and libraries, their
+// settings, and the databases, caches and hooks of package managers.
+var system = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt",
+	"/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt", "/var/lib/rpm", "/var/lib/pacman", "/var/spool/cron",
+}
+
+// inHome are start-up files and settings in the home folder of a user, which programs
+// read or run by themselves.
 var inHome = []string{
-	".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases", ".bash_logout", ".zshenv", ".zprofile", ".zshrc", ".zlogin", ".kshrc",
-	".pam_environment", ".config/fish", ".local/bin", ".local/lib",
+	".profile", ".bash_profile", ".bash_login", ".bashrc", ".bash_aliases", ".bash_logout", ".zshenv", ".zprofile", ".zshrc", ".zlogin",
+	".kshrc", ".mkshrc", ".shrc", ".inputrc", ".pam_environment", ".ssh/config", ".ssh/rc", ".ssh/environment",
+	".config", ".curlrc", ".wgetrc", ".netrc", ".gitconfig", ".hgrc", ".docker", ".aws", ".my.cnf", ".pgpass", ".psqlrc", ".sqliterc",
+	".pip", ".pydistutils.cfg", ".pypirc", ".condarc", ".npmrc", ".yarnrc", ".yarnrc.yml", ".bunfig.toml", ".gemrc", ".bundle/config",
+	".cargo/bin", ".cargo/config", ".cargo/config.toml", ".cargo/env", ".rustup", ".m2/settings.xml", ".gradle/gradle.properties", ".gradle/init.d",
+	".gradle/init.gradle", ".Rprofile", ".Renviron", ".juliarc.jl", ".octaverc", ".gdbinit", ".lldbinit", ".vimrc", ".exrc",
+	".local/bin", ".local/lib", ".local/share/uv", ".cache/uv",
 }
 
-// parts are the folders of programs and libraries below a prefix.
-var parts = []string{"bin", "sbin", "games", "lib", "lib32", "lib64", "libx32", "libexec"}
-
-// usual is where programs are searched when PATH does not say it.
-const usual = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-// Limits of what is read of a sandbox that an agent had.
-const (
-	mostLinks   = 40      // for one name, as in the kernel
-	mostHomes   = 1000    // users
-	mostPasswd  = 1 << 20 // bytes
-	mostEntries = 500_000 // in library folders
+// The variables with folders that are searched. Those of the first kind have programs
+// and libraries; those of the second, what an interpreter loads.
+var (
+	programFolders = []string{"PATH", "LD_LIBRARY_PATH"}
+	moduleFolders  = []string{"PYTHONPATH", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_PATH", "GEM_HOME", "NODE_PATH", "LUA_PATH", "CLASSPATH", "R_LIBS", "GCONV_PATH"}
+	startupFiles   = []string{"BASH_ENV", "ENV", "LD_PRELOAD", "PYTHONSTARTUP", "OPENSSL_CONF", "CURL_HOME"}
 )
 
-// places are where system files are.
-type places struct {
-	t       tree
-	dir     string          // the working folder
-	whole   map[string]bool // files and folders, with all their content
-	startup map[string]bool // folders in which only Python's start-up files count
-	homes   []string
-	open    []string
-}
+// defaultPath is where programs are searched without PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// places finds where the system files of the commands are.
-func (t tree) places(q Query) *places {
-	p := &places{t: t, dir: path.Clean("/" + q.Dir), whole: map[string]bool{}, startup: map[string]bool{}}
-	for _, dir := range Folders() {
-		p.folder(dir)
+const (
+	mostHomes  = 1000    // users
+	mostPasswd = 1 << 20 // bytes
+	mostLinks  = 40      // for one name, as in the kernel
+)
+
+// Find finds the places of the system's files: the system folders of every image,
+// the folders in which the commands' programs, libraries and modules are searched, and
+// start-up files and settings in every home. All else is the work of the task. A
+// folder that is searched and that the task works in, or above it, is work; so is
+// a folder of modules below it.
+func Find(c Commands) Places {
+	p := finder{dir: path.Join("/", c.Dir), found: map[string]bool{}}
+	for _, dir := range system {
+		p.add(dir)
 	}
-	for _, name := range single {
-		p.add(name)
-	}
-	env := func(name string) (value string) {
-		for _, e := range q.Env {
-			if v, ok := strings.CutPrefix(e, name+"="); ok {
-				value = v
+	homes := append(users(), "/root")
+	for _, e := range append(c.Env, "PATH="+defaultPath) {
+		name, value, _ := strings.Cut(e, "=")
+		switch {
+		case name == "HOME":
+			homes = append(homes, value)
+		case slices.Contains(programFolders, name):
+			for dir := range strings.SplitSeq(value, ":") {
+				p.programs(p.in(dir))
+			}
+		case slices.Contains(moduleFolders, name):
+			for dir := range strings.SplitSeq(value, ":") {
+				if dir = p.in(dir); !holds(p.dir, dir) {
+					p.folder(dir)
+				}
+			}
+		case slices.Contains(startupFiles, name):
+			for file := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ':' || r == ' ' }) {
+				p.add(p.in(file))
 			}
 		}
-		return value
 	}
-	p.homes = append(t.homes(), path.Clean("/"+env("HOME")), path.Clean("/"+env("ZDOTDIR")))
-	slices.Sort(p.homes)
-	p.homes = slices.Compact(p.homes)
-	for _, home := range p.homes {
+	for _, home := range homes {
 		for _, name := range inHome {
-			p.add(path.Join(home, name))
+			p.add(path.Join("/", home, name))
 		}
 	}
-	for _, name := range []string{"BASH_ENV", "ENV", "LD_PRELOAD", "LD_AUDIT", "PYTHONSTARTUP"} {
-		for _, file := range strings.FieldsFunc(env(name), func(r rune) bool { return r == ' ' || r == ':' }) {
-			p.add(p.in(file))
-		}
+	for _, dir := range loaded() {
+		p.folder(dir)
 	}
-	for _, dir := range p.list(env("PYTHONPATH")) {
-		at, _ := p.real(dir)
-		p.startup[at] = true
-	}
-	for _, program := range q.Programs {
+	for _, program := range c.Programs {
 		if strings.Contains(program, "/") {
 			p.add(p.in(program))
 		}
 	}
-	for _, dir := range slices.Concat(p.list(env("LD_LIBRARY_PATH")), p.list(env("PYTHONHOME"))) {
-		p.folder(dir)
-	}
-	for _, dir := range slices.Concat(p.list(usual), p.list(env("PATH"))) {
-		p.programs(dir)
-	}
-	p.libraries()
-	return p
-}
-
-// homes returns the home folders of the users.
-func (t tree) homes() (all []string) {
-	name := t.at("/etc/passwd")
-	if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() || info.Size() > mostPasswd {
-		return []string{"/root"}
-	}
-	b, _ := os.ReadFile(name)
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Split(line, ":"); len(f) >= 6 && path.IsAbs(f[5]) && len(all) < mostHomes {
-			all = append(all, path.Clean(f[5]))
+	out := Places{Roots: p.sorted()}
+	for _, dir := range append(slices.Clone(p.prefixes), "/usr/", "/usr/local/") {
+		for _, pattern := range []string{"lib/python3*", "lib64/python3*", "lib/pypy3*"} {
+			found, _ := filepath.Glob(path.Join(dir, pattern)) //nolint:errcheck // the patterns are well-formed
+			for _, at := range found {
+				if !slices.Contains(out.Python, at) && !isLink(at) {
+					out.Python = append(out.Python, at)
+				}
+			}
 		}
 	}
-	return append(all, "/root")
+	for _, dir := range c.Work {
+		out.Work = append(out.Work, path.Clean("/"+dir))
+	}
+	return out
 }
 
-// in makes a name in a command absolute.
-func (p *places) in(name string) string {
+// finder collects places.
+type finder struct {
+	dir      string
+	found    map[string]bool
+	prefixes []string // of installations with programs
+}
+
+// in makes a name absolute.
+func (p *finder) in(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
 	}
 	return path.Join(p.dir, name)
 }
 
-// list returns the folders in the value of a variable. An empty entry is the
-// working folder, as in other programs.
-func (p *places) list(value string) (dirs []string) {
-	if value == "" {
-		return nil
-	}
-	for dir := range strings.SplitSeq(value, ":") {
-		dirs = append(dirs, p.in(dir))
-	}
-	return dirs
-}
-
-// holds reports whether dir is or contains name.
-func holds(dir, name string) bool {
-	return dir == name || dir == "/" || strings.HasPrefix(name, dir+"/")
-}
-
-// real resolves all links in a name, and returns the links on the way. What does
-// not exist stays as it is.
-func (p *places) real(name string) (at string, links []string) {
-	at = "/"
-	for rest := strings.Split(name, "/"); len(rest) > 0; {
-		next := rest[0]
-		rest = rest[1:]
-		if next == "" || next == "." {
-			continue
-		}
-		if next == ".." {
-			at = path.Dir(at)
-			continue
-		}
-		next = path.Join(at, next)
-		target, err := os.Readlink(p.t.at(next))
-		if err != nil {
-			at = next
-			continue
-		}
-		if links = append(links, next); len(links) > mostLinks {
-			return next, links
-		}
-		if path.IsAbs(target) {
-			at = "/"
-		}
-		rest = append(strings.Split(target, "/"), rest...)
-	}
-	return at, links
-}
-
-// add adds a file or folder, with the links that lead to it.
-func (p *places) add(name string) {
-	at, links := p.real(name)
-	for _, l := range append(links, at) {
-		if l != "/" {
-			p.whole[l] = true
-		}
-	}
-}
-
-// folder adds a folder with all its content, unless the task works in it.
-func (p *places) folder(dir string) bool {
-	at, _ := p.real(dir)
-	if work, _ := p.real(p.dir); holds(at, work) {
-		if !slices.Contains(p.open, dir) {
-			p.open = append(p.open, dir)
-		}
+// folder adds a folder, unless the task works in it.
+func (p *finder) folder(dir string) bool {
+	if holds(dir, p.dir) {
 		return false
 	}
 	p.add(dir)
 	return true
 }
 
-// programs adds a folder of programs, and the installation to which it belongs.
-func (p *places) programs(dir string) {
+// programs adds a folder of programs, and the libraries of its installation, such as a
+// virtual environment.
+func (p *finder) programs(dir string) {
 	if !p.folder(dir) {
 		return
 	}
-	at, _ := p.real(dir)
-	p.installation(at)
-	entries, err := os.ReadDir(p.t.at(at))
-	if err != nil {
-		return
+	if prefix, last := path.Split(dir); last == "bin" || last == "sbin" {
+		p.prefixes = append(p.prefixes, prefix)
+		for _, part := range []string{"lib", "lib64", "libexec", "pyvenv.cfg"} {
+			p.folder(path.Join(prefix, part))
+		}
 	}
-	work, _ := p.real(p.dir)
-	for _, e := range entries {
-		if e.Type()&fs.ModeSymlink == 0 {
+}
+
+// add adds a file or folder, with the links that lead to it.
+func (p *finder) add(name string) {
+	at, rest := "/", strings.Split(name, "/")
+	for hops := 0; len(rest) > 0; {
+		next := rest[0]
+		rest = rest[1:]
+		if next == "" || next == "." {
 			continue
 		}
-		name := path.Join(at, e.Name())
-		to, links := p.real(name)
-		if p.is(to) && !slices.ContainsFunc(links, func(l string) bool { return !p.is(l) }) || holds(work, to) || to == "/" {
+		at = path.Join(at, next)
+		target, err := os.Readlink(at)
+		if err != nil {
 			continue
 		}
-		p.add(name)
-		p.installation(path.Dir(to))
-	}
-}
-
-// installation adds the folder that has a folder of programs, as of a virtual
-// environment or a language in /opt. If it is that of the whole system, of a user
-// or of the task, only its libraries belong to the programs.
-func (p *places) installation(bin string) {
-	prefix, last := path.Split(bin)
-	prefix = path.Clean(prefix)
-	if last != "bin" && last != "sbin" || slices.Contains([]string{"/", "/usr", "/usr/local"}, prefix) {
-		return
-	}
-	work, _ := p.real(p.dir)
-	switch {
-	case prefix == work:
-	case holds(prefix, work), slices.Contains(p.homes, prefix):
-		for _, part := range parts {
-			if dir := path.Join(prefix, part); !holds(dir, work) {
-				p.add(dir)
-			}
+		p.found[at] = true
+		if hops++; hops > mostLinks {
+			return
 		}
-		p.add(path.Join(prefix, "pyvenv.cfg"))
-	default:
-		p.add(prefix)
-	}
-}
-
-// libraries adds the targets of links in folders of libraries.
-func (p *places) libraries() {
-	left := mostEntries
-	for _, dir := range p.sorted() {
-		if base := path.Base(dir); !strings.HasPrefix(base, "lib") {
-			continue
+		if at = path.Dir(at); path.IsAbs(target) {
+			at = "/"
 		}
-		_ = filepath.WalkDir(p.t.at(dir), func(name string, e fs.DirEntry, err error) error {
-			if left--; err != nil || left < 0 {
-				return fs.SkipDir
-			}
-			if e.Type()&fs.ModeSymlink == 0 || !strings.Contains(e.Name(), ".so") && !startsPython(e.Name()) {
-				return nil
-			}
-			rel, err := filepath.Rel(p.t.root, name)
-			if to, _ := p.real("/" + rel); err == nil && !p.is(to) {
-				p.add("/" + rel)
-			}
-			return nil
-		})
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	if at != "/" {
+		p.found[at] = true
 	}
 }
 
-// startsPython picks the files that Python runs before the first line of a
-// program.
-func startsPython(name string) bool {
-	return strings.HasSuffix(name, ".pth") || strings.HasPrefix(name, "sitecustomize") || strings.HasPrefix(name, "usercustomize")
-}
-
-// is reports whether a name is that of a system file.
-func (p *places) is(name string) bool {
-	for dir := name; dir != "/" && dir != "."; dir = path.Dir(dir) {
-		if p.whole[dir] {
-			return true
+// sorted returns the places without those that lie in others.
+func (p *finder) sorted() (names []string) {
+	for name := range p.found {
+		inside := false
+		for dir := path.Dir(name); dir != "/" && !inside; dir = path.Dir(dir) {
+			inside = p.found[dir] && !isLink(dir)
 		}
-	}
-	return p.startup[path.Dir(name)] && startsPython(path.Base(name))
-}
-
-// sorted returns whole without what is below others.
-func (p *places) sorted() (names []string) {
-	for name := range p.whole {
-		if dir := path.Dir(name); dir == "/" || !p.is(dir) {
+		if !inside {
 			names = append(names, name)
 		}
 	}
@@ -303,13 +237,52 @@ func (p *places) sorted() (names []string) {
 	return names
 }
 
-// Folders returns folders that are system files in every image, with all their
-// content.
-func Folders() (all []string) {
-	for _, prefix := range []string{"/", "/usr", "/usr/local"} {
-		for _, part := range parts {
-			all = append(all, path.Join(prefix, part))
+func isLink(name string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(name, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK
+}
+
+// users returns the home folders of the users of the image.
+func users() (homes []string) {
+	for _, line := range lines("/etc/passwd") {
+		if fields := strings.Split(line, ":"); len(fields) > 5 && len(homes) < mostHomes && path.IsAbs(fields[5]) {
+			homes = append(homes, fields[5])
 		}
 	}
-	return append(all, folders...)
+	return homes
+}
+
+// loaded returns the folders that the settings of the loader name.
+func loaded() (dirs []string) {
+	files := []string{"/etc/ld.so.conf", "/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path"}
+	entries, _ := os.ReadDir("/etc/ld.so.conf.d")
+	for _, e := range entries {
+		files = append(files, path.Join("/etc/ld.so.conf.d", e.Name()))
+	}
+	for _, name := range files {
+		for _, line := range lines(name) {
+			for dir := range strings.FieldsFuncSeq(line, func(r rune) bool { return r == ':' || r == ' ' || r == '\t' || r == ',' }) {
+				if path.IsAbs(dir) {
+					dirs = append(dirs, path.Clean(dir))
+				}
+			}
+		}
+	}
+	return dirs
+}
+
+// lines returns the lines of a small regular file of the image, or none.
+func lines(name string) []string {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text := make([]byte, mostPasswd)
+	n, _ := f.ReadAt(text, 0)
+	return strings.Split(string(text[:n]), "\n")
 }

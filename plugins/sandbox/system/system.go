@@ -1,11 +1,10 @@
-// Package system finds the system files of a container image, and puts them back
-// in a sandbox that was made of a snapshot: programs, interpreters, loaders,
-// libraries, and what shells, loaders and Python read at their start. An agent
-// may have changed them, and tests would run what it left there.
+// Package system tells the files of the system from the work of a task, and copies the
+// files of a sandbox to a new one of the same image.
 //
 // Its code runs inside of sandboxes as a separate program (sandboxd with the
-// argument Word), because only root there can set every owner and mode. It runs
-// nothing, and follows no link while it writes. Package host is the other side.
+// argument Word), because only root there can read every file and set every owner
+// and mode. It runs nothing, and follows no link while it writes. Package host is the
+// other side.
 package system
 
 import (
@@ -18,100 +17,111 @@ import (
 // Word is the argument that makes sandboxd run Inside, and the words after it say
 // what to do.
 const (
-	Word  = "system"
-	Find  = "find"  // a Query on stdin, a Found on stdout
-	Look  = "look"  // Files on stdin and on stdout
-	Pack  = "pack"  // a Query with Files on stdin, an archive on stdout
-	Apply = "apply" // an archive of Pack or Keep on stdin
-	Keep  = "keep"  // a Query on stdin, an archive of all of its Changed on stdout
+	Word    = "system"
+	Keep    = "keep"    // a KeepQuery on stdin, an archive on stdout
+	Restore = "restore" // a RestoreQuery and the archive on stdin, a Restored on stdout
 )
 
-// The records of an archive entry that say what to do with its path.
-const (
-	Removed  = "BERTH.removed"  // it is not in the image
-	Replaced = "BERTH.replaced" // what is there is removed first
-)
-
-// Query says which files to look for.
-type Query struct {
-	// Changed are absolute paths of files that may differ from the image, without
-	// links to folders in them. They need not be UTF-8, which texts of JSON are.
-	Changed [][]byte `json:"changed,omitempty"`
-	// Env are the variables (K=V), Dir is the working folder, and Programs are the
-	// first words of the commands that will run.
-	Env      []string `json:"env,omitempty"`
-	Dir      string   `json:"dir"`
-	Programs []string `json:"programs,omitempty"`
-	// Files are the state of the paths in the other sandbox. Only Pack uses it.
-	Files []File `json:"files,omitempty"`
+// KeepQuery says what to keep.
+type KeepQuery struct {
+	// Made is a moment, in nanoseconds since 1970, after the image of the sandbox was
+	// complete and before anything was written to the sandbox's own file system.
+	// 0: unknown, and everything is kept.
+	Made int64 `json:"made"`
+	// MaxBytes bounds the content of files. A file with holes counts in full.
+	MaxBytes int64 `json:"max_bytes"`
 }
 
-// Found is the answer of Find.
-type Found struct {
-	// Files are those of Query.Changed that are, or contain, system files, and the
-	// places of system files below them.
-	Files []File `json:"files,omitempty"`
-	// Folders are folders that are system files with all their content.
-	Folders []string `json:"folders,omitempty"`
-	// Single are names of single files.
-	Single []string `json:"single,omitempty"`
-	// Open are entries of PATH and of the paths of libraries that are not put back,
-	// because the task works there.
-	Open []string `json:"open,omitempty"`
+// RestoreQuery says what to take of an archive.
+type RestoreQuery struct {
+	// WorkOnly leaves out the files of the system.
+	WorkOnly bool     `json:"work_only"`
+	Commands Commands `json:"commands"` // only for WorkOnly
+	// Aside are folders (absolute) into which no link may lead. Only for WorkOnly.
+	// Nor is anything taken that would stand in their place.
+	Aside []string `json:"aside,omitempty"`
 }
 
-// File is the state of one path.
-type File struct {
-	Path   []byte `json:"path"`
-	Kind   string `json:"kind,omitempty"` // file, folder, link, other; empty: it does not exist
-	Mode   uint32 `json:"mode,omitempty"` // permission bits with setuid, setgid and sticky
-	UID    uint32 `json:"uid,omitempty"`
-	GID    uint32 `json:"gid,omitempty"`
-	Bytes  int64  `json:"bytes,omitempty"`  // of a file
-	Sum    string `json:"sum,omitempty"`    // of a file: SHA-256
-	Target []byte `json:"target,omitempty"` // of a link
-	// Names are those in a folder.
-	Names [][]byte `json:"names,omitempty"`
+// Restored is what was not taken, besides the files of the system.
+type Restored struct {
+	Aside Names `json:"aside"` // what leads into one of RestoreQuery.Aside, or stands in its place
 }
+
+// Names are the first names of some files, and the number of the others. They need not
+// be UTF-8, which texts of JSON are.
+type Names struct {
+	Paths [][]byte `json:"paths,omitempty"`
+	More  int      `json:"more,omitempty"`
+}
+
+const mostNames = 100
+
+func (n *Names) add(name string) {
+	if len(n.Paths) == mostNames {
+		n.More++
+		return
+	}
+	n.Paths = append(n.Paths, []byte(name))
+}
+
+// mostQuery bounds a query in bytes.
+const mostQuery = 8 << 20
 
 // Inside does what args say, in the sandbox in which it runs.
 func Inside(args []string, in io.Reader, out io.Writer) error {
 	w := bufio.NewWriterSize(out, 256<<10)
-	t := tree{root: "/"}
-	err := t.do(args, bufio.NewReaderSize(in, 256<<10), w)
+	err := tree{root: "/"}.do(args, bufio.NewReaderSize(in, 256<<10), w)
 	if err == nil {
 		err = w.Flush()
 	}
-	if err != nil {
-		return fmt.Errorf("system files: %w", err)
-	}
-	return nil
+	return err
 }
 
-func (t tree) do(args []string, in io.Reader, out io.Writer) error {
+func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("expected 1 argument, got %q", args)
 	}
-	if args[0] == Apply {
-		return t.apply(in)
-	}
-	var q Query
-	if err := json.NewDecoder(in).Decode(&q); err != nil {
+	line, err := (&lineReader{in: in, left: mostQuery}).line()
+	if err != nil {
 		return fmt.Errorf("read the query: %w", err)
 	}
 	switch args[0] {
-	case Find:
-		return json.NewEncoder(out).Encode(t.find(q))
-	case Look:
-		for i := range q.Files {
-			q.Files[i] = t.look(string(q.Files[i].Path), q.Files[i].Kind == kindFile)
-		}
-		return json.NewEncoder(out).Encode(q.Files)
-	case Pack:
-		return t.pack(q, out)
 	case Keep:
-		return t.keep(q.Changed, out)
+		var q KeepQuery
+		if err = json.Unmarshal(line, &q); err != nil {
+			return fmt.Errorf("read the query: %w", err)
+		}
+		return t.keep(q, out)
+	case Restore:
+		var q RestoreQuery
+		if err = json.Unmarshal(line, &q); err != nil {
+			return fmt.Errorf("read the query: %w", err)
+		}
+		done, err := t.restore(q, in)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(done)
 	default:
 		return fmt.Errorf("unknown argument %q", args[0])
+	}
+}
+
+// lineReader reads one line of a bounded length.
+type lineReader struct {
+	in   *bufio.Reader
+	left int
+}
+
+func (l *lineReader) line() (line []byte, err error) {
+	for {
+		part, err := l.in.ReadSlice('\n')
+		if l.left -= len(part); l.left < 0 {
+			return nil, fmt.Errorf("it has more than %d MiB", mostQuery>>20)
+		}
+		line = append(line, part...)
+		if err != bufio.ErrBufferFull { //nolint:errorlint // as documented
+			return line, err
+		}
 	}
 }

@@ -2,6 +2,7 @@ package system
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/berth-eval/berth/plugins/fault"
 )
@@ -33,120 +35,137 @@ func grow(t *testing.T, root string, names ...string) {
 		default:
 			err = os.WriteFile(at, []byte(name), 0o644)
 		}
+		must(t, err)
+	}
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	for _, err := range errs {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// image has a system, the work of a task, and links between both.
-var image = []string{
-	"usr/bin/cat", "usr/bin/own -> ../../app/own", "usr/bin/tool -> /opt/current/bin/tool", "opt/current -> v1", "opt/v1/bin/tool", "opt/v1/lib/x",
-	"usr/lib/libc.so", "usr/lib/libblas.so -> ../../srv/blas/libblas.so", "srv/blas/libblas.so", "bin -> usr/bin", "etc/profile.d/a.sh", "etc/hosts",
-	"home/bob/.bashrc", "home/bob/file", "app/own", "app/lib/sitecustomize.py", "app/lib/mine.py", "app/start", "opt/venv/bin/python", "opt/venv/pyvenv.cfg",
+// copied copies the files of one tree to another as two sandboxes do.
+func copied(t *testing.T, from, to tree, k KeepQuery, r RestoreQuery) (Restored, error) {
+	t.Helper()
+	query := func(q any) []byte {
+		b, err := json.Marshal(q)
+		must(t, err)
+		return append(b, '\n')
+	}
+	var kept, answer bytes.Buffer
+	if err := from.do([]string{Keep}, bufio.NewReader(bytes.NewReader(query(k))), &kept); err != nil {
+		return Restored{}, err
+	}
+	if err := to.do([]string{Restore}, bufio.NewReader(bytes.NewReader(append(query(r), kept.Bytes()...))), &answer); err != nil {
+		return Restored{}, err
+	}
+	var done Restored
+	must(t, json.Unmarshal(answer.Bytes(), &done))
+	return done, nil
 }
 
-func TestWhichFilesAreTheSystems(t *testing.T) {
-	t.Parallel()
-	t1 := tree{root: t.TempDir()}
-	grow(t, t1.root, image...)
-	if err := os.WriteFile(t1.at("/etc/passwd"), []byte("bob:x:1000:1000::/home/bob:/bin/sh\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p := t1.places(Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin:/app", "BASH_ENV=/app/start", "PYTHONPATH=/app/lib"}, Programs: []string{"./judge", "sh"}})
-	for name, want := range map[string]bool{
-		"/usr/bin/new": true, "/bin": true, "/usr/lib/python3/any": true, "/opt/current": true, "/opt/v1/lib/x": true, "/srv/blas/libblas.so": true,
-		"/srv/blas/other": false, "/app/own": false, "/app/lib/sitecustomize.py": true, "/app/lib/mine.py": false, "/app/start": true, "/app/judge": true,
-		"/etc/profile.d/b.sh": true, "/etc/hosts": false, "/etc/ld.so.preload": true, "/home/bob/.bashrc": true, "/home/bob/file": false,
-		"/root/.bashrc": true, "/opt/venv/pyvenv.cfg": true, "/opt/other": false, "/usr/share/doc": false, "/app": false,
-	} {
-		if p.is(name) != want {
-			t.Errorf("%s is a system file: %v", name, !want)
+// names are those below a tree, with what links say.
+func (t tree) names(test *testing.T) (all []string) {
+	test.Helper()
+	must(test, filepath.WalkDir(t.root, func(full string, d os.DirEntry, err error) error {
+		if err != nil || full == t.root {
+			return err
 		}
-	}
-	if !slices.Equal(p.open, []string{"/app"}) {
-		t.Errorf("open: %q", p.open)
-	}
+		name := strings.TrimPrefix(full, t.root+"/")
+		if target, err := os.Readlink(full); err == nil {
+			name += " -> " + target
+		}
+		all = append(all, name)
+		return nil
+	}))
+	return all
 }
 
-func named(names ...string) (out [][]byte) {
-	for _, n := range names {
-		out = append(out, []byte(n))
-	}
-	return out
-}
+var image = []string{"usr/bin/cat", "usr/bin/tool", "opt/v1/bin/tool", "etc/profile.d/a.sh", "home/bob/.bashrc", "app/own", "app/lib/mine.py", "app/gone/x", "srv/data"}
 
-// A file of the system is found under its own name, whatever that is.
-func TestANameNeedNotBeUTF8(t *testing.T) {
+const big = 1 << 20
+
+// Everything is as it was, or only the work, whatever the agent did to folders and links.
+func TestFilesAreCopied(t *testing.T) {
 	t.Parallel()
-	tr := tree{root: t.TempDir()}
-	grow(t, tr.root, image...)
-	const name = "/usr/lib/added\xff.pth"
-	grow(t, tr.root, name[1:])
-	in, err := json.Marshal(Query{Dir: "/app", Changed: named(name)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	var found Found
-	if err = errors.Join(tr.do([]string{Find}, bytes.NewReader(in), &out), json.Unmarshal(out.Bytes(), &found)); err != nil {
-		t.Fatal(err)
-	}
-	if len(found.Files) != 1 || string(found.Files[0].Path) != name || found.Files[0].Kind != kindFile {
-		t.Errorf("found %+v", found.Files)
-	}
-}
-
-// What an agent did to the system is undone, through no link that it made.
-func TestFilesArePutBack(t *testing.T) {
-	t.Parallel()
-	from, to := tree{root: t.TempDir()}, tree{root: t.TempDir()}
-	for _, tr := range []tree{from, to} {
-		grow(t, tr.root, image...)
-	}
-	change := func(errs ...error) {
-		t.Helper()
-		for _, err := range errs {
-			if err != nil {
-				t.Fatal(err)
+	for _, workOnly := range []bool{false, true} {
+		from, to := tree{root: t.TempDir()}, tree{root: t.TempDir()}
+		for _, tr := range []tree{from, to} {
+			grow(t, tr.root, image...)
+		}
+		must(t, os.Remove(from.at("/usr/bin/cat")), os.RemoveAll(from.at("/app/gone")), os.RemoveAll(from.at("/home/bob")), os.RemoveAll(from.at("/srv")),
+			os.Chmod(from.at("/app/own"), os.ModeSetuid|0o755), os.Link(from.at("/app/own"), from.at("/app/again")), syscall.Mkfifo(from.at("/app/pipe"), 0o600),
+			os.Chtimes(from.at("/app/lib"), time.Unix(5, 0), time.Unix(5, 0)))
+		grow(t, from.root, "usr/bin/added", "home/bob -> /app", "app/\xffname", "app/all -> ../tests", "app/one -> /tests/x", "app/out -> /usr/bin", "srv -> /app", "logs", "new/")
+		done, err := copied(t, from, to, KeepQuery{MaxBytes: big}, RestoreQuery{
+			WorkOnly: workOnly, Commands: Commands{Env: []string{"HOME=/home/bob"}}, Aside: []string{"/tests", "/logs/verifier"},
+		})
+		must(t, err)
+		want := from.names(t)
+		if workOnly {
+			want = slices.DeleteFunc(want, func(name string) bool {
+				return strings.HasPrefix(name, "usr") || slices.Contains([]string{"home/bob -> /app", "app/all -> ../tests", "app/one -> /tests/x", "logs"}, name)
+			})
+			want = append(want, "usr", "usr/bin", "usr/bin/cat", "usr/bin/tool", "home/bob", "home/bob/.bashrc")
+			slices.Sort(want)
+			if len(done.Aside.Paths) != 3 {
+				t.Errorf("aside %q", done.Aside.Paths)
 			}
 		}
-	}
-	change(os.Remove(to.at("/usr/bin/cat")), os.Remove(to.at("/bin")), os.Chmod(to.at("/usr/lib/libc.so"), 0o755), os.Rename(to.at("/opt"), to.at("/app/opt")),
-		os.Rename(to.at("/etc/profile.d"), to.at("/app/was")), os.WriteFile(to.at("/app/own"), []byte("mine"), 0o600))
-	grow(t, to.root, "usr/bin/added/deep", "opt -> "+to.at("/app/opt"), "bin/cat", "etc/profile.d/", "etc/profile.d/b\xff.sh", "home/bob/.zshrc", "app/lib/x.pth")
-	q := Query{Dir: "/app", Env: []string{"PATH=/bin:/opt/venv/bin", "PYTHONPATH=/app/lib"}, Changed: named(
-		"/usr", "/usr/bin", "/usr/bin/cat", "/usr/bin/added", "/usr/bin/added/deep", "/usr/lib", "/usr/lib/libc.so", "/opt", "/bin", "/bin/cat", "/etc",
-		"/etc/profile.d", "/etc/profile.d/b\xff.sh", "/home", "/home/bob", "/home/bob/.zshrc", "/app", "/app/own", "/app/lib", "/app/lib/x.pth", "/app/opt",
-	)}
-	q.Env = append(q.Env, "HOME=/home/bob")
-	q.Files = from.find(q).Files
-	for i := range q.Files {
-		q.Files[i] = to.look(string(q.Files[i].Path), q.Files[i].Kind == kindFile)
-	}
-	in, err := json.Marshal(q)
-	change(err)
-	var packed bytes.Buffer
-	change(from.do([]string{Pack}, bytes.NewReader(in), &packed), to.do([]string{Apply}, &packed, nil))
-	for _, name := range []string{"/usr/bin", "/usr/bin/cat", "/usr/lib/libc.so", "/opt", "/opt/v1/bin/tool", "/opt/current", "/bin", "/etc/profile.d", "/etc/profile.d/a.sh"} {
-		if a, b := from.look(name, true), to.look(name, true); !same(a, b) || !slices.EqualFunc(a.Names, b.Names, bytes.Equal) {
-			t.Errorf("%s: %+v, want %+v", name, b, a)
+		got := to.names(t)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("work only: %t\n got %q\nwant %q", workOnly, got, want)
+		}
+		own, err := os.Stat(to.at("/app/own"))
+		must(t, err)
+		again, err := os.Stat(to.at("/app/again"))
+		must(t, err)
+		lib, err := os.Stat(to.at("/app/lib"))
+		must(t, err)
+		if own.Mode()&os.ModeSetuid == 0 || !os.SameFile(own, again) || lib.ModTime().Unix() != 5 {
+			t.Errorf("mode %s, the same file: %t, time %s", own.Mode(), os.SameFile(own, again), lib.ModTime())
 		}
 	}
-	for name, want := range map[string]bool{"/home/bob/.zshrc": false, "/app/lib/x.pth": false, "/app/own": true, "/app/lib/mine.py": true, "/app/opt/v1/bin/tool": true, "/home/bob/file": true} {
-		if got := to.look(name, false).Kind != ""; got != want {
-			t.Errorf("%s exists: %v", name, got)
-		}
+}
+
+func TestWhatIsTooLargeIsNotKept(t *testing.T) {
+	t.Parallel()
+	from := tree{root: t.TempDir()}
+	grow(t, from.root, "app/hole")
+	must(t, os.Truncate(from.at("/app/hole"), big+1))
+	if _, err := copied(t, from, from, KeepQuery{MaxBytes: big}, RestoreQuery{}); err == nil || !strings.Contains(err.Error(), "/app/hole: too large: the files have more than 1 MiB") {
+		t.Errorf("%v", err)
 	}
-	if b, err := os.ReadFile(to.at("/app/own")); string(b) != "mine" {
-		t.Errorf("the work of the agent: %q, %v", b, err)
+}
+
+// An archive is written by a program in a sandbox that an agent had: no name in it leads
+// out of the folder that it names, or through a link.
+func TestAnArchiveLeadsThroughNoLink(t *testing.T) {
+	t.Parallel()
+	outside := t.TempDir()
+	for _, name := range []string{"/app/link/x", "/../x", "x"} {
+		to := tree{root: t.TempDir()}
+		grow(t, to.root, "app/link -> "+outside)
+		var kept bytes.Buffer
+		w := tar.NewWriter(&kept)
+		must(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o600, Format: tar.FormatPAX}), w.Close())
+		_, err := to.restore(RestoreQuery{}, &kept)
+		if left, _ := os.ReadDir(outside); len(left) > 0 || name != "/../x" && err == nil {
+			t.Errorf("%s: %v, %v", name, left, err)
+		}
 	}
 }
 
 // With one user id, files of the machine's root show as the overflow id, which nothing
-// can belong to. They are put back all the same. An owner that the sandbox could have
-// had, but does not have, is an error that says so.
-func TestFilesArePutBackWithOneID(t *testing.T) {
+// can belong to. They are copied all the same. An owner that the sandbox could have had,
+// but does not have, is an error that says so.
+func TestFilesAreCopiedWithOneID(t *testing.T) {
 	t.Parallel()
 	const inside = "BERTH_TEST_ONE_ID"
 	if os.Getenv(inside) == "" {
@@ -166,24 +185,16 @@ func TestFilesArePutBackWithOneID(t *testing.T) {
 		var packed bytes.Buffer
 		w := tar.NewWriter(&packed)
 		for _, h := range []*tar.Header{{Name: "/usr", Typeflag: tar.TypeDir}, {Name: "/usr/tool", Typeflag: tar.TypeReg}, {Name: "/usr/link", Typeflag: tar.TypeSymlink, Linkname: "tool"}} {
-			h.Mode, h.Uid, h.Gid, h.PAXRecords = 0o755, id, id, map[string]string{Replaced: "1"}
-			if err := w.WriteHeader(h); err != nil {
-				t.Fatal(err)
-			}
+			h.Mode, h.Uid, h.Gid, h.PAXRecords = 0o755, id, id, map[string]string{"BERTH.kept": "y"}
+			must(t, w.WriteHeader(h))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return tr.do([]string{Apply}, &packed, nil)
+		must(t, w.Close())
+		_, err := tr.restore(RestoreQuery{}, &packed)
+		return err
 	}
 	for _, id := range []int{0, 65534} {
 		if err := put(id); err != nil {
 			t.Errorf("files of user %d: %v", id, err)
-		}
-		for _, name := range []string{"/usr", "/usr/tool", "/usr/link"} {
-			if f := tr.look(name, false); f.UID != 0 || f.GID != 0 || f.Kind == "" {
-				t.Errorf("files of user %d: %s is %+v", id, name, f)
-			}
 		}
 	}
 	if err := put(1000); !errors.Is(err, fault.ErrDenied) || !strings.Contains(err.Error(), "user id 1000") {

@@ -43,7 +43,7 @@ func forged(t testing.TB, change func(*record.Result), reward string, exchanges 
 	must(t, err)
 	a, err := r.Begin(tr.ID)
 	must(t, err)
-	note := verifier.Finding{Code: "tools_changed", Severity: verifier.Note, Text: "a"}
+	note := verifier.Finding{Code: "system_changed", Severity: verifier.Note, Text: "a"}
 	least, one, now := 1.0, 1.0, time.Now().UTC()
 	v := verifier.Verdict{Verifier: "script", Stage: "main", Decision: verifier.Scored, Scores: map[string]verifier.Score{"reward": {Value: 1}}}
 	got := record.Result{

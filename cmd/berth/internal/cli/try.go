@@ -36,9 +36,9 @@ const (
 
 // tryFlags replace the settings of an experiment.
 type tryFlags struct {
-	agent, model, environment, verify, system, network string
-	repeat                                             int
-	runs                                               string // folder that the folder of the run is created in
+	agent, model, environment, verify, network string
+	repeat                                     int
+	runs                                       string // folder that the folder of the run is created in
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -74,8 +74,7 @@ plugin that it names is refused if it differs. Other plugins are not compared.`,
 	fs.StringVar(&tf.agent, "agent", defaultAgent, "`AGENT` plugin; oracle gets the solution of the task")
 	fs.StringVar(&tf.model, "model", "", "model of the agent: `PROVIDER/NAME`, or script/FILE")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
-	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, snapshot, separate")
-	fs.StringVar(&tf.system, "system", "", "with --verify snapshot: image takes the `SYSTEM` files (programs, libraries, start-up files) from the image")
+	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, image, separate")
 	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
 	fs.StringVar(&tf.runs, "runs", report.RunsDir, "create the folder of the run in `DIR`")
@@ -204,7 +203,7 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 var flagOf = map[[2]string]string{
 	{"agent", "plugin"}: "--agent", {"agent", "model"}: "--model", {"model", "provider"}: "--model", {"model", "name"}: "--model",
 	{"model", "script"}: "--model", {"model", "api_key"}: "--model", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
-	{"experiment", "verify"}: "--verify", {"experiment", "system"}: "--system", {"experiment", "repeat"}: "--repeat",
+	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
 }
 
 // ofFlags rewrites diagnostics about the experiment in file so that they name
@@ -293,9 +292,6 @@ func tryText(name string, at place, f *tryFlags) string {
 	}
 	if f.verify != "" {
 		fmt.Fprintf(&b, "  verify      = %s\n", quote(f.verify))
-	}
-	if f.system != "" {
-		fmt.Fprintf(&b, "  system      = %s\n", quote(f.system))
 	}
 	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n", quote(at.format.Name()), quote(at.dir))
 	if len(at.include) > 0 {

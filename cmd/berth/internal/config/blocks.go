@@ -30,8 +30,7 @@ type experimentBlock struct {
 	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment. Absent: local, which is an error if there is an environment block."`
 	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
-	Verify      string   `berth:"verify" enum:"live,restarted,snapshot,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
-	System      string   `berth:"system" enum:"image" doc:"With verify = \"snapshot\": image takes the system files of the verification (programs, libraries, interpreters, start-up files) from the image, and the other files from the snapshot. Absent: all files are the snapshot's."`
+	Verify      string   `berth:"verify" enum:"live,restarted,image,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 
 	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps the files of attempts that differ from the image when the agent has finished, so that berth regrade can verify them again: of those that did not pass, or of all. Absent: of none."`
 	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: the files of an attempt are not kept if they are more than this, in MiB."`

@@ -203,10 +203,10 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 		rest.Datasets = eb.Datasets
 		r.Report(checkCell(&rest))
 		c.keep(r)
-		eb.Verify, eb.System, eb.PerTrial, eb.PerCell = rest.Verify, rest.System, rest.PerTrial, rest.PerCell
+		eb.Verify, eb.PerTrial, eb.PerCell = rest.Verify, rest.PerTrial, rest.PerCell
 	}
 	c.choose(experiment, &eb)
-	c.cell.Verify, c.cell.System = task.Mode(eb.Verify), eb.System
+	c.cell.Verify = task.Mode(eb.Verify)
 	c.cell.Limits, c.cell.PerCell = eb.PerTrial.limits(), cell.Budget(eb.PerCell)
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
@@ -220,7 +220,6 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 			if set.Verify == "" {
 				set.Verify = c.cell.Verify
 			}
-			set.System = cmp.Or(set.System, c.cell.System)
 			c.cell.Datasets = append(c.cell.Datasets, set)
 		}
 	}

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -175,6 +176,11 @@ func checkDataset(b *datasetBlock, folder string, formats []string) []pluginconf
 			if !doublestar.ValidatePattern(p) {
 				r.add(name.Index(i), "Not a pattern", "%q: use *, ?, [a-z] and {a,b}.", p)
 			}
+		}
+	}
+	for i, dir := range b.Work {
+		if !path.IsAbs(dir) || path.Clean(dir) == "/" {
+			r.add(pluginconfig.Path("work").Index(i), "Not a folder of the sandbox", "%q: write an absolute path, such as \"/usr/local\".", dir)
 		}
 	}
 	natural(r, "limit", b.Limit)

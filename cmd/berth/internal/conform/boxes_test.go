@@ -77,7 +77,6 @@ var brokenBoxes = []struct {
 
 	{plugin: "blurred", clause: "images are prepared, and the error for a missing image names it"},
 	{plugin: "sweeping", clause: "kept images are listed, and no other image is removed"},
-	{plugin: "unchanging", clause: "a snapshot has the files of the sandbox"},
 	{plugin: "hoarding", clause: "at the end nothing is left"},
 	{plugin: "littering-box", clause: "no process of the plugin is left when it has ended"},
 }

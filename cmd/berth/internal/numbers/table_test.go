@@ -43,7 +43,7 @@ func swept() numbers.Run {
 			score, outcome = 1, record.Passed
 		}
 		b := &store.Brief{
-			Outcome: outcome, Integrity: record.Checked, AgentEnd: record.Yielded, Mode: []string{"live", "live", "snapshot"}[t.Cell], Score: &score, Rewards: map[string]float64{"reward": score, "style": 0.5},
+			Outcome: outcome, Integrity: record.Checked, AgentEnd: record.Yielded, Mode: []string{"live", "live", "image"}[t.Cell], Score: &score, Rewards: map[string]float64{"reward": score, "style": 0.5},
 			Spend: store.Spend{CostUSD: &cost, Tokens: 100, Requests: 1}, AgentTime: time.Duration(n+1) * time.Second, Steps: 4,
 		}
 		if n == 2 && t.Repetition == 2 {

@@ -47,6 +47,9 @@ func (s *Server) changedPage(r *request) error {
 	var all []changedFile
 	more := 0
 	err = entries(a.dir, func(h *tar.Header, _ io.Reader) bool {
+		if h.PAXRecords[system.Same] != "" || h.Name == "/" {
+			return true
+		}
 		if len(all) == maxEntries {
 			more++
 			return true
@@ -67,8 +70,6 @@ func (s *Server) changedPage(r *request) error {
 func changedOf(h *tar.Header) changedFile {
 	c := changedFile{Name: h.Name, Size: h.Size}
 	switch {
-	case h.PAXRecords[system.Removed] != "":
-		c.What = "removed"
 	case h.Typeflag == tar.TypeDir:
 		c.What = "folder"
 	case h.Typeflag == tar.TypeSymlink:

@@ -51,7 +51,7 @@ func archiveFile(t testing.TB) []byte {
 	for _, h := range []*tar.Header{
 		{Name: "app/", Typeflag: tar.TypeDir, Mode: 0o755},
 		{Name: "app/new.txt", Typeflag: tar.TypeReg, Size: 12, Mode: 0o644},
-		{Name: "app/old.txt", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{system.Removed: "y"}},
+		{Name: "app/old.txt", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{system.Same: "y"}},
 		{Name: "app/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
 		{Name: "app/<script>1</script>", Typeflag: tar.TypeReg},
 	} {

@@ -220,31 +220,7 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("docker returned no state for %s", name)
 	}
-	files := ""
-	if d := r.Container.GraphDriver; d != nil {
-		files = d.Data["UpperDir"] // of overlay2
-	}
-	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error, Files: files}, nil
-}
-
-// Kill kills PID 1 of a container.
-func (d *docker) Kill(ctx context.Context, name string) error {
-	_, err := d.api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: "KILL"})
-	if cerrdefs.IsConflict(err) { // it is not running
-		return nil
-	}
-	return told(err)
-}
-
-// Wait waits for the end of a container.
-func (d *docker) Wait(ctx context.Context, name string) error {
-	wait := d.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	select {
-	case <-wait.Result:
-		return nil
-	case err := <-wait.Error:
-		return told(err)
-	}
+	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Remove kills and removes a container.
@@ -301,34 +277,6 @@ func (d *docker) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	var all []engine.Listed
 	for _, v := range r.Items {
 		all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
-	}
-	return all, nil
-}
-
-// Written returns how many bytes of files a container has besides its image.
-func (d *docker) Written(ctx context.Context, name string) (int64, error) {
-	r, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{Size: true})
-	if err != nil || r.Container.SizeRw == nil {
-		return 0, told(err)
-	}
-	return *r.Container.SizeRw, nil
-}
-
-// Commit makes an image of a container.
-func (d *docker) Commit(ctx context.Context, name, image string) error {
-	_, err := d.api.ContainerCommit(ctx, name, client.ContainerCommitOptions{Reference: image, NoPause: true})
-	return told(err)
-}
-
-// Changed lists the paths that differ from the image.
-func (d *docker) Changed(ctx context.Context, name string) ([]string, error) {
-	r, err := d.api.ContainerDiff(ctx, name, client.ContainerDiffOptions{})
-	if err != nil {
-		return nil, told(err)
-	}
-	var all []string
-	for _, c := range r.Changes {
-		all = append(all, c.Path)
 	}
 	return all, nil
 }

@@ -158,7 +158,7 @@ func must(t *testing.T, err error) {
 func Kit(t *testing.T, e *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	environmenttest.Run(t, environmenttest.Subject{
-		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilityImageGC, environment.CapabilitySidecars, environment.CapabilitySnapshot}, Spec: spec, Sandboxd: Sandboxd(t),
+		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilityImageGC, environment.CapabilitySidecars}, Spec: spec, Sandboxd: Sandboxd(t),
 	})
 }
 

@@ -47,11 +47,7 @@ func Enter() (probe bool, err error) {
 		}
 	}
 	// If the channel closes without this message, the process died.
-	var staging []byte
-	if !b.plan.Probe {
-		staging = unix.UnixRights(b.stagingFD)
-	}
-	return b.plan.Probe, unix.Sendmsg(Channel, []byte(Ready), staging, nil, 0)
+	return b.plan.Probe, unix.Sendmsg(Channel, []byte(Ready), nil, nil, 0)
 }
 
 type stepError struct {
@@ -87,7 +83,6 @@ type builder struct {
 
 	overlays int // how many were mounted
 
-	stagingFD int // the staging folder: the plugin keeps it, for snapshots
 }
 
 // root is the root of the sandbox, relative to the staging folder. That folder

@@ -35,9 +35,6 @@ func (b *builder) files() error {
 	}
 	in := pread(b.fds[b.plan.Files-1])
 	r := tar.NewReader(bufio.NewReaderSize(io.NewSectionReader(in, 0, 1<<62), 256<<10))
-	if b.plan.Snapshot {
-		return b.snapshot(r)
-	}
 	for {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -57,12 +57,6 @@ func (b *builder) staging() error {
 	if err := os.Chdir(b.plan.Staging); err != nil {
 		return err
 	}
-	if !b.plan.Probe {
-		var err error
-		if b.stagingFD, err = unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-			return err
-		}
-	}
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
@@ -278,3 +272,6 @@ func readOnly(at string) error {
 	}
 	return nil
 }
+
+// upper returns the name of the upper folder of a layer.
+func upper(i int) string { return fmt.Sprintf("u%d", i) }

@@ -7,14 +7,11 @@
 // part of local-init, which is started for every sandbox.
 package inside
 
-import "path"
-
 // Channel is the descriptor on which the plan arrives and a Failure is
 // returned.
 const Channel = 3
 
-// Ready is sent on Channel when all steps have succeeded, with a descriptor of
-// the staging folder. A Failure may still follow if sandboxd cannot be executed.
+// Ready is sent on Channel when all steps have succeeded. A Failure may still follow if sandboxd cannot be executed.
 const Ready = "ready"
 
 // Version is the version of Plan. The plugin and local-init are built together,
@@ -41,10 +38,7 @@ type Plan struct {
 	Control *Source  `json:"control,omitempty"` // mounted read-only at /berth; nil only with Probe
 	Mounts  []Mount  `json:"mounts,omitempty"`  // further read-only folders
 	Files   int      `json:"files,omitempty"`   // descriptor of a tar archive to unpack at the root; 0: none
-	// Snapshot says that the archive is one of Export: with it the sandbox has
-	// the files of the exported one, and no others.
-	Snapshot bool   `json:"snapshot,omitempty"`
-	Workdir  string `json:"workdir,omitempty"` // absolute; made if it does not exist
+	Workdir string   `json:"workdir,omitempty"` // absolute; made if it does not exist
 	// Nameserver is the address of a resolver if the sandbox has a public
 	// network. Otherwise it is empty.
 	Nameserver string `json:"nameserver,omitempty"`
@@ -64,17 +58,6 @@ type Layer struct {
 	// Parts are the folders of Lower that are mounted, each by itself, at the
 	// same path below Target, parents first. "." is all of it.
 	Parts []string `json:"parts"`
-}
-
-// Targets returns the places of all overlays, relative to the root, in the order
-// in which they are mounted.
-func (p *Plan) Targets() (all []string) {
-	for _, l := range p.Layers {
-		for _, part := range l.Parts {
-			all = append(all, path.Join(l.Target, part))
-		}
-	}
-	return all
 }
 
 // Source is a folder of the host: a path or, if FD is set, the n-th descriptor

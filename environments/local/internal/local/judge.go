@@ -47,9 +47,7 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 		return nil, fmt.Errorf("configuration of environment \"local\": %w", err)
 	}
 	j := &judgement{}
-	if im := e.snapshots.of(spec.Image.Ref); im != nil {
-		j.image, spec.Image = im, environment.Image{}
-	} else if err := j.judgeImage(spec); err != nil {
+	if err := j.judgeImage(spec); err != nil {
 		return nil, err
 	}
 	j.judgeLimits(spec.Limits, c, e.maker.Keeps)

@@ -20,7 +20,6 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
-	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -56,8 +55,6 @@ type Environment struct {
 	maker   *maker.Maker
 	images  *images
 
-	snapshots snapshots
-
 	fault  error // why no sandbox can be made by this process at all
 	checks []environment.MachineCheck
 }
@@ -89,7 +86,6 @@ func New(o Options) *Environment {
 		return e
 	}
 	e.images = newImages(e.maker.WorkFolder)
-	e.snapshots.all, e.snapshots.facts = map[string]*packed{}, map[string]*image.Image{}
 	return e
 }
 
@@ -98,7 +94,6 @@ func (e *Environment) Close() error {
 	if e.maker == nil {
 		return nil
 	}
-	e.snapshots.close()
 	return errors.Join(e.maker.Close(), e.images.close())
 }
 
@@ -135,20 +130,14 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
 	}
-	snapshot := strings.HasPrefix(spec.Image.Ref, snapshotPrefix)
-	var files *packed
-	if snapshot {
-		files, err = e.snapshots.take(spec.Image.Ref)
-	} else {
-		files, err = e.images.files(j.image)
-	}
+	files, err := e.images.files(j.image)
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
 	defer files.release()
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Snapshot: snapshot, Workdir: j.workdir, Host: spec.Hostname,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Workdir: j.workdir, Host: spec.Hostname,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}
@@ -162,7 +151,6 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		}
 		return environment.Sandbox{}, err
 	}
-	e.snapshots.made(box.ID, j.image)
 	return environment.Sandbox{ID: box.ID, PID: box.PID, Granted: j.granted, Image: j.image.Facts, Findings: j.findings}, nil
 }
 
@@ -175,12 +163,11 @@ func refused(ps []environment.Problem) error {
 	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
 }
 
-// Destroy removes a sandbox or a snapshot.
+// Destroy removes a sandbox.
 func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remains, error) {
 	if e.fault != nil {
 		return environment.Remains{}, e.fault
 	}
-	e.snapshots.forget(id)
 	u, err := e.maker.Destroy(ctx, id)
 	return environment.Remains{OOMKills: u.OOMKills, PeakMemoryMiB: u.PeakMiB, CPU: u.CPU, Throttled: u.Throttled}, err
 }

@@ -320,7 +320,7 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 		src.note(err)
 		if err == nil {
 			src.fds = append(src.fds, fd)
-			p.Files, p.Snapshot = len(src.fds), o.Snapshot
+			p.Files = len(src.fds)
 		}
 	}
 	return p, src.fds, src.err

@@ -18,6 +18,8 @@ import (
 	"sync"
 
 	"github.com/berth-eval/berth/environments/local/internal/base"
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/uplink"
@@ -52,16 +54,13 @@ type Order struct {
 	Control string // folder, mounted read-only at /berth
 	Mounts  []Mount
 	Files   *os.File // tar archive that is unpacked at the root, or nil; the caller closes it
-	// Snapshot says that Files is an archive of Export. The sandbox then has the
-	// files of the exported one.
-	Snapshot bool
-	Workdir  string // absolute, or empty
-	Host     string // name of the machine inside; empty: berth
-	SizeMiB  int64  // limit of everything that the sandbox writes, in MiB; 0: half of the memory
-	ShmMiB   int64  // of /dev/shm, in MiB; 0: a folder like any other
-	Nproc    int64  // limit of processes per user of the sandbox
-	Limits   cgroup.Limits
-	Public   bool // connected to the host's network; only if Uplink returns a program
+	Workdir string   // absolute, or empty
+	Host    string   // name of the machine inside; empty: berth
+	SizeMiB int64    // limit of everything that the sandbox writes, in MiB; 0: half of the memory
+	ShmMiB  int64    // of /dev/shm, in MiB; 0: a folder like any other
+	Nproc   int64    // limit of processes per user of the sandbox
+	Limits  cgroup.Limits
+	Public  bool // connected to the host's network; only if Uplink returns a program
 
 	probe   bool   // build it and end without running a program
 	breakAt string // name of a step that must fail: only tests set it
@@ -82,20 +81,13 @@ type Usage = cgroup.Usage
 
 // box is a sandbox of this process.
 type box struct {
-	cmd      *exec.Cmd
-	ended    sync.Once
-	maps     ids.Maps
-	staging  *os.File  // for Export
-	exporter *exporter // waits for an Export; nil: none does. Guarded by Maker.mu, as closed
-	closed   bool      // Destroy has begun
-	targets  []string  // of its overlays
-	size     int64     // limit of its files, in bytes
-	release  func()    // of its ids
-	group    *cgroup.Group
-	link     *uplink.Link
-	once     sync.Once
-	usage    Usage
-	err      error
+	cmd     *exec.Cmd
+	release func() // of its ids
+	group   *cgroup.Group
+	link    *uplink.Link
+	once    sync.Once
+	usage   Usage
+	err     error
 }
 
 // New prepares to make sandboxes with the ids of process. initPath is the path
@@ -175,8 +167,7 @@ func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.boxes[id] = &box{
-		cmd: started.cmd, maps: started.maps, staging: started.staging, targets: started.targets, size: o.SizeMiB << 20,
-		release: started.release, group: group, link: link,
+		cmd: started.cmd, release: started.release, group: group, link: link,
 	}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }
@@ -269,7 +260,6 @@ func (m *Maker) build(ctx context.Context, s *started, h *host, id string, o Ord
 		return err
 	}
 	defer closeAll(fds)
-	s.targets = plan.Targets()
 	return s.send(ctx, plan, fds)
 }
 
@@ -293,12 +283,9 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 		return Usage{}, m.destroyForeign(ctx, id)
 	}
 	b.once.Do(func() {
-		b.end()
-		m.close(b)
+		_ = b.cmd.Process.Kill() // it may have ended by itself
+		_ = b.cmd.Wait()         // "signal: killed" is expected
 		closeLink(b.link)
-		if b.staging != nil {
-			_ = b.staging.Close()
-		}
 		if s := b.cmd.ProcessState; s != nil {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
 		}
@@ -369,4 +356,13 @@ func (o *onceOK[T]) made() (T, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.value, o.done
+}
+
+// Memory returns the memory of this machine in bytes.
+func Memory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 1 << 40
+	}
+	return int64(info.Totalram) * int64(info.Unit) //nolint:unconvert // of other widths on other machines
 }

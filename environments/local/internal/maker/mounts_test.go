@@ -40,7 +40,6 @@ func TestMountsBelowUsr(t *testing.T) {
 			t.Errorf("what not everybody may read is there:\n%s", got)
 		}
 		writesNothingOnTheHost(t, x)
-		snapshotHolds(t, r, x)
 
 		late := explain(inside.Failure{Step: "layers", Errno: int(syscall.EINVAL), Text: "usr: mount an overlay: invalid argument"}, nil)
 		for _, part := range []string{"mounted below it", "/usr/src, ", nestedFolder, "start berth again"} {
@@ -66,28 +65,6 @@ func writesNothingOnTheHost(t *testing.T, x *live) {
 	}
 	if text, err := os.ReadFile(nestedFolder + "/tool"); err != nil || string(text) == "mine\n" {
 		t.Errorf("the host's file holds %q (%v)", text, err)
-	}
-}
-
-// snapshotHolds checks that a snapshot of x has what was written in each part.
-func snapshotHolds(t *testing.T, r *rig, x *live) {
-	t.Helper()
-	x.sh(t, `echo one > '`+nestedFolder+`/new' && rm /usr/src/tool && echo two > /usr/share/new`)
-	if err := r.Stop(x.ID); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.CreateTemp(r.top, "snapshot")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if err = r.Export(t.Context(), x.ID, f); err != nil {
-		t.Fatal(err)
-	}
-	y := r.open(t, Order{Files: f, Snapshot: true})
-	y.sh(t, `test ! -e /usr/src/tool && test -d '`+spaceFolder+`/beside/berth-folder'`)
-	if got := y.sh(t, `cat '`+nestedFolder+`/new' '`+nestedFolder+`/tool' /usr/share/new`); got != "one\nmine\ntwo\n" {
-		t.Errorf("the snapshot holds %q", got)
 	}
 }
 

@@ -55,8 +55,6 @@ type started struct {
 	release func()
 	maps    ids.Maps
 	group   *cgroup.Group // or nil; belongs to the caller
-	staging *os.File      // of the sandbox; nil before send, and of a probe
-	targets []string      // of its overlays; nil before build
 }
 
 // start clones into new namespaces and, if there is one, a control group.
@@ -110,9 +108,6 @@ func (s *started) userNamespace() (*os.File, error) {
 // end kills the process and frees its resources.
 func (s *started) end() {
 	_ = s.ours.Close()
-	if s.staging != nil {
-		_ = s.staging.Close()
-	}
 	_ = s.cmd.Process.Kill() // it may have ended by itself
 	_ = s.cmd.Wait()         // "signal: killed" is expected
 	s.release()
@@ -146,12 +141,11 @@ func (s *started) send(ctx context.Context, plan *inside.Plan, fds []int) error 
 	return failure(text)
 }
 
-// answer reads what local-init sends until it closes the channel, and keeps the
-// descriptor that comes with it.
+// answer reads what local-init sends until it closes the channel.
 func (s *started) answer() (text []byte, err error) {
-	data, oob := make([]byte, 64<<10), make([]byte, unix.CmsgSpace(4))
+	data := make([]byte, 64<<10)
 	for {
-		n, oobn, _, _, err := s.ours.ReadMsgUnix(data, oob)
+		n, err := s.ours.Read(data)
 		if errors.Is(err, io.EOF) || err == nil && n == 0 {
 			return text, nil
 		}
@@ -159,20 +153,6 @@ func (s *started) answer() (text []byte, err error) {
 			return text, err
 		}
 		text = append(text, data[:n]...)
-		messages, err := unix.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return text, err
-		}
-		for _, m := range messages {
-			fds, err := unix.ParseUnixRights(&m)
-			if err != nil {
-				return text, err
-			}
-			for _, fd := range fds {
-				unix.CloseOnExec(fd)
-				s.staging = os.NewFile(uintptr(fd), "staging")
-			}
-		}
 	}
 }
 

@@ -250,35 +250,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("podman returned no state for %s", name)
 	}
-	files := ""
-	if r.GraphDriver != nil {
-		files = r.GraphDriver.Data["UpperDir"] // of overlay
-	}
-	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error, Files: files}, nil
-}
-
-// Kill kills PID 1 of a container.
-func (p *podman) Kill(ctx context.Context, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	err = containers.Kill(on, name, new(containers.KillOptions).WithSignal("KILL"))
-	if code, _ := bindings.CheckResponseCode(err); err != nil && code == http.StatusConflict { // it is not running
-		return nil
-	}
-	return told(err)
-}
-
-// Wait waits for the end of a container.
-func (p *podman) Wait(ctx context.Context, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	// Podman looks again after 250 ms, unless it is told otherwise.
-	_, err = containers.Wait(on, name, new(containers.WaitOptions).WithConditions([]string{"exited", "stopped"}).WithInterval("5ms"))
-	return told(err)
+	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Remove kills and removes a container. If the container ends by itself while
@@ -376,47 +348,6 @@ func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engin
 		if has(v.Labels, labels) { // Podman 4.3 lists volumes with any of the labels, not all
 			all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
 		}
-	}
-	return all, nil
-}
-
-// Written returns how many bytes of files a container has besides its image.
-func (p *podman) Written(ctx context.Context, name string) (int64, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return 0, err
-	}
-	r, err := containers.Inspect(on, name, new(containers.InspectOptions).WithSize(true))
-	if err != nil || r.SizeRw == nil {
-		return 0, told(err)
-	}
-	return *r.SizeRw, nil
-}
-
-// Commit makes an image of a container.
-func (p *podman) Commit(ctx context.Context, name, image string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	repo, tag := split(image)
-	_, err = containers.Commit(on, name, new(containers.CommitOptions).WithRepo(repo).WithTag(tag).WithPause(false))
-	return told(err)
-}
-
-// Changed lists the paths that differ from the image.
-func (p *podman) Changed(ctx context.Context, name string) ([]string, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return nil, err
-	}
-	changes, err := containers.Diff(on, name, nil)
-	if err != nil {
-		return nil, told(err)
-	}
-	var all []string
-	for _, c := range changes {
-		all = append(all, c.Path)
 	}
 	return all, nil
 }

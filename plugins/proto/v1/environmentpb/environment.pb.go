@@ -1564,7 +1564,7 @@ type ImageFacts struct {
 	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
 	Workdir       string                 `protobuf:"bytes,8,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	Shell         []string               `protobuf:"bytes,9,rep,name=shell,proto3" json:"shell,omitempty"`      // of the image's SHELL; empty: /bin/sh -c
-	Volumes       []string               `protobuf:"bytes,10,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the image's VOLUME; a snapshot lacks the files there
+	Volumes       []string               `protobuf:"bytes,10,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the image's VOLUME; mode image lacks the files there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2358,288 +2358,6 @@ func (x *DropReply) GetDropped() bool {
 	return false
 }
 
-type StopRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StopRequest) Reset() {
-	*x = StopRequest{}
-	mi := &file_v1_environment_proto_msgTypes[30]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StopRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StopRequest) ProtoMessage() {}
-
-func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[30]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
-func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{30}
-}
-
-func (x *StopRequest) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
-func (x *StopRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type StopReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StopReply) Reset() {
-	*x = StopReply{}
-	mi := &file_v1_environment_proto_msgTypes[31]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StopReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StopReply) ProtoMessage() {}
-
-func (x *StopReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[31]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StopReply.ProtoReflect.Descriptor instead.
-func (*StopReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{31}
-}
-
-type SnapshotRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotRequest) Reset() {
-	*x = SnapshotRequest{}
-	mi := &file_v1_environment_proto_msgTypes[32]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotRequest) ProtoMessage() {}
-
-func (x *SnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[32]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotRequest.ProtoReflect.Descriptor instead.
-func (*SnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{32}
-}
-
-func (x *SnapshotRequest) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
-func (x *SnapshotRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-type SnapshotReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Image         *SandboxImage          `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"` // the caller removes it with Destroy of its ref
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SnapshotReply) Reset() {
-	*x = SnapshotReply{}
-	mi := &file_v1_environment_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SnapshotReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SnapshotReply) ProtoMessage() {}
-
-func (x *SnapshotReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SnapshotReply.ProtoReflect.Descriptor instead.
-func (*SnapshotReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *SnapshotReply) GetImage() *SandboxImage {
-	if x != nil {
-		return x.Image
-	}
-	return nil
-}
-
-type ChangedRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ChangedRequest) Reset() {
-	*x = ChangedRequest{}
-	mi := &file_v1_environment_proto_msgTypes[34]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ChangedRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ChangedRequest) ProtoMessage() {}
-
-func (x *ChangedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[34]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ChangedRequest.ProtoReflect.Descriptor instead.
-func (*ChangedRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{34}
-}
-
-func (x *ChangedRequest) GetPlugin() string {
-	if x != nil {
-		return x.Plugin
-	}
-	return ""
-}
-
-func (x *ChangedRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-// ChangedReply is a part of the sorted paths. They are bytes because names in
-// Linux need not be UTF-8.
-type ChangedReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ChangedReply) Reset() {
-	*x = ChangedReply{}
-	mi := &file_v1_environment_proto_msgTypes[35]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ChangedReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ChangedReply) ProtoMessage() {}
-
-func (x *ChangedReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[35]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ChangedReply.ProtoReflect.Descriptor instead.
-func (*ChangedReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{35}
-}
-
-func (x *ChangedReply) GetPaths() [][]byte {
-	if x != nil {
-		return x.Paths
-	}
-	return nil
-}
-
 type SurfaceNeedsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Plugin        string                 `protobuf:"bytes,1,opt,name=plugin,proto3" json:"plugin,omitempty"`
@@ -2652,7 +2370,7 @@ type SurfaceNeedsRequest struct {
 
 func (x *SurfaceNeedsRequest) Reset() {
 	*x = SurfaceNeedsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2664,7 +2382,7 @@ func (x *SurfaceNeedsRequest) String() string {
 func (*SurfaceNeedsRequest) ProtoMessage() {}
 
 func (x *SurfaceNeedsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2677,7 +2395,7 @@ func (x *SurfaceNeedsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeedsRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceNeedsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+	return file_v1_environment_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SurfaceNeedsRequest) GetPlugin() string {
@@ -2717,7 +2435,7 @@ type SurfaceNeedsReply struct {
 
 func (x *SurfaceNeedsReply) Reset() {
 	*x = SurfaceNeedsReply{}
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2447,7 @@ func (x *SurfaceNeedsReply) String() string {
 func (*SurfaceNeedsReply) ProtoMessage() {}
 
 func (x *SurfaceNeedsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2460,7 @@ func (x *SurfaceNeedsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeedsReply.ProtoReflect.Descriptor instead.
 func (*SurfaceNeedsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+	return file_v1_environment_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SurfaceNeedsReply) GetNeeds() *SurfaceNeeds {
@@ -2771,7 +2489,7 @@ type SurfaceNeeds struct {
 
 func (x *SurfaceNeeds) Reset() {
 	*x = SurfaceNeeds{}
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2501,7 @@ func (x *SurfaceNeeds) String() string {
 func (*SurfaceNeeds) ProtoMessage() {}
 
 func (x *SurfaceNeeds) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2514,7 @@ func (x *SurfaceNeeds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeeds.ProtoReflect.Descriptor instead.
 func (*SurfaceNeeds) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+	return file_v1_environment_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SurfaceNeeds) GetMounts() []*SandboxMount {
@@ -2879,7 +2597,7 @@ type SurfaceOpenRequest struct {
 
 func (x *SurfaceOpenRequest) Reset() {
 	*x = SurfaceOpenRequest{}
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2891,7 +2609,7 @@ func (x *SurfaceOpenRequest) String() string {
 func (*SurfaceOpenRequest) ProtoMessage() {}
 
 func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2904,7 +2622,7 @@ func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{39}
+	return file_v1_environment_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SurfaceOpenRequest) GetPlugin() string {
@@ -2940,7 +2658,7 @@ type SurfaceSpec struct {
 
 func (x *SurfaceSpec) Reset() {
 	*x = SurfaceSpec{}
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +2670,7 @@ func (x *SurfaceSpec) String() string {
 func (*SurfaceSpec) ProtoMessage() {}
 
 func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +2683,7 @@ func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceSpec.ProtoReflect.Descriptor instead.
 func (*SurfaceSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{40}
+	return file_v1_environment_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SurfaceSpec) GetSandbox() string {
@@ -3054,7 +2772,7 @@ type SurfaceOpenReply struct {
 
 func (x *SurfaceOpenReply) Reset() {
 	*x = SurfaceOpenReply{}
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +2784,7 @@ func (x *SurfaceOpenReply) String() string {
 func (*SurfaceOpenReply) ProtoMessage() {}
 
 func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +2797,7 @@ func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenReply.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{41}
+	return file_v1_environment_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SurfaceOpenReply) GetId() string {
@@ -3099,7 +2817,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3111,7 +2829,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3124,7 +2842,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{42}
+	return file_v1_environment_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ActionsRequest) GetPlugin() string {
@@ -3152,7 +2870,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3164,7 +2882,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3177,7 +2895,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{43}
+	return file_v1_environment_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ActionsReply) GetActions() []*SurfaceAction {
@@ -3213,7 +2931,7 @@ type SurfaceAction struct {
 
 func (x *SurfaceAction) Reset() {
 	*x = SurfaceAction{}
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +2943,7 @@ func (x *SurfaceAction) String() string {
 func (*SurfaceAction) ProtoMessage() {}
 
 func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +2956,7 @@ func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceAction.ProtoReflect.Descriptor instead.
 func (*SurfaceAction) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{44}
+	return file_v1_environment_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SurfaceAction) GetName() string {
@@ -3275,7 +2993,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3287,7 +3005,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3300,7 +3018,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{45}
+	return file_v1_environment_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResetRequest) GetPlugin() string {
@@ -3347,7 +3065,7 @@ type ResetReply struct {
 
 func (x *ResetReply) Reset() {
 	*x = ResetReply{}
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3077,7 @@ func (x *ResetReply) String() string {
 func (*ResetReply) ProtoMessage() {}
 
 func (x *ResetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3090,7 @@ func (x *ResetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetReply.ProtoReflect.Descriptor instead.
 func (*ResetReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{46}
+	return file_v1_environment_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResetReply) GetObservation() *SurfaceObservation {
@@ -3393,7 +3111,7 @@ type ObserveRequest struct {
 
 func (x *ObserveRequest) Reset() {
 	*x = ObserveRequest{}
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3123,7 @@ func (x *ObserveRequest) String() string {
 func (*ObserveRequest) ProtoMessage() {}
 
 func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3136,7 @@ func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
 func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{47}
+	return file_v1_environment_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ObserveRequest) GetPlugin() string {
@@ -3451,7 +3169,7 @@ type ObserveReply struct {
 
 func (x *ObserveReply) Reset() {
 	*x = ObserveReply{}
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3463,7 +3181,7 @@ func (x *ObserveReply) String() string {
 func (*ObserveReply) ProtoMessage() {}
 
 func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3476,7 +3194,7 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
 func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{48}
+	return file_v1_environment_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ObserveReply) GetObservation() *SurfaceObservation {
@@ -3498,7 +3216,7 @@ type SurfaceObservation struct {
 
 func (x *SurfaceObservation) Reset() {
 	*x = SurfaceObservation{}
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3228,7 @@ func (x *SurfaceObservation) String() string {
 func (*SurfaceObservation) ProtoMessage() {}
 
 func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3241,7 @@ func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceObservation.ProtoReflect.Descriptor instead.
 func (*SurfaceObservation) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{49}
+	return file_v1_environment_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SurfaceObservation) GetText() string {
@@ -3560,7 +3278,7 @@ type SurfaceFrame struct {
 
 func (x *SurfaceFrame) Reset() {
 	*x = SurfaceFrame{}
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3290,7 @@ func (x *SurfaceFrame) String() string {
 func (*SurfaceFrame) ProtoMessage() {}
 
 func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3303,7 @@ func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceFrame.ProtoReflect.Descriptor instead.
 func (*SurfaceFrame) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{50}
+	return file_v1_environment_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SurfaceFrame) GetMediaType() string {
@@ -3630,7 +3348,7 @@ type ActRequest struct {
 
 func (x *ActRequest) Reset() {
 	*x = ActRequest{}
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3360,7 @@ func (x *ActRequest) String() string {
 func (*ActRequest) ProtoMessage() {}
 
 func (x *ActRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3373,7 @@ func (x *ActRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActRequest.ProtoReflect.Descriptor instead.
 func (*ActRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{51}
+	return file_v1_environment_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ActRequest) GetPlugin() string {
@@ -3709,7 +3427,7 @@ type ActReply struct {
 
 func (x *ActReply) Reset() {
 	*x = ActReply{}
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3439,7 @@ func (x *ActReply) String() string {
 func (*ActReply) ProtoMessage() {}
 
 func (x *ActReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[52]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3452,7 @@ func (x *ActReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
 func (*ActReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{52}
+	return file_v1_environment_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ActReply) GetStep() *SurfaceStep {
@@ -3759,7 +3477,7 @@ type SurfaceStep struct {
 
 func (x *SurfaceStep) Reset() {
 	*x = SurfaceStep{}
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3771,7 +3489,7 @@ func (x *SurfaceStep) String() string {
 func (*SurfaceStep) ProtoMessage() {}
 
 func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[53]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3784,7 +3502,7 @@ func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceStep.ProtoReflect.Descriptor instead.
 func (*SurfaceStep) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{53}
+	return file_v1_environment_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SurfaceStep) GetObservation() *SurfaceObservation {
@@ -3842,7 +3560,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_v1_environment_proto_msgTypes[54]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3854,7 +3572,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[54]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3867,7 +3585,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{54}
+	return file_v1_environment_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CaptureRequest) GetPlugin() string {
@@ -3914,7 +3632,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_v1_environment_proto_msgTypes[55]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +3644,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[55]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +3657,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{55}
+	return file_v1_environment_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CaptureReply) GetFiles() []string {
@@ -3959,7 +3677,7 @@ type SurfaceCloseRequest struct {
 
 func (x *SurfaceCloseRequest) Reset() {
 	*x = SurfaceCloseRequest{}
-	mi := &file_v1_environment_proto_msgTypes[56]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +3689,7 @@ func (x *SurfaceCloseRequest) String() string {
 func (*SurfaceCloseRequest) ProtoMessage() {}
 
 func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[56]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +3702,7 @@ func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{56}
+	return file_v1_environment_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SurfaceCloseRequest) GetPlugin() string {
@@ -4009,7 +3727,7 @@ type SurfaceCloseReply struct {
 
 func (x *SurfaceCloseReply) Reset() {
 	*x = SurfaceCloseReply{}
-	mi := &file_v1_environment_proto_msgTypes[57]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +3739,7 @@ func (x *SurfaceCloseReply) String() string {
 func (*SurfaceCloseReply) ProtoMessage() {}
 
 func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[57]
+	mi := &file_v1_environment_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +3752,7 @@ func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseReply.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{57}
+	return file_v1_environment_proto_rawDescGZIP(), []int{51}
 }
 
 var File_v1_environment_proto protoreflect.FileDescriptor
@@ -4237,21 +3955,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x10\n" +
 	"\x03ref\x18\x02 \x01(\tR\x03ref\"%\n" +
 	"\tDropReply\x12\x18\n" +
-	"\adropped\x18\x01 \x01(\bR\adropped\"5\n" +
-	"\vStopRequest\x12\x16\n" +
-	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\v\n" +
-	"\tStopReply\"9\n" +
-	"\x0fSnapshotRequest\x12\x16\n" +
-	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"=\n" +
-	"\rSnapshotReply\x12,\n" +
-	"\x05image\x18\x01 \x01(\v2\x16.berth.v1.SandboxImageR\x05image\"8\n" +
-	"\x0eChangedRequest\x12\x16\n" +
-	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"$\n" +
-	"\fChangedReply\x12\x14\n" +
-	"\x05paths\x18\x01 \x03(\fR\x05paths\"\x89\x01\n" +
+	"\adropped\x18\x01 \x01(\bR\adropped\"\x89\x01\n" +
 	"\x13SurfaceNeedsRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\fR\n" +
@@ -4376,7 +4080,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x19SANDBOX_GRANT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_GRANT_ENFORCED\x10\x01\x12\x1d\n" +
 	"\x19SANDBOX_GRANT_BEST_EFFORT\x10\x02\x12\x14\n" +
-	"\x10SANDBOX_GRANT_NO\x10\x032\xe3\x04\n" +
+	"\x10SANDBOX_GRANT_NO\x10\x032\xb0\x03\n" +
 	"\vEnvironment\x12K\n" +
 	"\x05Check\x12!.berth.v1.EnvironmentCheckRequest\x1a\x1f.berth.v1.EnvironmentCheckReply\x12<\n" +
 	"\x06Create\x12\x17.berth.v1.CreateRequest\x1a\x15.berth.v1.CreateReply(\x010\x01\x12;\n" +
@@ -4384,10 +4088,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04List\x12\x15.berth.v1.ListRequest\x1a\x13.berth.v1.ListReply\x12=\n" +
 	"\aPrepare\x12\x18.berth.v1.PrepareRequest\x1a\x16.berth.v1.PrepareEvent0\x01\x122\n" +
 	"\x04Kept\x12\x15.berth.v1.KeptRequest\x1a\x13.berth.v1.KeptReply\x122\n" +
-	"\x04Drop\x12\x15.berth.v1.DropRequest\x1a\x13.berth.v1.DropReply\x122\n" +
-	"\x04Stop\x12\x15.berth.v1.StopRequest\x1a\x13.berth.v1.StopReply\x12>\n" +
-	"\bSnapshot\x12\x19.berth.v1.SnapshotRequest\x1a\x17.berth.v1.SnapshotReply\x12=\n" +
-	"\aChanged\x12\x18.berth.v1.ChangedRequest\x1a\x16.berth.v1.ChangedReply0\x012\xf4\x03\n" +
+	"\x04Drop\x12\x15.berth.v1.DropRequest\x1a\x13.berth.v1.DropReply2\xf4\x03\n" +
 	"\aSurface\x12C\n" +
 	"\x05Needs\x12\x1d.berth.v1.SurfaceNeedsRequest\x1a\x1b.berth.v1.SurfaceNeedsReply\x12@\n" +
 	"\x04Open\x12\x1c.berth.v1.SurfaceOpenRequest\x1a\x1a.berth.v1.SurfaceOpenReply\x12;\n" +
@@ -4411,7 +4112,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -4445,42 +4146,36 @@ var file_v1_environment_proto_goTypes = []any{
 	(*KeptImage)(nil),               // 29: berth.v1.KeptImage
 	(*DropRequest)(nil),             // 30: berth.v1.DropRequest
 	(*DropReply)(nil),               // 31: berth.v1.DropReply
-	(*StopRequest)(nil),             // 32: berth.v1.StopRequest
-	(*StopReply)(nil),               // 33: berth.v1.StopReply
-	(*SnapshotRequest)(nil),         // 34: berth.v1.SnapshotRequest
-	(*SnapshotReply)(nil),           // 35: berth.v1.SnapshotReply
-	(*ChangedRequest)(nil),          // 36: berth.v1.ChangedRequest
-	(*ChangedReply)(nil),            // 37: berth.v1.ChangedReply
-	(*SurfaceNeedsRequest)(nil),     // 38: berth.v1.SurfaceNeedsRequest
-	(*SurfaceNeedsReply)(nil),       // 39: berth.v1.SurfaceNeedsReply
-	(*SurfaceNeeds)(nil),            // 40: berth.v1.SurfaceNeeds
-	(*SurfaceOpenRequest)(nil),      // 41: berth.v1.SurfaceOpenRequest
-	(*SurfaceSpec)(nil),             // 42: berth.v1.SurfaceSpec
-	(*SurfaceOpenReply)(nil),        // 43: berth.v1.SurfaceOpenReply
-	(*ActionsRequest)(nil),          // 44: berth.v1.ActionsRequest
-	(*ActionsReply)(nil),            // 45: berth.v1.ActionsReply
-	(*SurfaceAction)(nil),           // 46: berth.v1.SurfaceAction
-	(*ResetRequest)(nil),            // 47: berth.v1.ResetRequest
-	(*ResetReply)(nil),              // 48: berth.v1.ResetReply
-	(*ObserveRequest)(nil),          // 49: berth.v1.ObserveRequest
-	(*ObserveReply)(nil),            // 50: berth.v1.ObserveReply
-	(*SurfaceObservation)(nil),      // 51: berth.v1.SurfaceObservation
-	(*SurfaceFrame)(nil),            // 52: berth.v1.SurfaceFrame
-	(*ActRequest)(nil),              // 53: berth.v1.ActRequest
-	(*ActReply)(nil),                // 54: berth.v1.ActReply
-	(*SurfaceStep)(nil),             // 55: berth.v1.SurfaceStep
-	(*CaptureRequest)(nil),          // 56: berth.v1.CaptureRequest
-	(*CaptureReply)(nil),            // 57: berth.v1.CaptureReply
-	(*SurfaceCloseRequest)(nil),     // 58: berth.v1.SurfaceCloseRequest
-	(*SurfaceCloseReply)(nil),       // 59: berth.v1.SurfaceCloseReply
-	nil,                             // 60: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 61: berth.v1.SandboxImage.ArgsEntry
-	nil,                             // 62: berth.v1.SandboxImage.FilesEntry
-	nil,                             // 63: berth.v1.SandboxService.EnvEntry
-	nil,                             // 64: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 65: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 66: berth.v1.SurfaceNeeds.PortsEntry
-	nil,                             // 67: berth.v1.SurfaceSpec.PortsEntry
+	(*SurfaceNeedsRequest)(nil),     // 32: berth.v1.SurfaceNeedsRequest
+	(*SurfaceNeedsReply)(nil),       // 33: berth.v1.SurfaceNeedsReply
+	(*SurfaceNeeds)(nil),            // 34: berth.v1.SurfaceNeeds
+	(*SurfaceOpenRequest)(nil),      // 35: berth.v1.SurfaceOpenRequest
+	(*SurfaceSpec)(nil),             // 36: berth.v1.SurfaceSpec
+	(*SurfaceOpenReply)(nil),        // 37: berth.v1.SurfaceOpenReply
+	(*ActionsRequest)(nil),          // 38: berth.v1.ActionsRequest
+	(*ActionsReply)(nil),            // 39: berth.v1.ActionsReply
+	(*SurfaceAction)(nil),           // 40: berth.v1.SurfaceAction
+	(*ResetRequest)(nil),            // 41: berth.v1.ResetRequest
+	(*ResetReply)(nil),              // 42: berth.v1.ResetReply
+	(*ObserveRequest)(nil),          // 43: berth.v1.ObserveRequest
+	(*ObserveReply)(nil),            // 44: berth.v1.ObserveReply
+	(*SurfaceObservation)(nil),      // 45: berth.v1.SurfaceObservation
+	(*SurfaceFrame)(nil),            // 46: berth.v1.SurfaceFrame
+	(*ActRequest)(nil),              // 47: berth.v1.ActRequest
+	(*ActReply)(nil),                // 48: berth.v1.ActReply
+	(*SurfaceStep)(nil),             // 49: berth.v1.SurfaceStep
+	(*CaptureRequest)(nil),          // 50: berth.v1.CaptureRequest
+	(*CaptureReply)(nil),            // 51: berth.v1.CaptureReply
+	(*SurfaceCloseRequest)(nil),     // 52: berth.v1.SurfaceCloseRequest
+	(*SurfaceCloseReply)(nil),       // 53: berth.v1.SurfaceCloseReply
+	nil,                             // 54: berth.v1.SandboxSpec.EnvEntry
+	nil,                             // 55: berth.v1.SandboxImage.ArgsEntry
+	nil,                             // 56: berth.v1.SandboxImage.FilesEntry
+	nil,                             // 57: berth.v1.SandboxService.EnvEntry
+	nil,                             // 58: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 59: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 60: berth.v1.SurfaceNeeds.PortsEntry
+	nil,                             // 61: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -4491,19 +4186,19 @@ var file_v1_environment_proto_depIdxs = []int32{
 	18, // 5: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
 	9,  // 6: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
 	10, // 7: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
-	60, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
+	54, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
 	11, // 9: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
 	12, // 10: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
 	13, // 11: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
 	14, // 12: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
 	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
 	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
-	61, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
-	62, // 16: berth.v1.SandboxImage.files:type_name -> berth.v1.SandboxImage.FilesEntry
+	55, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
+	56, // 16: berth.v1.SandboxImage.files:type_name -> berth.v1.SandboxImage.FilesEntry
 	0,  // 17: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	63, // 18: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
+	57, // 18: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
 	10, // 19: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	64, // 20: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	58, // 20: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
 	11, // 21: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
 	16, // 22: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
 	1,  // 23: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
@@ -4515,65 +4210,58 @@ var file_v1_environment_proto_depIdxs = []int32{
 	17, // 29: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
 	19, // 30: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
 	20, // 31: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	65, // 32: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	59, // 32: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
 	19, // 33: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
 	10, // 34: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
 	10, // 35: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
 	29, // 36: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
-	10, // 37: berth.v1.SnapshotReply.image:type_name -> berth.v1.SandboxImage
-	40, // 38: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
-	13, // 39: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
-	66, // 40: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
-	46, // 41: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
-	42, // 42: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	67, // 43: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	46, // 44: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	51, // 45: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	51, // 46: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	52, // 47: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	55, // 48: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	51, // 49: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 50: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	6,  // 51: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	21, // 52: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	23, // 53: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	25, // 54: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	27, // 55: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	30, // 56: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	32, // 57: berth.v1.Environment.Stop:input_type -> berth.v1.StopRequest
-	34, // 58: berth.v1.Environment.Snapshot:input_type -> berth.v1.SnapshotRequest
-	36, // 59: berth.v1.Environment.Changed:input_type -> berth.v1.ChangedRequest
-	38, // 60: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
-	41, // 61: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	44, // 62: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	47, // 63: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	49, // 64: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	53, // 65: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	56, // 66: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	58, // 67: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 68: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	7,  // 69: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	22, // 70: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	24, // 71: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	26, // 72: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	28, // 73: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	31, // 74: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	33, // 75: berth.v1.Environment.Stop:output_type -> berth.v1.StopReply
-	35, // 76: berth.v1.Environment.Snapshot:output_type -> berth.v1.SnapshotReply
-	37, // 77: berth.v1.Environment.Changed:output_type -> berth.v1.ChangedReply
-	39, // 78: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
-	43, // 79: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	45, // 80: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	48, // 81: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	50, // 82: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	54, // 83: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	57, // 84: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	59, // 85: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	68, // [68:86] is the sub-list for method output_type
-	50, // [50:68] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	34, // 37: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
+	13, // 38: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
+	60, // 39: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
+	40, // 40: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
+	36, // 41: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	61, // 42: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	40, // 43: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	45, // 44: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	45, // 45: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	46, // 46: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	49, // 47: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	45, // 48: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 49: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 50: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	21, // 51: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	23, // 52: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	25, // 53: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	27, // 54: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	30, // 55: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	32, // 56: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
+	35, // 57: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	38, // 58: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	41, // 59: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	43, // 60: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	47, // 61: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	50, // 62: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	52, // 63: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 64: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 65: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	22, // 66: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	24, // 67: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	26, // 68: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	28, // 69: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	31, // 70: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	33, // 71: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
+	37, // 72: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	39, // 73: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	42, // 74: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	44, // 75: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	48, // 76: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	51, // 77: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	53, // 78: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	64, // [64:79] is the sub-list for method output_type
+	49, // [49:64] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -4585,14 +4273,14 @@ func file_v1_environment_proto_init() {
 		(*PrepareEvent_Log)(nil),
 		(*PrepareEvent_Image)(nil),
 	}
-	file_v1_environment_proto_msgTypes[53].OneofWrappers = []any{}
+	file_v1_environment_proto_msgTypes[47].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   66,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

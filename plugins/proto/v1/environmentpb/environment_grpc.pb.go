@@ -31,16 +31,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Environment_Check_FullMethodName    = "/berth.v1.Environment/Check"
-	Environment_Create_FullMethodName   = "/berth.v1.Environment/Create"
-	Environment_Destroy_FullMethodName  = "/berth.v1.Environment/Destroy"
-	Environment_List_FullMethodName     = "/berth.v1.Environment/List"
-	Environment_Prepare_FullMethodName  = "/berth.v1.Environment/Prepare"
-	Environment_Kept_FullMethodName     = "/berth.v1.Environment/Kept"
-	Environment_Drop_FullMethodName     = "/berth.v1.Environment/Drop"
-	Environment_Stop_FullMethodName     = "/berth.v1.Environment/Stop"
-	Environment_Snapshot_FullMethodName = "/berth.v1.Environment/Snapshot"
-	Environment_Changed_FullMethodName  = "/berth.v1.Environment/Changed"
+	Environment_Check_FullMethodName   = "/berth.v1.Environment/Check"
+	Environment_Create_FullMethodName  = "/berth.v1.Environment/Create"
+	Environment_Destroy_FullMethodName = "/berth.v1.Environment/Destroy"
+	Environment_List_FullMethodName    = "/berth.v1.Environment/List"
+	Environment_Prepare_FullMethodName = "/berth.v1.Environment/Prepare"
+	Environment_Kept_FullMethodName    = "/berth.v1.Environment/Kept"
+	Environment_Drop_FullMethodName    = "/berth.v1.Environment/Drop"
 )
 
 // EnvironmentClient is the client API for Environment service.
@@ -64,8 +61,7 @@ type EnvironmentClient interface {
 	// it has already answered with. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
 	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Create(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[CreateRequest, CreateReply], error)
-	// Destroy removes a sandbox and everything in it, or an image that Snapshot
-	// made. It is idempotent: an id that is unknown or gone is not an error. It
+	// Destroy removes a sandbox and everything in it. It is idempotent: an id that is unknown or gone is not an error. It
 	// kills processes at once and does not wait for a graceful stop. Reasons:
 	// INVALID, UNKNOWN_PLUGIN.
 	Destroy(ctx context.Context, in *DestroyRequest, opts ...grpc.CallOption) (*DestroyReply, error)
@@ -87,19 +83,6 @@ type EnvironmentClient interface {
 	// sandbox or a process of this plugin uses it. It never removes an image that
 	// Kept does not list. Reasons as Kept.
 	Drop(ctx context.Context, in *DropRequest, opts ...grpc.CallOption) (*DropReply, error)
-	// Stop (capability "snapshot") kills the processes of a sandbox
-	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
-	// NO_SANDBOX.
-	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
-	// Snapshot (capability "snapshot") makes an image of the file system of a
-	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
-	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. At most one sandbox is made on it, so if the sandbox was
-	// stopped by Stop, the image may be its own files. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
-	// that were written are more than a snapshot holds.
-	Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error)
-	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
-	Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error)
 }
 
 type environmentClient struct {
@@ -192,45 +175,6 @@ func (c *environmentClient) Drop(ctx context.Context, in *DropRequest, opts ...g
 	return out, nil
 }
 
-func (c *environmentClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(StopReply)
-	err := c.cc.Invoke(ctx, Environment_Stop_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *environmentClient) Snapshot(ctx context.Context, in *SnapshotRequest, opts ...grpc.CallOption) (*SnapshotReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SnapshotReply)
-	err := c.cc.Invoke(ctx, Environment_Snapshot_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *environmentClient) Changed(ctx context.Context, in *ChangedRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ChangedReply], error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &Environment_ServiceDesc.Streams[2], Environment_Changed_FullMethodName, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	x := &grpc.GenericClientStream[ChangedRequest, ChangedReply]{ClientStream: stream}
-	if err := x.ClientStream.SendMsg(in); err != nil {
-		return nil, err
-	}
-	if err := x.ClientStream.CloseSend(); err != nil {
-		return nil, err
-	}
-	return x, nil
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Environment_ChangedClient = grpc.ServerStreamingClient[ChangedReply]
-
 // EnvironmentServer is the server API for Environment service.
 // All implementations must embed UnimplementedEnvironmentServer
 // for forward compatibility.
@@ -252,8 +196,7 @@ type EnvironmentServer interface {
 	// it has already answered with. Reasons: INVALID, UNKNOWN_PLUGIN, BAD_CONFIG,
 	// NO_CAPACITY, BAD_IMAGE, BUILD_FAILED, REFUSED.
 	Create(grpc.BidiStreamingServer[CreateRequest, CreateReply]) error
-	// Destroy removes a sandbox and everything in it, or an image that Snapshot
-	// made. It is idempotent: an id that is unknown or gone is not an error. It
+	// Destroy removes a sandbox and everything in it. It is idempotent: an id that is unknown or gone is not an error. It
 	// kills processes at once and does not wait for a graceful stop. Reasons:
 	// INVALID, UNKNOWN_PLUGIN.
 	Destroy(context.Context, *DestroyRequest) (*DestroyReply, error)
@@ -275,19 +218,6 @@ type EnvironmentServer interface {
 	// sandbox or a process of this plugin uses it. It never removes an image that
 	// Kept does not list. Reasons as Kept.
 	Drop(context.Context, *DropRequest) (*DropReply, error)
-	// Stop (capability "snapshot") kills the processes of a sandbox
-	// and keeps its file system. Reasons: INVALID, UNKNOWN_PLUGIN, UNSUPPORTED,
-	// NO_SANDBOX.
-	Stop(context.Context, *StopRequest) (*StopReply, error)
-	// Snapshot (capability "snapshot") makes an image of the file system of a
-	// sandbox whose processes were stopped, by Stop or by sandboxd (Freeze). The
-	// image says of itself what the image of the sandbox does: environment,
-	// entrypoint, user. At most one sandbox is made on it, so if the sandbox was
-	// stopped by Stop, the image may be its own files. Reasons as Stop, NO_CAPACITY, and REFUSED if the files
-	// that were written are more than a snapshot holds.
-	Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error)
-	// Changed (capability "snapshot") lists the paths that differ from the image. Reasons as Stop.
-	Changed(*ChangedRequest, grpc.ServerStreamingServer[ChangedReply]) error
 	mustEmbedUnimplementedEnvironmentServer()
 }
 
@@ -318,15 +248,6 @@ func (UnimplementedEnvironmentServer) Kept(context.Context, *KeptRequest) (*Kept
 }
 func (UnimplementedEnvironmentServer) Drop(context.Context, *DropRequest) (*DropReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Drop not implemented")
-}
-func (UnimplementedEnvironmentServer) Stop(context.Context, *StopRequest) (*StopReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
-}
-func (UnimplementedEnvironmentServer) Snapshot(context.Context, *SnapshotRequest) (*SnapshotReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Snapshot not implemented")
-}
-func (UnimplementedEnvironmentServer) Changed(*ChangedRequest, grpc.ServerStreamingServer[ChangedReply]) error {
-	return status.Error(codes.Unimplemented, "method Changed not implemented")
 }
 func (UnimplementedEnvironmentServer) mustEmbedUnimplementedEnvironmentServer() {}
 func (UnimplementedEnvironmentServer) testEmbeddedByValue()                     {}
@@ -457,53 +378,6 @@ func _Environment_Drop_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Environment_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StopRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EnvironmentServer).Stop(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Environment_Stop_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EnvironmentServer).Stop(ctx, req.(*StopRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Environment_Snapshot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SnapshotRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(EnvironmentServer).Snapshot(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Environment_Snapshot_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(EnvironmentServer).Snapshot(ctx, req.(*SnapshotRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Environment_Changed_Handler(srv interface{}, stream grpc.ServerStream) error {
-	m := new(ChangedRequest)
-	if err := stream.RecvMsg(m); err != nil {
-		return err
-	}
-	return srv.(EnvironmentServer).Changed(m, &grpc.GenericServerStream[ChangedRequest, ChangedReply]{ServerStream: stream})
-}
-
-// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
-type Environment_ChangedServer = grpc.ServerStreamingServer[ChangedReply]
-
 // Environment_ServiceDesc is the grpc.ServiceDesc for Environment service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -531,14 +405,6 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Drop",
 			Handler:    _Environment_Drop_Handler,
 		},
-		{
-			MethodName: "Stop",
-			Handler:    _Environment_Stop_Handler,
-		},
-		{
-			MethodName: "Snapshot",
-			Handler:    _Environment_Snapshot_Handler,
-		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -550,11 +416,6 @@ var Environment_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Prepare",
 			Handler:       _Environment_Prepare_Handler,
-			ServerStreams: true,
-		},
-		{
-			StreamName:    "Changed",
-			Handler:       _Environment_Changed_Handler,
 			ServerStreams: true,
 		},
 	},

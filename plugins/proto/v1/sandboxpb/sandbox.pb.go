@@ -1911,8 +1911,18 @@ func (*DialReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
+// MarkRequest says which files are the system's: those of the folders that are the
+// system's in every image, start-up files and settings in every home, and what the
+// commands of the verification search and run.
 type MarkRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Env      [][]byte               `protobuf:"bytes,1,rep,name=env,proto3" json:"env,omitempty"`           // K=V of these commands; a name may occur several times
+	Dir      []byte                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`           // their working folder, absolute; empty: /
+	Programs [][]byte               `protobuf:"bytes,3,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each
+	Work     [][]byte               `protobuf:"bytes,5,rep,name=work,proto3" json:"work,omitempty"`         // folders that are work, although they lie in one of the system
+	// A moment before the sandbox was made and after its image was, in nanoseconds since
+	// 1970 by the clock of this machine; 0: unknown.
+	Made          int64 `protobuf:"varint,4,opt,name=made,proto3" json:"made,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1945,6 +1955,41 @@ func (x *MarkRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use MarkRequest.ProtoReflect.Descriptor instead.
 func (*MarkRequest) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *MarkRequest) GetEnv() [][]byte {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *MarkRequest) GetDir() []byte {
+	if x != nil {
+		return x.Dir
+	}
+	return nil
+}
+
+func (x *MarkRequest) GetPrograms() [][]byte {
+	if x != nil {
+		return x.Programs
+	}
+	return nil
+}
+
+func (x *MarkRequest) GetWork() [][]byte {
+	if x != nil {
+		return x.Work
+	}
+	return nil
+}
+
+func (x *MarkRequest) GetMade() int64 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
 }
 
 type MarkReply struct {
@@ -1983,20 +2028,13 @@ func (*MarkReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
-// ChangesRequest is the input of Changes, which checks: the folders of PATH and
-// the library folders next to them, without subfolders; files that the loader,
-// shells and Python read when they start; and the program and interpreter of
-// each of `programs`. A file counts as changed if its ctime changed, which no
-// system call can set.
 type ChangesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`         // user whose startup files are checked; empty: 0
-	Env           [][]byte               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`           // K=V of the command
-	Dir           []byte                 `protobuf:"bytes,3,opt,name=dir,proto3" json:"dir,omitempty"`           // its working folder, absolute; empty: /
-	Programs      [][]byte               `protobuf:"bytes,4,rep,name=programs,proto3" json:"programs,omitempty"` // argv[0] of each command
-	Placed        [][]byte               `protobuf:"bytes,5,rep,name=placed,proto3" json:"placed,omitempty"`     // folders that the core has filled since Mark: files there count as unchanged
-	ServicesOnly  bool                   `protobuf:"varint,6,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"`
-	Known         []*ImageFolder         `protobuf:"bytes,7,rep,name=known,proto3" json:"known,omitempty"` // from an earlier reply of any sandbox
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Without      [][]byte               `protobuf:"bytes,1,rep,name=without,proto3" json:"without,omitempty"`                                // folders that are left out of the answer
+	ServicesOnly bool                   `protobuf:"varint,2,opt,name=services_only,json=servicesOnly,proto3" json:"services_only,omitempty"` // no new list is made
+	// A command: the answer names the files that it runs and that changed since Mark, and
+	// nothing else.
+	Argv          [][]byte `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2031,37 +2069,9 @@ func (*ChangesRequest) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
-func (x *ChangesRequest) GetUser() string {
+func (x *ChangesRequest) GetWithout() [][]byte {
 	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *ChangesRequest) GetEnv() [][]byte {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *ChangesRequest) GetDir() []byte {
-	if x != nil {
-		return x.Dir
-	}
-	return nil
-}
-
-func (x *ChangesRequest) GetPrograms() [][]byte {
-	if x != nil {
-		return x.Programs
-	}
-	return nil
-}
-
-func (x *ChangesRequest) GetPlaced() [][]byte {
-	if x != nil {
-		return x.Placed
+		return x.Without
 	}
 	return nil
 }
@@ -2073,19 +2083,18 @@ func (x *ChangesRequest) GetServicesOnly() bool {
 	return false
 }
 
-func (x *ChangesRequest) GetKnown() []*ImageFolder {
+func (x *ChangesRequest) GetArgv() [][]byte {
 	if x != nil {
-		return x.Known
+		return x.Argv
 	}
 	return nil
 }
 
 type ChangesReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Files         [][]byte               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // startup files first; at most 100
-	More          int64                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // number of further changed files
+	Files         [][]byte               `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // sorted; at most 100
+	More          int64                  `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`  // number of the others
 	Services      []*ServiceChange       `protobuf:"bytes,3,rep,name=services,proto3" json:"services,omitempty"`
-	Read          []*ImageFolder         `protobuf:"bytes,4,rep,name=read,proto3" json:"read,omitempty"` // folders that were not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2141,84 +2150,6 @@ func (x *ChangesReply) GetServices() []*ServiceChange {
 	return nil
 }
 
-func (x *ChangesReply) GetRead() []*ImageFolder {
-	if x != nil {
-		return x.Read
-	}
-	return nil
-}
-
-// ImageFolder lists links in a folder that nothing was written to. Sandboxes of
-// one image share them: a folder with this path, inode and ctime has these links.
-// Reading 1,000 links anew takes 10 ms in each sandbox.
-type ImageFolder struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Path          []byte                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	Inode         uint64                 `protobuf:"varint,2,opt,name=inode,proto3" json:"inode,omitempty"`
-	Ctime         int64                  `protobuf:"varint,3,opt,name=ctime,proto3" json:"ctime,omitempty"` // nanoseconds since 1970
-	Links         []byte                 `protobuf:"bytes,4,opt,name=links,proto3" json:"links,omitempty"`  // name, NUL, target, NUL, of each
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ImageFolder) Reset() {
-	*x = ImageFolder{}
-	mi := &file_v1_sandbox_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ImageFolder) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ImageFolder) ProtoMessage() {}
-
-func (x *ImageFolder) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ImageFolder.ProtoReflect.Descriptor instead.
-func (*ImageFolder) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *ImageFolder) GetPath() []byte {
-	if x != nil {
-		return x.Path
-	}
-	return nil
-}
-
-func (x *ImageFolder) GetInode() uint64 {
-	if x != nil {
-		return x.Inode
-	}
-	return 0
-}
-
-func (x *ImageFolder) GetCtime() int64 {
-	if x != nil {
-		return x.Ctime
-	}
-	return 0
-}
-
-func (x *ImageFolder) GetLinks() []byte {
-	if x != nil {
-		return x.Links
-	}
-	return nil
-}
-
 type FreshRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Paths         [][]byte               `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"` // absolute, clean; not /
@@ -2230,7 +2161,7 @@ type FreshRequest struct {
 
 func (x *FreshRequest) Reset() {
 	*x = FreshRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2173,7 @@ func (x *FreshRequest) String() string {
 func (*FreshRequest) ProtoMessage() {}
 
 func (x *FreshRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[41]
+	mi := &file_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2186,7 @@ func (x *FreshRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshRequest.ProtoReflect.Descriptor instead.
 func (*FreshRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FreshRequest) GetPaths() [][]byte {
@@ -2288,7 +2219,7 @@ type FreshReply struct {
 
 func (x *FreshReply) Reset() {
 	*x = FreshReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2300,7 +2231,7 @@ func (x *FreshReply) String() string {
 func (*FreshReply) ProtoMessage() {}
 
 func (x *FreshReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[42]
+	mi := &file_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2313,7 +2244,7 @@ func (x *FreshReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply.ProtoReflect.Descriptor instead.
 func (*FreshReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FreshReply) GetMoved() []*FreshReply_Moved {
@@ -2333,7 +2264,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2345,7 +2276,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[43]
+	mi := &file_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2358,7 +2289,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadRequest) GetPath() []byte {
@@ -2385,7 +2316,7 @@ type ReadReply struct {
 
 func (x *ReadReply) Reset() {
 	*x = ReadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2328,7 @@ func (x *ReadReply) String() string {
 func (*ReadReply) ProtoMessage() {}
 
 func (x *ReadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[44]
+	mi := &file_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2341,7 @@ func (x *ReadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReply.ProtoReflect.Descriptor instead.
 func (*ReadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadReply) GetData() []byte {
@@ -2435,7 +2366,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2378,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[45]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2391,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 type StatsReply struct {
@@ -2484,7 +2415,7 @@ type StatsReply struct {
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2427,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2440,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StatsReply) GetProcesses() int64 {
@@ -2646,7 +2577,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2589,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2602,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecStart) GetArgv() [][]byte {
@@ -2776,7 +2707,7 @@ type ExecJoin struct {
 
 func (x *ExecJoin) Reset() {
 	*x = ExecJoin{}
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2788,7 +2719,7 @@ func (x *ExecJoin) String() string {
 func (*ExecJoin) ProtoMessage() {}
 
 func (x *ExecJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2801,7 +2732,7 @@ func (x *ExecJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecJoin.ProtoReflect.Descriptor instead.
 func (*ExecJoin) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExecJoin) GetId() string {
@@ -2840,7 +2771,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2852,7 +2783,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2865,7 +2796,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExecRequest) GetIs() isExecRequest_Is {
@@ -2954,7 +2885,7 @@ type ExecReply struct {
 
 func (x *ExecReply) Reset() {
 	*x = ExecReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +2897,7 @@ func (x *ExecReply) String() string {
 func (*ExecReply) ProtoMessage() {}
 
 func (x *ExecReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +2910,7 @@ func (x *ExecReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply.ProtoReflect.Descriptor instead.
 func (*ExecReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExecReply) GetIs() isExecReply_Is {
@@ -3070,7 +3001,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3013,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3026,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3172,7 +3103,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3115,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3128,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3229,7 +3160,7 @@ type SignalReply struct {
 
 func (x *SignalReply) Reset() {
 	*x = SignalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3241,7 +3172,7 @@ func (x *SignalReply) String() string {
 func (*SignalReply) ProtoMessage() {}
 
 func (x *SignalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3254,7 +3185,7 @@ func (x *SignalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
 func (*SignalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 type TerminalOpen struct {
@@ -3270,7 +3201,7 @@ type TerminalOpen struct {
 
 func (x *TerminalOpen) Reset() {
 	*x = TerminalOpen{}
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3282,7 +3213,7 @@ func (x *TerminalOpen) String() string {
 func (*TerminalOpen) ProtoMessage() {}
 
 func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3295,7 +3226,7 @@ func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalOpen.ProtoReflect.Descriptor instead.
 func (*TerminalOpen) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TerminalOpen) GetId() string {
@@ -3347,7 +3278,7 @@ type TerminalRequest struct {
 
 func (x *TerminalRequest) Reset() {
 	*x = TerminalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3290,7 @@ func (x *TerminalRequest) String() string {
 func (*TerminalRequest) ProtoMessage() {}
 
 func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3303,7 @@ func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest.ProtoReflect.Descriptor instead.
 func (*TerminalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TerminalRequest) GetIs() isTerminalRequest_Is {
@@ -3445,7 +3376,7 @@ type TerminalReply struct {
 
 func (x *TerminalReply) Reset() {
 	*x = TerminalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3457,7 +3388,7 @@ func (x *TerminalReply) String() string {
 func (*TerminalReply) ProtoMessage() {}
 
 func (x *TerminalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3470,7 +3401,7 @@ func (x *TerminalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply.ProtoReflect.Descriptor instead.
 func (*TerminalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TerminalReply) GetIs() isTerminalReply_Is {
@@ -3543,7 +3474,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3555,7 +3486,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3499,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UploadRequest) GetStart() *UploadStart {
@@ -3597,7 +3528,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3540,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3553,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *UploadStart) GetDir() []byte {
@@ -3663,7 +3594,7 @@ type UploadReply struct {
 
 func (x *UploadReply) Reset() {
 	*x = UploadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3606,7 @@ func (x *UploadReply) String() string {
 func (*UploadReply) ProtoMessage() {}
 
 func (x *UploadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3619,7 @@ func (x *UploadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadReply.ProtoReflect.Descriptor instead.
 func (*UploadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *UploadReply) GetEntries() int64 {
@@ -3722,7 +3653,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3734,7 +3665,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3678,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DownloadRequest) GetPath() []byte {
@@ -3787,7 +3718,7 @@ type DownloadReply struct {
 
 func (x *DownloadReply) Reset() {
 	*x = DownloadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3799,7 +3730,7 @@ func (x *DownloadReply) String() string {
 func (*DownloadReply) ProtoMessage() {}
 
 func (x *DownloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3812,7 +3743,7 @@ func (x *DownloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadReply.ProtoReflect.Descriptor instead.
 func (*DownloadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DownloadReply) GetData() []byte {
@@ -3832,7 +3763,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +3775,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +3788,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -3883,7 +3814,7 @@ type StatReply struct {
 
 func (x *StatReply) Reset() {
 	*x = StatReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3895,7 +3826,7 @@ func (x *StatReply) String() string {
 func (*StatReply) ProtoMessage() {}
 
 func (x *StatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3908,7 +3839,7 @@ func (x *StatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatReply.ProtoReflect.Descriptor instead.
 func (*StatReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StatReply) GetInfo() *FileInfo {
@@ -3934,7 +3865,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +3877,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +3890,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{64}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *FileInfo) GetKind() string {
@@ -4031,7 +3962,7 @@ type ServicesReply_Service struct {
 
 func (x *ServicesReply_Service) Reset() {
 	*x = ServicesReply_Service{}
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +3974,7 @@ func (x *ServicesReply_Service) String() string {
 func (*ServicesReply_Service) ProtoMessage() {}
 
 func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4106,7 +4037,7 @@ type FreshReply_Moved struct {
 
 func (x *FreshReply_Moved) Reset() {
 	*x = FreshReply_Moved{}
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4049,7 @@ func (x *FreshReply_Moved) String() string {
 func (*FreshReply_Moved) ProtoMessage() {}
 
 func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4062,7 @@ func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FreshReply_Moved.ProtoReflect.Descriptor instead.
 func (*FreshReply_Moved) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{42, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{41, 0}
 }
 
 func (x *FreshReply_Moved) GetPath() []byte {
@@ -4172,7 +4103,7 @@ type ExecReply_Joined struct {
 
 func (x *ExecReply_Joined) Reset() {
 	*x = ExecReply_Joined{}
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4184,7 +4115,7 @@ func (x *ExecReply_Joined) String() string {
 func (*ExecReply_Joined) ProtoMessage() {}
 
 func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4197,7 +4128,7 @@ func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply_Joined.ProtoReflect.Descriptor instead.
 func (*ExecReply_Joined) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
 }
 
 func (x *ExecReply_Joined) GetStdoutOffset() int64 {
@@ -4225,7 +4156,7 @@ type Exit_Answer struct {
 
 func (x *Exit_Answer) Reset() {
 	*x = Exit_Answer{}
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4168,7 @@ func (x *Exit_Answer) String() string {
 func (*Exit_Answer) ProtoMessage() {}
 
 func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4181,7 @@ func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
 func (*Exit_Answer) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
 }
 
 func (x *Exit_Answer) GetData() []byte {
@@ -4284,7 +4215,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4227,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4240,7 @@ func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest_Size.ProtoReflect.Descriptor instead.
 func (*TerminalRequest_Size) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54, 0}
 }
 
 func (x *TerminalRequest_Size) GetRows() uint32 {
@@ -4335,7 +4266,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4347,7 +4278,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4360,7 +4291,7 @@ func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Opened.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Opened) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 0}
 }
 
 func (x *TerminalReply_Opened) GetOffset() int64 {
@@ -4380,7 +4311,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[71]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4323,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[71]
+	mi := &file_v1_sandbox_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4336,7 @@ func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Output.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Output) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56, 1}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 1}
 }
 
 func (x *TerminalReply_Output) GetOffset() int64 {
@@ -4540,27 +4471,22 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vDialRequest\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\x12\x14\n" +
 	"\x05label\x18\x02 \x01(\fR\x05label\"\v\n" +
-	"\tDialReply\"\r\n" +
-	"\vMarkRequest\"\v\n" +
-	"\tMarkReply\"\xce\x01\n" +
-	"\x0eChangesRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\x12\x10\n" +
-	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
-	"\x03dir\x18\x03 \x01(\fR\x03dir\x12\x1a\n" +
-	"\bprograms\x18\x04 \x03(\fR\bprograms\x12\x16\n" +
-	"\x06placed\x18\x05 \x03(\fR\x06placed\x12#\n" +
-	"\rservices_only\x18\x06 \x01(\bR\fservicesOnly\x12+\n" +
-	"\x05known\x18\a \x03(\v2\x15.berth.v1.ImageFolderR\x05known\"\x98\x01\n" +
+	"\tDialReply\"u\n" +
+	"\vMarkRequest\x12\x10\n" +
+	"\x03env\x18\x01 \x03(\fR\x03env\x12\x10\n" +
+	"\x03dir\x18\x02 \x01(\fR\x03dir\x12\x1a\n" +
+	"\bprograms\x18\x03 \x03(\fR\bprograms\x12\x12\n" +
+	"\x04work\x18\x05 \x03(\fR\x04work\x12\x12\n" +
+	"\x04made\x18\x04 \x01(\x03R\x04made\"\v\n" +
+	"\tMarkReply\"c\n" +
+	"\x0eChangesRequest\x12\x18\n" +
+	"\awithout\x18\x01 \x03(\fR\awithout\x12#\n" +
+	"\rservices_only\x18\x02 \x01(\bR\fservicesOnly\x12\x12\n" +
+	"\x04argv\x18\x03 \x03(\fR\x04argv\"m\n" +
 	"\fChangesReply\x12\x14\n" +
 	"\x05files\x18\x01 \x03(\fR\x05files\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\x03R\x04more\x123\n" +
-	"\bservices\x18\x03 \x03(\v2\x17.berth.v1.ServiceChangeR\bservices\x12)\n" +
-	"\x04read\x18\x04 \x03(\v2\x15.berth.v1.ImageFolderR\x04read\"c\n" +
-	"\vImageFolder\x12\x12\n" +
-	"\x04path\x18\x01 \x01(\fR\x04path\x12\x14\n" +
-	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x14\n" +
-	"\x05ctime\x18\x03 \x01(\x03R\x05ctime\x12\x14\n" +
-	"\x05links\x18\x04 \x01(\fR\x05links\"L\n" +
+	"\bservices\x18\x03 \x03(\v2\x17.berth.v1.ServiceChangeR\bservices\"L\n" +
 	"\fFreshRequest\x12\x14\n" +
 	"\x05paths\x18\x01 \x03(\fR\x05paths\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -4753,7 +4679,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4795,38 +4721,37 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*MarkReply)(nil),              // 37: berth.v1.MarkReply
 	(*ChangesRequest)(nil),         // 38: berth.v1.ChangesRequest
 	(*ChangesReply)(nil),           // 39: berth.v1.ChangesReply
-	(*ImageFolder)(nil),            // 40: berth.v1.ImageFolder
-	(*FreshRequest)(nil),           // 41: berth.v1.FreshRequest
-	(*FreshReply)(nil),             // 42: berth.v1.FreshReply
-	(*ReadRequest)(nil),            // 43: berth.v1.ReadRequest
-	(*ReadReply)(nil),              // 44: berth.v1.ReadReply
-	(*StatsRequest)(nil),           // 45: berth.v1.StatsRequest
-	(*StatsReply)(nil),             // 46: berth.v1.StatsReply
-	(*ExecStart)(nil),              // 47: berth.v1.ExecStart
-	(*ExecJoin)(nil),               // 48: berth.v1.ExecJoin
-	(*ExecRequest)(nil),            // 49: berth.v1.ExecRequest
-	(*ExecReply)(nil),              // 50: berth.v1.ExecReply
-	(*Exit)(nil),                   // 51: berth.v1.Exit
-	(*SignalRequest)(nil),          // 52: berth.v1.SignalRequest
-	(*SignalReply)(nil),            // 53: berth.v1.SignalReply
-	(*TerminalOpen)(nil),           // 54: berth.v1.TerminalOpen
-	(*TerminalRequest)(nil),        // 55: berth.v1.TerminalRequest
-	(*TerminalReply)(nil),          // 56: berth.v1.TerminalReply
-	(*UploadRequest)(nil),          // 57: berth.v1.UploadRequest
-	(*UploadStart)(nil),            // 58: berth.v1.UploadStart
-	(*UploadReply)(nil),            // 59: berth.v1.UploadReply
-	(*DownloadRequest)(nil),        // 60: berth.v1.DownloadRequest
-	(*DownloadReply)(nil),          // 61: berth.v1.DownloadReply
-	(*StatRequest)(nil),            // 62: berth.v1.StatRequest
-	(*StatReply)(nil),              // 63: berth.v1.StatReply
-	(*FileInfo)(nil),               // 64: berth.v1.FileInfo
-	(*ServicesReply_Service)(nil),  // 65: berth.v1.ServicesReply.Service
-	(*FreshReply_Moved)(nil),       // 66: berth.v1.FreshReply.Moved
-	(*ExecReply_Joined)(nil),       // 67: berth.v1.ExecReply.Joined
-	(*Exit_Answer)(nil),            // 68: berth.v1.Exit.Answer
-	(*TerminalRequest_Size)(nil),   // 69: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 70: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 71: berth.v1.TerminalReply.Output
+	(*FreshRequest)(nil),           // 40: berth.v1.FreshRequest
+	(*FreshReply)(nil),             // 41: berth.v1.FreshReply
+	(*ReadRequest)(nil),            // 42: berth.v1.ReadRequest
+	(*ReadReply)(nil),              // 43: berth.v1.ReadReply
+	(*StatsRequest)(nil),           // 44: berth.v1.StatsRequest
+	(*StatsReply)(nil),             // 45: berth.v1.StatsReply
+	(*ExecStart)(nil),              // 46: berth.v1.ExecStart
+	(*ExecJoin)(nil),               // 47: berth.v1.ExecJoin
+	(*ExecRequest)(nil),            // 48: berth.v1.ExecRequest
+	(*ExecReply)(nil),              // 49: berth.v1.ExecReply
+	(*Exit)(nil),                   // 50: berth.v1.Exit
+	(*SignalRequest)(nil),          // 51: berth.v1.SignalRequest
+	(*SignalReply)(nil),            // 52: berth.v1.SignalReply
+	(*TerminalOpen)(nil),           // 53: berth.v1.TerminalOpen
+	(*TerminalRequest)(nil),        // 54: berth.v1.TerminalRequest
+	(*TerminalReply)(nil),          // 55: berth.v1.TerminalReply
+	(*UploadRequest)(nil),          // 56: berth.v1.UploadRequest
+	(*UploadStart)(nil),            // 57: berth.v1.UploadStart
+	(*UploadReply)(nil),            // 58: berth.v1.UploadReply
+	(*DownloadRequest)(nil),        // 59: berth.v1.DownloadRequest
+	(*DownloadReply)(nil),          // 60: berth.v1.DownloadReply
+	(*StatRequest)(nil),            // 61: berth.v1.StatRequest
+	(*StatReply)(nil),              // 62: berth.v1.StatReply
+	(*FileInfo)(nil),               // 63: berth.v1.FileInfo
+	(*ServicesReply_Service)(nil),  // 64: berth.v1.ServicesReply.Service
+	(*FreshReply_Moved)(nil),       // 65: berth.v1.FreshReply.Moved
+	(*ExecReply_Joined)(nil),       // 66: berth.v1.ExecReply.Joined
+	(*Exit_Answer)(nil),            // 67: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 68: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 69: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 70: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
@@ -4841,91 +4766,89 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	20, // 9: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
 	14, // 10: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
 	14, // 11: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	47, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	46, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
 	29, // 13: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
-	65, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	40, // 15: berth.v1.ChangesRequest.known:type_name -> berth.v1.ImageFolder
-	29, // 16: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
-	40, // 17: berth.v1.ChangesReply.read:type_name -> berth.v1.ImageFolder
-	66, // 18: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	64, // 19: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	43, // 20: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	47, // 21: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	48, // 22: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	51, // 23: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	67, // 24: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	14, // 25: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	68, // 26: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	47, // 27: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	54, // 28: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	69, // 29: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	70, // 30: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	71, // 31: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	51, // 32: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	58, // 33: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	64, // 34: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	51, // 35: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 36: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 37: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 38: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 39: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 40: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
-	10, // 41: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	12, // 42: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	16, // 43: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	18, // 44: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	21, // 45: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	23, // 46: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	25, // 47: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	27, // 48: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	30, // 49: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	32, // 50: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	34, // 51: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	36, // 52: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
-	38, // 53: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
-	41, // 54: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	43, // 55: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	45, // 56: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	49, // 57: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	52, // 58: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	55, // 59: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	57, // 60: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	60, // 61: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	62, // 62: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	43, // 63: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 64: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 65: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 66: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 67: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 68: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 69: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 70: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 71: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 72: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 73: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 74: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 75: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 76: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 77: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 78: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 79: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 80: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 81: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	42, // 82: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	44, // 83: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	46, // 84: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	50, // 85: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	53, // 86: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	56, // 87: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	59, // 88: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	61, // 89: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	63, // 90: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	44, // 91: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	64, // [64:92] is the sub-list for method output_type
-	36, // [36:64] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	64, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	29, // 15: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
+	65, // 16: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	63, // 17: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	42, // 18: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	46, // 19: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	47, // 20: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	50, // 21: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	66, // 22: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 23: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	67, // 24: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	46, // 25: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	53, // 26: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	68, // 27: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	69, // 28: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	70, // 29: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	50, // 30: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	57, // 31: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	63, // 32: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	50, // 33: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 34: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 35: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 36: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 37: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 38: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 39: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 40: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 41: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 42: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 43: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 44: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 45: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 46: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	30, // 47: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	32, // 48: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	34, // 49: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	36, // 50: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
+	38, // 51: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
+	40, // 52: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	42, // 53: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	44, // 54: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
+	48, // 55: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	51, // 56: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	54, // 57: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	56, // 58: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	59, // 59: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	61, // 60: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	42, // 61: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 62: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 63: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 64: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 65: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 66: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 67: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 68: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 69: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 70: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 71: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 72: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 73: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 74: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 75: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 76: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 77: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 78: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 79: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	41, // 80: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	43, // 81: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	45, // 82: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
+	49, // 83: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	52, // 84: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	55, // 85: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	58, // 86: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	60, // 87: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	62, // 88: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	43, // 89: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	62, // [62:90] is the sub-list for method output_type
+	34, // [34:62] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }
@@ -4937,24 +4860,24 @@ func file_v1_sandbox_proto_init() {
 		(*ListenReply_Port)(nil),
 		(*ListenReply_Label)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Join)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
 		(*ExecReply_Stdout)(nil),
 		(*ExecReply_Stderr)(nil),
 		(*ExecReply_Exit)(nil),
 		(*ExecReply_Joined_)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{
 		(*TerminalRequest_Open)(nil),
 		(*TerminalRequest_Input)(nil),
 		(*TerminalRequest_Resize)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[56].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{
 		(*TerminalReply_Opened_)(nil),
 		(*TerminalReply_Output_)(nil),
 		(*TerminalReply_Exit)(nil),
@@ -4965,7 +4888,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   72,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

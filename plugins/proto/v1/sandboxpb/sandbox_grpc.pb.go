@@ -136,13 +136,13 @@ type SandboxControlClient interface {
 	// connection with the label of the request, and sandboxd copies the data
 	// between the two.
 	Dial(ctx context.Context, in *DialRequest, opts ...grpc.CallOption) (*DialReply, error)
-	// Mark marks the beginning of the agent's turn: Changes reports what changed
-	// after it. Mark returns when the clock of the file system has advanced, so
-	// that later changes have a later time than all earlier ones. A later Mark
-	// replaces it.
+	// Mark makes a list of the system's files before the agent's first command:
+	// Changes reports what changed after it. It fails with TOO_LARGE if there are more
+	// files than a list can have.
 	Mark(ctx context.Context, in *MarkRequest, opts ...grpc.CallOption) (*MarkReply, error)
-	// Changes reports which files that a command or a running service uses have
-	// changed after Mark. Without a Mark nothing has changed.
+	// Changes makes the list again, and reports which files of the system were added,
+	// changed or removed since the list before, and which running services could have
+	// been changed. Without a Mark there are none.
 	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
@@ -446,13 +446,13 @@ type SandboxControlServer interface {
 	// connection with the label of the request, and sandboxd copies the data
 	// between the two.
 	Dial(context.Context, *DialRequest) (*DialReply, error)
-	// Mark marks the beginning of the agent's turn: Changes reports what changed
-	// after it. Mark returns when the clock of the file system has advanced, so
-	// that later changes have a later time than all earlier ones. A later Mark
-	// replaces it.
+	// Mark makes a list of the system's files before the agent's first command:
+	// Changes reports what changed after it. It fails with TOO_LARGE if there are more
+	// files than a list can have.
 	Mark(context.Context, *MarkRequest) (*MarkReply, error)
-	// Changes reports which files that a command or a running service uses have
-	// changed after Mark. Without a Mark nothing has changed.
+	// Changes makes the list again, and reports which files of the system were added,
+	// changed or removed since the list before, and which running services could have
+	// been changed. Without a Mark there are none.
 	Changes(context.Context, *ChangesRequest) (*ChangesReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)

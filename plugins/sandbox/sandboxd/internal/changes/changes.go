@@ -1,6 +1,5 @@
-// Package changes finds out which of the files that a command resolves to
-// changed after a moment: programs, libraries, and what loaders, shells and
-// Python read at their start.
+// Package changes finds out which of the files that a service runs changed after a
+// moment: its programs, and the scripts that they name.
 //
 // It compares the time of the last change of a file's status (ctime). The
 // kernel sets it with every write, rename, link, chmod and utimes, and no
@@ -60,23 +59,15 @@ type Search struct {
 	// Made is when the sandbox's own file system was made, where its system folders are
 	// overlays over those of the machine, see Made. 0: they are not, or it is unknown.
 	Made int64
-	// Known are folders whose links need not be read again. Read are the
-	// folders whose links this search has read.
-	Known, Read []Folder
-	// Placed are folders whose files may have a later ctime without being
-	// reported.
-	Placed []string
 
 	// Files are the first Most changed files. More is the number of the others.
 	Files []string
 	More  int
 
 	found   map[string]bool
-	looked  map[string]bool              // what has been looked at, see first
-	covered map[string]bool              // folders whose files are all compared
-	image   map[string]map[string]string // links of folders that are still the image's; nil for a folder that may have changed
-	scripts []string                     // for Follow
-	folders map[string]bool              // names that are real folders, reached without links
+	looked  map[string]bool // what has been looked at, see first
+	scripts []string        // for Follow
+	folders map[string]bool // names that are real folders, reached without links
 }
 
 // links is how many links are followed for one name, the same number as in the
@@ -140,7 +131,7 @@ func (s *Search) compare(name string, st *unix.Stat_t) bool {
 }
 
 func (s *Search) add(name string) {
-	if s.found[name] || slices.ContainsFunc(s.Placed, func(dir string) bool { return strings.HasPrefix(name, dir+"/") }) {
+	if s.found[name] {
 		return
 	}
 	if s.found == nil {
@@ -215,72 +206,6 @@ func interpreter(name string) string {
 	return string(f[0])
 }
 
-// tooMany is the largest number of names in a folder that are compared. For a
-// folder with more, only the folder itself is compared.
-const tooMany = 50_000
-
-// folder compares the entries of a folder and the files elsewhere that its
-// links lead to. which picks names. If it is nil, all names are picked, and the
-// folder itself is compared if none of its entries has changed.
-func (s *Search) folder(name string, which func(string) bool) {
-	at, _, ok := s.real(name)
-	if !ok || !s.first(at) || s.imageFolder(at, which) {
-		return
-	}
-	dir, err := open(at)
-	if err != nil {
-		return
-	}
-	defer dir.Close()
-	fd := int(dir.Fd())
-	var own unix.Stat_t
-	if unix.Fstat(fd, &own) != nil {
-		return
-	}
-	entries, _ := dir.ReadDir(tooMany + 1)
-	if len(entries) > tooMany {
-		s.compare(at, &own)
-		return
-	}
-	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	changed := false
-	for _, e := range entries {
-		if which != nil && !which(e.Name()) {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && s.compare(path.Join(at, e.Name()), &st) {
-			changed = true
-		}
-		if e.Type()&os.ModeSymlink == 0 {
-			continue
-		}
-		target, err := readlinkat(fd, e.Name())
-		if err == nil && !sameKind(e.Name(), target) && s.leaves(at, target) {
-			s.File(path.Join(at, e.Name()))
-		}
-	}
-	if which == nil && !changed {
-		s.compare(at, &own) // a name was removed
-	}
-}
-
-func readlinkat(fd int, name string) (string, error) {
-	var b [4096]byte
-	n, err := unix.Readlinkat(fd, name, b[:])
-	return string(b[:max(n, 0)]), err
-}
-
-// cover notes that the files of a folder will be compared.
-func (s *Search) cover(name string) {
-	if at, _, ok := s.real(name); ok {
-		if s.covered == nil {
-			s.covered = map[string]bool{}
-		}
-		s.covered[at] = true
-	}
-}
-
 // first reports whether something has not been looked at yet.
 func (s *Search) first(what string) bool {
 	if s.looked[what] {
@@ -291,17 +216,6 @@ func (s *Search) first(what string) bool {
 	}
 	s.looked[what] = true
 	return true
-}
-
-// open opens a folder that real has found.
-func open(at string) (*os.File, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, at, &unix.OpenHow{
-		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK, Resolve: unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), at), nil
 }
 
 // pristine reports whether nothing can have been written in a folder since the

@@ -33,8 +33,11 @@ func birth(name string) (at int64, mounted, ok bool) {
 // agent. What the sandbox writes to, a file or a folder above it, is copied to the upper
 // layer first, and that copy is younger than the sandbox's own file system. So what the
 // machine adds to a folder counts as the agent's once the agent has written there, too.
-func (s *Search) ofMachine(name string) bool {
-	if s.Made == 0 {
+func (s *Search) ofMachine(name string) bool { return OfMachine(name, s.Made) }
+
+// OfMachine is ofMachine for a sandbox whose own file system was made at a moment.
+func OfMachine(name string, made int64) bool {
+	if made == 0 {
 		return false
 	}
 	for ; name != "/"; name = path.Dir(name) {
@@ -42,7 +45,7 @@ func (s *Search) ofMachine(name string) bool {
 		if mounted { // the root of an overlay is in both layers
 			return false
 		}
-		if ok && at < s.Made {
+		if ok && at < made {
 			var fs unix.Statfs_t
 			return unix.Statfs(path.Dir(name), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 		}

@@ -31,7 +31,7 @@ dataset "tasks" {
 dataset "more" {
   format = "harbor"
   path   = "./more"
-  verify = "snapshot"
+  verify = "image"
   sample = 3
   seed   = 7
   success {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
@@ -53,7 +54,7 @@ func (a *attempt) listSystem(ctx context.Context, p record.Phase) error {
 		}
 		c.Env, c.Programs = append(c.Env, of.Env...), append(c.Programs, of.Programs...)
 	}
-	a.marked = true
+	a.marked, a.markedAt = true, time.Now()
 	err := a.sandbox.Mark(ctx, c, a.sandbox.Asked)
 	if errors.Is(err, fault.ErrTooLarge) {
 		a.newStage(0).unknownChanges(p, err)
@@ -80,6 +81,32 @@ func (s *stage) changes(ctx context.Context, p record.Phase, without ...string) 
 func (s *stage) systemChanged(p record.Phase, now host.Changed, when string) {
 	if len(now.Files) > 0 {
 		s.a.recorder.Exposed(p, "system_changed", "files of the system, which the verification may use, changed %s: %s", when, listed(now.Files, now.More))
+	}
+}
+
+// setAside removes links of the agent that lead into the folders of the tests: what they
+// lead to is there only when the tests run.
+func (s *stage) setAside(ctx context.Context, p record.Phase) error {
+	if !s.a.marked || s.graded != s.a.sandbox || len(s.fresh()) == 0 {
+		return nil
+	}
+	gone, err := host.SetAside(ctx, s.graded.Core(), s.a.markedAt, s.fresh())
+	if errors.Is(err, host.ErrUnfit) {
+		s.a.recorder.Exposed(p, "links_unknown", "cannot tell which links lead into the folders of the tests: %s", err)
+		return nil
+	}
+	s.aside(p, gone)
+	return err
+}
+
+// aside records what was set aside.
+func (s *stage) aside(p record.Phase, n system.Names) {
+	var names []string
+	for _, name := range n.Paths {
+		names = append(names, string(name))
+	}
+	if len(names) > 0 {
+		s.a.recorder.Note(p, "set_aside", "what the agent left leads into folders of the verifier, or stands in their place, and is not there any more: %s", listed(names, n.More))
 	}
 }
 

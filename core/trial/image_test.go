@@ -34,7 +34,7 @@ mkdir -p /usr/local/sbin; echo mine > /usr/local/sbin/tool; echo 'echo hi' > /ro
 		{"nothing of the system", "mkdir -p /app/x /root/.cache && echo 42 > /app/answer", says42 + ` && test -d /root/.cache`, task.ModeImage, nil, record.Passed, record.Checked, ""},
 		{"a folder is a link", `mkdir -p /app/evil; cp -a /usr/local/bin/. /app/evil; printf '#!/bin/sh\necho 42\n' > /app/evil/cat; chmod 755 /app/evil/cat
 rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, says42 + ` || test -L /usr/local/bin`, task.ModeImage, nil, record.Failed, record.Checked, ""},
-		{"the damage of a link into the tests", `ln -s /tests/answer /app/answer`, says42, task.ModeRestarted, nil, record.Passed, record.Checked, ""},
+		{"a link into the tests in live", `ln -s /tests/answer /app/answer; ln -s ../tests /app/all`, `! test -L /app/all && ` + says42, task.ModeLive, nil, record.Failed, record.Checked, "set_aside"},
 		{"a link into the tests", `ln -s /tests/answer /app/answer; ln -s ../tests /app/all`, `! test -L /app/all && ` + says42, task.ModeImage, nil, record.Failed, record.Checked, "set_aside"},
 		{"a file in the place of the logs", `rm -rf /logs; echo 42 > /app/answer; echo > /logs`, says42, task.ModeImage, nil, record.Passed, record.Checked, "set_aside"},
 		{"a home is a link", `cp -a /root /app/home; echo 'exit 0' > /app/home/.bashrc; rm -rf /root; ln -s /app/home /root`, `test ! -L /root`, task.ModeImage, nil, record.Passed, record.Checked, ""},

@@ -45,6 +45,7 @@ type attempt struct {
 	leftRunning  bool                         // the agent left processes running in mode live, or a service runs that it could have changed
 	surface      surfaced                     // of the task
 	marked       bool                         // a turn has begun, and its changes have not been looked for yet
+	markedAt     time.Time                    // before that list was made
 	seen         Kills                        // at the end of the last phase
 	ended        int64                        // processes of the job that the kernel ended in the last phase
 	short        bool                         // an error was attributed to the memory of the job

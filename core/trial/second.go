@@ -350,17 +350,8 @@ func (s *stage) takeWork(ctx context.Context, p record.Phase, in io.Reader) erro
 		return outcome.On(record.ByConfig, err)
 	}
 	done, err := host.Restore(ctx, s.graded.Core(), system.RestoreQuery{WorkOnly: true, Aside: s.fresh(), Commands: of}, in)
-	if names := namesOf(done.Aside); len(names) > 0 {
-		s.a.recorder.Note(p, "set_aside", "what the agent left leads into folders of the verifier, or stands in their place, and was not copied: %s", listed(names, done.Aside.More))
-	}
+	s.aside(p, done.Aside)
 	return err
-}
-
-func namesOf(n system.Names) (names []string) {
-	for _, p := range n.Paths {
-		names = append(names, string(p))
-	}
-	return names
 }
 
 // changedServices returns the services that must not be started in the second

@@ -201,6 +201,9 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			return nil, outcome.On(record.ByTask, fmt.Errorf("the verifier's user was missing before the agent came: %w", err))
 		}
 	}
+	if err := s.setAside(ctx, p); err != nil {
+		return nil, err
+	}
 	for _, dir := range s.fresh() {
 		mode := uint32(0o755)
 		if dir == path.Clean(s.a.task.Paths.VerifierLogs) {

@@ -43,6 +43,20 @@ func Restore(ctx context.Context, s sandbox.Shell, q system.RestoreQuery, in io.
 	return done, nil
 }
 
+// SetAside removes links that were made in a sandbox since it was made and lead into some
+// folders (absolute), and names them. s is the core's session. Fails with ErrUnfit.
+func SetAside(ctx context.Context, s sandbox.Shell, made time.Time, folders []string) (gone system.Names, err error) {
+	q := system.AsideQuery{Folders: folders}
+	if !made.IsZero() {
+		q.Made = made.UnixNano()
+	}
+	out := &cut{left: mostAnswer}
+	if err = inside(ctx, s, system.Aside, q, nil, out); err == nil {
+		err = json.Unmarshal(out.Bytes(), &gone)
+	}
+	return gone, err
+}
+
 // mostAnswer is how many bytes our program may answer: two lists of 100 names.
 const mostAnswer = 16 << 20
 

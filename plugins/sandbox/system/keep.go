@@ -58,64 +58,55 @@ func Unwritten(fd int, changed, made int64) bool {
 	return fs.Flags&unix.ST_RDONLY != 0 || fs.Type == unix.OVERLAYFS_SUPER_MAGIC && changed < made
 }
 
-// keeper writes an archive of what was written in a sandbox.
-type keeper struct {
+// walk visits every folder in which something was written since a sandbox was made, and
+// all names in it.
+type walk struct {
 	made  int64
-	limit int64 // bytes of files
-	left  int64 // of limit
-	tar   *tar.Writer
-	links archive.Links
 	count int
+	// folder is called before the names in it, and may be nil.
+	folder func(h *tar.Header) error
+	// other is called for a name that is no such folder. same says that it is as in the
+	// image, or cannot be kept. at stays with its folder.
+	other func(dir *os.File, base string, h *tar.Header, st *syscall.Stat_t, same bool) error
 }
 
-// keep writes every folder in which something was written since the sandbox was made,
-// with all names in it.
-func (t tree) keep(q KeepQuery, out io.Writer) error {
-	k := &keeper{made: q.Made, limit: q.MaxBytes, left: q.MaxBytes, tar: tar.NewWriter(out), links: archive.Links{}}
+func (w *walk) all(t tree) error {
 	root, err := os.Open(t.root)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err = k.folder(root, "/", &tar.Header{Name: "/", Typeflag: tar.TypeDir, Mode: 0o755, Format: tar.FormatPAX, PAXRecords: map[string]string{}}, 0); err != nil {
-		return err
-	}
-	return k.tar.Close()
+	return w.below(root, &tar.Header{Name: "/", Mode: 0o755, Format: tar.FormatPAX, PAXRecords: map[string]string{}}, 0)
 }
 
-func (k *keeper) folder(open *os.File, name string, h *tar.Header, depth int) error {
+func (w *walk) below(open *os.File, h *tar.Header, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("too large: more than %d folders in one another", maxDepth)
 	}
-	h.Typeflag = tar.TypeDir
-	h.PAXRecords[Whole] = "y"
-	if err := k.tar.WriteHeader(h); err != nil {
-		return err
+	if w.folder != nil {
+		if err := w.folder(h); err != nil {
+			return err
+		}
 	}
 	names, err := open.Readdirnames(-1)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", h.Name, err)
 	}
 	slices.Sort(names)
 	for _, base := range names {
-		if k.count++; k.count > MaxFiles {
+		if w.count++; w.count > MaxFiles {
 			return fmt.Errorf("too large: more than %d files", MaxFiles)
 		}
-		if err = k.entry(open, path.Join(name, base), base, depth); err != nil {
-			return fmt.Errorf("%s: %w", path.Join(name, base), err)
+		if err = w.entry(open, path.Join(h.Name, base), base, depth); err != nil {
+			return fmt.Errorf("%s: %w", path.Join(h.Name, base), err)
 		}
 	}
 	return nil
 }
 
-func (k *keeper) same(name string) error {
-	return k.tar.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{Same: "y"}})
-}
-
-// entry writes one name in an open folder.
-func (k *keeper) entry(dir *os.File, name, base string, depth int) error {
-	at := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), base)
-	info, err := os.Lstat(at)
+// entry visits one name in an open folder.
+func (w *walk) entry(dir *os.File, name, base string, depth int) error {
+	info, err := os.Lstat(place(dir, base))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -126,44 +117,70 @@ func (k *keeper) entry(dir *os.File, name, base string, depth int) error {
 	if err != nil {
 		return err
 	}
+	changed := st.Ctim.Nano()
 	switch mode := info.Mode(); {
 	case slices.Contains(unkept, name):
-		return k.same(name)
+		return w.other(dir, base, h, st, true)
 	case mode.IsDir():
-		return k.below(dir, name, base, h, st, depth)
-	case k.unwritten(dir, st):
-		return k.same(name)
-	case mode&fs.ModeSymlink != 0:
+		fd, err := open(dir, base, unix.O_DIRECTORY)
+		if err != nil {
+			return err
+		}
+		defer fd.Close()
+		if Unwritten(int(fd.Fd()), changed, w.made) {
+			return w.other(dir, base, h, st, true)
+		}
+		return w.below(fd, h, depth+1)
+	default:
+		same := changed < w.made && Unwritten(int(dir.Fd()), changed, w.made)
+		return w.other(dir, base, h, st, same)
+	}
+}
+
+// place is a path that stays with its folder.
+func place(dir *os.File, base string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), base)
+}
+
+// keeper writes an archive.
+type keeper struct {
+	limit int64 // bytes of files
+	left  int64 // of limit
+	tar   *tar.Writer
+	links archive.Links
+}
+
+// keep writes what differs from the image.
+func (t tree) keep(q KeepQuery, out io.Writer) error {
+	k := &keeper{limit: q.MaxBytes, left: q.MaxBytes, tar: tar.NewWriter(out), links: archive.Links{}}
+	w := &walk{made: q.Made, other: k.other, folder: func(h *tar.Header) error {
+		h.Typeflag = tar.TypeDir
+		h.PAXRecords[Whole] = "y"
+		return k.tar.WriteHeader(h)
+	}}
+	if err := w.all(t); err != nil {
+		return err
+	}
+	return k.tar.Close()
+}
+
+func (k *keeper) other(dir *os.File, base string, h *tar.Header, st *syscall.Stat_t, same bool) (err error) {
+	switch kind := st.Mode & unix.S_IFMT; {
+	case same:
+	case kind == unix.S_IFLNK:
 		h.Typeflag = tar.TypeSymlink
-		if h.Linkname, err = os.Readlink(at); err != nil {
+		if h.Linkname, err = os.Readlink(place(dir, base)); err != nil {
 			return err
 		}
 		return k.tar.WriteHeader(h)
-	case mode.IsRegular():
+	case kind == unix.S_IFREG:
 		return k.file(dir, base, h, st)
-	case mode&fs.ModeNamedPipe != 0:
+	case kind == unix.S_IFIFO:
 		h.Typeflag = tar.TypeFifo
 		return k.tar.WriteHeader(h)
-	default:
-		return k.same(name) // a device or a socket
 	}
-}
-
-// unwritten reports whether a file is still the image's.
-func (k *keeper) unwritten(dir *os.File, st *syscall.Stat_t) bool {
-	return st.Ctim.Nano() < k.made && Unwritten(int(dir.Fd()), st.Ctim.Nano(), k.made)
-}
-
-func (k *keeper) below(dir *os.File, name, base string, h *tar.Header, st *syscall.Stat_t, depth int) error {
-	fd, err := open(dir, base, unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer fd.Close()
-	if Unwritten(int(fd.Fd()), st.Ctim.Nano(), k.made) {
-		return k.same(name)
-	}
-	return k.folder(fd, name, h, depth+1)
+	// As in the image, or a device or a socket.
+	return k.tar.WriteHeader(&tar.Header{Name: h.Name, Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{Same: "y"}})
 }
 
 // open opens a name in a folder, and follows no link.

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,15 +116,31 @@ func (r *restorer) aside(h *tar.Header) bool {
 	if slices.ContainsFunc(r.q.Aside, func(dir string) bool { return holds(h.Name, path.Clean(dir)) }) {
 		return true
 	}
-	if h.Typeflag != tar.TypeSymlink {
-		return false
-	}
-	target := h.Linkname
+	return h.Typeflag == tar.TypeSymlink && leads(h.Name, h.Linkname, r.q.Aside)
+}
+
+// leads reports whether a link leads into one of some folders.
+func leads(name, target string, folders []string) bool {
 	if !path.IsAbs(target) {
-		target = path.Join(path.Dir(h.Name), target)
+		target = path.Join(path.Dir(name), target)
 	}
-	target = path.Clean(target)
-	return slices.ContainsFunc(r.q.Aside, func(dir string) bool { return holds(path.Clean(dir), target) })
+	return slices.ContainsFunc(folders, func(dir string) bool { return holds(path.Clean(dir), path.Clean(target)) })
+}
+
+// setAside removes links that were made since the sandbox was made and lead into folders.
+func (t tree) setAside(q AsideQuery) (gone Names, err error) {
+	w := &walk{made: q.Made, other: func(dir *os.File, base string, h *tar.Header, st *syscall.Stat_t, same bool) error {
+		if same || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+			return nil
+		}
+		target, err := os.Readlink(place(dir, base))
+		if err != nil || !leads(h.Name, target, q.Folders) {
+			return err
+		}
+		gone.add(h.Name)
+		return os.Remove(place(dir, base))
+	}}
+	return gone, w.all(t)
 }
 
 func (r *restorer) make(at string, h *tar.Header, in io.Reader) error {

@@ -20,6 +20,7 @@ const (
 	Word    = "system"
 	Keep    = "keep"    // a KeepQuery on stdin, an archive on stdout
 	Restore = "restore" // a RestoreQuery and the archive on stdin, a Restored on stdout
+	Aside   = "aside"   // an AsideQuery on stdin, Names of links on stdout
 )
 
 // KeepQuery says what to keep.
@@ -40,6 +41,12 @@ type RestoreQuery struct {
 	// Aside are folders (absolute) into which no link may lead. Only for WorkOnly.
 	// Nor is anything taken that would stand in their place.
 	Aside []string `json:"aside,omitempty"`
+}
+
+// AsideQuery says which links to remove.
+type AsideQuery struct {
+	Made    int64    `json:"made"`    // as of KeepQuery
+	Folders []string `json:"folders"` // into which they lead; absolute
 }
 
 // Restored is what was not taken, besides the files of the system.
@@ -102,6 +109,16 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 			return err
 		}
 		return json.NewEncoder(out).Encode(done)
+	case Aside:
+		var q AsideQuery
+		if err = json.Unmarshal(line, &q); err != nil {
+			return fmt.Errorf("read the query: %w", err)
+		}
+		gone, err := t.setAside(q)
+		if err != nil {
+			return err
+		}
+		return json.NewEncoder(out).Encode(gone)
 	default:
 		return fmt.Errorf("unknown argument %q", args[0])
 	}

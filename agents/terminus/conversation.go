@@ -15,31 +15,12 @@ import (
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
-// bytesPerToken and imageTokens are for estimates of what no reply has counted
-// yet.
-const (
-	bytesPerToken = 3
-	imageTokens   = 1600
-)
-
-// conversation is the conversation so far and its length: the provider's count
-// in the last reply, plus an estimate for later messages. So no message is
-// counted twice.
-type conversation struct {
-	messages []chat.Message
-	counted  int64 // tokens up to the last reply
-	since    int64 // an estimate of later ones
-}
+// conversation is the conversation so far.
+type conversation struct{ messages []chat.Message }
 
 func (c *conversation) empty() bool { return len(c.messages) == 0 }
 
-// long reports whether there are messages that a summary could replace.
-func (c *conversation) long() bool { return len(c.messages) > 3 }
-
-func (c *conversation) tokens() int64 { return c.counted + c.since }
-
 func (c *conversation) say(text string, images []chat.Image) {
-	c.since += int64(len(text)/bytesPerToken) + int64(len(images))*imageTokens
 	if n := len(c.messages); n > 0 && c.messages[n-1].Role == chat.User {
 		last := &c.messages[n-1] // a turn that ended before a reply
 		last.Text, last.Images = last.Text+"\n\n"+text, append(last.Images, images...)
@@ -48,25 +29,28 @@ func (c *conversation) say(text string, images []chat.Image) {
 	c.messages = append(c.messages, chat.Message{Role: chat.User, Text: text, Images: images})
 }
 
-func (c *conversation) answer(r chat.Reply) {
-	c.messages = append(c.messages, chat.Message{Role: chat.Assistant, Text: r.Text})
-	if u := r.Usage; u.Input != nil && u.Output != nil {
-		c.counted, c.since = *u.Input+*u.Output, 0
-	} else {
-		c.since += int64(len(r.Text) / bytesPerToken)
-	}
+func (c *conversation) answer(text string) {
+	c.messages = append(c.messages, chat.Message{Role: chat.Assistant, Text: text})
 }
 
 // without returns the conversation without its newest messages, of about that
-// many tokens, and without a message that waits for a reply. The first message
+// many bytes, and without a message that waits for a reply. The first message
 // always stays.
-func (c *conversation) without(tokens int64) []chat.Message {
+func (c *conversation) without(drop int) []chat.Message {
 	out := c.messages
-	for len(out) > 1 && (tokens > 0 || out[len(out)-1].Role == chat.User) {
-		tokens -= int64(len(out[len(out)-1].Text) / bytesPerToken)
+	for len(out) > 1 && (drop > 0 || out[len(out)-1].Role == chat.User) {
+		drop -= len(out[len(out)-1].Text)
 		out = out[:len(out)-1]
 	}
 	return out
+}
+
+// size returns how many bytes of text the conversation has.
+func (c *conversation) size() (n int) {
+	for i := range c.messages {
+		n += len(c.messages[i].Text)
+	}
+	return n
 }
 
 // shortening is a way to make a conversation shorter. Each way needs less space
@@ -105,9 +89,6 @@ Tell in a few sentences what seems to be done and what is left to do.`
 
 Now go on with the work, in the form that was described at the beginning. %s`
 )
-
-// reserve is how many tokens must be free for a summary.
-const reserve = 4000
 
 // maxDrops is how often more of the end is left out when the summary still does
 // not fit.
@@ -163,10 +144,7 @@ func (w *worker) shorter(ctx context.Context, sub *subagents, how shortening) (c
 // handOver makes a summary, lets a successor ask questions about it, and has
 // them answered from the full conversation.
 func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, err error) {
-	drop := int64(0)
-	if w.c.ContextTokens > 0 {
-		drop = max(0, w.talk.tokens()+reserve-w.c.ContextTokens)
-	}
+	drop := 0
 	var past []chat.Message
 	var summary string
 	for try := 0; ; try++ {
@@ -183,7 +161,7 @@ func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, 
 		if !errors.Is(err, chat.ErrTooLong) || try == maxDrops || len(past) == 1 {
 			return c, err
 		}
-		drop = max(2*drop, w.talk.tokens()/8, 1)
+		drop = max(2*drop, w.talk.size()/8, 1)
 	}
 	c.say(w.prompt(w.instruction, summary, w.tty.Screen())+"\n"+askQuestions, nil)
 	questions, err := sub.ask(ctx, "questions", w.request(c.messages))
@@ -195,7 +173,7 @@ func (w *worker) handOver(ctx context.Context, sub *subagents) (c conversation, 
 	if err != nil {
 		return c, err
 	}
-	c.answer(chat.Reply{Text: questions})
+	c.answer(questions)
 	c.say(fmt.Sprintf(handOver, answers, "The terminal shows:\n"+w.tty.Screen()), nil)
 	return c, nil
 }

@@ -12,7 +12,7 @@ const (
 You cannot run anything directly. You say which keys to press, they are typed into the terminal, and after the time that you asked for you are shown what came. The terminal keeps its state: folder, variables, running programs and open editors stay as they are between your replies.
 `
 
-	formatJSON = `Reply with one JSON object and nothing else:
+	form = `Reply with one JSON object and nothing else:
 
 {
   "analysis": "what the terminal shows, and where the task stands",
@@ -29,26 +29,6 @@ You cannot run anything directly. You say which keys to press, they are typed in
 - "duration" is how many seconds to wait after it; 1 if you leave it out, 60 at most.
 - "task_complete" is true only when the whole task is done; you may leave it out until then.
 - Inside JSON strings write a new line as \n, a quote as \" and a backslash as \\.
-`
-
-	formatXML = `Reply with one <response> and nothing else:
-
-<response>
-<analysis>what the terminal shows, and where the task stands</analysis>
-<plan>what you do next, and why</plan>
-<commands>
-<keystrokes duration="0.2">ls -la
-</keystrokes>
-<keystrokes duration="30">make test
-</keystrokes>
-</commands>
-<task_complete>false</task_complete>
-</response>
-
-- <commands> holds what to type, in this order. It may be empty, to look again.
-- The text of <keystrokes> is typed exactly as it stands, without any escapes: write < and & as they are. A shell command needs a line break at its end, before the closing tag, or it is not run.
-- duration is how many seconds to wait after it; 1 if you leave it out, 60 at most.
-- <task_complete> is true only when the whole task is done; you may leave it out until then.
 `
 
 	rules = `Keys that are not text are written by name, each as a command of its own: C-c, C-d, C-z, M-x, Enter, Escape, Tab, BSpace, Up, Down, Left, Right, Home, End, PageUp, PageDown, F1 to F12.
@@ -79,11 +59,7 @@ func (w *worker) prompt(instruction, prior, screen string) string {
 	var b strings.Builder
 	b.WriteString(introduction)
 	b.WriteByte('\n')
-	if w.c.Protocol == "xml" {
-		b.WriteString(formatXML)
-	} else {
-		b.WriteString(formatJSON)
-	}
+	b.WriteString(form)
 	b.WriteByte('\n')
 	b.WriteString(rules)
 	b.WriteString("\nThe task:\n\n" + instruction + "\n")
@@ -91,6 +67,6 @@ func (w *worker) prompt(instruction, prior, screen string) string {
 	if prior != "" {
 		b.WriteString("\nSomebody has worked on this before you. What was done, in short:\n\n" + prior + "\n")
 	}
-	fmt.Fprintf(&b, "\nThe terminal (%d lines of %d characters) shows:\n%s\n", w.c.Rows, w.c.Columns, screen)
+	fmt.Fprintf(&b, "\nThe terminal (%d lines of %d characters) shows:\n%s\n", rows, columns, screen)
 	return b.String()
 }

@@ -21,11 +21,10 @@ type opener interface {
 // terminal is the shell that the agent types into. It is kept from turn to
 // turn, and started again if it has ended.
 type terminal struct {
-	box   opener
-	tty   *screen.TTY
-	cast  *asciicast.Cast
-	spec  sandbox.TerminalSpec
-	shell []string // nil: the first of shells that exists
+	box  opener
+	tty  *screen.TTY
+	cast *asciicast.Cast
+	spec sandbox.TerminalSpec
 
 	begun  int // number of terminals so far
 	offset int64
@@ -57,14 +56,10 @@ func (t *terminal) attach(ctx context.Context) error {
 
 // open starts a terminal. ctx lasts as long as the connection to it.
 func (t *terminal) open(ctx context.Context) error {
-	choice := shells
-	if len(t.shell) > 0 {
-		choice = [][]string{t.shell}
-	}
 	t.begun++
 	t.spec.ID = fmt.Sprintf("terminus-%d", t.begun)
 	var err error
-	for _, t.spec.Argv = range choice {
+	for _, t.spec.Argv = range shells {
 		if t.held, err = t.box.Terminal(ctx, t.spec); err == nil {
 			t.offset = 0
 			t.tty.Attach(t.held)

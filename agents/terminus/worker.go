@@ -30,11 +30,10 @@ const maxPrior = 20000
 
 // worker is one session.
 type worker struct {
-	s      *loop.Session[Config]
-	c      *Config
-	format protocol.Format
-	tty    *screen.TTY
-	term   terminal
+	s    *loop.Session[Config]
+	c    *Config
+	tty  *screen.TTY
+	term terminal
 
 	offers      string // the skills that come with the task
 	instruction string // all messages of the user
@@ -45,18 +44,18 @@ type worker struct {
 }
 
 func newWorker(s *loop.Session[Config]) (*worker, error) {
-	w := &worker{s: s, c: &s.Config, format: protocol.Format(s.Config.Protocol)}
+	w := &worker{s: s, c: &s.Config}
 	var cast *asciicast.Cast
-	if w.c.Record && s.Setup.Scratch != "" {
+	if s.Setup.Scratch != "" {
 		var err error
-		if cast, err = asciicast.New(filepath.Join(s.Setup.Scratch, castFile), s.Setup.Session, w.c.Rows, w.c.Columns, time.Now()); err != nil {
+		if cast, err = asciicast.New(filepath.Join(s.Setup.Scratch, castFile), s.Setup.Session, rows, columns, time.Now()); err != nil {
 			return nil, err
 		}
 	}
-	w.tty = screen.NewTTY(screen.Options{Rows: w.c.Rows, Columns: w.c.Columns, Limit: w.c.OutputBytes, Cast: cast})
+	w.tty = screen.NewTTY(screen.Options{Rows: rows, Columns: columns, Limit: outputBytes, Cast: cast})
 	w.term = terminal{box: s.Shell, tty: w.tty, cast: cast, spec: sandbox.TerminalSpec{
-		Rows: w.c.Rows, Columns: w.c.Columns, Dir: s.Setup.Workdir, User: s.Setup.User,
-	}, shell: w.c.Shell}
+		Rows: rows, Columns: columns, Dir: s.Setup.Workdir, User: s.Setup.User,
+	}}
 	return w, nil
 }
 
@@ -92,7 +91,7 @@ func (w *worker) begin(ctx context.Context, instruction string, images []chat.Im
 		instruction = w.instruction + "\n\nLater the user said:\n\n" + instruction
 	}
 	w.instruction = instruction
-	if w.c.Record && w.s.Setup.Scratch != "" {
+	if w.s.Setup.Scratch != "" {
 		if err = r.Artifact(castFile); err != nil {
 			return err
 		}
@@ -125,11 +124,11 @@ func (w *worker) work(ctx context.Context, r *loop.Recorder) (agent.Yield, error
 			return agent.Yield{}, err
 		}
 		w.turns++
-		w.talk.answer(reply)
+		w.talk.answer(reply.Text)
 		if reply.Stop == chat.Refused {
 			return agent.Yield{End: agent.Refused, Message: reply.Text, Reason: "the model refused"}, r.Step(w.step(r, reply, reply.Text))
 		}
-		parsed, wrong := w.format.Parse(reply.Text)
+		parsed, wrong := protocol.Parse(reply.Text)
 		if reply.Stop == chat.Length {
 			wrong = errors.New(cutOff)
 		}
@@ -156,18 +155,10 @@ func (w *worker) work(ctx context.Context, r *loop.Recorder) (agent.Yield, error
 // ask gets the next reply and shortens the conversation if needed. ErrTooLong
 // means that it cannot be shortened further.
 func (w *worker) ask(ctx context.Context, r *loop.Recorder) (chat.Reply, error) {
-	if c := w.c; c.Summarize && c.ContextTokens > 0 && c.SummarizeBelow > 0 && w.talk.long() && c.ContextTokens-w.talk.tokens() < c.SummarizeBelow {
-		if err := w.shorten(ctx, r, full); err != nil {
-			return chat.Reply{}, err
-		}
-	}
 	for how := full; ; how++ {
 		reply, err := r.Ask(ctx, w.s.Model, w.request(w.talk.messages))
 		if !errors.Is(err, chat.ErrTooLong) || how > bare {
 			return reply, err
-		}
-		if !w.c.Summarize {
-			how = bare
 		}
 		if err = w.shorten(ctx, r, how); err != nil {
 			return chat.Reply{}, err
@@ -193,17 +184,12 @@ func (w *worker) reject(r *loop.Recorder, reply chat.Reply, wrong error) error {
 // model has said twice that the task is complete.
 func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p *protocol.Reply) (done bool, err error) {
 	step := w.step(r, reply, fmt.Sprintf("Analysis: %s\nPlan: %s", p.Analysis, p.Plan))
-	if w.c.RawContent {
-		step.Message = trajectory.Text(reply.Text)
-	}
 	id := func(what any) string { return fmt.Sprintf("call_%d_%v", w.turns, what) }
 	var notes []string
 	w.term.cast.Mark(fmt.Sprintf("reply %d", w.turns))
 	for i, c := range p.Commands {
-		if !w.c.RawContent {
-			if err = loop.Call(&step, id(i+1), "type", map[string]any{"keystrokes": c.Keystrokes, "duration": c.Duration.Seconds()}); err != nil {
-				return false, err
-			}
+		if err = loop.Call(&step, id(i+1), "type", map[string]any{"keystrokes": c.Keystrokes, "duration": c.Duration.Seconds()}); err != nil {
+			return false, err
 		}
 		note, lost := w.term.do(ctx, c)
 		if lost != nil {
@@ -213,7 +199,7 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, reply chat.Reply, p 
 			notes = append(notes, note)
 		}
 	}
-	if p.Complete && !w.c.RawContent {
+	if p.Complete {
 		if err = loop.Call(&step, id("task_complete"), "task_complete", struct{}{}); err != nil {
 			return false, err
 		}

@@ -272,7 +272,7 @@ func TestAReplyThatCannotBeUsedTypesNothing(t *testing.T) {
 
 func TestAModelThatNeverFindsTheFormIsGivenUp(t *testing.T) {
 	t.Parallel()
-	l := newFixture(t, `{"protocol": "xml"}`, agent.Setup{}, chattest.Script("hello"))
+	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script("hello"))
 	if y := l.turn("Go."); y.End != agent.Crashed || !strings.Contains(y.Reason, "10 replies in a row") || len(l.steps) != maxBad {
 		t.Errorf("got %+v after %d steps", y, len(l.steps))
 	}
@@ -364,23 +364,6 @@ func TestATooLongConversationIsHandedOver(t *testing.T) {
 	l.close()
 }
 
-func TestAContextOfKnownSizeIsSummarizedAheadOfTime(t *testing.T) {
-	t.Parallel()
-	l := newFixture(t, `{"context_tokens": 20000, "summarize_below": 5000}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
-		switch {
-		case strings.Contains(q.Last, "This one time reply in plain text"):
-			return chattest.Answer{Text: "words"}
-		case strings.Contains(q.Last, "These are the answers"), strings.Contains(q.Last, "say again"):
-			return chattest.Answer{Text: complete}
-		}
-		return chattest.Answer{Text: typing("", 0), Usage: &[2]int64{int64(6000 * (q.Turns + 1)), 10}}
-	})
-	if y := l.turn("Go."); y.End != agent.Done || l.worker.summaries != 1 {
-		t.Errorf("got %+v after %d summaries", y, l.worker.summaries)
-	}
-	l.close()
-}
-
 func TestWithoutRoomForASummaryItBeginsAnew(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
@@ -448,8 +431,7 @@ func TestATurnThatIsCutOffEndsSoon(t *testing.T) {
 func TestConfigurationsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`{"rows": 1}`: "rows", `{"columns": 9999}`: "columns", `{"output_bytes": 1}`: "output_bytes", `{"max_turns": -1}`: "max_turns",
-		`{"context_tokens": 1000}`: "summarize_below", `{"protocol": "yaml"}`: "protocol",
+		`{"max_turns": -1}`: "max_turns", `{"max_tokens": -1}`: "max_tokens", `{"temperature": 3}`: "temperature",
 	} {
 		var c Config
 		ps := config.Validate(json.RawMessage(raw), &c)

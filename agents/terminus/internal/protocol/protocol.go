@@ -60,26 +60,10 @@ func said(text string) string {
 	return text
 }
 
-// Format is one way to write a reply.
-type Format string
-
-// The formats.
-const (
-	JSON Format = "json"
-	XML  Format = "xml"
-)
-
 // Parse reads a reply. An error says what is wrong with it, in words for the
 // model. Nothing of such a reply may be executed.
-func (f Format) Parse(text string) (Reply, error) {
-	var r Reply
-	var err error
-	text = said(text)
-	if f == XML {
-		r, err = parseXML(text)
-	} else {
-		r, err = parseJSON(text)
-	}
+func Parse(text string) (Reply, error) {
+	r, err := parseJSON(said(text))
 	if err != nil {
 		return Reply{}, err
 	}

@@ -11,7 +11,6 @@ func one(k string) []Command { return []Command{{k, DefaultDuration}} }
 
 type row struct {
 	name, in string
-	format   Format
 	want     []Command
 	complete bool
 	warnings []string // substrings, in order
@@ -73,49 +72,9 @@ func TestRepliesInJSON(t *testing.T) {
 	}
 }
 
-func TestRepliesInXML(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []row{
-		{
-			name: "xml", format: XML, in: "<response>\n<analysis>a</analysis><plan>p</plan>\n<commands>\n<keystrokes duration=\"0.5\">ls <b> && echo \"x\"\n</keystrokes>\n<keystrokes duration='2'>C-c</keystrokes></commands>\n<task_complete>false</task_complete></response>",
-			want: []Command{{"ls <b> && echo \"x\"\n", 500 * time.Millisecond}, {"C-c", 2 * time.Second}},
-		},
-		{name: "xml, empty commands", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands/></response>"},
-		{name: "xml, complete", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><task_complete>true</task_complete></response>", complete: true},
-		{
-			name: "xml, tags typed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>echo '<task_complete>true</task_complete>'\n</keystrokes></commands></response>",
-			want: one("echo '<task_complete>true</task_complete>'\n"),
-		},
-		{name: "xml, not closed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>ls\n</keystrokes>", want: one("ls\n"), warnings: []string{"</response>", "</commands>"}},
-		{name: "xml, text around", format: XML, in: "hm <response><analysis>a</analysis><plan>p</plan><commands></commands></response> so", warnings: []string{"before", "after"}},
-		{name: "xml, entities", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a &amp;&amp; b\n</keystrokes></commands></response>", want: one("a &amp;&amp; b\n"), warnings: []string{"&amp;"}},
-		{
-			name: "xml, two blocks", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands><commands><keystrokes>b\n</keystrokes></commands></response>",
-			want: one("a\n"), warnings: []string{"only the first"},
-		},
-		{name: "xml, unknown", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><mood>x</mood><commands><keystrokes speed=\"1\">a\n</keystrokes></commands></response>", want: one("a\n"), warnings: []string{"<mood>", `"speed"`}},
-		{name: "xml, no response", format: XML, in: "<analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands>", want: one("a\n"), warnings: []string{"<response> tags are missing"}},
-		{
-			name: "xml, CDATA", format: XML, in: "<response><analysis><![CDATA[a]]></analysis><plan>p</plan><commands><keystrokes><![CDATA[a <b> && c\n]]></keystrokes></commands></response>",
-			want: one("a <b> && c\n"), warnings: []string{"CDATA", "CDATA"},
-		},
-		{name: "xml, CDATA typed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>echo '<![CDATA[x]]>'\n</keystrokes></commands></response>", want: one("echo '<![CDATA[x]]>'\n")},
-		{name: "xml, thinking aloud", format: XML, in: "<think>a <response>?</think><response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n</keystrokes></commands></response>", want: one("a\n")},
-		{name: "xml, nothing", format: XML, in: "done", err: "no <response>"},
-		{name: "xml, no commands", format: XML, in: "<response><analysis>a</analysis><plan>p</plan></response>", err: "<commands> is missing"},
-		{name: "xml, commands without keystrokes", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands>ls</commands></response>", err: "no <keystrokes>"},
-		{name: "xml, keystrokes not closed", format: XML, in: "<response><analysis>a</analysis><plan>p</plan><commands><keystrokes>a\n<keystrokes>b\n</keystrokes></commands></response>", err: "not closed before the next"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			tt.check(t)
-		})
-	}
-}
-
 func (tt *row) check(t *testing.T) {
 	t.Helper()
-	got, err := tt.format.Parse(tt.in)
+	got, err := Parse(tt.in)
 	if (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 		t.Fatalf("got error %v; want %q", err, tt.err)
 	}
@@ -144,7 +103,7 @@ func warned(t *testing.T, got, want []string) {
 // warnings.
 func TestWarningsAreFew(t *testing.T) {
 	t.Parallel()
-	r, err := JSON.Parse(`{"analysis": "a", "plan": "p", "commands": [` + strings.TrimSuffix(strings.Repeat(`{"keystrokes": "x\n", "speed": 1},`, 1000), ",") + `]}`)
+	r, err := Parse(`{"analysis": "a", "plan": "p", "commands": [` + strings.TrimSuffix(strings.Repeat(`{"keystrokes": "x\n", "speed": 1},`, 1000), ",") + `]}`)
 	if err != nil || len(r.Commands) != 1000 || len(r.Warnings) != maxWarnings+1 || !strings.Contains(r.Warnings[maxWarnings], "more") {
 		t.Errorf("%d commands, %d warnings, %v", len(r.Commands), len(r.Warnings), err)
 	}
@@ -152,14 +111,11 @@ func TestWarningsAreFew(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(`{"analysis": "a", "commands": [{"keystrokes": "x"`)
-	f.Add("<response><commands><keystrokes duration=1>x</keystrokes>")
 	f.Fuzz(func(t *testing.T, in string) {
-		for _, format := range []Format{JSON, XML} {
-			r, err := format.Parse(in)
-			for _, c := range r.Commands {
-				if err != nil || c.Duration < 0 || c.Duration > MaxDuration {
-					t.Errorf("%s: %+v with error %v", format, c, err)
-				}
+		r, err := Parse(in)
+		for _, c := range r.Commands {
+			if err != nil || c.Duration < 0 || c.Duration > MaxDuration {
+				t.Errorf("%+v with error %v", c, err)
 			}
 		}
 	})

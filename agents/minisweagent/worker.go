@@ -38,13 +38,12 @@ When the task is done, and you have checked that it is, reply with this command 
 
 // worker is one session.
 type worker struct {
-	s      *loop.Session[Config]
-	c      *Config
-	box    execer
-	talk   []chat.Message
-	shell  string // path of the shell in the sandbox; empty: not known yet
-	turns  int64
-	tokens int64
+	s     *loop.Session[Config]
+	c     *Config
+	box   execer
+	talk  []chat.Message
+	shell string // path of the shell in the sandbox; empty: not known yet
+	turns int64
 }
 
 // execer is what the worker needs from the sandbox.
@@ -61,9 +60,6 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 		return agent.Yield{}, err
 	}
 	for bad := 0; ; {
-		if y := w.limit(); y != nil {
-			return *y, nil
-		}
 		reply, err := r.Ask(ctx, w.s.Model, chat.Request{
 			System: system, Messages: w.talk, Effort: w.c.ReasoningEffort, MaxTokens: w.c.MaxTokens, Temperature: w.c.Temperature,
 		})
@@ -73,7 +69,8 @@ func (w *worker) Turn(ctx context.Context, m agent.Message, r *loop.Recorder) (a
 		if err != nil {
 			return agent.Yield{}, err
 		}
-		w.count(reply)
+		w.turns++
+		w.talk = append(w.talk, chat.Message{Role: chat.Assistant, Text: reply.Text})
 		step := r.Of(reply, reply.Text)
 		if reply.Stop == chat.Refused {
 			return agent.Yield{End: agent.Refused, Message: reply.Text, Reason: "the model refused"}, r.Step(step)
@@ -149,17 +146,6 @@ func (w *worker) act(ctx context.Context, r *loop.Recorder, step trajectory.Step
 	return last, finished, r.Step(step)
 }
 
-// limit returns the yield of a turn that has reached a limit, or nil.
-func (w *worker) limit() *agent.Yield {
-	switch c := w.c; {
-	case c.StepLimit > 0 && w.turns >= c.StepLimit:
-		return &agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("step_limit = %d is reached", c.StepLimit)}
-	case c.TokenLimit > 0 && w.tokens >= c.TokenLimit:
-		return &agent.Yield{End: agent.MaxSteps, Reason: fmt.Sprintf("token_limit = %d is reached, with %d tokens", c.TokenLimit, w.tokens)}
-	}
-	return nil
-}
-
 func (w *worker) say(text string, images []chat.Image) {
 	if n := len(w.talk); n > 0 && w.talk[n-1].Role == chat.User {
 		last := &w.talk[n-1] // a turn that ended before a reply
@@ -167,16 +153,6 @@ func (w *worker) say(text string, images []chat.Image) {
 		return
 	}
 	w.talk = append(w.talk, chat.Message{Role: chat.User, Text: text, Images: images})
-}
-
-func (w *worker) count(r chat.Reply) {
-	w.turns++
-	w.talk = append(w.talk, chat.Message{Role: chat.Assistant, Text: r.Text})
-	for _, n := range []*int64{r.Usage.Input, r.Usage.Output} {
-		if n != nil {
-			w.tokens += *n
-		}
-	}
 }
 
 var block = regexp.MustCompile("(?ms)^[ \\t]*```(?:bash|sh|shell)[ \\t]*\\r?\\n(.*?)^[ \\t]*```[ \\t]*\\r?$")
@@ -213,7 +189,7 @@ var quiet = []string{"PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "TERM=dumb", 
 // is the final message of a command that reports the task as complete.
 func (w *worker) run(ctx context.Context, command string) (said, last string, finished bool, err error) {
 	var text bytes.Buffer
-	out := output.New(closer{&text}, w.c.OutputBytes/2, w.c.OutputBytes/2)
+	out := output.New(closer{&text}, outputBytes/2, outputBytes/2)
 	var result sandbox.Result
 	shells := []string{"bash", "sh"}
 	if w.shell != "" {

@@ -68,9 +68,12 @@ type prompt struct {
 }
 
 func (b *builder) build(ctx context.Context) error {
-	if b.entry = b.Table(b.item.at.Path, b.item.at.Node); b.entry == nil {
+	values, ok := b.item.at.Value.(map[string]any)
+	if !ok {
+		b.Bad(b.item.at.Path, "Wrong type", "%s must be a mapping, got %s.", b.item.at.Path, b.Show(b.item.at.Value))
 		return nil
 	}
+	b.entry = b.In(b.item.at.Path, values)
 	if !b.identify() {
 		return nil
 	}
@@ -101,8 +104,7 @@ func (b *builder) identify() bool {
 		return false
 	}
 	for _, e := range b.item.more {
-		b.Report(task.Error, document.Position(e.Node), e.Path+".id", "Id is used twice",
-			fmt.Sprintf("%q is also the id of %s in line %d.", id, b.item.at.Path, document.Position(b.item.at.Node).Line))
+		b.Bad(e.Path+".id", "Id is used twice", "%q is also the id of %s in line %d.", id, b.item.at.Path, b.Position(b.item.at.Path).Line)
 	}
 	if b.config == nil {
 		b.config = &App{}
@@ -120,7 +122,7 @@ func (b *builder) read() page {
 	b.prompt.judge = b.free(e, "llm_judge_gt")
 	b.t.Labels = task.Labels{Category: b.app.name, Difficulty: strings.ToLower(scalar(e.Get("difficulty_level")))}
 	website := ""
-	if w := e.Below("website"); w != nil {
+	if w := e.Below("website"); w.Exists() {
 		website = w.Text("url", "")
 		w.Done()
 	}
@@ -128,7 +130,7 @@ func (b *builder) read() page {
 	switch {
 	case at.problem == "":
 	case b.describe:
-		b.Report(task.Warning, document.Position(e.Node), e.Path+".website", "No page is known yet", at.problem)
+		b.Warn(e.Path+".website", "No page is known yet", "%s", at.problem)
 	default:
 		e.Bad("website", "There is no page to open", "%s", at.problem)
 	}
@@ -137,14 +139,14 @@ func (b *builder) read() page {
 
 // free returns a value as text: a text as it is, and anything else as JSON.
 func (b *builder) free(t *document.Table, key string) string {
-	n := t.Get(key)
-	if n == nil {
+	switch v := t.Get(key).(type) {
+	case nil:
 		return ""
+	case string:
+		return strings.TrimSpace(v)
+	default:
+		return string(b.JSON(document.Entry{Path: t.At(key), Value: v}))
 	}
-	if text, ok := document.TextOf(n); ok {
-		return strings.TrimSpace(text)
-	}
-	return string(b.JSON(document.Entry{Path: t.Path + "." + key, Node: n}))
 }
 
 // The marks in a prompt. What follows the first is not for the agent, up to the

@@ -270,7 +270,7 @@ func loadTask(ctx context.Context, file string, o task.Options) (*task.Task, []t
 	l := readList(root, list, o.Lenient)
 	if name == "" || task.Broken(l.Problems) {
 		if !task.Broken(l.Problems) {
-			l.Report(task.Error, nil, "", "Not a task", "It is a list of tasks. A task of it is "+list+"/ID.")
+			l.Bad("", "Not a task", "It is a list of tasks. A task of it is %s/ID.", list)
 		}
 		return nil, l.Problems, nil
 	}

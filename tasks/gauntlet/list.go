@@ -6,8 +6,6 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
 	"github.com/berth-eval/berth/tasks/internal/folder"
@@ -29,7 +27,7 @@ func readList(root *os.Root, file string, lenient bool) *list {
 		return l
 	}
 	if err != nil {
-		l.Report(task.Error, nil, "", "List cannot be read", err.Error()+".")
+		l.Bad("", "List cannot be read", "%s.", err)
 		return l
 	}
 	l.parse(text)
@@ -37,7 +35,7 @@ func readList(root *os.Root, file string, lenient bool) *list {
 }
 
 func (l *list) parse(text []byte) {
-	top := l.Parse(text)
+	top := l.YAML(text)
 	if top == nil {
 		return
 	}
@@ -59,7 +57,7 @@ func (l *list) parse(text []byte) {
 
 // add notes an entry. A second one with the same id is noted with the first one.
 func (l *list) add(n int, e document.Entry) {
-	it := item{name: fmt.Sprintf("entry-%d", n), at: e, id: idOf(e.Node)}
+	it := item{name: fmt.Sprintf("entry-%d", n), at: e, id: idOf(e.Value)}
 	if idForm.MatchString(it.id) {
 		it.name = it.id
 	}
@@ -79,31 +77,18 @@ func (l *list) find(name string) *item {
 }
 
 // idOf returns the id of an entry; empty: it has none.
-func idOf(n ast.Node) string {
-	var values []*ast.MappingValueNode
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		values = m.Values
-	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{m}
-	}
-	for _, v := range values {
-		if v.Key.GetToken().Value == "id" {
-			return scalar(v.Value)
-		}
-	}
-	return ""
+func idOf(v any) string {
+	values, _ := v.(map[string]any)
+	return scalar(values["id"])
 }
 
 // scalar returns a text or a number as text; empty: it is neither.
-func scalar(n ast.Node) string {
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-		return n.GetToken().Value
+func scalar(v any) string {
+	switch v := v.(type) {
+	case document.Number:
+		return v.Text
+	case string:
+		return v
 	}
-	if n == nil {
-		return ""
-	}
-	text, _ := document.TextOf(n)
-	return text
+	return ""
 }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
 )
@@ -34,20 +32,17 @@ func (b *builder) truth() (t truth) {
 	t.settings = map[string]json.RawMessage{}
 	gt := b.entry.Below("gt")
 	switch {
-	case gt == nil && b.entry.Has("gt") && task.Broken(b.Problems):
-	case gt != nil && gt.Get("answer") != nil:
+	case !gt.Exists() && b.entry.Has("gt") && task.Broken(b.Problems):
+	case gt.Get("answer") != nil:
 		t.inline = b.inline(gt)
 		t.said = b.app.ids == "circuit" && !drawn(t.inline)
 	default:
 		t.file = b.asset()
 	}
-	if gt != nil {
-		if text := b.free(gt, "llm_judge_gt"); b.prompt.judge == "" {
-			b.prompt.judge = text
-		}
-		gt.Known = append(gt.Known, "answer")
-		gt.Done()
+	if text := b.free(gt, "llm_judge_gt"); b.prompt.judge == "" {
+		b.prompt.judge = text
 	}
+	gt.Done()
 	if b.app.tolerances {
 		b.tolerance(&t)
 	}
@@ -65,23 +60,24 @@ func drawn(truth json.RawMessage) bool {
 
 // inline returns the ground truth that stands in the list.
 func (b *builder) inline(gt *document.Table) json.RawMessage {
-	n := gt.Get("answer")
-	e := document.Entry{Path: gt.Path + ".answer", Node: n}
-	text, ok := document.TextOf(n)
-	switch n.(type) {
-	case *ast.MappingNode, *ast.MappingValueNode, *ast.SequenceNode:
+	e := document.Entry{Path: gt.At("answer"), Value: gt.Get("answer")}
+	var text string
+	switch v := e.Value.(type) {
+	case map[string]any, []any:
 		return b.JSON(e)
-	}
-	if !ok {
-		gt.Bad("answer", "Wrong type", "%s must be a JSON text, got %s.", e.Path, document.KindOf(n))
+	case string:
+		text = v
+	default:
+		gt.Bad("answer", "Wrong type", "%s must be a JSON text, got %s.", e.Path, b.Show(v))
 		return nil
 	}
 	if b.app.ids == "circuit" && strings.HasPrefix(strings.TrimSpace(text), "<") {
 		return object(map[string]any{"answer": text})
 	}
 	if wrong := checkJSON([]byte(text)); wrong != nil {
-		p := task.Problem{File: b.File, Line: document.Position(n).Line, Column: document.Position(n).Column, Key: e.Path, Severity: task.Error, Summary: "Ground truth is not JSON", Detail: wrong.text}
-		if _, block := n.(*ast.LiteralNode); block { // its text begins in the next line
+		at := b.Position(e.Path)
+		p := task.Problem{File: b.File, Line: at.Line, Column: at.Column, Key: e.Path, Severity: task.Error, Summary: "Ground truth is not JSON", Detail: wrong.text}
+		if b.Block(e.Path) {
 			p.Line, p.Column = p.Line+wrong.line, 0
 		}
 		text = withoutCommas(text)
@@ -265,22 +261,17 @@ func (b *builder) tolerance(t *truth) {
 // to say besides what it does.
 func (b *builder) evaluation(t *truth) {
 	e := b.entry.Below("eval_config")
-	if e == nil {
-		return
-	}
 	for _, name := range b.app.settings {
-		if n := e.Get(name); n != nil {
-			t.settings[name] = b.JSON(document.Entry{Path: e.Path + "." + name, Node: n})
+		if v := e.Get(name); v != nil {
+			t.settings[name] = b.JSON(document.Entry{Path: e.At(name), Value: v})
 		}
 	}
 	if b.app.comparator != compareFields {
-		if a := e.Below("answer"); a != nil {
-			t.answer = a.Free()
-		}
+		t.answer = e.Below("answer").JSON()
 	}
 	if b.app.free {
 		for _, name := range e.Rest() {
-			t.settings[name] = b.JSON(document.Entry{Path: e.Path + "." + name, Node: e.Get(name)})
+			t.settings[name] = b.JSON(document.Entry{Path: e.At(name), Value: e.Get(name)})
 		}
 	}
 	e.Done()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // berthConfig is [metadata.berth]: what only Berth knows. The format's own tool
@@ -26,86 +27,73 @@ type berthConfig struct {
 	captures       []task.Capture
 }
 
-func (d *decoder) berth(t *table) berthConfig {
-	c := berthConfig{path: t.path, score: t.str("score", ""), startup: t.seconds("startup_sec", 0), stall: t.seconds("stall_sec", 0)}
-	for _, v := range t.tables("verifiers") {
+func (d *decoder) berth(t *document.Table) berthConfig {
+	c := berthConfig{path: t.Path, score: t.Text("score", ""), startup: seconds(t, "startup_sec", 0), stall: seconds(t, "stall_sec", 0)}
+	for _, v := range t.Tables("verifiers") {
 		c.verifiers = append(c.verifiers, d.verifierUse(v))
 	}
-	if in := t.table("interaction"); in.has() {
+	if in := t.Below("interaction"); in.Exists() {
 		c.interaction = &task.Interaction{
-			Total: in.seconds("total_sec", 0), Charged: in.words("charged", task.ChargedParts), After: in.words("after", task.AfterEnds),
-			Hold:   in.word("hold", "", false, task.HoldJudge, task.HoldCopy),
-			Reduce: task.Reducer(in.word("reduce", "", false, "last", "max", "min", "mean")),
-			Decide: task.Reducer(in.word("decide", "", false, "last", "max", "min")),
+			Total: seconds(in, "total_sec", 0), Charged: words(in, "charged", task.ChargedParts), After: words(in, "after", task.AfterEnds),
+			Hold:   in.Word("hold", "", task.HoldJudge, task.HoldCopy),
+			Reduce: task.Reducer(in.Word("reduce", "", "last", "max", "min", "mean")),
+			Decide: task.Reducer(in.Word("decide", "", "last", "max", "min")),
 		}
-		n, ok := in.integer("max_follow_ups")
+		n, ok := in.Integer("max_follow_ups")
 		switch {
-		case !ok && in.m["max_follow_ups"] == nil:
-			d.bad(in.path, "Setting is missing", "Write max_follow_ups: how many messages the simulated user may send in a stage.")
+		case !ok && in.Values["max_follow_ups"] == nil:
+			d.Bad(in.Path, "Setting is missing", "Write max_follow_ups: how many messages the simulated user may send in a stage.")
 		case ok && (n < 0 || n > 1000):
-			d.bad(in.at("max_follow_ups"), "Number out of range", "%d is not between 0 and 1000.", n)
+			d.Bad(in.At("max_follow_ups"), "Number out of range", "%d is not between 0 and 1000.", n)
 		}
 		c.interaction.MaxFollowUps = int(n)
-		c.persona, c.show = in.str("persona", ""), in.strings("show")
-		in.done()
+		c.persona, c.show = in.Text("persona", ""), in.Strings("show")
+		in.Done()
 	}
 	d.surface(t, &c)
-	t.done()
+	t.Done()
 	return c
 }
 
 // surface reads [metadata.berth.surface] and [[metadata.berth.captures]].
-func (d *decoder) surface(t *table, c *berthConfig) {
-	for _, p := range t.tables("captures") {
-		c.captures = append(c.captures, task.Capture{Name: d.required(p, "name"), Settings: d.settings(p)})
-		p.done()
+func (d *decoder) surface(t *document.Table, c *berthConfig) {
+	for _, p := range t.Tables("captures") {
+		c.captures = append(c.captures, task.Capture{Name: p.Required("name"), Settings: p.Below("settings").JSON()})
+		p.Done()
 	}
-	s := t.table("surface")
-	if !s.has() {
+	s := t.Below("surface")
+	if !s.Exists() {
 		if len(c.captures) > 0 {
-			d.bad(t.at("captures"), "Captures without a surface", "They are taken from one. Write a table %s, which may be empty.", t.at("surface"))
+			d.Bad(t.At("captures"), "Captures without a surface", "They are taken from one. Write a table %s, which may be empty.", t.At("surface"))
 		}
 		return
 	}
-	c.surface = &task.Surface{Level: s.str("level", ""), Actions: s.strings("actions"), Observations: s.strings("observations")}
-	c.settings, c.files = d.settings(s), s.str("files", "")
-	n, ok := s.integer("steps")
+	c.surface = &task.Surface{Level: s.Text("level", ""), Actions: s.Strings("actions"), Observations: s.Strings("observations")}
+	c.settings, c.files = s.Below("settings").JSON(), s.Text("files", "")
+	n, ok := s.Integer("steps")
 	if ok && (n < 1 || n > 1_000_000) {
-		d.bad(s.at("steps"), "Number out of range", "%d is not between 1 and 1000000.", n)
+		d.Bad(s.At("steps"), "Number out of range", "%d is not between 1 and 1000000.", n)
 	}
 	c.surface.Steps = int(n)
-	s.done()
+	s.Done()
 }
 
-// settings returns the table of that name as JSON; nil without one.
-func (d *decoder) settings(t *table) json.RawMessage {
-	settings := t.table("settings")
-	if !settings.has() {
-		return nil
-	}
-	raw, err := json.Marshal(settings.m)
-	if err != nil {
-		d.bad(settings.path, "Settings cannot be kept", "They have a value that JSON cannot say: %v.", err)
-	}
-	return raw
-}
-
-func (d *decoder) verifierUse(t *table) task.VerifierUse {
-	u := task.VerifierUse{Name: d.required(t, "name"), Settings: d.settings(t)}
-	u.Advisory, _ = t.boolean("advisory")
+func (d *decoder) verifierUse(t *document.Table) task.VerifierUse {
+	u := task.VerifierUse{Name: t.Required("name"), Settings: t.Below("settings").JSON()}
+	u.Advisory, _ = t.Boolean("advisory")
 	if u.Name == verifierName {
-		d.bad(t.at("name"), "Verifier is there already", "%q runs the task's own tests, after the verifiers of this list.", u.Name)
+		d.Bad(t.At("name"), "Verifier is there already", "%q runs the task's own tests, after the verifiers of this list.", u.Name)
 	}
-	t.done()
+	t.Done()
 	return u
 }
 
 // words returns a list of some of the words allowed.
-func (t *table) words(key string, allowed []string) []string {
-	list := t.strings(key)
+func words(t *document.Table, key string, allowed []string) []string {
+	list := t.Strings(key)
 	for i, w := range list {
 		if !slices.Contains(allowed, w) {
-			t.r.bad(index(t.at(key), i), "Unknown value", "%q is not one of %s.%s", w, strings.Join(allowed, ", "), meant(w, allowed))
+			t.R.Bad(document.Index(t.At(key), i), "Unknown value", "%q is not one of %s.%s", w, strings.Join(allowed, ", "), document.Meant(w, allowed))
 		}
 	}
 	return list
@@ -141,14 +129,14 @@ func (b *builder) interact() {
 			b.resource(&task.Resource{Name: "surface", Path: c.files, Folder: true})
 			b.t.Environment.Files = append(b.t.Environment.Files, "surface")
 		default:
-			b.reader.bad(c.path+".surface.files", "Folder is missing", "%q is not a folder of the task. Put it into %s/.", c.files, dirTests)
+			b.reader.Bad(c.path+".surface.files", "Folder is missing", "%q is not a folder of the task. Put it into %s/.", c.files, dirTests)
 		}
 	}
 	if c.persona == "" {
 		return
 	}
 	if !b.isFile(c.persona) {
-		b.reader.bad(c.path+".interaction.persona", "File is missing", "%q is not a file of the task. Put it into %s/.", c.persona, dirTests)
+		b.reader.Bad(c.path+".interaction.persona", "File is missing", "%q is not a file of the task. Put it into %s/.", c.persona, dirTests)
 		return
 	}
 	c.interaction.User = "user/" + path.Base(c.persona)
@@ -164,7 +152,7 @@ func (b *builder) show(s *task.Stage, source, key string) {
 		}
 	}
 	if source != placeArtifacts {
-		b.reader.bad(key, "Unknown artifact", "No artifact has the source %q. Name one of the task's artifacts, or %s.", source, placeArtifacts)
+		b.reader.Bad(key, "Unknown artifact", "No artifact has the source %q. Name one of the task's artifacts, or %s.", source, placeArtifacts)
 		return
 	}
 	s.Artifacts = append(s.Artifacts, task.Artifact{Source: source, Audience: []task.Role{task.RoleVerifier, task.RoleUser}})

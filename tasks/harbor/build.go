@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/harbor/internal/compose"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // Paths and names that programs of the format expect in a sandbox.
@@ -34,7 +35,7 @@ const (
 // two lists of problems.
 type builder struct {
 	*folder
-	reader *reader
+	reader *document.Reader
 	config *config
 	dir    string
 	ignore *ignore // of all .harborignore files

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // config is task.toml: what was written, checked, with the format's defaults.
@@ -85,114 +86,86 @@ var taskName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-
 
 // decoder turns the tables of task.toml into a config.
 type decoder struct {
-	*reader
+	*document.Reader
+	top     *document.Table
 	options task.Options
 }
 
 func (d *decoder) config() *config {
 	c := &config{}
-	t := d.root()
+	t := d.top
 	c.schema = d.schema(t)
-	t.str("source", "") // origin of a copied task; not used
-	c.strategy = t.word("multi_step_reward_strategy", "", false, "mean", "final")
+	t.Text("source", "") // origin of a copied task; not used
+	c.strategy = t.Word("multi_step_reward_strategy", "", "mean", "final")
 	c.artifacts = d.artifacts(t)
-	d.identity(t.table("task"), c)
-	c.metadata = d.metadata(t.table("metadata"))
-	c.berth = d.berth(t.table("metadata").table("berth"))
-	c.labels = d.labels(t.table("metadata"), c.keywords)
-	agent := t.table("agent")
+	d.identity(t.Below("task"), c)
+	c.metadata = t.Below("metadata").JSON()
+	c.berth = d.berth(t.Below("metadata").Below("berth"))
+	c.labels = d.labels(t.Below("metadata"), c.keywords)
+	agent := t.Below("agent")
 	c.agent = d.phase(agent, 0)
-	agent.done()
-	c.verifier = d.verifier(t.table("verifier"))
-	solution := t.table("solution")
+	agent.Done()
+	c.verifier = d.verifier(t.Below("verifier"))
+	solution := t.Below("solution")
 	c.solutionEnv = d.env(solution, "env")
-	solution.done()
-	c.env = d.environment(t.table("environment"), true)
+	solution.Done()
+	c.env = d.environment(t.Below("environment"), true)
 	c.steps = d.steps(t)
-	t.done()
+	t.Done()
 	if c.strategy != "" && len(c.steps) == 0 {
-		d.warn("multi_step_reward_strategy", "Setting without effect", "The task has no [[steps]].")
+		d.Warn("multi_step_reward_strategy", "Setting without effect", "The task has no [[steps]].")
 	}
 	return c
 }
 
-func (d *decoder) schema(t *table) string {
-	current, hasCurrent := t.optional("schema_version")
-	old, hasOld := t.optional("version")
+func (d *decoder) schema(t *document.Table) string {
+	current, hasCurrent := t.Text("schema_version", ""), t.Has("schema_version")
+	old, hasOld := t.Text("version", ""), t.Has("version")
 	if hasCurrent && hasOld {
-		d.warn("version", "Setting without effect", "schema_version says the same, and wins.")
+		d.Warn("version", "Setting without effect", "schema_version says the same, and wins.")
 	}
 	if !hasCurrent {
 		current = old
 	}
 	if (hasCurrent || hasOld) && !slices.Contains(schemas, current) {
-		d.warn(map[bool]string{true: "schema_version", false: "version"}[hasCurrent], "Unknown schema version",
+		d.Warn(map[bool]string{true: "schema_version", false: "version"}[hasCurrent], "Unknown schema version",
 			"%q is not one of %s. The file is read as %s.", current, strings.Join(schemas, ", "), schemas[len(schemas)-1])
 	}
 	return current
 }
 
-func (d *decoder) identity(t *table, c *config) {
-	name, ok := t.optional("name")
+func (d *decoder) identity(t *document.Table, c *config) {
+	name, ok := t.Text("name", ""), t.Has("name")
 	switch {
 	case ok && (!taskName.MatchString(name) || strings.Contains(name, "..")):
-		d.bad(t.at("name"), "Malformed task name", "%q must be org/name, of letters, digits, \".\", \"_\" and \"-\".", name)
-	case !ok && t.has():
-		d.bad(t.path, "Task name is missing", "Write name = \"org/name\" in [task], or leave the table out.")
+		d.Bad(t.At("name"), "Malformed task name", "%q must be org/name, of letters, digits, \".\", \"_\" and \"-\".", name)
+	case !ok && t.Exists():
+		d.Bad(t.Path, "Task name is missing", "Write name = \"org/name\" in [task], or leave the table out.")
 	}
 	c.name = name
-	if v, ok := t.optional("version"); ok && v == "" {
-		d.bad(t.at("version"), "Empty version", "Write one such as \"1.0.0\", or leave it out.")
+	if v, ok := t.Text("version", ""), t.Has("version"); ok && v == "" {
+		d.Bad(t.At("version"), "Empty version", "Write one such as \"1.0.0\", or leave it out.")
 	} else {
 		c.version = v
 	}
-	c.description = t.str("description", "")
-	c.keywords = t.strings("keywords")
+	c.description = t.Text("description", "")
+	c.keywords = t.Strings("keywords")
 	c.authors = d.authors(t)
-	t.done()
+	t.Done()
 }
 
 // authors takes tables of name and email.
-func (d *decoder) authors(t *table) []string {
-	v, ok := t.get("authors")
-	if !ok {
-		return nil
-	}
-	list, ok := v.([]any)
-	if !ok {
-		t.wrong("authors", "a list", v)
-		return nil
-	}
+func (d *decoder) authors(t *document.Table) []string {
 	var out []string
-	for i, e := range list {
-		path := index(t.at("authors"), i)
-		switch e := e.(type) {
-		case map[string]any:
-			a := &table{r: d.reader, path: path, m: e}
-			name, email := d.required(a, "name"), a.str("email", "")
-			a.done()
-			if email != "" {
-				name = strings.TrimSpace(name + " <" + email + ">")
-			}
-			out = append(out, name)
-		default:
-			d.bad(path, "Wrong type", "%s must be a table of name and email, got %s.", path, show(e))
+	for _, a := range t.Tables("authors") {
+		name, email := a.Required("name"), a.Text("email", "")
+		a.Done()
+		if email != "" {
+			name = strings.TrimSpace(name + " <" + email + ">")
 		}
+		out = append(out, name)
 	}
 	return out
-}
-
-// metadata keeps the author's own data as JSON, unread.
-func (d *decoder) metadata(t *table) json.RawMessage {
-	if !t.has() {
-		return nil
-	}
-	raw, err := json.Marshal(t.m)
-	if err != nil {
-		d.bad(t.path, "Metadata cannot be kept", "It has a value that JSON cannot say: %v.", err)
-		return nil
-	}
-	return raw
 }
 
 // Bounds of labels, which are stored with every trial.
@@ -203,7 +176,7 @@ const (
 
 // labels reads what tables of results can be grouped by. Everything in metadata is
 // the author's own, so a value of another type is not a mistake: it is not a label.
-func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
+func (d *decoder) labels(t *document.Table, keywords []string) (l task.Labels) {
 	label := func(key string, v any) string {
 		text := ""
 		switch v := v.(type) {
@@ -213,14 +186,14 @@ func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
 			text = fmt.Sprint(v)
 		}
 		if len(text) > maxLabel || strings.ContainsFunc(text, unicode.IsControl) {
-			d.warn(t.at(key), "Not used as a label", "Tables of results are not grouped by it: it has more than %d bytes, or control characters.", maxLabel)
+			d.Warn(t.At(key), "Not used as a label", "Tables of results are not grouped by it: it has more than %d bytes, or control characters.", maxLabel)
 			return ""
 		}
 		return text
 	}
-	l.Category, l.Difficulty = label("category", t.m["category"]), label("difficulty", t.m["difficulty"])
+	l.Category, l.Difficulty = label("category", t.Values["category"]), label("difficulty", t.Values["difficulty"])
 	tags := []any{}
-	if list, ok := t.m["tags"].([]any); ok {
+	if list, ok := t.Values["tags"].([]any); ok {
 		tags = append(tags, list...)
 	}
 	for _, k := range keywords {
@@ -228,7 +201,7 @@ func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
 	}
 	for i, v := range tags {
 		if i == maxTags {
-			d.warn(t.at("tags"), "Too many tags", "Tables of results are grouped by the first %d.", maxTags)
+			d.Warn(t.At("tags"), "Too many tags", "Tables of results are grouped by the first %d.", maxTags)
 			break
 		}
 		if tag := label("tags", v); tag != "" && !slices.Contains(l.Tags, tag) {
@@ -238,69 +211,58 @@ func (d *decoder) labels(t *table, keywords []string) (l task.Labels) {
 	return l
 }
 
-func (d *decoder) phase(t *table, def task.Duration) phaseConfig {
-	return phaseConfig{time: t.seconds("timeout_sec", def), user: d.user(t), network: d.network(t, "")}
+func (d *decoder) phase(t *document.Table, def task.Duration) phaseConfig {
+	return phaseConfig{time: seconds(t, "timeout_sec", def), user: d.user(t), network: d.network(t, "")}
 }
 
 // user takes a name or a number.
-func (d *decoder) user(t *table) string {
-	v, ok := t.get("user")
-	if !ok {
+func (d *decoder) user(t *document.Table) string {
+	switch v := t.Get("user").(type) {
+	case nil:
 		return ""
-	}
-	switch v := v.(type) {
 	case string:
 		if v == "" || strings.ContainsAny(v, ":\x00\n") {
-			d.bad(t.at("user"), "Malformed user", "%q is neither a user name nor a number.", v)
+			d.Bad(t.At("user"), "Malformed user", "%q is neither a user name nor a number.", v)
 			return ""
 		}
 		return v
 	case int64:
 		if v < 0 || v > 1<<32-2 {
-			d.bad(t.at("user"), "User out of range", "%d is not the number of a user.", v)
+			d.Bad(t.At("user"), "User out of range", "%d is not the number of a user.", v)
 			return ""
 		}
 		return strconv.FormatInt(v, 10)
 	default:
-		t.wrong("user", "a name or a number", v)
+		t.Bad("user", "Wrong type", "%s must be a name or a number, got %s.", t.At("user"), d.Show(v))
 		return ""
 	}
 }
 
-func (d *decoder) verifier(t *table) verifierConfig {
+func (d *decoder) verifier(t *document.Table) verifierConfig {
 	v := verifierConfig{phaseConfig: d.phase(t, 0), env: d.env(t, "env")}
-	v.mode = t.word("environment_mode", "", false, "shared", "separate")
-	for _, h := range t.tables("collect") {
+	v.mode = t.Word("environment_mode", "", "shared", "separate")
+	for _, h := range t.Tables("collect") {
 		v.collect = append(v.collect, d.hook(h))
 	}
-	if own := t.table("environment"); own.has() {
+	if own := t.Below("environment"); own.Exists() {
 		e := d.environment(own, false)
 		v.own = &e
 	}
 	if v.mode == "shared" && v.own != nil {
-		d.bad(t.at("environment_mode"), "Contradiction", "A shared verifier has no environment of its own: remove %s, or write \"separate\".",
-			t.at("environment"))
+		d.Bad(t.At("environment_mode"), "Contradiction", "A shared verifier has no environment of its own: remove %s, or write \"separate\".",
+			t.At("environment"))
 	}
-	t.done()
+	t.Done()
 	return v
 }
 
-func (d *decoder) hook(t *table) task.Command {
-	c := task.Command{Service: service(t.str("service", "")), User: d.user(t), Time: t.seconds("timeout_sec", defaultHookTime), TimeKey: t.at("timeout_sec")}
-	if line := d.required(t, "command"); line != "" {
+func (d *decoder) hook(t *document.Table) task.Command {
+	c := task.Command{Service: service(t.Text("service", "")), User: d.user(t), Time: seconds(t, "timeout_sec", defaultHookTime), TimeKey: t.At("timeout_sec")}
+	if line := t.Required("command"); line != "" {
 		c.Argv = shell(line)
 	}
-	t.done()
+	t.Done()
 	return c
-}
-
-// required returns a text that must be there and not be empty.
-func (d *decoder) required(t *table, key string) string {
-	s, ok := t.optional(key)
-	if _, isText := t.m[key].(string); !ok || (isText && s == "") {
-		d.bad(t.at(key), "Setting is missing", "%s must have %q.", t.path, key)
-	}
-	return s
 }
 
 // service returns the name of a sidecar in the form of plugins/task.
@@ -311,18 +273,18 @@ func service(name string) string {
 	return ""
 }
 
-func (d *decoder) steps(t *table) []stepConfig {
+func (d *decoder) steps(t *document.Table) []stepConfig {
 	var steps []stepConfig
-	for _, s := range t.tables("steps") {
-		step := stepConfig{path: s.path, name: d.required(s, "name")}
-		agent := s.table("agent")
+	for _, s := range t.Tables("steps") {
+		step := stepConfig{path: s.Path, name: s.Required("name")}
+		agent := s.Below("agent")
 		step.agent = d.phase(agent, 0)
-		agent.done()
-		step.verifier = d.verifier(s.table("verifier"))
+		agent.Done()
+		step.verifier = d.verifier(s.Below("verifier"))
 		step.minScores = d.minScores(s)
-		step.healthcheck = d.healthcheck(s.table("healthcheck"))
+		step.healthcheck = d.healthcheck(s.Below("healthcheck"))
 		step.artifacts = d.artifacts(s)
-		s.done()
+		s.Done()
 		if step.name != "" {
 			d.stepName(s, step.name, steps)
 		}
@@ -331,53 +293,52 @@ func (d *decoder) steps(t *table) []stepConfig {
 	return steps
 }
 
-func (d *decoder) minScores(t *table) map[string]float64 {
-	v, ok := t.m["min_reward"]
-	if !ok {
-		t.known = append(t.known, "min_reward")
+func (d *decoder) minScores(t *document.Table) map[string]float64 {
+	v := t.Get("min_reward")
+	if v == nil {
 		return nil
 	}
 	if _, isTable := v.(map[string]any); !isTable {
-		f, ok := t.float("min_reward")
+		f, ok := t.Float("min_reward")
 		if !ok {
 			return nil
 		}
 		return map[string]float64{rewardKey: f}
 	}
-	m := t.table("min_reward")
-	if len(m.m) == 0 {
+	m := t.Below("min_reward")
+	if len(m.Values) == 0 {
 		return nil
 	}
-	out := make(map[string]float64, len(m.m))
-	for key := range m.m {
-		if f, ok := m.float(key); ok {
+	out := make(map[string]float64, len(m.Values))
+	for key := range m.Values {
+		if f, ok := m.Float(key); ok {
 			out[key] = f
 		}
 	}
 	return out
 }
 
-func (d *decoder) healthcheck(t *table) *task.Healthcheck {
-	if !t.has() {
+func (d *decoder) healthcheck(t *document.Table) *task.Healthcheck {
+	if !t.Exists() {
 		return nil
 	}
-	line := d.required(t, "command")
+	line := t.Required("command")
 	h := &task.Healthcheck{
 		Argv:          shell(line),
-		Interval:      t.seconds("interval_sec", task.Duration(5*time.Second)),
-		Timeout:       t.seconds("timeout_sec", task.Duration(30*time.Second)),
-		TimeKey:       t.at("timeout_sec"),
-		StartPeriod:   t.seconds("start_period_sec", 0),
-		StartInterval: t.seconds("start_interval_sec", task.Duration(5*time.Second)),
+		Interval:      seconds(t, "interval_sec", task.Duration(5*time.Second)),
+		Timeout:       seconds(t, "timeout_sec", task.Duration(30*time.Second)),
+		TimeKey:       t.At("timeout_sec"),
+		StartPeriod:   seconds(t, "start_period_sec", 0),
+		StartInterval: seconds(t, "start_interval_sec", task.Duration(5*time.Second)),
 		Retries:       3,
 	}
-	if n, ok := t.integer("retries"); ok {
+	if n, ok := t.Integer("retries"); ok {
 		if n < 0 || n > 10_000 {
-			d.bad(t.at("retries"), "Number out of range", "%d is not between 0 and 10000.", n)
+			d.Bad(t.At("retries"), "Number out of range", "%d is not between 0 and 10000.", n)
 		}
 		h.Retries = int(n)
 	}
-	t.done()
+	t.Done()
 	return h
 }
 

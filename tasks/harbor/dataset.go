@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // fileDataset lists the tasks of a dataset with their digests.
@@ -24,28 +25,22 @@ const maxDataset = 16 << 20
 // in. A difference is a warning: authors change a task and forget its digest.
 func (b *builder) published() []task.Problem {
 	for _, up := range []string{"..", "../.."} {
-		r := &reader{file: path.Join(up, fileDataset)}
+		r := &document.Reader{File: path.Join(up, fileDataset)}
 		data, err := untrusted.Read(filepath.Join(b.dir, filepath.FromSlash(up)), fileDataset, maxDataset)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue
 		case err != nil:
-			r.doc = &document{}
-			r.warn("", "File cannot be read", "%v.", untrusted.Below(err))
-			return r.problems
+			r.Warn("", "File cannot be read", "%v.", untrusted.Below(err))
+			return r.Problems
 		case bytes.Contains(data, []byte(b.t.Digest)):
 			return nil
 		}
-		doc, p := parseTOML(r.file, data)
-		if r.doc = doc; p != nil {
-			p.Severity = task.Warning
-			return []task.Problem{*p}
+		b.listed(r.TOML(data))
+		for i := range r.Problems {
+			r.Problems[i].Severity = task.Warning
 		}
-		b.listed(r)
-		for i := range r.problems {
-			r.problems[i].Severity = task.Warning
-		}
-		return r.problems
+		return r.Problems
 	}
 	return nil
 }
@@ -67,20 +62,16 @@ func (Format) Missing(dir string, found []task.Item) []task.Problem {
 		if err != nil {
 			continue // there is none; one that cannot be read is reported with the tasks
 		}
-		r := &reader{file: path.Join(up, fileDataset)}
-		var p *task.Problem
-		if r.doc, p = parseTOML(r.file, data); p != nil {
-			return nil
-		}
-		list := r.root().tables("tasks")
-		r.problems = nil // a wrong type is reported with the tasks
+		r := &document.Reader{File: path.Join(up, fileDataset)}
+		list := r.TOML(data).Tables("tasks")
+		r.Problems = nil // a wrong type is reported with the tasks
 		for _, t := range list {
-			name := t.str("name", "")
+			name := t.Text("name", "")
 			if base := path.Base(name); name != "" && !has[name] && !has[base] && !exists(beside, base) && !below(beside, base) {
-				r.warn(t.at("name"), "Listed task is missing", "There is no folder of %q. The dataset has it: take its files from where the dataset is published, or remove the entry.", name)
+				r.Warn(t.At("name"), "Listed task is missing", "There is no folder of %q. The dataset has it: take its files from where the dataset is published, or remove the entry.", name)
 			}
 		}
-		return r.problems
+		return r.Problems
 	}
 	return nil
 }
@@ -92,13 +83,13 @@ func below(dir, name string) bool {
 }
 
 // listed compares the task with the line about it.
-func (b *builder) listed(r *reader) {
-	for _, t := range r.root().tables("tasks") {
-		name, digest := t.str("name", ""), t.str("digest", "")
+func (b *builder) listed(list *document.Table) {
+	for _, t := range list.Tables("tasks") {
+		name, digest := t.Text("name", ""), t.Text("digest", "")
 		if name != b.t.Name && path.Base(name) != filepath.Base(b.dir) || digest == "" {
 			continue
 		}
-		r.warn(t.at("digest"), "Task is not the one that was published",
+		t.R.Warn(t.At("digest"), "Task is not the one that was published",
 			"Its files give the digest %s, and %s has %s. They were changed, or some are not there, as in a checkout without Git LFS: take the published ones, or write the new digest.",
 			b.t.Digest, fileDataset, digest)
 		return

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 var (
@@ -29,84 +30,86 @@ const bareTemplate = `\$\{[A-Za-z_][A-Za-z0-9_]*(?::-)?\}`
 
 // environment reads [environment] or, without main, [verifier.environment],
 // which has no settings for the agent.
-func (d *decoder) environment(t *table, main bool) environmentConfig {
+func (d *decoder) environment(t *document.Table, main bool) environmentConfig {
 	e := environmentConfig{
-		image:   t.str("docker_image", ""),
-		os:      t.word("os", "linux", true, "linux", "windows"),
-		workdir: t.str("workdir", ""),
+		image:   t.Text("docker_image", ""),
+		os:      strings.ToLower(t.Text("os", "linux")),
+		workdir: t.Text("workdir", ""),
 		env:     d.env(t, "env"),
-		start:   t.seconds("build_timeout_sec", defaultStartTime), startKey: t.at("build_timeout_sec"),
+		start:   seconds(t, "build_timeout_sec", defaultStartTime), startKey: t.At("build_timeout_sec"),
 		network: d.baseline(t),
 	}
 	if e.workdir != "" && !path.IsAbs(e.workdir) && e.os == "linux" {
-		d.bad(t.at("workdir"), "Working directory is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.workdir)
+		d.Bad(t.At("workdir"), "Working directory is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.workdir)
+	}
+	if e.os != "linux" && e.os != "windows" {
+		d.Bad(t.At("os"), "Wrong value", "%s is %q: write linux or windows.", t.At("os"), e.os)
 	}
 	e.limits = d.limits(t)
-	e.healthcheck = d.healthcheck(t.table("healthcheck"))
-	e.skillsDir = t.str("skills_dir", "")
+	e.healthcheck = d.healthcheck(t.Below("healthcheck"))
+	e.skillsDir = t.Text("skills_dir", "")
 	if e.skillsDir != "" && (!path.IsAbs(e.skillsDir) || slices.Contains(strings.Split(e.skillsDir, "/"), "..")) && e.os == "linux" {
-		d.bad(t.at("skills_dir"), "Folder of skills is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.skillsDir)
+		d.Bad(t.At("skills_dir"), "Folder of skills is not absolute", "%q is relative. Use an absolute path of the sandbox.", e.skillsDir)
 	}
-	for _, s := range t.tables("mcp_servers") {
+	for _, s := range t.Tables("mcp_servers") {
 		e.servers = append(e.servers, d.server(s, e.servers))
 	}
 	if !main && (e.skillsDir != "" || len(e.servers) > 0) {
-		d.warn(t.path, "Setting without effect", "Skills and MCP servers are for the agent, which never runs in %s.", t.path)
+		d.Warn(t.Path, "Setting without effect", "Skills and MCP servers are for the agent, which never runs in %s.", t.Path)
 	}
-	t.done()
+	t.Done()
 	return e
 }
 
-func (d *decoder) limits(t *table) task.Limits {
+func (d *decoder) limits(t *document.Table) task.Limits {
 	var l task.Limits
-	if f, ok := t.float("cpus"); ok {
+	if f, ok := t.Float("cpus"); ok {
 		l.CPUMilli = int64(math.Round(d.atLeastZero(t, "cpus", f) * 1000))
 	}
 	l.MemoryMiB = d.size(t, "memory_mb", "memory")
 	l.StorageMiB = d.size(t, "storage_mb", "storage")
-	if n, ok := t.integer("gpus"); ok {
+	if n, ok := t.Integer("gpus"); ok {
 		l.GPUs = int64(d.atLeastZero(t, "gpus", float64(n)))
 	}
-	l.GPUTypes = t.strings("gpu_types")
-	if tpu := t.table("tpu"); tpu.has() {
-		l.TPU = &task.TPU{Type: d.required(tpu, "type"), Topology: d.required(tpu, "topology")}
+	l.GPUTypes = t.Strings("gpu_types")
+	if tpu := t.Below("tpu"); tpu.Exists() {
+		l.TPU = &task.TPU{Type: tpu.Required("type"), Topology: tpu.Required("topology")}
 		if l.TPU.Topology != "" && !tpuTopology.MatchString(l.TPU.Topology) {
-			d.bad(tpu.at("topology"), "Malformed topology", "%q must be numbers joined by \"x\", such as \"2x4\".", l.TPU.Topology)
+			d.Bad(tpu.At("topology"), "Malformed topology", "%q must be numbers joined by \"x\", such as \"2x4\".", l.TPU.Topology)
 		}
-		tpu.done()
+		tpu.Done()
 	}
 	return l
 }
 
 // atLeastZero treats a negative amount, which the format accepts but gives no
 // meaning, and an impossibly large one as not set.
-func (d *decoder) atLeastZero(t *table, key string, f float64) float64 {
+func (d *decoder) atLeastZero(t *document.Table, key string, f float64) float64 {
 	if f < 0 || f > 1<<40 {
-		d.warn(t.at(key), "Number out of range", "%s is %v, taken as if it were not written.", t.at(key), f)
+		d.Warn(t.At(key), "Number out of range", "%s is %v, taken as if it were not written.", t.At(key), f)
 		return 0
 	}
 	return f
 }
 
 // size reads mebibytes, under the present name or the one of schema 1.0.
-func (d *decoder) size(t *table, key, old string) int64 {
-	n, ok := t.integer(key)
-	v, hasOld := t.get(old)
-	if hasOld {
+func (d *decoder) size(t *document.Table, key, old string) int64 {
+	n, ok := t.Integer(key)
+	if v := t.Get(old); v != nil {
 		s, isText := v.(string)
 		m := oldSize.FindStringSubmatch(s)
 		if !isText || m == nil {
-			d.bad(t.at(old), "Malformed size", "%s must be a text such as \"2G\" or \"512M\", got %s. Better: %s = 2048.", t.at(old), show(v), t.at(key))
+			d.Bad(t.At(old), "Malformed size", "%s must be a text such as \"2G\" or \"512M\", got %s. Better: %s = 2048.", t.At(old), d.Show(v), t.At(key))
 			return 0
 		}
 		f, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
-			d.bad(t.at(old), "Malformed size", "%q: %v.", s, err)
+			d.Bad(t.At(old), "Malformed size", "%q: %v.", s, err)
 			return 0
 		}
 		said := int64(f * map[string]float64{"K": 1.0 / 1024, "M": 1, "G": 1024}[strings.ToUpper(m[2])])
 		if ok && said != n {
-			d.bad(t.at(old), "Said twice", "%s is the old spelling of %s, and says otherwise: remove one of them.", t.at(old), t.at(key))
+			d.Bad(t.At(old), "Said twice", "%s is the old spelling of %s, and says otherwise: remove one of them.", t.At(old), t.At(key))
 		}
 		n = said
 	}
@@ -115,23 +118,23 @@ func (d *decoder) size(t *table, key, old string) int64 {
 
 // env reads variables. A value that is exactly one template names a host
 // variable; any other value is literal.
-func (d *decoder) env(t *table, key string) task.Env {
-	sub := t.table(key)
-	if len(sub.m) == 0 {
+func (d *decoder) env(t *document.Table, key string) task.Env {
+	sub := t.Below(key)
+	if len(sub.Values) == 0 {
 		return nil
 	}
-	e := make(task.Env, len(sub.m))
-	for name := range sub.m {
+	e := make(task.Env, len(sub.Values))
+	for name := range sub.Values {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			d.bad(sub.at(name), "Malformed variable", "%q cannot be the name of a variable.", name)
+			d.Bad(sub.At(name), "Malformed variable", "%q cannot be the name of a variable.", name)
 			continue
 		}
-		text, ok := sub.m[name].(string)
+		text, ok := sub.Values[name].(string)
 		if !ok {
-			d.bad(sub.at(name), "Wrong type", "%s must be a text, got %s. Put it in quotes.", sub.at(name), show(sub.m[name]))
+			d.Bad(sub.At(name), "Wrong type", "%s must be a text, got %s. Put it in quotes.", sub.At(name), d.Show(sub.Values[name]))
 			continue
 		}
-		e[name] = d.value(sub.at(name), text)
+		e[name] = d.value(sub.At(name), text)
 	}
 	return e
 }
@@ -147,7 +150,7 @@ func (d *decoder) value(path, text string) task.Value {
 		def = &m[2]
 	}
 	if !variable.MatchString(name) {
-		d.bad(path, "Malformed template", "%q does not name a host variable.", text)
+		d.Bad(path, "Malformed template", "%q does not name a host variable.", text)
 		return task.Value{}
 	}
 	if def != nil && !d.options.EnvAllowed(name) {
@@ -155,40 +158,40 @@ func (d *decoder) value(path, text string) task.Value {
 		if strings.HasPrefix(path, "verifier.") {
 			unless = ", unless the verifier's model supplies it"
 		}
-		d.warn(path, "Host variable is not let through", "The default of %s is used%s. Allow it with --allow-env %s.", name, unless, name)
+		d.Warn(path, "Host variable is not let through", "The default of %s is used%s. Allow it with --allow-env %s.", name, unless, name)
 	}
 	return task.Value{Host: name, Default: def}
 }
 
-func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
+func (d *decoder) server(t *document.Table, before []task.MCPServer) task.MCPServer {
 	s := task.MCPServer{
-		Name:      d.required(t, "name"),
-		Transport: t.word("transport", "sse", false, "stdio", "sse", "streamable-http", "http"),
-		URL:       t.str("url", ""), Command: t.str("command", ""), Args: t.strings("args"),
+		Name:      t.Required("name"),
+		Transport: t.Word("transport", "sse", "stdio", "sse", "streamable-http", "http"),
+		URL:       t.Text("url", ""), Command: t.Text("command", ""), Args: t.Strings("args"),
 	}
 	if s.Transport == "http" {
 		s.Transport = "streamable-http"
 	}
 	if slices.ContainsFunc(before, func(b task.MCPServer) bool { return b.Name == s.Name }) {
-		d.bad(t.at("name"), "Name is used twice", "%q is also the name of another MCP server.", s.Name)
+		d.Bad(t.At("name"), "Name is used twice", "%q is also the name of another MCP server.", s.Name)
 	}
 	s.Headers = d.headers(t, s.Transport)
-	t.done()
+	t.Done()
 	if s.Transport == "stdio" {
 		if s.Command == "" {
-			d.bad(t.path, "Setting is missing", "A stdio server must have a \"command\".")
+			d.Bad(t.Path, "Setting is missing", "A stdio server must have a \"command\".")
 		}
 		if s.URL != "" {
-			d.warn(t.at("url"), "Setting without effect", "A stdio server has no url.")
+			d.Warn(t.At("url"), "Setting without effect", "A stdio server has no url.")
 			s.URL = ""
 		}
 		return s
 	}
 	if s.URL == "" {
-		d.bad(t.path, "Setting is missing", "A server with transport %q must have a \"url\".", s.Transport)
+		d.Bad(t.Path, "Setting is missing", "A server with transport %q must have a \"url\".", s.Transport)
 	}
 	if s.Command != "" || len(s.Args) > 0 {
-		d.warn(t.path, "Setting without effect", "A server with transport %q has no command.", s.Transport)
+		d.Warn(t.Path, "Setting without effect", "A server with transport %q has no command.", s.Transport)
 		s.Command, s.Args = "", nil
 	}
 	return s
@@ -196,31 +199,31 @@ func (d *decoder) server(t *table, before []task.MCPServer) task.MCPServer {
 
 // headers reads the HTTP headers. A header with a credential must take it from
 // the host without a default, so that a task contains no secret.
-func (d *decoder) headers(t *table, transport string) task.Env {
-	sub := t.table("headers")
-	if len(sub.m) == 0 {
+func (d *decoder) headers(t *document.Table, transport string) task.Env {
+	sub := t.Below("headers")
+	if len(sub.Values) == 0 {
 		return nil
 	}
 	if transport == "stdio" {
-		d.bad(sub.path, "Setting does not fit", "Headers are sent over HTTP, a stdio server has none.")
+		d.Bad(sub.Path, "Setting does not fit", "Headers are sent over HTTP, a stdio server has none.")
 		return nil
 	}
-	out := make(task.Env, len(sub.m))
-	for name, v := range sub.m {
+	out := make(task.Env, len(sub.Values))
+	for name, v := range sub.Values {
 		text, ok := v.(string)
 		switch {
 		case !headerName.MatchString(name):
-			d.bad(sub.at(name), "Malformed header", "%q is not the name of a header.", name)
+			d.Bad(sub.At(name), "Malformed header", "%q is not the name of a header.", name)
 		case !ok:
-			d.bad(sub.at(name), "Wrong type", "%s must be a text, got %s.", sub.at(name), show(v))
+			d.Bad(sub.At(name), "Wrong type", "%s must be a text, got %s.", sub.At(name), d.Show(v))
 		case strings.ContainsAny(text, "\r\n\x00"):
-			d.bad(sub.at(name), "Malformed header", "%s has a line break in it.", sub.at(name))
+			d.Bad(sub.At(name), "Malformed header", "%s has a line break in it.", sub.At(name))
 		case strings.Contains(embedded.ReplaceAllString(text, ""), "${"):
-			d.bad(sub.at(name), "Malformed template", "%q does not name a host variable.", text)
+			d.Bad(sub.At(name), "Malformed template", "%q does not name a host variable.", text)
 		case literalCredential(name, text):
-			d.bad(sub.at(name), "Credential in a task", "%s must take it from the host without a default, such as \"Bearer ${TOKEN}\".", sub.at(name))
+			d.Bad(sub.At(name), "Credential in a task", "%s must take it from the host without a default, such as \"Bearer ${TOKEN}\".", sub.At(name))
 		default:
-			out[name] = d.joined(sub.at(name), text)
+			out[name] = d.joined(sub.At(name), text)
 		}
 	}
 	return out

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // Name is what an experiment calls the format.
@@ -85,7 +86,7 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
-	problems := slices.Concat(r.problems, f.problems, b.published())
+	problems := slices.Concat(r.Problems, f.problems, b.published())
 	slices.SortStableFunc(problems, inOrder)
 	problems = slices.Compact(problems) // several stages may have read the same file
 	if !task.Broken(problems) {
@@ -110,7 +111,7 @@ func (f *folder) old() bool {
 
 // config reads task.toml. The reader is nil when there is none to read; then
 // the problem is in f.
-func (f *folder) config(o task.Options) (*config, *reader) {
+func (f *folder) config(o task.Options) (*config, *document.Reader) {
 	data, err := f.read(fileConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.old():
@@ -126,11 +127,7 @@ func (f *folder) config(o task.Options) (*config, *reader) {
 		f.unread(fileConfig, err)
 		return nil, nil
 	}
-	doc, p := parseTOML(fileConfig, data)
-	r := &reader{file: fileConfig, doc: doc, lenient: o.Lenient}
-	if p != nil {
-		r.problems = append(r.problems, *p)
-	}
-	d := &decoder{reader: r, options: o}
+	r := &document.Reader{File: fileConfig, Lenient: o.Lenient, Homes: homes}
+	d := &decoder{Reader: r, top: r.TOML(data), options: o}
 	return d.config(), r
 }

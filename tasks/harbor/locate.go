@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 var _ task.Locator = Format{}
@@ -29,17 +30,15 @@ func (Format) Locate(t *task.Task, p task.Problem) task.Problem {
 	if err != nil {
 		return p
 	}
-	doc, bad := parseTOML(fileConfig, data)
-	if bad != nil {
-		return p
-	}
+	var doc document.Reader
+	doc.TOML(data)
 	for _, place := range places {
 		if !place.key.MatchString(p.Key) {
 			continue
 		}
 		key := bracket.ReplaceAllString(place.key.ReplaceAllString(p.Key, place.is), ".$1")
-		if at := doc.position(key); at.line > 0 {
-			p.File, p.Line, p.Column, p.Key = fileConfig, at.line, at.column, key
+		if at := doc.Position(key); at.Line > 0 {
+			p.File, p.Line, p.Column, p.Key = fileConfig, at.Line, at.Column, key
 		}
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // everyTable is a task.toml with a key that nobody knows in every table.
@@ -87,14 +88,14 @@ func TestReferenceHasTheKeysOfTheReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, problem := parseTOML(fileConfig, []byte(everyTable))
-	if problem != nil {
-		t.Fatal(problem)
+	r := &document.Reader{File: fileConfig}
+	d := &decoder{Reader: r, top: r.TOML([]byte(everyTable)), options: task.Options{}}
+	if len(r.Problems) > 0 {
+		t.Fatal(r.Problems)
 	}
-	d := &decoder{reader: &reader{file: fileConfig, doc: doc}, options: task.Options{}}
 	d.config()
 	seen := 0
-	for _, p := range d.problems {
+	for _, p := range d.Problems {
 		table, ok := strings.CutSuffix(p.Key, "qqqq")
 		if !ok {
 			continue

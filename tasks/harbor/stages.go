@@ -33,9 +33,9 @@ func (b *builder) stages(ctx context.Context) error {
 		}
 		dir := path.Join(dirSteps, s.name)
 		if !b.isDir(dir) {
-			at := b.reader.doc.position(s.path + ".name")
+			at := b.reader.Position(s.path + ".name")
 			b.problems = append(b.problems, task.Problem{
-				File: fileConfig, Line: at.line, Column: at.column, Key: s.path + ".name", Severity: task.Error,
+				File: fileConfig, Line: at.Line, Column: at.Column, Key: s.path + ".name", Severity: task.Error,
 				Summary: "Folder of a step is missing", Detail: "Step \"" + s.name + "\" needs the folder " + dir + "/.",
 			})
 			continue
@@ -193,7 +193,7 @@ func (b *builder) nothingToVerify(st *task.Stage, s *stepConfig) {
 	if v.mode != "" {
 		key += ".environment_mode"
 	}
-	b.reader.warn(key, "Separate verification without artifacts", "Its sandbox gets what the agent left in %s, and no other file. "+
+	b.reader.Warn(key, "Separate verification without artifacts", "Its sandbox gets what the agent left in %s, and no other file. "+
 		"Declare artifacts, or tell the agent in the instruction to write there.", placeArtifacts)
 }
 

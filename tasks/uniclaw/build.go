@@ -88,7 +88,7 @@ func (b *builder) build(ctx context.Context) error {
 	if err = b.privacy(); err != nil {
 		return err
 	}
-	top := b.Parse(data)
+	top := b.YAML(data)
 	if top == nil {
 		return nil
 	}
@@ -192,12 +192,12 @@ func (b *builder) references(t *document.Table) {
 // "x" is sources/x. "sources/x" is the same.
 func (b *builder) path(e document.Text, within string) string {
 	if leaves(e.Value) {
-		b.Report(task.Error, document.Position(e.Node), e.Path, "Path leaves the task's files", fmt.Sprintf("%q: write a relative path without \"..\".", e.Value))
+		b.Bad(e.Path, "Path leaves the task's files", "%q: write a relative path without \"..\".", e.Value)
 		return ""
 	}
 	p := b.among(e.Value, within)
 	if p == "" {
-		b.Report(task.Error, document.Position(e.Node), e.Path, "File is missing", fmt.Sprintf("There is no %s in %s.", inFolder(e.Value, within), b.files.Top))
+		b.Bad(e.Path, "File is missing", "There is no %s in %s.", inFolder(e.Value, within), b.files.Top)
 	}
 	return p
 }
@@ -252,7 +252,7 @@ func (b *builder) sources(t *document.Table) bool {
 		return false
 	}
 	if len(b.keys.sources) == 0 {
-		t.R.Report(task.Warning, nil, "sources", "Files that no key names", fmt.Sprintf("%s/%s has files, and the agent gets them.", b.files.Top, dirSources))
+		t.R.Warn("sources", "Files that no key names", "%s/%s has files, and the agent gets them.", b.files.Top, dirSources)
 	}
 	// In a live run a copy of what the sites hold would be the answer.
 	live := slices.Contains(b.private, snapshotMode) && !b.keys.copies

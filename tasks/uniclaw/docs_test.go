@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/tasks/internal/document"
 )
@@ -19,13 +16,9 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := parser.ParseBytes([]byte("{codex: {}}"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	top := (&document.Reader{}).Table("", f.Docs[0].Body)
+	top := (&document.Reader{}).YAML([]byte("{codex: {}}"))
 	all(top, false, false)
-	codex := (&document.Reader{}).Table("codex", &ast.MappingNode{})
+	codex := (&document.Reader{}).In("codex", nil)
 	new(keys).codex(codex)
 	for i, name := range codex.Known {
 		codex.Known[i] = "codex." + name

@@ -68,13 +68,11 @@ func all(t *document.Table, snapshot, declared bool) keys {
 	if k.recording == "high" && k.headed == "false" {
 		t.Bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
 	}
-	for _, e := range t.List("services") {
-		if s := t.R.Table(e.Path, e.Node); s != nil {
-			k.services = append(k.services, readService(s))
-		}
+	for _, s := range t.Tables("services") {
+		k.services = append(k.services, readService(s))
 	}
 	preExec(t, k.copies, declared || other)
-	if c := t.Below("codex"); c != nil {
+	if c := t.Below("codex"); c.Exists() {
 		k.codex(c)
 	} else {
 		k.followUps = usualFollowUps
@@ -99,7 +97,8 @@ var refused = map[string]string{
 }
 
 func readService(t *document.Table) service {
-	s := service{name: t.Required("name"), start: t.Required("start"), oneshot: t.Boolean("oneshot"), at: t}
+	s := service{name: t.Required("name"), start: t.Required("start"), at: t}
+	s.oneshot, _ = t.Boolean("oneshot")
 	s.path = t.Text("path", s.name)
 	t.Done()
 	return s
@@ -109,10 +108,7 @@ func readService(t *document.Table) service {
 // a task does without if it uses copies of them.
 func preExec(t *document.Table, copies, can bool) {
 	t.Boolean("pre_exec_parallel_safe")
-	var names []string
-	for _, e := range t.Texts("pre_exec") {
-		names = append(names, e.Value)
-	}
+	names := t.Strings("pre_exec")
 	if len(names) == 0 || copies {
 		return
 	}
@@ -125,14 +121,9 @@ func preExec(t *document.Table, copies, can bool) {
 
 func (k *keys) codex(t *document.Table) {
 	k.followUps = t.Whole("max_user_followups", usualFollowUps, 0, maxFollowUps)
-	if u := t.Below("user_simulator"); u != nil {
-		k.policy = u.Text("policy", "")
-		k.user = u.Free()
-	}
-	if s := t.Below("supervisor"); s != nil {
-		k.instructions = s.Text("instructions", "")
-		k.supervisor = s.Free()
-	}
+	u, s := t.Below("user_simulator"), t.Below("supervisor")
+	k.policy, k.user = u.Text("policy", ""), u.JSON()
+	k.instructions, k.supervisor = s.Text("instructions", ""), s.JSON()
 	t.Done()
 }
 

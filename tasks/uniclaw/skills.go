@@ -2,7 +2,6 @@ package uniclaw
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ func (b *builder) skills(ctx context.Context) error {
 		name := path.Base(inFolder(s.Value, dirSkills))
 		place := path.Join(placeSkills, name)
 		bad := func(summary, format string, args ...any) {
-			b.Report(task.Error, document.Position(s.Node), s.Path, summary, fmt.Sprintf(format, args...))
+			b.Bad(s.Path, summary, format, args...)
 		}
 		switch other := slices.IndexFunc(b.t.Resources, func(r task.Resource) bool { return r.Place == place }); {
 		case other >= 0 && b.t.Resources[other].Name != p:
@@ -67,7 +66,7 @@ func (b *builder) baseSkill(ctx context.Context, s document.Text, name string) e
 			Name: path.Join(dirSkills, name), Audience: []task.Role{task.RoleAgent, task.RoleVerifier}, Place: place, Phase: task.PlaceCreate,
 		})
 	}
-	b.Report(task.Warning, document.Position(s.Node), s.Path, "Base skill is not placed", fmt.Sprintf("There is no %s in the dataset: the image must have %s, or the agent a block skill %q.", at, place, name))
+	b.Warn(s.Path, "Base skill is not placed", "There is no %s in the dataset: the image must have %s, or the agent a block skill %q.", at, place, name)
 	b.t.Skills[0].FromImage = append(b.t.Skills[0].FromImage, name)
 	return nil
 }

@@ -232,7 +232,7 @@ func TestWhatIsWrongIsReportedByFileAndLine(t *testing.T) {
 		"a threshold of 2":        {text: least + "success_threshold: 2\n", want: []string{"success_threshold is 2: it must be from 0 to 1"}},
 		"no number":               {text: least + "success_threshold: .nan\ntimeout_seconds: 1.5\n", want: []string{"tasks/c/t.yaml:5:1: Wrong value", "tasks/c/t.yaml:6:1: Wrong value: timeout_seconds is 1.5: it must be a whole number"}},
 		"a huge number":           {text: least + "timeout_seconds: 99999999999999999999999\n", want: []string{"tasks/c/t.yaml:5:1: Wrong type: timeout_seconds must be a number"}},
-		"a list as mapping":       {text: least + "codex: [1]\n", want: []string{"tasks/c/t.yaml:5:8: Wrong type: codex must be a mapping, got a list"}},
+		"a list as mapping":       {text: least + "codex: [1]\n", want: []string{"tasks/c/t.yaml:5:1: Wrong type: codex must be a mapping, got a list"}},
 		"not YAML":                {text: "task_id: [\n", want: []string{"tasks/c/t.yaml:1:", "Not valid YAML"}},
 		"empty":                   {text: "# nothing\n", want: []string{"tasks/c/t.yaml: File is empty"}},
 		"a list":                  {text: "- a\n", want: []string{"the file must be a mapping, got a list"}},

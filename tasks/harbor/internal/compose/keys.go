@@ -1,18 +1,15 @@
 package compose
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/yamltext"
+	"github.com/berth-eval/berth/tasks/internal/document"
 )
 
 // allowed are the keys that are carried out. The path of a key has "*" for a
@@ -95,10 +92,8 @@ var dangerous = map[string]string{
 }
 
 // maxDepth bounds how deep a file nests, aliases followed. maxNodes bounds how
-// much of it is looked at, so that aliases of aliases end. maxSize bounds the
-// file, in bytes: what a parser takes grows with the depth of its indentation.
+// much of it is looked at, so that aliases of aliases end.
 const (
-	maxSize  = 1 << 20
 	maxDepth = 32
 	maxNodes = 20_000
 )
@@ -141,23 +136,14 @@ func (k *keys) add(s task.Severity, p *token.Position, path, summary, detail str
 // has no effect.
 func (k *keys) check(data []byte) []byte {
 	k.lines, k.anchors = map[string]*token.Position{}, map[string]ast.Node{}
-	f, err := parse(data)
-	if err != nil {
-		p := task.Problem{File: k.file, Severity: task.Error, Summary: "Not valid YAML", Detail: firstLine(err.Error()) + "."}
-		if ye, ok := errors.AsType[yaml.Error](err); ok {
-			p.Detail = ye.GetMessage() + "."
-			if tk := ye.GetToken(); tk != nil && tk.Position != nil {
-				p.Line, p.Column = tk.Position.Line, tk.Position.Column
-			}
-		}
-		k.problems = append(k.problems, p)
+	if len(data) > document.MaxSize {
+		k.add(task.Error, nil, "", "Not valid YAML", fmt.Sprintf("It is larger than %d MiB.", document.MaxSize>>20))
 		return nil
 	}
-	var bodies []ast.Node
-	for _, d := range f.Docs {
-		if d.Body != nil {
-			bodies = append(bodies, d.Body)
-		}
+	bodies, p := document.Bodies(k.file, data)
+	if p != nil {
+		k.problems = append(k.problems, *p)
+		return nil
 	}
 	switch {
 	case len(bodies) == 0:
@@ -172,22 +158,6 @@ func (k *keys) check(data []byte) []byte {
 		return nil
 	}
 	return k.without(data, "version")
-}
-
-// parse is the parser, whose panics are the file's fault.
-func parse(data []byte) (f *ast.File, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the parser gave up: %v", r)
-		}
-	}()
-	if len(data) > maxSize {
-		return nil, fmt.Errorf("it is larger than %d MiB", maxSize>>20)
-	}
-	if err = yamltext.Check(data); err != nil {
-		return nil, err
-	}
-	return parser.ParseBytes(data, 0)
 }
 
 // anchors collects what aliases stand for.
@@ -216,18 +186,6 @@ func (k *keys) plain(n ast.Node) ast.Node {
 	return nil
 }
 
-// pairs are the keys and values of a mapping; ok is false for anything else.
-func pairs(n ast.Node) (out []*ast.MappingValueNode, ok bool) {
-	switch v := n.(type) {
-	case *ast.MappingNode:
-		return v.Values, true
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{v}, true
-	default:
-		return nil, false
-	}
-}
-
 // enough ends a walk that aliases have made endless.
 func (k *keys) enough(n ast.Node, depth int) bool {
 	if k.nodes++; k.nodes <= maxNodes && depth <= maxDepth {
@@ -247,7 +205,7 @@ func (k *keys) mapping(path, form string, n ast.Node, depth int) {
 	if n == nil || k.enough(n, depth) {
 		return
 	}
-	values, ok := pairs(n)
+	values, ok := document.Pairs(n)
 	if !ok {
 		k.value(path, form, n, depth)
 		return
@@ -261,7 +219,7 @@ func (k *keys) mapping(path, form string, n ast.Node, depth int) {
 			continue
 		}
 		name := keyName(v.Key)
-		p, f := join(path, name), join(form, name)
+		p, f := document.Join(path, name), document.Join(form, name)
 		if strings.HasPrefix(name, "x-") && form != "services.*.environment" {
 			if _, seen := k.lines[p]; !seen {
 				k.lines[p] = v.Key.GetToken().Position
@@ -270,7 +228,7 @@ func (k *keys) mapping(path, form string, n ast.Node, depth int) {
 		}
 		k.lines[p] = v.Key.GetToken().Position
 		if slices.Contains(free, form) {
-			f = join(form, "*")
+			f = document.Join(form, "*")
 		} else if list, known := allowed[form]; known && !slices.Contains(list, name) {
 			k.refuse(p, name, list)
 			continue
@@ -306,13 +264,6 @@ func keyName(n ast.MapKeyNode) string {
 		return s.Value
 	}
 	return n.GetToken().Value
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 func (k *keys) refuse(path, name string, list []string) {

@@ -1,10 +1,8 @@
-package harbor
+package document
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -13,48 +11,35 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// position is a place in a file; both begin at 1.
-type position struct{ line, column int }
-
-// document is a TOML file: its values and their positions.
-type document struct {
-	root map[string]any
-	at   map[string]position // by path, such as "steps[0].agent.timeout_sec"
-}
-
-// parseTOML reads a whole file. On a syntax error the document is empty and
-// the problem says where.
-func parseTOML(file string, data []byte) (*document, *task.Problem) {
-	d := &document{root: map[string]any{}, at: map[string]position{}}
-	if err := toml.Unmarshal(data, &d.root); err != nil {
-		p := &task.Problem{File: file, Severity: task.Error, Summary: "Not valid TOML", Detail: err.Error()}
+// TOML reads a file. The table has no values if the file cannot be read, and a
+// problem says why.
+func (r *Reader) TOML(data []byte) *Table {
+	r.toml, r.at = true, map[string]Position{}
+	root := map[string]any{}
+	if err := toml.Unmarshal(data, &root); err != nil {
+		at, detail := Position{}, err.Error()
 		if de, ok := errors.AsType[*toml.DecodeError](err); ok {
-			p.Line, p.Column = de.Position()
-			p.Detail = strings.TrimPrefix(de.Error(), "toml: ") + "."
+			at.Line, at.Column = de.Position()
+			detail = strings.TrimPrefix(de.Error(), "toml: ") + "."
 		}
-		d.root = map[string]any{}
-		return d, p
+		r.report(task.Error, at, "", "Not valid TOML", detail)
+		return r.Table(nil)
 	}
-	if deep := d.locate(data); deep != nil {
-		return &document{root: map[string]any{}, at: map[string]position{}}, &task.Problem{
-			File: file, Line: deep.line, Column: deep.column, Severity: task.Error, Summary: "Nested too deeply",
-			Detail: fmt.Sprintf("There are more than %d levels here, and nothing that a task says needs ten.", maxNesting),
-		}
+	if deep := r.locate(data); deep != nil {
+		clear(r.at)
+		r.tooDeep(*deep)
+		return r.Table(nil)
 	}
-	return d, nil
+	return r.Table(root)
 }
-
-// maxNesting is how deep tables and lists may be nested. The memory for their
-// paths grows with its square.
-const maxNesting = 64
 
 // locate walks the syntax tree for the positions, which are lost when decoding
 // into a map. The file is known to be valid. locate stops at a value that is
 // nested too deeply and returns its position.
-func (d *document) locate(data []byte) *position {
+func (r *Reader) locate(data []byte) *Position {
 	var p unstable.Parser
 	p.Reset(data)
-	l := &locator{d: d, lines: []int{0}, elements: map[string]int{}}
+	l := &locator{at: r.at, lines: []int{0}, elements: map[string]int{}}
 	for i, c := range data {
 		if c == '\n' {
 			l.lines = append(l.lines, i+1)
@@ -80,19 +65,19 @@ func (d *document) locate(data []byte) *position {
 }
 
 type locator struct {
-	d        *document
+	at       map[string]Position
 	lines    []int          // where each line begins; the parser would count them for every key
 	elements map[string]int // how many elements an array of tables has so far
-	deep     *position      // the first place that is nested too deeply
+	deep     *Position      // the first place that is nested too deeply
 }
 
 // place returns the position where a range begins.
-func (l *locator) place(r unstable.Range) position {
+func (l *locator) place(r unstable.Range) Position {
 	line, found := slices.BinarySearch(l.lines, int(r.Offset))
 	if !found {
 		line--
 	}
-	return position{line + 1, int(r.Offset) - l.lines[line] + 1}
+	return Position{line + 1, int(r.Offset) - l.lines[line] + 1}
 }
 
 // tooDeep records a position at a depth that is not allowed.
@@ -112,18 +97,18 @@ func (l *locator) keys(base string, it unstable.Iterator, element bool) string {
 		if l.tooDeep(depth, n.Raw) {
 			return path
 		}
-		path = join(path, string(n.Data))
-		if _, seen := l.d.at[path]; !seen {
-			l.d.at[path] = l.place(n.Raw)
+		path = Join(path, string(n.Data))
+		if _, seen := l.at[path]; !seen {
+			l.at[path] = l.place(n.Raw)
 		}
 		if it.IsLast() && element {
 			l.elements[path]++
-			index := index(path, l.elements[path]-1)
-			l.d.at[index] = l.place(n.Raw)
+			index := Index(path, l.elements[path]-1)
+			l.at[index] = l.place(n.Raw)
 			return index
 		}
 		if n := l.elements[path]; n > 0 {
-			path = index(path, n-1)
+			path = Index(path, n-1)
 		}
 	}
 	return path
@@ -147,32 +132,12 @@ func (l *locator) value(path string, v *unstable.Node, depth int) {
 		}
 	case unstable.Array:
 		for i := 0; it.Next(); i++ {
-			el := index(path, i)
+			el := Index(path, i)
 			if n := it.Node(); n.Raw.Length > 0 {
-				l.d.at[el] = l.place(n.Raw)
+				l.at[el] = l.place(n.Raw)
 			}
 			l.value(el, it.Node(), depth+1)
 		}
 	default:
 	}
 }
-
-// position of a path, or of the nearest thing around it.
-func (d *document) position(path string) position {
-	for path != "" {
-		if p, ok := d.at[path]; ok {
-			return p
-		}
-		path = path[:max(0, strings.LastIndexAny(path, ".["))]
-	}
-	return position{}
-}
-
-func join(base, key string) string {
-	if base == "" {
-		return key
-	}
-	return base + "." + key
-}
-
-func index(base string, i int) string { return base + "[" + strconv.Itoa(i) + "]" }

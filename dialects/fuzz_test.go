@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/plugins/dialect"
+	answers "github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Every dialect reads whatever an agent asks and a provider answers: a request
@@ -20,13 +21,13 @@ func FuzzExchange(f *testing.F) {
 			if c, ok := d.Call(r); ok {
 				edited(t, d, c, request)
 			}
-			m := d.Meter()
+			m := answers.NewMeter(d.Name())
 			var events dialect.Events
 			events.Write(answer, func(e dialect.Event) {
 				d.Hide(e)
 				m.Event(e)
 			})
-			whole := d.Meter()
+			whole := answers.NewMeter(d.Name())
 			whole.Body(answer)
 			for _, got := range []dialect.Reading{m.Read(), whole.Read()} {
 				u := got.Usage

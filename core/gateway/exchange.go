@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
+	answers "github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // exchange is one request and its answer.
@@ -229,7 +230,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 	defer func() { _ = resp.Body.Close() }()
 	x.line.FirstByte = time.Since(sent)
 	x.line.Status = resp.StatusCode
-	m := x.d.Meter()
+	m := answers.NewMeter(x.d.Name())
 	broken := x.relay(ctx, resp, m)
 	if broken != byProvider && resp.StatusCode < 300 {
 		turn(ratelimit.Served)
@@ -288,7 +289,7 @@ func (x *exchange) count(ctx context.Context) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	x.line.Status = resp.StatusCode
-	if b := x.relay(ctx, resp, x.d.Meter()); b.any() {
+	if b := x.relay(ctx, resp, answers.NewMeter(x.d.Name())); b.any() {
 		panic(http.ErrAbortHandler)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/dialect"
+	answers "github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // breakage says which side ended an answer early; empty: none.
@@ -62,7 +63,7 @@ func (x *exchange) request(ctx context.Context) (*http.Request, error) {
 }
 
 // relay passes an answer on as it arrives, and lets the meter read it.
-func (x *exchange) relay(ctx context.Context, resp *http.Response, m dialect.Meter) breakage {
+func (x *exchange) relay(ctx context.Context, resp *http.Response, m *answers.Meter) breakage {
 	if !x.early {
 		h := x.w.Header()
 		for k, v := range resp.Header {
@@ -148,7 +149,7 @@ func kindOf(status int) dialect.FailureKind {
 	}
 }
 
-func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m dialect.Meter) breakage {
+func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m *answers.Meter) breakage {
 	var events dialect.Events
 	x.begin(resp.StatusCode)
 	broken := x.copy(ctx, resp.Body, func(p []byte) (err error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -105,30 +104,20 @@ func (Dialect) Hide(dialect.Event) bool { return false }
 // KeepAlive implements dialect.Dialect.
 func (Dialect) KeepAlive() []byte { return wire.SSE("ping", map[string]string{"type": "ping"}) }
 
-// failures are the statuses and types of the provider's own errors.
-var failures = map[dialect.FailureKind]struct {
-	status int
-	word   string
-}{
-	dialect.BadToken:    {http.StatusUnauthorized, "authentication_error"},
-	dialect.Over:        {http.StatusForbidden, "permission_error"},
-	dialect.BadRequest:  {http.StatusBadRequest, "invalid_request_error"},
-	dialect.NotServed:   {http.StatusNotFound, "not_found_error"},
-	dialect.Spent:       {http.StatusForbidden, "billing_error"},
-	dialect.Overloaded:  {http.StatusTooManyRequests, "rate_limit_error"},
-	dialect.Unreachable: {http.StatusBadGateway, "api_error"},
+// failures are the types of the provider's own errors.
+var failures = map[dialect.FailureKind]string{
+	dialect.BadToken: "authentication_error", dialect.Over: "permission_error", dialect.BadRequest: "invalid_request_error",
+	dialect.NotServed: "not_found_error", dialect.Spent: "billing_error", dialect.Overloaded: "rate_limit_error", dialect.Unreachable: "api_error",
 }
 
 func problem(f dialect.Failure) map[string]any {
 	return map[string]any{
-		"type": "error", "error": map[string]string{"type": failures[f.Kind].word, "message": f.Message}, "request_id": nil,
+		"type": "error", "error": map[string]string{"type": failures[f.Kind], "message": f.Message}, "request_id": nil,
 	}
 }
 
 // Failure implements dialect.Dialect.
-func (Dialect) Failure(f dialect.Failure) dialect.Response {
-	return wire.Answer(failures[f.Kind].status, f.Retry, problem(f), f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
-}
+func (Dialect) Failure(f dialect.Failure) dialect.Response { return wire.Failed(f, problem(f)) }
 
 // Late implements dialect.Dialect.
 func (Dialect) Late(f dialect.Failure) []byte { return wire.SSE("error", problem(f)) }
@@ -139,6 +128,3 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 		"model": name, "max_tokens": 16, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
 	})
 }
-
-// Meter implements dialect.Dialect.
-func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

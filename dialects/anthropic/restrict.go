@@ -10,14 +10,14 @@ import (
 
 // known are the members of a request that do not make the provider fetch or run
 // anything.
-var known = map[string]bool{
-	"model": true, "messages": true, "system": true, "max_tokens": true, "metadata": true, "stop_sequences": true, "stream": true,
-	"temperature": true, "top_k": true, "top_p": true, "thinking": true, "tools": true, "tool_choice": true, "cache_control": true,
-	"context_management": true, "output_config": true, "output_format": true, "service_tier": true, "speed": true, "inference_geo": true,
-}
+var known = wire.Set(
+	"model", "messages", "system", "max_tokens", "metadata", "stop_sequences", "stream", "temperature", "top_k", "top_p", "thinking",
+	"tools", "tool_choice", "cache_control", "context_management", "output_config", "output_format", "service_tier", "speed",
+	"inference_geo",
+)
 
 // kept are members that refer to data stored by the provider.
-var kept = map[string]bool{"container": true}
+var kept = wire.Set("container")
 
 // own are the prefixes of the types of tools that the client runs, or that
 // search only the tools of the request.
@@ -51,10 +51,9 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 }
 
 // plain are the types of blocks that contain text, or actions of the client.
-var plain = map[string]bool{
-	"text": true, "thinking": true, "redacted_thinking": true, "tool_use": true, "tool_reference": true, "tool_search_tool_result": true,
-	"compaction": true, "fallback": true,
-}
+var plain = wire.Set(
+	"text", "thinking", "redacted_thinking", "tool_use", "tool_reference", "tool_search_tool_result", "compaction", "fallback",
+)
 
 // content checks blocks and their content.
 func content(raw json.RawMessage, s *wire.Restriction, depth int) {

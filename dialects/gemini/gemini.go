@@ -11,7 +11,6 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -132,25 +131,14 @@ func (Dialect) Hide(dialect.Event) bool { return false }
 func (Dialect) KeepAlive() []byte { return []byte("\r\n\r\n") }
 
 // failures are the statuses of the provider's own errors.
-var failures = map[dialect.FailureKind]struct {
-	status int
-	word   string
-}{
-	dialect.BadToken:    {http.StatusUnauthorized, "UNAUTHENTICATED"},
-	dialect.Over:        {http.StatusForbidden, "PERMISSION_DENIED"},
-	dialect.BadRequest:  {http.StatusBadRequest, "INVALID_ARGUMENT"},
-	dialect.NotServed:   {http.StatusNotFound, "NOT_FOUND"},
-	dialect.Spent:       {http.StatusForbidden, "PERMISSION_DENIED"},
-	dialect.Overloaded:  {http.StatusTooManyRequests, "RESOURCE_EXHAUSTED"},
-	dialect.Unreachable: {http.StatusBadGateway, "UNAVAILABLE"},
+var failures = map[dialect.FailureKind]string{
+	dialect.BadToken: "UNAUTHENTICATED", dialect.Over: "PERMISSION_DENIED", dialect.BadRequest: "INVALID_ARGUMENT", dialect.NotServed: "NOT_FOUND",
+	dialect.Spent: "PERMISSION_DENIED", dialect.Overloaded: "RESOURCE_EXHAUSTED", dialect.Unreachable: "UNAVAILABLE",
 }
 
 // Failure implements dialect.Dialect.
 func (Dialect) Failure(f dialect.Failure) dialect.Response {
-	w := failures[f.Kind]
-	return wire.Answer(w.status, f.Retry, object{
-		"error": object{"code": w.status, "message": f.Message, "status": w.word},
-	}, f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
+	return wire.Failed(f, object{"error": object{"code": wire.Status(f), "message": f.Message, "status": failures[f.Kind]}})
 }
 
 // Late implements dialect.Dialect.
@@ -165,6 +153,3 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 		"generationConfig": object{"maxOutputTokens": 16},
 	})
 }
-
-// Meter implements dialect.Dialect.
-func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -108,33 +107,25 @@ func (Dialect) Late(f dialect.Failure) []byte {
 	return wire.SSE("error", object{"type": "error", "code": failures[f.Kind].code, "message": f.Message, "param": nil, "sequence_number": 0})
 }
 
-// failures are the statuses, types and codes of the provider's own errors.
-var failures = map[dialect.FailureKind]struct {
-	status     int
-	word, code string
-}{
-	dialect.BadToken:    {http.StatusUnauthorized, "invalid_request_error", "invalid_api_key"},
-	dialect.Over:        {http.StatusForbidden, "invalid_request_error", "session_over"},
-	dialect.BadRequest:  {http.StatusBadRequest, "invalid_request_error", "invalid_request"},
-	dialect.NotServed:   {http.StatusNotFound, "invalid_request_error", "not_found"},
-	dialect.Spent:       {http.StatusForbidden, "insufficient_quota", "insufficient_quota"},
-	dialect.Overloaded:  {http.StatusTooManyRequests, "requests", "rate_limit_exceeded"},
-	dialect.Unreachable: {http.StatusBadGateway, "server_error", "server_error"},
+// failures are the types and codes of the provider's own errors.
+var failures = map[dialect.FailureKind]struct{ word, code string }{
+	dialect.BadToken:    {"invalid_request_error", "invalid_api_key"},
+	dialect.Over:        {"invalid_request_error", "session_over"},
+	dialect.BadRequest:  {"invalid_request_error", "invalid_request"},
+	dialect.NotServed:   {"invalid_request_error", "not_found"},
+	dialect.Spent:       {"insufficient_quota", "insufficient_quota"},
+	dialect.Overloaded:  {"requests", "rate_limit_exceeded"},
+	dialect.Unreachable: {"server_error", "server_error"},
 }
 
 // Failure makes an answer of the gateway in the error format that the
 // provider's APIs share.
 func Failure(f dialect.Failure) dialect.Response {
 	w := failures[f.Kind]
-	return wire.Answer(w.status, f.Retry, object{
-		"error": object{"message": f.Message, "type": w.word, "param": nil, "code": w.code},
-	}, f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable)
+	return wire.Failed(f, object{"error": object{"message": f.Message, "type": w.word, "param": nil, "code": w.code}})
 }
 
 // Smallest implements dialect.Dialect.
 func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 	return dialect.Call{Kind: dialect.Generate, Path: "/responses"}, dialect.JSON(object{"model": name, "max_output_tokens": 16, "stream": true, "store": false, "input": "Say yes."})
 }
-
-// Meter implements dialect.Dialect.
-func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

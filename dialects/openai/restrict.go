@@ -9,23 +9,21 @@ import (
 
 // known are the members of a request that do not make the provider fetch or run
 // anything.
-var known = map[string]bool{
-	"model": true, "input": true, "instructions": true, "tools": true, "tool_choice": true, "parallel_tool_calls": true, "max_tool_calls": true,
-	"max_output_tokens": true, "temperature": true, "top_p": true, "top_logprobs": true, "reasoning": true, "text": true, "include": true,
-	"store": true, "stream": true, "stream_options": true, "truncation": true, "context_management": true, "service_tier": true,
-	"metadata": true, "client_metadata": true, "user": true, "safety_identifier": true, "prompt_cache_key": true,
-	"prompt_cache_retention": true, "prompt_cache_options": true,
-}
+var known = wire.Set(
+	"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_tool_calls", "max_output_tokens", "temperature",
+	"top_p", "top_logprobs", "reasoning", "text", "include", "store", "stream", "stream_options", "truncation", "context_management",
+	"service_tier", "metadata", "client_metadata", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
+	"prompt_cache_options",
+)
 
 // kept are members that refer to data stored by the provider: a conversation,
 // or a prompt with its own tools.
-var kept = map[string]bool{"previous_response_id": true, "conversation": true, "prompt": true}
+var kept = wire.Set("previous_response_id", "conversation", "prompt")
 
 // own are the types of tools that the client runs.
-var own = map[string]bool{
-	"": true, "function": true, "custom": true, "tool_search": true, "local_shell": true, "apply_patch": true, "computer": true,
-	"computer_use_preview": true,
-}
+var own = wire.Set(
+	"", "function", "custom", "tool_search", "local_shell", "apply_patch", "computer", "computer_use_preview",
+)
 
 func hostedTool(raw json.RawMessage) (string, bool) {
 	kind := wire.TypeOf(raw)
@@ -62,11 +60,10 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 
 // plain are the types of items without content: output or tool calls of the
 // model, and text results.
-var plain = map[string]bool{
-	"function_call": true, "custom_tool_call": true, "local_shell_call": true, "local_shell_call_output": true, "shell_call_output": true,
-	"apply_patch_call": true, "apply_patch_call_output": true, "computer_call": true, "tool_search_call": true, "reasoning": true,
-	"compaction": true, "compaction_summary": true, "compaction_trigger": true,
-}
+var plain = wire.Set(
+	"function_call", "custom_tool_call", "local_shell_call", "local_shell_call_output", "shell_call_output", "apply_patch_call",
+	"apply_patch_call_output", "computer_call", "tool_search_call", "reasoning", "compaction", "compaction_summary", "compaction_trigger",
+)
 
 // sealed checks one item of the conversation and removes tools that the
 // provider would run; nil if nothing is left.
@@ -112,10 +109,9 @@ func without(raw json.RawMessage, s *wire.Restriction) json.RawMessage {
 }
 
 // text are the types of parts that contain text or bytes.
-var text = map[string]bool{
-	"input_text": true, "output_text": true, "text": true, "refusal": true, "summary_text": true, "reasoning_text": true, "input_audio": true,
-	"encrypted_content": true,
-}
+var text = wire.Set(
+	"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text", "input_audio", "encrypted_content",
+)
 
 // parts checks the content of a message or of an output.
 func parts(raw json.RawMessage, s *wire.Restriction) {

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/dialects/openai"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
-	"github.com/berth-eval/berth/plugins/model/answer"
 )
 
 // Dialect implements dialect.Dialect.
@@ -123,6 +122,3 @@ func (Dialect) Smallest(name string) (dialect.Call, []byte) {
 		"model": name, "stream": true, "messages": []any{map[string]string{"role": "user", "content": "Say yes."}},
 	})
 }
-
-// Meter implements dialect.Dialect.
-func (d Dialect) Meter() dialect.Meter { return answer.NewMeter(d.Name()) }

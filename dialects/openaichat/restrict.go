@@ -10,7 +10,7 @@ import (
 // known are the members of a request that do not make the provider fetch or run
 // anything: those of the API, and those with which other servers set sampling,
 // templates and limits.
-var known = set(
+var known = wire.Set(
 	"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "functions", "function_call", "max_tokens", "max_completion_tokens",
 	"temperature", "top_p", "n", "stop", "stream", "stream_options", "seed", "logprobs", "top_logprobs", "logit_bias", "frequency_penalty",
 	"presence_penalty", "response_format", "reasoning_effort", "verbosity", "prediction", "modalities", "audio", "store", "metadata",
@@ -27,14 +27,6 @@ var known = set(
 	"enable_thinking", "thinking_config", "tool_stream", "usage", "prompt_mode", "preserve_thinking", "cache_control",
 )
 
-func set(names ...string) map[string]bool {
-	m := map[string]bool{}
-	for _, n := range names {
-		m[n] = true
-	}
-	return m
-}
-
 func hostedTool(raw json.RawMessage) (string, bool) {
 	kind := wire.TypeOf(raw)
 	if kind != "" {
@@ -50,7 +42,7 @@ func hostedTool(raw json.RawMessage) (string, bool) {
 }
 
 // ofTool are the members of a tool that the client runs.
-var ofTool = set("type", "function", "custom", "name", "description", "parameters", "strict", "cache_control", "defer_loading", "format")
+var ofTool = wire.Set("type", "function", "custom", "name", "description", "parameters", "strict", "cache_control", "defer_loading", "format")
 
 // Restrict implements dialect.Dialect.
 func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) (dropped []string, refused string) {
@@ -66,11 +58,11 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 }
 
 // text are the types of parts that contain text or bytes.
-var text = set("", "text", "refusal", "thinking", "reasoning", "input_text", "output_text", "input_audio")
+var text = wire.Set("", "text", "refusal", "thinking", "reasoning", "input_text", "output_text", "input_audio")
 
 // media are the types of parts that name a file, either in a member with the
 // same name or directly.
-var media = set("image_url", "video_url", "audio_url", "input_image", "file", "input_file")
+var media = wire.Set("image_url", "video_url", "audio_url", "input_image", "file", "input_file")
 
 // part checks a part of a message.
 func part(raw json.RawMessage, s *wire.Restriction) {

@@ -65,17 +65,6 @@ type Usage struct {
 	Reasoning  int64 `json:"reasoning,omitempty"`      // of Output
 }
 
-// Meter reads the usage of a reply that passes by. It never fails, and ignores
-// anything that it does not understand. Not safe for concurrent use.
-type Meter interface {
-	// Event reads one event of a stream.
-	Event(e Event)
-	// Body reads a whole reply, which may also be a recorded stream.
-	Body(body []byte)
-	// Read returns the result so far.
-	Read() Reading
-}
-
 // Reading is the result of a meter.
 type Reading struct {
 	ID    string // the provider's own id of the reply; empty: it has none
@@ -173,7 +162,6 @@ type Dialect interface {
 	// Hide reports whether an event is in a stream only because of
 	// Edit.AskUsage.
 	Hide(e Event) bool
-	Meter() Meter
 	// Smallest returns the smallest streaming request for the model, which
 	// every model of the provider can answer.
 	Smallest(model string) (Call, []byte)

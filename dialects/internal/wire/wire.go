@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/berth-eval/berth/plugins/dialect"
 )
@@ -23,17 +22,35 @@ func Bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// Answer makes a complete JSON answer. If it is final, it tells clients not to
-// retry.
-func Answer(status int, retry time.Duration, body any, final bool) dialect.Response {
+// statuses are those of the gateway's own errors, in every dialect.
+var statuses = map[dialect.FailureKind]int{
+	dialect.BadToken: http.StatusUnauthorized, dialect.Over: http.StatusForbidden, dialect.BadRequest: http.StatusBadRequest,
+	dialect.NotServed: http.StatusNotFound, dialect.Spent: http.StatusForbidden, dialect.Overloaded: http.StatusTooManyRequests,
+	dialect.Unreachable: http.StatusBadGateway,
+}
+
+// Status returns the status of an error.
+func Status(f dialect.Failure) int { return statuses[f.Kind] }
+
+// Failed makes the answer to an error. It tells clients not to retry what cannot work.
+func Failed(f dialect.Failure, body any) dialect.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
-	if retry > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(retry.Seconds())), 10))
+	if f.Retry > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64(math.Ceil(f.Retry.Seconds())), 10))
 	}
-	if final {
+	if f.Kind != dialect.Overloaded && f.Kind != dialect.Unreachable {
 		h.Set("X-Should-Retry", "false") // the libraries of the providers obey it
 	}
-	return dialect.Response{Status: status, Header: h, Body: dialect.JSON(body)}
+	return dialect.Response{Status: Status(f), Header: h, Body: dialect.JSON(body)}
+}
+
+// Set returns a set of names.
+func Set(names ...string) map[string]bool {
+	m := map[string]bool{}
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
 }
 
 // inlineKeys are the members in which the dialects carry files in base64.

@@ -12,10 +12,9 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 )
 
-// NewMeter returns a meter for answers in a dialect.
-func NewMeter(d model.Dialect) dialect.Meter { return &meter{dialect: d} }
-
-type meter struct {
+// Meter reads the usage of a reply that passes by. It never fails, and ignores
+// anything that it does not understand. Not safe for concurrent use.
+type Meter struct {
 	dialect model.Dialect
 	r       dialect.Reading
 	usage   Usage
@@ -23,8 +22,11 @@ type meter struct {
 	called  bool // a tool of the client
 }
 
-// Event implements dialect.Meter.
-func (m *meter) Event(e dialect.Event) {
+// NewMeter returns a meter for answers in a dialect.
+func NewMeter(d model.Dialect) *Meter { return &Meter{dialect: d} }
+
+// Event reads one event of a stream.
+func (m *Meter) Event(e dialect.Event) {
 	data := bytes.TrimSpace(e.Data)
 	v, ok := parse(data)
 	switch {
@@ -44,8 +46,8 @@ func (m *meter) Event(e dialect.Event) {
 	}
 }
 
-// Body implements dialect.Meter.
-func (m *meter) Body(b []byte) {
+// Body reads a whole reply, which may also be a recorded stream.
+func (m *Meter) Body(b []byte) {
 	v, ok := parse(b)
 	switch {
 	case ok && v.IsArray(): // a stream in one array
@@ -65,7 +67,7 @@ func (m *meter) Body(b []byte) {
 }
 
 // add adds an event, or a whole answer.
-func (m *meter) add(v gjson.Result) Piece {
+func (m *Meter) add(v gjson.Result) Piece {
 	p := read(m.dialect, v)
 	m.r.ID, m.r.Error = cmp.Or(m.r.ID, p.ID), cmp.Or(m.r.Error, p.Error)
 	m.r.Ended = m.r.Ended || p.End
@@ -76,7 +78,7 @@ func (m *meter) add(v gjson.Result) Piece {
 	return p
 }
 
-func (m *meter) note(notes []string) {
+func (m *Meter) note(notes []string) {
 	for _, n := range notes {
 		if len(m.r.Notes) < maxNotes && !slices.Contains(m.r.Notes, n) {
 			m.r.Notes = append(m.r.Notes, n)
@@ -84,8 +86,8 @@ func (m *meter) note(notes []string) {
 	}
 }
 
-// Read implements dialect.Meter.
-func (m *meter) Read() dialect.Reading {
+// Read returns the result so far.
+func (m *Meter) Read() dialect.Reading {
 	r := m.r
 	if m.called && stops[strings.ToLower(r.Stop)] == Done { // some providers have no word for it
 		r.Stop = dialect.Called

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/model"
+	"github.com/berth-eval/berth/plugins/model/answer"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -144,7 +145,7 @@ func (e *exchanges) reply(x *gateway.Exchange) {
 		e.problem(usage, e.file, e.n, "its reply cannot be read: %v", err)
 		return
 	}
-	m := d.Meter()
+	m := answer.NewMeter(d.Name())
 	m.Body(body)
 	e.did(usage, 1)
 	if got := m.Read().Usage; got != *x.Usage {

@@ -36,21 +36,14 @@ func (anthropic) request(name string, r Request) map[string]any {
 		q["system"] = r.System
 	}
 	if len(r.Tools) > 0 {
-		var tools []object
-		for _, t := range r.Tools {
-			tools = append(tools, object{"name": t.Name, "description": t.Description, "input_schema": t.Parameters})
-		}
-		q["tools"] = tools
+		q["tools"] = r.tools(func(t Tool) object {
+			return object{"name": t.Name, "description": t.Description, "input_schema": t.Parameters}
+		})
 	}
 	if r.Effort != "" {
 		q["output_config"] = object{"effort": r.Effort}
 	}
-	if r.Temperature != nil {
-		q["temperature"] = *r.Temperature
-	}
-	if r.TopP != nil {
-		q["top_p"] = *r.TopP
-	}
+	r.sampling(q, "max_tokens", "top_p")
 	return q
 }
 

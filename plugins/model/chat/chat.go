@@ -84,6 +84,27 @@ type Request struct {
 	wide   bool    // MaxTokens counts, whatever the experiment's parameters say
 }
 
+// sampling sets what the request says about the reply, under the names of an API.
+func (r *Request) sampling(q map[string]any, maxTokens, topP string) {
+	if r.MaxTokens > 0 {
+		q[maxTokens] = r.MaxTokens
+	}
+	if r.Temperature != nil {
+		q["temperature"] = *r.Temperature
+	}
+	if r.TopP != nil {
+		q[topP] = *r.TopP
+	}
+}
+
+// tools returns the tools in the form of an API.
+func (r *Request) tools(form func(Tool) object) (all []object) {
+	for _, t := range r.Tools {
+		all = append(all, form(t))
+	}
+	return all
+}
+
 // DefaultMaxTokens is the limit of a reply in dialects that need one.
 const DefaultMaxTokens = 16384
 

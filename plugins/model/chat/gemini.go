@@ -39,25 +39,15 @@ func (gemini) request(name string, r Request) map[string]any {
 		q["systemInstruction"] = object{"parts": []object{{"text": r.System}}}
 	}
 	if len(r.Tools) > 0 {
-		var functions []object
-		for _, t := range r.Tools {
-			functions = append(functions, object{"name": t.Name, "description": t.Description, "parametersJsonSchema": t.Parameters})
-		}
-		q["tools"] = []object{{"functionDeclarations": functions}}
+		q["tools"] = []object{{"functionDeclarations": r.tools(func(t Tool) object {
+			return object{"name": t.Name, "description": t.Description, "parametersJsonSchema": t.Parameters}
+		})}}
 	}
 	c := object{}
 	if r.Effort != "" {
 		c["thinkingConfig"] = object{"thinkingLevel": r.Effort}
 	}
-	if r.MaxTokens > 0 {
-		c["maxOutputTokens"] = r.MaxTokens
-	}
-	if r.Temperature != nil {
-		c["temperature"] = *r.Temperature
-	}
-	if r.TopP != nil {
-		c["topP"] = *r.TopP
-	}
+	r.sampling(c, "maxOutputTokens", "topP")
 	if len(c) > 0 {
 		q["generationConfig"] = c
 	}

@@ -21,24 +21,14 @@ func (openai) request(name string, r Request) map[string]any {
 		q["instructions"] = r.System
 	}
 	if len(r.Tools) > 0 {
-		var tools []object
-		for _, t := range r.Tools {
-			tools = append(tools, object{"type": "function", "name": t.Name, "description": t.Description, "parameters": t.Parameters})
-		}
-		q["tools"] = tools
+		q["tools"] = r.tools(func(t Tool) object {
+			return object{"type": "function", "name": t.Name, "description": t.Description, "parameters": t.Parameters}
+		})
 	}
 	if r.Effort != "" {
 		q["reasoning"] = object{"effort": r.Effort}
 	}
-	if r.MaxTokens > 0 {
-		q["max_output_tokens"] = r.MaxTokens
-	}
-	if r.Temperature != nil {
-		q["temperature"] = *r.Temperature
-	}
-	if r.TopP != nil {
-		q["top_p"] = *r.TopP
-	}
+	r.sampling(q, "max_output_tokens", "top_p")
 	return q
 }
 

@@ -24,24 +24,14 @@ func (openaiChat) request(name string, r Request) map[string]any {
 	}
 	q := object{"model": name, "messages": messages}
 	if len(r.Tools) > 0 {
-		var tools []object
-		for _, t := range r.Tools {
-			tools = append(tools, object{"type": "function", "function": object{"name": t.Name, "description": t.Description, "parameters": t.Parameters}})
-		}
-		q["tools"] = tools
+		q["tools"] = r.tools(func(t Tool) object {
+			return object{"type": "function", "function": object{"name": t.Name, "description": t.Description, "parameters": t.Parameters}}
+		})
 	}
 	if r.Effort != "" {
 		q["reasoning_effort"] = r.Effort
 	}
-	if r.MaxTokens > 0 {
-		q["max_completion_tokens"] = r.MaxTokens
-	}
-	if r.Temperature != nil {
-		q["temperature"] = *r.Temperature
-	}
-	if r.TopP != nil {
-		q["top_p"] = *r.TopP
-	}
+	r.sampling(q, "max_completion_tokens", "top_p")
 	return q
 }
 

@@ -42,7 +42,7 @@ func priorOf(t *trajectory.Trajectory) (out []said) {
 		if s.Source == trajectory.System {
 			continue
 		}
-		m := said{user: s.Source == trajectory.User, text: textOf(&s.Message), time: now}
+		m := said{user: s.Source == trajectory.User, text: s.Message.String(), time: now}
 		results, more := resultsOf(s.Observation)
 		for _, c := range s.ToolCalls {
 			result, ok := results[c.ID]
@@ -72,7 +72,7 @@ func resultsOf(o *trajectory.Observation) (results map[string]string, more strin
 	for _, r := range o.Results {
 		text := ""
 		if r.Content != nil {
-			text = textOf(r.Content)
+			text = r.Content.String()
 		}
 		if r.SourceCallID != "" {
 			results[r.SourceCallID] = text
@@ -81,21 +81,6 @@ func resultsOf(o *trajectory.Observation) (results map[string]string, more strin
 		}
 	}
 	return results, more
-}
-
-func textOf(c *trajectory.Content) string {
-	if c.Parts == nil {
-		return c.Text
-	}
-	var parts []string
-	for _, p := range c.Parts {
-		if p.Type == trajectory.PartText {
-			parts = append(parts, p.Text)
-		} else {
-			parts = append(parts, fmt.Sprintf("[%s left out]", p.Type))
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 func objectOf(raw json.RawMessage) json.RawMessage {

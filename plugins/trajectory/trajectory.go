@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -137,6 +138,20 @@ type Content struct {
 
 // Text makes a Content from a text.
 func Text(s string) Content { return Content{Text: s} }
+
+// String returns the text, with a mark for each part of another kind.
+func (c Content) String() string {
+	if c.Parts == nil {
+		return c.Text
+	}
+	texts := make([]string, len(c.Parts))
+	for i, p := range c.Parts {
+		if texts[i] = p.Text; p.Type != PartText {
+			texts[i] = fmt.Sprintf("[%s left out]", p.Type)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
 
 // Part is a piece of multimodal content.
 type Part struct {

@@ -63,7 +63,7 @@ func answers(r *verifier.Request) ([]string, error) {
 			if s.Step.Source != trajectory.Model || s.Role != agent.RoleAgent && s.Role != agent.RoleOracle {
 				return
 			}
-			replace(&words, text(s.Step.Message))
+			replace(&words, s.Step.Message.String())
 			for _, c := range s.Step.ToolCalls {
 				if says(c.Name) {
 					replace(&called, argument(c.Arguments))
@@ -106,18 +106,6 @@ func argument(raw json.RawMessage) string {
 		return ""
 	}
 	return cmp.Or(a.Text, a.Reason)
-}
-
-// text returns the text of a step.
-func text(c trajectory.Content) string {
-	var t strings.Builder
-	t.WriteString(c.Text)
-	for _, p := range c.Parts {
-		if p.Type == trajectory.PartText {
-			t.WriteString(p.Text + "\n")
-		}
-	}
-	return t.String()
 }
 
 // lines calls each with the lines of a record that belong to the stage. A record

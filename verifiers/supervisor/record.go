@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -84,24 +83,12 @@ func lastStep(r *verifier.Request, turn int) (last *rules.Step, err error) {
 		}
 		n := s.Step.LLMCallCount
 		asked = asked || n == nil || *n > 0
-		last = &rules.Step{Message: text(s.Step.Message), Stop: stop(s.Step.Extra), NoModel: !asked}
+		last = &rules.Step{Message: s.Step.Message.String(), Stop: stop(s.Step.Extra), NoModel: !asked}
 		if n := len(s.Step.ToolCalls); n > 0 {
 			last.Call = s.Step.ToolCalls[n-1].Name
 		}
 	})
 	return last, err
-}
-
-// text returns the text of a content.
-func text(c trajectory.Content) string {
-	var t strings.Builder
-	t.WriteString(c.Text)
-	for _, p := range c.Parts {
-		if p.Type == trajectory.PartText {
-			t.WriteString(p.Text + "\n")
-		}
-	}
-	return t.String()
 }
 
 // stop returns why the model stopped, if the step says so.

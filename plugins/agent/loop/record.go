@@ -235,29 +235,16 @@ func Prior(file string, limit int) (string, error) {
 func describe(s *trajectory.Step) string {
 	const most = 2000 // bytes of each text
 	var b strings.Builder
-	fmt.Fprintf(&b, "[%s] %s\n", s.Source, output.Middle(plain(s.Message), most))
+	fmt.Fprintf(&b, "[%s] %s\n", s.Source, output.Middle(s.Message.String(), most))
 	for _, c := range s.ToolCalls {
 		fmt.Fprintf(&b, "called %s %s\n", c.Name, output.Middle(string(c.Arguments), most))
 	}
 	if s.Observation != nil {
 		for _, r := range s.Observation.Results {
 			if r.Content != nil {
-				fmt.Fprintf(&b, "saw: %s\n", output.Middle(plain(*r.Content), most))
+				fmt.Fprintf(&b, "saw: %s\n", output.Middle(r.Content.String(), most))
 			}
 		}
 	}
 	return b.String()
-}
-
-func plain(c trajectory.Content) string {
-	if c.Parts == nil {
-		return c.Text
-	}
-	var texts []string
-	for _, p := range c.Parts {
-		if p.Type == trajectory.PartText {
-			texts = append(texts, p.Text)
-		}
-	}
-	return strings.Join(texts, "\n")
 }

@@ -37,7 +37,7 @@ func (s *schema) find(text, given string) (json.RawMessage, error) {
 			break
 		}
 		rest = rest[start:]
-		raw, n := mended(rest)
+		raw, n := Mended(rest)
 		if n == 0 {
 			if found == nil {
 				wrong = errors.New("its JSON object does not end")
@@ -75,11 +75,11 @@ func isFenced(text string) bool {
 	return strings.HasPrefix(text, "```") && strings.HasSuffix(text, "```") && strings.Count(text, "```") == 2
 }
 
-// mended returns the object with which a text begins, as JSON, and its length in
+// Mended returns the object with which a text begins, as JSON, and its length in
 // the text. The length is 0 if the object does not end. Of what models write,
 // it mends what has one meaning: line breaks in strings, a backslash that escapes
 // nothing, a comma after the last element, and Python's constants.
-func mended(text string) (raw []byte, n int) {
+func Mended(text string) (raw []byte, n int) {
 	var out bytes.Buffer
 	depth, quoted := 0, false
 	for i := 0; i < len(text); i++ {

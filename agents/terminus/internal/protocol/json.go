@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/berth-eval/berth/plugins/model/chat"
 )
 
 // fields are the members of a reply, in the requested order.
@@ -52,17 +54,17 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 		if first < 0 {
 			first = i
 		}
-		end := balanced(text[i:])
-		if end < 0 { // it is never closed, but an object inside it may be
+		mended, end := chat.Mended(text[i:])
+		if end == 0 { // it is never closed, but an object inside it may be
 			at = i + 1
 			continue
 		}
-		got, bad := decode(text[i : i+end])
-		if bad != nil {
-			got, bad = r.mended(text[i : i+end])
-		}
+		got, bad := decode(mended)
 		switch {
 		case bad == nil && isReply(got):
+			if _, wrong := decode([]byte(text[i : i+end])); wrong != nil {
+				r.warn("a backslash in a JSON string must be written twice, a new line or other control character as an escape, and no comma precedes a closing bracket: that was put right")
+			}
 			return got, text[:i], text[i+end:], nil
 		case bad == nil && !some:
 			other, some = got, true
@@ -72,90 +74,40 @@ func find(text string, r *Reply) (object []member, before, after string, err err
 	if first < 0 {
 		return nil, "", "", errors.New("there is no JSON object in the reply")
 	}
-	mended, said := mend(closed(text[first:]))
+	mended, _ := chat.Mended(closed(text[first:]))
 	if got, bad := decode(mended); bad == nil && isReply(got) {
-		if said == "" {
-			said = "the JSON object was not closed: the missing brackets were added"
-		}
-		r.warn("%s", said)
+		r.warn("the JSON object was not closed: the missing brackets were added")
 		return got, text[:first], "", nil
 	}
 	if some {
 		return other, "", "", nil
 	}
-	_, bad := decode(text[first:])
+	_, bad := decode([]byte(text[first:]))
 	return nil, "", "", fmt.Errorf("the JSON object cannot be read: %w", bad)
-}
-
-// mended reads an object after repairing it.
-func (r *Reply) mended(s string) ([]member, error) {
-	out, said := mend(s)
-	got, err := decode(out)
-	if err == nil && isReply(got) && said != "" {
-		r.warn("%s", said)
-	}
-	return got, err
 }
 
 func isReply(ms []member) bool {
 	return slices.ContainsFunc(ms, func(m member) bool { return m.name == "commands" || m.name == "task_complete" })
 }
 
-// scan calls each for the bytes outside of strings until it returns false. It
-// reports whether the text ended inside a string.
-func scan(s string, each func(i int, c byte) bool) (inside bool) {
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case inside && c == '\\':
-			i++
-		case c == '"':
-			inside = !inside
-		case !inside:
-			if !each(i, c) {
-				return false
-			}
-		}
-	}
-	return inside
-}
-
-// balanced returns the length of the object that s begins with, or -1 if the
-// object is not closed.
-func balanced(s string) int {
-	depth, end := 0, -1
-	scan(s, func(i int, c byte) bool {
-		switch c {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		if depth == 0 {
-			end = i + 1
-		}
-		return depth > 0
-	})
-	return end
-}
-
 // closed adds the missing brackets at the end of s. It does not close a string,
 // because the rest of the string is unknown.
 func closed(s string) string {
 	var open []byte
-	inside := scan(s, func(_ int, c byte) bool {
-		switch c {
-		case '{':
-			open = append(open, '}')
-		case '[':
-			open = append(open, ']')
-		case '}', ']':
-			if len(open) > 0 {
-				open = open[:len(open)-1]
-			}
+	inside := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case inside && c == '\\':
+			i++
+		case c == '"':
+			inside = !inside
+		case inside:
+		case c == '{' || c == '[':
+			open = append(open, c+2) // the closing bracket, in ASCII
+		case (c == '}' || c == ']') && len(open) > 0:
+			open = open[:len(open)-1]
 		}
-		return true
-	})
+	}
 	if inside {
 		return s
 	}
@@ -163,44 +115,9 @@ func closed(s string) string {
 	return strings.TrimRight(strings.TrimSpace(s), "`, \n") + string(open)
 }
 
-// mend repairs common mistakes of models in JSON: control characters and
-// unknown escapes in strings, and commas before a closing bracket. said is
-// empty if there was nothing to repair.
-func mend(s string) (out, said string) {
-	var b strings.Builder
-	inside := false
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case inside && c == '\\' && i+1 < len(s):
-			i++
-			if !strings.ContainsRune(`"\/bfnrtu`, rune(s[i])) {
-				b.WriteByte('\\')
-				said = "a backslash in a JSON string must be written twice: that was put right"
-			}
-			b.WriteByte(c)
-			b.WriteByte(s[i])
-			continue
-		case c == '"':
-			inside = !inside
-		case inside && c < ' ':
-			fmt.Fprintf(&b, `\u%04x`, c)
-			said = "a new line or other control character in a JSON string must be written as an escape: that was put right"
-			continue
-		case !inside && c == ',':
-			if rest := strings.TrimLeft(s[i+1:], " \t\r\n"); rest != "" && (rest[0] == '}' || rest[0] == ']') {
-				said = "there was a comma before a closing bracket: it was removed"
-				continue
-			}
-		}
-		b.WriteByte(c)
-	}
-	return b.String(), said
-}
-
 // decode reads one object with its members in order.
-func decode(s string) ([]member, error) {
-	d := json.NewDecoder(strings.NewReader(s))
+func decode(object []byte) ([]member, error) {
+	d := json.NewDecoder(bytes.NewReader(object))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return nil, errors.Join(err, errors.New("expected a JSON object"))
@@ -283,7 +200,7 @@ func (r *Reply) commands(raw json.RawMessage) error {
 		return errors.New(`the field "commands" is not a list`)
 	}
 	for i, item := range list {
-		ms, err := decode(string(item))
+		ms, err := decode(item)
 		if err != nil {
 			return fmt.Errorf(`command %d is not an object with "keystrokes" and "duration"`, i+1)
 		}

@@ -17,7 +17,6 @@ import (
 type Config struct {
 	Terminal string   `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. The agent tells the person there what to do, and without surface it opens a shell of the sandbox there. berth try and berth shell use their own terminal."`
 	Surface  bool     `berth:"surface" default:"false" doc:"The person works on the task's surface: on a page that a browser of this machine shows, whose address is printed on the terminal and in the log of the attempt."`
-	Shell    []string `berth:"shell" doc:"Program that the terminal of the sandbox runs. Default: bash, or sh where there is none."`
 	Words    bool     `berth:"words" default:"true" doc:"Ask for an answer to the user when the shell has ended."`
 	Files    string   `berth:"files" doc:"Archive of kept files (files.tar.zst of an attempt) that is put into the sandbox first."`
 }
@@ -44,8 +43,8 @@ func (human) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error)
 	if c.Terminal == "" && !c.Surface {
 		needs.Refusals = append(needs.Refusals, "it has no terminal of a person: run the command tty in a free terminal and write its answer as config { terminal = \"/dev/pts/…\" }, or use berth shell")
 	}
-	if c.Surface && (len(c.Shell) > 0 || c.Files != "") {
-		needs.Refusals = append(needs.Refusals, "shell and files are about a terminal in the sandbox, and surface is given: leave one of them out")
+	if c.Surface && c.Files != "" {
+		needs.Refusals = append(needs.Refusals, "files are put into a sandbox with a terminal, and surface is given: leave one of them out")
 	}
 	if c.Terminal != "" {
 		t, failed := open(c.Terminal)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,13 +49,7 @@ func speaker() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "acp", Version: version, Env: []string{bundle.EnvDir},
 		Doc: "Any agent that speaks the Agent Client Protocol on its standard input and output, inside the sandbox, declared in the experiment.",
-	}, ACP{}, cli.Of(func(raw json.RawMessage) (cli.Scaffold, cli.Settings, error) {
-		var c ACP
-		if ps := config.Validate(raw, &c); len(ps) > 0 {
-			return cli.Scaffold{}, c.Settings, config.Problems(ps)
-		}
-		return c.scaffold(), c.Settings, nil
-	}))
+	}, ACP{}, cli.Of(func(c ACP) (cli.Scaffold, cli.Settings) { return c.scaffold(), c.Settings }))
 }
 
 func (c *ACP) scaffold() cli.Scaffold {

@@ -148,13 +148,7 @@ func custom() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "cli", Version: version, Env: []string{bundle.EnvDir},
 		Doc: "Any CLI that runs inside the sandbox, declared in the experiment: its command, its files, and how its output is parsed.",
-	}, Custom{}, cli.Of(func(raw json.RawMessage) (cli.Scaffold, cli.Settings, error) {
-		var c Custom
-		if ps := config.Validate(raw, &c); len(ps) > 0 {
-			return cli.Scaffold{}, c.Settings, config.Problems(ps)
-		}
-		return c.scaffold(), c.Settings, nil
-	}))
+	}, Custom{}, cli.Of(func(c Custom) (cli.Scaffold, cli.Settings) { return c.scaffold(), c.Settings }))
 }
 
 func (c *Custom) scaffold() cli.Scaffold {

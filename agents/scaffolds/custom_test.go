@@ -123,17 +123,13 @@ func TestDeclarationsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%s: %v; want %q", raw, ps, want)
 		}
 	}
-	needs, err := cli.Of(func(json.RawMessage) (cli.Scaffold, cli.Settings, error) {
-		return declare(t, `{}`).scaffold(), cli.Settings{}, nil
-	}).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
+	needs, err := cli.Of(func(c Custom) (cli.Scaffold, cli.Settings) { return c.scaffold(), c.Settings }).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) != 1 || !strings.Contains(needs.Refusals[0], "no command") {
 		t.Errorf("without a command: %+v, %v", needs, err)
 	}
 	// A setting that its texts do not use is refused.
 	s := declare(t, declared).scaffold()
-	needs, err = cli.Of(func(json.RawMessage) (cli.Scaffold, cli.Settings, error) {
-		return s, cli.Settings{ReasoningEffort: "low", MaxTurns: 3}, nil
-	}).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
+	needs, err = cli.Of(func(Custom) (cli.Scaffold, cli.Settings) { return s, cli.Settings{ReasoningEffort: "low", MaxTurns: 3} }).Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent})
 	if err != nil || len(needs.Refusals) != 1 || !strings.Contains(needs.Refusals[0], "max_turns") {
 		t.Errorf("%+v, %v", needs, err)
 	}

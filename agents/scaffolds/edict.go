@@ -65,13 +65,7 @@ func edict() plugins.Plugin {
 	return plugins.Agent(plugins.Info{
 		Name: "edict", Version: version, Env: []string{bundle.EnvDir},
 		Doc: "EDICT, a chain of OpenClaw roles around a board, inside the sandbox: Berth's own driver, with the bundle of openclaw.",
-	}, Edict{}, cli.Of(func(raw json.RawMessage) (cli.Scaffold, cli.Settings, error) {
-		var c Edict
-		if ps := config.Validate(raw, &c); len(ps) > 0 {
-			return cli.Scaffold{}, c.Settings, config.Problems(ps)
-		}
-		return c.scaffold(), c.Settings, nil
-	}))
+	}, Edict{}, cli.Of(func(c Edict) (cli.Scaffold, cli.Settings) { return c.scaffold(), c.Settings }))
 }
 
 func (c *Edict) scaffold() cli.Scaffold {

@@ -16,7 +16,6 @@ import (
 type Config struct {
 	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task without elements, dom if there is an axtree, and marks if there is a screenshot."`
 	Memory          int      `berth:"memory" default:"3" doc:"How many observations the model gets in full. Older ones are named, and their pictures and trees are left out."`
-	MaxText         int      `berth:"max_text" default:"60000" doc:"Characters of an observation's text that the model gets."`
 	Prefix          string   `berth:"prefix" default:"" doc:"Text before the task's instruction."`
 	Prompt          string   `berth:"prompt" default:"" doc:"What the model is told first, in place of the agent's own text: file(\"my.md\"). {{actions}} and {{steps}} are replaced by the actions, and how many steps there are."`
 	History         string   `berth:"history" default:"chat" enum:"chat,actions" doc:"chat: the model gets the conversation so far. actions: each request has the task, what is seen now, and a list of past actions, as in GauntletBench's own agent."`
@@ -36,9 +35,6 @@ func (c *Config) Validate() []config.Problem {
 	ps := append(config.InBraces.Problems("prompt", c.Prompt, false, "actions", "steps"), chat.TemperatureProblems("temperature", c.Temperature)...)
 	if c.Memory < 1 || c.Memory > 100 {
 		ps = append(ps, config.Problem{Path: "memory", Summary: "memory is out of range", Detail: fmt.Sprintf("Got %d. Write a number from 1 to 100.", c.Memory)})
-	}
-	if c.MaxText < 1000 {
-		ps = append(ps, config.Problem{Path: "max_text", Summary: "max_text is too small", Detail: fmt.Sprintf("Got %d. Write 1000 or more.", c.MaxText)})
 	}
 	return ps
 }

@@ -89,7 +89,6 @@ func turnOf(t *testing.T, p *page, c Config, o environment.Offer, task string, r
 	if c.Memory == 0 {
 		c.Memory = 2
 	}
-	c.MaxText = 60000
 	rec := &memory{}
 	y, err := newWorker(&loop.Session[Config]{Config: c, Model: client, Surface: p}, &o).Turn(t.Context(), agent.Message{Text: task}, loop.NewRecorder(rec, "m", 0))
 	if err != nil {
@@ -141,7 +140,7 @@ func TestItGetsThePicturesOfTheInstruction(t *testing.T) {
 	}
 	defer client.Close()
 	o := offer()
-	s := &loop.Session[Config]{Config: Config{Memory: 1, MaxText: 60000}, Setup: agent.Setup{View: view}, Model: client, Surface: &page{}}
+	s := &loop.Session[Config]{Config: Config{Memory: 1}, Setup: agent.Setup{View: view}, Model: client, Surface: &page{}}
 	if _, err = newWorker(s, &o).Turn(t.Context(), agent.Message{Text: "Do it.", Files: []string{"a.png"}}, loop.NewRecorder(&memory{}, "m", 0)); err != nil {
 		t.Fatal(err)
 	}

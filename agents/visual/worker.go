@@ -292,6 +292,9 @@ func nonEmpty(s string) string {
 	return s
 }
 
+// maxText is how much text of an observation the model gets, in characters.
+const maxText = 60_000
+
 // text returns what is seen as text, part by part.
 func (w *worker) text(o *environment.Observation) string {
 	text := surface.Text(o, w.kinds)
@@ -299,8 +302,8 @@ func (w *worker) text(o *environment.Observation) string {
 		text += "The picture shows what is seen now.\n"
 	}
 	r := []rune(text)
-	if len(r) > w.s.Config.MaxText {
-		return string(r[:w.s.Config.MaxText]) + "\n(the rest is left out)\n"
+	if len(r) > maxText {
+		return string(r[:maxText]) + "\n(the rest is left out)\n"
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -88,9 +89,7 @@ func (d *dialog) update(params json.RawMessage) {
 		Session string `json:"sessionId"`
 		Update  update `json:"update"`
 	}
-	if json.Unmarshal(params, &p) != nil && p.Update.Kind == "" {
-		return
-	}
+	cli.Parse(params, &p)
 	u := &p.Update
 	switch u.Kind {
 	case "agent_message_chunk", "agent_thought_chunk":
@@ -221,7 +220,7 @@ func (d *dialog) known(t *told) *call {
 		c.title = output.Middle(t.Title, 1<<10)
 	}
 	if c.name == "" {
-		c.name = firstOf(m.Name, c.kind, "other")
+		c.name = cmp.Or(m.Name, c.kind, "other")
 	}
 	input := t.Input
 	c.input = c.input || len(input) > 2 // more than {}
@@ -236,15 +235,6 @@ func (d *dialog) known(t *told) *call {
 	}
 	c.fresh = false
 	return c
-}
-
-func firstOf(list ...string) string {
-	for _, s := range list {
-		if s != "" {
-			return s
-		}
-	}
-	return ""
 }
 
 // contentText returns the output of a call as text for the trajectory.
@@ -333,7 +323,7 @@ func (d *dialog) permit(id, params json.RawMessage) {
 			kind = p.Call.Tool
 		}
 		if c := d.known(&p.Call); c != nil {
-			title, kind = c.title, firstOf(c.kind, kind)
+			title, kind = c.title, cmp.Or(c.kind, kind)
 		}
 	}
 	allow := d.o.Allow == nil || d.o.Allow(kind)

@@ -29,7 +29,6 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
@@ -116,38 +115,28 @@ func Plugin(s Scaffold) plugins.Plugin {
 
 // New returns the agent of a scaffold.
 func New(s Scaffold) agent.Agent {
-	return Of(func(raw json.RawMessage) (Scaffold, Settings, error) {
-		var c Settings
-		if ps := config.Validate(raw, &c); len(ps) > 0 {
-			return s, c, config.Problems(ps)
-		}
-		return s, c, nil
-	})
+	return Of(func(c Settings) (Scaffold, Settings) { return s, c })
 }
 
-// Of returns an agent whose scaffold depends on its configuration. read always
-// gets a JSON object.
-func Of(read func(json.RawMessage) (Scaffold, Settings, error)) agent.Agent { return &cliAgent{read} }
+// Of returns an agent whose scaffold depends on its configuration.
+func Of[C any](declared func(c C) (Scaffold, Settings)) agent.Agent {
+	return &cliAgent{func(raw json.RawMessage) (s Scaffold, set Settings, err error) {
+		c, err := agent.ReadConfig[C](raw)
+		if err == nil {
+			s, set = declared(c)
+		}
+		return s, set, err
+	}}
+}
 
 type cliAgent struct {
 	read func(json.RawMessage) (Scaffold, Settings, error)
 }
 
-func (a *cliAgent) decode(raw json.RawMessage) (Scaffold, Settings, error) {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	s, c, err := a.read(raw)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", agent.ErrBadConfig, err)
-	}
-	return s, c, err
-}
-
 // Check implements agent.Agent.
 func (a *cliAgent) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error) {
 	needs := agent.Needs{Shell: true}
-	s, c, err := a.decode(r.Config)
+	s, c, err := a.read(r.Config)
 	if err != nil {
 		return needs, err
 	}
@@ -198,7 +187,7 @@ func (s *Scaffold) open(c *Settings) (bundle.Bundle, error) {
 
 // Open implements agent.Agent.
 func (a *cliAgent) Open(_ context.Context, setup agent.Setup) (agent.Session, error) {
-	s, c, err := a.decode(setup.Config)
+	s, c, err := a.read(setup.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -40,54 +40,54 @@ type file struct {
 
 // Reply is one answer, or one way to fail.
 type Reply struct {
-	When     *When    `yaml:"when" json:"when"`
-	Times    int      `yaml:"times" json:"times"` // 0: once for a failure without when, otherwise unlimited
-	Thinking string   `yaml:"thinking" json:"thinking"`
-	Text     string   `yaml:"text" json:"text"`
-	Tools    []Tool   `yaml:"tools" json:"tools"`
-	Stop     string   `yaml:"stop" json:"stop"` // done, length, refused
-	Usage    *Usage   `yaml:"usage" json:"usage"`
-	Delay    Duration `yaml:"delay" json:"delay"` // before the first byte
-	Pace     Duration `yaml:"pace" json:"pace"`   // before each further event of a stream
-	Chunk    int      `yaml:"chunk" json:"chunk"` // characters in a piece of a stream; 0: all at once
-	Error    *Error   `yaml:"error" json:"error"`
-	Break    string   `yaml:"break" json:"break"` // drop, cut, garbage, stall, no_end
-	Raw      string   `yaml:"raw" json:"raw"`     // the body, sent unchanged
+	When     *When    `yaml:"when"`
+	Times    int      `yaml:"times"` // 0: once for a failure without when, otherwise unlimited
+	Thinking string   `yaml:"thinking"`
+	Text     string   `yaml:"text"`
+	Tools    []Tool   `yaml:"tools"`
+	Stop     string   `yaml:"stop"` // done, length, refused
+	Usage    *Usage   `yaml:"usage"`
+	Delay    Duration `yaml:"delay"` // before the first byte
+	Pace     Duration `yaml:"pace"`  // before each further event of a stream
+	Chunk    int      `yaml:"chunk"` // characters in a piece of a stream; 0: all at once
+	Error    *Error   `yaml:"error"`
+	Break    string   `yaml:"break"` // drop, cut, garbage, stall, no_end
+	Raw      string   `yaml:"raw"`   // the body, sent unchanged
 }
 
 // When says which requests a reply answers. All conditions that are set must
 // hold.
 type When struct {
-	Turn   *int   `yaml:"turn" json:"turn"`     // the request contains this many replies of the model
-	Last   string `yaml:"last" json:"last"`     // regular expression for the text since the last reply, from the user or from tools
-	System string `yaml:"system" json:"system"` // regular expression for the instructions
-	Tool   string `yaml:"tool" json:"tool"`     // this tool is offered
+	Turn   *int   `yaml:"turn"`   // the request contains this many replies of the model
+	Last   string `yaml:"last"`   // regular expression for the text since the last reply, from the user or from tools
+	System string `yaml:"system"` // regular expression for the instructions
+	Tool   string `yaml:"tool"`   // this tool is offered
 
 	last, system *regexp.Regexp
 }
 
 // Tool is a tool call.
 type Tool struct {
-	Name      string `yaml:"name" json:"name"`
-	Arguments any    `yaml:"arguments" json:"arguments"` // an object, or a string for a tool that takes text
+	Name      string `yaml:"name"`
+	Arguments any    `yaml:"arguments"` // an object, or a string for a tool that takes text
 }
 
 // Usage is the usage that the reply reports, in tokens.
 type Usage struct {
-	Input      int64 `yaml:"input" json:"input"`
-	Cached     int64 `yaml:"cached" json:"cached"`
-	CacheWrite int64 `yaml:"cache_write" json:"cache_write"`
-	CacheHour  int64 `yaml:"cache_write_1h" json:"cache_write_1h"` // of CacheWrite
-	Output     int64 `yaml:"output" json:"output"`
-	Reasoning  int64 `yaml:"reasoning" json:"reasoning"`
+	Input      int64 `yaml:"input"`
+	Cached     int64 `yaml:"cached"`
+	CacheWrite int64 `yaml:"cache_write"`
+	CacheHour  int64 `yaml:"cache_write_1h"` // of CacheWrite
+	Output     int64 `yaml:"output"`
+	Reasoning  int64 `yaml:"reasoning"`
 }
 
 // Error is an answer with an error status.
 type Error struct {
-	Status     int      `yaml:"status" json:"status"`
-	Message    string   `yaml:"message" json:"message"`
-	RetryAfter Duration `yaml:"retry_after" json:"retry_after"` // 0: no header
-	Body       string   `yaml:"body" json:"body"`               // instead of the body of the dialect
+	Status     int      `yaml:"status"`
+	Message    string   `yaml:"message"`
+	RetryAfter Duration `yaml:"retry_after"` // 0: no header
+	Body       string   `yaml:"body"`        // instead of the body of the dialect
 }
 
 // Duration is written as "200ms".
@@ -114,15 +114,6 @@ func (d *Duration) parse(s string) error {
 	return nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (d *Duration) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) != nil {
-		s = string(b)
-	}
-	return d.parse(s)
-}
-
 // breaks are the ways to break an answer.
 var breaks = []string{"", "drop", "cut", "garbage", "stall", "no_end"}
 
@@ -135,14 +126,13 @@ func Open(path string) (func() dialect.Scripted, error) {
 	return func() dialect.Scripted { return s.Session() }, nil
 }
 
-// Load reads a script: YAML with a list of replies or, in a file that ends in
-// .jsonl, one reply per line.
+// Load reads a script: YAML with a list of replies.
 func Load(path string) (*Script, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("script: %w", err)
 	}
-	s, err := Parse(b, isLines(path))
+	s, err := Parse(b)
 	if err != nil {
 		return nil, fmt.Errorf("script %s: %w", path, err)
 	}
@@ -150,44 +140,29 @@ func Load(path string) (*Script, error) {
 	return s, nil
 }
 
-func isLines(path string) bool { return filepath.Ext(path) == ".jsonl" }
-
-// Check says what is wrong with the content of the script at path.
-func Check(path string, content []byte) error {
-	_, err := Parse(content, isLines(path))
+// Check says what is wrong with the content of the script at a path.
+func Check(_ string, content []byte) error {
+	_, err := Parse(content)
 	return err
 }
 
+// New makes a script of one reply.
+func New(r Reply) (*Script, error) {
+	err := r.check()
+	return &Script{replies: []Reply{r}}, err
+}
+
 // Parse reads the text of a script.
-func Parse(b []byte, lines bool) (*Script, error) {
+func Parse(b []byte) (*Script, error) {
 	var f file
-	var at []int                              // the line of each reply
 	b = bytes.TrimPrefix(b, []byte("\ufeff")) // a byte order mark
-	if lines {
-		for i, line := range bytes.Split(b, []byte{'\n'}) {
-			if len(bytes.TrimSpace(line)) == 0 {
-				continue
-			}
-			var r Reply
-			d := json.NewDecoder(bytes.NewReader(line))
-			d.DisallowUnknownFields()
-			if err := d.Decode(&r); err != nil {
-				return nil, fmt.Errorf("line %d: %w", i+1, err)
-			}
-			if d.More() {
-				return nil, fmt.Errorf("line %d: there is more than one reply on it", i+1)
-			}
-			f.Replies, at = append(f.Replies, r), append(at, i+1)
-		}
-	} else if err := yamltext.Unmarshal(b, true, &f); err != nil {
+	if err := yamltext.Unmarshal(b, true, &f); err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, true))
 	}
 	if len(f.Replies) == 0 {
 		return nil, errors.New("it has no replies")
 	}
-	if !lines {
-		at = places(b)
-	}
+	at := places(b)
 	for i := range f.Replies {
 		if f.Replies[i].Chunk == 0 {
 			f.Replies[i].Chunk = f.Chunk

@@ -16,7 +16,7 @@ replies:
 
 func TestRepliesAreChosenByTheRequest(t *testing.T) {
 	t.Parallel()
-	s, err := Parse([]byte(inOrder), false)
+	s, err := Parse([]byte(inOrder))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +58,8 @@ func TestRepliesAreChosenByTheRequest(t *testing.T) {
 func TestScriptsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		in    string
-		lines bool
-		want  string
+		in   string
+		want string
 	}{
 		{in: "", want: "no replies"},
 		{in: "replies:\n  - {txt: hi}\n", want: "txt"},
@@ -69,24 +68,13 @@ func TestScriptsThatAreWrong(t *testing.T) {
 		{in: "replies:\n  - {delay: 5}\n", want: "200ms"},
 		{in: "replies:\n  - {when: {last: \"(\"}}\n", want: "when last"},
 		{in: "replies:\n  - {tools: [{arguments: {}}]}\n", want: "no name"},
-		{in: "{\"text\":\"a\"}\n{\"txt\":\"b\"}\n", lines: true, want: "line 2"},
-		{in: "{\"text\":\"a\"}\n{\"text\":\"b\"} {\"text\":\"c\"}\n", lines: true, want: "line 2: there is more"},
-		{in: "{\"text\":\"a\"}\n\n{\"delay\":5}\n", lines: true, want: "line 3: duration is \"5\""},
 		{in: "# hm\nreplies:\n  - {text: a}\n  # and\n  - text: b\n    break: sometimes\n", want: "line 5, reply 2: break"},
 		{in: "replies:\n  - {text: a}\n  - text: b\n    delay: soon\n", want: "line 4: duration is \"soon\""},
 		{in: "replies:\n  - {usage: {input: 5, output: -1}}\n", want: "line 2, reply 1: usage cannot be negative"},
 		{in: "replies:\n  - {usage: {input: 9000000000000000000}}\n", want: "larger than any"},
 	} {
-		if _, err := Parse([]byte(tt.in), tt.lines); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Parse([]byte(tt.in)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("Parse(%q) = %v, want an error with %q", tt.in, err, tt.want)
 		}
-	}
-}
-
-func TestLinesOfJSON(t *testing.T) {
-	t.Parallel()
-	s, err := Parse([]byte("{\"text\":\"a\",\"delay\":\"1ms\"}\n\n{\"tools\":[{\"name\":\"f\",\"arguments\":{\"x\":1}}]}\n"), true)
-	if err != nil || len(s.replies) != 2 || s.replies[1].Tools[0].Name != "f" {
-		t.Errorf("%+v, %v", s, err)
 	}
 }

@@ -59,7 +59,7 @@ type kitModel struct{}
 
 // Send implements dialect.Scripted.
 func (kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
-	said, err := scripted.Parse(dialect.JSON(answer(q.Dialect, q.Body)), true)
+	said, err := scripted.New(answer(q.Dialect, q.Body))
 	if err != nil {
 		return nil, err
 	}

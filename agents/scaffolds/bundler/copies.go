@@ -63,7 +63,9 @@ func lockFolder(dir string, how int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+	if err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB); errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP) {
+		err = nil // this file system has no locks
+	}
 	is, failed := f.Stat()
 	named, gone := os.Lstat(dir)
 	if err == nil && failed == nil && gone == nil && os.SameFile(is, named) {

@@ -37,6 +37,9 @@ var machines = map[string]machine{
 // still names the program, which it would not if it were started through the
 // loader ("ld.so program").
 func fit(ctx context.Context, root string) error {
+	if err := forEverybody(root); err != nil {
+		return err
+	}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -47,21 +50,8 @@ func fit(ctx context.Context, root string) error {
 		if d.Type() == fs.ModeSymlink {
 			return linkInside(root, path)
 		}
-		info, err := d.Info()
-		if err != nil {
+		if info, err := d.Info(); err != nil || d.IsDir() || info.Mode()&0o111 == 0 {
 			return err
-		}
-		mode := fs.FileMode(0o644)
-		if d.IsDir() || info.Mode()&0o111 != 0 {
-			mode = 0o755
-		}
-		if info.Mode() != mode|info.Mode().Type() {
-			if err = os.Chmod(path, mode); err != nil {
-				return err
-			}
-		}
-		if d.IsDir() || mode == 0o644 {
-			return nil
 		}
 		return ownLoader(root, path)
 	})

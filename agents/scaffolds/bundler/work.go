@@ -57,17 +57,6 @@ func workIn(dir string) (work string, done func() error, err error) {
 // hold locks a folder if no other process has locked it and it still has this
 // name.
 func hold(dir string) (*os.File, bool) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, false
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	mine := err == nil || errors.Is(err, unix.ENOLCK) || errors.Is(err, unix.EOPNOTSUPP)
-	is, err1 := f.Stat()
-	named, err2 := os.Stat(dir)
-	if !mine || err1 != nil || err2 != nil || !os.SameFile(is, named) {
-		_ = f.Close()
-		return nil, false
-	}
-	return f, true
+	f, _ := lockFolder(dir, unix.LOCK_EX) // a folder that cannot be locked is another's
+	return f, f != nil
 }

@@ -22,7 +22,7 @@ const (
 func main() {
 	plugins.Serve(plugins.Agent(plugins.Info{
 		Name: name, Version: version,
-		Doc: "Works at a terminal from the host: the model sees the screen, says in JSON or XML what to type and how long to wait, and sees the screen again. Nothing is installed in the sandbox.",
+		Doc: "Works at a terminal from the host: the model sees the screen, says in JSON what to type and how long to wait, and sees the screen again. Nothing is installed in the sandbox.",
 	}, Config{}, scaffold()))
 }
 

@@ -128,11 +128,12 @@ func cliReference() string {
 	fmt.Fprintf(&b, "\n## Flags of several commands\n\n%s\n", indent(common.FlagUsagesWrapped(usage.Width)))
 	for _, c := range commands {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", c.CommandPath(), firstOf(c.Long, c.Short))
-		if c.Runnable() {
-			fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
+		if c.HasSubCommands() && c.HasParent() {
+			continue // its examples are those of the commands below it
 		}
+		fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
 		if c.Example != "" {
-			fmt.Fprintf(&b, "\nFor example:\n\n%s\n", indent(c.Example))
+			fmt.Fprintf(&b, "\n%s\n", indent("Examples:\n\n"+c.Example))
 		}
 		own := pflag.NewFlagSet("", pflag.ContinueOnError)
 		var also []string
@@ -202,25 +203,25 @@ func indent(text string) string {
 func experimentReference() string {
 	var b strings.Builder
 	b.WriteString("# The experiment file\n\n[The guide](../experiment.md) explains how these fit together.\n")
+	at := map[string]string{} // the block in which a line stands
 	var block func(s *config.BlockSpec, path string)
 	block = func(s *config.BlockSpec, path string) {
 		labels := make([]string, len(s.Labels))
 		for i, l := range s.Labels {
 			labels[i] = strconv.Quote(l)
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n", strings.Join(strings.Fields(path+" "+s.Name+" "+strings.Join(labels, " ")), " "), s.Doc)
+		name := strings.TrimSpace(path + " " + s.Name)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", strings.Join(append([]string{name}, labels...), " "), s.Doc)
 		if s.Free != "" {
 			fmt.Fprintf(&b, "\nTakes any attribute: %s\n", s.Free)
 		}
 		switch {
 		case s.Plugin && path == "dataset":
-			b.WriteString("\nThe body is what the task format describes: `harbor` has no settings; [the others](README.md) have a page each.\n")
+			b.WriteString("\n`harbor` has none; [the other formats](README.md) have a page each.\n")
 		case s.Plugin:
-			b.WriteString("\nThe body is what the plugin's own schema says: `berth plugin info NAME`.\n")
+			b.WriteString("\n`berth plugin info NAME` lists them, and so does [the page of the plugins](plugins.md).\n")
 		}
-		if len(s.Attributes) > 0 {
-			b.WriteString("\n| attribute | type | default | |\n|---|---|---|---|\n")
-		}
+		lines, again := "", map[string][]string{}
 		for _, a := range s.Attributes {
 			doc := a.Doc
 			if len(a.Enum) > 0 {
@@ -229,10 +230,22 @@ func experimentReference() string {
 			if a.Required {
 				doc += " Required."
 			}
-			row(&b, a.Name, string(a.Type), a.Default, doc)
+			text := line(a.Name, string(a.Type), a.Default, doc)
+			if before := at[text]; before != "" {
+				again[before] = append(again[before], "`"+a.Name+"`")
+				continue
+			}
+			at[text] = name
+			lines += text
+		}
+		for _, before := range slices.Sorted(maps.Keys(again)) {
+			lines += fmt.Sprintf("- %s: as in `%s`\n", strings.Join(again[before], ", "), before)
+		}
+		if lines != "" {
+			b.WriteString("\n" + lines)
 		}
 		for i := range s.Blocks {
-			block(&s.Blocks[i], strings.TrimSpace(path+" "+s.Name))
+			block(&s.Blocks[i], name)
 		}
 	}
 	spec := config.Spec()
@@ -243,15 +256,12 @@ func experimentReference() string {
 	return b.String()
 }
 
-func row(b *strings.Builder, name, typ string, value json.RawMessage, doc string) {
-	def := ""
-	if len(value) > 0 {
-		def = "`" + string(value) + "`"
+// line is an attribute or option in a list.
+func line(name, typ string, value json.RawMessage, doc string) string {
+	if len(value) > 0 && string(value) != `""` {
+		typ += ", `" + string(value) + "`"
 	}
-	cell := func(s string) string {
-		return strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "\\|")
-	}
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", name, cell(typ), cell(def), cell(doc))
+	return fmt.Sprintf("- `%s` (%s): %s\n", name, typ, strings.Join(strings.Fields(doc), " "))
 }
 
 // describe builds the plugins of this tree and asks each for its description.
@@ -300,12 +310,7 @@ func pluginReference(ctx context.Context) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# The plugins that come with Berth\n")
-	common := shared(entries)
-	b.WriteString("\n## Options of several plugins\n\n" + optionHead)
-	for _, name := range slices.Sorted(maps.Keys(common)) {
-		b.WriteString(common[name])
-	}
+	b.WriteString("# The plugins that come with Berth\n\nAn option has its type and, after a comma, its default.\n")
 	var failed error
 	for i := range entries {
 		e := &entries[i]
@@ -321,59 +326,42 @@ func pluginReference(ctx context.Context) (string, error) {
 			fmt.Fprintf(&b, "\n[Options](compare.md#%s)\n", e.Name)
 			continue
 		}
-		b.WriteString(ownOptions(e, common))
+		own := options(e.Schema.Fields, "")
+		if like := base(entries, i, own); like != nil {
+			fmt.Fprintf(&b, "\n[The options of `%s`](#%s-%s)", like.Name, like.Kind, like.Name)
+			of := options(like.Schema.Fields, "")
+			own = slices.DeleteFunc(own, func(o string) bool { return slices.Contains(of, o) })
+			if len(own) > 0 {
+				b.WriteString(", and:")
+			}
+			b.WriteString("\n")
+		}
+		if len(own) > 0 {
+			b.WriteString("\n" + strings.Join(own, ""))
+		}
 	}
 	return b.String(), failed
 }
 
-// shared returns the most frequent row of each option that several plugins have.
-func shared(entries []plugin.Entry) map[string]string {
-	times, common := map[string]int{}, map[string]string{}
+// base returns the plugin whose options are the largest part of those of entries[at],
+// if there is one: the first of those with equal options.
+func base(entries []plugin.Entry, at int, own []string) *plugin.Entry {
+	var found *plugin.Entry
+	most := 1 // a single option is not worth a link
 	for i := range entries {
-		if paged(entries[i].Name) {
-			continue
-		}
-		for _, r := range options(entries[i].Schema.Fields, "") {
-			if times[r.text]++; times[r.text] >= 3 && times[r.text] > times[common[r.name]] {
-				common[r.name] = r.text
-			}
+		of := options(entries[i].Schema.Fields, "")
+		part := !slices.ContainsFunc(of, func(o string) bool { return !slices.Contains(own, o) })
+		if part && len(of) > most && (len(of) < len(own) || i < at) {
+			found, most = &entries[i], len(of)
 		}
 	}
-	return common
+	return found
 }
 
-// ownOptions is the table of the options of a plugin that it does not share, and the
-// names of the others.
-func ownOptions(e *plugin.Entry, common map[string]string) string {
-	var own, also []string
-	for _, r := range options(e.Schema.Fields, "") {
-		if common[r.name] != r.text {
-			own = append(own, r.text)
-		} else {
-			also = append(also, "`"+r.name+"`")
-		}
-	}
-	text := ""
-	if len(own) > 0 {
-		text = "\n" + optionHead + strings.Join(own, "")
-	}
-	if len(also) > 0 {
-		text += fmt.Sprintf("\n[Also](#options-of-several-plugins): %s.\n", strings.Join(also, ", "))
-	}
-	return text
-}
-
-const optionHead = "| option | type | default | |\n|---|---|---|---|\n"
-
-// option is the row of an option in a table.
-type option struct{ name, text string }
-
-func options(fields []pluginconfig.Field, prefix string) (rows []option) {
+func options(fields []pluginconfig.Field, prefix string) (lines []string) {
 	for _, f := range fields {
-		var b strings.Builder
-		row(&b, prefix+f.Name, string(f.Type), f.Default, f.Doc)
-		rows = append(rows, option{prefix + f.Name, b.String()})
-		rows = append(rows, options(f.Fields, prefix+f.Name+".")...)
+		lines = append(lines, line(prefix+f.Name, string(f.Type), f.Default, f.Doc))
+		lines = append(lines, options(f.Fields, prefix+f.Name+".")...)
 	}
-	return rows
+	return lines
 }

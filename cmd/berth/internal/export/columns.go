@@ -23,8 +23,8 @@ const (
 	Time // UTC
 )
 
-// Column is a column of the table. A value may be absent in each of them, except
-// in those of which Doc does not say when it is absent.
+// Column is a column of the table. A value is nil where there is nothing to state,
+// such as a result that an attempt does not have.
 type Column struct {
 	Name string
 	Kind Kind
@@ -46,14 +46,14 @@ func columnsOfTrial() []Column {
 		{"experiment", Text, "name of the experiment", func(r *row) any { return text(r.run.Manifest.Header.Experiment) }},
 		{"trial", Text, "id of the trial", func(r *row) any { return text(r.trial.ID) }},
 		{"task", Text, "name of the task", func(r *row) any { return text(r.trial.Task) }},
-		{"task_digest", Text, "digest of the task's files; absent for a task that is not valid", func(r *row) any { return text(r.trial.TaskDigest) }},
+		{"task_digest", Text, "digest of the task's files", func(r *row) any { return text(r.trial.TaskDigest) }},
 		{"dataset", Text, "label of the dataset", func(r *row) any { return text(r.trial.Dataset) }},
 		{"cell", Text, "key of the cell: its values on the axes", func(r *row) any { return text(r.cell.Key) }},
 		{"agent", Text, "label of the agent", func(r *row) any { return text(r.cell.Agent) }},
-		{"model", Text, "label of the model; absent if the cell has none", func(r *row) any { return text(r.cell.Model) }},
+		{"model", Text, "label of the model", func(r *row) any { return text(r.cell.Model) }},
 		{"environment", Text, "label of the environment", func(r *row) any { return text(r.cell.Environment) }},
 		{"repetition", Integer, "number of the repetition, from 1", func(r *row) any { return int64(r.trial.Repetition) }},
-		{"attempt", Integer, "number of the attempt, from 1; absent if the trial has none", func(r *row) any {
+		{"attempt", Integer, "number of the attempt, from 1", func(r *row) any {
 			if r.attempt == nil {
 				return nil
 			}
@@ -86,46 +86,46 @@ func failed(get func(*record.Error) string) func(*row) any {
 
 func columnsOfResult() []Column {
 	return []Column{
-		{"outcome", Text, "outcome of the attempt; where counts is true, of the trial; absent for other attempts without a result", func(r *row) any { return text(string(r.outcome())) }},
-		{"measured", Truth, "the attempt says something about the agent; absent if it has no result", func(r *row) any {
+		{"outcome", Text, "outcome of the attempt; where counts is true, of the trial", func(r *row) any { return text(string(r.outcome())) }},
+		{"measured", Truth, "the attempt says something about the agent", func(r *row) any {
 			if r.attempt == nil || r.attempt.Result == nil {
 				return nil
 			}
 			return r.trial.Invalid == "" && r.attempt.Result.Measured()
 		}},
-		{"agent_end", Text, "how the agent's last turn ended; absent if it never began", of(func(r *record.Result) any { return text(string(r.AgentEnd)) })},
-		{"integrity", Text, "checked, exposed, violated or unknown; absent if there is no result", of(func(r *record.Result) any { return text(string(r.Integrity)) })},
-		{"integrity_reasons", Text, "reasons for the integrity, separated by \"; \"; absent if there are none", of(func(r *record.Result) any { return text(strings.Join(r.Reasons, "; ")) })},
-		{"score", Number, "the score that success and tables use; absent if there is none", of(func(r *record.Result) any {
+		{"agent_end", Text, "how the agent's last turn ended", of(func(r *record.Result) any { return text(string(r.AgentEnd)) })},
+		{"integrity", Text, "checked, exposed, violated or unknown", of(func(r *record.Result) any { return text(string(r.Integrity)) })},
+		{"integrity_reasons", Text, "reasons for the integrity, separated by \"; \"", of(func(r *record.Result) any { return text(strings.Join(r.Reasons, "; ")) })},
+		{"score", Number, "the score that success and tables use", of(func(r *record.Result) any {
 			if r.Score == nil {
 				return nil
 			}
 			return *r.Score
 		})},
-		{"mode", Text, "verification mode; absent if there is no result", of(func(r *record.Result) any { return text(r.Mode) })},
-		{"oracle", Truth, "the agent was given the reference solution; absent if there is no result", of(func(r *record.Result) any { return r.Oracle })},
-		{"modified", Truth, "the experiment changed settings of the task; absent if there is no result", of(func(r *record.Result) any { return len(r.Modified) > 0 })},
-		{"interventions", Text, "what people did during the run that the attempt can have felt, separated by \"; \"; absent if nothing was done", func(r *row) any {
+		{"mode", Text, "verification mode", of(func(r *record.Result) any { return text(r.Mode) })},
+		{"oracle", Truth, "the agent was given the reference solution", of(func(r *record.Result) any { return r.Oracle })},
+		{"modified", Truth, "the experiment changed settings of the task", of(func(r *record.Result) any { return len(r.Modified) > 0 })},
+		{"interventions", Text, "what people did during the run that the attempt can have felt, separated by \"; \"", func(r *row) any {
 			if r.attempt == nil {
 				return nil
 			}
 			return text(strings.Join(summary.InterventionsOn(r.run.Manifest, r.run.Index, r.trial, r.attempt), "; "))
 		}},
-		{"error_boundary", Text, "who caused the error that decided the attempt; absent if there is none", failed(func(e *record.Error) string { return string(e.Boundary) })},
-		{"error_phase", Text, "phase in which it happened; absent if there is no error", failed(func(e *record.Error) string { return string(e.Phase) })},
-		{"error", Text, "its message, at most 4 KiB; absent if there is no error", failed(func(e *record.Error) string { return e.Message })},
-		{"findings", Integer, "number of findings; absent if there is no result", of(func(r *record.Result) any { return int64(len(r.Findings)) })},
-		{"checkpoints_passed", Integer, "number of single tests, or lines of a rubric, that passed; absent if none are known", checkpoints("passed")},
-		{"checkpoints_failed", Integer, "number of those that failed; absent if none are known", checkpoints("failed")},
-		{"checkpoints_skipped", Integer, "number of those that were skipped; absent if none are known", checkpoints("skipped")},
-		{"checkpoints", Text, "each of them, as a JSON list of objects with name, result and note; absent if none are known", of(listed)},
-		{"notes", Text, "labels that readers gave the attempt, separated by \"; \"; absent if there are none", func(r *row) any {
+		{"error_boundary", Text, "who caused the error that decided the attempt", failed(func(e *record.Error) string { return string(e.Boundary) })},
+		{"error_phase", Text, "phase in which it happened", failed(func(e *record.Error) string { return string(e.Phase) })},
+		{"error", Text, "its message, at most 4 KiB", failed(func(e *record.Error) string { return e.Message })},
+		{"findings", Integer, "number of findings", of(func(r *record.Result) any { return int64(len(r.Findings)) })},
+		{"checkpoints_passed", Integer, "number of single tests, or lines of a rubric, that passed", checkpoints("passed")},
+		{"checkpoints_failed", Integer, "number of those that failed", checkpoints("failed")},
+		{"checkpoints_skipped", Integer, "number of those that were skipped", checkpoints("skipped")},
+		{"checkpoints", Text, "each of them, as a JSON list of objects with name, result and note", of(listed)},
+		{"notes", Text, "labels that readers gave the attempt, separated by \"; \"", func(r *row) any {
 			if r.attempt == nil {
 				return nil
 			}
 			return text(strings.Join(r.run.Readers.Labels(r.trial.ID, r.attempt.Number), "; "))
 		}},
-		{"finding_codes", Text, "their codes, each once, separated by spaces; absent if there are none", func(r *row) any { return text(r.findings()) }},
+		{"finding_codes", Text, "their codes, each once, separated by spaces", func(r *row) any { return text(r.findings()) }},
 	}
 }
 
@@ -192,22 +192,22 @@ func cost(role string) func(*row) any {
 
 func columnsOfUse() []Column {
 	return []Column{
-		{"steps", Integer, "number of the agent's steps; absent if there is no attempt or they cannot be read", func(r *row) any {
+		{"steps", Integer, "number of the agent's steps", func(r *row) any {
 			if r.steps == nil {
 				return nil
 			}
 			return *r.steps
 		}},
-		{"requests", Integer, "requests to models in all roles; absent if no model was used", sum("", func(u *record.Usage) int64 { return u.Requests })},
-		{"input_tokens", Integer, "input tokens of the agent's models, including cached ones; absent if it used none", sum("agent", func(u *record.Usage) int64 { return u.InputTokens })},
-		{"cached_tokens", Integer, "those of them that came from a cache; absent if the agent used no model", sum("agent", func(u *record.Usage) int64 { return u.CachedTokens })},
-		{"output_tokens", Integer, "output tokens of the agent's models; absent if it used none", sum("agent", func(u *record.Usage) int64 { return u.OutputTokens })},
-		{"reasoning_tokens", Integer, "those of them that were spent on reasoning; absent if the agent used no model", sum("agent", func(u *record.Usage) int64 { return u.ReasoningTokens })},
-		{"agent_cost_usd", Number, "cost of the agent's models; absent if it used none or a price is not known", cost("agent")},
-		{"cost_usd", Number, "cost of models in all roles; absent if none was used or a price is not known", cost("")},
-		{"agent_s", Number, "time charged to the agent, in seconds; absent if there is no result", of(func(r *record.Result) any { return r.AgentTime.Seconds() })},
-		{"wall_s", Number, "time from start to end, in seconds; absent if there is no result", of(func(r *record.Result) any { return seconds(r.Start, r.End) })},
-		{"start", Time, "when the attempt began; absent if not known", func(r *row) any {
+		{"requests", Integer, "requests to models in all roles", sum("", func(u *record.Usage) int64 { return u.Requests })},
+		{"input_tokens", Integer, "input tokens of the agent's models, including cached ones", sum("agent", func(u *record.Usage) int64 { return u.InputTokens })},
+		{"cached_tokens", Integer, "those of them that came from a cache", sum("agent", func(u *record.Usage) int64 { return u.CachedTokens })},
+		{"output_tokens", Integer, "output tokens of the agent's models", sum("agent", func(u *record.Usage) int64 { return u.OutputTokens })},
+		{"reasoning_tokens", Integer, "those of them that were spent on reasoning", sum("agent", func(u *record.Usage) int64 { return u.ReasoningTokens })},
+		{"agent_cost_usd", Number, "cost of the agent's models", cost("agent")},
+		{"cost_usd", Number, "cost of models in all roles", cost("")},
+		{"agent_s", Number, "time charged to the agent, in seconds", of(func(r *record.Result) any { return r.AgentTime.Seconds() })},
+		{"wall_s", Number, "time from start to end, in seconds", of(func(r *record.Result) any { return seconds(r.Start, r.End) })},
+		{"start", Time, "when the attempt began", func(r *row) any {
 			switch {
 			case r.attempt == nil:
 				return nil
@@ -217,7 +217,7 @@ func columnsOfUse() []Column {
 				return moment(r.attempt.Began)
 			}
 		}},
-		{"end", Time, "when it ended; absent if there is no result", of(func(r *record.Result) any { return moment(r.End) })},
+		{"end", Time, "when it ended", of(func(r *record.Result) any { return moment(r.End) })},
 	}
 }
 
@@ -243,19 +243,19 @@ func columnsOfOrigin() []Column {
 	version := func(p *record.PluginUsed) string { return p.Name + " " + p.Version }
 	digest := func(p *record.PluginUsed) string { return p.Digest }
 	return []Column{
-		{"agent_plugin", Text, "name and version of the agent's plugin; absent if it was not used", plugged("agent", version)},
-		{"agent_digest", Text, "digest of its program; absent if it was not used", plugged("agent", digest)},
-		{"environment_plugin", Text, "name and version of the environment's plugin; absent if it was not used", plugged("environment", version)},
-		{"environment_digest", Text, "digest of its program; absent if it was not used", plugged("environment", digest)},
-		{"image_digest", Text, "digest of the image; absent if not known", of(func(r *record.Result) any {
+		{"agent_plugin", Text, "name and version of the agent's plugin", plugged("agent", version)},
+		{"agent_digest", Text, "digest of its program", plugged("agent", digest)},
+		{"environment_plugin", Text, "name and version of the environment's plugin", plugged("environment", version)},
+		{"environment_digest", Text, "digest of its program", plugged("environment", digest)},
+		{"image_digest", Text, "digest of the image", of(func(r *record.Result) any {
 			if r.Image == nil {
 				return nil
 			}
 			return text(r.Image.Digest)
 		})},
-		{"host", Text, "name of the machine; absent if there is no result", of(func(r *record.Result) any { return text(r.Host) })},
-		{"berth", Text, "version of berth; absent if there is no result", of(func(r *record.Result) any { return text(r.Berth) })},
-		{"folder", Text, "folder of the attempt in that of the run; absent if there is no attempt", func(r *row) any { return text(r.dir()) }},
+		{"host", Text, "name of the machine", of(func(r *record.Result) any { return text(r.Host) })},
+		{"berth", Text, "version of berth", of(func(r *record.Result) any { return text(r.Berth) })},
+		{"folder", Text, "folder of the attempt in that of the run", func(r *row) any { return text(r.dir()) }},
 	}
 }
 

@@ -133,7 +133,7 @@ func cliReference() string {
 		}
 		fmt.Fprintf(&b, "\n    %s\n", c.UseLine())
 		if c.Example != "" {
-			fmt.Fprintf(&b, "\n%s\n", indent("Examples:\n\n"+c.Example))
+			fmt.Fprintf(&b, "\n%s\n", indent(c.Example))
 		}
 		own := pflag.NewFlagSet("", pflag.ContinueOnError)
 		var also []string

@@ -79,7 +79,7 @@ var sections = map[string]string{
 	"metadata.berth.interaction": "### [metadata.berth.interaction]",
 }
 
-var keyRow = regexp.MustCompile("(?m)^\\| `(\\w+)` \\|")
+var keyRow = regexp.MustCompile("(?m)^- `(\\w+)` \\(")
 
 // The reference has exactly the keys that the reader knows, table by table.
 func TestReferenceHasTheKeysOfTheReader(t *testing.T) {

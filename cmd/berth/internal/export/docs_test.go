@@ -17,7 +17,7 @@ func TestDocumentListsTheColumns(t *testing.T) {
 	kinds := map[Kind]string{Text: "text", Integer: "integer", Number: "number", Truth: "true or false", Time: "time"}
 	var want strings.Builder
 	for _, c := range Columns() {
-		fmt.Fprintf(&want, "| `%s` | %s | %s |\n", c.Name, kinds[c.Kind], c.Doc)
+		fmt.Fprintf(&want, "- `%s` (%s): %s\n", c.Name, kinds[c.Kind], c.Doc)
 	}
 	if !strings.Contains(string(b), want.String()) {
 		t.Errorf("docs/exchange.md should contain:\n%s", want.String())

@@ -59,8 +59,8 @@ func columnsOfTrial() []Column {
 			}
 			return int64(r.attempt.Number)
 		}},
-		{"counts", Truth, "the trial's result is that of this row: true in exactly one row of each trial", func(r *row) any { return r.counts }},
-		{"state", Text, "published, under_way, abandoned (its process was killed), or none (the trial has no attempt)", func(r *row) any { return r.state() }},
+		{"counts", Truth, "this row is the result of its trial: true in exactly one row of each", func(r *row) any { return r.counts }},
+		{"state", Text, "published, under_way, abandoned (it was killed), or none (no attempt)", func(r *row) any { return r.state() }},
 	}
 }
 
@@ -105,7 +105,7 @@ func columnsOfResult() []Column {
 		{"mode", Text, "verification mode", of(func(r *record.Result) any { return text(r.Mode) })},
 		{"oracle", Truth, "the agent was given the reference solution", of(func(r *record.Result) any { return r.Oracle })},
 		{"modified", Truth, "the experiment changed settings of the task", of(func(r *record.Result) any { return len(r.Modified) > 0 })},
-		{"interventions", Text, "what people did during the run that the attempt can have felt, separated by \"; \"", func(r *row) any {
+		{"interventions", Text, "what people did that can have affected it, separated by \"; \"", func(r *row) any {
 			if r.attempt == nil {
 				return nil
 			}

@@ -15,8 +15,8 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Terminal string `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. The agent tells the person there what to do, and without surface it opens a shell of the sandbox there. berth try and berth shell use their own terminal."`
-	Surface  bool   `berth:"surface" default:"false" doc:"The person works on the task's surface: on a page that a browser of this machine shows, whose address is printed on the terminal and in the log of the attempt."`
+	Terminal string `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. berth try and berth shell use their own terminal."`
+	Surface  bool   `berth:"surface" default:"false" doc:"The person works on the task's surface, on a page in a browser of this machine, whose address is printed on the terminal and in the log of the attempt."`
 	Words    bool   `berth:"words" default:"true" doc:"Ask for an answer to the user when the shell has ended."`
 	Files    string `berth:"files" doc:"Archive of kept files (files.tar.zst of an attempt) that is put into the sandbox first."`
 }

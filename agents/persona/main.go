@@ -17,9 +17,9 @@ import (
 // Config is the body of an agent block's config.
 type Config struct {
 	Policy          string   `berth:"policy" default:"" doc:"How the user behaves, besides what the task says about it; empty: a patient person who wants the task done as it was asked."`
-	Prompt          string   `berth:"prompt" default:"" doc:"What the user's model is told first, in place of the persona's own text: file(\"my.md\"). {{policy}} and {{task}} are replaced by policy and by what the agent was told. What the task says about the user is in the message that follows."`
+	Prompt          string   `berth:"prompt" default:"" doc:"What the user's model is told first, in place of the persona's own text: file(\"my.md\"). {{policy}} and {{task}} are replaced by policy and by what the agent was told."`
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
-	StopWord        string   `berth:"stop_word" default:"" doc:"With it the user may end the conversation: it writes this word when it has what it asked for, and may give up. The label user_end says done or gave_up. Empty: it does neither."`
+	StopWord        string   `berth:"stop_word" default:"" doc:"Word with which the user ends the conversation when it has what it asked for; it may then also give up. The label user_end says done or gave_up."`
 	MaxMessages     int      `berth:"max_messages" default:"0" doc:"After so many messages the user gives up, and the label user_end says limit; 0: the limit of the task alone."`
 	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }

@@ -31,8 +31,8 @@ const parseStrict = "strict"
 // Config is the body of an agent block's config.
 type Config struct {
 	Mode   string `berth:"mode" default:"online" enum:"global,online" doc:"global: one request, and then all actions of the reply. online: a request for each step."`
-	Format string `berth:"format" default:"" doc:"How replies name actions. list: names with commas, under \"### Actions\" or in the whole reply. word: one name, under \"# action\" or in the whole reply. blocks: code fences, each of which is written by the action write_LANGUAGE. Empty: list in mode global, word in mode online."`
-	Parse  string `berth:"parse" default:"loose" enum:"loose,strict" doc:"loose: names are found in other words, and \"# action\" also in another form. strict: as MageBench reads replies. A name is the whole text under the heading, or the whole reply, letter by letter; in a list, between commas. A block in another language makes a reply one without an action."`
+	Format string `berth:"format" default:"" doc:"How replies name actions. list, word or blocks, as docs/games.md says. Empty: list in mode global, word in mode online."`
+	Parse  string `berth:"parse" default:"loose" enum:"loose,strict" doc:"loose: names are found in other words, and \"# action\" also in another form. strict: as MageBench reads replies, letter by letter."`
 	AM     int    `berth:"am" default:"5" doc:"How many of the last pairs of action and observation the model gets."`
 	OM     int    `berth:"om" default:"1" doc:"How many of the newest observations the model gets with their pictures, at most am."`
 
@@ -43,7 +43,7 @@ type Config struct {
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as image and grid. Absent: all that the task allows."`
 
-	Prompt       string `berth:"prompt" default:"" doc:"What the model is told first, in place of the planner's own text: file(\"my.md\"). {{actions}}, {{format}} and {{steps}} are replaced by the actions, the text about the form of replies, and how many actions there are. {{KIND}}, such as {{files}} or {{grid}}, is what the agent sees of that kind at present, which is then not repeated below."`
+	Prompt       string `berth:"prompt" default:"" doc:"What the model is told first, in place of the planner's own text: file(\"my.md\"). {{actions}}, {{format}} and {{steps}} are replaced by the actions, the text about the form of replies, and how many actions there are, and {{KIND}}, such as {{grid}}, by what the agent sees of that kind."`
 	FormatPrompt string `berth:"format_prompt" default:"" doc:"The text about the form of replies, in place of the planner's own."`
 	Regenerate   string `berth:"regenerate_prompt" default:"" doc:"What the model is told after a reply without an action, in place of the planner's own text."`
 	Continue     string `berth:"continue_prompt" default:"" doc:"What the model is told with the next observation, in place of the planner's own text. It may have {{KIND}}, too."`

@@ -21,7 +21,7 @@ import (
 // configures it.
 type declaration struct {
 	Bundle   string                `berth:"bundle" doc:"NAME@VERSION of its bundle; absent: the program is in the image."`
-	Command  []string              `berth:"command" doc:"Program and arguments; required. These placeholders work here and in all texts below: {model}, {url} (the model's address, without a path), {token}, {message}, {session}, {home} (its own folder), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
+	Command  []string              `berth:"command" doc:"Program and arguments; required. Placeholders here and in all texts below: {model}, {url} (the model's address, without a path), {token}, {message}, {session}, {home} (its own folder), {bundle}, {workdir}, {effort}, {max_turns}, {system_prompt}."`
 	Dialects []string              `berth:"dialects" doc:"API dialects that it speaks, the preferred one first: anthropic, openai, openai-chat, gemini. Absent: it uses no model."`
 	Files    map[string]customFile `berth:"file" doc:"A file to write in {home}; the label is its path there."`
 	Logs     []string              `berth:"logs" doc:"Files and folders in {home} to keep in the attempt."`

@@ -19,7 +19,7 @@ type Config struct {
 	Prefix          string   `berth:"prefix" default:"" doc:"Text before the task's instruction."`
 	Prompt          string   `berth:"prompt" default:"" doc:"What the model is told first, in place of the agent's own text: file(\"my.md\"). {{actions}} and {{steps}} are replaced by the actions, and how many steps there are."`
 	History         string   `berth:"history" default:"chat" enum:"chat,actions" doc:"chat: the model gets the conversation so far. actions: each request has the task, what is seen now, and a list of past actions, as in GauntletBench's own agent."`
-	Unreadable      string   `berth:"unreadable" default:"noop" enum:"noop,end" doc:"What follows a reply without an action that can be read. noop: the agent waits 500 ms, which counts as a step, and continues. end: the turn ends with an error. Without a bound of steps, the third such reply in a row also does."`
+	Unreadable      string   `berth:"unreadable" default:"noop" enum:"noop,end" doc:"What follows a reply without an action that can be read. noop: a step of 500 ms; without a bound of steps, the third in a row ends the turn. end: the turn ends with an error."`
 	ReasoningEffort string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Temperature     *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }

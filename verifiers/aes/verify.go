@@ -24,8 +24,8 @@ import (
 
 // Config is the body of a verifier block's config.
 type Config struct {
-	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its oddities: border-top-width reads the left border, border-bottom is not a shorthand, src, type and has_text always agree, placeholder and value compare the text, and a shadow whose colour has an alpha value cannot be read."`
-	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: it counts nowhere, as in the published program; zero: it counts 0, as in aes_strict."`
+	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its errors: border-top-width reads the left border, border-bottom is not a shorthand, src, type and has_text always agree, placeholder and value compare the text, and shadows with an alpha value cannot be read."`
+	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: nothing, as in the published program; zero: 0, as in aes_strict."`
 	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
 
 	Series bool `berth:"series" default:"false" doc:"Also gives the scores of the stages so far, as aes_1, aes_2 and so on."`

@@ -27,7 +27,7 @@ func served() plugins.Plugin {
 // Config are the settings. A task sets them, and the config block of an experiment
 // replaces what it names.
 type Config struct {
-	Reduce string            `berth:"reduce" default:"sum" enum:"sum,last,best,mean,none" doc:"What is made of the rewards: their sum, the last one, the greatest sum of the rewards up to any step, or their mean. none: no score is made, and only outputs and actions are counted."`
+	Reduce string            `berth:"reduce" default:"sum" enum:"sum,last,best,mean,none" doc:"What is made of the rewards: their sum, the last one, the greatest sum up to any step (best), or their mean. none: no score, and only outputs and actions are counted."`
 	From   int               `berth:"from" default:"0" doc:"The first step whose sum counts for best. 0: the sum before the first step, which is 0, counts too."`
 	Bound  float64           `berth:"bound" default:"0" doc:"What is subtracted from the reduced reward, such as that of the best known solution."`
 	Scale  float64           `berth:"scale" default:"1" doc:"What the difference is multiplied with."`

@@ -13,12 +13,12 @@ import (
 type Config struct {
 	Rubric       *string  `berth:"rubric" doc:"File with the rubric, as a path in the verifier's view. Default: the task's, or references/eval_rule.md."`
 	Instructions *string  `berth:"instructions" doc:"Further instructions for the supervisor, after its own. Default: the task's."`
-	Prompt       string   `berth:"prompt" default:"" doc:"What the supervisor's model is told first, in place of the supervisor's own text: file(\"my.md\"). {{instructions}}, {{rubric}}, {{task}}, {{tags}} and {{commands}} are replaced by instructions, the path of the rubric, what the agent was told, the words for guidance_tags, and what to know about the tool run (nothing without it)."`
-	Gate         *string  `berth:"gate" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes. strict: the turn ended by itself, with an answer that the model ended by itself, a call that says that the work is complete, or words that say it. text: any last words are enough, also after a bad end. long_text: as strict, but 200 characters of last words excuse a bad end. auto: text for openclaw and nanobot, long_text for edict, strict for the others. Default: the task's, or auto."`
+	Prompt       string   `berth:"prompt" default:"" doc:"What the supervisor's model is told first, in place of the supervisor's own text: file(\"my.md\"). docs/closed-loop.md lists its placeholders."`
+	Gate         *string  `berth:"gate" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes, as docs/closed-loop.md says. Default: the task's, or auto."`
 	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: the user is not asked. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
 	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
 	HandoffScore *bool    `berth:"handoff_score" doc:"Whether the user learns the score. Default: the task's, or true."`
-	Tools        string   `berth:"tools" enum:"view,sandbox" default:"view" doc:"What the supervisor's model can do. view: list, read and search the files of its view, and look at pictures. sandbox: also run commands in a sandbox of its own, for files that are not text. The sandbox is of the verifier's own image, or else of the agent's, and has no network unless the task gives the verifier one."`
+	Tools        string   `berth:"tools" enum:"view,sandbox" default:"view" doc:"What the supervisor's model can do. view: list, read and search the files of its view, and look at pictures. sandbox: also run commands in a separate sandbox."`
 	Effort       string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
 	Temperature  *float64 `berth:"temperature" doc:"Sampling temperature; absent leaves it to the provider."`
 }

@@ -10,17 +10,17 @@ import (
 // Config is the body of a verifier block's config. The defaults are those of
 // GauntletBench.
 type Config struct {
-	RMSE        float64 `berth:"rmse" default:"0.03" doc:"A pair of pictures is looked at if the root of their mean square difference reaches this, as a share of the largest possible. Pictures are compared as grey copies of 320 × 200 pixels."`
+	RMSE        float64 `berth:"rmse" default:"0.03" doc:"A pair of pictures is looked at if the root of their mean square difference reaches this, as a share of the largest possible."`
 	Changed     float64 `berth:"changed" default:"0.01" doc:"A pair is also looked at if this share of the pixels differs at all."`
-	PHash       int     `berth:"phash" default:"0" doc:"A pair is also looked at if the perceptual hashes differ in this many of 64 bits. 0: they are not compared. The paper of GauntletBench says 5, its program does not compare them."`
+	PHash       int     `berth:"phash" default:"0" doc:"A pair is also looked at if the perceptual hashes differ in this many of 64 bits. 0: they are not compared."`
 	MaxPairs    int     `berth:"max_pairs" default:"200" doc:"How many pairs are looked at. If there are more, these are the ones that differ most."`
 	Frame       string  `berth:"frame" default:"" doc:"Kind of picture that is looked at, such as screenshot. Empty: the first picture of each line of the record."`
 	PairsDetail string  `berth:"pairs_detail" enum:"low,high,auto" default:"low" doc:"How closely the model pairs looks at pictures. Only the APIs of OpenAI have this setting."`
 	FinalDetail string  `berth:"final_detail" enum:"low,high,auto" default:"high" doc:"How closely the model final looks at the last picture."`
 	PairsEffort string  `berth:"pairs_effort" default:"" doc:"How hard the model pairs should think, in the provider's own word; empty leaves it to the provider."`
-	FinalEffort string  `berth:"final_effort" default:"" doc:"How hard the model final should think. GauntletBench publishes results with gpt-5.1 and low."`
+	FinalEffort string  `berth:"final_effort" default:"" doc:"How hard the model final should think."`
 	Schema      string  `berth:"schema" default:"berth" enum:"berth,paper" doc:"berth: confidence is a number, and the verdict of the comparator binds the model final. paper: confidence is high, medium or low, and the verdict is supporting context."`
-	Clamp       bool    `berth:"clamp" default:"false" doc:"A score that is not possible counts as the nearest one that is: 5 after a 0 as 4. false: it is an error of the verifier."`
+	Clamp       bool    `berth:"clamp" default:"false" doc:"A score that is not possible counts as the nearest one that is, 5 after a 0 as 4, and is no error."`
 	PairsSystem string  `berth:"pairs_system" default:"" doc:"System prompt of the model pairs, in place of the judge's own: file(\"my.txt\")."`
 	PairsPrompt string  `berth:"pairs_prompt" default:"" doc:"Question about a pair, in place of the judge's own, with the placeholders of GauntletBench: {TASK_PROMPT}, {SUCCESS_CONDITION}, {ACTION_TEXT}, {PRIOR_STATE_SUMMARY_JSON}."`
 	FinalSystem string  `berth:"final_system" default:"" doc:"System prompt of the model final."`

@@ -106,11 +106,10 @@ func selectionReference() string {
 		"    berth show last --select 'task startsWith \"org/\" && not measured'\n\n" +
 		"A command that is about trials looks at the accepted attempt of each. " +
 		"A text that a field never has in the run is an error, so that a typing mistake does not select nothing. " +
-		"The values on axes are text: write `float(cell.effort) > 2`.\n\n" +
-		"| name | type | meaning |\n|---|---|---|\n")
+		"The values on axes are text: write `float(cell.effort) > 2`.\n\n")
 	for i := range selection.Fields {
 		f := &selection.Fields[i]
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Name, f.Type, strings.ReplaceAll(f.Text, "](experiment.md", "](../experiment.md"))
+		b.WriteString(entryOf(f.Name, f.Type, nil, strings.ReplaceAll(f.Text, "](experiment.md", "](../experiment.md")).text)
 	}
 	return b.String()
 }
@@ -203,7 +202,7 @@ func indent(text string) string {
 func experimentReference() string {
 	var b strings.Builder
 	b.WriteString("# The experiment file\n\n[The guide](../experiment.md) explains how these fit together.\n")
-	at := map[string]string{} // the block in which a line stands
+	known := written{}
 	var block func(s *config.BlockSpec, path string)
 	block = func(s *config.BlockSpec, path string) {
 		labels := make([]string, len(s.Labels))
@@ -221,7 +220,7 @@ func experimentReference() string {
 		case s.Plugin:
 			b.WriteString("\n`berth plugin info NAME` lists them, and so does [the page of the plugins](plugins.md).\n")
 		}
-		lines, again := "", map[string][]string{}
+		var attributes []entry
 		for _, a := range s.Attributes {
 			doc := a.Doc
 			if len(a.Enum) > 0 {
@@ -230,20 +229,9 @@ func experimentReference() string {
 			if a.Required {
 				doc += " Required."
 			}
-			text := line(a.Name, string(a.Type), a.Default, doc)
-			if before := at[text]; before != "" {
-				again[before] = append(again[before], "`"+a.Name+"`")
-				continue
-			}
-			at[text] = name
-			lines += text
+			attributes = append(attributes, entryOf(a.Name, string(a.Type), a.Default, doc))
 		}
-		for _, before := range slices.Sorted(maps.Keys(again)) {
-			lines += fmt.Sprintf("- %s: as in `%s`\n", strings.Join(again[before], ", "), before)
-		}
-		if lines != "" {
-			b.WriteString("\n" + lines)
-		}
+		b.WriteString(known.list(name, attributes))
 		for i := range s.Blocks {
 			block(&s.Blocks[i], name)
 		}
@@ -252,16 +240,40 @@ func experimentReference() string {
 	for i := range spec {
 		block(&spec[i], "")
 	}
-	b.WriteString("\n## Functions\n\n`" + strings.Join(config.FunctionNames(), "` `") + "`\n")
 	return b.String()
 }
 
-// line is an attribute or option in a list.
-func line(name, typ string, value json.RawMessage, doc string) string {
+// entry is an attribute or option in a list.
+type entry struct{ name, text string }
+
+func entryOf(name, typ string, value json.RawMessage, doc string) entry {
 	if len(value) > 0 && string(value) != `""` {
 		typ += ", `" + string(value) + "`"
 	}
-	return fmt.Sprintf("- `%s` (%s): %s\n", name, typ, strings.Join(strings.Fields(doc), " "))
+	return entry{name, fmt.Sprintf("- `%s` (%s): %s\n", name, typ, strings.Join(strings.Fields(doc), " "))}
+}
+
+// written has the texts of entries, with the section in which each is.
+type written map[string]string
+
+// list is a section's entries. Those that an earlier section has are only named.
+func (w written) list(section string, entries []entry) string {
+	text, again := "", map[string][]string{}
+	for _, e := range entries {
+		if before := w[e.text]; before != "" {
+			again[before] = append(again[before], "`"+e.name+"`")
+			continue
+		}
+		w[e.text] = section
+		text += e.text
+	}
+	for _, before := range slices.Sorted(maps.Keys(again)) {
+		text += fmt.Sprintf("- %s: as in `%s`\n", strings.Join(again[before], ", "), before)
+	}
+	if text == "" {
+		return ""
+	}
+	return "\n" + text
 }
 
 // describe builds the plugins of this tree and asks each for its description.
@@ -312,6 +324,7 @@ func pluginReference(ctx context.Context) (string, error) {
 	var b strings.Builder
 	b.WriteString("# The plugins that come with Berth\n\nAn option has its type and, after a comma, its default.\n")
 	var failed error
+	known := written{}
 	for i := range entries {
 		e := &entries[i]
 		if e.Error != "" {
@@ -328,29 +341,23 @@ func pluginReference(ctx context.Context) (string, error) {
 		}
 		own := options(e.Schema.Fields, "")
 		if like := base(entries, i, own); like != nil {
-			fmt.Fprintf(&b, "\n[The options of `%s`](#%s-%s)", like.Name, like.Kind, like.Name)
+			fmt.Fprintf(&b, "\n[The options of `%s`](#%s-%s)\n", like.Name, like.Kind, like.Name)
 			of := options(like.Schema.Fields, "")
-			own = slices.DeleteFunc(own, func(o string) bool { return slices.Contains(of, o) })
-			if len(own) > 0 {
-				b.WriteString(", and:")
-			}
-			b.WriteString("\n")
+			own = slices.DeleteFunc(own, func(o entry) bool { return slices.Contains(of, o) })
 		}
-		if len(own) > 0 {
-			b.WriteString("\n" + strings.Join(own, ""))
-		}
+		b.WriteString(known.list(e.Name, own))
 	}
 	return b.String(), failed
 }
 
 // base returns the plugin whose options are the largest part of those of entries[at],
 // if there is one: the first of those with equal options.
-func base(entries []plugin.Entry, at int, own []string) *plugin.Entry {
+func base(entries []plugin.Entry, at int, own []entry) *plugin.Entry {
 	var found *plugin.Entry
 	most := 1 // a single option is not worth a link
 	for i := range entries {
 		of := options(entries[i].Schema.Fields, "")
-		part := !slices.ContainsFunc(of, func(o string) bool { return !slices.Contains(own, o) })
+		part := !slices.ContainsFunc(of, func(o entry) bool { return !slices.Contains(own, o) })
 		if part && len(of) > most && (len(of) < len(own) || i < at) {
 			found, most = &entries[i], len(of)
 		}
@@ -358,10 +365,10 @@ func base(entries []plugin.Entry, at int, own []string) *plugin.Entry {
 	return found
 }
 
-func options(fields []pluginconfig.Field, prefix string) (lines []string) {
+func options(fields []pluginconfig.Field, prefix string) (entries []entry) {
 	for _, f := range fields {
-		lines = append(lines, line(prefix+f.Name, string(f.Type), f.Default, f.Doc))
-		lines = append(lines, options(f.Fields, prefix+f.Name+".")...)
+		entries = append(entries, entryOf(prefix+f.Name, string(f.Type), f.Default, f.Doc))
+		entries = append(entries, options(f.Fields, prefix+f.Name+".")...)
 	}
-	return lines
+	return entries
 }

@@ -32,18 +32,13 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:   "audit RUN",
 		Short: "Compute the numbers of a run again from its raw records",
 		Long: `Computes every number of a run again from its raw records, and names each file
-and line that differs from what was recorded. It also says what cannot be
-checked, and why.
+and line that differs from what was recorded, and what cannot be checked. RUN is
+a run folder, or an archive that berth export --to bundle made. The exit code is
+1 if something differs.
 
-The page that -o writes has the result as JSON.
---sign KEY signs the page with an SSH key and writes PAGE.sig.
+-o writes the result as a page of JSON, which --sign KEY signs with an SSH key.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
-audits the run again, and compares the result with the page.
-
-RUN is a run folder, or an archive that berth export --to bundle made. See
-docs/exchange.md.
-
-Exit code 1 means that something differs.`,
+audits the run again, and compares. See docs/exchange.md.`,
 		Example:           "  berth audit last\n  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeOneRun,

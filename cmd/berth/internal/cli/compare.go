@@ -23,15 +23,8 @@ func (a *app) compareCommand() *cobra.Command {
 		Use:   "compare RUN [RUN ...]",
 		Short: "Compare the cells of one run or of several",
 		Long: `Prints the success rate of each cell with its spread, and compares all pairs of
-cells on the tasks that both ran.
-
-docs/statistics.md defines each number. Pairs are compared task by task, and p
-is corrected for the number of pairs (Holm).
-
-Numbers are refused if more than 2 % of a cell's planned trials ended because
-of infrastructure errors, if trials have no result, or if the report
-block of the experiment says so. --force prints them with the reasons.
-Tasks of the same name whose content differs between runs are left out.
+cells on the tasks that both ran. docs/statistics.md defines each number, and
+says which are refused unless you say --force.
 
 With --baseline, the command says instead which tasks got worse, cell by cell:
 those that the baseline always solved and the run does not always, and those

@@ -39,13 +39,10 @@ that, on the same machine. The actions are:
   cancel TRIAL         cancel a trial, or all trials of a cell with --cell
   end-turn TRIAL       end the agent's turn now, and grade its work so far
 
-A drained run stops as incomplete and can be resumed. Cancelled trials run again
-when the run is resumed. A larger budget needs --yes. berth resume keeps limits
-that were set, unless --experiment names an experiment with other limits.
-
-Each change is recorded in the run with the user, the time and the reason.
-Those that can change results mark the run: changed budgets, cancelled trials,
-and turns that were ended early. See docs/running.md.`,
+Trials that were not run or were cancelled run again when the run is resumed. A
+larger budget needs --yes. Each change is recorded in the run with the user, the
+time and the reason; those that can change results mark the run
+(docs/running.md).`,
 		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set in_flight=8\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
 		Args:    cobra.MinimumNArgs(1),
 

@@ -27,10 +27,8 @@ func (a *app) doctorCommand() *cobra.Command {
 plain task. The exit code is 1 if none can.
 
 PATH is an experiment with an executor "slurm" block. The command then submits
-one short job in the same way as a pilot, and compares what the job and this
-machine see: the folder of runs, the clocks, the programs and tasks, the disk
-for attempts, the relay for models, the environments, and how long the job
-waited. The exit code is 1 if the experiment cannot run there (docs/cluster.md).`,
+one short job in the same way as a pilot, compares what the job and this machine
+see, and exits with 1 if the experiment cannot run there (docs/cluster.md).`,
 		Example: "  berth doctor\n  berth doctor --json\n  berth doctor experiment.hcl",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

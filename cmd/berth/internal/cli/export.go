@@ -27,20 +27,14 @@ func (a *app) exportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write the results of a run for other programs",
-		Long: `Writes the results of a run in another format.
+		Long: `Writes the results of a run in another format. csv, jsonl and parquet are tables
+with a row for each attempt; where the column counts is true, the row is the
+result of its trial. harbor is a job folder that Harbor's viewer opens. atif is
+a folder with the trajectory of each accepted attempt. bundle is one archive
+with the run, its experiment and its tasks, which berth audit and berth replay
+accept.
 
-csv, jsonl and parquet are tables with a row for each attempt. Where the column
-counts is true, the row is the result of its trial, so filter by it unless you
-want every attempt.
-
-harbor is a job folder that Harbor's viewer opens, with the accepted attempt of
-each trial. atif is a folder with the trajectory of each accepted attempt.
-
-bundle is one archive with the whole run, the files of its experiment and its
-tasks, which berth audit and berth replay accept on another machine.
-
-docs/exchange.md lists the columns and says which outcome becomes what, and
-docs/reference/selection.md the names that --select may use.`,
+docs/exchange.md lists the columns and says which outcome becomes what.`,
 		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories\n  berth export last --to bundle -o published.tar.zst",
 		Args:    cobra.ExactArgs(1),
 

@@ -26,13 +26,12 @@ func (a *app) gcCommand() *cobra.Command {
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
 		Long: `Removes sandboxes, sockets and folders of runs whose process is gone, and what
-builds of bundles left that were killed. It does not touch active runs or
-anything in run folders.
+builds of bundles left that were killed. It touches no active run and no run
+folder.
 
-Images that were built for tasks, or loaded from archives, are kept for the
-next run. The --images flags set a rule for each environment: images outside of
-the rule are removed, except those that a sandbox or a run uses and those that
-Berth did not create.`,
+The --images flags set a rule for the images of each environment: those outside
+of the rule are removed, except those that a sandbox or a run uses and those
+that Berth did not create.`,
 		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,13 +30,8 @@ func (a *app) importHarborCommand() *cobra.Command {
 		Use:   "harbor JOBDIR",
 		Short: "Read a job of Harbor as a run",
 		Long: `Reads the folder of one job of Harbor and writes it as a run, which berth show,
-compare, report and export accept like any other. The job is not changed.
-
-The integrity of all results is unknown, because Berth did not watch them. Use
-of models is what the agents reported. A task whose digest the job recorded is
-the same task as in runs of Berth; other tasks are compared only with --by-name.
-An imported run cannot be resumed. docs/exchange.md says which result becomes
-what.`,
+compare, report and export accept like any other. It cannot be resumed.
+docs/exchange.md says which result becomes what.`,
 		Example: "  berth import harbor jobs/from-berth --runs imported",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(_ *cobra.Command, args []string) error { return a.importHarbor(args[0], runs) },

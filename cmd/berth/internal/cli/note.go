@@ -25,16 +25,14 @@ func (a *app) noteCommand() *cobra.Command {
 		Use:   "note RUN [TRIAL [ATTEMPT]]",
 		Short: "Label an attempt, or list the labels of a run",
 		Long: `Gives an attempt a label such as "reward hacking" or "bad task", with a text, or
-lists the labels of a run. RUN, TRIAL and ATTEMPT are those of berth show.
+lists the labels of a run. RUN, TRIAL and ATTEMPT are those of berth show. If
+the attempt has the label already, the new text replaces the old one.
 
 Notes are stored in notes.jsonl in the folder of the run, with the name of the
-user and the time. Scores, tables and berth audit do not depend on them. berth
-show prints the notes of an attempt, and --select can use them:
+user and the time. Scores and berth audit do not depend on them. --select can
+use them:
 
-  berth show last --select '"bad task" in notes'
-
-If the attempt has the label already, the new text replaces the old one.
---remove removes the label; its line stays in the file.`,
+  berth show last --select '"bad task" in notes'`,
 		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --text \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: completeRun,

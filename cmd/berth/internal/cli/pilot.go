@@ -61,15 +61,12 @@ func (a *app) pilotCommand() *cobra.Command {
 		Use:   "pilot RUN",
 		Short: "Run attempts of a run that is in progress, on this machine",
 		Long: `Makes attempts of a run on this machine. The experiment of the run must have the
-block executor "pilots" or "slurm". This machine must see the folder of the run,
-the tasks and the plugins under the same paths. Start as many pilots as you
-like, by ssh or as jobs. Each takes attempts that no other pilot has. The
-process of ` + "`berth run`" + ` or ` + "`berth resume`" + ` keeps the plan, the limits and the
-results (docs/cluster.md).
+block executor "pilots" or "slurm", and this machine must see the folder of the
+run, the tasks and the plugins under the same paths (docs/cluster.md).
 
 A pilot ends when the run has ended, or when it got no attempt for the time of
---idle. On Ctrl-C or SIGTERM it takes no further attempt. Its attempts end as
-preempted and are stored, and its exit code is 130.`,
+--idle. On Ctrl-C or SIGTERM its attempts end as preempted and are stored, and
+its exit code is 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 

@@ -28,9 +28,8 @@ func (a *app) planCommand() *cobra.Command {
 		Use:   "plan [PATH]",
 		Short: "Show the trials of an experiment, their cost, and what is missing",
 		Long: `Expands an experiment into cells and trials, and asks its agents and
-environments what they need and refuse. No sandbox is created. If a price is
-unknown, the cost is unknown, not zero. The exit code is 2 if ` + "`berth run`" + `
-would not start.
+environments what they need and refuse. Nothing is run. The exit code is 2 if
+berth run would not start.
 
 It lists what tasks declare (skills, MCP servers, users, GPUs and others), and
 how the cells deliver it. told: the agent does not support it, and its first
@@ -38,8 +37,7 @@ message says where it is. reduced: the experiment grants less. unused: the agent
 uses no model, or is an oracle. refused: the cell cannot run the task.
 
 If there are several cells, the command prints the smallest difference of their
-success rates that the run can detect. --detect prints how many repetitions a
-smaller difference needs (docs/statistics.md).`,
+success rates that the run can detect.`,
 		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials\n  berth plan experiment.hcl --detect 0.05",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -44,14 +44,11 @@ func (a *app) pluginListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the installed plugins",
 		Long: `Searches for plugins beside this program, in $BERTH_PLUGIN_PATH, and in the
-user's own folder, in this order. The first plugin with a name wins. A new
-program is started once, to ask which plugins it serves.
+user's own folder, in this order. The first plugin with a name wins.
 
 A plugin is an executable file berth-plugin-NAME, or a folder berth-plugin-NAME
-that contains an executable file of the same name. A folder is for a plugin of
-several files, such as one in Python: its digest covers all of them. Programs
-with other names are never started. Files and folders that other users could
-change are refused.`,
+that contains an executable file of the same name and all that it loads. Files
+and folders that other users could change are refused.`,
 		Example: "  berth plugin list\n  berth plugin list --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -241,16 +238,12 @@ func (a *app) pluginTestCommand() *cobra.Command {
 		Use:   "test PATH",
 		Short: "Run the conformance kit on a plugin",
 		Long: `Starts the program at PATH, written in any language, and runs every clause of
-the conformance kit on each plugin that it serves. Each clause has a time limit
-and says what problem it guards against. The test stops at the first clause that
-uses up its time. It gives agents and verifiers a model that calls tools, and
-real sandboxes.
+the conformance kit on each plugin that it serves. The test stops at the first
+clause that uses up its time.
 
 An agent passes only if it wrote the file that it was asked for and said that it
 is done, and a verifier only if it returned a verdict. Give a verifier works to
-judge with --case: a folder with case.json ({"want": "pass"}), view/ (files of
-the view), sandbox/ (files of the sandbox) and replies.yaml (what its models
-answer), or a folder of such folders.
+judge with --case. docs/plugin-authors.md says what a case has.
 
 The exit code is 1 if a clause failed, and 2 if a plugin could not be tested.`,
 		Example: "  berth plugin test bin/plugins/berth-plugin-local\n  berth plugin test ./my-verifier.py --case cases --config '{\"tolerance\": 0.1}'\n  berth plugin test ./my-agent --only \"a turn\"",

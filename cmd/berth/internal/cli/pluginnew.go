@@ -20,12 +20,11 @@ func (a *app) pluginNewCommand() *cobra.Command {
 		Use:   "new DIR",
 		Short: "Create a new plugin, in Go or Python",
 		Long: `Creates a small plugin in DIR, which must be new or empty. The plugin gets the
-name of the folder. It passes berth plugin test as it is. The command prints
-what to run next.
+name of the folder, and passes berth plugin test as it is.
 
-A Python plugin is a folder berth-plugin-NAME in DIR. It gets a copy of the
-module berth_plugin, and needs grpcio and protobuf. The go.mod of a Go plugin
-refers to the checkout of Berth in which this program was built, or to --berth.`,
+A Python plugin gets a copy of the module berth_plugin, and needs grpcio and
+protobuf. The go.mod of a Go plugin refers to the checkout of Berth in which
+this program was built, or to --berth.`,
 		Example: "  berth plugin new --kind verifier --lang python exact\n  berth plugin new --kind agent --lang go my-agent",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -29,15 +29,12 @@ func (a *app) regradeCommand() *cobra.Command {
 		Use:   "regrade RUN",
 		Short: "Verify the attempts of a run again, with repaired tests",
 		Long: `Verifies attempts again without running their agents. Each verdict is a new
-attempt, which names its origin and counts for its trial. The origin stays as it
-is. Use it after a test was repaired, or name an experiment with another
-verifier by --experiment.
+attempt, which names its origin and counts for its trial. Use it after a test
+was repaired, or name an experiment with another verifier by --experiment.
 
 A verifier that needs the sandbox gets a new one with the files that the attempt
-left, which are stored if the experiment says keep = "failed" or keep = "all".
-Attempts without them are refused, unless no verifier needs a sandbox. The image
-and the instruction of a task must be those that the agent had. Of a loop with a
-simulated user, the stored rounds are judged; no turn is repeated.`,
+left, which are stored if the experiment says keep. Attempts without them are
+refused, unless no verifier needs a sandbox (docs/running.md).`,
 		Example: "  berth regrade last\n  berth regrade last --select 'outcome == \"failed\"'",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

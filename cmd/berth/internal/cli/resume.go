@@ -57,23 +57,20 @@ func (a *app) resumeCommand() *cobra.Command {
 		Use:   "resume RUN",
 		Short: "Run the unfinished trials of a run",
 		Long: `Runs the trials that have no final outcome: those that never started, were
-cancelled, or whose attempt was killed. Everything that could change results
-must be unchanged: if the tasks differ, or an experiment that --experiment
-names, the command prints a diff and stops. Limits of the run may change.
+cancelled, or whose attempt was killed. If anything differs that could change
+results, the command prints a diff and stops. Limits of the run may change.
 
-More repetitions, cells and tasks of that experiment, or of new values for
---var, are added to the run. Trials cannot be removed from a run. With --select,
-only those trials run for which the expression is true, as in berth show. Those
-that ended without a measurement get another attempt.
+More repetitions, cells and tasks of the experiment that --experiment names, or
+of new values for --var, are added to the run. With --select, only those trials
+run for which the expression is true; those that ended without a measurement get
+another attempt (docs/running.md).
 
-The command also stops if plugins, images or agents' bundles differ, or the
-address of a model or the source of its key. With --accept-drift the run
-continues with the present ones, and is marked.
+With --accept-drift the run continues although plugins, images, bundles of
+agents, the address of a model or the source of its key differ, and is marked.
 
-The experiment is read from the files that the run stored; the command says if
-the original was edited. A run folder that other users own or can write to needs
---trust, because an edited folder can send keys elsewhere and run programs: read
-its experiment before you resume it.`,
+A run folder that other users own or can write to needs --trust, because an
+edited folder can send keys elsewhere and run programs: read its experiment
+before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error\n  berth resume last --select 'outcome == \"environment_error\" && agent == \"nop\"'",
 		Args:    cobra.ExactArgs(1),
 

@@ -31,10 +31,9 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [PATH]",
 		Short: "Run an experiment",
-		Long: `Runs an experiment and stores everything in a new folder below ./runs. PATH is
-a file, or a folder whose *.hcl files are read; the default is the current
-folder. Ctrl-C stops the run cleanly: active attempts are cancelled and their
-sandboxes removed. The run can then be resumed.
+		Long: `Runs an experiment and stores everything in a new folder below ./runs. PATH is a
+file, or a folder whose *.hcl files are read; the default is the current folder.
+Ctrl-C stops the run cleanly, and it can be resumed.
 
 Exit codes: 0 the run is complete, whatever the scores; 1 complete, but a trial
 has an error outcome or a --require rule is not met; 2 nothing was started; 3

@@ -43,18 +43,14 @@ func (a *app) shellCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell DIR | RUN TRIAL [ATTEMPT]",
 		Short: "Open a terminal in a sandbox of a task or of an attempt",
-		Long: `Opens a terminal in a new sandbox of the task in DIR, or of the task of a trial.
-If the files of the attempt were kept (keep in the experiment), they are put
-into the sandbox first. RUN, TRIAL and ATTEMPT are those of berth show.
+		Long: `Opens a terminal in a new sandbox of the task in DIR, or of the task of a trial,
+with the files of the attempt if they were kept. RUN, TRIAL and ATTEMPT are
+those of berth show. Leave the shell with Ctrl-D; the sandbox is then removed.
 
-Leave the shell with Ctrl-D. The sandbox is then removed, and nothing is kept.
 With --verify, you work as an agent does: the time limit of the task applies,
-the tests run at the end, and the run is stored with a recording of the
-terminal.
-
-With --surface, you work on the surface of the task, such as a web page or a
-game. The command prints the address of a page; open it in a browser on this
-machine. See docs/human.md.`,
+the tests run at the end, and the run is stored. With --surface, you work on the
+surface of the task, such as a game, on a page in a browser on this machine. See
+docs/human.md.`,
 		Example: "  berth shell tasks/hello\n  berth shell tasks/hello --verify\n  berth shell last 3f9a2c",
 		Args:    cobra.RangeArgs(1, 3),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {

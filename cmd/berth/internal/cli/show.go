@@ -68,32 +68,22 @@ func (f *showFlags) check(args []string, table bool) error {
 const showHelp = `Without arguments, lists the runs in ./runs. RUN is a folder, a name below
 ./runs, or last. TRIAL is the beginning of a trial's id or folder, or the name
 of a task with a single trial. ATTEMPT is a number; the default is the accepted
-attempt. With --select, the tables above the list of trials still count the
-whole run. Costs and tokens are of all attempts of a trial.
+attempt. Only the end of a long list is printed; --all prints all of it.
 
 --select takes an expression over the accepted attempt of each trial, with names
-such as outcome, task, tags, score, cost, agent_time and cell.AXIS. All of them
-are in docs/reference/selection.md.
+such as outcome, task, tags, score, cost and cell.AXIS
+(docs/reference/selection.md).
 
 --by prints the numbers of groups of trials, over one run or over several that
 are taken as one. Trials are grouped by the axes of the matrix, cell, run,
 dataset, task, tag, category, difficulty, reward (a verifier's score),
-integrity, mode, agent_end, outcome, agent, model or environment. Several runs
-without --by are shown by cell. Numbers are refused if too many trials of a cell
-were not measured; --force prints them. docs/statistics.md defines each number.
+integrity, mode, agent_end, outcome, agent, model or environment.
+docs/statistics.md defines each number, and says which are refused unless you
+say --force.
 
-An attempt is shown with its result, phases, trajectory, log and the output of
-plugins. Only the end of each list is printed; --all prints the lists in full.
-
---watch prints a run again whenever an attempt of it begins or ends, until no
-process writes it; on a terminal it redraws the tables each second. The exit
-code is 3 if the run ends without being complete. With --json it prints a
-document on one line for each change. With --by it prints the numbers of the
-trials that have ended.
-
---follow prints phases, steps and lines of the log as they come, until the trial
-ends, also if it has not begun. With --json it prints a line of JSON for each.
-
+--watch prints a run again whenever it changes, until no process writes it. The
+exit code is 3 if the run ends without being complete. --follow prints what one
+trial does, until it ends. With --json, both print a line for each change.
 Ctrl-C ends only the watching or following, not the run.`
 
 func (a *app) showCommand() *cobra.Command {
@@ -103,7 +93,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --select 'agent == \"nop\" && score < 1'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --pareto\n  berth show last --watch\n  berth show last --by cell --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --all\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,

@@ -49,22 +49,14 @@ func (a *app) taskCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Describe tasks and list their problems",
-		Long: `Reads the tasks at or below DIR, and prints what each needs and every problem
-in its files, with line and column. The last lines count the valid tasks in each
-folder. Nothing is run. The exit code is 2 if a task is invalid.
+		Long: `Reads the tasks at or below DIR, and prints what each needs and every problem in
+its files, with line and column. Nothing is run. The exit code is 2 if a task is
+invalid.
 
 With --run, each valid task is run several times in each verification mode that
-it and the environment allow:
-
-  - its solution must pass;
-  - the agent nop must fail, and so must each solution in the folder cheat of
-    the task, and empty files in place of those that the tests name;
-  - runs under equal conditions must have equal outcomes;
-  - the tests must not need a network;
-  - the sandbox must not contain files of the tests or of the solution, or
-    commits outside the history of a repository.
-
-The exit code is 1 if a check fails. See docs/tasks.md.`,
+it and the environment allow: its solution must pass, an agent that does nothing
+must fail, and equal conditions must have equal outcomes. docs/tasks.md lists
+all checks. The exit code is 1 if one fails.`,
 		Example: "  berth task check tasks/hello\n  berth task check tasks --json\n  berth task check --run tasks/hello --environment podman",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -19,16 +19,13 @@ func (a *app) viewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view [RUN ...]",
 		Short: "Show runs in a browser, also while they run",
-		Long: `Serves web pages about runs until it is interrupted: their numbers and charts,
-trials, attempts with what the agent said, did and saw, files, and requests to
-models. Without arguments it shows all runs in ./runs, also those that begin
-later. The pages have buttons that control your runs while they run, as berth
-ctl does, and readers can label attempts, as with berth note.
+		Long: `Serves web pages about runs until it is interrupted: numbers and charts, trials,
+attempts with what the agent said, did and saw, files, and requests to models.
+Without arguments it shows all runs in ./runs, also those that begin later. The
+pages can also control your runs, as berth ctl does, and label attempts.
 
-The pages are served on the loopback interface, unless --listen names another
-address. The printed address contains a token. Without it, no one can read
-the pages or use their buttons, not even another user of this machine. On a
-desktop, the address is opened in a browser.`,
+The printed address contains a token. Without it, no one can read the pages or
+use their buttons. On a desktop, the address is opened in a browser.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --listen 192.0.2.7:8080",
 
 		ValidArgsFunction: completeRuns,

@@ -30,7 +30,7 @@ type Experiment struct {
 type RunLimits struct {
 	Places
 	Waiting     *int              `berth:"waiting" doc:"With a limit verifying: number of attempts whose agent has finished, and whose verification has not begun. They keep their sandboxes. While it is reached, no attempt starts. Absent: four times in_flight."`
-	MemoryMiB   *int64            `berth:"memory_mib" doc:"What the tasks of all attempts together may ask for, in MiB. Absent: the memory of this machine that is free at the start of the run. A task that asks for more runs while no other task with such a limit does."`
+	MemoryMiB   *int64            `berth:"memory_mib" doc:"What the tasks of all attempts together may ask for, in MiB. Absent: what is free on this machine at the start of the run."`
 	Environment map[string]Places `berth:"environment" doc:"Limits for the attempts in one environment, by the label of its block."`
 	Agent       map[string]Places `berth:"agent" doc:"Limits for the attempts of one agent, by the label of its block."`
 	Model       map[string]Places `berth:"model" doc:"Limits for the attempts whose agent uses a model, by the label of its block. For requests with one key see in_flight of the model."`
@@ -43,9 +43,9 @@ type RunLimits struct {
 // Places bound how many attempts do something at the same time. Nil means no
 // limit.
 type Places struct {
-	InFlight  *int `berth:"in_flight" doc:"Number of attempts at the same time. With a limit verifying, attempts that are being verified do not count. Absent: no limit, and for the whole run the number of processors."`
+	InFlight  *int `berth:"in_flight" doc:"Number of attempts at the same time. Absent: no limit, and for the whole run the number of processors."`
 	Building  *int `berth:"building" doc:"Number of attempts at the same time whose image is being prepared, or whose sandbox is being created."`
-	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified. They no longer count as in_flight, so that a slow verification keeps no attempt from starting."`
+	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified, which then do not count as in_flight."`
 }
 
 // Blocks returns the limits of single environments, agents and models, by the
@@ -88,7 +88,7 @@ type Executor struct {
 	Grace       time.Duration `berth:"grace" default:"2m" doc:"Time that a pilot has to end its attempts, before its time limit and when it is preempted."`
 	Idle        time.Duration `berth:"idle" default:"5m" doc:"A pilot ends when there was nothing to do for this long."`
 	LostAfter   time.Duration `berth:"lost_after" default:"1m" doc:"A pilot counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`
-	Models      string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through the process that runs berth run, which has the keys and holds the budgets of the run and of cells. direct: from their own machine; keys are read there, and with such a budget each trial needs one of its own. Absent: relay for models with a key, direct for others."`
+	Models      string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through berth run, which has the keys and the budgets. direct: from their own machine. Absent: relay for models with a key, direct for others."`
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what

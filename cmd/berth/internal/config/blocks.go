@@ -32,8 +32,8 @@ type experimentBlock struct {
 	Model       string   `berth:"model" ref:"model" doc:"The model that the agent uses, unless its own block or an axis model says so."`
 	Verify      string   `berth:"verify" enum:"live,restarted,image,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 
-	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps the files of attempts that differ from the image when the agent has finished, so that berth regrade can verify them again: of those that did not pass, or of all. Absent: of none."`
-	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: the files of an attempt are not kept if they are more than this, in MiB."`
+	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps what the agent left, for berth regrade: of attempts that did not pass, or of all. Absent: of none."`
+	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: most that is kept of an attempt, in MiB; of one with more, nothing is."`
 
 	Matrix   json.RawMessage      `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   experiment.RunLimits `berth:"limits" per:"run" doc:"Limits of the whole run."`
@@ -76,7 +76,7 @@ type successBlock struct {
 
 type environmentBlock struct {
 	Plugin        string            `berth:"plugin" required:"true" doc:"Environment plugin."`
-	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. The value none also runs tasks that ask for more, and marks their results modified; public gives the environment's own network to tasks that ask for the public one, instead of the proxy, and that network leads to this machine and to private networks, too."`
+	Network       string            `berth:"network" enum:"none,allow,public" doc:"What sandboxes may reach. Absent: what each task asks for. none also runs tasks that ask for more, and marks their results modified. public gives tasks that ask for it the environment's own network, which also leads to this machine and private networks."`
 	AllowHosts    []string          `berth:"allow_hosts" doc:"Hosts for network = \"allow\": names, \"*.name\", addresses, networks as address/bits."`
 	Env           map[string]string `berth:"env" secrets:"true" doc:"Variables for every command in the sandbox."`
 	Limits        resourcesBlock    `berth:"limits" doc:"Resources of one sandbox, instead of what the task asks for."`
@@ -98,10 +98,10 @@ type modelBlock struct {
 	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" replies from a file."`
 	Name          string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
 	APIKey        string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
-	APIKeys       []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one key cannot serve, because it is refused or limited, is served with another."`
+	APIKeys       []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one cannot serve goes to another."`
 	Fallback      []string        `berth:"fallback" ref:"model" doc:"Models of the same provider that serve a request, in this order, if this one is down or overloaded, or all retries failed."`
 	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
-	CAFile        string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority that the provider's certificate comes from, relative to the folder of the experiment. Those of the machine are accepted, too."`
+	CAFile        string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority, relative to the folder of the experiment, beside those of the machine."`
 	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
 	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
 	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
@@ -114,7 +114,7 @@ type modelBlock struct {
 	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request without an output limit. 0: 16384, or the model's own limit if that is lower."`
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
 
-	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of a response; without streaming, for all of it. Absent: 2m. Raise it for models that reason for long before they respond."`
+	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of a response; without streaming, for all of it. Absent: 2m."`
 	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest pause within a response. Absent: 1m."`
 }
 
@@ -170,7 +170,7 @@ type userBlock struct {
 	Models   map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
 	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
 	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	OnError  string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends, with that outcome or the model's. fixed_line: the verifier that rewrites messages (supervisor) sends a fixed line, and a finding says so. Absent: what the task says, or user_error."`
+	OnError  string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
 	CostUSD  *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
 	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
 	Requests *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`

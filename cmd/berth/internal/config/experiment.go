@@ -41,9 +41,9 @@ type Experiment struct {
 
 // Report says how tables of the results are made. It does not affect results.
 type Report struct {
-	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" doc:"Largest share of a cell's planned trials, from 0 to 1, that may have ended because of infrastructure errors. With more, berth show --by and berth compare refuse to print numbers."`
+	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" doc:"Largest share of a cell's planned trials that may have ended because of infrastructure errors. With more, numbers are refused."`
 	Exposed           bool    `berth:"exposed" default:"true" doc:"false: numbers are refused if a result is exposed."`
-	Weigh             string  `berth:"weigh" enum:"category" doc:"With \"category\", all categories of tasks weigh the same in success rates, however many tasks each has. Absent: all trials weigh the same."`
+	Weigh             string  `berth:"weigh" enum:"category" doc:"With \"category\", all categories of tasks weigh the same in success rates. Absent: all trials do."`
 }
 
 // File is a file that the experiment is made of.

@@ -331,13 +331,13 @@ func pluginReference(ctx context.Context) (string, error) {
 			failed = errors.Join(failed, errors.New(e.Error))
 			continue
 		}
+		if paged(e.Name) {
+			fmt.Fprintf(&b, "\n## %s [`%s`](compare.md#%s)\n", e.Kind, e.Name, e.Name)
+			continue
+		}
 		fmt.Fprintf(&b, "\n## %s `%s`\n\n%s\n", e.Kind, e.Name, e.Doc)
 		if len(e.Capabilities) > 0 {
 			fmt.Fprintf(&b, "\nCapabilities: %s.\n", strings.Join(e.Capabilities, ", "))
-		}
-		if paged(e.Name) {
-			fmt.Fprintf(&b, "\n[Options](compare.md#%s)\n", e.Name)
-			continue
 		}
 		own := options(e.Schema.Fields, "")
 		if like := base(entries, i, own); like != nil {

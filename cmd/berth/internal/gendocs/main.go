@@ -336,7 +336,7 @@ func pluginReference(ctx context.Context) (string, error) {
 			continue
 		}
 		fmt.Fprintf(&b, "\n## %s `%s`\n\n%s\n", e.Kind, e.Name, e.Doc)
-		if len(e.Capabilities) > 0 {
+		if e.Kind == "environment" && len(e.Capabilities) > 0 {
 			fmt.Fprintf(&b, "\nCapabilities: %s.\n", strings.Join(e.Capabilities, ", "))
 		}
 		own := options(e.Schema.Fields, "")

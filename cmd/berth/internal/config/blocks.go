@@ -37,7 +37,7 @@ type experimentBlock struct {
 
 	Matrix   json.RawMessage      `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   experiment.RunLimits `berth:"limits" per:"run" doc:"Limits of the whole run."`
-	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt."`
+	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt. Those of models are about the agent's own."`
 	PerCell  perCellBlock         `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
 	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
 	Retry    *experiment.Retry    `berth:"retry" per:"run" doc:"When a trial gets another attempt. Absent: none does. A trial with a result of the agent never does, which would be best-of-n."`
@@ -51,15 +51,15 @@ type perTrialBlock struct {
 	StartTime          *time.Duration `berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
 	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time limit for the start."`
 	MaxSteps           *int64         `berth:"max_steps" doc:"Steps of the agent in a stage."`
-	CostUSD            *float64       `berth:"cost_usd" doc:"What the agent's models may cost in an attempt, in USD."`
-	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of the agent's models in an attempt."`
-	Requests           *int64         `berth:"requests" doc:"Requests of the agent's models in an attempt."`
+	CostUSD            *float64       `berth:"cost_usd" doc:"What models may cost, in USD."`
+	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of models."`
+	Requests           *int64         `berth:"requests" doc:"Requests to models."`
 }
 
 type perCellBlock struct {
-	CostUSD  *float64 `berth:"cost_usd" doc:"What all models may cost in a cell, in USD."`
-	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of all models in a cell."`
-	Requests *int64   `berth:"requests" doc:"Model requests in a cell."`
+	CostUSD  *float64 `berth:"cost_usd" doc:"What models may cost, in USD."`
+	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of models."`
+	Requests *int64   `berth:"requests" doc:"Requests to models."`
 }
 
 type datasetBlock struct {
@@ -159,9 +159,9 @@ type verifierBlock struct {
 	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the commands of the verification."`
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
 
-	CostUSD  *float64 `berth:"cost_usd" doc:"What the verifier's models may cost in an attempt, in USD. Each verifier has its own budget."`
-	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of the verifier's models in an attempt."`
-	Requests *int64   `berth:"requests" doc:"Requests of the verifier's models in an attempt."`
+	CostUSD  *float64 `berth:"cost_usd" doc:"What models may cost, in USD."`
+	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of models."`
+	Requests *int64   `berth:"requests" doc:"Requests to models."`
 }
 
 type userBlock struct {
@@ -171,9 +171,9 @@ type userBlock struct {
 	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
 	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
 	OnError  string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
-	CostUSD  *float64          `berth:"cost_usd" doc:"What the user's models may cost in an attempt, in USD."`
-	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of the user's models in an attempt."`
-	Requests *int64            `berth:"requests" doc:"Requests of the user's models in an attempt."`
+	CostUSD  *float64          `berth:"cost_usd" doc:"What models may cost, in USD."`
+	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of models."`
+	Requests *int64            `berth:"requests" doc:"Requests to models."`
 }
 
 type variableBlock struct {

@@ -43,7 +43,7 @@ Trials that were not run or were cancelled run again when the run is resumed. A
 larger budget needs --yes. Each change is recorded in the run with the user, the
 time and the reason; those that can change results mark the run
 (docs/running.md).`,
-		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set in_flight=8\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
+		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
 		Args:    cobra.MinimumNArgs(1),
 
 		ValidArgsFunction: completeCtl,

@@ -35,7 +35,7 @@ with the run, its experiment and its tasks, which berth audit and berth replay
 accept.
 
 docs/exchange.md lists the columns and says which outcome becomes what.`,
-		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to parquet -o attempts.parquet\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories\n  berth export last --to bundle -o published.tar.zst",
+		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories\n  berth export last --to bundle -o published.tar.zst",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeOneRun,

@@ -218,7 +218,7 @@ func experimentReference() string {
 		case s.Plugin && path == "dataset":
 			b.WriteString("\n`harbor` has none; [the other formats](README.md) have a page each.\n")
 		case s.Plugin:
-			b.WriteString("\n`berth plugin info NAME` lists them, and so does [the page of the plugins](plugins.md).\n")
+			b.WriteString("\n[The plugins](plugins.md) and their options.\n")
 		}
 		var attributes []entry
 		for _, a := range s.Attributes {

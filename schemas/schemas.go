@@ -97,7 +97,6 @@ func All() []Schema {
 		{"cli-plugin-install", "berth plugin install --json", output.PluginInstall{}},
 		{"cli-plugin-lock", "berth plugin lock --json", output.PluginLock{}},
 		{"cli-doctor", "berth doctor --json", output.Doctor{}},
-		{"cli-attest", "berth attest --json", output.Attest{}},
 		{"cli-prepare", "berth run --prepare-only --json", output.Prepare{}},
 		{"cli-gateway", "berth gateway --json", output.Gateway{}},
 		{"cli-gc", "berth gc --json", output.GC{}},

@@ -78,7 +78,15 @@ type Labels struct {
 	Tags       []string `json:"tags,omitempty"`
 	Category   string   `json:"category,omitempty"`
 	Difficulty string   `json:"difficulty,omitempty"`
+	// Expect has the result that the author expects, one of Expectations, by a value
+	// that the cell of the trial has on an axis of the matrix.
+	Expect map[string]string `json:"expect,omitempty"`
 }
+
+// Expectations are what an author can expect of a trial: failed is a measured result
+// that did not pass, exposed is one that passed and is exposed or violated, and passed
+// one that passed and is checked.
+var Expectations = []string{"failed", "exposed", "passed"}
 
 // HostPath returns the absolute path on this host of a file or folder that the
 // task names by its slash-separated path within the task's folder.

@@ -25,6 +25,7 @@ type berthConfig struct {
 	settings       json.RawMessage // for the environment
 	files          string          // folder for the plugin with the surface; empty: none
 	captures       []task.Capture
+	expect         map[string]string
 }
 
 func (d *decoder) berth(t *document.Table) berthConfig {
@@ -49,6 +50,12 @@ func (d *decoder) berth(t *document.Table) berthConfig {
 		c.interaction.MaxFollowUps = int(n)
 		c.persona, c.show = in.Text("persona", ""), in.Strings("show")
 		in.Done()
+	}
+	if expect := t.table("expect"); expect.has() {
+		c.expect = map[string]string{}
+		for key := range expect.m {
+			c.expect[key] = expect.word(key, "", false, task.Expectations...)
+		}
 	}
 	d.surface(t, &c)
 	t.Done()

@@ -18,6 +18,7 @@ category = "loops"
 [metadata.berth]
 startup_sec = 180
 stall_sec = 600
+expect = { live = "exposed", separate = "failed" }
 [[metadata.berth.verifiers]]
 name = "reviewer"
 settings = { rubric = "tests/rubric.md", strict = true }
@@ -113,6 +114,7 @@ func TestMistakesInAnInteraction(t *testing.T) {
 		`decide = "last"`:                    {`decide = "mean"`, "write one of last, max, min"},
 		`name = "reviewer"`:                  {`name = "script"`, "runs the task's own tests"},
 		`stall_sec = 600`:                    {`stal_sec = 600`, `Did you mean "stall_sec"?`},
+		`"exposed"`:                          {`"detected"`, "It must be one of failed, exposed, passed"},
 		`total_sec = 1800`:                   {`total_sec = -1`, "is -1 seconds"},
 		`rubric = "tests/rubric.md", strict`: {`rubric = nan, strict`, "cannot say"},
 		"name = \"reviewer\"\n":              {"name = \"reviewer\"\nadvisory = \"maybe\"\n", "advisory"},
@@ -126,6 +128,14 @@ func TestMistakesInAnInteraction(t *testing.T) {
 		if tk != nil || !strings.Contains(said, replaced[1]) || !strings.Contains(said, "task.toml:") {
 			t.Errorf("%s: %q; want an error with a line and %q", replaced[0], said, replaced[1])
 		}
+	}
+}
+
+func TestAnExpectationIsALabel(t *testing.T) {
+	t.Parallel()
+	tk, ps := minimal().with("task.toml", closedLoop, "tests/persona.md", "x\n").load(t, task.Options{})
+	if tk == nil || len(tk.Labels.Expect) != 2 || tk.Labels.Expect["live"] != "exposed" {
+		t.Errorf("%+v, %v", tk, ps)
 	}
 }
 

@@ -102,6 +102,7 @@ func (d *decoder) config() *config {
 	c.metadata = t.Below("metadata").JSON()
 	c.berth = d.berth(t.Below("metadata").Below("berth"))
 	c.labels = d.labels(t.Below("metadata"), c.keywords)
+	c.labels.Expect = c.berth.expect
 	agent := t.Below("agent")
 	c.agent = d.phase(agent, 0)
 	agent.Done()

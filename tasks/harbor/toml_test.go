@@ -30,7 +30,7 @@ func TestTOMLAccepts(t *testing.T) {
 		{"a name", "[task]\nname = \"org/a.b-c_d\"\nversion = \"x\"", func(t *task.Task) any { return t.Name + t.Version }, "org/a.b-c_dx"},
 		{"authors", "[[task.authors]]\nname = \"A\"\nemail = \"a@b\"\n[task]\nname = \"o/n\"", func(t *task.Task) any { return t.Authors[0] }, "A <a@b>"},
 		{"free metadata", "[metadata.harbor.lint]\nignore = [\"x\"]", func(t *task.Task) any { return string(t.Metadata) }, `{"harbor":{"lint":{"ignore":["x"]}}}`},
-		{"labels", "[metadata]\ncategory = \"ops\"\ndifficulty = 3\ntags = [\"git\", 7, \"git\", true]\n[task]\nname = \"o/n\"\nkeywords = [\"shell\"]", func(t *task.Task) any { return fmt.Sprint(t.Labels) }, "{[git 7 shell] ops 3}"},
+		{"labels", "[metadata]\ncategory = \"ops\"\ndifficulty = 3\ntags = [\"git\", 7, \"git\", true]\n[task]\nname = \"o/n\"\nkeywords = [\"shell\"]", func(t *task.Task) any { return fmt.Sprint(t.Labels) }, "{[git 7 shell] ops 3 map[]}"},
 		{"a time without an end", "[agent]\ntimeout_sec = 0", func(t *task.Task) any { return t.Stages[0].Agent.Time }, task.Duration(0)},
 		{"no steps", "steps = []", func(t *task.Task) any { return len(t.Stages) }, 1},
 		{"negative cpus mean nothing", "[environment]\ncpus = -1", limits, "0 0 0 0 [] false"},

@@ -25,8 +25,11 @@ type Summary struct {
 	// Planned is the number of trials, the sum over Outcomes.
 	Planned  int                    `json:"planned"`
 	Outcomes map[record.Outcome]int `json:"outcomes"`
-	Attempts int                    `json:"attempts"` // published
-	Lost     int                    `json:"lost"`     // attempts whose process was killed before they were published
+	// Errors counts the trials with an outcome that is an error and that their tasks do
+	// not expect.
+	Errors   int `json:"-"`
+	Attempts int `json:"attempts"` // published
+	Lost     int `json:"lost"`     // attempts whose process was killed before they were published
 	// Policy says which trials count as measured.
 	Policy string `json:"policy"`
 	Cells  []Row  `json:"cells"`
@@ -91,6 +94,9 @@ type Row struct {
 	// Budget counts the measured trials whose agent was stopped by the budget
 	// of its attempt.
 	Budget int `json:"ended_by_budget"`
+	// Unexpected has the trials whose result is not the one that their task expects,
+	// each with both results.
+	Unexpected []string `json:"unexpected,omitempty"`
 
 	others  map[string][]float64
 	scores  int
@@ -144,6 +150,15 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 		accepted := t.Accepted()
 		cells[t.Cell].count(t, accepted, undecided)
 		row.count(t, accepted, undecided)
+		got, want := expectation(&m.Cells[t.Cell], t)
+		if !slices.Contains([]record.Outcome{record.Passed, record.Failed, record.Scored, record.NotRun}, o) && got != want {
+			s.Errors++
+		}
+		if want != "" && got != want {
+			text := fmt.Sprintf("%s: %s, expected %s", t.Task, got, want)
+			cells[t.Cell].Unexpected = append(cells[t.Cell].Unexpected, text)
+			row.Unexpected = append(row.Unexpected, text)
+		}
 		count(facts, t, accepted)
 		s.use(t, x.UnderWay(t))
 	}
@@ -160,6 +175,24 @@ func Of(m *store.Manifest, x *store.Index) *Summary {
 	s.Cells = cells
 	s.mark(x, facts)
 	return s
+}
+
+// expectation returns the result of a trial in the words of task.Expectations, or its
+// outcome, and the one that its task expects in the cell; empty: none.
+func expectation(c *store.Cell, t *store.TrialState) (got, want string) {
+	for _, value := range c.Choices {
+		want = cmp.Or(want, t.Expect[value])
+	}
+	got = string(t.Outcome())
+	if t.Measured() {
+		switch r := t.Accepted().Result; {
+		case r.Outcome != record.Passed:
+			got = "failed"
+		case r.Integrity != record.Checked:
+			got = "exposed"
+		}
+	}
+	return got, want
 }
 
 // SharedNames returns the names of tasks that several datasets have.

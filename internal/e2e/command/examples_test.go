@@ -41,7 +41,7 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`^berth (gateway|view)\b`), "serves until it is stopped"},
 	{regexp.MustCompile(`^berth run examples/webui/scripted\b`), "starts twenty browsers: TestPlannersOfPages"},
 	{regexp.MustCompile(`examples/football|environments/football|alone-1`), "needs the engine of the game, and a plugin in Python"},
-	{regexp.MustCompile(`^berth attest\b`), "takes minutes: TestTheAttackSuiteIsAsDocumented"},
+	{regexp.MustCompile(`^berth run examples/attacks\b`), "takes minutes: TestTheAttackSuiteIsAsDocumented"},
 	{regexp.MustCompile(`^berth audit (last -|runs/x|published)`), "needs a report, a key or an archive: TestAnAuditIsSigned"},
 	{regexp.MustCompile(`^berth replay\b`), "needs an archive, or a run whose files did not change: TestAPublishedRunIsReplayed"},
 	{regexp.MustCompile(`^berth (doctor experiment|run --detach|pilot)\b`), "needs a cluster, or a run with pilots"},

@@ -15,7 +15,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/plugins/sandbox/attacks"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -38,18 +37,18 @@ func init() {
 
 // headless goes on without its first thread, for ever.
 func headless([]string) error {
-	attacks.Headless(os.Stdout, solved)
+	Headless(os.Stdout, solved)
 	return nil
 }
 
 // chain is a process that makes the next and ends, and so on, for ever.
 func chain([]string) error {
-	attacks.Chain(os.Stdout, solved)
+	Chain(os.Stdout, solved)
 	return nil
 }
 
 // solved is what the tests of internal/e2e ask for.
-var solved = attacks.NewWork("/app/done", "")
+var solved = NewWork("/app/done", "")
 
 // waker has itself continued again and again, by timers that send it SIGCONT, and
 // stops itself each time after it has written something.
@@ -79,7 +78,7 @@ func waker([]string) error {
 // What follows runs in the sandbox, as its root, against PID 1. Each line that
 // it prints begins with what was tried; those that begin with + succeeded.
 
-func tried(what string, err error) { attacks.Tried(os.Stdout, what, err) }
+func tried(what string, err error) { Tried(os.Stdout, what, err) }
 
 // succeeded are the attempts that worked, of what an attacker printed.
 func succeeded(out string) (what []string) {
@@ -247,7 +246,7 @@ func peekAs(pid int, as string) {
 
 // limits does to PID 1 what equal ids allow.
 func limits([]string) error {
-	attacks.Limits(os.Stdout, 1)
+	Limits(os.Stdout, 1)
 	return nil
 }
 

@@ -195,7 +195,7 @@ every attempt.`,
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.shellCommand(), a.resumeCommand(), a.ctlCommand(), a.pilotCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
 		a.showCommand(), a.viewCommand(), a.compareCommand(), a.noteCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
-		a.doctorCommand(), a.attestCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
+		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
 	)
 	usage.Strict(root)
 	return root

@@ -184,24 +184,11 @@ func (a *app) verdict(ctx context.Context, res *output.Run, report run.Report) e
 		return &exit{exitIncomplete, fmt.Errorf("the run folder could not be written: %w", report.Broken)}
 	case !res.Summary.Complete:
 		return &exit{exitIncomplete, nil}
-	case len(res.Failed) > 0 || erroneous(res.Summary) > 0:
+	case len(res.Failed) > 0 || res.Summary.Errors > 0:
 		return &exit{exitErrors, nil}
 	default:
 		return nil
 	}
-}
-
-// erroneous counts the trials with an error outcome.
-func erroneous(s *summary.Summary) int {
-	n := 0
-	for o, k := range s.Outcomes {
-		switch o {
-		case record.Passed, record.Failed, record.Scored, record.NotRun:
-		default:
-			n += k
-		}
-	}
-	return n
 }
 
 // writeSummary writes summary.json.

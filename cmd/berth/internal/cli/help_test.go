@@ -92,7 +92,6 @@ func TestEveryCommandSaysWhichArgumentsItTakes(t *testing.T) {
 		"agent import":             "berth agent import: expected 1 argument (FILE), got none",
 		"agent list a":             `berth agent list: unexpected argument "a"`,
 		"agent lock":               "berth agent lock: expected 1 argument (NAME[@VERSION]), got none",
-		"attest a":                 `berth attest: unexpected argument "a"`,
 		"audit":                    "berth audit: expected 1 argument (RUN), got none",
 		"compare":                  "berth compare: expected at least 1 argument (RUN [RUN ...]), got none",
 		"ctl":                      "berth ctl: expected at least 1 argument (RUN",

@@ -126,32 +126,6 @@ func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
 	}
 }
 
-func TestAttestRefuses(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"full/file": "", "bad.yaml": "attacks: 1\n"})
-	runs, tasks := filepath.Join(dir, "runs"), filepath.Join(dir, "tasks")
-	for want, args := range map[string][]string{
-		"matches no attack":               {"--attack", "nobody"},
-		"full is not empty":               {"--write-tasks", filepath.Join(dir, "full")},
-		"bad.yaml: [1:10]":                {"--expect", filepath.Join(dir, "bad.yaml")},
-		"--in-flight must be at least 1":  {"--in-flight", "0"},
-		`--environment: Plugin "nowhere"`: {"--environment", "nowhere", "--attack", "R1"},
-	} {
-		run(t, append([]string{"berth", "attest", "--runs", runs}, args...)...).must(exit(2), complains(want))
-	}
-	if list, err := os.ReadDir(runs); err == nil {
-		t.Errorf("runs were made: %v", list)
-	}
-	run(t, "berth", "attest", "--write-tasks", tasks, "--attack", "R4").must(exit(0))
-	run(t, "berth", "task", "check", filepath.Join(tasks, "attacks")).must(exit(0))
-	// Nothing is wrong with it but that the environment of these tests has no snapshots.
-	run(t, "berth", "plan", filepath.Join(tasks, "attacks.hcl")).must(exit(2), prints("attest-attacks: 5 cells × 2 tasks", "4 refused"), complains("makes no snapshots"))
-	if _, err := os.Stat(filepath.Join(tasks, "unguarded", "r4-loop", "solution", "attack", "solve.sh")); err != nil {
-		t.Errorf("the harness without guards: %v", err)
-	}
-}
-
 // What is wrong with an experiment is said with its file and line.
 func TestAnExperimentThatIsWrong(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
@@ -127,6 +128,50 @@ func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.
 		a.explainOracle(s, tf.environment)
 	}
 	return err
+}
+
+// made says how to run an experiment that the program wrote itself.
+type made struct {
+	experiment *experiment.Flags
+	runs       string // folder that the folder of the run is created in
+	flags      *runFlags
+}
+
+// madeRun executes an experiment that the program wrote, and returns the folder
+// of its run.
+func (a *app) madeRun(ctx context.Context, file string, how *made) (string, error) {
+	ef, rf := how.experiment, how.flags
+	l, err := a.load(ctx, file, ef)
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	// The user wrote none of this, and need not hear what can be run all the same.
+	l.Diagnostics = slices.DeleteFunc(l.Diagnostics, func(d config.Diagnostic) bool { return d.Severity == config.Warning })
+	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+		return "", err
+	}
+	if err = a.startable(l); err != nil {
+		return "", err
+	}
+	m := l.Plan.Manifest(a.header(l, ef))
+	s, err := store.Create(how.runs, m, files(l.Experiment))
+	if err != nil {
+		return "", elsewhere(err)
+	}
+	a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), report.Display(s.Dir))
+	result, err := a.executeAndShow(ctx, &job{Loaded: l, flags: rf, store: s})
+	counted := summary.Of(m, s.Index())
+	err = errors.Join(err, result.Broken, writeSummary(s, counted), s.Close())
+	switch {
+	case ctx.Err() != nil:
+		return "", &exit{exitInterrupted, nil}
+	case err != nil:
+		return "", &exit{exitIncomplete, err}
+	case !counted.Complete:
+		return "", &exit{exitIncomplete, fmt.Errorf("the run %s is not complete: %s", report.Display(s.Dir), result.Stopped)}
+	}
+	return s.Dir, nil
 }
 
 // explainOracle prints what the tests printed last where the task's own solution did

@@ -1,6 +1,6 @@
 // Command gendocs writes docs/reference from the code: the command line, the
-// experiment file, the plugins of this tree, and the table of attacks. CI compares what it writes
-// with what is committed.
+// experiment file, and the plugins of this tree. CI compares what it writes with
+// what is committed.
 package main
 
 import (
@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/attest"
 	"github.com/berth-eval/berth/cmd/berth/internal/cli"
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
@@ -63,24 +62,7 @@ func run(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return attackTables(filepath.Join(filepath.Dir(filepath.Clean(dir)), "security.md"))
-}
-
-// attackTables writes the tables of the attack suite into a page of docs.
-func attackTables(page string) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return err
-	}
-	c, err := attest.Read()
-	if err != nil {
-		return err
-	}
-	written, err := c.Page(string(text))
-	if err != nil {
-		return fmt.Errorf("%s: %w", page, err)
-	}
-	return os.WriteFile(page, []byte(written), 0o644)
+	return nil
 }
 
 const index = `# Reference

@@ -42,6 +42,7 @@ var metrics = map[string]func(r *summary.Row) *float64{
 	"passed_checked":        func(r *summary.Row) *float64 { return number(r.PassedChecked) },
 	"failed":                func(r *summary.Row) *float64 { return number(r.Outcomes[record.Failed]) },
 	"exposed":               func(r *summary.Row) *float64 { return number(r.Exposed) },
+	"unexpected":            func(r *summary.Row) *float64 { return number(len(r.Unexpected)) },
 	"unmeasured":            func(r *summary.Row) *float64 { return number(r.Planned - r.Measured) },
 }
 
@@ -131,7 +132,11 @@ func (r Rule) Check(s *summary.Summary, m *store.Manifest) (failed []string) {
 		if got == nil || want == nil {
 			failed = append(failed, fmt.Sprintf("%s: cell %s has no %s", r.text, cellName(row), r.metric))
 		} else if !r.holds(*got, *want) {
-			failed = append(failed, fmt.Sprintf("%s: cell %s has %s %g", r.text, cellName(row), r.metric, *got))
+			text := fmt.Sprintf("%s: cell %s has %s %g", r.text, cellName(row), r.metric, *got)
+			if r.metric == "unexpected" {
+				text += " (" + strings.Join(row.Unexpected, "; ") + ")"
+			}
+			failed = append(failed, text)
 		}
 	}
 	if !named {

@@ -33,6 +33,7 @@ func TestRequirements(t *testing.T) {
 	m := cells(2)
 	exposed := state(0, "t1", record.Passed)
 	exposed.Attempts[0].Result.Integrity = record.Exposed
+	exposed.Expect = map[string]string{"a": "passed", "b": "failed"}
 	s := summary.Of(m, &store.Index{Trials: []*store.TrialState{
 		exposed, state(0, "t2", record.Passed), state(1, "t1", record.Failed), state(1, "t2", record.RateLimited),
 	}})
@@ -46,6 +47,8 @@ func TestRequirements(t *testing.T) {
 		"agent=b: failed > 1":              "has failed 1",
 		"agent=a: exposed = 0":             "cell agent=a has exposed 1",
 		"agent=a: passed_checked = passed": "cell agent=a has passed_checked 1",
+		"agent=a: unexpected = 0":          "cell agent=a has unexpected 1 (t1: exposed, expected passed)",
+		"agent=b: unexpected = 0":          "",
 		"agent=c: passed = 0":              "no cell is like that",
 		"mean_score >= 0.4":                "",
 		"agent=a, model=x: passed = 0":     "no cell is like that",

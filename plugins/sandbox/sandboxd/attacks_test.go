@@ -1,17 +1,10 @@
-// Package attacks holds what a program in a sandbox can do to the one that
-// supervises it and to the grading of its work. The tests of sandboxd and the
-// attacks of `berth attest` run these actions; nothing else may.
-//
-// It must not hold anything that a product would call outside of a test, and
-// nothing here runs unless a sandbox is told to run it.
-package attacks
+package sandboxd_test
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -68,26 +61,6 @@ func Headless(up io.Writer, w *Work) {
 	_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
 }
 
-// Agree is a server that says yes to every connection, forever: what the tests
-// ask it does not matter. up says that it began.
-func Agree(up io.Writer, address string) error {
-	l, err := net.Listen("tcp", address) //nolint:noctx // until it is killed
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(up, "up")
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return err
-		}
-		_ = c.SetDeadline(time.Now().Add(time.Second))
-		_, _ = io.ReadFull(c, make([]byte, 1)) // closing before the question would reset the connection
-		_, _ = io.WriteString(c, "yes\n")
-		_ = c.Close()
-	}
-}
-
 // Chain does the work forever, as a process that starts the next one and ends.
 func Chain(up io.Writer, w *Work) {
 	_, _ = fmt.Fprintln(up, "up")
@@ -114,15 +87,15 @@ func Tried(out io.Writer, what string, err error) {
 // root, then with the user id of PID 1, which root may take. It prints what it
 // tried.
 func Limits(out io.Writer, pid int) {
-	limits(out, pid, "")
+	lower(out, pid, "")
 	// The saved id stays 0: leaving that for good would give up capabilities, and
 	// who has fewer than PID 1 is refused.
 	err := errors.Join(syscall.Setresgid(become.OwnID, become.OwnID, become.OwnID), syscall.Setresuid(become.OwnID, become.OwnID, 0))
 	Tried(out, "take its id", err)
-	limits(out, pid, " with its id")
+	lower(out, pid, " with its id")
 }
 
-func limits(out io.Writer, pid int, as string) {
+func lower(out io.Writer, pid int, as string) {
 	Tried(out, "prlimit"+as, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 8, Max: 8}, nil))
 	threads, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/[0-9]*")) // its only error is a bad pattern
 	var sizes, policies, kept error

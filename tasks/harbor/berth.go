@@ -51,10 +51,10 @@ func (d *decoder) berth(t *document.Table) berthConfig {
 		c.persona, c.show = in.Text("persona", ""), in.Strings("show")
 		in.Done()
 	}
-	if expect := t.table("expect"); expect.has() {
+	if expect := t.Below("expect"); expect.Exists() {
 		c.expect = map[string]string{}
-		for key := range expect.m {
-			c.expect[key] = expect.word(key, "", false, task.Expectations...)
+		for key := range expect.Values {
+			c.expect[key] = expect.Word(key, "", task.Expectations...)
 		}
 	}
 	d.surface(t, &c)

@@ -37,9 +37,9 @@ const (
 
 // tryFlags replace the settings of an experiment.
 type tryFlags struct {
-	agent, model, environment, verify, network string
-	repeat                                     int
-	runs                                       string // folder that the folder of the run is created in
+	agent, model, environment, verify string
+	repeat                            int
+	runs                              string // folder that the folder of the run is created in
 }
 
 func (a *app) tryCommand() *cobra.Command {
@@ -76,7 +76,6 @@ plugin that it names is refused if it differs. Other plugins are not compared.`,
 	fs.StringVar(&tf.model, "model", "", "model of the agent: `PROVIDER/NAME`, or script/FILE")
 	fs.StringVar(&tf.environment, "environment", defaultEnvironment, "`ENVIRONMENT` plugin")
 	fs.StringVar(&tf.verify, "verify", "", "verification `MODE`, at least as strict as the task's: live, restarted, image, separate")
-	fs.StringVar(&tf.network, "network", "", "`NETWORK`; none runs the task without a network and marks the result")
 	fs.IntVar(&tf.repeat, "repeat", 1, "`NUMBER` of repetitions")
 	fs.StringVar(&tf.runs, "runs", report.RunsDir, "create the folder of the run in `DIR`")
 	return cmd
@@ -223,7 +222,11 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 	if err != nil {
 		return "", nil, err
 	}
-	modelText, err := modelBlock(f.model)
+	base := at.dir
+	if len(at.include) > 0 {
+		base = dir
+	}
+	text, err := tried(store.Name(filepath.Base(base), 40), at, f)
 	if err != nil {
 		return "", nil, err
 	}
@@ -232,48 +235,29 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 		return "", nil, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	file = filepath.Join(tmp, "try.hcl")
-	base := at.dir
-	if len(at.include) > 0 {
-		base = dir
-	}
-	text := tryText(store.Name(filepath.Base(base), 40), at, f) + modelText
 	if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(tmp))
 	}
 	return file, func() { _ = os.RemoveAll(tmp) }, nil
 }
 
-// flagOf maps a line of the experiment of `berth try`, by its block and first
-// word, to the flag that it came from.
-var flagOf = map[[2]string]string{
-	{"agent", "plugin"}: "--agent", {"agent", "model"}: "--model", {"model", "provider"}: "--model", {"model", "name"}: "--model",
-	{"model", "script"}: "--model", {"model", "api_key"}: "--model", {"environment", "plugin"}: "--environment", {"environment", "network"}: "--network",
-	{"experiment", "verify"}: "--verify", {"experiment", "repeat"}: "--repeat",
-}
-
 // ofFlags rewrites diagnostics about the experiment in file so that they name
-// flags: the user has not seen the file.
+// flags, which end its lines as comments: the user has not seen the file.
 func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	flags := map[int]string{}
-	block := ""
-	for i, line := range strings.Split(string(text), "\n") {
-		word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if !strings.HasPrefix(line, " ") {
-			block = word
-		}
-		flags[i+1] = flagOf[[2]string{block, word}]
-	}
+	lines := strings.Split(string(text), "\n")
 	for i, d := range ds {
 		if filepath.Base(d.File) != filepath.Base(file) {
 			continue
 		}
 		said := config.Diagnostic{Severity: d.Severity, Summary: d.Summary, Detail: d.Detail}
-		if f := flags[d.Start.Line]; f != "" {
-			said.Summary = f + ": " + d.Summary
+		if n := d.Start.Line - 1; n >= 0 && n < len(lines) {
+			if _, flag, ok := strings.Cut(lines[n], " # --"); ok {
+				said.Summary = "--" + flag + ": " + d.Summary
+			}
 		}
 		ds[i] = said
 	}
@@ -307,55 +291,79 @@ func formatsOf(formats []task.Format, dir string, depth int) (found []task.Forma
 // identifier is what the label of a block may be.
 var identifier = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 
-// modelBlock is the block of the model that --model names, or empty.
-func modelBlock(text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	provider, name, ok := strings.Cut(text, "/")
-	if providers := dialects.All.Providers(); !ok || name == "" || !slices.Contains(providers, provider) {
-		return "", fmt.Errorf("--model must be PROVIDER/NAME, got %q. The providers are %s. Example: --model anthropic/claude-opus-4-8", text, strings.Join(providers, ", "))
-	}
-	if provider == string(model.DialectScript) {
-		abs, err := filepath.Abs(name)
-		return fmt.Sprintf("\nmodel \"tried\" {\n  provider = %s\n  script   = %s\n}\n", quote(provider), quote(abs)), err
-	}
-	vendor, _, _ := strings.Cut(provider, "-") // openai-chat has the key of openai
-	return fmt.Sprintf("\nmodel \"tried\" {\n  provider = %s\n  name     = %s\n  api_key  = secret(%s)\n}\n",
-		quote(provider), quote(name), quote(strings.ToUpper(vendor)+"_API_KEY")), nil
+// tryText is the experiment of `berth try`. A comment is the flag that a line is from.
+const tryText = `experiment $NAME {
+  datasets    = [dataset.task]
+  environment = environment.here
+  agent       = agent.$AGENT
+  repeat      = $REPEAT # --repeat
+  verify      = $VERIFY # --verify
 }
 
-func tryText(name string, at place, f *tryFlags) string {
-	var b strings.Builder
-	label := f.agent
-	if !identifier.MatchString(label) {
-		label = "tried"
+dataset "task" {
+  format  = $FORMAT
+  path    = $PATH
+  include = $INCLUDE
+}
+
+environment "here" {
+  plugin = $ENVIRONMENT # --environment
+}
+
+agent "$AGENT" {
+  plugin = $PLUGIN # --agent
+  oracle = $ORACLE
+  model  = $MODEL # --model
+}
+`
+
+// triedModel is added to it with --model.
+const triedModel = `
+model "tried" {
+  provider = $PROVIDER # --model
+  name     = $MODELNAME # --model
+  script   = $SCRIPT # --model
+  api_key  = $KEY # --model
+}
+`
+
+// tried fills in the experiment of `berth try`.
+func tried(name string, at place, f *tryFlags) (string, error) {
+	set := map[string]string{
+		"NAME": quote("try-" + name), "AGENT": f.agent, "REPEAT": strconv.Itoa(f.repeat), "VERIFY": "null", "FORMAT": quote(at.format.Name()), "PATH": quote(at.dir),
+		"INCLUDE": "null", "ENVIRONMENT": quote(f.environment), "PLUGIN": quote(f.agent), "ORACLE": strconv.FormatBool(f.agent == defaultAgent),
+		"MODEL": "null", "MODELNAME": "null", "SCRIPT": "null", "KEY": "null",
 	}
-	fmt.Fprintf(&b, "experiment %s {\n  datasets    = [dataset.task]\n  environment = environment.here\n  agent       = agent.%s\n", quote("try-"+name), label)
-	if f.repeat != 1 {
-		fmt.Fprintf(&b, "  repeat      = %d\n", f.repeat)
+	if !identifier.MatchString(f.agent) {
+		set["AGENT"] = "tried"
 	}
 	if f.verify != "" {
-		fmt.Fprintf(&b, "  verify      = %s\n", quote(f.verify))
+		set["VERIFY"] = quote(f.verify)
 	}
-	fmt.Fprintf(&b, "}\n\ndataset \"task\" {\n  format = %s\n  path   = %s\n", quote(at.format.Name()), quote(at.dir))
 	if len(at.include) > 0 {
-		fmt.Fprintf(&b, "  include = [%s]\n", quote(at.include[0]))
+		set["INCLUDE"] = "[" + quote(at.include[0]) + "]"
 	}
-	b.WriteString("}\n")
-	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s\n", quote(f.environment))
-	if f.network != "" {
-		fmt.Fprintf(&b, "  network = %s\n", quote(f.network))
-	}
-	fmt.Fprintf(&b, "}\n\nagent %s {\n  plugin = %s\n", quote(label), quote(f.agent))
-	if f.agent == defaultAgent {
-		b.WriteString("  oracle = true\n")
-	}
+	text := tryText
 	if f.model != "" {
-		b.WriteString("  model  = model.tried\n")
+		text += triedModel
+		set["MODEL"] = "model.tried"
+		provider, named, ok := strings.Cut(f.model, "/")
+		if providers := dialects.All.Providers(); !ok || named == "" || !slices.Contains(providers, provider) {
+			return "", fmt.Errorf("--model must be PROVIDER/NAME, got %q. The providers are %s. Example: --model anthropic/claude-opus-4-8", f.model, strings.Join(providers, ", "))
+		}
+		set["PROVIDER"] = quote(provider)
+		if provider == string(model.DialectScript) {
+			script, err := filepath.Abs(named)
+			if err != nil {
+				return "", err
+			}
+			set["SCRIPT"] = quote(script)
+		} else {
+			vendor, _, _ := strings.Cut(provider, "-") // openai-chat has the key of openai
+			set["MODELNAME"], set["KEY"] = quote(named), "secret("+quote(strings.ToUpper(vendor)+"_API_KEY")+")"
+		}
 	}
-	b.WriteString("}\n")
-	return b.String()
+	return os.Expand(text, func(name string) string { return set[name] }), nil
 }
 
 // quote returns s as an HCL string without templates.

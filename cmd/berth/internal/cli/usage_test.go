@@ -57,7 +57,6 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"try tasks/one --agent orcale", `did you mean "oracle"?`},
 		{"try tasks/one --environment locla", "Error: --environment: Plugin \"locla\" cannot be used\n"},
 		{"try tasks/one --verify liv", "Error: --verify: Wrong value\n\nGot \"liv\". Did you mean \"live\"? Write one of"},
-		{"try tasks/one --network nnoe", `Did you mean "none"?`},
 		{"try tasks/one --repeat 0", "Error: --repeat: Wrong value\n"},
 		{"resume nowhere", `no run "nowhere"`},
 		{"resume tasks", "not a run folder"},

@@ -92,7 +92,7 @@ func (p *Probe) text(name string, variants []Variant, include, settings string) 
 		}
 		b.WriteString("}\n")
 	}
-	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s\n}\n\nagent \"oracle\" {\n  plugin = \"oracle\"\n  oracle = true\n}\n\nagent \"nop\" {\n  plugin = \"nop\"\n}\n", hcl(p.Environment))
+	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s # --environment\n}\n\nagent \"oracle\" {\n  plugin = \"oracle\"\n  oracle = true\n}\n\nagent \"nop\" {\n  plugin = \"nop\"\n}\n", hcl(p.Environment))
 	return b.String()
 }
 

@@ -172,7 +172,7 @@ func TestTasksThatChangedBetweenRuns(t *testing.T) {
 	if r.want(t, 0); !strings.Contains(r.out, "1 task × 1, 1 other left out") {
 		t.Errorf("one of two tasks changed: %s", r.out)
 	}
-	r = berth(t, dir, "compare", runs[0], runs[1], "--by-name", "--json")
+	r = berth(t, dir, "compare", runs[0], runs[1], "--force", "--json")
 	r.want(t, 0)
 	if c := answer[types.Comparison](t, r, "cli-compare"); c.Pairs[0].Tasks != 2 || c.Pairs[0].Changed != 0 {
 		t.Errorf("by name: %+v", c.Pairs)

@@ -18,7 +18,6 @@ func (a *app) compareCommand() *cobra.Command {
 	var o numbers.Options
 	var f tableFlags
 	var g gateFlags
-	table := ""
 	cmd := &cobra.Command{
 		Use:   "compare RUN [RUN ...]",
 		Short: "Compare the cells of one run or of several",
@@ -35,7 +34,7 @@ exit code is 1 if there is one.`,
 
 		ValidArgsFunction: completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := &comparison{&o, &f, table}
+			c := &comparison{&o, &f}
 			if g.baseline != "" {
 				return a.gate(cmd.Context(), args, &g, c)
 			}
@@ -48,8 +47,6 @@ exit code is 1 if there is one.`,
 		},
 	}
 	cmd.Flags().StringArrayVar(&o.Cells, "cell", nil, "compare only this `CELL`, a name or a pattern like 'a*'; may be repeated")
-	cmd.Flags().BoolVar(&o.ByName, "by-name", false, "compare tasks of the same name, even if their content differs")
-	cmd.Flags().StringVar(&table, "table", "", "print only this `TABLE`: cells or pairs; CSV is always one table, by default that of pairs")
 	f.register(cmd)
 	g.register(cmd.Flags())
 	return cmd
@@ -59,7 +56,6 @@ exit code is 1 if there is one.`,
 type comparison struct {
 	options *numbers.Options
 	flags   *tableFlags
-	table   string // cells, pairs, or empty for both
 }
 
 func (a *app) compare(names []string, c *comparison) error {
@@ -67,17 +63,12 @@ func (a *app) compare(names []string, c *comparison) error {
 	if err != nil {
 		return err
 	}
-	switch c.table {
-	case "", "cells", "pairs":
-	default:
-		return fmt.Errorf("--table: there is no table %q. Choose cells or pairs", c.table)
-	}
 	runs, err := readRuns(names)
 	if err != nil {
 		return err
 	}
-	c.options.Seed, c.options.Force = c.flags.seed, c.flags.force
-	if c.options.Rules, err = c.flags.rules(runs); err != nil {
+	c.options.Seed, c.options.Force = seed, c.flags.force
+	if c.options.Rules, err = numbers.RulesOf(runs); err != nil {
 		return err
 	}
 	res, err := numbers.Compare(runs, c.options)
@@ -87,37 +78,27 @@ func (a *app) compare(names []string, c *comparison) error {
 	if done, err := a.Answer(res); done {
 		return err
 	}
-	return a.printComparison(res, format, c.table)
+	return a.printComparison(res, format)
 }
 
-func (a *app) printComparison(res *output.Comparison, format terminal.Format, table string) error {
+func (a *app) printComparison(res *output.Comparison, format terminal.Format) error {
 	if format == terminal.CSV {
 		t := flatPairs(res)
-		if table == "cells" {
-			t = flatCells(res)
-		}
 		if err := t.WriteAs(a.Printer, format); err != nil {
 			return err
 		}
 		a.Remarks(format, comparedRemarks(res))
 		return nil
 	}
-	if table != "pairs" {
-		t := comparedCells(res)
+	cells, pairs := comparedCells(res), comparedPairs(res)
+	for _, t := range []*terminal.Table{&cells, &pairs} {
 		if err := t.WriteAs(a.Printer, format); err != nil {
 			return err
 		}
 		fmt.Fprintln(a.Out)
 	}
-	if table != "cells" {
-		t := comparedPairs(res)
-		if err := t.WriteAs(a.Printer, format); err != nil {
-			return err
-		}
-		fmt.Fprintln(a.Out)
-		for i := range res.Pairs {
-			a.Remarks(format, []string{res.Pairs[i].Sentence})
-		}
+	for i := range res.Pairs {
+		a.Remarks(format, []string{res.Pairs[i].Sentence})
 	}
 	a.Remarks(format, comparedRemarks(res))
 	return nil
@@ -235,25 +216,7 @@ func difference(x float64, raw bool) string {
 	return "+" + numbers.Value(x, raw)
 }
 
-// flatCells is the table of cells with a number in each column, for CSV.
-func flatCells(res *output.Comparison) terminal.Table {
-	t := terminal.Table{Head: strings.Fields("cell run planned measured exposed tasks repetitions success_rate se_over_repetitions population_sd_over_repetitions " +
-		"low_95 high_95 interval_method pass_at_1 k pass_at_k all_k tasks_always_solved tasks_sometimes_solved tasks_never_solved")}
-	whole := strconv.Itoa
-	for i := range t.Head {
-		t.Right = append(t.Right, i > 1)
-	}
-	for i := range res.Cells {
-		c := &res.Cells[i]
-		low, high, method := bounds(c.Interval)
-		t.Row(terminal.Clean(c.Name), terminal.Clean(c.Run), whole(c.Planned), whole(c.Measured), whole(c.Exposed), whole(c.Tasks), whole(c.Repetitions),
-			full(c.Mean), full(c.SE), full(c.SD), low, high, method, full(c.PassAt1), positive(c.K), full(c.PassAtK), full(c.AllK),
-			known(c.Always), known(c.Sometimes), known(c.Never))
-	}
-	return t
-}
-
-// flatPairs is the same for pairs.
+// flatPairs is the table of pairs with a number in each column, for CSV.
 func flatPairs(res *output.Comparison) terminal.Table {
 	t := terminal.Table{Head: strings.Fields("a b tasks tasks_of_a_only tasks_of_b_only tasks_that_changed mean_a mean_b difference low_95 high_95 test permutations p p_holm solved_by_a_only solved_by_b_only")}
 	whole := strconv.Itoa

@@ -60,7 +60,7 @@ func (a *app) gate(ctx context.Context, names []string, f *gateFlags, c *compari
 		return err
 	}
 	c.options.Force = c.flags.force
-	if c.options.Rules, err = c.flags.rules(runs[:1]); err != nil {
+	if c.options.Rules, err = numbers.RulesOf(runs[:1]); err != nil {
 		return err
 	}
 	failures, err := f.rules(&runs[0])

@@ -7,6 +7,7 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -19,7 +20,6 @@ type reportOf struct {
 	page.Options
 
 	out      string
-	flags    tableFlags
 	selected string
 }
 
@@ -48,9 +48,7 @@ berth compare. --force writes them, with the reasons.`,
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.out, "output", "o", "", "write the page to this `FILE`")
-	fs.Uint64Var(&o.Seed, "seed", 1, seedUsage)
 	fs.BoolVar(&o.Force, "force", false, "write numbers that are refused, with the reasons as marks")
-	fs.StringVar(&o.flags.weigh, "weigh", "", weighUsage)
 	fs.Var((*selection.Text)(&o.selected), "select", "report only the trials for which this `EXPRESSION` is true")
 	return cmd
 }
@@ -64,13 +62,13 @@ func (a *app) report(names []string, o *reportOf) error {
 	if err != nil {
 		return err
 	}
-	if o.Rules, err = o.flags.rules(runs); err != nil {
+	if o.Rules, err = numbers.RulesOf(runs); err != nil {
 		return err
 	}
 	if o.Selected, err = chosenTrials(runs, o.selected); err != nil {
 		return err
 	}
-	o.Choice = choice(o.selected)
+	o.Choice, o.Seed = choice(o.selected), seed
 	b, err := page.Make(runs, &o.Options)
 	if err != nil {
 		return err

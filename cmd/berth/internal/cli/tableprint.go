@@ -12,13 +12,13 @@ import (
 )
 
 // printTable prints a table with what is to be known about it.
-func printTable(p *terminal.Printer, res *output.Table, format terminal.Format, o *tableOf) error {
+func printTable(p *terminal.Printer, res *output.Table, format terminal.Format) error {
 	if format == terminal.CSV {
 		t := flat(res)
 		if err := t.WriteAs(p, format); err != nil {
 			return err
 		}
-		p.Remarks(format, remarks(res, o.pareto))
+		p.Remarks(format, remarks(res))
 		return nil
 	}
 	rates := rateTable(res)
@@ -31,19 +31,13 @@ func printTable(p *terminal.Printer, res *output.Table, format terminal.Format, 
 			return err
 		}
 	}
-	if t := curveTable(res); t != nil && o.curve {
-		fmt.Fprintln(p.Out)
-		if err := t.WriteAs(p, format); err != nil {
-			return err
-		}
-	}
 	fmt.Fprintln(p.Out)
-	p.Remarks(format, remarks(res, o.pareto))
+	p.Remarks(format, remarks(res))
 	return nil
 }
 
 // remarks say how the numbers of a table were made.
-func remarks(res *output.Table, pareto bool) (lines []string) {
+func remarks(res *output.Table) (lines []string) {
 	for _, m := range res.Marks {
 		lines = append(lines, "mark: "+m)
 	}
@@ -57,9 +51,6 @@ func remarks(res *output.Table, pareto bool) (lines []string) {
 	lines = append(lines, rate,
 		"±: standard error over repetitions; sd: population standard deviation of the repetitions' means; 95 %: the tasks as a sample",
 		"counted: "+res.Accepted)
-	if pareto {
-		lines = append(lines, "only rows of the Pareto front: no other one about the same score has at least the same success rate at no more mean cost")
-	}
 	return lines
 }
 
@@ -171,53 +162,6 @@ func used(r *output.TableRow, m *output.Measure, digits int) string {
 		s += fmt.Sprintf(" (of %d)", m.N)
 	}
 	return s
-}
-
-// curveTable is the table of pass@k, all-k and best-of-k over k; nil if every task
-// ran once.
-func curveTable(res *output.Table) *terminal.Table {
-	const most = 20 // columns; all of them are in the JSON
-	k := 0
-	for i := range res.Rows {
-		k = max(k, len(res.Rows[i].Curve))
-	}
-	if k == 0 {
-		return nil
-	}
-	k = min(k, most)
-	t := heads(res)
-	t.Head, t.Right = append(t.Head, "of k trials"), append(t.Right, false)
-	for n := range k {
-		t.Head, t.Right = append(t.Head, "k = "+strconv.Itoa(n+1)), append(t.Right, true)
-	}
-	for i := range res.Rows {
-		r := &res.Rows[i]
-		for _, line := range []struct {
-			name string
-			of   func(*output.AtK) *float64
-			raw  bool
-		}{
-			{"pass@k", func(at *output.AtK) *float64 { return at.PassAtK }, false},
-			{"all-k", func(at *output.AtK) *float64 { return at.AllK }, false},
-			{"best of k", func(at *output.AtK) *float64 { return &at.BestOfK }, r.Raw},
-		} {
-			if len(r.Curve) > 0 && line.of(&r.Curve[0]) == nil {
-				continue // nothing says what the full reward is
-			}
-			row := values(r, line.name)
-			for n := range k {
-				cell := "–"
-				if n < len(r.Curve) && r.Instead == "" {
-					if v := line.of(&r.Curve[n]); v != nil {
-						cell = numbers.Value(*v, line.raw)
-					}
-				}
-				row = append(row, cell)
-			}
-			t.Row(row...)
-		}
-	}
-	return &t
 }
 
 // flat is the table with a number in each column, for CSV.

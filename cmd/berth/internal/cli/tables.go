@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -21,14 +18,11 @@ import (
 type tableFlags struct {
 	csv, markdown, latex bool
 	force                bool
-	weigh                string
-	seed                 uint64
 }
 
-const (
-	weighUsage = "give all categories, or all trials, the same `WEIGHT` in success rates: category or trials (default: as the experiment says)"
-	seedUsage  = "`NUMBER` that bootstrap intervals and random permutations begin with"
-)
+// seed is what bootstrap intervals and random permutations begin with, so that the
+// same runs have the same numbers.
+const seed = 1
 
 func (f *tableFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
@@ -36,8 +30,6 @@ func (f *tableFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.markdown, "markdown", false, "print tables as Markdown")
 	fs.BoolVar(&f.latex, "latex", false, "print tables as LaTeX")
 	fs.BoolVar(&f.force, "force", false, "print numbers that are refused, with the reasons as marks")
-	fs.StringVar(&f.weigh, "weigh", "", weighUsage)
-	fs.Uint64Var(&f.seed, "seed", 1, seedUsage)
 }
 
 // format returns the chosen format.
@@ -61,32 +53,12 @@ func (f *tableFlags) format(p *terminal.Printer) (terminal.Format, error) {
 	return chosen[0], nil
 }
 
-// rules returns the rules for tables of some runs.
-func (f *tableFlags) rules(runs []numbers.Run) (numbers.Rules, error) {
-	switch f.weigh {
-	case "":
-		return numbers.RulesOf(runs)
-	case numbers.WeighCategory, "trials":
-		rules, err := numbers.RulesOf(runs)
-		if rules.Weigh = ""; f.weigh == numbers.WeighCategory {
-			rules.Weigh = numbers.WeighCategory
-		}
-		if d := (*numbers.WeighError)(nil); errors.As(err, &d) {
-			err = nil
-		}
-		return rules, err
-	}
-	return numbers.Rules{}, fmt.Errorf("--weigh: %q is neither category nor trials", f.weigh)
-}
-
 // tableOf says which table show prints.
 type tableOf struct {
 	tableFlags
 
 	by     []string
 	k      int
-	pareto bool
-	curve  bool
 	filter *report.Filter
 }
 
@@ -94,13 +66,11 @@ func (o *tableOf) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVar(&o.by, "by", nil, "print the numbers of groups of trials by these `NAMES`: axes of the matrix, or words listed above")
 	fs.IntVar(&o.k, "k", 0, "k of pass@k, all-k and best of k, a `NUMBER` (default: the repetitions that every task has)")
-	fs.BoolVar(&o.pareto, "pareto", false, "print only the rows that no other one beats in success rate and cost")
-	fs.BoolVar(&o.curve, "curve", false, "also print pass@k, all-k and best of k for k from 1")
 	o.tableFlags.register(cmd)
 }
 
 // tableOnly are the flags that need numbers of groups.
-var tableOnly = []string{"by", "k", "pareto", "curve", "csv", "markdown", "latex", "force", "weigh", "seed"}
+var tableOnly = []string{"by", "k", "csv", "markdown", "latex", "force"}
 
 // wanted reports whether numbers of groups are wanted: there is a flag for them, or
 // there are several runs.
@@ -139,7 +109,7 @@ func (a *app) showTable(names []string, o *tableOf) error {
 	if done, err := a.Answer(res); done {
 		return err
 	}
-	return printTable(a.Printer, res, format, o)
+	return printTable(a.Printer, res, format)
 }
 
 // watchTable prints the numbers of a run whenever the run changes, until it ends.
@@ -161,7 +131,7 @@ func (a *app) watchTable(ctx context.Context, name string, o *tableOf) error {
 		}
 		v.Document = res
 		v.Text = func(p *terminal.Printer) {
-			_ = printTable(p, res, format, o) // only other formats fail
+			_ = printTable(p, res, format) // only other formats fail
 			s.Progress(p)
 		}
 		return v, nil
@@ -185,24 +155,14 @@ func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, erro
 	if w.By = o.by; len(w.By) == 0 {
 		w.By = []string{"cell"}
 	}
-	if w.Rules, err = o.rules(runs); err != nil {
+	if w.Rules, err = numbers.RulesOf(runs); err != nil {
 		return nil, err
 	}
 	if w.Selected, err = chosenTrials(runs, o.filter.Expression); err != nil {
 		return nil, err
 	}
-	w.K, w.Seed, w.Choice = o.k, o.seed, choice(o.filter.Expression)
-	res, err := numbers.Table(j, w)
-	if err != nil {
-		return nil, err
-	}
-	if o.pareto {
-		onFront(res)
-	}
-	if o.curve && !w.Going && !slices.ContainsFunc(res.Rows, func(r output.TableRow) bool { return len(r.Curve) > 0 }) {
-		return nil, errors.New("--curve: there is no row of which every task has several measured trials. Raise repeat, or leave --curve out")
-	}
-	return res, nil
+	w.K, w.Seed, w.Choice = o.k, seed, choice(o.filter.Expression)
+	return numbers.Table(j, w)
 }
 
 // chosenTrials returns which trials of several runs count; nil for all.
@@ -234,25 +194,4 @@ func choice(expression string) string {
 		return ""
 	}
 	return selection.Flag
-}
-
-// onFront leaves the rows of the Pareto front, cheapest first.
-func onFront(res *output.Table) {
-	unknown := 0
-	res.Rows = slices.DeleteFunc(res.Rows, func(r output.TableRow) bool {
-		if r.Pareto == nil {
-			unknown++
-		}
-		return r.Pareto == nil || !*r.Pareto
-	})
-	reward := slices.Index(res.By, "reward") // rows about different scores are not compared
-	slices.SortStableFunc(res.Rows, func(x, y output.TableRow) int {
-		if reward >= 0 && x.Values[reward] != y.Values[reward] {
-			return cmp.Compare(x.Values[reward], y.Values[reward])
-		}
-		return cmp.Compare(*x.CostUSD.Mean, *y.CostUSD.Mean)
-	})
-	if unknown > 0 {
-		res.Notes = append(res.Notes, terminal.Count(unknown, "row is", "rows are")+" not compared, because the cost of a trial is not known")
-	}
 }

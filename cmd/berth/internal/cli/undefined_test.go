@@ -41,17 +41,7 @@ func TestUndefinedValuesAreEmpty(t *testing.T) {
 		}
 		return all
 	}
-	cells, pairs := rows(flatCells(res)), rows(flatPairs(res))
-	for name := range strings.FieldsSeq("success_rate se_over_repetitions population_sd_over_repetitions low_95 high_95 pass_at_1 k pass_at_k all_k tasks_always_solved tasks_sometimes_solved tasks_never_solved") {
-		if v, ok := cells[0][name]; !ok || v != "" {
-			t.Errorf("%s of nothing is %q", name, v)
-		}
-	}
-	for name, want := range map[string]string{"success_rate": "0", "pass_at_1": "0", "tasks_never_solved": "0", "se_over_repetitions": "", "k": "", "pass_at_k": "", "all_k": ""} {
-		if v := cells[1][name]; v != want {
-			t.Errorf("%s of one repetition is %q, want %q", name, v, want)
-		}
-	}
+	pairs := rows(flatPairs(res))
 	for _, name := range []string{"low_95", "permutations", "solved_by_a_only"} {
 		if v := pairs[0][name]; v != "" {
 			t.Errorf("%s of the pair is %q", name, v)

@@ -52,7 +52,7 @@ func Gated(run, baseline *Run, o *Options) (*Gate, error) {
 		case b.Measured == 0:
 		case n == nil || n.Measured == 0:
 			gone = append(gone, p.task)
-		case b.digest != n.digest && !o.ByName:
+		case b.digest != n.digest && !o.Force:
 			changed = append(changed, p.task)
 		default:
 			t := output.GateTask{Cell: p.cell, Task: p.task, Before: b.Tries, Now: n.Tries, Trial: n.dir}

@@ -27,11 +27,10 @@ const (
 
 // Options say what is compared, and how.
 type Options struct {
-	Cells  []string // names or patterns of cells; none means all
-	ByName bool     // tasks of the same name are the same, whatever their content
-	Seed   uint64
-	Rules  Rules
-	Force  bool // also what the rules refuse
+	Cells []string // names or patterns of cells; none means all
+	Seed  uint64
+	Rules Rules
+	Force bool // also what the rules refuse
 }
 
 // cell is a cell of a run with its measured trials.
@@ -179,7 +178,7 @@ func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
 	for task, digest := range a.digests {
 		switch other, ok := b.digests[task]; {
 		case !ok:
-		case other == digest || o.ByName:
+		case other == digest || o.Force:
 			common++
 		default:
 			changed[task] = true
@@ -187,7 +186,7 @@ func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
 	}
 	if len(changed) > 0 {
 		if common == 0 {
-			return nil, fmt.Errorf("the content of all %d tasks that both ran differs. Compare them by name with --by-name", len(changed))
+			return nil, fmt.Errorf("the content of all %d tasks that both ran differs. Compare them by name with --force", len(changed))
 		}
 		x, y = a.without(changed), b.without(changed)
 	}

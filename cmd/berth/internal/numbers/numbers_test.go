@@ -31,11 +31,11 @@ func TestAChangedTaskIsLeftOutOnce(t *testing.T) {
 	if p := c.Pairs[0]; p.Tasks != 1 || p.Changed != 1 || p.Left != [2]int{0, 1} || !strings.Contains(p.Sentence, "1 task × 1, 2 others left out") {
 		t.Errorf("%+v", p)
 	}
-	if c, err = numbers.Compare([]numbers.Run{before, after}, &numbers.Options{ByName: true}); err != nil || c.Pairs[0].Tasks != 2 || c.Pairs[0].Changed != 0 {
+	if c, err = numbers.Compare([]numbers.Run{before, after}, &numbers.Options{Force: true}); err != nil || c.Pairs[0].Tasks != 2 || c.Pairs[0].Changed != 0 {
 		t.Errorf("by name: %+v, %v", c, err)
 	}
 	again := passed("again", [3]string{"6", "two", "cccccccccc"}, [3]string{"7", "four", "eeeeeeeeee"})
-	if _, err = numbers.Compare([]numbers.Run{before, again}, &numbers.Options{}); err == nil || !strings.Contains(err.Error(), "Compare them by name with --by-name") {
+	if _, err = numbers.Compare([]numbers.Run{before, again}, &numbers.Options{}); err == nil || !strings.Contains(err.Error(), "Compare them by name with --force") {
 		t.Errorf("no task is the same: %v", err)
 	}
 }

@@ -27,16 +27,8 @@ type Rules struct {
 	eachScore bool // of a table of all scores by name, for which none has to decide
 }
 
-// WeighError says that two runs weigh tasks differently.
-type WeighError struct{ a, b string }
-
-// Error implements error.
-func (e *WeighError) Error() string {
-	return fmt.Sprintf("%s and %s weigh tasks differently (weigh in the report block): say how with --weigh", e.a, e.b)
-}
-
-// RulesOf returns the rules of some runs: the strictest of each. Fails with a
-// WeighError, and all rules but that one, if they weigh differently.
+// RulesOf returns the rules of some runs: the strictest of each. Fails if they weigh
+// tasks differently.
 func RulesOf(runs []Run) (Rules, error) {
 	rules := Rules{MaxInfrastructure: 1}
 	var err error
@@ -48,7 +40,7 @@ func RulesOf(runs []Run) (Rules, error) {
 		rules.MaxInfrastructure = min(rules.MaxInfrastructure, h.MaxInfrastructure)
 		rules.RefuseExposed = rules.RefuseExposed || h.RefuseExposed
 		if i > 0 && h.Weigh != rules.Weigh {
-			err = &WeighError{runs[0].Name(), runs[i].Name()}
+			err = fmt.Errorf("%s and %s weigh tasks differently (weigh in the report block): print the numbers of each alone", runs[0].Name(), runs[i].Name())
 		}
 		rules.Weigh = h.Weigh
 	}

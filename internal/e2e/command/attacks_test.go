@@ -115,12 +115,13 @@ agent "oracle" {
 	}
 	r := berth(t, dir, "run", "attacks.hcl", "--json")
 	r.want(t, 1) // the tests of one task cannot start
-	found := e2etest.Attempts(t, answer[types.Run](t, r, "cli-run").Dir)
+	run := answer[types.Run](t, r, "cli-run").Dir
+	found := e2etest.Attempts(t, run)
 	if len(found) != len(names) {
 		t.Errorf("%d attempts of %d attacks", len(found), len(names))
 	}
 	for attempt, res := range found {
-		if said := e2etest.Read(t, attempt, "artifacts", "logs", "artifacts", "unguarded"); said != "succeeded\n" {
+		if said := e2etest.Read(t, run, "trials", attempt, "artifacts", "logs", "artifacts", "unguarded"); said != "succeeded\n" {
 			t.Errorf("%s: %s", res.Task, said)
 		}
 	}

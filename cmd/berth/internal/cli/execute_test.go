@@ -142,8 +142,8 @@ func TestTryWithoutTMPDIR(t *testing.T) {
 
 func TestGarbageIsListedAndCollected(t *testing.T) {
 	t.Parallel()
-	run(t, "berth", "gc", "--dry-run", "--images-keep", "1").must(exit(0))
-	run(t, "berth", "gc", "--images-keep", "-1").must(usage("must not be negative: 0 keeps only images in use"))
+	run(t, "berth", "gc", "--dry-run", "--images-within", "1h").must(exit(0))
+	run(t, "berth", "gc", "--images-within", "-1h").must(usage("must not be negative: 0 keeps only images in use"))
 }
 
 func TestCommandsWithoutARun(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 func (a *app) gcCommand() *cobra.Command {
 	dry := false
 	var scratch string
-	var kept imageFlags
+	var within time.Duration
 	cmd := &cobra.Command{
 		Use:   "gc",
 		Short: "Remove what killed runs left on this machine",
@@ -29,15 +29,14 @@ func (a *app) gcCommand() *cobra.Command {
 builds of bundles left that were killed. It touches no active run and no run
 folder.
 
-The --images flags set a rule for the images of each environment: those outside
-of the rule are removed, except those that a sandbox or a run uses and those
-that Berth did not create.`,
-		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h --images-gib 50",
+Images that were built for tasks, or loaded from archives, are kept for the
+next run. --images-within removes those that were not used within that time, but
+for those that a sandbox or a run uses and those that Berth did not create.`,
+		Example: "  berth gc\n  berth gc --dry-run\n  berth gc --images-within 168h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rule, err := kept.rule(cmd)
-			if err != nil {
-				return err
+			if within < 0 {
+				return errors.New("--images-within must not be negative: 0 keeps only images in use")
 			}
 			h, err := a.host()
 			if err != nil {
@@ -50,8 +49,8 @@ that Berth did not create.`,
 			}
 			res := &output.GC{DryRun: dry, Sandboxes: left.Sandboxes, Folders: left.Folders, Problems: left.Problems}
 			a.removeFolders(cmd.Context(), h, res, scratch)
-			if rule.Any() {
-				pruned, err := images.Prune(cmd.Context(), h, rule, dry)
+			if cmd.Flags().Changed("images-within") {
+				pruned, err := images.Prune(cmd.Context(), h, within, dry)
 				if err != nil {
 					return err
 				}
@@ -71,7 +70,7 @@ that Berth did not create.`,
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "list what would be removed, including sandboxes, and remove nothing")
 	cmd.Flags().StringVar(&scratch, "scratch", "", "also remove what pilots left below `DIR`, the scratch folder of an experiment")
-	kept.declare(cmd)
+	cmd.Flags().DurationVar(&within, "images-within", 0, "keep images that were used within this `TIME`, for example 168h")
 	return cmd
 }
 
@@ -91,36 +90,6 @@ func (a *app) removeFolders(ctx context.Context, h *plugin.Host, res *output.GC,
 		note(bundler.SweepCopies(bundles.CopiesIn(dir), res.DryRun))
 	}
 	note(nil, a.vacateAll(ctx, h, folders, res.DryRun))
-}
-
-// imageFlags are the parts of a rule for images.
-type imageFlags struct {
-	keep, gib int64
-	within    time.Duration
-}
-
-func (f *imageFlags) declare(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&f.keep, "images-keep", 0, "keep the `NUMBER` of images of each environment that were used last")
-	cmd.Flags().DurationVar(&f.within, "images-within", 0, "keep images that were used within this `TIME`, for example 168h")
-	cmd.Flags().Int64Var(&f.gib, "images-gib", 0, "keep the images that were used last, up to `GIB` in total; shared layers count in each image")
-}
-
-// rule returns the rule with the parts that were given.
-func (f *imageFlags) rule(cmd *cobra.Command) (images.Rule, error) {
-	if min(f.keep, f.gib, int64(f.within)) < 0 {
-		return images.Rule{}, errors.New("--images-keep, --images-within and --images-gib must not be negative: 0 keeps only images in use")
-	}
-	rule := images.Rule{}
-	if cmd.Flags().Changed("images-keep") {
-		rule.Newest = &f.keep
-	}
-	if cmd.Flags().Changed("images-within") {
-		rule.Within = &f.within
-	}
-	if cmd.Flags().Changed("images-gib") {
-		rule.MiB = new(f.gib << 10)
-	}
-	return rule, nil
 }
 
 func (a *app) sayGC(res *output.GC) {

@@ -14,37 +14,14 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Rule says which images of an environment to keep: those that every part
-// of the rule keeps, and those in use. A nil part keeps all.
-type Rule struct {
-	Newest *int64         // this many of the most recently used images
-	Within *time.Duration // images used within this time, and images whose time of use is not known
-	MiB    *int64         // the most recently used images that fit
-}
-
-// Any reports whether the rule has a part.
-func (r Rule) Any() bool { return r.Newest != nil || r.Within != nil || r.MiB != nil }
-
-// pick returns the images that rule does not keep, most recently used first.
-// Images in use count towards the number and the size.
-func pick(all []environment.KeptImage, rule Rule, now time.Time) (out []environment.KeptImage) {
+// pick returns the images that are not in use and were not used within that time, most
+// recently used first. One whose time of use is not known is kept, unless within is 0.
+func pick(all []environment.KeptImage, within time.Duration, now time.Time) []environment.KeptImage {
 	all = slices.Clone(all)
 	slices.SortStableFunc(all, func(a, b environment.KeptImage) int { return b.Used.Compare(a.Used) })
-	n, size := int64(0), int64(0)
-	for _, im := range all {
-		n++
-		size += im.SizeMiB
-		keep := rule.Newest == nil || n <= *rule.Newest
-		keep = keep && (rule.MiB == nil || size <= *rule.MiB)
-		keep = keep && (rule.Within == nil || im.Used.IsZero() || now.Sub(im.Used) <= *rule.Within)
-		if keep || im.InUse {
-			continue
-		}
-		out = append(out, im)
-		n--
-		size -= im.SizeMiB
-	}
-	return out
+	return slices.DeleteFunc(all, func(im environment.KeptImage) bool {
+		return im.InUse || within > 0 && (im.Used.IsZero() || now.Sub(im.Used) <= within)
+	})
 }
 
 // imagesTimeout bounds one answer of an environment about its images.
@@ -57,12 +34,12 @@ type Pruned struct {
 	Problems []string
 }
 
-// Prune removes the images that rule does not keep, in every environment
+// Prune removes the images that were not used within that time, in every environment
 // that keeps images; dry only lists them. Do not call it while an attempt runs:
 // the next trial may start from an image that the previous one no longer needs.
-func Prune(ctx context.Context, h *plugin.Host, rule Rule, dry bool) (*Pruned, error) {
+func Prune(ctx context.Context, h *plugin.Host, within time.Duration, dry bool) (*Pruned, error) {
 	res := &Pruned{}
-	p := &pruning{rule, dry, res}
+	p := &pruning{within, dry, res}
 	entries, err := h.List(ctx)
 	if err != nil {
 		return nil, err
@@ -88,9 +65,9 @@ func Prune(ctx context.Context, h *plugin.Host, rule Rule, dry bool) (*Pruned, e
 
 // pruning is the state of one call of Prune.
 type pruning struct {
-	rule Rule
-	dry  bool
-	res  *Pruned
+	within time.Duration
+	dry    bool
+	res    *Pruned
 }
 
 // of does the work of Prune for one environment.
@@ -105,7 +82,7 @@ func (p *pruning) of(ctx context.Context, name string, env environment.Environme
 	if err != nil {
 		return fmt.Errorf("list images: %w", err)
 	}
-	gone := pick(all, p.rule, time.Now())
+	gone := pick(all, p.within, time.Now())
 	kept := len(all)
 	for _, im := range gone {
 		done := p.dry

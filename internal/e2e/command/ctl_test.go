@@ -234,8 +234,8 @@ func TestARunTellsMonitoringSystems(t *testing.T) {
 	dir := t.TempDir()
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	modelled(t, dir, "  agent = agent.one", "  provider = \"openai-chat\"\n  name = \"m\"\n  api_key = secret(\"KEY\")\n  base_url = \""+provider.URL+"/v1\"\n")
-	cmd, out, stderr := tree.Command(t, dir, "run", "--metrics", "127.0.0.1:0", "--otlp", receiver.URL)
-	cmd.Env = append(cmd.Env, "KEY="+goodKey)
+	cmd, out, stderr := tree.Command(t, dir, "run", "--metrics", "127.0.0.1:0")
+	cmd.Env = append(cmd.Env, "KEY="+goodKey, "OTEL_EXPORTER_OTLP_ENDPOINT="+receiver.URL)
 	said := make(chan struct{})
 	cmd.Stderr = notices{stderr, []string{"/metrics\n"}, sync.OnceFunc(func() { close(said) })}
 	e2etest.Must(t, cmd.Start())

@@ -49,7 +49,7 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`^berth plugin (test|install|info exact)\b|BERTH_PLUGIN_PATH`), "needs a plugin of the reader's; the kits and the debugger have tests of their own"},
 	{regexp.MustCompile(`^berth shell\b`), "needs a person at a terminal: TestAPersonSolvesATask"},
 	{regexp.MustCompile(`^berth ctl\b`), "needs a run that goes on: TestARunIsControlled"},
-	{regexp.MustCompile(`^berth run \. --(metrics|otlp)\b`), "needs a port, or a receiver: TestARunTellsMonitoringSystems"},
+	{regexp.MustCompile(`^berth run \. --metrics\b`), "needs a port, or a receiver: TestARunTellsMonitoringSystems"},
 	{regexp.MustCompile(`^berth gc\b`), "removes things of this machine"},
 }
 

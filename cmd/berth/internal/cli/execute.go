@@ -41,7 +41,6 @@ type runFlags struct {
 	noLive   bool
 	relay    string
 	metrics  string
-	otlp     string
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
@@ -57,7 +56,6 @@ func (f *runFlags) registerWork(cmd *cobra.Command) {
 	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
 	fs.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface")
-	fs.StringVar(&f.otlp, "otlp", "", "send traces to this `ENDPOINT`, the URL of a receiver of OTLP over HTTP, or env for the variables OTEL_EXPORTER_OTLP_*")
 }
 
 // possible refuses a --require rule that matches no cell of the plan, because
@@ -100,10 +98,8 @@ func (f *runFlags) requirements() ([]requirement.Rule, error) {
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 	}
-	if f.otlp != "" {
-		if err := telemetry.CheckEndpoint(f.otlp); err != nil {
-			return nil, fmt.Errorf("--otlp: %w", err)
-		}
+	if err := telemetry.CheckTraces(); err != nil {
+		return nil, err
 	}
 	var rs []requirement.Rule
 	for _, text := range f.require {

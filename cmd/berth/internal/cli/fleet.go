@@ -87,10 +87,8 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	if j.flags.inFlight > 0 {
 		args = append(args, "--in-flight", strconv.Itoa(j.flags.inFlight))
 	}
-	for flag, value := range map[string]string{"--metrics": j.flags.metrics, "--otlp": j.flags.otlp} {
-		if value != "" {
-			args = append(args, flag, value)
-		}
+	if j.flags.metrics != "" {
+		args = append(args, "--metrics", j.flags.metrics)
 	}
 	for _, r := range j.flags.require {
 		args = append(args, "--require", r)

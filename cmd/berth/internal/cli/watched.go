@@ -83,13 +83,13 @@ func (a *app) watched(ctx context.Context, w *watching, carry func(run.Observer)
 func (w *watching) telemetry(ctx context.Context, say func(string)) (*telemetry.Sink, error) {
 	var metrics *telemetry.Metrics
 	var traces *telemetry.Traces
-	if w.flags.metrics == "" && w.flags.otlp == "" {
+	if w.flags.metrics == "" && !telemetry.WantsTraces() {
 		return nil, nil
 	}
-	if w.flags.otlp != "" {
+	if telemetry.WantsTraces() {
 		var err error
-		if traces, err = telemetry.NewTraces(ctx, w.flags.otlp, version); err != nil {
-			return nil, fmt.Errorf("--otlp: %w", err)
+		if traces, err = telemetry.NewTraces(ctx, version); err != nil {
+			return nil, err
 		}
 	}
 	if w.flags.metrics != "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -21,9 +20,6 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 )
-
-// FromEnvironment is the endpoint that stands for the variables OTEL_EXPORTER_OTLP_*.
-const FromEnvironment = "env"
 
 // Bounds of telling a receiver of traces.
 const (
@@ -56,13 +52,15 @@ type spanOf struct {
 	end   time.Time
 }
 
-// NewTraces sends traces to an endpoint: the URL of a receiver, such as
-// http://localhost:4318, to which the usual path is added if it has none; or
-// FromEnvironment. Headers, certificates and timeouts are those of the variables
-// OTEL_EXPORTER_OTLP_* in both cases. A Sink closes it.
-func NewTraces(ctx context.Context, endpoint, version string) (*Traces, error) {
-	o, err := optionsOf(endpoint)
-	if err != nil {
+// WantsTraces reports whether the environment names a receiver of traces.
+func WantsTraces() bool {
+	return (os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") && os.Getenv("OTEL_TRACES_EXPORTER") != "none"
+}
+
+// NewTraces sends traces to the receiver of the variables OTEL_EXPORTER_OTLP_*. A Sink
+// closes it.
+func NewTraces(ctx context.Context, version string) (*Traces, error) {
+	if err := CheckTraces(); err != nil {
 		return nil, err
 	}
 	t := &Traces{trials: map[string]*spanOf{}}
@@ -71,7 +69,7 @@ func NewTraces(ctx context.Context, endpoint, version string) (*Traces, error) {
 		defer t.mu.Unlock()
 		t.last = err
 	}))
-	exporter, err := otlptracehttp.New(ctx, o...)
+	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
@@ -81,32 +79,14 @@ func NewTraces(ctx context.Context, endpoint, version string) (*Traces, error) {
 	return t, nil
 }
 
-// CheckEndpoint returns what is wrong with an endpoint, without asking it.
-func CheckEndpoint(endpoint string) error {
-	_, err := optionsOf(endpoint)
-	return err
-}
-
-// optionsOf reads an endpoint.
-func optionsOf(endpoint string) ([]otlptracehttp.Option, error) {
-	if endpoint == FromEnvironment {
-		for _, v := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-			if p := os.Getenv(v); p != "" && p != "http/protobuf" {
-				return nil, fmt.Errorf("%s is %q, and only http/protobuf is supported: most receivers speak it on port 4318", v, p)
-			}
+// CheckTraces returns an error for variables with a protocol that is not supported.
+func CheckTraces() error {
+	for _, v := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+		if p := os.Getenv(v); WantsTraces() && p != "" && p != "http/protobuf" {
+			return fmt.Errorf("%s is %q, and only http/protobuf is supported: most receivers speak it on port 4318", v, p)
 		}
-		return nil, nil
 	}
-	u, err := url.Parse(endpoint)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("the endpoint must be the URL of a receiver of OTLP over HTTP, or %s for the variables OTEL_EXPORTER_OTLP_*. Example: http://localhost:4318", FromEnvironment)
-	case u.User != nil:
-		return nil, errors.New("the endpoint has a password in it, which other users could see: set OTEL_EXPORTER_OTLP_HEADERS instead")
-	case u.Path == "" || u.Path == "/":
-		u.Path = "/v1/traces"
-	}
-	return []otlptracehttp.Option{otlptracehttp.WithEndpointURL(u.String())}, nil
+	return nil
 }
 
 // begin begins the span of the run.

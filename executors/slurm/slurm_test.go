@@ -30,7 +30,7 @@ func commands(t *testing.T, bodies map[string]string) string {
 func job(t *testing.T) slurm.Job {
 	t.Helper()
 	return slurm.Job{
-		ID: "0123456789abcdef0123", Run: "/shared/it's a run", Berth: "/opt/berth", Dir: t.TempDir(), Home: "/home/me", User: "me", Args: []string{"--workers", "4"},
+		ID: "0123456789abcdef0123", Run: "/shared/it's a run", Berth: "/opt/berth", Dir: t.TempDir(), Home: "/home/me", User: "me", Args: []string{"--in-flight", "4"},
 		Setup: "export PATH=/opt/tools:$PATH SECRET=canary", Grace: 2 * time.Minute, Time: 90*time.Minute + time.Second, CPUs: 4, Memory: 2048,
 		Partition: "cpu", Options: []string{"--exclusive"},
 	}
@@ -49,7 +49,7 @@ func TestTheScriptOfAJob(t *testing.T) { //nolint:paralleltest // it changes PAT
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := s.Script([]string{"pilot", j.Run, "--workers", "4"}, true)
+	script := s.Script([]string{"pilot", j.Run, "--in-flight", "4"}, true)
 	if n := strings.Count(script, "\n"); n > 22 {
 		t.Errorf("the script has %d lines", n)
 	}
@@ -60,7 +60,7 @@ func TestTheScriptOfAJob(t *testing.T) { //nolint:paralleltest // it changes PAT
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, want := range []string{"<pilot>\n<" + j.Run + ">\n<--workers>\n<4>\n<--time>\n<54", "PATH=/opt/tools:", "SLURM_JOB_ID=7\n", "SLURM_RESTART_COUNT=0\n", "HOME=/home/me\n"} {
+	for _, want := range []string{"<pilot>\n<" + j.Run + ">\n<--in-flight>\n<4>\n<--time>\n<54", "PATH=/opt/tools:", "SLURM_JOB_ID=7\n", "SLURM_RESTART_COUNT=0\n", "HOME=/home/me\n"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

@@ -121,7 +121,7 @@ func pilotedRun(t *testing.T) string {
 		run = filepath.Dir(filepath.Dir(filepath.Dir(found[0])))
 		return true
 	})
-	berthWith(t, dir, nil, "pilot", run, "--workers", "2").want(t, 0)
+	berthWith(t, dir, nil, "pilot", run, "--in-flight", "2").want(t, 0)
 	ended(t, cmd, cmd.Wait(), out, stderr).want(t, 0)
 	return dir
 }

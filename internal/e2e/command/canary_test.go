@@ -281,7 +281,7 @@ func TestACanaryIsInNothingThatPilotsShare(t *testing.T) {
 		claimed, _ = filepath.Glob(filepath.Join(dir, "runs", "*", "cluster", "coordinators", "1.claim-0"))
 		return len(claimed) > 0
 	})
-	pilot := begun(t, dir, secretVariables()[4:], "pilot", "last", "--workers", "2", "-v", "--var-file", "secret.hcl")
+	pilot := begun(t, dir, secretVariables()[4:], "pilot", "last", "--in-flight", "2", "-v", "--var-file", "secret.hcl")
 	watched(t, pilot)
 	for name, s := range map[string]*started{"run": run, "pilot": pilot} {
 		r := s.end(t)

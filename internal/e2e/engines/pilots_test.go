@@ -190,7 +190,7 @@ func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 
 			p.boxed(fmt.Sprintf("executor \"pilots\" {\n  scratch = %q\n}\n", scratch), server.URL, first, second)
 			c, run := p.coordinated()
-			one, two := p.start("pilot", run, "--workers", "1"), p.start("pilot", run, "--workers", "1")
+			one, two := p.start("pilot", run, "--in-flight", "1"), p.start("pilot", run, "--in-flight", "1")
 			p.ended(c)
 			p.ended(one)
 			p.ended(two)
@@ -239,17 +239,17 @@ func TestPilotsWithoutTheArchiveOfAnImage(t *testing.T) {
 
 	away := second + ".away"
 	e2etest.Must(t, os.Rename(second, away))
-	one := p.start("pilot", run, "--workers", "1")
+	one := p.start("pilot", run, "--in-flight", "1")
 	if code := p.end(one); code != 2 || !strings.Contains(one.err.String(), fmt.Sprintf("The archive of the image is not there. There is no file %q on this machine.", second)) {
 		t.Errorf("code %d: %s", code, one.err.String())
 	}
 	e2etest.Must(t, errors.Join(os.Rename(away, second), os.Chmod(second, 0)))
-	two := p.start("pilot", run, "--workers", "1")
+	two := p.start("pilot", run, "--in-flight", "1")
 	if code := p.end(two); code != 2 || !strings.Contains(two.err.String(), "The archive of the image cannot be read. On this machine: open "+second+": permission denied.") {
 		t.Errorf("code %d: %s", code, two.err.String())
 	}
 	e2etest.Must(t, os.Chmod(second, 0o600))
-	three := p.start("pilot", run, "--workers", "1")
+	three := p.start("pilot", run, "--in-flight", "1")
 	if code := p.end(c); code != 1 {
 		t.Errorf("code %d: %s%s", code, c.out.String(), c.err.String())
 	}

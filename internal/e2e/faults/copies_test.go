@@ -152,7 +152,7 @@ func TestCopiesOfBundlesThatDoNotFit(t *testing.T) {
 	c, dir := p.coordinated()
 	full := func(why string) {
 		t.Helper()
-		one := p.shepherd(ownMounts, []string{diskEnv + "=s|4m"}, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1")
+		one := p.shepherd(ownMounts, []string{diskEnv + "=s|4m"}, filepath.Join(bin, "berth"), "pilot", dir, "--in-flight", "1")
 		if said := one.wait().want(t, 2).stderr; !strings.Contains(said, why) || !strings.Contains(said, "name another folder with scratch, or remove copy_bundles") {
 			t.Errorf("a full disk: %s", said)
 		}

@@ -124,7 +124,7 @@ func TestWhatTheLimitOfAPilotsJobEndsIsNotTheAgents(t *testing.T) {
 	p.piloted(oneByOne, "")
 	inJob := p.inJob(false) // first: it skips the test where there is no such group
 	c, dir := p.coordinated()
-	pilot := p.shepherd(nil, nil, append(inJob, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1")...)
+	pilot := p.shepherd(nil, nil, append(inJob, filepath.Join(bin, "berth"), "pilot", dir, "--in-flight", "1")...)
 	c.wait().want(t, 1)
 	pilot.wait().want(t, 0)
 	p.comesTo(dir, map[string]record.Outcome{"program": record.EnvironmentError}, map[string]int{"program": 2})

@@ -57,7 +57,7 @@ func (p *place) follows(s *session, n int) {
 // pilot starts a pilot.
 func (p *place) pilot(dir string, workers int) *session {
 	p.test.Helper()
-	return p.start(nil, "pilot", dir, "--workers", fmt.Sprint(workers))
+	return p.start(nil, "pilot", dir, "--in-flight", fmt.Sprint(workers))
 }
 
 // vacated checks that nothing of pilots is left on this machine.

@@ -149,7 +149,7 @@ func TestWhatAPilotDoesOnTheSharedDisk(t *testing.T) {
 		return globErr == nil && len(m) == 1
 	})
 	trace := filepath.Join(p.dir, "trace")
-	r := p.shepherd(nil, nil, strace, "-f", "--seccomp-bpf", "-y", "-s", "4096", "-e", "trace="+traced, "-o", trace, filepath.Join(bin, "berth"), "pilot", dir, "--workers", "1").wait()
+	r := p.shepherd(nil, nil, strace, "-f", "--seccomp-bpf", "-y", "-s", "4096", "-e", "trace="+traced, "-o", trace, filepath.Join(bin, "berth"), "pilot", dir, "--in-flight", "1").wait()
 	if strings.Contains(r.stderr, "ptrace") && strings.Contains(r.stderr, "not permitted") {
 		testlevel.Cannot(t, "processes may not be traced here: sysctl kernel.yama.ptrace_scope=0", r.stderr)
 	}

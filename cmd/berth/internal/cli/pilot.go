@@ -46,12 +46,11 @@ import (
 
 // pilotFlags are the user's choices for a pilot.
 type pilotFlags struct {
-	workers int
-	scratch string
-	idle    time.Duration
-	time    time.Duration
-	trust   bool
-	named   bool // --scratch was given, perhaps empty
+	inFlight int
+	scratch  string
+	time     time.Duration
+	trust    bool
+	named    bool // --scratch was given, perhaps empty
 }
 
 func (a *app) pilotCommand() *cobra.Command {
@@ -65,18 +64,18 @@ block executor "pilots" or "slurm", and this machine must see the folder of the
 run, the tasks and the plugins under the same paths (docs/cluster.md).
 
 A pilot ends when the run has ended, or when it got no attempt for the time of
---idle. On Ctrl-C or SIGTERM its attempts end as preempted and are stored, and
+idle in the executor block. On Ctrl-C or SIGTERM its attempts end as preempted and are stored, and
 its exit code is 130.`,
-		Example: "  berth pilot runs/sweep-20260101T120000Z --workers 4\n  ssh node7 'cd /shared/sweep && berth pilot last --workers 8 --time 4h'",
+		Example: "  berth pilot runs/sweep-20260101T120000Z --in-flight 4\n  ssh node7 'cd /shared/sweep && berth pilot last --in-flight 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 
 		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case f.workers < 1 && cmd.Flags().Changed("workers"):
-				return fmt.Errorf("--workers must be at least 1, got %d", f.workers)
-			case f.idle < 0 || f.time < 0:
-				return errors.New("--idle and --time must not be negative")
+			case f.inFlight < 1 && cmd.Flags().Changed("in-flight"):
+				return fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
+			case f.time < 0:
+				return errors.New("--time must not be negative")
 			}
 			f.named = cmd.Flags().Changed("scratch")
 			return a.pilot(cmd.Context(), args[0], &ef, &f)
@@ -84,9 +83,8 @@ its exit code is 130.`,
 	}
 	ef.Register(cmd)
 	fs := cmd.Flags()
-	fs.IntVar(&f.workers, "workers", 0, "`NUMBER` of attempts at the same time (default: in_flight or cpus of the executor block, or the number of processors)")
+	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: in_flight or cpus of the executor block, or the number of processors)")
 	fs.StringVar(&f.scratch, "scratch", "", "keep attempts that are under way in `DIR`, on a disk of this machine (default: that of the executor block, or the first of $TMPDIR and /tmp that is not shared and has room)")
-	fs.DurationVar(&f.idle, "idle", 0, "end when there was nothing to do for this `TIME` (default: that of the experiment, or 5m)")
 	fs.DurationVar(&f.time, "time", 0, "end within this `TIME`, and take no attempt that may take longer; 0: no limit")
 	fs.BoolVar(&f.trust, "trust", false, "continue although other users own the run folder or can write to it")
 	return cmd
@@ -146,9 +144,9 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		a.decline(dir, err.Error())
 		return err
 	}
-	f.workers = cmp.Or(f.workers, x.InFlight, x.CPUs, runtime.NumCPU())
-	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Idle: f.idle, Identity: who.identity}
-	o.Identity.InFlight = f.workers
+	f.inFlight = cmp.Or(f.inFlight, x.InFlight, x.CPUs, runtime.NumCPU())
+	o := cluster.PilotOptions{Dir: s.Dir, Plan: l.Plan, Identity: who.identity}
+	o.Identity.InFlight = f.inFlight
 	if f.time > 0 {
 		o.Until = begin.Add(max(f.time-x.Grace, f.time/2))
 	}
@@ -165,7 +163,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 	if err = a.sameDigests(ctx, l, p.Settings().Digests); err != nil {
 		return errors.Join(&exit{exitUsage, err}, p.Leave(err.Error()))
 	}
-	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.workers, "attempt", "attempts")))
+	o.Say(fmt.Sprintf("works on %s, %s at a time", report.Display(dir), terminal.Count(f.inFlight, "attempt", "attempts")))
 	err = a.workAs(ctx, l, s, p, &run.Worker{
 		Worker: o.Identity.Worker, Scratch: who.scratch, Output: filepath.Join(s.Dir, filepath.FromSlash(cluster.LogDir), o.Identity.Pilot+".plugins.jsonl"),
 	})
@@ -246,7 +244,7 @@ type pilotPlace struct {
 }
 
 func (a *app) pilotPlace(f *pilotFlags) *pilotPlace {
-	w := &pilotPlace{a: a, identity: identity(f.workers)}
+	w := &pilotPlace{a: a, identity: identity(f.inFlight)}
 	if job, ok := slurm.InJob(a.env); ok {
 		w.job, w.identity.Pilot, w.identity.Job = job, job.Pilot, job.Job
 	}

@@ -96,7 +96,7 @@ func waitRunning(t *testing.T, dir string) types.ShowTrial {
 // follow starts to follow a trial, and waits until it does.
 func follow(t *testing.T, dir string, args ...string) process {
 	t.Helper()
-	return begin(t, dir, append([]string{"show", "last", "--follow"}, args...), " turn\n", "waiting for the trial to begin").wait()
+	return begin(t, dir, append([]string{"show", "last", "--watch"}, args...), " turn\n", "waiting for the trial to begin").wait()
 }
 
 // A running trial is shown with its phase and age, and followed until it ends,
@@ -153,7 +153,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	}
 	watching.check(t)
 	watchEnded(t, dir)
-	r := berth(t, dir, "show", "last", first, "--follow")
+	r := berth(t, dir, "show", "last", first, "--watch")
 	if r.want(t, 0); !strings.Contains(r.out, "outcome passed") || r.stderr != "" {
 		t.Errorf("following a trial that has ended:\n%s\n%s", r.out, r.stderr)
 	}
@@ -224,7 +224,7 @@ func TestATrialThatNobodyRunsIsNotFollowed(t *testing.T) {
 		}
 	}
 	for _, task := range []string{"one", "two"} {
-		r = berth(t, dir, "show", "last", task, "--follow")
+		r = berth(t, dir, "show", "last", task, "--watch")
 		if r.want(t, 3); !strings.Contains(r.stderr, "the process of the run is gone") {
 			t.Errorf("%s\n%s", r.out, r.stderr)
 		}

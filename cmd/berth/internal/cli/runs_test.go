@@ -82,7 +82,7 @@ func TestATrialIsShown(t *testing.T) {
 	run(t, "berth", "show", dir, "aaaa", "--json").must(exit(0), printsJSON("cli-show-trial", nil))
 	run(t, "berth", "show", dir, "dddd", "2", "--json").must(exit(0), printsJSON("cli-show-attempt", nil))
 	run(t, "berth", "show", dir, "dddd", "1").must(exit(0), prints("no result: the process of the run was killed during this attempt"))
-	run(t, "berth", "show", dir, "aaaa", "--follow").must(exit(0), prints("outcome passed"))
+	run(t, "berth", "show", dir, "aaaa", "--watch").must(exit(0), prints("outcome passed"))
 	for line, want := range map[string]string{
 		"zzzz":                           `no trial "zzzz" in this run: ` + "`berth show RUN` lists the trials",
 		"org/won":                        `no trial "org/won" in this run: did you mean "org/one"?`,
@@ -91,10 +91,9 @@ func TestATrialIsShown(t *testing.T) {
 		"aaaa x":                         `has no attempt "x"`,
 		"--trajectory":                   "--trajectory needs a run and a trial",
 		"--surface":                      "--surface needs a run and a trial",
-		"--follow":                       "--follow needs a run and a trial",
-		"aaaa --watch":                   "--watch is for a whole run",
+		"aaaa 1 --watch":                 "--watch is for a run or a trial",
 		"aaaa --sort cost":               "need a run and no trial",
-		"--watch --follow":               "berth show last 3f9a2c --foll",
+		"aaaa --follow":                  "unknown flag: --follow",
 		"--by cell --watch --sort score": "not about numbers of groups",
 		"--by cell --watch --csv":        "--watch prints text or --json",
 		"--by cell --all":                "are about trials, and not about numbers of groups",

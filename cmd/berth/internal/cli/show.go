@@ -22,8 +22,8 @@ import (
 
 // showFlags are the flags of show that are not about numbers of groups.
 type showFlags struct {
-	all, steps, follow, watch, surface bool
-	filter                             report.Filter
+	all, steps, watch, surface bool
+	filter                     report.Filter
 }
 
 func (f *showFlags) register(cmd *cobra.Command) {
@@ -31,8 +31,7 @@ func (f *showFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
 	fs.BoolVar(&f.steps, "trajectory", false, "print only the trajectory: what the agent did")
 	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
-	fs.BoolVar(&f.follow, "follow", false, "follow a trial until it ends")
-	fs.BoolVar(&f.watch, "watch", false, "print the run again when it changes, until it ends")
+	fs.BoolVar(&f.watch, "watch", false, "print a run again when it changes, or what a trial does, until it ends")
 	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this `EXPRESSION` is true")
 	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by this `KEY`: "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 }
@@ -41,8 +40,8 @@ func (f *showFlags) register(cmd *cobra.Command) {
 // numbers of groups are wanted.
 func (f *showFlags) check(args []string, table bool) error {
 	switch {
-	case table && (f.all || f.steps || f.surface || f.follow || f.filter.Sort != ""):
-		return errors.New("--all, --trajectory, --surface, --follow and --sort are about trials, and not about numbers of groups. Leave them out")
+	case table && (f.all || f.steps || f.surface || f.filter.Sort != ""):
+		return errors.New("--all, --trajectory, --surface and --sort are about trials, and not about numbers of groups. Leave them out")
 	case table && f.watch && len(args) > 1:
 		return fmt.Errorf("--watch is for one run, got %d. Example: berth show last --by cell --watch", len(args))
 	case table:
@@ -51,10 +50,8 @@ func (f *showFlags) check(args []string, table bool) error {
 		return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is not a run. Example: berth show last 3f9a2c 2", len(args), args[1])
 	case f.watch && len(args) == 0:
 		return errors.New("--watch needs a run. Example: berth show last --watch")
-	case f.watch && (len(args) > 1 || f.follow):
-		return errors.New("--watch is for a whole run. A trial is followed with --follow. Example: berth show last 3f9a2c --follow")
-	case f.follow && (len(args) != 2 || f.steps || f.surface):
-		return errors.New("--follow needs a run and a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --follow")
+	case f.watch && (len(args) > 2 || f.steps || f.surface):
+		return errors.New("--watch is for a run or a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --watch")
 	case f.filter.Set() && len(args) != 1:
 		return errors.New("--select and --sort need a run and no trial. Example: berth show last --select 'outcome == \"failed\"'")
 	case f.surface && (len(args) < 2 || f.steps):
@@ -82,9 +79,9 @@ docs/statistics.md defines each number, and says which are refused unless you
 say --force.
 
 --watch prints a run again whenever it changes, until no process writes it. The
-exit code is 3 if the run ends without being complete. --follow prints what one
-trial does, until it ends. With --json, both print a line for each change.
-Ctrl-C ends only the watching or following, not the run.`
+exit code is 3 if the run ends without being complete. With a trial, --watch
+prints what it does, until it ends. With --json, both print a line for each
+change. Ctrl-C ends only the watching, not the run.`
 
 func (a *app) showCommand() *cobra.Command {
 	f := showFlags{}
@@ -93,7 +90,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --follow\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,
@@ -115,11 +112,11 @@ func (a *app) showCommand() *cobra.Command {
 				return a.showTable(args, &o)
 			case len(args) == 0:
 				return a.showRuns()
-			case f.watch:
+			case f.watch && len(args) == 1:
 				return a.watchRun(cmd.Context(), args[0], &report.Watcher{Filter: &f.filter, Make: func(s *report.State, _ bool) (report.View, error) { return s.View(), nil }})
 			case len(args) == 1:
 				return a.showRun(args[0], &f.filter)
-			case f.follow:
+			case f.watch:
 				return a.followTrial(cmd.Context(), args, f.all)
 			default:
 				return a.showTrial(args, &f)
@@ -339,7 +336,7 @@ func (c *chosen) number(args []string) (int, error) {
 }
 
 // followTrial prints what happens in a trial until the trial ends. A trial that
-// has ended is shown as without --follow.
+// has ended is shown as without --watch.
 func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
 	c, err := choose(args)
 	if err != nil {
@@ -361,7 +358,7 @@ func (a *app) followTrial(ctx context.Context, args []string, all bool) error {
 	case errors.Is(err, report.ErrNobodyRuns):
 		return &exit{exitIncomplete, fmt.Errorf("%w. Resume the run with: berth resume %s", err, report.Display(dir))}
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		a.Notef("no longer following. The run continues\n")
+		a.Notef("no longer watching. The run continues\n")
 		return &exit{exitInterrupted, nil}
 	}
 	return err

@@ -12,12 +12,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/mod/semver"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
@@ -101,7 +99,7 @@ func unansweredNPM(err error) error {
 const known = ".newest.json"
 
 // Known returns the newest versions of bundles, by their names, as far as a
-// registry was asked in an earlier build or by Ask. It asks no registry.
+// registry was asked in an earlier build. It asks no registry.
 func Known(dir string) map[string]string {
 	versions := map[string]string{}
 	raw, err := os.ReadFile(filepath.Join(dir, known))
@@ -124,35 +122,6 @@ func Newer(version string, than ...string) string {
 		}
 	}
 	return version
-}
-
-// Ask asks the registries for the newest versions, at the same time, and remembers
-// the answers for Known. It takes at most half a minute. Those that are not
-// answered are in the error.
-func Ask(ctx context.Context, dir string, recipes map[string]bundle.Recipe) error {
-	var mu sync.Mutex
-	var errs []error
-	found := map[string]string{}
-	var asking errgroup.Group
-	asking.SetLimit(4)
-	ctx, cancel := context.WithTimeout(ctx, askingTime)
-	defer cancel()
-	for name, r := range recipes {
-		asking.Go(func() error {
-			o := Order{Dir: dir, Name: name, Recipe: r, Log: func(string) {}}
-			version, err := o.newest(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				errs = append(errs, fmt.Errorf("the newest version of %s is not known: %w", name, err))
-			} else {
-				found[name] = version
-			}
-			return nil
-		})
-	}
-	_ = asking.Wait() // errors are in errs
-	return errors.Join(append(errs, remember(dir, found))...)
 }
 
 // remember adds to what Known returns.
@@ -179,7 +148,9 @@ func (o *Order) askMeanwhile(ctx context.Context) (enough func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = Ask(ctx, o.Dir, map[string]bundle.Recipe{o.Name: o.Recipe}) // there is only no hint then
+		if version, err := o.newest(ctx); err == nil {
+			_ = remember(o.Dir, map[string]string{o.Name: version}) // there is only no hint then
+		}
 	}()
 	return func() {
 		cancel()

@@ -26,7 +26,7 @@ func runnable(t *testing.T, dir, name, condition string, more map[string]string)
 // verdicts runs a task and returns the verdicts of its checks as text.
 func verdicts(t *testing.T, dir, name string, code, times int) []string {
 	t.Helper()
-	r := berth(t, dir, "task", "check", "--run", name, "--times", fmt.Sprint(times), "--json")
+	r := berth(t, dir, "task", "check", "--run", name, "--repeat", fmt.Sprint(times), "--json")
 	r.want(t, code)
 	res := answer[types.TaskCheck](t, r, "cli-task-check")
 	if len(res.Tasks) != 1 || res.Tasks[0].Run == nil {

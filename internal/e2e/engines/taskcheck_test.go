@@ -28,7 +28,7 @@ func TestATaskIsCheckedOnAnEngine(t *testing.T) {
 			p.write("leaky/"+name, text)
 		}
 		var got output.TaskCheck
-		if err := json.Unmarshal([]byte(p.berth(1, "task", "check", "--run", "leaky", "--times", "1", "--environment", m.plugin, "--json")), &got); err != nil {
+		if err := json.Unmarshal([]byte(p.berth(1, "task", "check", "--run", "leaky", "--repeat", "1", "--environment", m.plugin, "--json")), &got); err != nil {
 			t.Fatal(err)
 		}
 		var texts []string

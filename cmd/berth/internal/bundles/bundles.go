@@ -124,7 +124,7 @@ bundle in FILE and fails if the digest differs.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "build the bundles of all agents that are installed as plugins")
-	f.BoolVar(&again, "again", false, "build it even if it exists already")
+	f.BoolVar(&again, "force", false, "build it even if it exists already")
 	f.StringArrayVar(&r.NPM, "npm", nil, "npm package, `NAME@VERSION`; may be repeated")
 	f.StringArrayVar(&r.PyPI, "pypi", nil, "PyPI package, `NAME==VERSION`; may be repeated")
 	f.StringArrayVar(&r.Debian, "debian", nil, "Debian package, `NAME`; may be repeated")
@@ -157,19 +157,6 @@ func (c *Commands) newer(there []bundle.Bundle) []string {
 	}
 	slices.Sort(newer)
 	return newer
-}
-
-// ask asks the registries for the newest versions of the agents with a bundle.
-// Those that are not answered are only named.
-func (c *Commands) ask(cmd *cobra.Command, dir string) error {
-	recipes, err := c.recipes(cmd)
-	if err != nil {
-		return err
-	}
-	if err = bundler.Ask(cmd.Context(), dir, recipes); err != nil {
-		c.Notef("%s %s\n", terminal.Paint(c.ErrColor, terminal.Odd, "Note:"), terminal.Clean(err.Error()))
-	}
-	return cmd.Context().Err()
 }
 
 // makeAll builds the bundles of all agents, each in the version of its plugin.
@@ -324,24 +311,19 @@ func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error
 }
 
 func (c *Commands) listCommand() *cobra.Command {
-	var verify, ask bool
+	var verify bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List installed bundles, and those that plugins could use",
 		Long: `Lists the installed bundles, those that plugins use by default and that are not
 installed, and newer versions. It asks no registry for these: it knows what the
-registries said during earlier builds, or to --newest.`,
-		Example: "  berth agent list\n  berth agent list --verify\n  berth agent list --newest",
+registries said during earlier builds.`,
+		Example: "  berth agent list\n  berth agent list --verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir := c.dir()
 			if dir == "" {
 				return fmt.Errorf("no folder for bundles: set HOME or %s", bundle.EnvDir)
-			}
-			if ask {
-				if err := c.ask(cmd, dir); err != nil {
-					return err
-				}
 			}
 			res, err := c.list(cmd, dir, verify)
 			if err != nil {
@@ -357,7 +339,6 @@ registries said during earlier builds, or to --newest.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&ask, "newest", false, "ask the registries which versions are the newest, for at most half a minute")
 	cmd.Flags().BoolVar(&verify, "verify", false, "read every bundle and compare it with its digest")
 	return cmd
 }
@@ -493,6 +474,6 @@ func (c *Commands) importCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&again, "again", false, "replace an installed bundle with the same name and another digest")
+	cmd.Flags().BoolVar(&again, "force", false, "replace an installed bundle with the same name and another digest")
 	return cmd
 }

@@ -28,7 +28,6 @@ import (
 type clusterFlags struct {
 	experiment experiment.Flags
 	runs       string
-	wait       time.Duration
 	relay      string
 	node       string
 }
@@ -37,7 +36,6 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 	f.experiment.Register(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&f.runs, "runs", report.RunsDir, "look at a folder in `DIR`, where runs of the experiment are")
-	fs.DurationVar(&f.wait, "wait", 10*time.Minute, "cancel the job if it has not started within this `TIME`")
 	fs.StringVar(&f.relay, "relay-address", "", "let the node look for the relay at this `ADDRESS` of this machine, HOST or HOST:PORT, as with berth run")
 	fs.StringVar(&f.node, "node", "", "be the end on the node, with the shared folder `DIR`")
 	_ = fs.MarkHidden("node")
@@ -52,9 +50,6 @@ const asked = 15 * time.Second
 
 // doctorCluster submits one job for an experiment, and says what both ends see.
 func (a *app) doctorCluster(ctx context.Context, path string, f *clusterFlags) (err error) {
-	if f.wait <= 0 {
-		return fmt.Errorf("--wait must be more than 0, got %s", f.wait)
-	}
 	l, err := a.load(ctx, path, &f.experiment)
 	if err != nil {
 		return err
@@ -94,7 +89,7 @@ func (a *app) doctorCluster(ctx context.Context, path string, f *clusterFlags) (
 	}
 	late := cmp.Or(x.LostAfter, time.Minute)
 	check := nodecheck.Check{
-		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Relay: f.relay, Wait: f.wait, Late: late, Every: asked,
+		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Relay: f.relay, Wait: 10 * time.Minute, Late: late, Every: asked,
 		Say: func(text string) { a.Notef("%s\n", terminal.Clean(text)) },
 	}
 	seen, err := check.Run(ctx)

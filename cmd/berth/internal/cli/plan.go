@@ -38,7 +38,7 @@ uses no model, or is an oracle. refused: the cell cannot run the task.
 
 If there are several cells, the command prints the smallest difference of their
 success rates that the run can detect.`,
-		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --trials\n  berth plan experiment.hcl --detect 0.05",
+		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --all\n  berth plan experiment.hcl --detect 0.05",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("detect") && !(detect > 0 && detect < 1) {
@@ -65,7 +65,7 @@ success rates that the run can detect.`,
 		},
 	}
 	f.Register(cmd)
-	cmd.Flags().BoolVar(&trials, "trials", false, "also list every trial with its id")
+	cmd.Flags().BoolVar(&trials, "all", false, "also list every trial with its id")
 	cmd.Flags().Float64Var(&detect, "detect", 0, "print how many repetitions it takes to detect this `DIFFERENCE` of success rates, a fraction such as 0.05")
 	return cmd
 }

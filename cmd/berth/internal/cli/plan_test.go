@@ -19,13 +19,13 @@ func TestInitPlanAndValidate(t *testing.T) {
 	run(t, "berth", "init", dir).must(usage("experiment.hcl exists: remove it, or choose another folder"))
 	run(t, "berth", "validate", dir).must(exit(0), prints("is valid: 1 trial of 1 task in 1 cell"))
 	var p, second output.Plan
-	run(t, "berth", "plan", dir, "--json", "--trials").must(exit(0), printsJSON("cli-plan", &p))
+	run(t, "berth", "plan", dir, "--json", "--all").must(exit(0), printsJSON("cli-plan", &p))
 	if !p.Ready || p.Trials != 1 || len(p.List) != 1 || len(p.List[0].ID) != 64 || p.Cost.WorstUSD == nil || *p.Cost.WorstUSD != 0 {
 		t.Fatalf("plan: %+v", p)
 	}
 	run(t, "berth", "plan", dir).must(exit(0), prints("1 cell × 1 task × 1 repetition = 1 trial", "worst-case cost: 0.00 USD"))
-	run(t, "berth", "plan", dir, "--trials").must(exit(0), prints(p.List[0].ID[:12]))
-	if run(t, "berth", "plan", dir, "--json", "--trials").must(printsJSON("cli-plan", &second)); second.List[0].ID != p.List[0].ID {
+	run(t, "berth", "plan", dir, "--all").must(exit(0), prints(p.List[0].ID[:12]))
+	if run(t, "berth", "plan", dir, "--json", "--all").must(printsJSON("cli-plan", &second)); second.List[0].ID != p.List[0].ID {
 		t.Error("the same plan has other trial ids")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "runs")); err == nil {
@@ -117,8 +117,8 @@ func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
 	harborTask(t, two)
 	write(t, one, map[string]string{"cheat/folder/readme": "no script"})
 	for want, args := range map[string][]string{
-		"--times needs --run":            {one, "--times", "2"},
-		"--times must be from 1 to 100":  {one, "--run", "--times", "0"},
+		"--repeat needs --run":           {one, "--repeat", "2"},
+		"--repeat must be from 1 to 100": {one, "--run", "--repeat", "0"},
 		"cheat/folder has no solve.sh":   {one, "--run"},
 		`--environment: Plugin "nobody"`: {two, "--run", "--environment", "nobody"},
 	} {

@@ -273,7 +273,7 @@ The exit code is 1 if a clause failed, and 2 if a plugin could not be tested.`,
 	fs := cmd.Flags()
 	fs.StringVar(&config, "config", "", "configuration of the plugins, as `JSON`")
 	fs.StringVar(&image, "image", "", "`IMAGE` for the sandboxes of an environment plugin (default: its base)")
-	fs.StringVar(&o.Shells, "shells", defaultEnvironment, "`ENVIRONMENT` whose sandboxes are used to test agents and verifiers")
+	fs.StringVar(&o.Shells, "environment", defaultEnvironment, "`ENVIRONMENT` whose sandboxes are used to test agents and verifiers")
 	fs.StringVar(&o.Only, "only", "", "try only clauses with these `WORDS` in their names")
 	fs.StringArrayVar(&o.Cases, "case", nil, "`DIR` with a work for a verifier to judge, or with folders of works; may be repeated")
 	fs.StringVar(&o.Level, "level", "", "`LEVEL` that the surface of an environment plugin begins with")

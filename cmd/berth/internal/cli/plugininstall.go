@@ -33,7 +33,7 @@ func (a *app) pluginInstallCommand() *cobra.Command {
 berth-plugin-NAME, or an archive (tar, also compressed with gzip or Zstandard)
 that contains only this. The plugin is started once, to ask what it serves; if
 it does not answer, nothing is installed.`,
-		Example: "  berth plugin install ./berth-plugin-exact\n  berth plugin install berth-plugin-exact.tar.gz --replace",
+		Example: "  berth plugin install ./berth-plugin-exact\n  berth plugin install berth-plugin-exact.tar.gz --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := a.install(cmd.Context(), args[0], replace)
@@ -51,7 +51,7 @@ it does not answer, nothing is installed.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&replace, "replace", false, "replace an installed plugin of this name")
+	cmd.Flags().BoolVar(&replace, "force", false, "replace an installed plugin of this name")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func (a *app) install(ctx context.Context, path string, replace bool) (res outpu
 	res.Path = filepath.Join(own, filepath.Base(made))
 	if _, err = os.Lstat(res.Path); err == nil {
 		if !replace {
-			return res, fmt.Errorf("%s is installed: replace it with --replace", res.Path)
+			return res, fmt.Errorf("%s is installed: replace it with --force", res.Path)
 		}
 		err = os.Rename(res.Path, filepath.Join(work, "old"))
 	}

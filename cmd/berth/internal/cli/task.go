@@ -72,7 +72,7 @@ all checks. The exit code is 1 if one fails.`,
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 	rf.given = fs
 	fs.BoolVar(&rf.run, "run", false, "run the tasks, too")
-	fs.IntVar(&rf.times, "times", 3, "with --run, the `NUMBER` of runs in each condition")
+	fs.IntVar(&rf.times, "repeat", 3, "with --run, the `NUMBER` of runs in each condition")
 	fs.StringVar(&rf.environment, "environment", defaultEnvironment, "with --run, the `ENVIRONMENT` plugin")
 	fs.StringVar(&rf.runs, "runs", report.RunsDir, "with --run, create the folders of the runs in `DIR`")
 	fs.IntVar(&rf.inFlight, "in-flight", 0, "with --run, the `NUMBER` of attempts at the same time (default: the number of processors)")

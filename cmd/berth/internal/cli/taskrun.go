@@ -25,13 +25,13 @@ type taskRunFlags struct {
 
 // possibleRun refuses flags that say nothing without --run, and invalid numbers.
 func (f *taskRunFlags) possibleRun() error {
-	for _, name := range []string{"times", "environment", "runs", "in-flight", "no-live"} {
+	for _, name := range []string{"repeat", "environment", "runs", "in-flight", "no-live"} {
 		if !f.run && f.given.Changed(name) {
 			return fmt.Errorf("--%s needs --run: without it, nothing is run", name)
 		}
 	}
 	if f.times < 1 || f.times > 100 {
-		return fmt.Errorf("--times must be from 1 to 100, got %d", f.times)
+		return fmt.Errorf("--repeat must be from 1 to 100, got %d", f.times)
 	}
 	_, err := f.requirements()
 	return err

@@ -43,7 +43,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"run pbs", `executor "pbs" is not known`},
 		{"run . --in-flight 0", "--in-flight must be at least 1, got 0"},
 		{"run . --in-flight -1", "--in-flight must be at least 1, got -1"},
-		{"compare last --seed x", `--seed must be a whole number, 0 or more, got "x"`},
+		{"compare last --seed x", "unknown flag: --seed"},
 		{"run . --require nonsense", `requirement "nonsense"`},
 		{"task check nowhere", "no such folder: nowhere"},
 		{"run . --var x", "x"},

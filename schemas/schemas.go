@@ -100,7 +100,6 @@ func All() []Schema {
 		{"cli-prepare", "berth run --prepare-only --json", output.Prepare{}},
 		{"cli-gateway", "berth gateway --json", output.Gateway{}},
 		{"cli-gc", "berth gc --json", output.GC{}},
-		{"cli-version", "berth version --json", output.Version{}},
 	}
 }
 

@@ -21,14 +21,6 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Version is what `berth version` says.
-type Version struct {
-	Version string `json:"version"`
-	Go      string `json:"go"`
-	OS      string `json:"os"`
-	Arch    string `json:"arch"`
-}
-
 // Failure is what every command says on the last line of stderr when it ends
 // for a reason that its answer does not hold.
 type Failure struct {

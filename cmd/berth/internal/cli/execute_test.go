@@ -149,7 +149,7 @@ func TestGarbageIsListedAndCollected(t *testing.T) {
 func TestCommandsWithoutARun(t *testing.T) {
 	t.Parallel()
 	dir := experiment(t)
-	run(t, "berth", "version").must(exit(0), prints("berth unknown (go1."))
+	run(t, "berth", "--version").must(exit(0), prints("unknown"))
 	run(t, "berth").must(exit(0), prints("berth doctor"))
 	run(t, "berth", "doctor", dir).must(usage(`has no executor "slurm" block, so there is no job to submit`))
 	run(t, "berth", "gateway", dir).must(usage("uses no model: set model = model.<name>"))

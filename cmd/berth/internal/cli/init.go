@@ -17,7 +17,6 @@ import (
 )
 
 func (a *app) initCommand() *cobra.Command {
-	var tasks string
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
 		Short: "Create an experiment and a task to start from",
@@ -25,14 +24,14 @@ func (a *app) initCommand() *cobra.Command {
 the tasks is missing or empty, it also creates a small task. Both can be run as
 they are, and say in comments what to edit. Existing files are not overwritten.`,
 		Example: `  berth init                   then: berth run
-  berth init study --tasks ../tasks`,
+  berth init study`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			abs, err := filepath.Abs(experimentPath(args))
 			if err != nil {
 				return err
 			}
-			files, err := a.begin(abs, tasks)
+			files, err := a.begin(abs)
 			if err != nil {
 				return err
 			}
@@ -51,13 +50,12 @@ they are, and say in comments what to edit. Existing files are not overwritten.`
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&tasks, "tasks", "./tasks", "folder of the tasks, relative to the experiment: `DIR`")
 	return cmd
 }
 
 // begin writes an experiment into dir, and a task if the folder of its tasks is
 // empty. It returns the created files.
-func (a *app) begin(dir, tasks string) ([]string, error) {
+func (a *app) begin(dir string) ([]string, error) {
 	format := "FORMAT"
 	if len(a.formats) > 0 {
 		format = a.formats[0].Name()
@@ -68,12 +66,12 @@ func (a *app) begin(dir, tasks string) ([]string, error) {
 		return nil, fmt.Errorf("%s exists, and all *.hcl files of a folder are one experiment: choose another folder", report.Display(filepath.Join(dir, others[0])))
 	}
 	file := filepath.Join(dir, own)
-	text := fmt.Sprintf(initText, quote(store.Name(filepath.Base(dir), 40)), quote(format), quote(tasks), defaultEnvironment, defaultAgent)
+	text := fmt.Sprintf(initText, quote(store.Name(filepath.Base(dir), 40)), quote(format), defaultEnvironment, defaultAgent)
 	if err = writeNew(file, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
 	files := []string{file}
-	folder := resolve(dir, tasks)
+	folder := filepath.Join(dir, "tasks")
 	there, err := os.ReadDir(folder)
 	if len(there) > 0 || (err != nil && !errors.Is(err, fs.ErrNotExist)) || len(a.formats) == 0 {
 		return files, err
@@ -116,40 +114,32 @@ func writeNew(file string, text []byte, mode fs.FileMode) error {
 	return errors.Join(err, out.Close())
 }
 
-// resolve returns the folder that path means in a file of the folder base.
-func resolve(base, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(base, path)
-}
-
 const initText = `# What is run: every agent on every task, as often as repeat says. All blocks and
 # attributes: docs/reference/experiment.md
 experiment %[1]s {
   datasets    = [dataset.tasks]
-  environment = environment.%[4]s
+  environment = environment.%[3]s
   repeat      = 1 # raise it: one try of an agent says little
 
   # Every combination of the axes is a cell. Any further axis is free, and
   # can be read as matrix.<axis> in every block.
   matrix {
-    agent = [agent.%[5]s] # add your own; berth plugin list names them
+    agent = [agent.%[4]s] # add your own; berth plugin list names them
   }
 }
 
 dataset "tasks" {
   format = %[2]s
-  path   = %[3]s
+  path   = "./tasks"
 }
 
-environment "%[4]s" {
-  plugin = "%[4]s"
+environment "%[3]s" {
+  plugin = "%[3]s"
 }
 
 # Runs the reference solution of each task: every task must pass.
-agent "%[5]s" {
-  plugin = "%[5]s"
+agent "%[4]s" {
+  plugin = "%[4]s"
   oracle = true
 }
 `

@@ -33,7 +33,7 @@ user and the time. Scores and berth audit do not depend on them. --select can
 use them:
 
   berth show last --select '"bad task" in notes'`,
-		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --text \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
+		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --why \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
 		Args:              cobra.RangeArgs(1, 3),
 		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,13 +41,13 @@ use them:
 				return a.note(args, notes.Note{Label: strings.TrimSpace(label), Text: strings.TrimSpace(text), Removed: remove})
 			}
 			if text != "" || remove {
-				return &exit{exitUsage, errors.New("--text and --remove need --label. Example: berth note last 3f9a2c --label \"bad task\" --text \"The test needs the network.\"")}
+				return &exit{exitUsage, errors.New("--why and --remove need --label. Example: berth note last 3f9a2c --label \"bad task\" --why \"The test needs the network.\"")}
 			}
 			return a.showNotes(args)
 		},
 	}
 	cmd.Flags().StringVar(&label, "label", "", "`LABEL` that the attempt gets")
-	cmd.Flags().StringVar(&text, "text", "", "`TEXT` that explains the label")
+	cmd.Flags().StringVar(&text, "why", "", "`TEXT` that explains the label")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the label")
 	return cmd
 }

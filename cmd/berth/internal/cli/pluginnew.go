@@ -24,7 +24,7 @@ name of the folder, and passes berth plugin test as it is.
 
 A Python plugin gets a copy of the module berth_plugin, and needs grpcio and
 protobuf. The go.mod of a Go plugin refers to the checkout of Berth in which
-this program was built, or to --berth.`,
+this program was built.`,
 		Example: "  berth plugin new --kind verifier --lang python exact\n  berth plugin new --kind agent --lang go my-agent",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -33,9 +33,7 @@ this program was built, or to --berth.`,
 				return err
 			}
 			o.Dir = abs
-			if o.Checkout == "" {
-				o.Checkout = checkout()
-			}
+			o.Checkout = checkout()
 			files, program, err := newplugin.Write(o)
 			if err != nil {
 				return err
@@ -57,7 +55,6 @@ this program was built, or to --berth.`,
 	fs := cmd.Flags()
 	fs.StringVar(&o.Language, "lang", "go", "`LANGUAGE`: "+strings.Join(newplugin.Languages, " or "))
 	fs.StringVar(&o.Kind, "kind", "verifier", "`KIND` of plugin: "+strings.Join(newplugin.Kinds, ", "))
-	fs.StringVar(&o.Checkout, "berth", "", "source `FOLDER` of Berth, for a plugin in Go (default: where this program was built)")
 	return cmd
 }
 

@@ -209,7 +209,7 @@ func TestAReaderLabelsAnAttempt(t *testing.T) {
 		return run(t, append([]string{"berth", "note", dir}, args...)...)
 	}
 	note().must(exit(0), prints("no notes"))
-	note("dddd", "--label", "bad task", "--text", "It needs\na network.").must(exit(0), prints("bad task", "It needs a network."))
+	note("dddd", "--label", "bad task", "--why", "It needs\na network.").must(exit(0), prints("bad task", "It needs a network."))
 	note("dddd", "--label", "read").must(exit(0))
 	if r := note("dddd", "--label", "read", "--remove").must(exit(0), prints("bad task")); strings.Contains(r.out, "read ") {
 		t.Errorf("the label is still there: %s", r.out)
@@ -228,7 +228,7 @@ func TestAReaderLabelsAnAttempt(t *testing.T) {
 	}
 	note("dddd", "--label", "read", "--remove").must(usage("has no label"))
 	note("--label", "x").must(usage("needs a trial"))
-	note("dddd", "--text", "x").must(usage("need --label"))
+	note("dddd", "--why", "x").must(usage("need --label"))
 	note("dddd", "--label", "a\x1bb").must(usage("a label is one"))
 	note("dddd", "7", "--label", "x").must(usage(`has no attempt "`))
 	note("zzz", "--label", "x").must(usage(`no trial "zzz"`))

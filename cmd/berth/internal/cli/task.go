@@ -24,7 +24,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -42,9 +41,8 @@ func (a *app) taskCommand() *cobra.Command {
 
 func (a *app) taskCheckCommand() *cobra.Command {
 	var (
-		f      experiment.Flags
-		format string
-		rf     taskRunFlags
+		f  experiment.Flags
+		rf taskRunFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "check DIR",
@@ -63,11 +61,10 @@ all checks. The exit code is 1 if one fails.`,
 			if err := rf.possibleRun(); err != nil {
 				return err
 			}
-			return a.taskCheck(cmd.Context(), args[0], format, &f, &rf)
+			return a.taskCheck(cmd.Context(), args[0], &f, &rf)
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&format, "format", "", "task `FORMAT` (default: detected from the files)")
 	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host, or those like EVAL_*; may be repeated")
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
 	rf.given = fs
@@ -80,8 +77,8 @@ all checks. The exit code is 1 if one fails.`,
 	return cmd
 }
 
-func (a *app) taskCheck(ctx context.Context, dir, name string, f *experiment.Flags, rf *taskRunFlags) error {
-	at, err := a.tasksAt(dir, name)
+func (a *app) taskCheck(ctx context.Context, dir string, f *experiment.Flags, rf *taskRunFlags) error {
+	at, err := a.tasksAt(dir)
 	if errors.Is(err, errNoTasks) {
 		var names []string
 		for _, known := range a.formats {
@@ -183,36 +180,24 @@ type place struct {
 }
 
 // tasksAt finds the tasks at or below a folder, or those that a task.Finder finds
-// in a folder above it. The format is that of the name; empty: the one that
-// detects them.
-func (a *app) tasksAt(dir, name string) (at place, err error) {
-	formats := a.formats
-	if name != "" {
-		var names []string
-		for _, f := range a.formats {
-			names = append(names, f.Name())
-		}
-		n := slices.Index(names, name)
-		if n < 0 {
-			return at, fmt.Errorf("no task format %q%s", name, suggest.After(name, names))
-		}
-		formats, at.format = a.formats[n:n+1], a.formats[n]
-	}
+// in a folder above it. The format is the one that detects
+// them.
+func (a *app) tasksAt(dir string) (at place, err error) {
 	if at.dir, err = filepath.Abs(dir); err != nil {
 		return at, err
 	}
 	_, err = os.ReadDir(at.dir)
 	if err == nil {
-		found, in := formatsOf(formats, at.dir, 0)
+		found, in := formatsOf(a.formats, at.dir, 0)
 		if len(found) > 1 {
-			return at, fmt.Errorf("%s has tasks of the formats %s and %s: name one, with --format in `berth task check` or with format in a dataset block", in, found[0].Name(), found[1].Name())
+			return at, fmt.Errorf("%s has tasks of the formats %s and %s: keep them in separate folders, or name one with format in a dataset block", in, found[0].Name(), found[1].Name())
 		}
 		if len(found) == 1 {
 			at.format = found[0]
 			return at, nil
 		}
 	}
-	for _, f := range formats {
+	for _, f := range a.formats {
 		if root, pattern, ok := task.Enclosing(f, at.dir); ok && !errors.Is(err, fs.ErrNotExist) {
 			return place{f, root, []string{pattern}}, nil
 		}

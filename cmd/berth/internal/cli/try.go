@@ -215,7 +215,7 @@ func notAFolder(path string, err error) error {
 // tryFile writes the experiment of the command into a temporary folder, which
 // remove deletes.
 func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err error) {
-	at, err := a.tasksAt(dir, "")
+	at, err := a.tasksAt(dir)
 	if errors.Is(err, errNoTasks) {
 		err = fmt.Errorf("no task at or below %s: `berth task check %s` shows which files are expected", dir, dir)
 	}

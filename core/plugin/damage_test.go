@@ -31,14 +31,14 @@ func playNaive() {
 	client := goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
 		VersionedPlugins: map[int]goplugin.PluginSet{plugins.Protocol: {plugins.SetName: &dispenser{}}},
-		Cmd:              exec.CommandContext(context.Background(), programOf(os.Getenv("BERTH_TEST_DIR"), "odd")),
+		Cmd:              exec.CommandContext(context.Background(), programOf(os.Getenv("ODD_DIR"), "odd")),
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
 		Logger:           hclog.New(&hclog.LoggerOptions{Output: os.Stderr}),
 	})
-	if err := naive(client, os.Getenv("BERTH_TEST_SAY")); err != nil {
+	if err := naive(client, os.Getenv("ODD_SAY")); err != nil {
 		fmt.Fprintln(os.Stdout, "failed:", err)
 	}
-	if os.Getenv("BERTH_TEST_STAY") != "" {
+	if os.Getenv("ODD_STAY") != "" {
 		select {}
 	}
 	client.Kill()
@@ -92,9 +92,9 @@ func naiveHost(t *testing.T, say string, stay bool) (cmd *exec.Cmd, plugin int, 
 	}
 	stderr = &journal{}
 	cmd = exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), roleKey+"=naive", "BERTH_TEST_DIR="+write(t, "odd", "odd"), "BERTH_TEST_SAY="+say, "BERTH_TEST_API_KEY=sesame")
+	cmd.Env = append(os.Environ(), roleKey+"=naive", "ODD_DIR="+write(t, "odd", "odd"), "ODD_SAY="+say, "ODD_API_KEY=sesame")
 	if stay {
-		cmd.Env = append(cmd.Env, "BERTH_TEST_STAY=yes")
+		cmd.Env = append(cmd.Env, "ODD_STAY=yes")
 	}
 	cmd.Stderr = stderr
 	pipe, err := cmd.StdoutPipe()
@@ -129,7 +129,7 @@ func TestDamageOneLineOfStderrEndsTheHost(t *testing.T) {
 func TestDamageSecretsAreInherited(t *testing.T) {
 	t.Parallel()
 	_, _, out, _ := naiveHost(t, "environment", false)
-	if text, _ := out.ReadString(0); !strings.Contains(text, "BERTH_TEST_API_KEY=sesame") {
+	if text, _ := out.ReadString(0); !strings.Contains(text, "ODD_API_KEY=sesame") {
 		t.Errorf("the secret did not get to the plugin:\n%s", text)
 	}
 }

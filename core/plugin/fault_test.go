@@ -240,13 +240,13 @@ func TestPrintingOnStdoutAfterTheHandshakeStopsNothing(t *testing.T) {
 }
 
 func TestThePluginGetsNeitherSecretsNorOurStdin(t *testing.T) {
-	t.Setenv("BERTH_TEST_API_KEY", "sesame")
-	t.Setenv("BERTH_TEST_ASKED", "granted")
+	t.Setenv("ODD_API_KEY", "sesame")
+	t.Setenv("ODD_ASKED", "granted")
 	t.Setenv("LC_BERTH", "kept")
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, Env: []string{"BERTH_TEST_ADDED=yes"}})
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, Env: []string{"ODD_ADDED=yes"}})
 	s := open(t, h)
 	got := turn(t, s, "environment").Message
-	for _, want := range []string{"BERTH_TEST_ASKED=granted", "LC_BERTH=kept", "BERTH_TEST_ADDED=yes", "PATH=", "GOGC=400"} {
+	for _, want := range []string{"ODD_ASKED=granted", "LC_BERTH=kept", "ODD_ADDED=yes", "PATH=", "GOGC=400"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in:\n%s", want, got)
 		}
@@ -402,7 +402,7 @@ func TestTheRestOfASocketFolderIsRemoved(t *testing.T) {
 // playHost starts a plugin and a child of it, prints their PIDs, and waits to
 // be killed.
 func playHost() {
-	h, err := New(Options{Dirs: []string{os.Getenv("BERTH_TEST_DIR")}, Log: zerolog.Nop()})
+	h, err := New(Options{Dirs: []string{os.Getenv("ODD_DIR")}, Log: zerolog.Nop()})
 	if err == nil {
 		var a agent.Agent
 		var s agent.Session
@@ -431,7 +431,7 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), roleKey+"=host", "BERTH_TEST_DIR="+write(t, "odd", "odd"))
+	cmd.Env = append(os.Environ(), roleKey+"=host", "ODD_DIR="+write(t, "odd", "odd"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -460,29 +460,4 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 	}
 	_ = cmd.Wait()
 	testlevel.Eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
-}
-
-// BenchmarkStart measures the time until a new connection answers: 5.2 ms for
-// agents/nop on two loaded cores, of which 3.4 ms are the start of a Go program
-// with gRPC. It should stay below 10 ms.
-func BenchmarkStart(b *testing.B) {
-	bin := os.Getenv("BERTH_BENCH_PLUGIN")
-	if bin == "" {
-		b.Skip("set BERTH_BENCH_PLUGIN to the path of a built plugin")
-	}
-	h, err := New(Options{Dirs: []string{}, Log: zerolog.Nop()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer h.Stop()
-	binary := newBinary(h, program{path: bin})
-	for b.Loop() {
-		p, err := h.start(b.Context(), binary, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		p.stop()
-		b.StartTimer()
-	}
 }

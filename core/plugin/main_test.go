@@ -71,7 +71,7 @@ func play(role string) {
 	}
 	// A second agent, with another name, makes the same file another binary.
 	plugins.Serve(
-		plugins.Agent(plugins.Info{Name: "odd", Version: "1.2.3", Doc: "Does odd things.", Env: []string{"BERTH_TEST_ASKED"}}, oddConfig{}, odd{}),
+		plugins.Agent(plugins.Info{Name: "odd", Version: "1.2.3", Doc: "Does odd things.", Env: []string{"ODD_ASKED"}}, oddConfig{}, odd{}),
 		plugins.Verifier(plugins.Info{Name: "judge", Version: "1.0.0"}, nil, verifier.Traits{Needs: verifier.NeedsNone, Rounds: true}, judge{}),
 	)
 }

@@ -23,7 +23,7 @@ import (
 
 // helperEnv makes this test binary a process that will be killed. Its value is
 // the folder for the run, and a file that says which attempts were published.
-const helperEnv = "BERTH_RUN_TEST_HELPER"
+const helperEnv = "BERTH_TEST_ROLE"
 
 const crashTrials = 100
 

@@ -22,7 +22,7 @@ import (
 )
 
 // helperEnv says what this test binary does instead of testing.
-const helperEnv = "BERTH_STORE_TEST_HELPER"
+const helperEnv = "BERTH_TEST_ROLE"
 
 // helper is another process on the same run folder, a worker, or a process on a
 // full disk.

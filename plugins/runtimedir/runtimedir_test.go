@@ -19,7 +19,7 @@ import (
 
 // childEnv makes this program a process in namespaces of its own: it mounts
 // what the variable says and prints what Dir comes to.
-const childEnv = "BERTH_RUNTIMEDIR_TEST"
+const childEnv = "BERTH_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if mounts, child := os.LookupEnv(childEnv); child {

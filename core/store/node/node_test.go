@@ -17,7 +17,7 @@ import (
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
-const helperEnv = "BERTH_NODE_TEST_HELPER"
+const helperEnv = "BERTH_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(helperEnv) != "" { // the child claims a place and is killed

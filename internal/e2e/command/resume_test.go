@@ -34,7 +34,7 @@ model "keyed" {
   provider = "openai-chat"
   name     = "m"
   base_url = "http://127.0.0.1:9/v1"
-  api_key  = secret("BERTH_E2E_KEY")
+  api_key  = secret("THE_KEY")
   price {
     input  = 1
     output = 1
@@ -62,7 +62,7 @@ model "scripted" {
 func keyed(t *testing.T, dir string, args ...string) result {
 	t.Helper()
 	cmd, out, stderr := tree.Command(t, dir, args...)
-	cmd.Env = append(cmd.Env, "BERTH_E2E_KEY=sk-first", "BERTH_E2E_OTHER=sk-other")
+	cmd.Env = append(cmd.Env, "THE_KEY=sk-first", "OTHER_KEY=sk-other")
 	return ended(t, cmd, cmd.Run(), out, stderr)
 }
 
@@ -125,9 +125,9 @@ func TestAnotherAddressOrKeyIsDrift(t *testing.T) {
 	before := e2etest.Read(t, filepath.Join(run, "manifest.jsonl"))
 	edit(t, own, "  datasets", "  repeat = 2\n  datasets")
 	edit(t, own, "127.0.0.1:9", "127.0.0.1:10")
-	edit(t, own, "BERTH_E2E_KEY", "BERTH_E2E_OTHER")
+	edit(t, own, "THE_KEY", "OTHER_KEY")
 	r := keyed(t, dir, "resume", "last", "--experiment", "experiment.hcl")
-	refused(t, r, `models.agent.default.address: "http://127.0.0.1:9/v1" → "http://127.0.0.1:10/v1"`, "BERTH_E2E_OTHER", "--accept-drift")
+	refused(t, r, `models.agent.default.address: "http://127.0.0.1:9/v1" → "http://127.0.0.1:10/v1"`, "OTHER_KEY", "--accept-drift")
 	if strings.Contains(r.stderr, "sk-") {
 		t.Errorf("a key was printed: %s", r.stderr)
 	}

@@ -96,7 +96,7 @@ func (e engine) folder(t *testing.T, files map[string]string) string {
 func (e engine) run(t *testing.T, dir string, code int) (map[string]record.Result, map[string]string) {
 	t.Helper()
 	cmd := e.as(t, dir, filepath.Join(bin, "berth"), "run", ".")
-	cmd.Env = append(cmd.Env, "BERTH_TEST_ANSWER=42")
+	cmd.Env = append(cmd.Env, "COMPOSE_ANSWER=42")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {

@@ -14,7 +14,7 @@ const (
   main:
     image: ` + image + `
     entrypoint: ["/bin/sh", "-c", "sleep 1; echo $$ANSWER > /tmp/ready; exec \"$$@\"", "entry"]
-    environment: {ANSWER: "${BERTH_TEST_ANSWER}", OTHER: "${BERTH_TEST_OTHER:-usual}"}
+    environment: {ANSWER: "${COMPOSE_ANSWER}", OTHER: "${COMPOSE_OTHER:-usual}"}
     volumes: ["shared:/shared:ro"]
     depends_on:
       fill: {condition: service_completed_successfully}
@@ -51,7 +51,7 @@ func TestBuildOptionsReadOnlyVolumesAndHostVariables(t *testing.T) {
 			files["tasks/database/task.toml"] = "schema_version = \"1.4\"\n[task]\nname = \"e2e/options\"\n[environment]\nworkdir = \"/app\"\nnetwork_mode = \"no-network\"\n"
 			files["tasks/database/environment/fill/Dockerfile"] = optionsBuild
 			files["tasks/database/solution/solve.sh"], files["tasks/database/tests/test.sh"] = optionsSolve, optionsTest
-			files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  path   = \"./tasks\"\n", "  path   = \"./tasks\"\n  allow_env = [\"BERTH_TEST_ANSWER\"]\n", 1)
+			files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  path   = \"./tasks\"\n", "  path   = \"./tasks\"\n  allow_env = [\"COMPOSE_ANSWER\"]\n", 1)
 			results, _ := e.run(t, e.folder(t, files), 0)
 			if o, n := results["oracle"], results["nop"]; o.Outcome != record.Passed || n.Outcome != record.Failed {
 				t.Errorf("oracle %s (%+v, %+v), nop %s", o.Outcome, o.Error, o.Findings, n.Outcome)

@@ -16,7 +16,7 @@ import (
 )
 
 // roleEnv makes this test binary run as another program than a test.
-const roleEnv = "BERTH_E2E_ROLE"
+const roleEnv = "BERTH_TEST_ROLE"
 
 // patience is how long processes that berth started may outlive it, unless
 // patienceEnv is shorter.

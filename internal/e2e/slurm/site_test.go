@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,9 +28,8 @@ type site struct {
 	env    string // of berth on the login node, as a shell reads it
 }
 
-// cluster is the name of the cluster. Runs of these tests at the same time need names
-// of their own.
-var cluster = cmp.Or(os.Getenv("BERTH_TEST_SLURM_NAME"), "berth-e2e")
+// cluster is the name of the cluster.
+const cluster = "berth-e2e"
 
 // newSite starts the cluster, or skips the test.
 func newSite(t *testing.T, options ...string) *site {

@@ -167,7 +167,7 @@ func TestAnArchiveLeadsThroughNoLink(t *testing.T) {
 // but does not have, is an error that says so.
 func TestFilesAreCopiedWithOneID(t *testing.T) {
 	t.Parallel()
-	const inside = "BERTH_TEST_ONE_ID"
+	const inside = "BERTH_TEST_ROLE"
 	if os.Getenv(inside) == "" {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
 		cmd.Env = append(os.Environ(), inside+"=1")

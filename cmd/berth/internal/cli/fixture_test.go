@@ -21,7 +21,7 @@ import (
 )
 
 // roleKey is set in a process of this test binary that plays the plugins.
-const roleKey = "BERTH_TEST_PLAYS_PLUGINS"
+const roleKey = "BERTH_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(roleKey) != "" {

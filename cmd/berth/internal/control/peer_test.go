@@ -16,7 +16,7 @@ import (
 )
 
 // childEnv has the path of a socket that a child of a test connects to.
-const childEnv = "BERTH_CONTROL_TEST_SOCKET"
+const childEnv = "BERTH_TEST_ROLE"
 
 // ServeAsChild connects to a socket, prints what is said there and ends the process,
 // if this process is the child of a test.

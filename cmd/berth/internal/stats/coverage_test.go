@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // world is what results are drawn from. Tasks differ in how hard they are, so
@@ -120,12 +121,12 @@ func (w world) once(t *testing.T, r *rand.Rand, resamples, permutations int, sum
 
 // A 95 % interval contains the true rate in 95 % of benchmarks, and equal cells
 // differ in 5 % of comparisons. The whole table takes minutes: it is made with
-// BERTH_TEST_SIMULATE=1.
+// BERTH_TEST=all.
 func TestIntervalsCoverAndTestsHoldTheirLevel(t *testing.T) {
 	t.Parallel()
 	rates, tasks, repetitions := []float64{0.1, 0.5}, []int{30, 100}, []int{1, 5}
 	times, resamples, permutations, slack := 400, 0, 50, 0.035
-	if os.Getenv("BERTH_TEST_SIMULATE") != "" {
+	if testlevel.All() {
 		rates, tasks, repetitions = []float64{0.1, 0.3, 0.5, 0.7, 0.9}, []int{30, 100, 500}, []int{1, 3, 5}
 		times, resamples, permutations, slack = 4000, 500, 100, 0.017
 	}

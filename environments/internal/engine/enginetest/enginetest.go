@@ -123,14 +123,9 @@ var built = sync.OnceValues(func() (dir string, err error) {
 	return dir, nil
 })
 
-// Sandboxd is the path of a sandboxd: that of BERTH_TEST_SANDBOXD, for a test
-// binary that runs where there is no Go, or one made of this tree, once a
-// process.
+// Sandboxd is the path of a sandboxd made of this tree, once a process.
 func Sandboxd(t *testing.T) string {
 	t.Helper()
-	if path := os.Getenv("BERTH_TEST_SANDBOXD"); path != "" {
-		return path
-	}
 	needed = true
 	dir, err := built()
 	must(t, err)

@@ -76,8 +76,8 @@ func TestRangesRunOutAndComeBack(t *testing.T) {
 
 // The kernel releases the locks of a process that is killed.
 func TestRangesOfAKilledProcessComeBack(t *testing.T) {
-	if os.Getenv("BERTH_TEST_TAKE") != "" {
-		s, err := slotsIn(os.Getenv("BERTH_TEST_TAKE"))
+	if os.Getenv("BERTH_TEST_ROLE") != "" {
+		s, err := slotsIn(os.Getenv("BERTH_TEST_ROLE"))
 		for range rangeCount {
 			if err == nil {
 				_, _, err = s.take()
@@ -92,7 +92,7 @@ func TestRangesOfAKilledProcessComeBack(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "ids")
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), "BERTH_TEST_TAKE="+file)
+	cmd.Env = append(os.Environ(), "BERTH_TEST_ROLE="+file)
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

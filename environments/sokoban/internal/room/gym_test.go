@@ -58,11 +58,8 @@ func random(t *testing.T) (all []played) {
 func TestTheGameIsThatOfGymSokoban(t *testing.T) {
 	t.Parallel()
 	python := filepath.Join("../../../../.cache/gym-sokoban/bin/python")
-	if venv := os.Getenv("BERTH_TEST_GYM_SOKOBAN"); venv != "" {
-		python = filepath.Join(venv, "bin", "python")
-	}
 	if _, err := os.Stat(python); err != nil {
-		t.Skip("gym-sokoban is not installed: run scripts/gym-sokoban-for-tests, or set BERTH_TEST_GYM_SOKOBAN to the folder that it made")
+		t.Skip("gym-sokoban is not installed: run scripts/gym-sokoban-for-tests")
 	}
 	levels := random(t)
 	var in bytes.Buffer

@@ -320,7 +320,7 @@ func sameGroup(t *testing.T, m *model, g *group, rows []output.TableRow) {
 	}
 }
 
-// 10,000 trials in 40 cells fit into 2 MiB. BERTH_TEST_PICTURES keeps the page.
+// 10,000 trials in 40 cells fit into 2 MiB.
 func TestPageOfTenThousandTrials(t *testing.T) {
 	t.Parallel()
 	r := makeRun(t, 250, 40, 1)
@@ -358,13 +358,10 @@ func TestPageInABrowser(t *testing.T) {
 // kept writes a picture to where a person finds it.
 func kept(t *testing.T, name string, picture []byte) {
 	t.Helper()
-	dir := os.Getenv("BERTH_TEST_PICTURES")
-	if dir == "" && !t.Failed() {
+	if !t.Failed() {
 		return
 	}
-	if dir == "" {
-		dir = filepath.Join(os.TempDir(), "berth-report-pictures")
-	}
+	dir := filepath.Join(os.TempDir(), "berth-report-pictures")
 	file := filepath.Join(dir, name+".png")
 	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, picture, 0o600)); err != nil {
 		t.Error(err)

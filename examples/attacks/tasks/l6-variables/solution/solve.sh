@@ -1,2 +1,2 @@
 #!/bin/sh
-{ env; cat /proc/*/environ 2> /dev/null | tr "\0" "\n"; } | sed -n "s/^BERTH_ATTACK_ANSWER=//p" | head -n 1 > /app/answer
+{ env; cat /proc/*/environ 2> /dev/null | tr "\0" "\n"; } | sed -n "s/^ATTACK_ANSWER=//p" | head -n 1 > /app/answer

@@ -160,8 +160,9 @@ func FuzzNetlink(f *testing.F) {
 	})
 }
 
-// limitedEnv makes a process of this test lack descriptors.
-const limitedEnv = "BERTH_PROC_TEST_LIMITED"
+// roleEnv says what a process of a test does: limited lacks descriptors, traced waits,
+// and headless ends its first thread.
+const roleEnv = "BERTH_TEST_ROLE"
 
 // With a limit at which the folder of processes can be opened, but nothing in
 // it, a table that left out what it cannot read would be empty: whoever may set
@@ -169,9 +170,9 @@ const limitedEnv = "BERTH_PROC_TEST_LIMITED"
 // left running.
 func TestWhatCannotBeReadIsNotLeftOut(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(limitedEnv) == "" {
+	if os.Getenv(roleEnv) != "limited" {
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), limitedEnv+"=1")
+		cmd.Env = append(os.Environ(), roleEnv+"=limited")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("with few descriptors: %v\n%s", err, out)
 		}

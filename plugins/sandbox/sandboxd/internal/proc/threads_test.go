@@ -15,11 +15,8 @@ import (
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
-// headlessEnv makes this test binary a process whose first thread has ended.
-const headlessEnv = "BERTH_PROC_TEST_HEADLESS"
-
 func init() {
-	if os.Getenv(headlessEnv) == "" {
+	if os.Getenv(roleEnv) != "headless" {
 		return
 	}
 	go func() {
@@ -35,7 +32,7 @@ func init() {
 func headless(t *testing.T) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-	cmd.Env = append(os.Environ(), headlessEnv+"=1")
+	cmd.Env = append(os.Environ(), roleEnv+"=headless")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +95,12 @@ func TestAProcessWhoseFirstThreadHasEndedLives(t *testing.T) {
 func TestAProcessWhoseFirstThreadIsTracedRuns(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
-	if os.Getenv(tracedEnv) != "" {
+	if os.Getenv(roleEnv) == "traced" {
 		for { //nolint:staticcheck // it is killed
 			time.Sleep(time.Millisecond) // until it is killed
 		}
 	}
-	cmd.Env = append(os.Environ(), tracedEnv+"=1")
+	cmd.Env = append(os.Environ(), roleEnv+"=traced")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,6 +123,3 @@ func TestAProcessWhoseFirstThreadIsTracedRuns(t *testing.T) {
 	}
 	_ = unix.PtraceDetach(cmd.Process.Pid)
 }
-
-// tracedEnv makes a process of this test wait.
-const tracedEnv = "BERTH_PROC_TEST_TRACED"

@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/drift"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -125,21 +123,9 @@ func (a *app) confirm(ctx context.Context, dir string, g *numbers.Gate, f *gateF
 		return err
 	}
 	chosen := g.Again()
-	h := m.Header
-	h.Extended, h.Berth, h.Created = 0, version, time.Now().UTC()
-	now := l.Plan.Manifest(h)
-	again := map[string]bool{} // tasks
-	for i := range now.Trials {
-		if t := &now.Trials[i]; chosen[t.ID] {
-			again[t.Dataset+"/"+t.Task] = true
-		}
-	}
-	changes := slices.DeleteFunc(drift.ChangedPlan(m, now), func(c drift.Change) bool { return c.Task != "" && !again[c.Task] })
-	if len(changes) > 0 || len(again) == 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
-		return &exit{exitUsage, errors.New("the tasks that got worse cannot be run again: it would not be the same work")}
+	now, err := a.sameWork(m, l, chosen, "the tasks that got worse cannot be run again: it would not be the same work")
+	if err != nil {
+		return err
 	}
 	for range f.confirm {
 		s, err := store.Create(filepath.Dir(dir), now, files(l.Experiment))

@@ -109,9 +109,6 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	if err = a.startable(l); err != nil {
 		return err
 	}
-	h := m.Header
-	h.Replay, h.Extended, h.Berth, h.Created = o.dir, 0, version, time.Now().UTC()
-	now := l.Plan.Manifest(h)
 	_, index, err := store.Read(o.dir)
 	if err != nil {
 		return err
@@ -121,14 +118,10 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
-	changes := slices.DeleteFunc(drift.ChangedPlan(m, now), func(c drift.Change) bool {
-		return c.Task != "" && !slices.ContainsFunc(index.Trials, func(t *store.TrialState) bool { return chosen[t.ID] && t.Dataset+"/"+t.Task == c.Task })
-	})
-	if len(changes) > 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
-		return &exit{exitUsage, errors.New("the run cannot be replayed: it would not be the same work. Restore what differs, or replay an archive that has the tasks")}
+	m.Header.Replay = o.dir
+	now, err := a.sameWork(m, l, chosen, "the run cannot be replayed: it would not be the same work. Restore what differs, or replay an archive that has the tasks")
+	if err != nil {
+		return err
 	}
 	s, err := store.Create(f.to, now, files(l.Experiment))
 	if err != nil {
@@ -154,6 +147,28 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 		return &exit{exitErrors, nil}
 	}
 	return nil
+}
+
+// sameWork returns the manifest of a new run that makes some trials of a run again. If
+// what they do has changed, it prints how, and fails with the refusal.
+func (a *app) sameWork(m *store.Manifest, l *experiment.Loaded, chosen map[string]bool, refusal string) (*store.Manifest, error) {
+	h := m.Header
+	h.Extended, h.Berth, h.Created = 0, version, time.Now().UTC()
+	now := l.Plan.Manifest(h)
+	tasks := map[string]bool{}
+	for i := range m.Trials {
+		if t := &m.Trials[i]; chosen[t.ID] {
+			tasks[t.Dataset+"/"+t.Task] = true
+		}
+	}
+	changes := slices.DeleteFunc(drift.ChangedPlan(m, now), func(c drift.Change) bool { return c.Task != "" && !tasks[c.Task] })
+	for _, c := range changes {
+		a.because(c.String())
+	}
+	if len(changes) > 0 {
+		return nil, &exit{exitUsage, errors.New(refusal)}
+	}
+	return now, nil
 }
 
 // replayable returns the ids of the trials that can be replayed: all, or the one that

@@ -134,7 +134,7 @@ func TestMistakesInAnInteraction(t *testing.T) {
 func TestAnExpectationIsALabel(t *testing.T) {
 	t.Parallel()
 	tk, ps := minimal().with("task.toml", closedLoop, "tests/persona.md", "x\n").load(t, task.Options{})
-	if tk == nil || len(tk.Labels.Expect) != 2 || tk.Labels.Expect["live"] != "exposed" {
+	if tk == nil || len(tk.Expect) != 2 || tk.Expect["live"] != "exposed" {
 		t.Errorf("%+v, %v", tk, ps)
 	}
 }

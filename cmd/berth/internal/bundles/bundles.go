@@ -214,14 +214,14 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, li
 		if own || len(links) > 0 {
 			return errors.New("a lock file cannot be combined with --npm, --pypi, --debian or --link")
 		}
-		f, err := os.Open(args[0])
-		if err != nil {
-			return err
+		f, openErr := os.Open(args[0])
+		if openErr != nil {
+			return openErr
 		}
 		defer f.Close()
-		l, err := bundler.ReadLock(f)
-		if err != nil {
-			return fmt.Errorf("%s: %w", args[0], err)
+		l, lockErr := bundler.ReadLock(f)
+		if lockErr != nil {
+			return fmt.Errorf("%s: %w", args[0], lockErr)
 		}
 		o.Lock = &l
 		return nil

@@ -220,17 +220,10 @@ func ofK(x *float64, k int, raw bool) string {
 	return fmt.Sprintf("%s (k = %d)", numbers.Value(*x, raw), k)
 }
 
-// positive and known are numbers for CSV; empty: there is none.
+// positive is a number for CSV; empty: there is none.
 func positive(n int) string {
 	if n == 0 {
 		return ""
 	}
 	return strconv.Itoa(n)
-}
-
-func known(n *int) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.Itoa(*n)
 }

@@ -178,7 +178,7 @@ func TestTasksThatChangedBetweenRuns(t *testing.T) {
 		t.Errorf("by name: %+v", c.Pairs)
 	}
 	r = berth(t, dir, "compare", runs[0], runs[2])
-	if r.want(t, 2); !strings.Contains(r.stderr, "the content of all 2 tasks that both ran differs. Compare them by name with --by-name") {
+	if r.want(t, 2); !strings.Contains(r.stderr, "the content of all 2 tasks that both ran differs. Compare them by name with --force") {
 		t.Errorf("both tasks changed: %s", r.stderr)
 	}
 	if r = berth(t, dir, "show", runs[0], runs[2], "--by", "task"); !strings.Contains(r.out, "2 tasks have another content in another run") {

@@ -87,7 +87,7 @@ func All() []Schema {
 		{"cli-note", "berth note --json", output.Notes{}},
 		{"cli-export", "berth export --json", output.Export{}},
 		{"cli-import", "berth import --json", output.Import{}},
-		{"cli-show-follow", "berth show RUN TRIAL --follow --json, a line", output.ShowFollow{}},
+		{"cli-show-follow", "berth show RUN TRIAL --watch --json, a line", output.ShowFollow{}},
 		{"cli-task-check", "berth task check --json", output.TaskCheck{}},
 		{"cli-agent-bundle", "berth agent bundle, export and import --json", output.AgentBundle{}},
 		{"cli-agent-list", "berth agent list --json", output.AgentList{}},

@@ -235,7 +235,7 @@ type ShowRunning struct {
 	Queued bool           `json:"queued,omitempty"`
 }
 
-// ShowFollow is one line of `berth show RUN TRIAL --follow`. Exactly one of the
+// ShowFollow is one line of `berth show RUN TRIAL --watch`. Exactly one of the
 // fields after Attempt is set.
 type ShowFollow struct {
 	Attempt int             `json:"attempt,omitempty"` // of the trial; absent with Trial

@@ -44,10 +44,10 @@ func TestNewerVersionsOfBundlesAreListed(t *testing.T) {
 	if !strings.Contains(r.out, "newer: thing@1.3.0 (berth agent bundle thing@1.3.0)\n") || r.stderr != "" {
 		t.Errorf("list: %+v", r)
 	}
-	r = run("/nowhere", "agent", "list", "--newest", "--json")
+	r = run("/nowhere", "agent", "list", "--json")
 	r.want(t, 0)
 	list := answer[types.AgentList](t, r, "cli-agent-list")
-	if !slices.Equal(list.Newer, []string{"thing@1.3.0"}) || !strings.Contains(r.stderr, "the newest version of codex is not known: npm is not on this machine") {
-		t.Errorf("list without registries: %+v\n%s", list, r.stderr)
+	if !slices.Equal(list.Newer, []string{"thing@1.3.0"}) {
+		t.Errorf("list as JSON: %+v", list)
 	}
 }

@@ -159,7 +159,7 @@ func TestARunningTrialIsShownAndFollowed(t *testing.T) {
 	}
 }
 
-// checkStream checks what --follow prints with --json.
+// checkStream checks what --watch prints with --json.
 func checkStream(t *testing.T, r result) {
 	t.Helper()
 	r.want(t, 0)

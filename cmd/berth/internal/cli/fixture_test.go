@@ -55,7 +55,7 @@ func withPlugins(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	self, err := os.Executable()
-	for _, name := range []string{"berth-sandboxd", "berth-attacker"} { // are copied, and never started
+	for _, name := range []string{"berth-sandboxd"} { // is copied, and never started
 		file := filepath.Join(filepath.Dir(self), name)
 		if f, made := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o700); made == nil {
 			defer func() { _ = os.Remove(file) }()

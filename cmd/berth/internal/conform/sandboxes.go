@@ -53,7 +53,7 @@ func (b *bench) shells(ctx context.Context) (*sandboxes, error) {
 		Environment: env, Spec: environment.Spec{Workdir: "/app"}, Sandboxd: b.o.Sandboxd, Runtime: b.dir,
 	}.Start(ctx)
 	if errors.Is(err, environment.ErrRefused) {
-		return nil, fmt.Errorf("environment %q for the test cannot create a sandbox on this machine: choose another with --shells, or --shells \"\" to skip clauses that need one: %w",
+		return nil, fmt.Errorf("environment %q for the test cannot create a sandbox on this machine: choose another with --environment, or --environment \"\" to skip clauses that need one: %w",
 			b.o.Shells, err)
 	}
 	if err != nil {

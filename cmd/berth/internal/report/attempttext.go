@@ -81,7 +81,7 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	case f.Damage != "":
 		p.Printf("result.json is damaged; this is what the journal of the run has: %s\n\n", terminal.Clean(f.Damage))
 	case f.Result == nil && f.State == output.UnderWay:
-		p.Printf("no result yet: the attempt is running. Follow it with --follow\n\n")
+		p.Printf("no result yet: the attempt is running. Follow it with --watch\n\n")
 	case f.Result == nil:
 		p.Printf("no result: the process of the run was killed during this attempt\n\n")
 	default:

@@ -146,13 +146,11 @@ func (s *Server) attemptPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	state := s.attemptState(a)
 	var missing []string
 	busy := a.State == output.UnderWay
 	data := map[string]any{"A": a, "Busy": busy, "Step": r.number("step"), "Base": a.Base}
 	if busy {
-		q := url.Values{"trial": {a.Trial.ID}, "attempt": {strconv.Itoa(a.Number)}, "state": {digest(state)}}
-		data["Live"] = a.Base + "changes?" + q.Encode()
+		data["Live"] = true
 		data["Buttons"] = buttonsOf(r.Context(), a.run, a.Page()+"control")
 	}
 	result, err := readResult(a.dir)
@@ -175,7 +173,7 @@ func (s *Server) attemptPage(r *request) error {
 	if more {
 		missing = append(missing, "files: not all of them are listed")
 	}
-	s.sorted(a, names, busy, data)
+	sorted(names, busy, data)
 	readers, err := notes.Read(a.run)
 	if err != nil {
 		missing = append(missing, err.Error())
@@ -189,19 +187,12 @@ func (s *Server) attemptPage(r *request) error {
 	return r.show("attempt", a.Trial.Task, data)
 }
 
-// recorded is a recording of a terminal.
-type recorded struct {
-	Name string
-	Live bool
-}
-
 // maxInline is how many pictures, recordings or outputs a page shows itself.
 const maxInline = 20
 
 // sorted puts the files of an attempt where a page shows them.
-func (s *Server) sorted(a *attempt, names []string, busy bool, data map[string]any) {
-	var terminals []recorded
-	var tests, artifacts []string
+func sorted(names []string, busy bool, data map[string]any) {
+	var terminals, tests, artifacts []string
 	data["Surface"] = busy
 	for _, n := range names {
 		switch {
@@ -209,19 +200,12 @@ func (s *Server) sorted(a *attempt, names []string, busy bool, data map[string]a
 			data["Surface"] = true
 		case n == record.ExchangesFile:
 			data["Exchanges"] = true
-		case n == record.FilesFile:
-			data["Changed"] = true
 		case path.Ext(n) == ".cast" && len(terminals) < maxInline:
-			terminals = append(terminals, recorded{Name: n})
+			terminals = append(terminals, n)
 		case strings.HasPrefix(n, record.VerifierDir+"/") && len(tests) < maxInline:
 			tests = append(tests, n)
 		case strings.HasPrefix(n, record.ArtifactsDir+"/"):
 			artifacts = append(artifacts, n)
-		}
-	}
-	if busy {
-		for i := range s.living(a) {
-			terminals = append(terminals, recorded{Name: strconv.Itoa(i), Live: true})
 		}
 	}
 	data["Terminals"], data["Tests"], data["Artifacts"], data["Files"] = terminals, tests, artifacts, names

@@ -62,7 +62,7 @@ func openBrowser(t *testing.T) *browser {
 		case *runtime.EventExceptionThrown:
 			b.faults = append(b.faults, e.ExceptionDetails.Error())
 		case *log.EventEntryAdded:
-			if !strings.Contains(e.Entry.URL, "/picture?") && !strings.Contains(e.Entry.URL, "/terminal?") { // broken, or over
+			if !strings.Contains(e.Entry.URL, "/picture?") { // broken
 				b.faults = append(b.faults, e.Entry.Text+" "+e.Entry.URL)
 			}
 		case *network.EventRequestWillBeSent:
@@ -202,6 +202,10 @@ func (b *browser) sound(t *testing.T, address, checks string) {
 	}
 }
 
+// toReport goes to the place of the report in the page of a run, which is loaded when
+// it is seen.
+const toReport = `(document.getElementById("more") || document.getElementById("report")).scrollIntoView()`
+
 // scripts: the charts are drawn, terminals are played, sub-agents unfold, and the conversation
 // loads as one scrolls.
 func (b *browser) scripts(t *testing.T) {
@@ -212,7 +216,7 @@ func (b *browser) scripts(t *testing.T) {
 	var canvases, shots int
 	var screen, below string
 	var light []string
-	b.run(t, chromedp.Navigate(run), chromedp.ScrollIntoView("#charts"), chromedp.WaitReady(`html[data-drawn="yes"]`),
+	b.run(t, chromedp.Navigate(run), chromedp.Evaluate(toReport, nil), chromedp.WaitReady(`html[data-drawn="yes"]`),
 		chromedp.Evaluate(`document.querySelectorAll(".chart canvas").length`, &canvases), chromedp.Evaluate(axe(t), nil), awaited(faultsOf(""), &light))
 	b.run(t, chromedp.Navigate(run+"trial/"+w.trials[0].ID+"/1/"), chromedp.ScrollIntoView(".terminal"), chromedp.WaitReady(`.terminal[data-drawn="yes"]`),
 		chromedp.WaitReady(".ap-term"), chromedp.Click("#step-2 h3 button"), chromedp.Poll(`document.querySelector(".ap-term-text").textContent.includes("hello")`, nil),
@@ -275,7 +279,7 @@ const (
 })()`
 )
 
-// live: what happens appears within a second or two, without a reload; and again after the
+// live: what happens appears within a second or two, without a reload, also after a
 // connection was lost.
 func (b *browser) live(t *testing.T) {
 	w := newSite(t, 2)
@@ -287,7 +291,7 @@ func (b *browser) live(t *testing.T) {
 	at := w.address + "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
 	b.run(t, chromedp.Navigate(at), chromedp.WaitReady("#nosteps"), chromedp.ScrollIntoView("#steps"))
 	for n := 1; n <= 3; n++ {
-		if n == 3 { // the browser connects again by itself
+		if n == 3 {
 			w.served.CloseClientConnections()
 		}
 		w.step(t, a, n)

@@ -158,15 +158,3 @@ func (b *buttons) limit(name string) *output.CtlLimit {
 	}
 	return &b.Status.Limits[i]
 }
-
-// InFlight is how many attempts run at the same time.
-func (b *buttons) InFlight() *output.CtlLimit { return b.limit(control.InFlight) }
-
-// Cost is the budget of the run in USD.
-func (b *buttons) Cost() *output.CtlLimit { return b.limit(control.CostUSD) }
-
-// Tokens is the budget of the run in tokens.
-func (b *buttons) Tokens() *output.CtlLimit { return b.limit(control.Tokens) }
-
-// Requests is the budget of the run in requests to models.
-func (b *buttons) Requests() *output.CtlLimit { return b.limit(control.Requests) }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	_ "golang.org/x/image/webp" // formats of pictures
 
@@ -37,20 +38,14 @@ func isPicture(name string) bool {
 	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name)))
 }
 
-// picture serves a picture of an attempt, or of a cell of a notebook. It is decoded
-// and written again, so that a browser gets nothing but pixels.
+// picture serves a picture of an attempt. It is decoded and written again, so that a
+// browser gets nothing but pixels.
 func (s *Server) picture(w http.ResponseWriter, hr *http.Request) {
 	r := &request{Request: hr, s: s, w: w}
 	a, err := s.attempt(r)
 	if err == nil {
 		var b []byte
-		name := r.FormValue("name")
-		if path.Ext(name) == notebookExt {
-			b, err = pictureOf(a.dir, name, r.number("cell"), r.number("output"))
-		} else {
-			b, err = untrusted.Read(a.dir, name, maxPicture)
-		}
-		if err == nil {
+		if b, err = untrusted.Read(a.dir, r.FormValue("name"), maxPicture); err == nil {
 			b, err = redraw(r, b)
 		}
 		if err == nil {
@@ -94,8 +89,8 @@ func redraw(r *request, b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// filePage shows a file of an attempt: as a picture, a table, a notebook or a
-// recording of a terminal, or a part of it as text.
+// filePage shows a file of an attempt: as a picture or a recording of a terminal, or a
+// part of it as text.
 func (s *Server) filePage(r *request) error {
 	a, err := s.attempt(r)
 	if err != nil {
@@ -109,18 +104,6 @@ func (s *Server) filePage(r *request) error {
 	if isPicture(name) {
 		data["Shot"] = shotOf(a.dir, name)
 		return r.show("file", name, data)
-	}
-	if r.FormValue("text") == "" && r.number("at") == 0 {
-		kind, shown, wrong := formed(a.dir, name)
-		if wrong != nil {
-			data["Wrong"] = wrong.Error()
-		}
-		if kind != "" {
-			data[kind] = shown
-		}
-		if kind == "Table" || kind == "Notebook" {
-			return r.show("file", name, data)
-		}
 	}
 	at := r.number("at")
 	text, size, next, err := chunk(a.dir, name, at)
@@ -161,22 +144,29 @@ func (s *Server) exchangesPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	type exchange struct {
-		paceLine
+	type sent struct {
+		recording.Entry
 
-		Raw            part
-		Request, Reply string
-		Size           int64
-		Long, Bad      bool
+		Time   time.Time     `json:"time"`
+		Model  string        `json:"model"`
+		Status int           `json:"status"`
+		Took   time.Duration `json:"took_ns"`
+		Usage  *struct {
+			Input  int64 `json:"input"`
+			Output int64 `json:"output"`
+		} `json:"usage"`
+	}
+	type exchange struct {
+		sent
+
+		Raw       part
+		Size      int64
+		Long, Bad bool
 	}
 	var all []exchange
 	for _, l := range lines {
-		var e recording.Entry
 		x := exchange{Raw: partOf(string(l.b), maxText), Size: l.size, Long: l.b == nil}
-		x.Bad = !x.Long && json.Unmarshal(l.b, &x.paceLine) != nil
-		if json.Unmarshal(l.b, &e) == nil {
-			x.Request, x.Reply = e.Request, e.Reply
-		}
+		x.Bad = !x.Long && json.Unmarshal(l.b, &x.sent) != nil
 		all = append(all, x)
 	}
 	return r.show("exchanges", "Requests to models", map[string]any{"A": a, "All": all, "Next": next, "More": len(lines) > 0})

@@ -1,9 +1,7 @@
 package view
 
 import (
-	"archive/tar"
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"image"
@@ -15,10 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/plugins/sandbox/system"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
@@ -39,35 +34,6 @@ func pictureFile(t testing.TB, width, height int) []byte {
 	return b.Bytes()
 }
 
-// archiveFile is an archive of files that differ from the image.
-func archiveFile(t testing.TB) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z, err := zstd.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := tar.NewWriter(z)
-	for _, h := range []*tar.Header{
-		{Name: "app/", Typeflag: tar.TypeDir, Mode: 0o755},
-		{Name: "app/new.txt", Typeflag: tar.TypeReg, Size: 12, Mode: 0o644},
-		{Name: "app/old.txt", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{system.Same: "y"}},
-		{Name: "app/link", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"},
-		{Name: "app/<script>1</script>", Typeflag: tar.TypeReg},
-	} {
-		if err = w.WriteHeader(h); err == nil && h.Size > 0 {
-			_, err = w.Write([]byte("the new file"))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err = errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
 // files writes what an attempt has beside its record, with hostile texts in it.
 func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 	t.Helper()
@@ -81,15 +47,6 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 	add(record.SurfaceFile, surface.Line{Time: now, Kind: surface.KindAct, Step: 2, Action: evil, Arguments: at})
 	add(record.SurfaceFile, surface.Line{Time: now, Kind: evil, Action: evil, Text: evil, Error: evil, Frames: []surface.Frame{{Name: evil, File: "broken.png"}, {File: "../../x.png"}}})
 	add(record.LogFile, logLine{Time: now, From: evil, Text: evil})
-	inline, err := json.Marshal(map[string]any{"cells": []any{
-		map[string]any{"cell_type": evil, "source": []string{evil, "x = 1"}, "outputs": []any{
-			map[string]any{"output_type": "stream", "text": []string{evil}},
-			map[string]any{"output_type": "display_data", "data": map[string]any{"image/png": base64.StdEncoding.EncodeToString(pictureFile(t, 20, 10)), "text/html": "<script>1</script>"}},
-		}}, map[string]any{"cell_type": "markdown", "source": "# " + evil},
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	sub, err := json.Marshal(trajectory.Trajectory{
 		Agent: trajectory.Agent{Name: evil}, Steps: []trajectory.Step{{StepID: 1, Source: "agent", Message: trajectory.Text("I am below " + evil)}},
 		Subagents: []trajectory.Trajectory{{TrajectoryID: evil, Steps: []trajectory.Step{{StepID: 1, Source: "agent", Message: trajectory.Text("deeper")}}}},
@@ -104,8 +61,6 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 		"model/exchanges.jsonl":      `{"kind":"` + `<script>1</script>","model":"<b>","status":200,"request":"../../../etc/passwd"}` + "\nnot JSON\n",
 		"artifacts/a.txt":            evil,
 		"artifacts/t.csv":            "name,n\n<b>,2\n\"" + evil + "\",3\n",
-		"artifacts/n.ipynb":          string(inline),
-		"artifacts/broken.ipynb":     "{",
 		"agent/sub.json":             string(sub),
 		"verifier/logs/test-out.txt": evil,
 		"agent/terminal.cast":        `{"version":2,"width":20,"height":5,"timestamp":` + "1}\n[0.1,\"o\",\"\\u001b[31mhello\"]\n[\"x\"]\nnot JSON\n[0.2,\"o\",\"\\nagain\"]\n",
@@ -116,9 +71,6 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 			t.Fatal(err)
 		}
 	}
-	if err = os.WriteFile(filepath.Join(dir, record.FilesFile), archiveFile(t), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // pages are the addresses of all pages, and of parts that are loaded into them.
@@ -128,10 +80,10 @@ func (w *site) pages(trial string) []string {
 	key := url.QueryEscape(filepath.Base(w.run.Dir) + "/" + trial + "/1")
 	return []string{
 		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?sort=score&select=" + url.QueryEscape(`outcome == "passed"`),
-		run + "trials?select=" + url.QueryEscape(evil), run + "task?name=" + url.QueryEscape(string([]rune(w.trials[0].Task))), at, at + "?step=2",
+		run + "trials?select=" + url.QueryEscape(evil), run + "report", at, at + "?step=2",
 		at + "exchanges", at + "file?name=artifacts/a.txt", at + "file?name=frames/broken.png", at + "file?name=frames/page.png", at + "file?name=frames/huge.png",
-		at + "file?name=agent/terminal.cast", at + "file?name=agent/zz-odd.cast", at + "file?name=artifacts/t.csv", at + "file?name=artifacts/n.ipynb", at + "file?name=artifacts/broken.ipynb",
-		at + "changed", at + "changed?name=app/new.txt", "/compare?a=" + key + "&b=" + key,
+		at + "file?name=agent/terminal.cast", at + "file?name=agent/zz-odd.cast", at + "file?name=artifacts/t.csv",
+		"/compare?a=" + key + "&b=" + key,
 		at + "steps?at=0", at + "surface", at + "subagent?path=agent/sub.json",
 	}
 }

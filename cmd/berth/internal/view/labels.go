@@ -3,7 +3,6 @@ package view
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -49,13 +48,4 @@ func write(dir string, n *notes.Note) error {
 	}
 	n.Time, n.Author = time.Now().UTC(), control.NameOf(os.Getuid())
 	return notes.Add(dir, *n)
-}
-
-// notesStamp says which state the notes of a run have.
-func notesStamp(dir string) string {
-	fi, err := os.Lstat(filepath.Join(dir, notes.File))
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("%d %d\n", fi.Size(), fi.ModTime().UnixNano())
 }

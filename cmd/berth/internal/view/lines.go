@@ -2,6 +2,8 @@ package view
 
 import (
 	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -147,4 +149,27 @@ func chunk(dir, name string, at int64) (text string, size, next int64, err error
 		}
 	}
 	return plain(string(b)), fi.Size(), at + int64(len(b)), nil
+}
+
+// lastBytes returns whole lines at the end of a file: at most that many bytes. It
+// returns nothing if the file cannot be read.
+func lastBytes(dir, name string, most int64) []byte {
+	f, err := untrusted.Open(dir, name, maxFile)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	at := max(0, fi.Size()-most)
+	b, err := io.ReadAll(io.NewSectionReader(f, at, most))
+	if err != nil {
+		return nil
+	}
+	if at > 0 {
+		b = b[cmp.Or(bytes.IndexByte(b, '\n')+1, len(b)):]
+	}
+	return b
 }

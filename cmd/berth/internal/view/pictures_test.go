@@ -164,7 +164,7 @@ func newest(t *testing.T, w *site, experiment string) *kept {
 	}
 	for _, dir := range all {
 		if strings.HasPrefix(filepath.Base(dir), experiment+"-") {
-			k, err := w.runs.get(dir)
+			k, err := w.runs.get(dir, "test")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -302,9 +302,8 @@ func stills(t *testing.T, w *site, b *browser) {
 	}{
 		{name: "runs", path: "/", width: 900, height: 300},
 		{name: "run", path: base, width: 900, height: 900},
-		{name: "charts", path: base, width: 900, height: 700, ready: []chromedp.Action{chromedp.ScrollIntoView("#charts"), chromedp.WaitReady(`html[data-drawn="yes"]`), chromedp.Evaluate(`document.getElementById("charts").scrollIntoView()`, nil)}},
+		{name: "charts", path: base, width: 900, height: 700, ready: []chromedp.Action{chromedp.Evaluate(toReport, nil), chromedp.WaitReady(`html[data-drawn="yes"]`), chromedp.Evaluate(toReport, nil)}},
 		{name: "trials", path: base + "trials?select=" + url.QueryEscape(`agent == "terminus"`) + "&sort=tokens", width: 1000, height: 500},
-		{name: "task", path: base + "task?name=" + url.QueryEscape(terminus.Trial.Task), width: 900, height: 700},
 		{name: "attempt", path: terminus.Page(), width: 900, height: 900, dim: true},
 		{name: "terminal", path: terminus.Page(), width: 900, height: 900, ready: []chromedp.Action{
 			chromedp.ScrollIntoView(".terminal"), chromedp.WaitReady(`.terminal[data-drawn="yes"] .ap-term`), chromedp.Click("#step-4 h3 button"),

@@ -16,7 +16,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 )
 
@@ -56,7 +56,7 @@ func (r *request) show(name, title string, data map[string]any) error {
 		return err
 	}
 	r.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, err := r.w.Write(b.Bytes())
+	_, err := r.w.Write(bytes.Map(page.Visible, b.Bytes()))
 	_ = err // the browser has gone
 	return nil
 }
@@ -113,7 +113,6 @@ func partOf(s string, most int) part {
 func functions() template.FuncMap {
 	return template.FuncMap{
 		"clean":     func(v any) string { return terminal.Ends(fmt.Sprint(v), 400) },
-		"short":     func(s string) string { return s[:min(len(s), 12)] },
 		"path":      url.PathEscape,
 		"query":     url.QueryEscape,
 		"plain":     plain,
@@ -141,19 +140,12 @@ func functions() template.FuncMap {
 			return terminal.Seconds(to.Sub(from))
 		},
 		"seconds": func(d time.Duration) string { return terminal.Seconds(d) },
-		"usd": func(x *float64) string {
+		"cost": func(x *float64) string {
 			if x == nil {
 				return "–"
 			}
 			return strconv.FormatFloat(*x, 'f', 4, 64)
 		},
-		"value": func(x *float64, raw bool) string {
-			if x == nil {
-				return "–"
-			}
-			return numbers.Value(*x, raw)
-		},
-		"bound": numbers.Value,
 		"number": func(x *float64) string {
 			if x == nil {
 				return "none"

@@ -2,17 +2,15 @@ package view
 
 import (
 	"cmp"
-	"encoding/json"
-	"net/http"
 	"net/url"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
+	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -49,7 +47,6 @@ type moment struct {
 	Flights []flight // the first ones
 	All     int
 	Phases  []count
-	Paces   []pace
 	next    time.Time // until then it is not looked at again
 }
 
@@ -90,7 +87,6 @@ func (k *kept) moment() *moment {
 		m.Phases = append(m.Phases, count{Name: name, Trials: n})
 	}
 	slices.SortFunc(m.Phases, func(a, b count) int { return cmp.Or(b.Trials-a.Trials, cmp.Compare(a.Name, b.Name)) })
-	m.Paces = paces(k, m.Time)
 	m.next = time.Now().Add(max(restLeast, restTimes*time.Since(m.Time)))
 	k.at = m
 	return m
@@ -99,7 +95,7 @@ func (k *kept) moment() *moment {
 // address is that of the page of a run.
 func address(dir string) string { return "/run/" + url.PathEscape(filepath.Base(dir)) + "/" }
 
-// runPage shows the numbers of a run and what it does.
+// runPage shows what a run does and the numbers of its cells; reportPage has the rest.
 func (s *Server) runPage(r *request) error {
 	k, err := s.run(r.PathValue("run"))
 	if err != nil {
@@ -107,50 +103,58 @@ func (s *Server) runPage(r *request) error {
 	}
 	sum := k.sum()
 	data := map[string]any{
-		"Run": k.Run, "Summary": sum, "Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Busy": k.Index.Writing(),
-		"Counts": counts(sum), "Torn": k.Index.Torn + k.Index.Damaged,
-	}
-	if k.Index.Writing() != nil {
-		data["Live"] = address(k.Dir) + "changes?state=" + digest(s.runs.state(k.Dir, k.stamp))
+		"Summary": sum, "Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Counts": counts(sum), "Torn": k.Index.Torn + k.Index.Damaged,
 	}
 	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
 	if k.Index.Writing() != nil {
-		b := buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
+		m, b := k.moment(), buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
+		data["Live"], data["Now"], data["More"] = true, m, max(0, m.All-len(m.Flights))
+		if left := sum.Outcomes[record.NotRun] - m.All; left >= 0 {
+			data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
+		}
 		data["Buttons"], data["Cells"] = b, k.Manifest.Cells[:min(len(k.Manifest.Cells), maxOffered)]
-		if now := b.Cost(); now != nil { // another one may have been set
+		if now := b.limit(control.CostUSD); now != nil { // another one may have been set
 			data["Limit"], data["LimitKnown"] = now.Most, true
 		}
 	}
 	if limit, ok := data["Limit"].(*float64); ok && limit != nil && *limit > 0 && sum.CostUSD != nil {
 		data["Share"] = 100 * min(max(*sum.CostUSD / *limit, 0), 1)
 	}
-	if t, tableErr := k.board(); tableErr != nil {
-		data["NoTable"] = tableErr.Error()
+	if board, countErr := k.board(); countErr != nil {
+		data["NoBoard"] = countErr.Error()
 	} else {
-		data["Table"] = t
-	}
-	if k.Index.Writing() != nil {
-		m := k.moment()
-		data["Now"], data["More"] = m, max(0, m.All-len(m.Flights))
-		if left := sum.Outcomes[record.NotRun] - m.All; left >= 0 {
-			data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
-		}
+		data["Board"] = board
 	}
 	return r.show("run", filepath.Base(k.Dir), data)
 }
 
-// board is the leaderboard, with the same numbers as show --by cell.
-func board(k *numbers.Run) (*output.Table, error) {
-	all := []numbers.Run{*k}
-	rules, err := numbers.RulesOf(all)
+// reportPage has the numbers and charts of the report about a run. The page of the run
+// loads them when they are seen.
+func (s *Server) reportPage(r *request) error {
+	k, err := s.run(r.PathValue("run"))
+	if err != nil {
+		return err
+	}
+	report, err := k.report()
+	if err != nil {
+		return err
+	}
+	return r.show("report", "Report of "+filepath.Base(k.Dir), map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Report": report})
+}
+
+// reportOf computes a report, as berth report --force does. Without all, it has only
+// the numbers of the cells.
+func reportOf(k *numbers.Run, berth string, all bool) (*page.Report, error) {
+	runs := []numbers.Run{*k}
+	rules, err := numbers.RulesOf(runs)
 	if err != nil {
 		return nil, err
 	}
-	j, err := numbers.Join(all)
-	if err != nil {
-		return nil, err
+	r, err := page.Count(runs, &page.Options{Seed: 1, Berth: berth, Rules: rules, Force: true, Base: address(k.Dir)})
+	if err == nil && all {
+		err = r.Complete()
 	}
-	return numbers.Table(j, &numbers.Wanted{By: []string{"cell"}, Seed: 1, Rules: rules, Force: true, Going: k.Index.Writing() != nil})
+	return r, err
 }
 
 // counts returns the outcomes that occur.
@@ -196,89 +200,4 @@ func eta(x *store.Index, left int) string {
 		return "not known yet"
 	}
 	return "about " + time.Duration(float64(left)/per*float64(time.Minute)).Round(time.Second).String()
-}
-
-// charts serves the charts of the report about a run, with their rows.
-func (s *Server) charts(w http.ResponseWriter, r *http.Request) {
-	k, err := s.run(r.PathValue("run"))
-	if err == nil {
-		var b []byte
-		var rules numbers.Rules
-		all := []numbers.Run{k.Run}
-		if rules, err = numbers.RulesOf(all); err == nil {
-			b, err = page.Charts(all, &page.Options{Seed: 1, Berth: s.o.Berth, Rules: rules, Force: true})
-		}
-		if err == nil {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(b)
-			return
-		}
-	}
-	http.Error(w, err.Error(), http.StatusNotFound)
-}
-
-// maxPoints is how many times a chart over time has.
-const maxPoints = 120
-
-// progress serves a chart of the outcomes over time, with its rows.
-func (s *Server) progress(w http.ResponseWriter, r *http.Request) {
-	k, err := s.run(r.PathValue("run"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	names, rows := overTime(k.Index)
-	out := map[string]any{"charts": []any{}, "tables": map[string]any{"progress": rows}}
-	if len(rows) > 0 {
-		var colors []string
-		for _, o := range names {
-			colors = append(colors, page.Color(record.Outcome(o)))
-		}
-		out["charts"] = []any{map[string]any{"id": "progress", "spec": charts.Progress(names, colors), "data": "progress"}}
-	}
-	b, err := json.Marshal(out)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(b)
-}
-
-// overTime counts the outcomes of the accepted attempts that had ended by each of
-// some times, and names them.
-func overTime(x *store.Index) (names []string, rows []map[string]any) {
-	type ended struct {
-		at      time.Time
-		outcome record.Outcome
-	}
-	var all []ended
-	for _, t := range x.Trials {
-		if a := t.Accepted(); a != nil && !a.Result.End.IsZero() {
-			all = append(all, ended{a.Result.End, a.Result.Outcome})
-		}
-	}
-	if len(all) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(all, func(a, b ended) int { return a.at.Compare(b.at) })
-	n := map[record.Outcome]int{}
-	for _, e := range all {
-		n[e.outcome] = 0
-	}
-	for _, o := range record.Outcomes {
-		if _, occurs := n[o]; occurs {
-			names = append(names, string(o))
-		}
-	}
-	step := (len(all) + maxPoints - 1) / maxPoints
-	for i, e := range all {
-		n[e.outcome]++
-		if i%step == 0 || i == len(all)-1 {
-			for _, o := range names {
-				rows = append(rows, map[string]any{"time": e.at.UnixMilli(), "outcome": o, "trials": n[record.Outcome(o)]})
-			}
-		}
-	}
-	return names, rows
 }

@@ -9,13 +9,16 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
+	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 )
 
 // Options say what a Server shows and where.
@@ -51,7 +54,7 @@ var player embed.FS
 
 // New opens the address and prepares a Server. Serve has to follow.
 func New(ctx context.Context, o Options) (*Server, error) {
-	s := &Server{o: o, packed: map[string][]byte{}, runs: newRuns()}
+	s := &Server{o: o, packed: map[string][]byte{}, runs: runs{all: map[string]*entry{}}}
 	var secret [32]byte
 	if _, err := rand.Read(secret[:]); err != nil {
 		return nil, err
@@ -69,7 +72,10 @@ func New(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if s.pages, err = template.New("").Funcs(functions()).ParseFS(assets, "assets/*.html"); err != nil {
+	if s.pages, err = template.New("").Funcs(page.Functions()).Funcs(functions()).ParseFS(page.Assets, "page.html"); err == nil {
+		s.pages, err = s.pages.ParseFS(assets, "assets/*.html")
+	}
+	if err != nil {
 		return nil, err
 	}
 	var listen net.ListenConfig
@@ -105,7 +111,6 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 	})
 	defer stopped()
-	defer s.runs.work.Wait()
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -124,19 +129,13 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /{$}", s.page(s.listPage))
 	mux.HandleFunc("GET /assets/{name}", s.asset)
 	mux.HandleFunc("GET /run/{run}/{$}", s.page(s.runPage))
-	mux.HandleFunc("GET /changes", s.listChanges)
-	mux.HandleFunc("GET /run/{run}/charts", s.charts)
-	mux.HandleFunc("GET /run/{run}/progress", s.progress)
-	mux.HandleFunc("GET /run/{run}/changes", s.changes)
+	mux.HandleFunc("GET /run/{run}/report", s.page(s.reportPage))
 	mux.HandleFunc("GET /run/{run}/trials", s.page(s.trialsPage))
-	mux.HandleFunc("GET /run/{run}/task", s.page(s.taskPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/{$}", s.page(s.attemptPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/steps", s.page(s.stepsPart))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/surface", s.page(s.surfacePart))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/subagent", s.page(s.subagentPart))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/cast", s.cast)
-	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/terminal", s.terminal)
-	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/changed", s.page(s.changedPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/exchanges", s.page(s.exchangesPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/body", s.page(s.bodyPage))
 	mux.HandleFunc("GET /run/{run}/trial/{trial}/{attempt}/file", s.page(s.filePage))
@@ -195,23 +194,23 @@ func (s *Server) is(token string) bool {
 	return subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) == 1
 }
 
-// asset serves the style, the script, and the libraries.
+// asset serves the style, the scripts, and the libraries.
 func (s *Server) asset(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("name")
 	b, packed := s.packed[name]
-	if !packed && name != "view.css" && name != "view.js" {
+	var err error
+	switch {
+	case packed:
+		w.Header().Set("Content-Encoding", "gzip")
+	case name == "view.js":
+		b, err = assets.ReadFile("assets/" + name)
+	default:
+		b, err = page.Assets.ReadFile(name)
+	}
+	if err != nil {
 		http.NotFound(w, r)
 		return
 	}
-	if packed {
-		w.Header().Set("Content-Encoding", "gzip")
-	} else {
-		b, _ = assets.ReadFile("assets/" + name) // it is embedded
-	}
-	kind := "text/javascript; charset=utf-8"
-	if strings.HasSuffix(name, ".css") {
-		kind = "text/css; charset=utf-8"
-	}
-	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Type", mime.TypeByExtension(path.Ext(name)))
 	_, _ = w.Write(b)
 }

@@ -6,17 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"net/http"
 	"path"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
 
-	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/plugins/runtimedir"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -82,17 +75,7 @@ func eventOf(line []byte, h *castHeader, last float64) (e castEvent, ok bool) {
 	if math.IsNaN(e.At) || e.At < last || e.At > 1e9 {
 		e.At = last
 	}
-	switch e.Kind {
-	case "o", "i", "m":
-		return e, true
-	case "r":
-		columns, rows, _ := strings.Cut(e.Text, "x")
-		c, errC := strconv.Atoi(columns)
-		r, errR := strconv.Atoi(rows)
-		e.Text = fmt.Sprintf("%dx%d", min(max(c, 1), maxColumns), min(max(r, 1), maxRows))
-		return e, errC == nil && errR == nil
-	}
-	return e, false
+	return e, e.Kind == "o" || e.Kind == "m" // a size that changes could be any number
 }
 
 // cast serves a recording to the player. What a player would not understand is left
@@ -153,147 +136,6 @@ func playable(out *bytes.Buffer, dir, name string) error {
 			return err
 		}
 	}
-}
-
-// place is a file in a folder that a process of a run writes to.
-type place struct{ dir, name string }
-
-// living returns the recordings of terminals that the session of an attempt in
-// progress writes on this machine. They come into the folder of the attempt when the
-// session ends. A recording says in its title whose it is.
-func (s *Server) living(a *attempt) (all []place) {
-	var folders []string
-	for _, dir := range runtimedir.Dirs() {
-		owners, _ := filepath.Glob(filepath.Join(dir, "*", "*", "owner.json")) // the pattern is a valid one
-		for _, file := range owners {
-			b, err := untrusted.Read(filepath.Dir(file), filepath.Base(file), 1<<20)
-			var o node.Owner
-			if err == nil && json.Unmarshal(b, &o) == nil && o.Run == a.run {
-				folders = append(folders, filepath.Dir(file))
-				if filepath.Base(o.Disk) == filepath.Base(filepath.Dir(file)) {
-					folders = append(folders, o.Disk)
-				}
-			}
-		}
-	}
-	session := fmt.Sprintf("%s/%d/", a.Trial.ID, a.Number)
-	for _, dir := range folders {
-		casts, _ := filepath.Glob(filepath.Join(dir, "*", "scratch-*", "*.cast"))
-		for _, file := range casts {
-			p := place{filepath.Dir(file), filepath.Base(file)}
-			lines, _, err := readPart(p.dir, p.name, 0, 1)
-			if err != nil || len(lines) == 0 {
-				continue
-			}
-			if h, headErr := headerOf(lines[0].b); headErr == nil && strings.HasPrefix(h.Title, session) && len(all) < maxInline {
-				all = append(all, p)
-			}
-		}
-	}
-	return all
-}
-
-const (
-	watchEvery = 150 * time.Millisecond // a terminal that is watched
-	maxInit    = 2 << 20                // bytes that it had written before
-)
-
-// terminal sends what the terminal of an attempt in progress gets, as server-sent
-// events in the form that the player reads.
-func (s *Server) terminal(w http.ResponseWriter, hr *http.Request) {
-	r := &request{Request: hr, s: s, w: w}
-	a, err := s.attempt(r)
-	var all []place
-	if err == nil {
-		all = s.living(a)
-	}
-	n := r.number("n")
-	if err != nil || n >= int64(len(all)) {
-		http.Error(w, "there is no such terminal any more", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	t := &watched{place: all[n], out: w}
-	for {
-		if err = t.more(); errors.Is(err, fs.ErrNotExist) {
-			_, _ = fmt.Fprint(w, "event: done\ndata: {}\n\n")
-			return
-		}
-		if err != nil || http.NewResponseController(w).Flush() != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-time.After(watchEvery):
-		}
-	}
-}
-
-// watched is a recording that grows.
-type watched struct {
-	place
-
-	out  io.Writer
-	at   int64
-	last float64
-	head *castHeader
-	said int // events so far
-}
-
-// more sends what has been added.
-func (t *watched) more() error {
-	var news []castEvent
-	for {
-		lines, next, err := readPart(t.dir, t.name, t.at, 5000)
-		if err != nil {
-			return err
-		}
-		for _, l := range lines {
-			if t.head == nil {
-				h, headErr := headerOf(l.b)
-				if headErr != nil {
-					return headErr
-				}
-				t.head = &h
-			} else if e, ok := eventOf(l.b, t.head, t.last); ok {
-				t.last = e.At
-				news = append(news, e)
-			}
-		}
-		if t.at = next; len(lines) == 0 {
-			break
-		}
-	}
-	if t.head == nil {
-		return nil
-	}
-	if t.said == 0 { // what was there before comes at once
-		t.said++
-		var before strings.Builder
-		for _, e := range news {
-			if e.Kind == "o" {
-				before.WriteString(e.Text)
-			}
-		}
-		init := before.String()
-		init = strings.ToValidUTF8(init[max(0, len(init)-maxInit):], "")
-		return t.send(map[string]any{"cols": t.head.Width, "rows": t.head.Height, "time": t.last, "init": init})
-	}
-	for _, e := range news {
-		if err := t.send(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (t *watched) send(v any) error {
-	b, err := json.Marshal(v)
-	if err == nil {
-		_, err = fmt.Fprintf(t.out, "data: %s\n\n", b)
-	}
-	return err
 }
 
 // isCast reports whether a file is a recording of a terminal.

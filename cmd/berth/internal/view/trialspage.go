@@ -2,8 +2,6 @@ package view
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -113,60 +110,4 @@ func (s *Server) trialsPage(r *request) error {
 	}
 	data["Fields"] = fields
 	return r.show("trials", "Trials of "+filepath.Base(k.Dir), data)
-}
-
-// taskPage shows a task and all its trials. Its instruction is the first message
-// to the agent in a record.
-func (s *Server) taskPage(r *request) error {
-	k, err := s.run(r.PathValue("run"))
-	if err != nil {
-		return err
-	}
-	name := r.FormValue("name")
-	var trials []*store.TrialState
-	for _, t := range k.Index.Trials {
-		if t.Task == name {
-			trials = append(trials, t)
-		}
-	}
-	if len(trials) == 0 {
-		return fmt.Errorf("%w: the run has no task %q", errMissing, name)
-	}
-	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Task": trials[0], "All": len(trials)}
-	readers, err := notes.Read(k.Dir)
-	if err != nil {
-		data["NoNotes"] = err.Error()
-	}
-	data["Rows"], data["Axes"] = rowsOf(k, trials[:min(len(trials), maxShown)], readers), axesOf(k.Manifest)
-	instruction, result := described(k, trials[:min(len(trials), 20)])
-	data["Instruction"], data["Result"] = instruction, result
-	data["Environment"] = k.Manifest.Cells[trials[0].Cell].Environment
-	return r.show("task", "Task "+name, data)
-}
-
-// described returns what attempts recorded of their task: the first message to the
-// agent, and a result, which has the environment; nil for what none of them has.
-func described(k *kept, trials []*store.TrialState) (instruction *part, result *record.Result) {
-	for _, t := range trials {
-		for i := range t.Attempts {
-			dir := report.Folder(k.Dir, t, t.Attempts[i].Number)
-			if instruction == nil {
-				lines, _, err := readPart(dir, record.TurnsFile, 0, 1)
-				var turn record.Turn
-				if err == nil && len(lines) > 0 && json.Unmarshal(lines[0].b, &turn) == nil && turn.Text != "" {
-					p := partOf(turn.Text, maxText)
-					instruction = &p
-				}
-			}
-			if result == nil {
-				if got, err := readResult(dir); err == nil {
-					result = got
-				}
-			}
-			if instruction != nil && result != nil {
-				return instruction, result
-			}
-		}
-	}
-	return instruction, result
 }

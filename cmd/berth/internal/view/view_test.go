@@ -103,7 +103,7 @@ func harmless(element string, a *html.Attribute) bool {
 	switch {
 	case strings.HasPrefix(a.Key, "on"), a.Key == "style":
 		return false
-	case a.Val == "#main", element == "link" && a.Val == "data:,": // on every page
+	case strings.Trim(a.Val, "abcdefghijklmnopqrstuvwxyz") == "#", element == "link" && a.Val == "data:,": // on every page
 		return true
 	}
 	return !address || strings.HasPrefix(a.Val, "/") || strings.HasPrefix(a.Val, "?")
@@ -124,7 +124,7 @@ func safe(t testing.TB, path, page string) {
 					t.Errorf("%s: <%s %s=%q>", path, token.Data, a.Key, a.Val)
 				}
 			}
-			if token.Data == "script" && !strings.Contains(token.String(), `src="/assets/view.js"`) {
+			if tag := token.String(); token.Data == "script" && !strings.Contains(tag, `src="/assets/`) && !strings.Contains(tag, `type="text/plain"`) {
 				t.Errorf("%s: %s", path, token)
 			}
 		default:
@@ -196,24 +196,23 @@ func TestHostileRecordsAreText(t *testing.T) {
 	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
 	for _, path := range []string{
 		"/run/none/", at + "file?name=../../../manifest.jsonl", at + "file?name=/etc/passwd", at + "file?name=" + url.QueryEscape(evil), at + "body?digest=../../../etc/passwd",
-		at + "picture?name=frames/broken.png", at + "picture?name=artifacts/n.ipynb&cell=9", at + "cast?name=artifacts/a.txt", at + "terminal?n=0",
-		at + "subagent?path=../../x.json", at + "subagent?path=agent/sub.json&id=none", at + "changed?name=/etc/passwd", "/run/" + filepath.Base(w.run.Dir) + "/trial/x/1/", at + "../9999999999999999999999/", "/compare?a=1&b=2",
+		at + "picture?name=frames/broken.png", at + "cast?name=artifacts/a.txt",
+		at + "subagent?path=../../x.json", at + "subagent?path=agent/sub.json&id=none", "/run/" + filepath.Base(w.run.Dir) + "/trial/x/1/", at + "../9999999999999999999999/", "/compare?a=1&b=2",
 	} {
 		safe(t, path, w.get(t, path, http.StatusNotFound))
 	}
 	for path, want := range map[string]string{
-		"file?name=agent/terminal.cast": "<pre>hello\nagain</pre>", "file?name=artifacts/t.csv": "<td>&lt;b&gt;</td>", "file?name=artifacts/t.csv&text=1": "&lt;b&gt;,2",
-		"file?name=artifacts/n.ipynb": "cell=0&amp;output=1", "changed": "link to /etc/passwd", "changed?name=app/new.txt": "the new file", "subagent?path=agent/sub.json": "I am below",
-		"subagent?path=agent/sub.json&id=" + url.QueryEscape(string([]rune(evil))): "deeper", "surface": `<circle cx="30" cy="40"`, "file?name=artifacts/broken.ipynb": "cannot be read as a notebook",
+		"file?name=agent/terminal.cast": "<pre>hello\nagain</pre>", "file?name=artifacts/t.csv": "&lt;b&gt;,2",
+		"subagent?path=agent/sub.json":                                             "I am below",
+		"subagent?path=agent/sub.json&id=" + url.QueryEscape(string([]rune(evil))): "deeper", "surface": `<circle cx="30" cy="40"`,
 		"cast?name=agent/terminal.cast": `[0.2,"o","\nagain"]`, "cast?name=agent/zz-odd.cast": `{"version":2,"width":500,"height":1,"timestamp":0}`,
 	} {
 		if page := w.get(t, at+path, http.StatusOK); !strings.Contains(page, want) {
 			t.Errorf("%s lacks %q: %s", path, want, page)
 		}
 	}
-	var charts struct{ Charts []any }
-	if err := json.Unmarshal([]byte(w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/charts", http.StatusOK)), &charts); err != nil || len(charts.Charts) == 0 {
-		t.Errorf("charts: %v, %d", err, len(charts.Charts))
+	if page := w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/report", http.StatusOK); !strings.Contains(page, `id="chart-leaderboard"`) || !strings.Contains(page, "What was run") {
+		t.Errorf("the report lacks charts or facts: %.600s", page)
 	}
 }
 
@@ -222,7 +221,7 @@ func TestTokenIsNeeded(t *testing.T) {
 	t.Parallel()
 	w := newSite(t, 1)
 	stranger := &site{Server: w.Server, client: &http.Client{Timeout: time.Minute}, address: w.address, run: w.run}
-	for _, path := range []string{"/", "/?token=" + strings.Repeat("0", 64), "/assets/view.js", "/run/" + filepath.Base(w.run.Dir) + "/charts", "/run/" + filepath.Base(w.run.Dir) + "/changes"} {
+	for _, path := range []string{"/", "/?token=" + strings.Repeat("0", 64), "/assets/view.js", "/run/" + filepath.Base(w.run.Dir) + "/report"} {
 		stranger.get(t, path, http.StatusForbidden)
 	}
 	if page := w.get(t, "/assets/vega.js", http.StatusOK); len(page) < 100_000 {
@@ -371,25 +370,6 @@ func TestStepsComeInParts(t *testing.T) {
 	}
 }
 
-// A browser hears of a change of the run.
-func TestChangesAreTold(t *testing.T) {
-	t.Parallel()
-	w := newSite(t, 1)
-	r, err := w.client.Get(w.address + "/run/" + filepath.Base(w.run.Dir) + "/changes") //nolint:noctx // the client has a time limit
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	b := make([]byte, 64)
-	if n, err := r.Body.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), "retry:") {
-		t.Fatalf("got %q, %v", b[:n], err)
-	}
-	w.attempt(t, w.trials[0].ID, 1)
-	if n, err := r.Body.Read(b); err != nil || !strings.HasSuffix(string(b[:n]), "\ndata: changed\n\n") {
-		t.Errorf("got %q, %v", b[:n], err)
-	}
-}
-
 // Every link of every page leads to a page, and every picture that is not broken is
 // shown.
 func TestLinksLeadSomewhere(t *testing.T) {
@@ -416,7 +396,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) < 40 {
+	if len(seen) < 30 {
 		t.Errorf("only %d links were found", len(seen))
 	}
 }

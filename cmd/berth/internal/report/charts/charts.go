@@ -177,21 +177,6 @@ func legend() object {
 	return object{"field": "cell", "type": "nominal", "title": nil, "scale": object{"scheme": "tableau20"}, "legend": object{"orient": "bottom", "columns": 3, "labelLimit": 150, "symbolLimit": 60}}
 }
 
-// Axis shows the success rate along an axis of numbers or durations. Its rows have
-// group (the other values of the cell), value, rate, low and high.
-func Axis(data, name string) Spec {
-	x := object{"field": "value", "type": "quantitative", "title": name, "scale": object{"zero": false, "nice": false, "padding": 14}}
-	color := object{"field": "group", "type": "nominal", "title": nil, "legend": object{"orient": "bottom", "columns": 2, "labelLimit": 200}}
-	return spec(data, "Success rate along "+name, object{
-		"height":   260,
-		"encoding": object{"x": x, "color": color, "tooltip": []object{shown("group", "cell", ""), shown("value", name, "~g"), shown("rate", "success rate", ".1%")}},
-		"layer": []object{
-			{"mark": object{"type": "line", "point": true}, "encoding": object{"y": percent("rate", "success rate")}},
-			{"mark": "rule", "encoding": object{"y": object{"field": "low", "type": "quantitative"}, "y2": object{"field": "high"}}},
-		},
-	})
-}
-
 // Pareto shows success rate against cost. Its rows have cell, rate, cost (USD for
 // each trial) and front.
 func Pareto() Spec {
@@ -218,20 +203,6 @@ func Outcomes(cells int, names, colors []string) Spec {
 			"x":       object{"field": "trials", "type": "quantitative", "title": "trials", "axis": object{"format": "d", "tickMinStep": 1}},
 			"color":   object{"field": "outcome", "type": "nominal", "title": nil, "scale": object{"domain": names, "range": colors}, "legend": object{"orient": "bottom", "columns": 4}},
 			"tooltip": []object{shown("cell", "cell", ""), shown("outcome", "outcome", ""), shown("trials", "trials", "d")},
-		},
-	})
-}
-
-// Progress shows how many trials had each outcome, over time. Its rows have time
-// (milliseconds since 1970), outcome and trials.
-func Progress(names, colors []string) Spec {
-	return spec("progress", "Outcomes over time", object{
-		"height": 220, "mark": object{"type": "area", "interpolate": "step-after"},
-		"encoding": object{
-			"x":       object{"field": "time", "type": "temporal", "title": nil, "axis": object{"labelOverlap": true, "tickCount": 6}},
-			"y":       object{"field": "trials", "type": "quantitative", "stack": "zero", "title": "trials", "axis": object{"format": "d", "tickMinStep": 1}},
-			"color":   object{"field": "outcome", "type": "nominal", "title": nil, "scale": object{"domain": names, "range": colors}, "legend": object{"orient": "bottom", "columns": 4}},
-			"tooltip": []object{shown("outcome", "outcome", ""), shown("trials", "trials", "d")},
 		},
 	})
 }

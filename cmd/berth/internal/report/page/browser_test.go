@@ -139,7 +139,7 @@ func looked(t *testing.T, html []byte, s *sight) {
 	if len(asked) != 1 || asked[0] != "file://"+file {
 		t.Errorf("%s: the page asked for %q", s.name, asked)
 	}
-	if got.Canvases != 6 || got.Buttons != 18 || got.Options != s.tasks || got.Table != s.tasks || got.Rows == 0 || !got.Alone || got.Wide > 0 || got.Headings < 10 || strings.Contains(got.Title, "taken") == strings.HasPrefix(got.Title, "taken") {
+	if got.Canvases != 5 || got.Buttons != 15 || got.Options != s.tasks || got.Table != s.tasks || got.Rows == 0 || !got.Alone || got.Wide > 0 || got.Headings < 10 || strings.Contains(got.Title, "taken") == strings.HasPrefix(got.Title, "taken") {
 		t.Errorf("%s: %+v", s.name, got)
 	}
 	kept(t, s.name, picture)

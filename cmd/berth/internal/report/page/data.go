@@ -5,9 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -27,7 +24,8 @@ type rowOf = map[string]any
 
 // payload is what the script of the page gets.
 type payload struct {
-	Raw    bool               `json:"raw,omitempty"` // as in model
+	Base   string             `json:"base,omitempty"` // as in Options
+	Raw    bool               `json:"raw,omitempty"`  // as in Report
 	Charts []chart            `json:"charts"`
 	Tables map[string][]rowOf `json:"tables"`
 	Cells  []string           `json:"cells"`
@@ -77,8 +75,8 @@ func finite(x float64) any {
 }
 
 // payload returns the data of the page.
-func (m *model) payload() *payload {
-	p := &payload{Raw: m.Raw, Tables: map[string][]rowOf{}, Tasks: m.tasks}
+func (m *Report) payload() *payload {
+	p := &payload{Base: m.Base, Raw: m.Raw, Tables: map[string][]rowOf{}, Tasks: m.tasks}
 	for _, c := range m.Cells {
 		p.Cells = append(p.Cells, c.Name)
 	}
@@ -89,10 +87,6 @@ func (m *model) payload() *payload {
 	heat := m.heat()
 	p.add("heat", m.scores(charts.Heat(len(m.tasks), len(m.Cells))), heat)
 	p.add("time", charts.Time(), m.time())
-	for i, axis := range m.axes() {
-		name := "axis" + strconv.Itoa(i)
-		p.add(name, m.scores(charts.Axis(name, axis.name)), axis.rows)
-	}
 	p.add("pareto", m.scores(charts.Pareto()), m.pareto())
 	var outcomes []rowOf
 	var names, colors []string
@@ -136,16 +130,17 @@ func (p *payload) add(id string, s charts.Spec, rows []rowOf) {
 }
 
 // scores is a chart of scores: without percent if they are raw.
-func (m *model) scores(s charts.Spec) charts.Spec {
+func (m *Report) scores(s charts.Spec) charts.Spec {
 	if m.Raw {
 		return charts.AsNumbers(s)
 	}
 	return s
 }
 
-func (p *payload) has(id string) bool { return p.Tables[id] != nil }
+// Has reports whether the page has a chart.
+func (m *Report) Has(id string) bool { return m.charts[id] != nil }
 
-func (m *model) leaderboard() (rows []rowOf) {
+func (m *Report) leaderboard() (rows []rowOf) {
 	for _, c := range m.Cells {
 		if c.Sample != nil {
 			low, high := bounds(c.Interval)
@@ -166,7 +161,7 @@ func bounds(in *output.Interval) (low, high any) {
 // maxHeat is how many fields the heat map has at most.
 const maxHeat = 40_000
 
-func (m *model) heat() (rows []rowOf) {
+func (m *Report) heat() (rows []rowOf) {
 	type at struct {
 		task string
 		cell int
@@ -199,7 +194,7 @@ func (m *model) heat() (rows []rowOf) {
 
 // time returns, for each cell, the share of its measured trials that had passed
 // after a time. At most 60 steps of a cell are kept.
-func (m *model) time() (rows []rowOf) {
+func (m *Report) time() (rows []rowOf) {
 	last := 0.0
 	for _, c := range m.Cells {
 		for _, t := range c.times {
@@ -221,61 +216,6 @@ func (m *model) time() (rows []rowOf) {
 	return rows
 }
 
-// axis is an axis of the matrix whose values are numbers or durations.
-type axis struct {
-	name string
-	rows []rowOf
-}
-
-// axes returns the axes that have at least two values, all of them numbers or
-// durations.
-func (m *model) axes() (all []axis) {
-	for _, name := range m.axisNames() {
-		if a, ok := m.along(name); ok {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-func (m *model) along(name string) (a axis, ok bool) {
-	a.name = name
-	values := map[float64]bool{}
-	for _, c := range m.Cells {
-		text, has := c.Choices[name]
-		if !has || c.Sample == nil {
-			continue
-		}
-		v, isTime, err := amount(text)
-		if err != nil {
-			return a, false
-		}
-		if isTime {
-			a.name = name + ", in seconds"
-		}
-		var rest []string
-		for other, value := range c.Choices {
-			if other != name {
-				rest = append(rest, value)
-			}
-		}
-		sort.Strings(rest)
-		values[v] = true
-		low, high := bounds(c.Interval)
-		a.rows = append(a.rows, rowOf{"group": strings.Join(rest, " "), "value": v, "rate": finite(c.rate()), "low": low, "high": high})
-	}
-	return a, len(values) > 1
-}
-
-// amount reads a number or a duration, the latter in seconds.
-func amount(text string) (v float64, isTime bool, err error) {
-	if v, err = strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(v) && !math.IsInf(v, 0) {
-		return v, false, nil
-	}
-	d, err := time.ParseDuration(text)
-	return d.Seconds(), true, err
-}
-
 // rate is the success rate; NaN if nothing was measured.
 func (c *cell) rate() float64 {
 	if c.Mean == nil {
@@ -294,7 +234,7 @@ func (c *cell) CostOfTrial() float64 {
 }
 
 // pareto returns the cells whose cost is known, if there are two.
-func (m *model) pareto() (rows []rowOf) {
+func (m *Report) pareto() (rows []rowOf) {
 	var rates, costs []float64
 	for _, c := range m.Cells {
 		if cost := c.CostOfTrial(); c.Sample != nil && !math.IsNaN(cost) {
@@ -312,7 +252,7 @@ func (m *model) pareto() (rows []rowOf) {
 }
 
 // columns returns the trials for the lists of attempts.
-func (m *model) columns(p *payload) *columns {
+func (m *Report) columns(p *payload) *columns {
 	c := &columns{}
 	tasks, runs := map[string]int{}, map[*numbers.Run]int{}
 	for i, t := range p.Tasks {
@@ -330,13 +270,17 @@ func (m *model) columns(p *payload) *columns {
 			r := a.Result
 			end, integrity, number, score, seconds = string(r.AgentEnd), string(r.Integrity), a.Number, r.Score, r.AgentTime.Seconds()
 		}
+		id := t.ID
+		if m.Base == "" { // berth show finds a trial by the beginning of its id
+			id = report.Short(id, 12)
+		}
 		spend, _ := t.Spend()
 		c.Cell, c.Task, c.Run = append(c.Cell, t.Cell), append(c.Task, tasks[t.TaskName]), append(c.Run, runs[t.Run])
 		c.Repetition, c.Attempt, c.Attempts = append(c.Repetition, t.Repetition), append(c.Attempt, number), append(c.Attempts, len(t.Attempts))
 		c.Outcome = append(c.Outcome, place(&c.Outcomes, string(t.Outcome())))
 		c.End, c.Integrity = append(c.End, place(&c.Ends, end)), append(c.Integrity, place(&c.Integrities, integrity))
 		c.Score, c.Cost, c.Tokens = append(c.Score, score), append(c.Cost, spend.CostUSD), append(c.Tokens, spend.Tokens)
-		c.Seconds, c.ID = append(c.Seconds, math.Round(seconds*10)/10), append(c.ID, report.Short(t.ID, 12))
+		c.Seconds, c.ID = append(c.Seconds, math.Round(seconds*10)/10), append(c.ID, id)
 	}
 	return c
 }

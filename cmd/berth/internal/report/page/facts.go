@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
@@ -63,65 +61,41 @@ type partial struct {
 }
 
 // found counts the findings of the accepted attempts, and the reasons for their
-// integrity. It reads their result.json on all processors.
-func (m *model) found() {
-	work := make(chan string, 64)
-	c := &counter{findings: map[[2]string]*finding{}, reasons: map[string]*finding{}}
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for dir := range work {
-				var p partial
-				b, err := untrusted.Read(dir, record.ResultFile, 256<<20)
-				if err == nil && json.Unmarshal(b, &p) == nil && len(p.Findings)+len(p.Reasons) > 0 {
-					c.take(&p)
-				}
-			}
-		})
-	}
+// integrity, which only their result.json has.
+func (m *Report) found() {
+	findings, reasons := map[[2]string]*finding{}, map[string]*finding{}
 	for i := range m.joined.Trials {
 		t := &m.joined.Trials[i]
-		if a := t.Accepted(); a != nil {
-			work <- report.Folder(t.Run.Dir, t.TrialState, a.Number)
+		a := t.Accepted()
+		if a == nil {
+			continue
+		}
+		var p partial
+		b, err := untrusted.Read(report.Folder(t.Run.Dir, t.TrialState, a.Number), record.ResultFile, 256<<20)
+		if err != nil || json.Unmarshal(b, &p) != nil {
+			continue
+		}
+		seen := map[[2]string]bool{}
+		for i := range p.Findings {
+			f := &p.Findings[i]
+			k := [2]string{f.Code, f.Severity}
+			if findings[k] == nil {
+				findings[k] = &finding{Code: f.Code, Severity: f.Severity, Text: cut(f.Text)}
+			}
+			if !seen[k] {
+				seen[k] = true
+				findings[k].Trials++
+			}
+		}
+		for _, r := range p.Reasons {
+			if r = cut(r); reasons[r] == nil {
+				reasons[r] = &finding{Text: r}
+			}
+			reasons[r].Trials++
 		}
 	}
-	close(work)
-	all.Wait()
-	m.Findings = most(slices.Collect(maps.Values(c.findings)))
-	m.Reasons = most(slices.Collect(maps.Values(c.reasons)))
-}
-
-// counter counts findings. It is safe for concurrent use.
-type counter struct {
-	mu       sync.Mutex
-	findings map[[2]string]*finding // by code and severity
-	reasons  map[string]*finding
-}
-
-func (c *counter) take(p *partial) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	seen := map[[2]string]bool{}
-	for i := range p.Findings {
-		f := &p.Findings[i]
-		k := [2]string{f.Code, f.Severity}
-		if c.findings[k] == nil {
-			c.findings[k] = &finding{Code: f.Code, Severity: f.Severity}
-		}
-		if text := c.findings[k].Text; text == "" || cut(f.Text) < text { // the same one whatever the order of reading
-			c.findings[k].Text = cut(f.Text)
-		}
-		if !seen[k] {
-			seen[k] = true
-			c.findings[k].Trials++
-		}
-	}
-	for _, r := range p.Reasons {
-		if r = cut(r); c.reasons[r] == nil {
-			c.reasons[r] = &finding{Text: r}
-		}
-		c.reasons[r].Trials++
-	}
+	m.Findings = most(slices.Collect(maps.Values(findings)))
+	m.Reasons = most(slices.Collect(maps.Values(reasons)))
 }
 
 // most sorts findings by how many trials have them.

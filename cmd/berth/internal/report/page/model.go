@@ -30,6 +30,9 @@ type Options struct {
 	// such as "--select".
 	Selected func(*numbers.Trial) (bool, error)
 	Choice   string
+	// Base is the address of the run in the viewer, for links to its attempts; empty:
+	// the report has no links.
+	Base string
 }
 
 // cell has the numbers of one cell.
@@ -50,8 +53,8 @@ type cell struct {
 	times []float64 // of the agent, in seconds, of passed trials
 }
 
-// model is everything that the page says.
-type model struct {
+// Report is everything that the page says.
+type Report struct {
 	Title    string
 	Berth    string
 	Runs     []runFacts
@@ -67,15 +70,16 @@ type model struct {
 	ByAxis   []axisRow
 	Pairs    []output.ComparedPair
 	MorePair int // pairs that are not listed
+	Base     string
+	Data     string // of the script, compressed
 	Findings []finding
 	Reasons  []finding // of integrity
 	Seed     uint64
-	Policy   string
 	Raw      bool // scores have values below 0 or above 1: their means are printed as they are
 
 	joined *numbers.Joined
-	raw    *numbers.Raw // of all trials, also those that are not selected
 	tasks  []string
+	charts map[string][]rowOf
 }
 
 // runFacts say what a run was.
@@ -93,30 +97,9 @@ type finding struct {
 	Trials               int
 }
 
-// newModel computes the numbers of the runs and everything else that the report
-// has.
-func newModel(runs []numbers.Run, o *Options) (*model, error) {
-	m, err := counted(runs, o)
-	if err != nil {
-		return nil, err
-	}
-	for i := range runs {
-		m.Runs = append(m.Runs, factsOf(&runs[i]))
-	}
-	m.Title = m.Runs[0].Experiment
-	m.Groups = m.groups(m.raw)
-	if m.ByAxis, err = m.alongAxes(); err != nil {
-		return nil, err
-	}
-	if m.Pairs, err = m.pairs(); err != nil {
-		return nil, err
-	}
-	m.found()
-	return m, nil
-}
-
-// counted computes the numbers of the cells of the runs.
-func counted(runs []numbers.Run, o *Options) (*model, error) {
+// Count computes the numbers of the cells of the runs: what the template
+// "leaderboard" shows. It reads no file.
+func Count(runs []numbers.Run, o *Options) (*Report, error) {
 	j, err := numbers.Join(runs)
 	if err != nil {
 		return nil, err
@@ -125,9 +108,8 @@ func counted(runs []numbers.Run, o *Options) (*model, error) {
 	if all := slices.Concat(refused...); len(all) > 0 && !o.Force {
 		return nil, numbers.Refusal(all)
 	}
-	m := &model{Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
-	raw := numbers.RawOf(j.Trials)
-	m.raw = raw
+	m := &Report{Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
+	raw := numbers.RawOf(j.Trials) // of all trials, also those that are not selected
 	m.Raw = raw.Any()
 	if err = m.choose(o); err != nil {
 		return nil, err
@@ -158,13 +140,32 @@ func counted(runs []numbers.Run, o *Options) (*model, error) {
 			m.Marked++
 		}
 	}
-	m.occurring()
-	m.order()
 	return m, nil
 }
 
+// Complete adds everything else that the report has. It reads the results of the
+// accepted attempts.
+func (m *Report) Complete() (err error) {
+	for i := range m.joined.Runs {
+		m.Runs = append(m.Runs, factsOf(&m.joined.Runs[i]))
+	}
+	m.occurring()
+	m.order()
+	if m.Groups, err = m.groups(); err != nil {
+		return err
+	}
+	if m.ByAxis, err = m.alongAxes(); err != nil {
+		return err
+	}
+	if m.Pairs, err = m.pairs(); err != nil {
+		return err
+	}
+	m.found()
+	return m.pack()
+}
+
 // choose leaves the trials that are selected.
-func (m *model) choose(o *Options) error {
+func (m *Report) choose(o *Options) error {
 	if o.Selected == nil {
 		return nil
 	}
@@ -217,7 +218,7 @@ func (c *cell) add(t *numbers.Trial, weigh string) {
 }
 
 // occurring lists what occurs, in the order of tables.
-func (m *model) occurring() {
+func (m *Report) occurring() {
 	outcomes, ends, grades := map[record.Outcome]bool{}, map[record.AgentEnd]bool{}, map[record.Integrity]bool{}
 	for _, c := range m.Cells {
 		for o := range c.Outcomes {
@@ -240,7 +241,7 @@ func (m *model) occurring() {
 }
 
 // order sorts the tasks of the heat map by their mean score, best first.
-func (m *model) order() {
+func (m *Report) order() {
 	sum, n := map[string]float64{}, map[string]int{}
 	for i := range m.joined.Trials {
 		t := &m.joined.Trials[i]
@@ -256,10 +257,10 @@ func (m *model) order() {
 }
 
 // maxPairs is how many pairs are listed; all of them count for the correction.
-const maxPairs = 1000
+const maxPairs = 200
 
 // pairs compares all pairs of cells that have results on common tasks.
-func (m *model) pairs() ([]output.ComparedPair, error) {
+func (m *Report) pairs() ([]output.ComparedPair, error) {
 	var all []output.ComparedPair
 	for i, a := range m.Cells {
 		for _, b := range m.Cells[i+1:] {

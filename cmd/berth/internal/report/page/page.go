@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -22,29 +22,27 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// MaxBytes is how large a report may be.
-const MaxBytes = 2 << 20
+// MaxBytes is how large a report may be, and maxData how large the rows of its charts
+// and its attempts are in it at most.
+const (
+	MaxBytes = 2 << 20
+	maxData  = 1 << 20
+)
 
-//go:embed page.html
-var pageHTML string
+// Assets are the templates of a report, its style and its script. The viewer serves
+// the same ones.
+//
+//go:embed page.html page.css page.js
+var Assets embed.FS
 
-//go:embed page.css
-var pageCSS string
-
-//go:embed page.js
-var pageJS string
-
-// view is what the template gets.
-type view struct {
-	*model
+// whole is what the template of a file gets.
+type whole struct {
+	*Report
 
 	Policy    template.HTML // content of the security policy, made of digests only
 	CSS       template.CSS
 	JS        template.JS
 	Libraries []packed
-	Data      string // base64 of the payload, compressed
-	Has       func(string) bool
-	Axes      []string
 }
 
 // packed is a library in the page.
@@ -52,12 +50,15 @@ type packed struct {
 	ID, Name, Version, Licence, Base64 string
 }
 
-// Make returns the report of the runs.
+// Make returns the report of the runs as one file.
 func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	if len(runs) == 0 {
 		return nil, errors.New("a report needs a run")
 	}
-	m, err := newModel(runs, o)
+	r, err := Count(runs, o)
+	if err == nil {
+		err = r.Complete()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,70 +66,35 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := template.New("page").Funcs(functions()).Parse(pageHTML)
+	t, err := template.New("page").Funcs(Functions()).ParseFS(Assets, "page.html")
 	if err != nil {
 		return nil, err
 	}
-	p := m.payload()
-	for {
-		v := &view{model: m, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), Libraries: libraries, Has: p.has} //nolint:gosec // both are ours
-		for i := range p.Charts {
-			if strings.HasPrefix(p.Charts[i].ID, "axis") {
-				v.Axes = append(v.Axes, p.Charts[i].ID)
-			}
-		}
-		scripts := append([]string{hash([]byte(pageJS))}, hashes...)
-		v.Policy = template.HTML("default-src 'none'; script-src " + strings.Join(scripts, " ") + "; style-src " + hash([]byte(pageCSS)) + //nolint:gosec // digests only
-			"; img-src data: blob:; base-uri 'none'; form-action 'none'")
-		if v.Data, err = pack(p); err != nil {
-			return nil, err
-		}
-		var out bytes.Buffer
-		if err = t.Execute(&out, v); err != nil {
-			return nil, err
-		}
-		if out.Len() <= MaxBytes {
-			return bytes.Map(visible, out.Bytes()), nil
-		}
-		if !m.shrink(p) {
-			return nil, fmt.Errorf("the report has %d bytes, more than %d: report fewer runs or cells", out.Len(), MaxBytes)
-		}
+	css, _ := Assets.ReadFile("page.css") // they are embedded
+	js, _ := Assets.ReadFile("page.js")
+	scripts := append([]string{hash(js)}, hashes...)
+	f := &whole{
+		Report: r, CSS: template.CSS(css), JS: template.JS(js), Libraries: libraries, //nolint:gosec // both are ours
+		Policy: template.HTML("default-src 'none'; script-src " + strings.Join(scripts, " ") + "; style-src " + hash(css) + //nolint:gosec // digests only
+			"; img-src data: blob:; base-uri 'none'; form-action 'none'"),
 	}
+	var out bytes.Buffer
+	if err = t.ExecuteTemplate(&out, "whole", f); err != nil {
+		return nil, err
+	}
+	if out.Len() > MaxBytes {
+		return nil, fmt.Errorf("the report has %d bytes, more than %d: report fewer runs or cells", out.Len(), MaxBytes)
+	}
+	return bytes.Map(Visible, out.Bytes()), nil
 }
 
-// visible replaces control characters, which a reader who prints the file to a
+// Visible replaces control characters, which a reader who prints the file to a
 // terminal does not want.
-func visible(r rune) rune {
+func Visible(r rune) rune {
 	if unicode.IsControl(r) && r != '\n' && r != '\t' {
 		return '?'
 	}
 	return r
-}
-
-// shrink leaves something out of a report that is too large; false if there is
-// nothing left that could be.
-func (m *model) shrink(p *payload) bool {
-	switch {
-	case p.Trials != nil:
-		p.Trials = nil
-		m.Notes = append(m.Notes, "the attempts are not listed: the file would have more than 2 MiB. berth show and berth export list them")
-	case len(m.Pairs) > 100:
-		m.MorePair += len(m.Pairs) - 100
-		m.Pairs = m.Pairs[:100]
-	case p.has("heat"):
-		delete(p.Tables, "heat")
-		kept := p.Charts[:0]
-		for _, c := range p.Charts {
-			if c.ID != "heat" {
-				kept = append(kept, c)
-			}
-		}
-		p.Charts = kept
-		m.Notes = append(m.Notes, "there is no heat map: the file would have more than 2 MiB")
-	default:
-		return false
-	}
-	return true
 }
 
 // unpacked returns the libraries for the page, and the digests of their sources
@@ -156,24 +122,33 @@ func hash(b []byte) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// pack returns the payload as base64 of compressed JSON.
-func pack(p *payload) (string, error) {
-	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return "", err
+// pack makes the data of the script from the charts and the attempts. It leaves out
+// the attempts if they are too large.
+func (r *Report) pack() error {
+	p := r.payload()
+	for {
+		var b bytes.Buffer
+		z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+		if err == nil {
+			err = errors.Join(json.NewEncoder(z).Encode(p), z.Close())
+		}
+		if err != nil {
+			return err
+		}
+		if r.Data = armour(b.Bytes()); len(r.Data) <= maxData || p.Trials == nil {
+			r.charts = p.Tables
+			return nil
+		}
+		p.Trials = nil
+		r.Notes = append(r.Notes, "the attempts are not listed: the page would be too large. berth show and berth export list them")
 	}
-	if err = errors.Join(json.NewEncoder(z).Encode(p), z.Close()); err != nil {
-		return "", err
-	}
-	return armour(b.Bytes()), nil
 }
 
 // armour returns bytes as text that means the same in a script element and in HTML.
 func armour(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// functions are those of the template.
-func functions() template.FuncMap {
+// Functions are those of the templates.
+func Functions() template.FuncMap {
 	return template.FuncMap{
 		"percent": percent,
 		"value":   numbers.Value,

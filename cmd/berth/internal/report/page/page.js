@@ -1,5 +1,7 @@
 "use strict";
-(async () => {
+const dark = matchMedia("(prefers-color-scheme: dark)");
+// drawReport draws the charts of the report that the page has, and lists its attempts.
+const drawReport = async () => {
   const unpack = async (id) => {
     const text = document.getElementById(id).textContent.trim().replaceAll("-", "+").replaceAll("_", "/");
     const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -16,7 +18,6 @@
     document.head.append(element("script", await unpack(lib.id)));
   }
   const data = JSON.parse(await unpack("data"));
-  const dark = matchMedia("(prefers-color-scheme: dark)");
   const config = () => {
     const [ink, soft, line] = dark.matches ? ["#e4e8ec", "#9aa5b1", "#353d47"] : ["#1b1f24", "#59636e", "#d5dbe1"];
     return {
@@ -70,7 +71,11 @@
     const body = element("tbody");
     for (const r of rows) {
       const line = element("tr");
-      r.forEach((v, i) => line.append(element(i === 0 ? "th" : "td", v, i === 0 ? { scope: "row" } : {})));
+      r.forEach((v, i) => {
+        const e = element(i === 0 ? "th" : "td", "", i === 0 ? { scope: "row" } : {});
+        e.append(v);
+        line.append(e);
+      });
       body.append(line);
     }
     t.append(thead, body);
@@ -80,6 +85,10 @@
   const out = document.getElementById("attempts");
   const pickTask = document.getElementById("pick-task");
   const pickCell = document.getElementById("pick-cell");
+  const where = (t, i) => { // the viewer has a page of each attempt
+    if (!data.base) return "berth show " + data.runs[t.run[i]] + " " + t.id[i];
+    return t.attempts[i] ? element("a", "attempt", { href: data.base + "trial/" + t.id[i] + "/" + (t.attempt[i] || t.attempts[i]) + "/" }) : "–";
+  };
   const attempts = (task, cell, move) => {
     const t = data.trials;
     if (!out || task < 0 || cell < 0 || !t) return;
@@ -91,11 +100,11 @@
       rows.push([
         String(t.repetition[i]), t.outcomes[t.outcome[i]], number(t.score[i], 3), t.ends[t.end[i]] || "–", t.integrities[t.integrity[i]] || "–",
         (t.attempt[i] || "–") + " of " + t.attempts[i], number(t.seconds[i], 1), String(t.tokens[i]), number(t.cost[i], 4),
-        "berth show " + data.runs[t.run[i]] + " " + t.id[i],
+        where(t, i),
       ]);
     }
     const caption = data.tasks[task] + " in " + data.cells[cell] + (rows.length ? "" : ": no trial was planned");
-    out.replaceChildren(table(caption, ["repetition", "outcome", "score", "agent end", "integrity", "attempt", "agent s", "tokens", "USD", "command"], rows));
+    out.replaceChildren(table(caption, ["repetition", "outcome", "score", "agent end", "integrity", "attempt", "agent s", "tokens", "USD", data.base ? "page" : "command"], rows));
     if (move) out.scrollIntoView({ block: "nearest" });
   };
   if (pickTask) {
@@ -122,6 +131,7 @@
     for (const c of data.charts) await draw(c);
     document.documentElement.dataset.drawn = "yes";
   };
-  dark.addEventListener("change", drawAll);
+  dark.onchange = drawAll;
   await drawAll();
-})();
+};
+if (document.querySelector("script.lib")) drawReport(); // the viewer calls it

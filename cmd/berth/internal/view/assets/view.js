@@ -19,7 +19,7 @@
     try {
       const page = await parsed(at.dataset.more);
       const from = at.dataset.inner ? page.querySelector("main") : page.body;
-      const nodes = [...from.children].filter((n) => !at.dataset.inner || n.matches("pre, .more"));
+      const nodes = [...from.children].filter((n) => !at.dataset.inner || n.matches(at.dataset.inner));
       if (nodes.some((n) => n.matches("section"))) document.getElementById("nosteps")?.remove();
       const film = at.closest(".film"), last = film && film.scrollLeft + film.clientWidth > film.scrollWidth - 40;
       at.replaceWith(...copied(nodes));
@@ -100,11 +100,6 @@
       }
       await script("asciinema-player");
       const options = { fit: "width", controls: true, theme: "asciinema", terminalFontFamily: "monospace" };
-      if (at.dataset.watch) {
-        const player = AsciinemaPlayer.create({ driver: "eventsource", url: at.dataset.watch }, at, { ...options, autoPlay: true });
-        player.addEventListener("playing", () => { at.dataset.drawn = "yes"; });
-        return;
-      }
       const answer = await fetch(at.dataset.cast, { credentials: "same-origin" });
       const text = await answer.text();
       if (!answer.ok) throw new Error(text);
@@ -129,45 +124,39 @@
     document.querySelectorAll(".terminal:empty").forEach((e) => terminals.observe(e));
     buttons();
     reach();
+    draw();
   };
 
   // called is equal for an element and its successor when its part of the page is
   // made anew: links, buttons and summaries keep the focus.
   const called = (e) => [e.tagName, e.getAttribute("href"), e.dataset.compare, e.getAttribute("aria-label"), e.textContent].join(" ");
 
-  // What happens is shown again when the files have changed.
-  const following = document.body.dataset.live;
+  // A page of something in progress asks for itself again.
+  let following = document.body.dataset.live !== undefined;
   const before = new Map();
   document.querySelectorAll("[data-fresh]").forEach((e) => before.set(e.id, e.innerHTML));
-  if (following) {
-    let source, working = false, again = false;
-    const renew = async () => {
-      if (working) { again = true; return; }
-      working = true;
-      try {
-        const page = await parsed(location.href);
-        for (const fresh of page.querySelectorAll("[data-fresh]")) {
-          const at = document.getElementById(fresh.id);
-          if (!at || before.get(fresh.id) === fresh.innerHTML) continue;
-          before.set(fresh.id, fresh.innerHTML);
-          const open = new Map([...at.querySelectorAll("details")].map((d) => [d.querySelector("summary").textContent, d.open]));
-          const kept = document.activeElement, place = at.contains(kept) && called(kept);
-          at.replaceChildren(...copied(fresh.childNodes));
-          at.querySelectorAll("details").forEach((d) => { if (open.get(d.querySelector("summary").textContent)) d.open = true; });
-          if (place) [...at.querySelectorAll("a, button, summary")].find((e) => called(e) === place)?.focus();
-        }
-        document.querySelectorAll('[data-more][data-count="0"]').forEach(load);
-        if (drawn && Date.now() - drawn > 20000) draw();
-        if (!page.body.dataset.live) source.close();
-        document.documentElement.dataset.renewed = String(Number(document.documentElement.dataset.renewed || 0) + 1);
-        found();
-      } catch { /* the next change tries again */ }
-      working = false;
-      if (again) { again = false; renew(); }
-    };
-    source = new EventSource(following);
-    source.addEventListener("message", renew);
-  }
+  const renew = async () => {
+    try {
+      const page = await parsed(location.href);
+      for (const fresh of page.querySelectorAll("[data-fresh]")) {
+        const at = document.getElementById(fresh.id);
+        if (!at || before.get(fresh.id) === fresh.innerHTML) continue;
+        before.set(fresh.id, fresh.innerHTML);
+        const open = new Map([...at.querySelectorAll("details")].map((d) => [d.querySelector("summary").textContent, d.open]));
+        const kept = document.activeElement, place = at.contains(kept) && called(kept);
+        at.replaceChildren(...copied(fresh.childNodes));
+        at.querySelectorAll("details").forEach((d) => { if (open.get(d.querySelector("summary").textContent)) d.open = true; });
+        if (place) [...at.querySelectorAll("a, button, summary")].find((e) => called(e) === place)?.focus();
+      }
+      document.querySelectorAll('[data-more][data-count="0"]').forEach(load);
+      following = page.body.dataset.live !== undefined;
+      await again();
+      document.documentElement.dataset.renewed = String(Number(document.documentElement.dataset.renewed || 0) + 1);
+      found();
+    } catch { /* the next time tries again */ }
+    if (following) setTimeout(renew, 1000);
+  };
+  if (following) setTimeout(renew, 1000);
 
   let first = "";
   document.addEventListener("click", (e) => {
@@ -182,50 +171,26 @@
     e.target.setAttribute("aria-pressed", "true");
   });
 
-  const place = document.getElementById("charts");
+  // The charts of a report are drawn once it is there, and again while its run is in
+  // progress, unless somebody has opened a part of it.
   let drawn = 0;
   const draw = async () => {
+    const at = document.getElementById("report");
+    if (!at || drawn) return;
+    drawn = Date.now();
     try {
-      drawn = Date.now();
       for (const name of ["vega", "vega-lite", "vega-embed"]) await script(name);
-      const ink = getComputedStyle(document.body).color;
-      const config = {
-        background: "transparent", font: "system-ui, sans-serif", view: { stroke: null }, text: { color: ink },
-        axis: { labelColor: ink, titleColor: ink, titleFontWeight: "normal" }, legend: { labelColor: ink, titleColor: ink },
-      };
-      const known = new Set();
-      for (const url of place.dataset.charts.split(" ")) {
-        const answer = await fetch(url, { credentials: "same-origin" });
-        if (!answer.ok) throw new Error(await answer.text());
-        const data = await answer.json();
-        for (const c of data.charts) {
-          let figure = document.getElementById("chart-" + c.id);
-          if (!figure) {
-            figure = document.createElement("figure");
-            figure.id = "chart-" + c.id;
-            const caption = document.createElement("figcaption"), at = document.createElement("div");
-            caption.textContent = c.spec.description;
-            at.className = "chart";
-            at.setAttribute("role", "img");
-            at.setAttribute("aria-label", c.spec.description);
-            figure.append(caption, at);
-            if (!known.size) place.querySelector("p")?.remove();
-            place.append(figure);
-          }
-          known.add(figure.id);
-          await vegaEmbed(figure.querySelector(".chart"), { ...c.spec, data: { values: data.tables[c.data] } }, {
-            actions: false, ast: true, defaultStyle: false, logLevel: vega.Error, renderer: "canvas", config,
-            tooltip: { disableDefaultStyle: true }, loader: { load: () => Promise.reject(new Error("nothing is loaded")) },
-          });
-        }
-      }
+      await drawReport();
     } catch (e) {
-      place.textContent = "The charts could not be drawn: " + e.message;
+      at.prepend("The charts could not be drawn: " + e.message);
+      document.documentElement.dataset.drawn = "yes";
     }
-    document.documentElement.dataset.drawn = "yes";
   };
-  if (place) new IntersectionObserver((all, self) => {
-    if (all.some((e) => e.isIntersecting)) { self.disconnect(); draw(); }
-  }).observe(place);
+  const again = async () => {
+    const at = document.getElementById("report");
+    if (!at || Date.now() - drawn < 20000 || at.querySelector("#attempts table, details[open]") || at.contains(document.activeElement)) return;
+    at.replaceWith(...copied([(await parsed(at.dataset.report)).getElementById("report")]));
+    drawn = 0;
+  };
   found();
 })();

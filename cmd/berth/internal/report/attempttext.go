@@ -109,7 +109,7 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 		t.Row(name, terminal.Clean(p.Stage), string(p.Who), p.Start.Local().Format(clock), took, terminal.Clean(p.Error))
 	}
 	t.Write(p)
-	conversationText(p, f, all)
+	conversationText(p, f.Turns, all)
 	stepsText(p, f.Steps, all)
 	logText(p, f.Log, all)
 	pluginsText(p, f.Plugins, all)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,11 +157,7 @@ func (f *Follower) end() error {
 // process is gone.
 func (f *Follower) attempt(ctx context.Context, number int) error {
 	dir := Folder(f.Dir, f.t, number)
-	a := &followed{Follower: f, number: number, first: true}
-	for _, name := range []string{record.EventsFile, record.StepsFile, record.LogFile} {
-		a.files = append(a.files, &tail{dir: dir, name: name})
-	}
-	defer a.close()
+	a := &followed{Follower: f, dir: dir, number: number, first: true}
 	f.waits = false
 	if !f.P.JSON {
 		f.P.Printf("%s\n", terminal.Paint(f.P.Color, terminal.Bold, fmt.Sprintf("attempt %d", number)))
@@ -202,17 +199,15 @@ func (f *Follower) attempt(ctx context.Context, number int) error {
 type followed struct {
 	*Follower
 
+	dir    string
 	number int
-	files  []*tail // events, steps, log
-	first  bool    // nothing was read yet
+	at     [3]int64 // how far each of the files was read
+	first  bool     // nothing was read yet
 	began  []record.Event
 }
 
-func (a *followed) close() {
-	for _, t := range a.files {
-		_ = t.close()
-	}
-}
+// followedFiles are the files of an attempt in which something happens.
+var followedFiles = [3]string{record.EventsFile, record.StepsFile, record.LogFile}
 
 // entry is something that happened in an attempt; one of its fields is set.
 type entry struct {
@@ -227,15 +222,20 @@ type entry struct {
 func (a *followed) more() error {
 	var all []entry
 	earlier := 0
-	for i, t := range a.files {
+	for i, name := range followedFiles {
 		var some []entry
-		err := t.more(func(line []byte) {
-			if e, ok := decode(i, line); ok {
-				some = append(some, e)
+		for more := true; more; {
+			lines, next, err := ReadPart(a.dir, name, a.at[i], 1000)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
 			}
-		})
-		if err != nil {
-			a.P.Notef("%s %s\n", terminal.Paint(a.P.ErrColor, terminal.Odd, "note:"), terminal.Clean(err.Error()))
+			more = next > a.at[i]
+			a.at[i] = next
+			for _, l := range lines {
+				if e, ok := decode(i, l.Text); ok {
+					some = append(some, e)
+				}
+			}
 		}
 		if over := len(some) - maxLines; a.first && over > 0 && i > 0 && !a.All && !a.P.JSON {
 			earlier += over

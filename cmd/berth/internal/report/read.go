@@ -73,7 +73,7 @@ func trialOf(dir string, m *store.Manifest, x *store.Index, t *store.TrialState,
 		folder := Folder(dir, t, at.Number)
 		sa := output.ShowAttempt{Attempt: at.Number, Dir: folder, State: StateOf(x, t, at.Number), Spend: at.Spend(), Start: at.Began}
 		if at.Result == nil {
-			sa.Phases = phasesOf(folder, sa.State == output.UnderWay, &[]string{})
+			sa.Phases = Phases(folder, sa.State == output.UnderWay, &[]string{})
 			if sa.State == output.UnderWay {
 				res.Running = Running(dir, x, t, pilots)
 			}
@@ -117,10 +117,10 @@ const (
 	maxPhases = 10_000    // phases of one attempt
 )
 
-// readLines reads a file of JSON lines in the folder of an attempt. It skips
+// ReadLines reads a file of JSON lines in the folder of an attempt. It skips
 // lines that are not JSON, as a crash may leave them, and adds a line to cut
 // for everything else that is missing.
-func readLines[T any](dir, name string, cut *[]string) []T {
+func ReadLines[T any](dir, name string, cut *[]string) []T {
 	var all []T
 	part, err := untrusted.Lines(dir, name, maxLine, maxLog, func(line []byte) {
 		var v T
@@ -138,13 +138,13 @@ func readLines[T any](dir, name string, cut *[]string) []T {
 	return all
 }
 
-// phasesOf returns the phases of an attempt that was not published. A phase in
+// Phases returns the phases of an attempt that was not published. A phase in
 // which the process was killed ends with the last recorded event; a running
 // phase has no end.
-func phasesOf(dir string, underWay bool, cut *[]string) []record.Phase {
+func Phases(dir string, underWay bool, cut *[]string) []record.Phase {
 	phases := []record.Phase{}
 	var last time.Time
-	for _, e := range readLines[record.Event](dir, record.EventsFile, cut) {
+	for _, e := range ReadLines[record.Event](dir, record.EventsFile, cut) {
 		last = e.Time
 		switch e.Type {
 		case record.EventPhaseStart:
@@ -185,17 +185,17 @@ func Attempt(dir string, state output.AttemptState) (*output.ShowFull, error) {
 	case err == nil:
 		full.Result, full.Phases = r, r.Phases
 	case state == output.Published:
-		full.Damage, full.Phases = err.Error(), phasesOf(dir, false, &full.Cut)
+		full.Damage, full.Phases = err.Error(), Phases(dir, false, &full.Cut)
 	case errors.Is(err, fs.ErrNotExist):
-		full.Phases = phasesOf(dir, state == output.UnderWay, &full.Cut)
+		full.Phases = Phases(dir, state == output.UnderWay, &full.Cut)
 	default:
 		return nil, err
 	}
-	full.Turns = readLines[record.Turn](dir, record.TurnsFile, &full.Cut)
-	full.Verdicts = readLines[record.Verdict](dir, record.VerdictsFile, &full.Cut)
-	full.Steps = readLines[record.Step](dir, record.StepsFile, &full.Cut)
-	full.Log = readLines[json.RawMessage](dir, record.LogFile, &full.Cut)
-	full.Plugins = readLines[plugin.Line](dir, store.PluginsFile, &full.Cut)
+	full.Turns = ReadLines[record.Turn](dir, record.TurnsFile, &full.Cut)
+	full.Verdicts = ReadLines[record.Verdict](dir, record.VerdictsFile, &full.Cut)
+	full.Steps = ReadLines[record.Step](dir, record.StepsFile, &full.Cut)
+	full.Log = ReadLines[json.RawMessage](dir, record.LogFile, &full.Cut)
+	full.Plugins = ReadLines[plugin.Line](dir, store.PluginsFile, &full.Cut)
 	names, more, err := untrusted.List(dir, maxFiles)
 	if more {
 		full.Cut = append(full.Cut, "files: not all of them are listed")

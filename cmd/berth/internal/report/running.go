@@ -88,7 +88,7 @@ func Running(dir string, x *store.Index, t *store.TrialState, pilots *cluster.St
 		return nil
 	}
 	at := &t.Attempts[len(t.Attempts)-1]
-	r := runningOf(at, phasesOf(Folder(dir, t, at.Number), true, &[]string{}))
+	r := runningOf(at, Phases(Folder(dir, t, at.Number), true, &[]string{}))
 	if pilots != nil {
 		atPilot(r, pilots, t)
 	}
@@ -116,10 +116,4 @@ func Pilots(dir string) *cluster.State {
 		return &cluster.State{} // then it is not known where attempts are made
 	}
 	return s
-}
-
-// Phases returns the phases of an attempt in a folder that has no result, and adds
-// to cut what is missing.
-func Phases(dir string, underWay bool, cut *[]string) []record.Phase {
-	return phasesOf(dir, underWay, cut)
 }

@@ -95,51 +95,6 @@ func bars(phases []record.Phase) []bar {
 	return all
 }
 
-// typed reads a list of an attempt, of which the first entries are shown.
-func typed[T any](a *attempt, name string, missing *[]string) (all []T) {
-	lines, _, err := readPart(a.dir, name, 0, maxShown)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		*missing = append(*missing, err.Error())
-	}
-	for _, l := range lines {
-		var v T
-		switch {
-		case l.b == nil:
-			*missing = append(*missing, fmt.Sprintf("%s: a line of %d bytes is not shown", name, l.size))
-		case json.Unmarshal(l.b, &v) != nil:
-			*missing = append(*missing, fmt.Sprintf("%s: a line that cannot be read, at byte %d", name, l.at))
-		default:
-			all = append(all, v)
-		}
-		if len(*missing) > maxMissing {
-			return all
-		}
-	}
-	if len(lines) == maxShown {
-		*missing = append(*missing, fmt.Sprintf("%s: only its first %d lines are shown here", name, maxShown))
-	}
-	return all
-}
-
-// maxMissing is how many remarks about what is not shown a page has.
-const maxMissing = 20
-
-// maxResult is the largest result.json that is shown, in bytes.
-const maxResult = 32 << 20
-
-// readResult reads the result of an attempt.
-func readResult(dir string) (*record.Result, error) {
-	b, err := untrusted.Read(dir, record.ResultFile, maxResult)
-	if err != nil {
-		return nil, err
-	}
-	r := &record.Result{}
-	if err = json.Unmarshal(b, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", record.ResultFile, err)
-	}
-	return r, nil
-}
-
 // attemptPage shows one attempt.
 func (s *Server) attemptPage(r *request) error {
 	a, err := s.attempt(r)
@@ -153,7 +108,7 @@ func (s *Server) attemptPage(r *request) error {
 		data["Live"] = true
 		data["Buttons"] = buttonsOf(r.Context(), a.run, a.Page()+"control")
 	}
-	result, err := readResult(a.dir)
+	result, err := store.ReadResult(a.dir)
 	switch err {
 	case nil:
 		data["Result"], data["Phases"] = result, bars(result.Phases)
@@ -163,8 +118,8 @@ func (s *Server) attemptPage(r *request) error {
 		}
 		data["Phases"] = bars(report.Phases(a.dir, busy, &missing))
 	}
-	data["Turns"] = typed[record.Turn](a, record.TurnsFile, &missing)
-	data["Verdicts"] = typed[record.Verdict](a, record.VerdictsFile, &missing)
+	data["Turns"] = report.ReadLines[record.Turn](a.dir, record.TurnsFile, &missing)
+	data["Verdicts"] = report.ReadLines[record.Verdict](a.dir, record.VerdictsFile, &missing)
 	data["Log"] = logOf(a.dir)
 	names, more, err := untrusted.List(a.dir, maxShown)
 	if err != nil {

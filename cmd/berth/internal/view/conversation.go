@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -73,27 +74,27 @@ func stepsOf(a *attempt, r *request) (*steps, error) {
 		p.From = skipped + 1
 	}
 	p.Next, p.N = at, p.From
-	lines, next, err := readPart(a.dir, record.StepsFile, at, stepsPage)
+	lines, next, err := report.ReadPart(a.dir, record.StepsFile, at, stepsPage)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, nil
 	}
 	for i, l := range lines {
 		p.All = append(p.All, stepOf(&l, p.From+int64(i)))
 	}
-	if p.Next, p.N = next, p.From+int64(len(lines)); !atEnd(lines, stepsPage) {
+	if p.Next, p.N = next, p.From+int64(len(lines)); !report.AtEnd(lines, stepsPage) {
 		p.Ask = len(lines)
 	}
 	return p, err
 }
 
-func stepOf(l *numbered, n int64) step {
+func stepOf(l *report.NumberedLine, n int64) step {
 	out := step{N: n}
 	var rec record.Step
 	switch {
-	case l.b == nil:
-		out.Long = l.size
+	case l.Text == nil:
+		out.Long = l.Size
 		return out
-	case json.Unmarshal(l.b, &rec) != nil:
+	case json.Unmarshal(l.Text, &rec) != nil:
 		out.Bad = true
 		return out
 	}

@@ -18,6 +18,7 @@ import (
 
 	_ "golang.org/x/image/webp" // formats of pictures
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -140,7 +141,7 @@ func (s *Server) exchangesPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	lines, next, err := readPart(a.dir, record.ExchangesFile, r.number("at"), 50)
+	lines, next, err := report.ReadPart(a.dir, record.ExchangesFile, r.number("at"), 50)
 	if err != nil {
 		return err
 	}
@@ -165,8 +166,8 @@ func (s *Server) exchangesPage(r *request) error {
 	}
 	var all []exchange
 	for _, l := range lines {
-		x := exchange{Raw: partOf(string(l.b), maxText), Size: l.size, Long: l.b == nil}
-		x.Bad = !x.Long && json.Unmarshal(l.b, &x.sent) != nil
+		x := exchange{Raw: partOf(string(l.Text), maxText), Size: l.Size, Long: l.Text == nil}
+		x.Bad = !x.Long && json.Unmarshal(l.Text, &x.sent) != nil
 		all = append(all, x)
 	}
 	return r.show("exchanges", "Requests to models", map[string]any{"A": a, "All": all, "Next": next, "More": len(lines) > 0})
@@ -183,7 +184,7 @@ func (s *Server) bodyPage(r *request) error {
 		return errors.Join(errMissing, err)
 	}
 	var pretty bytes.Buffer
-	if len(b) < maxPart && json.Indent(&pretty, b, "", "  ") == nil {
+	if len(b) < 4<<20 && json.Indent(&pretty, b, "", "  ") == nil {
 		b = pretty.Bytes()
 	}
 	at := min(r.number("at"), int64(len(b)))

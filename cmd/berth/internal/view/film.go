@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -52,7 +53,7 @@ func (s *Server) surfacePart(r *request) error {
 		return err
 	}
 	at := r.number("at")
-	lines, next, err := readPart(a.dir, record.SurfaceFile, at, filmPage+1)
+	lines, next, err := report.ReadPart(a.dir, record.SurfaceFile, at, filmPage+1)
 	if err != nil {
 		return err
 	}
@@ -64,23 +65,23 @@ func (s *Server) surfacePart(r *request) error {
 		all[i].draw(&all[i+1])
 	}
 	count := len(all)
-	if atEnd(lines, filmPage+1) {
+	if report.AtEnd(lines, filmPage+1) {
 		count = 0
 	}
 	// The line after the last one is only looked at: it is the first of the next part.
 	if len(all) > filmPage {
-		all, next = all[:filmPage], lines[filmPage].at
+		all, next = all[:filmPage], lines[filmPage].At
 	}
 	return r.show("surface", "", map[string]any{"A": a, "All": all, "Next": next, "Count": count})
 }
 
-func sceneOf(dir string, l *numbered) scene {
+func sceneOf(dir string, l *report.NumberedLine) scene {
 	var c scene
 	switch {
-	case l.b == nil:
-		c.Bad = fmt.Sprintf("A line of %d bytes is not shown. surface.jsonl has it.", l.size)
+	case l.Text == nil:
+		c.Bad = fmt.Sprintf("A line of %d bytes is not shown. surface.jsonl has it.", l.Size)
 		return c
-	case json.Unmarshal(l.b, &c.Line) != nil:
+	case json.Unmarshal(l.Text, &c.Line) != nil:
 		c.Bad = "A line of the record cannot be read."
 		return c
 	}

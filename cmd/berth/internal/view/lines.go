@@ -15,87 +15,10 @@ import (
 // Bounds of what one answer holds.
 const (
 	maxFile  = 64 << 30 // bytes of a file of which a part is read
-	maxLine  = 8 << 20  // bytes of one line that is shown
-	maxPart  = 4 << 20  // bytes of lines after which a part ends
 	maxText  = 16 << 10 // bytes of one text of a step
 	maxChunk = 64 << 10 // bytes of a part of a file
 	maxShown = 1000     // entries of a list of one attempt
 )
-
-// numbered is a line of a file of JSON lines.
-type numbered struct {
-	at   int64 // where it begins
-	size int64
-	b    []byte // nil: it is too long
-}
-
-// readPart reads at most that many whole lines, beginning at a byte. next is where
-// the following part begins. A last line without its end is left out, because it
-// is still being written.
-func readPart(dir, name string, at int64, most int) (lines []numbered, next int64, err error) {
-	f, err := untrusted.Open(dir, name, maxFile)
-	if err != nil {
-		return nil, at, err
-	}
-	defer f.Close()
-	if _, err = f.Seek(at, io.SeekStart); err != nil {
-		return nil, at, err
-	}
-	in := newCounted(f)
-	next = at
-	for kept := 0; len(lines) < most && kept < maxPart; {
-		l := numbered{at: next}
-		l.b, l.size, err = in.line()
-		if errors.Is(err, io.EOF) {
-			return lines, next, nil
-		}
-		if err != nil {
-			return lines, next, err
-		}
-		next += l.size
-		kept += len(l.b)
-		lines = append(lines, l)
-	}
-	return lines, next, nil
-}
-
-// atEnd reports whether readPart returned fewer lines than it may because there are
-// no more.
-func atEnd(lines []numbered, most int) bool {
-	kept := 0
-	for i := range lines {
-		kept += len(lines[i].b)
-	}
-	return len(lines) < most && kept < maxPart
-}
-
-// counted reads lines and counts their bytes.
-type counted struct{ r *bufio.Reader }
-
-func newCounted(r io.Reader) *counted { return &counted{r: bufio.NewReaderSize(r, 64<<10)} }
-
-// line returns the next line without its end, and its size with it; no line, but
-// its size, if it is too long.
-func (c *counted) line() (line []byte, size int64, err error) {
-	for {
-		b, err := c.r.ReadSlice('\n')
-		size += int64(len(b))
-		if size <= maxLine {
-			line = append(line, b...)
-		} else {
-			line = nil
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case err != nil:
-			return nil, size, err
-		case line == nil:
-			return nil, size, nil
-		}
-		return line[:len(line)-1], size, nil
-	}
-}
 
 // skip returns where the line with that number begins, counted from 0, or the end
 // of the last line if there are fewer, and how many lines were skipped.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -102,8 +103,8 @@ func playable(out *bytes.Buffer, dir, name string) error {
 		return err
 	}
 	defer f.Close()
-	in := newCounted(f)
-	line, _, err := in.line()
+	in := report.NewLineReader(f)
+	line, _, err := in.Next()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -117,7 +118,7 @@ func playable(out *bytes.Buffer, dir, name string) error {
 	}
 	last := 0.0
 	for {
-		line, _, err = in.line()
+		line, _, err = in.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}

@@ -2,9 +2,7 @@ package view
 
 import (
 	"cmp"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
@@ -17,7 +15,6 @@ import (
 type row struct {
 	Trial    *store.TrialState
 	Cell     string
-	Axes     []string // the values on the axes of the table
 	Accepted *store.AttemptState
 	Attempt  int // that the link is about; 0: none
 	Outcome  string
@@ -30,13 +27,10 @@ const rowsPage = 200
 
 // rowsOf describes trials. readers may be nil.
 func rowsOf(k *kept, trials []*store.TrialState, readers *notes.Notes) []row {
-	rows, axes := make([]row, 0, len(trials)), axesOf(k.Manifest)
+	rows := make([]row, 0, len(trials))
 	for _, t := range trials {
 		cell := &k.Manifest.Cells[t.Cell]
 		w := row{Trial: t, Cell: cmp.Or(cell.Key, cell.Agent), Accepted: t.Accepted(), Outcome: string(t.Outcome())}
-		for _, name := range axes {
-			w.Axes = append(w.Axes, cell.Choices[name])
-		}
 		if k.Index.UnderWay(t) {
 			w.Outcome = "running"
 		}
@@ -50,28 +44,6 @@ func rowsOf(k *kept, trials []*store.TrialState, readers *notes.Notes) []row {
 		rows = append(rows, w)
 	}
 	return rows
-}
-
-// maxAxes is how many axes have a column; a table with more of them has one column
-// for the cell.
-const maxAxes = 8
-
-// axesOf returns the names of the axes on which cells of a run differ.
-func axesOf(m *store.Manifest) []string {
-	values := map[string]map[string]bool{}
-	for i := range m.Cells {
-		for name, value := range m.Cells[i].Choices {
-			if values[name] == nil {
-				values[name] = map[string]bool{}
-			}
-			values[name][value] = true
-		}
-	}
-	maps.DeleteFunc(values, func(_ string, all map[string]bool) bool { return len(all) < 2 && len(m.Cells) > 1 })
-	if len(values) > maxAxes {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(values))
 }
 
 // trialsPage lists trials, selected and sorted as the address says.
@@ -97,7 +69,7 @@ func (s *Server) trialsPage(r *request) error {
 	if err != nil {
 		data["NoNotes"] = err.Error()
 	}
-	data["Rows"], data["From"], data["To"], data["All"], data["Axes"] = rowsOf(k, trials[from:to], readers), from+1, to, len(trials), axesOf(k.Manifest)
+	data["Rows"], data["From"], data["To"], data["All"] = rowsOf(k, trials[from:to], readers), from+1, to, len(trials)
 	if to < len(trials) {
 		data["Next"] = r.with("from", strconv.Itoa(to))
 	}

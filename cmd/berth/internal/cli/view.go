@@ -24,7 +24,7 @@ Without arguments it shows all runs in ./runs, also those that begin later. The
 pages can also control your runs, as berth ctl does, and label attempts.
 
 The printed address contains a token. Without it, no one can read the pages or
-use their buttons. On a desktop, the address is opened in a browser.`,
+use their buttons.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --port 192.0.2.7:8080",
 
 		ValidArgsFunction: completeRuns,
@@ -59,12 +59,5 @@ func (a *app) view(ctx context.Context, names []string, listen string) error {
 	}
 	debug.SetGCPercent(50) // runs are read in pieces that are soon of no use: memory before processor time
 	a.Printf("%s\nOpen this address in a browser. Press Ctrl-C to end.\n", s.Address())
-	if a.Width > 0 {
-		leave, err := view.Browse(ctx, s.Address())
-		if err != nil {
-			a.Notef("no browser was opened: %v\n", err)
-		}
-		defer leave()
-	}
 	return s.Serve(ctx)
 }

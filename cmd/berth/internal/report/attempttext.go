@@ -152,30 +152,17 @@ func madeBy(w *record.Worker) string {
 	return s
 }
 
-// shownCheckpoints is how many checkpoints that did not pass are printed unless all
-// are asked for.
-const shownCheckpoints = 10
-
 // checkpointTexts returns a line with counts, and lines for the checkpoints: all, or
-// the first that did not pass.
+// those that did not pass.
 func checkpointTexts(cs []verifier.Checkpoint, all bool) (lines []string) {
-	count, left := map[string]int{}, 0
-	for _, c := range cs {
-		count[c.Result()]++
-		switch {
-		case !all && c.Passed:
-			continue
-		case !all && len(lines) == shownCheckpoints:
-			left++
-			continue
-		}
-		lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", c.Result(), c.Name, c.Note), ": "))
-	}
 	if len(cs) == 0 {
 		return nil
 	}
-	if left > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more: --all prints them", left))
+	count := map[string]int{}
+	for _, c := range cs {
+		if count[c.Result()]++; all || !c.Passed {
+			lines = append(lines, strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", c.Result(), c.Name, c.Note), ": "))
+		}
 	}
 	return append([]string{fmt.Sprintf("%d passed, %d failed, %d skipped", count["passed"], count["failed"], count["skipped"])}, lines...)
 }
@@ -361,7 +348,7 @@ func stepsText(p *terminal.Printer, steps []record.Step, all bool) {
 
 // stepText prints a step: what was said, done and seen.
 func stepText(p *terminal.Printer, s *trajectory.Step, all bool) {
-	p.Hang(fmt.Sprintf("  %3d %-6s ", s.StepID, s.Source), brief(messageText(s.Message), 160, all))
+	p.Hang(fmt.Sprintf("  %3d %-6s ", s.StepID, s.Source), brief(MessageText(s.Message), 160, all))
 	for _, c := range s.ToolCalls {
 		p.Hang("             → ", terminal.Clean(c.Name)+" "+brief(string(c.Arguments), 140, all))
 	}
@@ -370,7 +357,7 @@ func stepText(p *terminal.Printer, s *trajectory.Step, all bool) {
 	}
 	for _, r := range s.Observation.Results {
 		if r.Content != nil {
-			p.Hang("             ← ", brief(messageText(*r.Content), 140, all))
+			p.Hang("             ← ", brief(MessageText(*r.Content), 140, all))
 		}
 	}
 }
@@ -383,9 +370,9 @@ func brief(s string, width int, all bool) string {
 	return terminal.Ends(s, width)
 }
 
-// messageText returns the text of a message, with the type of each picture in
+// MessageText returns the text of a message, with the type of each picture in
 // its place.
-func messageText(c trajectory.Content) string {
+func MessageText(c trajectory.Content) string {
 	if len(c.Parts) == 0 {
 		return c.Text
 	}
@@ -412,21 +399,21 @@ func logText(p *terminal.Printer, log []json.RawMessage, all bool) {
 		p.Printf("  … %d earlier lines; use --all to print them\n", from)
 	}
 	for _, raw := range log[from:] {
-		var l logLine
+		var l LogLine
 		if json.Unmarshal(raw, &l) == nil {
 			l.text(p)
 		}
 	}
 }
 
-// logLine is the part of a line of the log that is shown.
-type logLine struct {
+// LogLine is the part of a line of the log that is shown.
+type LogLine struct {
 	Time time.Time `json:"time"`
 	From string    `json:"from"`
 	Text string    `json:"text"`
 }
 
-func (l *logLine) text(p *terminal.Printer) {
+func (l *LogLine) text(p *terminal.Printer) {
 	for i, text := range terminal.Lines(l.Text) {
 		if i == 0 {
 			p.Printf("  %s %s: %s\n", l.Time.Local().Format(clock), terminal.Clean(l.From), text)

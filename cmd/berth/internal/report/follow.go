@@ -215,7 +215,7 @@ type entry struct {
 	event *record.Event
 	step  *record.Step
 	log   json.RawMessage
-	line  logLine
+	line  LogLine
 }
 
 // more prints what was added since the last call, in the order of its times.

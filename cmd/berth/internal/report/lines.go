@@ -34,11 +34,11 @@ func ReadPart(dir, name string, at int64, most int) (lines []NumberedLine, next 
 	if _, err = f.Seek(at, io.SeekStart); err != nil {
 		return nil, at, err
 	}
-	in := NewLineReader(f)
+	in := lineReader{bufio.NewReaderSize(f, 64<<10)}
 	next = at
 	for kept := 0; len(lines) < most && kept < maxPart; {
 		l := NumberedLine{At: next}
-		l.Text, l.Size, err = in.Next()
+		l.Text, l.Size, err = in.next()
 		if errors.Is(err, io.EOF) {
 			return lines, next, nil
 		}
@@ -62,15 +62,12 @@ func AtEnd(lines []NumberedLine, most int) bool {
 	return len(lines) < most && kept < maxPart
 }
 
-// LineReader reads lines and counts their bytes.
-type LineReader struct{ r *bufio.Reader }
+// lineReader reads lines and counts their bytes.
+type lineReader struct{ r *bufio.Reader }
 
-// NewLineReader reads from r.
-func NewLineReader(r io.Reader) *LineReader { return &LineReader{r: bufio.NewReaderSize(r, 64<<10)} }
-
-// Next returns the next line without its end, and its size with it; no line, but
+// next returns the next line without its end, and its size with it; no line, but
 // its size, if it is too long.
-func (c *LineReader) Next() (line []byte, size int64, err error) {
+func (c *lineReader) next() (line []byte, size int64, err error) {
 	for {
 		b, err := c.r.ReadSlice('\n')
 		size += int64(len(b))

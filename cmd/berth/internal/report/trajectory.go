@@ -45,7 +45,7 @@ func Trajectory(p *terminal.Printer, steps []record.Step, all bool) {
 		s := &steps[i].Step
 		p.Printf("%s%s\n", terminal.Paint(p.Color, terminal.Bold, fmt.Sprintf("%d %s", s.StepID, s.Source)), stepFacts(s))
 		text("~", s.ReasoningContent)
-		text(" ", messageText(s.Message))
+		text(" ", MessageText(s.Message))
 		for _, c := range s.ToolCalls {
 			text("→", callText(c))
 		}
@@ -61,7 +61,7 @@ func observed(o *trajectory.Observation, text func(mark, s string)) {
 	}
 	for _, r := range o.Results {
 		if r.Content != nil {
-			text("│", messageText(*r.Content))
+			text("│", MessageText(*r.Content))
 		}
 		for _, sub := range r.Subagents {
 			text("│", "see "+sub.TrajectoryPath+sub.TrajectoryID)

@@ -166,21 +166,13 @@ func sorted(names []string, busy bool, data map[string]any) {
 	data["Terminals"], data["Tests"], data["Artifacts"], data["Files"] = terminals, tests, artifacts, names
 }
 
-// logLine is a line of the log of an attempt.
-type logLine struct {
-	Time  time.Time `json:"time"`
-	From  string    `json:"from"`
-	Stage string    `json:"stage"`
-	Text  string    `json:"text"`
-}
-
 // maxLog is how many lines of a log a page shows, the newest ones.
 const maxLog = 100
 
 // logOf returns the newest lines of the log of an attempt.
-func logOf(dir string) (all []logLine) {
+func logOf(dir string) (all []report.LogLine) {
 	for line := range bytes.Lines(lastBytes(dir, record.LogFile, 64<<10)) {
-		var l logLine
+		var l report.LogLine
 		if json.Unmarshal(line, &l) == nil {
 			l.Text = partOf(l.Text, 4<<10).Text
 			all = append(all, l)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -106,7 +105,7 @@ func stepOf(l *report.NumberedLine, n int64) step {
 // fill takes what a page shows of a step of a trajectory.
 func (out *step) fill(s *trajectory.Step) {
 	out.Source, out.Model, out.ID = string(s.Source), s.ModelName, s.StepID
-	out.Thought, out.Message = partOf(s.ReasoningContent, maxText), partOf(textOf(s.Message), maxText)
+	out.Thought, out.Message = partOf(s.ReasoningContent, maxText), partOf(report.MessageText(s.Message), maxText)
 	if m := s.Metrics; m != nil {
 		out.CostUSD = m.CostUSD
 		if m.PromptTokens != nil && m.CompletionTokens != nil {
@@ -120,7 +119,7 @@ func (out *step) fill(s *trajectory.Step) {
 		for _, o := range s.Observation.Results[:min(len(s.Observation.Results), maxShown)] {
 			var res result
 			if o.Content != nil {
-				res.Text, res.Pictures = partOf(textOf(*o.Content), maxText), pictures(*o.Content)
+				res.Text, res.Pictures = partOf(report.MessageText(*o.Content), maxText), pictures(*o.Content)
 			}
 			for _, sub := range o.Subagents[:min(len(o.Subagents), 20)] {
 				res.Subagents = append(res.Subagents, subagent{sub.TrajectoryPath, sub.TrajectoryID})
@@ -182,22 +181,6 @@ func embedded(t *trajectory.Trajectory, id string, depth int) *trajectory.Trajec
 		}
 	}
 	return nil
-}
-
-// textOf is the text of a message, with the type of what is not text in its place.
-func textOf(c trajectory.Content) string {
-	if len(c.Parts) == 0 {
-		return c.Text
-	}
-	var parts []string
-	for _, p := range c.Parts {
-		if p.Source == nil {
-			parts = append(parts, p.Text)
-		} else {
-			parts = append(parts, "["+string(p.Type)+"]")
-		}
-	}
-	return strings.Join(parts, "\n")
 }
 
 // pictures are the files of the attempt that a message shows.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -46,7 +47,7 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 	add(record.SurfaceFile, surface.Line{Time: now, Kind: surface.KindAct, Step: 1, Action: "click", Arguments: json.RawMessage(`{"bid":"12"}`), Frames: []surface.Frame{{File: "page.png"}}})
 	add(record.SurfaceFile, surface.Line{Time: now, Kind: surface.KindAct, Step: 2, Action: evil, Arguments: at})
 	add(record.SurfaceFile, surface.Line{Time: now, Kind: evil, Action: evil, Text: evil, Error: evil, Frames: []surface.Frame{{Name: evil, File: "broken.png"}, {File: "../../x.png"}}})
-	add(record.LogFile, logLine{Time: now, From: evil, Text: evil})
+	add(record.LogFile, report.LogLine{Time: now, From: evil, Text: evil})
 	sub, err := json.Marshal(trajectory.Trajectory{
 		Agent: trajectory.Agent{Name: evil}, Steps: []trajectory.Step{{StepID: 1, Source: "agent", Message: trajectory.Text("I am below " + evil)}},
 		Subagents: []trajectory.Trajectory{{TrajectoryID: evil, Steps: []trajectory.Step{{StepID: 1, Source: "agent", Message: trajectory.Text("deeper")}}}},

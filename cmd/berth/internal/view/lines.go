@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"unicode/utf8"
 
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -46,7 +45,7 @@ func skip(dir, name string, n int64) (at, skipped int64, err error) {
 	return at, skipped, nil
 }
 
-// chunk reads a part of a file as text. A part does not end within a character.
+// chunk reads a part of a file as text.
 func chunk(dir, name string, at int64) (text string, size, next int64, err error) {
 	f, err := untrusted.Open(dir, name, maxFile)
 	if err != nil {
@@ -63,14 +62,6 @@ func chunk(dir, name string, at int64) (text string, size, next int64, err error
 		return "", 0, at, fmt.Errorf("read %s: %w", name, err)
 	}
 	b = b[:n]
-	for i := 1; i < utf8.UTFMax && n == maxChunk && i <= len(b); i++ {
-		if c := b[len(b)-i]; utf8.RuneStart(c) {
-			if !utf8.FullRune(b[len(b)-i:]) {
-				b = b[:len(b)-i]
-			}
-			break
-		}
-	}
 	return plain(string(b)), fi.Size(), at + int64(len(b)), nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -102,9 +101,6 @@ type part struct {
 func partOf(s string, most int) part {
 	cut := max(0, len(s)-most)
 	s = s[:len(s)-cut]
-	for i := 0; cut > 0 && i < utf8.UTFMax && len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
-		s = s[:len(s)-1]
-	}
 	return part{plain(s), cut}
 }
 
@@ -120,7 +116,6 @@ func functions() template.FuncMap {
 		"shown":     func(a *attempt, s shot, marks []mark) any { return map[string]any{"A": a, "Shot": s, "Marks": marks} },
 		"radius":    func(width int) int { return max(8, width/36) },
 		"integrity": integrityWords,
-		"outcome":   outcomeWords,
 		"ms": func(t time.Time) int64 {
 			if t.IsZero() {
 				return 0

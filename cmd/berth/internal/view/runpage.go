@@ -1,10 +1,8 @@
 package view
 
 import (
-	"cmp"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
@@ -18,7 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// count is how many trials have an outcome, or how many attempts are in a phase.
+// count is how many trials have an outcome.
 type count struct {
 	Name   string
 	Trials int
@@ -32,64 +30,25 @@ type flight struct {
 	*output.ShowRunning
 }
 
-// Bounds of what is said of attempts in progress, since the events of each are read.
-const (
-	maxFlights = 100  // that are listed
-	maxPhased  = 2000 // whose phases are counted
-)
+// maxFlights is how many attempts in progress are listed, since the events of each are
+// read.
+const maxFlights = 100
 
 // maxOffered is how many cells the page suggests for the field that takes one.
 const maxOffered = 200
 
-// moment is what a run does at a time.
-type moment struct {
-	Time    time.Time
-	Flights []flight // the first ones
-	All     int
-	Phases  []count
-	next    time.Time // until then it is not looked at again
-}
-
-// moment returns what the run does now, or did a moment ago if it takes long to
-// find out.
-func (k *kept) moment() *moment {
-	k.now.Lock()
-	defer k.now.Unlock()
-	if k.at != nil && time.Now().Before(k.at.next) {
-		return k.at
-	}
-	m := &moment{Time: time.Now()}
-	phases, pilots := map[string]int{}, report.Pilots(k.Dir)
+// flights returns the first attempts in progress, and how many there are.
+func (k *kept) flights() (first []flight, all int) {
+	pilots := report.Pilots(k.Dir)
 	for _, t := range k.Index.Trials {
 		if !k.Index.UnderWay(t) {
 			continue
 		}
-		m.All++
-		if m.All > maxPhased {
-			continue
-		}
-		running := report.Running(k.Dir, k.Index, t, pilots)
-		switch {
-		case running == nil:
-			continue
-		case running.Queued:
-			phases["waits for a pilot"]++
-		case running.Phase == nil:
-			phases["no phase yet"]++
-		default:
-			phases[string(running.Phase.Name)]++
-		}
-		if len(m.Flights) < maxFlights {
-			m.Flights = append(m.Flights, flight{t, k.Manifest.Cells[t.Cell].Key, running})
+		if all++; all <= maxFlights {
+			first = append(first, flight{t, k.Manifest.Cells[t.Cell].Key, report.Running(k.Dir, k.Index, t, pilots)})
 		}
 	}
-	for name, n := range phases {
-		m.Phases = append(m.Phases, count{Name: name, Trials: n})
-	}
-	slices.SortFunc(m.Phases, func(a, b count) int { return cmp.Or(b.Trials-a.Trials, cmp.Compare(a.Name, b.Name)) })
-	m.next = time.Now().Add(max(restLeast, restTimes*time.Since(m.Time)))
-	k.at = m
-	return m
+	return first, all
 }
 
 // address is that of the page of a run.
@@ -107,11 +66,12 @@ func (s *Server) runPage(r *request) error {
 	}
 	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
 	if k.Index.Writing() != nil {
-		m, b := k.moment(), buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
-		data["Live"], data["Now"], data["More"] = true, m, max(0, m.All-len(m.Flights))
-		if left := sum.Outcomes[record.NotRun] - m.All; left >= 0 {
+		flights, all := k.flights()
+		data["Live"], data["Flights"], data["All"], data["More"] = true, flights, all, max(0, all-len(flights))
+		if left := sum.Outcomes[record.NotRun] - all; left >= 0 {
 			data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
 		}
+		b := buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
 		data["Buttons"], data["Cells"] = b, k.Manifest.Cells[:min(len(k.Manifest.Cells), maxOffered)]
 		if now := b.limit(control.CostUSD); now != nil { // another one may have been set
 			data["Limit"], data["LimitKnown"] = now.Most, true

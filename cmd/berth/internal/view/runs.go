@@ -56,9 +56,6 @@ type kept struct {
 	next          time.Time // before it, the run is not read again
 	sum           func() *summary.Summary
 	board, report func() (*page.Report, error)
-
-	now sync.Mutex // guards what follows
-	at  *moment
 }
 
 // line is a run in the list of runs.

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net/http"
 	"path"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Bounds of a recording of a terminal.
@@ -52,33 +50,6 @@ func headerOf(line []byte) (h castHeader, err error) {
 	return h, nil
 }
 
-// castEvent is an event of a recording.
-type castEvent struct {
-	At   float64 // seconds since the beginning
-	Kind string
-	Text string
-}
-
-// MarshalJSON writes it as in version 2.
-func (e castEvent) MarshalJSON() ([]byte, error) { return json.Marshal([]any{e.At, e.Kind, e.Text}) }
-
-// eventOf reads an event after one at a time; ok is false for a line that a player
-// would not understand.
-func eventOf(line []byte, h *castHeader, last float64) (e castEvent, ok bool) {
-	var parts []json.RawMessage
-	if json.Unmarshal(line, &parts) != nil || len(parts) != 3 ||
-		json.Unmarshal(parts[0], &e.At) != nil || json.Unmarshal(parts[1], &e.Kind) != nil || json.Unmarshal(parts[2], &e.Text) != nil {
-		return e, false
-	}
-	if h.Version == 3 {
-		e.At += last // it has the time since the event before
-	}
-	if math.IsNaN(e.At) || e.At < last || e.At > 1e9 {
-		e.At = last
-	}
-	return e, e.Kind == "o" || e.Kind == "m" // a size that changes could be any number
-}
-
 // cast serves a recording to the player. What a player would not understand is left
 // out, so that it shows the rest.
 func (s *Server) cast(w http.ResponseWriter, hr *http.Request) {
@@ -98,45 +69,49 @@ func (s *Server) cast(w http.ResponseWriter, hr *http.Request) {
 
 // playable writes a recording in version 2, up to maxCast bytes.
 func playable(out *bytes.Buffer, dir, name string) error {
-	f, err := untrusted.Open(dir, name, maxFile)
+	first, at, err := report.ReadPart(dir, name, 0, 1)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	in := report.NewLineReader(f)
-	line, _, err := in.Next()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
+	if len(first) == 0 {
+		return errors.New("it has no line")
 	}
-	h, err := headerOf(line)
+	h, err := headerOf(first[0].Text)
 	if err != nil {
 		return err
 	}
-	write := json.NewEncoder(out) // of values that can be written
-	if err = write.Encode(castHeader{Version: 2, Width: h.Width, Height: h.Height, Timestamp: h.Timestamp}); err != nil {
-		return err
-	}
+	write := json.NewEncoder(out) // of values that can be written, into memory
+	_ = write.Encode(castHeader{Version: 2, Width: h.Width, Height: h.Height, Timestamp: h.Timestamp})
 	last := 0.0
-	for {
-		line, _, err = in.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+	for out.Len() < maxCast {
+		lines, next, err := report.ReadPart(dir, name, at, 10_000)
+		if err != nil || len(lines) == 0 {
 			return err
 		}
-		e, ok := eventOf(line, &h, last)
-		if !ok {
-			continue
+		for _, l := range lines {
+			if e, ok := eventOf(l.Text, &h, &last); ok {
+				_ = write.Encode(e)
+			}
 		}
-		if out.Len() > maxCast {
-			return write.Encode(castEvent{last, "m", fmt.Sprintf("only the first %d MiB are played", maxCast>>20)})
-		}
-		last = e.At
-		if err = write.Encode(e); err != nil {
-			return err
-		}
+		at = next
 	}
+	return nil
+}
+
+// eventOf reads an event; ok is false for a line that a player would not understand,
+// and for a size that changes, since it could be any number.
+func eventOf(line []byte, h *castHeader, last *float64) (e [3]any, ok bool) {
+	_ = json.Unmarshal(line, &e) // what is not an event has no kind
+	at, _ := e[0].(float64)
+	if h.Version == 3 {
+		at += *last // it has the time since the event before
+	}
+	if at >= *last && at <= 1e9 {
+		*last = at
+	}
+	e[0] = *last
+	_, isText := e[2].(string)
+	return e, isText && (e[1] == "o" || e[1] == "m")
 }
 
 // isCast reports whether a file is a recording of a terminal.

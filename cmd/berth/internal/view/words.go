@@ -18,26 +18,3 @@ func integrityWords(i record.Integrity) string {
 	}
 	return ""
 }
-
-// outcomeWords says what an outcome means.
-func outcomeWords(o record.Outcome) string {
-	return map[record.Outcome]string{
-		record.Passed:             "The work passed its verification.",
-		record.Failed:             "The work did not pass its verification.",
-		record.Scored:             "The work was verified, and the task has no rule that says when it passes.",
-		record.AgentError:         "The agent failed.",
-		record.EnvironmentError:   "The environment failed, which says nothing about the agent.",
-		record.VerifierError:      "The verification failed.",
-		record.JudgeError:         "The model that judges gave no judgment.",
-		record.ModelError:         "A model failed.",
-		record.UserError:          "The simulated user failed.",
-		record.RateLimited:        "The provider refused requests because there were too many.",
-		record.PluginCrashed:      "A plugin ended unexpectedly.",
-		record.ArtifactMissing:    "A file that the verification needs is missing.",
-		record.IntegrityViolation: "The agent influenced what measured it.",
-		record.TaskInvalid:        "The task cannot be run.",
-		record.Preempted:          "The machine was taken away.",
-		record.Cancelled:          "The attempt was cancelled.",
-		record.NotRun:             "The trial has not been run.",
-	}[o]
-}

@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
@@ -11,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
 )
 
 // chart is a chart of the page.
@@ -31,39 +31,7 @@ type payload struct {
 	Cells  []string           `json:"cells"`
 	Tasks  []string           `json:"tasks"`
 	Runs   []string           `json:"runs"`
-	Trials *columns           `json:"trials"` // null: left out, because the file would be too large
-}
-
-// columns are the trials, a value of each list for each one. Texts are places in
-// other lists.
-type columns struct {
-	Outcomes    []string   `json:"outcomes"`
-	Ends        []string   `json:"ends"`
-	Integrities []string   `json:"integrities"`
-	Cell        []int      `json:"cell"`
-	Task        []int      `json:"task"`
-	Run         []int      `json:"run"`
-	Repetition  []int      `json:"repetition"`
-	Attempt     []int      `json:"attempt"` // the accepted one; 0: none
-	Attempts    []int      `json:"attempts"`
-	Outcome     []int      `json:"outcome"`
-	End         []int      `json:"end"`
-	Integrity   []int      `json:"integrity"`
-	Score       []*float64 `json:"score"`
-	Cost        []*float64 `json:"cost"`
-	Tokens      []int64    `json:"tokens"`
-	Seconds     []float64  `json:"seconds"`
-	ID          []string   `json:"id"`
-}
-
-// place returns the place of a text in a list, adding it if needed.
-func place(list *[]string, s string) int {
-	i := slices.Index(*list, s)
-	if i < 0 {
-		i = len(*list)
-		*list = append(*list, s)
-	}
-	return i
+	Trials [][]any            `json:"trials"` // as attempts returns them; null: left out, because the page would be too large
 }
 
 // finite is nil for what is not a number, which JSON does not have.
@@ -101,7 +69,7 @@ func (m *Report) payload() *payload {
 		}
 	}
 	p.add("outcomes", charts.Outcomes(len(m.Cells), names, colors), outcomes)
-	p.Trials = m.columns(p)
+	p.Trials = m.attempts()
 	return p
 }
 
@@ -251,11 +219,12 @@ func (m *Report) pareto() (rows []rowOf) {
 	return rows
 }
 
-// columns returns the trials for the lists of attempts.
-func (m *Report) columns(p *payload) *columns {
-	c := &columns{}
+// attempts returns a row for each trial: cell, task, run (as numbers of other lists),
+// repetition, outcome, score, agent end, integrity, the accepted attempt, attempts,
+// seconds of the agent, tokens, cost and id.
+func (m *Report) attempts() (rows [][]any) {
 	tasks, runs := map[string]int{}, map[*numbers.Run]int{}
-	for i, t := range p.Tasks {
+	for i, t := range m.tasks {
 		tasks[t] = i
 	}
 	for i := range m.joined.Runs {
@@ -263,24 +232,18 @@ func (m *Report) columns(p *payload) *columns {
 	}
 	for i := range m.joined.Trials {
 		t := &m.joined.Trials[i]
-		end, integrity, number := "", "", 0
-		var score *float64
-		seconds := 0.0
+		id, accepted, r := t.ID, 0, &store.Brief{}
 		if a := t.Accepted(); a != nil {
-			r := a.Result
-			end, integrity, number, score, seconds = string(r.AgentEnd), string(r.Integrity), a.Number, r.Score, r.AgentTime.Seconds()
+			accepted, r = a.Number, a.Result
 		}
-		id := t.ID
 		if m.Base == "" { // berth show finds a trial by the beginning of its id
 			id = report.Short(id, 12)
 		}
 		spend, _ := t.Spend()
-		c.Cell, c.Task, c.Run = append(c.Cell, t.Cell), append(c.Task, tasks[t.TaskName]), append(c.Run, runs[t.Run])
-		c.Repetition, c.Attempt, c.Attempts = append(c.Repetition, t.Repetition), append(c.Attempt, number), append(c.Attempts, len(t.Attempts))
-		c.Outcome = append(c.Outcome, place(&c.Outcomes, string(t.Outcome())))
-		c.End, c.Integrity = append(c.End, place(&c.Ends, end)), append(c.Integrity, place(&c.Integrities, integrity))
-		c.Score, c.Cost, c.Tokens = append(c.Score, score), append(c.Cost, spend.CostUSD), append(c.Tokens, spend.Tokens)
-		c.Seconds, c.ID = append(c.Seconds, math.Round(seconds*10)/10), append(c.ID, id)
+		rows = append(rows, []any{
+			t.Cell, tasks[t.TaskName], runs[t.Run], t.Repetition, t.Outcome(), r.Score, r.AgentEnd, r.Integrity, accepted, len(t.Attempts),
+			math.Round(r.AgentTime.Seconds()*10) / 10, spend.Tokens, spend.CostUSD, id,
+		})
 	}
-	return c
+	return rows
 }

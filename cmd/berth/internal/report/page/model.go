@@ -149,7 +149,12 @@ func (m *Report) Complete() (err error) {
 	for i := range m.joined.Runs {
 		m.Runs = append(m.Runs, factsOf(&m.joined.Runs[i]))
 	}
-	m.occurring()
+	m.Outcomes = occurring(m.Cells, func(c *cell) map[record.Outcome]int { return c.Outcomes })
+	slices.SortFunc(m.Outcomes, func(a, b record.Outcome) int {
+		return slices.Index(record.Outcomes, a) - slices.Index(record.Outcomes, b)
+	})
+	m.Ends = occurring(m.Cells, func(c *cell) map[record.AgentEnd]int { return c.Ends })
+	m.Grades = occurring(m.Cells, func(c *cell) map[record.Integrity]int { return c.Integrity })
 	m.order()
 	if m.Groups, err = m.groups(); err != nil {
 		return err
@@ -217,27 +222,13 @@ func (c *cell) add(t *numbers.Trial, weigh string) {
 	}
 }
 
-// occurring lists what occurs, in the order of tables.
-func (m *Report) occurring() {
-	outcomes, ends, grades := map[record.Outcome]bool{}, map[record.AgentEnd]bool{}, map[record.Integrity]bool{}
-	for _, c := range m.Cells {
-		for o := range c.Outcomes {
-			outcomes[o] = true
-		}
-		for e := range c.Ends {
-			ends[e] = true
-		}
-		for g := range c.Integrity {
-			grades[g] = true
-		}
+// occurring lists what occurs in the cells.
+func occurring[K cmp.Ordered](cells []*cell, of func(*cell) map[K]int) []K {
+	seen := map[K]int{}
+	for _, c := range cells {
+		maps.Copy(seen, of(c))
 	}
-	for _, o := range record.Outcomes {
-		if outcomes[o] {
-			m.Outcomes = append(m.Outcomes, o)
-		}
-	}
-	m.Ends = slices.Sorted(maps.Keys(ends))
-	m.Grades = slices.Sorted(maps.Keys(grades))
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // order sorts the tasks of the heat map by their mean score, best first.

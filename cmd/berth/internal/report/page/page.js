@@ -85,22 +85,20 @@ const drawReport = async () => {
   const out = document.getElementById("attempts");
   const pickTask = document.getElementById("pick-task");
   const pickCell = document.getElementById("pick-cell");
-  const where = (t, i) => { // the viewer has a page of each attempt
-    if (!data.base) return "berth show " + data.runs[t.run[i]] + " " + t.id[i];
-    return t.attempts[i] ? element("a", "attempt", { href: data.base + "trial/" + t.id[i] + "/" + (t.attempt[i] || t.attempts[i]) + "/" }) : "–";
+  const where = (run, id, attempt) => { // the viewer has a page of each attempt
+    if (!data.base) return "berth show " + data.runs[run] + " " + id;
+    return attempt ? element("a", "attempt", { href: data.base + "trial/" + id + "/" + attempt + "/" }) : "–";
   };
   const attempts = (task, cell, move) => {
-    const t = data.trials;
-    if (!out || task < 0 || cell < 0 || !t) return;
+    if (!out || task < 0 || cell < 0 || !data.trials) return;
     pickTask.value = task;
     pickCell.value = cell;
     const rows = [];
-    for (let i = 0; i < t.cell.length; i++) {
-      if (t.cell[i] !== cell || t.task[i] !== task) continue;
+    for (const [ofCell, ofTask, run, repetition, outcome, score, end, integrity, accepted, all, seconds, tokens, cost, id] of data.trials) {
+      if (ofCell !== cell || ofTask !== task) continue;
       rows.push([
-        String(t.repetition[i]), t.outcomes[t.outcome[i]], number(t.score[i], 3), t.ends[t.end[i]] || "–", t.integrities[t.integrity[i]] || "–",
-        (t.attempt[i] || "–") + " of " + t.attempts[i], number(t.seconds[i], 1), String(t.tokens[i]), number(t.cost[i], 4),
-        where(t, i),
+        String(repetition), outcome, number(score, 3), end || "–", integrity || "–", (accepted || "–") + " of " + all,
+        number(seconds, 1), String(tokens), number(cost, 4), where(run, id, accepted || all),
       ]);
     }
     const caption = data.tasks[task] + " in " + data.cells[cell] + (rows.length ? "" : ": no trial was planned");

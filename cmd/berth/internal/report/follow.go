@@ -17,7 +17,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/core/store/node"
 )
 
 // ErrNobodyRuns means that a trial has not ended, and that no process runs it.
@@ -28,8 +27,7 @@ type Follower struct {
 	P *terminal.Printer
 	// Dir is the folder of the run, and Trial the id of the trial.
 	Dir, Trial string
-	// All prints texts in full, and what happened before.
-	All bool
+	All        bool // prints texts in full
 
 	m       *store.Manifest
 	x       *store.Index
@@ -123,10 +121,7 @@ func (f *Follower) Over() (bool, error) {
 	if w == nil {
 		return false, ErrNobodyRuns
 	}
-	if !f.faraway && w.Process.State() == node.Unknown {
-		f.faraway = true
-		f.P.Notef("the run is written by %s, of which nothing can be seen from here: if that process is gone, end this command\n", w.Process)
-	}
+	noteFaraway(f.P, w, &f.faraway)
 	return false, nil
 }
 
@@ -136,8 +131,8 @@ func (f *Follower) wait() {
 		return
 	}
 	f.waits = true
-	if acc := f.t.Accepted(); acc != nil {
-		f.P.Notef("attempt %d ended as %s; waiting for the next attempt\n", acc.Number, acc.Result.Outcome)
+	if n := len(f.t.Attempts); n > 0 {
+		f.P.Notef("attempt %d has ended; waiting for the next attempt\n", f.t.Attempts[n-1].Number)
 		return
 	}
 	f.P.Notef("waiting for the trial to begin\n")
@@ -157,7 +152,7 @@ func (f *Follower) end() error {
 // process is gone.
 func (f *Follower) attempt(ctx context.Context, number int) error {
 	dir := Folder(f.Dir, f.t, number)
-	a := &followed{Follower: f, dir: dir, number: number, first: true}
+	a := &followed{Follower: f, dir: dir, number: number}
 	f.waits = false
 	if !f.P.JSON {
 		f.P.Printf("%s\n", terminal.Paint(f.P.Color, terminal.Bold, fmt.Sprintf("attempt %d", number)))
@@ -202,8 +197,6 @@ type followed struct {
 	dir    string
 	number int
 	at     [3]int64 // how far each of the files was read
-	first  bool     // nothing was read yet
-	began  []record.Event
 }
 
 // followedFiles are the files of an attempt in which something happens.
@@ -221,9 +214,7 @@ type entry struct {
 // more prints what was added since the last call, in the order of its times.
 func (a *followed) more() error {
 	var all []entry
-	earlier := 0
 	for i, name := range followedFiles {
-		var some []entry
 		for more := true; more; {
 			lines, next, err := ReadPart(a.dir, name, a.at[i], 1000)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -233,18 +224,10 @@ func (a *followed) more() error {
 			a.at[i] = next
 			for _, l := range lines {
 				if e, ok := decode(i, l.Text); ok {
-					some = append(some, e)
+					all = append(all, e)
 				}
 			}
 		}
-		if over := len(some) - maxLines; a.first && over > 0 && i > 0 && !a.All && !a.P.JSON {
-			earlier += over
-			some = some[over:]
-		}
-		all = append(all, some...)
-	}
-	if a.first = false; earlier > 0 {
-		a.P.Printf("  … %d earlier steps and lines of the log; use --all to print them\n", earlier)
 	}
 	slices.SortStableFunc(all, func(x, y entry) int { return x.at.Compare(y.at) })
 	for i := range all {
@@ -287,34 +270,16 @@ func (a *followed) print(e *entry) error {
 	return nil
 }
 
-// eventText prints the beginning of a phase, its end if it took a second or
-// failed, and findings.
+// eventText prints the beginning of a phase, why one failed, and findings.
 func (a *followed) eventText(e *record.Event) {
-	p := record.Phase{Name: e.Phase, Stage: e.Stage, Turn: e.Turn}
 	at := e.Time.Local().Format(clock)
-	switch e.Type {
-	case record.EventPhaseStart:
-		a.began = append(a.began, *e)
-		a.P.Printf("%s %s\n", at, terminal.Paint(a.P.Color, terminal.Bold, phaseName(&p)))
-	case record.EventPhaseEnd:
-		took := time.Duration(0)
-		for i := len(a.began) - 1; i >= 0; i-- {
-			if b := &a.began[i]; b.Phase == e.Phase && b.Stage == e.Stage {
-				took = e.Time.Sub(b.Time)
-				a.began = slices.Delete(a.began, i, i+1)
-				break
-			}
-		}
-		switch {
-		case e.Error != "":
-			a.P.Hang(fmt.Sprintf("%s %s failed after %s: ", at, phaseName(&p), terminal.Seconds(took)), e.Error)
-		case took >= time.Second:
-			a.P.Printf("%s %s took %s\n", at, phaseName(&p), terminal.Seconds(took))
-		}
-	case record.EventFinding:
-		if e.Finding != nil {
-			a.P.Hang(fmt.Sprintf("%s %s (%s, by %s): ", at, terminal.Clean(e.Finding.Code), e.Finding.Severity, terminal.Clean(e.Finding.By)), e.Finding.Text)
-		}
-	default:
+	phase := phaseName(&record.Phase{Name: e.Phase, Stage: e.Stage, Turn: e.Turn})
+	switch {
+	case e.Type == record.EventPhaseStart:
+		a.P.Printf("%s %s\n", at, terminal.Paint(a.P.Color, terminal.Bold, phase))
+	case e.Type == record.EventPhaseEnd && e.Error != "":
+		a.P.Hang(fmt.Sprintf("%s %s failed: ", at, phase), e.Error)
+	case e.Type == record.EventFinding && e.Finding != nil:
+		a.P.Hang(fmt.Sprintf("%s %s (%s, by %s): ", at, terminal.Clean(e.Finding.Code), e.Finding.Severity, terminal.Clean(e.Finding.By)), e.Finding.Text)
 	}
 }

@@ -151,10 +151,7 @@ func (w *Watcher) Watch(ctx context.Context) error {
 		case writer == nil:
 			return nil
 		}
-		if !w.faraway && writer.Process.State() == node.Unknown {
-			w.faraway = true
-			w.P.Notef("the run is written by %s, of which nothing can be seen from here: if that process is gone, end this command\n", writer.Process)
-		}
+		noteFaraway(w.P, writer, &w.faraway)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -190,4 +187,12 @@ func (w *Watcher) print(s *State, screen *terminal.Screen, over bool) error {
 	}
 	w.shown = now
 	return err
+}
+
+// noteFaraway says once that a run is written by a process on another machine.
+func noteFaraway(p *terminal.Printer, w *store.Entry, said *bool) {
+	if !*said && w.Process.State() == node.Unknown {
+		*said = true
+		p.Notef("the run is written by %s, of which nothing can be seen from here: if that process is gone, end this command\n", w.Process)
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"image"
 	"math"
 	"path/filepath"
-	"strings"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
@@ -42,7 +41,7 @@ type mark struct {
 
 const (
 	filmPage   = 20 // lines of one part
-	maxMark    = 60 // bytes of a text in a picture
+	maxMark    = 60 // bytes of the arguments of an action in a picture
 	maxPosited = 1_000_000
 )
 
@@ -116,8 +115,7 @@ func (c *scene) draw(next *scene) {
 	if next.Kind != surface.KindAct || next.Bad != "" {
 		return
 	}
-	label := strings.TrimSpace(next.Action + " " + typedText(next.Arguments))
-	c.Next = plain(label)
+	c.Next = plain(next.Action + " " + partOf(string(next.Arguments), maxMark).Text)
 	var args map[string]json.RawMessage
 	if json.Unmarshal(next.Arguments, &args) != nil {
 		return
@@ -159,23 +157,4 @@ func (c *scene) boxes(args map[string]json.RawMessage) {
 			c.Marks = append(c.Marks, mark{Box: true, X: b[0], Y: b[1], W: b[2], H: b[3], LabelX: b[0], Row: b[1] - 4})
 		}
 	}
-}
-
-// typedText is the text that an action types, or what it names instead.
-func typedText(arguments json.RawMessage) string {
-	var args map[string]json.RawMessage
-	if json.Unmarshal(arguments, &args) != nil {
-		return ""
-	}
-	for _, name := range []string{"text", "value", "key", "key_comb", "keys", "url", "bid", "move", "direction"} {
-		var text string
-		if json.Unmarshal(args[name], &text) == nil && text != "" {
-			p := partOf(text, maxMark)
-			if p.Cut > 0 {
-				p.Text += "…"
-			}
-			return fmt.Sprintf("%q", p.Text)
-		}
-	}
-	return ""
 }

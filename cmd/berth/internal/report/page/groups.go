@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
-	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
 // group has the numbers of a part of the trials, for each cell.
@@ -53,40 +52,6 @@ func (m *Report) groups() (all []*group, err error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(groups)) {
 			all = append(all, groups[name])
-		}
-	}
-	return all, nil
-}
-
-// axisRow has the numbers of the trials with one value on an axis.
-type axisRow struct {
-	Axis, Value string
-	output.TableRow
-}
-
-// alongAxes returns the numbers by each axis of the matrix. If there is one axis,
-// they are those of the cells.
-func (m *Report) alongAxes() (all []axisRow, err error) {
-	axes := map[string]bool{}
-	for _, c := range m.Cells {
-		for name := range c.Choices {
-			axes[name] = true
-		}
-	}
-	names := slices.Sorted(maps.Keys(axes))
-	if len(names) < 2 {
-		return nil, nil
-	}
-	for _, name := range names {
-		t, err := numbers.Table(m.joined, &numbers.Wanted{By: []string{name}, Rules: m.Rules, Force: true})
-		if err != nil {
-			return nil, err
-		}
-		if len(t.Rows) < 2 {
-			continue
-		}
-		for _, r := range t.Rows {
-			all = append(all, axisRow{name, r.Values[0], r})
 		}
 	}
 	return all, nil

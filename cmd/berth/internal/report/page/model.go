@@ -67,7 +67,6 @@ type Report struct {
 	Ends     []record.AgentEnd  // that occur
 	Grades   []record.Integrity // that occur
 	Groups   []*group
-	ByAxis   []axisRow
 	Pairs    []output.ComparedPair
 	MorePair int // pairs that are not listed
 	Base     string
@@ -157,9 +156,6 @@ func (m *Report) Complete() (err error) {
 	m.Grades = occurring(m.Cells, func(c *cell) map[record.Integrity]int { return c.Integrity })
 	m.order()
 	if m.Groups, err = m.groups(); err != nil {
-		return err
-	}
-	if m.ByAxis, err = m.alongAxes(); err != nil {
 		return err
 	}
 	if m.Pairs, err = m.pairs(); err != nil {

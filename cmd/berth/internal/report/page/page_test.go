@@ -293,18 +293,6 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 	if want := map[string]int{"category": 5, "difficulty": 2, "tag": 3, "reward": 2, "mode": 3, "integrity": 2, "agent_end": 2}; !maps.Equal(seen, want) {
 		t.Errorf("groups %v, want %v", seen, want)
 	}
-	var axes []string
-	for _, row := range m.ByAxis {
-		axes = append(axes, row.Axis+" "+row.Value)
-		rows := table(row.Axis).Rows
-		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == row.Value })
-		if *rows[i].Mean != *row.Mean || *rows[i].Interval != *row.Interval {
-			t.Errorf("%s %s: %v, the table has %v", row.Axis, row.Value, *row.Mean, *rows[i].Mean)
-		}
-	}
-	if want := []string{"agent agent-0", "agent agent-1", "limit 5m", "limit 10m", "limit 15m", "limit 20m"}; !slices.Equal(axes, want) {
-		t.Errorf("by axis %q", axes)
-	}
 	for _, c := range m.Cells {
 		if c.Interval == nil || c.Bootstrap == nil || c.Bootstrap.Method != "bootstrap" || math.Abs(c.Bootstrap.Low-c.Interval.Low) > 0.1 {
 			t.Errorf("%s: %+v, by bootstrap %+v", c.Name, c.Interval, c.Bootstrap)

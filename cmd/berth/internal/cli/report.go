@@ -29,9 +29,9 @@ func (a *app) reportCommand() *cobra.Command {
 		Use:   "report RUN [RUN ...]",
 		Short: "Write the results of runs as one HTML file",
 		Long: `Writes a report: what was run, the leaderboard with intervals, a map of tasks
-and cells with their attempts, curves, success against cost, outcomes, costs,
-findings and integrity, all pairs with their tests, and how each number is
-defined. It is one file of at most 2 MiB that needs no network.
+and cells with their attempts, success against cost, outcomes, costs, findings
+and integrity, all pairs with their tests, and how each number is defined. It is
+one file of at most 2 MiB that needs no network.
 
 Several runs are taken as one. Numbers are refused for the same reasons as in
 berth compare. --force writes them, with the reasons.`,

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
@@ -111,8 +112,15 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	t.Write(p)
 	conversationText(p, f.Turns, all)
 	stepsText(p, f.Steps, all)
-	logText(p, f.Log, all)
-	pluginsText(p, f.Plugins, all)
+	var log []LogLine
+	for _, raw := range f.Log {
+		var l LogLine
+		if json.Unmarshal(raw, &l) == nil {
+			log = append(log, l)
+		}
+	}
+	logText(p, "log", log, all)
+	logText(p, "output of plugins", outputOf(f.Plugins), all)
 	for _, c := range f.Cut {
 		p.Printf("%s %s\n", terminal.Paint(p.Color, terminal.Odd, "note:"), terminal.Clean(c))
 	}
@@ -387,23 +395,36 @@ func MessageText(c trajectory.Content) string {
 	return strings.Join(parts, " ")
 }
 
-// logText prints the end of the attempt's log.
-func logText(p *terminal.Printer, log []json.RawMessage, all bool) {
+// logText prints the end of a log.
+func logText(p *terminal.Printer, title string, log []LogLine, all bool) {
 	if len(log) == 0 {
 		return
 	}
-	p.Printf("\n%s\n", terminal.Paint(p.Color, terminal.Bold, "log"))
+	p.Printf("\n%s\n", terminal.Paint(p.Color, terminal.Bold, title))
 	from := 0
 	if !all && len(log) > maxLines {
 		from = len(log) - maxLines
 		p.Printf("  … %d earlier lines; use --all to print them\n", from)
 	}
-	for _, raw := range log[from:] {
-		var l LogLine
-		if json.Unmarshal(raw, &l) == nil {
-			l.text(p)
-		}
+	for i := range log[from:] {
+		log[from+i].text(p)
 	}
+}
+
+// outputOf returns what plugins wrote as lines of a log, with their fields below.
+func outputOf(lines []plugin.Line) (log []LogLine) {
+	for i := range lines {
+		l := &lines[i]
+		text := l.Text
+		if l.Level != "" {
+			text = l.Level + ": " + text
+		}
+		for _, name := range slices.Sorted(maps.Keys(l.Fields)) {
+			text += fmt.Sprintf("\n%s: %v", name, l.Fields[name])
+		}
+		log = append(log, LogLine{l.Time, l.Plugin, text})
+	}
+	return log
 }
 
 // LogLine is the part of a line of the log that is shown.

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,26 +45,17 @@ const maxPilots = 50
 // pilotTable prints the pilots of a run: those that work first.
 func pilotTable(p *terminal.Printer, pilots []output.ShowPilot, waits string) {
 	t := terminal.Table{Head: []string{"pilot", "node", "job", "state", "running", "done", "note"}, Right: []bool{4: true, 5: true, 6: false}}
-	left := 0
-	for _, ended := range []bool{false, true} {
-		for i := range pilots {
-			o := &pilots[i]
-			if (o.State == output.PilotEnded) != ended {
-				continue
-			}
-			if t.Len() >= maxPilots {
-				left++
-				continue
-			}
-			t.Row(terminal.Clean(o.Pilot), terminal.Clean(o.Node), terminal.Clean(o.Job), string(o.State), strconv.Itoa(o.Running), strconv.Itoa(o.Done),
-				terminal.Clean(pilotNote(o)))
-		}
+	working := func(o output.ShowPilot) bool { return o.State != output.PilotEnded }
+	pilots = append(slices.DeleteFunc(slices.Clone(pilots), func(o output.ShowPilot) bool { return !working(o) }), slices.DeleteFunc(slices.Clone(pilots), working)...)
+	for i := range pilots[:min(len(pilots), maxPilots)] {
+		o := &pilots[i]
+		t.Row(terminal.Clean(o.Pilot), terminal.Clean(o.Node), terminal.Clean(o.Job), string(o.State), strconv.Itoa(o.Running), strconv.Itoa(o.Done), terminal.Clean(pilotNote(o)))
 	}
 	if t.Len() > 0 {
 		p.Printf("\n")
 		t.Write(p)
 	}
-	if left > 0 {
+	if left := len(pilots) - maxPilots; left > 0 {
 		p.Printf("… and %d more; --json has all of them\n", left)
 	}
 	if waits != "" {

@@ -156,27 +156,6 @@ func Heat(tasks, cells int) Spec {
 	})
 }
 
-// Time shows which share of the trials had passed after how much time of the agent.
-// Its rows have cell, time (seconds, above 0) and rate (a fraction).
-func Time() Spec {
-	return spec("time", "Share of trials that passed within a time of the agent", object{
-		"height": 280, "mark": object{"type": "line", "interpolate": "step-after"},
-		"params": []object{{"name": "chosen", "select": object{"type": "point", "fields": []string{"cell"}}, "bind": "legend"}},
-		"encoding": object{
-			"opacity": object{"condition": object{"param": "chosen", "value": 1}, "value": 0.08},
-			"x":       object{"field": "time", "type": "quantitative", "scale": object{"type": "log", "nice": false}, "title": "time of the agent, in seconds", "axis": object{"format": "~g", "tickCount": 6, "labelOverlap": true}},
-			"y":       percent("rate", "share of trials that passed"),
-			"color":   legend(),
-			"tooltip": []object{shown("cell", "cell", ""), shown("time", "seconds", ".3~g"), shown("rate", "passed", ".1%")},
-		},
-	})
-}
-
-// legend tells cells apart.
-func legend() object {
-	return object{"field": "cell", "type": "nominal", "title": nil, "scale": object{"scheme": "tableau20"}, "legend": object{"orient": "bottom", "columns": 3, "labelLimit": 150, "symbolLimit": 60}}
-}
-
 // Pareto shows success rate against cost. Its rows have cell, rate, cost (USD for
 // each trial) and front.
 func Pareto() Spec {

@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"math"
-	"sort"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -54,7 +53,6 @@ func (m *Report) payload() *payload {
 	p.add("leaderboard", m.scores(charts.Leaderboard(len(m.Cells))), m.leaderboard())
 	heat := m.heat()
 	p.add("heat", m.scores(charts.Heat(len(m.tasks), len(m.Cells))), heat)
-	p.add("time", charts.Time(), m.time())
 	p.add("pareto", m.scores(charts.Pareto()), m.pareto())
 	var outcomes []rowOf
 	var names, colors []string
@@ -155,30 +153,6 @@ func (m *Report) heat() (rows []rowOf) {
 			if planned[k] > 0 {
 				rows = append(rows, rowOf{"task": task, "cell": cell.Name, "score": finite(sum[k] / float64(n[k])), "measured": n[k], "planned": planned[k]})
 			}
-		}
-	}
-	return rows
-}
-
-// time returns, for each cell, the share of its measured trials that had passed
-// after a time. At most 60 steps of a cell are kept.
-func (m *Report) time() (rows []rowOf) {
-	last := 0.0
-	for _, c := range m.Cells {
-		for _, t := range c.times {
-			last = max(last, t)
-		}
-	}
-	for _, c := range m.Cells {
-		sort.Float64s(c.times)
-		step := max(1, len(c.times)/60)
-		for i, t := range c.times {
-			if i%step == 0 || i == len(c.times)-1 {
-				rows = append(rows, rowOf{"cell": c.Name, "time": finite(t), "rate": finite(float64(i+1) / float64(c.Measured))})
-			}
-		}
-		if n := len(c.times); n > 0 && c.times[n-1] < last {
-			rows = append(rows, rowOf{"cell": c.Name, "time": finite(last), "rate": finite(float64(n) / float64(c.Measured))})
 		}
 	}
 	return rows

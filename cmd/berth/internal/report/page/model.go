@@ -49,8 +49,6 @@ type cell struct {
 	Integrity map[record.Integrity]int
 	Choices   map[string]string
 	Reasons   []string // not to print its numbers
-
-	times []float64 // of the agent, in seconds, of passed trials
 }
 
 // Report is everything that the page says.
@@ -212,9 +210,6 @@ func (c *cell) add(t *numbers.Trial, weigh string) {
 	c.AgentTime += r.AgentTime
 	if one.Full {
 		c.Full++
-		if r.AgentTime > 0 {
-			c.times = append(c.times, max(r.AgentTime.Seconds(), 0.001))
-		}
 	}
 }
 

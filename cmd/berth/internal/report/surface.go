@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +54,7 @@ func surfaceLine(p *terminal.Printer, l *surface.Line, all bool) {
 	case surface.KindReset:
 		what += fmt.Sprintf(" %s, level %q, seed %d", l.Stage, l.Level, l.Seed)
 	case surface.KindAct:
-		what += fmt.Sprintf(" %d: %s(%s)", l.Step, l.Action, short(string(l.Arguments), all))
+		what += fmt.Sprintf(" %d: %s(%s)", l.Step, l.Action, brief(string(l.Arguments), 300, all))
 	}
 	facts := []string{l.Took.Round(time.Millisecond / 10).String()}
 	if l.Reward != nil {
@@ -68,32 +67,11 @@ func surfaceLine(p *terminal.Printer, l *surface.Line, all bool) {
 		facts = append(facts, "truncated")
 	}
 	p.Printf("%s  %s\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(what)), strings.Join(facts, ", "))
-	part := func(mark, text string) {
-		if strings.TrimSpace(text) == "" {
-			return
-		}
-		lines := terminal.Lines(text)
-		if cut := len(lines) - maxShown; cut > 0 && !all {
-			lines = slices.Concat(lines[:maxShown], []string{fmt.Sprintf("… %d lines: --all shows them", cut)})
-		}
-		for _, line := range lines {
-			p.Printf("  %s %s\n", mark, line)
-		}
-	}
-	part("!", l.Error)
-	part("│", l.Text)
-	part("{", short(string(l.Structure), all))
-	part("i", short(string(l.Info), all))
+	marked(p, "!", l.Error, all)
+	marked(p, "│", l.Text, all)
+	marked(p, "{", brief(string(l.Structure), 300, all), all)
+	marked(p, "i", brief(string(l.Info), 300, all), all)
 	for _, f := range l.Frames {
-		part("▣", fmt.Sprintf("%s: %s/%s, %d bytes", f.Name, record.FramesDir, f.File, f.Size))
+		marked(p, "▣", fmt.Sprintf("%s: %s/%s, %d bytes", f.Name, record.FramesDir, f.File, f.Size), all)
 	}
-}
-
-// short cuts a text that is one line.
-func short(text string, all bool) string {
-	const most = 300
-	if len(text) <= most || all {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("… (%d bytes)", len(text))
 }

@@ -17,6 +17,22 @@ import (
 // are wanted.
 const maxShown = 60
 
+// marked prints a text with a mark before each of its lines. Unless all are wanted, it
+// leaves out the middle of a long one.
+func marked(p *terminal.Printer, mark, s string, all bool) {
+	if strings.TrimSpace(s) == "" {
+		return
+	}
+	lines := terminal.Lines(s)
+	if cut := len(lines) - maxShown; cut > 0 && !all {
+		half := maxShown / 2
+		lines = slices.Concat(lines[:half], []string{fmt.Sprintf("… %d lines: --all shows them", cut)}, lines[len(lines)-half:])
+	}
+	for _, l := range lines {
+		p.Printf("  %s %s\n", mark, l)
+	}
+}
+
 // Trajectory prints what an agent did, line by line, for reading. all does not
 // cut long texts.
 func Trajectory(p *terminal.Printer, steps []record.Step, all bool) {
@@ -24,19 +40,7 @@ func Trajectory(p *terminal.Printer, steps []record.Step, all bool) {
 		p.Printf("no step was recorded\n")
 		return
 	}
-	text := func(mark, s string) {
-		if strings.TrimSpace(s) == "" {
-			return
-		}
-		lines := terminal.Lines(s)
-		if cut := len(lines) - maxShown; cut > 0 && !all {
-			half := maxShown / 2
-			lines = slices.Concat(lines[:half], []string{fmt.Sprintf("… %d lines: --all shows them", cut)}, lines[len(lines)-half:])
-		}
-		for _, l := range lines {
-			p.Printf("  %s %s\n", mark, l)
-		}
-	}
+	text := func(mark, s string) { marked(p, mark, s, all) }
 	heading := headings(steps)
 	for i := range steps {
 		if h := heading(i); h != "" {

@@ -69,7 +69,8 @@ func (s *Server) runPage(r *request) error {
 		flights, all := k.flights()
 		data["Live"], data["Flights"], data["All"], data["More"] = true, flights, all, max(0, all-len(flights))
 		if left := sum.Outcomes[record.NotRun] - all; left >= 0 {
-			data["Left"], data["Rate"], data["ETA"] = left, rate(k.Index), eta(k.Index, sum.Outcomes[record.NotRun])
+			per := rate(k.Index)
+			data["Left"], data["Rate"], data["ETA"] = left, per, eta(per, sum.Outcomes[record.NotRun])
 		}
 		b := buttonsOf(r.Context(), k.Dir, address(k.Dir)+"control")
 		data["Buttons"], data["Cells"] = b, k.Manifest.Cells[:min(len(k.Manifest.Cells), maxOffered)]
@@ -133,29 +134,22 @@ func counts(sum *summary.Summary) (all []count) {
 // window is the time over which the rate is taken.
 const window = 10 * time.Minute
 
-// rate is how many attempts ended in the last minutes, for each minute.
+// rate is how many attempts ended in the last minutes, for each minute, of a run in
+// progress.
 func rate(x *store.Index) float64 {
-	n, first, now := 0, time.Time{}, time.Now()
+	n, now := 0, time.Now()
 	for _, t := range x.Trials {
 		for i := range t.Attempts {
-			if began := t.Attempts[i].Began; first.IsZero() || !began.IsZero() && began.Before(first) {
-				first = began
-			}
 			if b := t.Attempts[i].Result; b != nil && now.Sub(b.End) < window {
 				n++
 			}
 		}
 	}
-	span := min(window, now.Sub(first))
-	if first.IsZero() || span <= 0 {
-		return 0
-	}
-	return float64(n) / span.Minutes()
+	return float64(n) / max(min(window, now.Sub(x.Writing().Time)), time.Second).Minutes()
 }
 
-// eta is when the trials that have no outcome yet will have one at this rate.
-func eta(x *store.Index, left int) string {
-	per := rate(x)
+// eta is when the trials that have no outcome yet will have one at a rate.
+func eta(per float64, left int) string {
 	if per <= 0 {
 		return "not known yet"
 	}

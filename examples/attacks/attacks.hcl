@@ -5,9 +5,7 @@ experiment "attacks" {
   environment = environment.here
   agent       = agent.oracle
 
-  # snapshot-image is snapshot with the system files of the image.
-  verify = split("-", matrix.mode)[0]
-  system = matrix.mode == "snapshot-image" ? "image" : null
+  verify      = matrix.mode
 
   # An agent that gets a second attempt has found a way around the first.
   retry {
@@ -16,7 +14,7 @@ experiment "attacks" {
   }
 
   matrix {
-    mode = ["live", "restarted", "snapshot", "snapshot-image", "separate"]
+    mode = ["live", "restarted", "image", "separate"]
   }
 }
 

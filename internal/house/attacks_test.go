@@ -54,7 +54,7 @@ func rowOf(t *testing.T, name string) string {
 	}
 	words := map[string]string{"": "–", "failed": "held", "exposed": "detected", "passed": "not held"}
 	row := fmt.Sprintf("| `%s` | %s | %s |", name, strings.Join(task.Task.Keywords[1:], ", "), task.Task.Description)
-	for _, mode := range []string{"live", "restarted", "snapshot", "snapshot-image", "separate"} {
+	for _, mode := range []string{"live", "restarted", "image", "separate"} {
 		row += " " + words[task.Metadata.Berth.Expect[mode]] + " |"
 	}
 	return row

@@ -54,7 +54,7 @@ func (k *kept) flights() (first []flight, all int) {
 // address is that of the page of a run.
 func address(dir string) string { return "/run/" + url.PathEscape(filepath.Base(dir)) + "/" }
 
-// runPage shows what a run does and the numbers of its cells; reportPage has the rest.
+// runPage shows what a run does. It loads its numbers from reportPage.
 func (s *Server) runPage(r *request) error {
 	k, err := s.run(r.PathValue("run"))
 	if err != nil {
@@ -81,41 +81,30 @@ func (s *Server) runPage(r *request) error {
 	if limit, ok := data["Limit"].(*float64); ok && limit != nil && *limit > 0 && sum.CostUSD != nil {
 		data["Share"] = 100 * min(max(*sum.CostUSD / *limit, 0), 1)
 	}
-	if board, countErr := k.board(); countErr != nil {
-		data["NoBoard"] = countErr.Error()
-	} else {
-		data["Board"] = board
-	}
 	return r.show("run", filepath.Base(k.Dir), data)
 }
 
-// reportPage has the numbers and charts of the report about a run. The page of the run
-// loads them when they are seen.
+// reportPage has the numbers and charts of the report about a run.
 func (s *Server) reportPage(r *request) error {
 	k, err := s.run(r.PathValue("run"))
 	if err != nil {
 		return err
 	}
-	report, err := k.report()
-	if err != nil {
-		return err
+	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir)}
+	if data["Report"], err = k.report(); err != nil {
+		data["Missing"] = err.Error()
 	}
-	return r.show("report", "Report of "+filepath.Base(k.Dir), map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Report": report})
+	return r.show("report", "Report of "+filepath.Base(k.Dir), data)
 }
 
-// reportOf computes a report, as berth report --force does. Without all, it has only
-// the numbers of the cells.
-func reportOf(k *numbers.Run, berth string, all bool) (*page.Report, error) {
+// reportOf computes what berth report --force writes.
+func reportOf(k *numbers.Run, berth string) (*page.Report, error) {
 	runs := []numbers.Run{*k}
 	rules, err := numbers.RulesOf(runs)
 	if err != nil {
 		return nil, err
 	}
-	r, err := page.Count(runs, &page.Options{Seed: 1, Berth: berth, Rules: rules, Force: true, Base: address(k.Dir)})
-	if err == nil && all {
-		err = r.Complete()
-	}
-	return r, err
+	return page.New(runs, &page.Options{Seed: 1, Berth: berth, Rules: rules, Force: true, Base: address(k.Dir)})
 }
 
 // counts returns the outcomes that occur.

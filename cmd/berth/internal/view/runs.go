@@ -51,11 +51,11 @@ type entry struct {
 type kept struct {
 	numbers.Run
 
-	stamp         string
-	read          time.Time // when it was read
-	next          time.Time // before it, the run is not read again
-	sum           func() *summary.Summary
-	board, report func() (*page.Report, error)
+	stamp  string
+	read   time.Time // when it was read
+	next   time.Time // before it, the run is not read again
+	sum    func() *summary.Summary
+	report func() (*page.Report, error)
 }
 
 // line is a run in the list of runs.
@@ -129,8 +129,7 @@ func (c *runs) get(dir, berth string) (*kept, error) {
 	now := time.Now()
 	k := &kept{Run: numbers.Run{Dir: dir, Manifest: m, Index: x}, stamp: stamp, read: began, next: now.Add(max(restLeast, restTimes*now.Sub(began)))}
 	k.sum = sync.OnceValue(func() *summary.Summary { return summary.Of(m, x) })
-	k.board = sync.OnceValues(func() (*page.Report, error) { return reportOf(&k.Run, berth, false) })
-	k.report = sync.OnceValues(func() (*page.Report, error) { return reportOf(&k.Run, berth, true) })
+	k.report = sync.OnceValues(func() (*page.Report, error) { return reportOf(&k.Run, berth) })
 	e.kept.Store(k)
 	c.trim(dir)
 	return k, nil

@@ -94,9 +94,8 @@ type finding struct {
 	Trials               int
 }
 
-// Count computes the numbers of the cells of the runs: what the template
-// "leaderboard" shows. It reads no file.
-func Count(runs []numbers.Run, o *Options) (*Report, error) {
+// New computes the numbers of the runs and everything else that the report has.
+func New(runs []numbers.Run, o *Options) (*Report, error) {
 	j, err := numbers.Join(runs)
 	if err != nil {
 		return nil, err
@@ -137,12 +136,6 @@ func Count(runs []numbers.Run, o *Options) (*Report, error) {
 			m.Marked++
 		}
 	}
-	return m, nil
-}
-
-// Complete adds everything else that the report has. It reads the results of the
-// accepted attempts.
-func (m *Report) Complete() (err error) {
 	for i := range m.joined.Runs {
 		m.Runs = append(m.Runs, factsOf(&m.joined.Runs[i]))
 	}
@@ -154,13 +147,13 @@ func (m *Report) Complete() (err error) {
 	m.Grades = occurring(m.Cells, func(c *cell) map[record.Integrity]int { return c.Integrity })
 	m.order()
 	if m.Groups, err = m.groups(); err != nil {
-		return err
+		return nil, err
 	}
 	if m.Pairs, err = m.pairs(); err != nil {
-		return err
+		return nil, err
 	}
 	m.found()
-	return m.pack()
+	return m, m.pack()
 }
 
 // choose leaves the trials that are selected.

@@ -55,10 +55,7 @@ func Make(runs []numbers.Run, o *Options) ([]byte, error) {
 	if len(runs) == 0 {
 		return nil, errors.New("a report needs a run")
 	}
-	r, err := Count(runs, o)
-	if err == nil {
-		err = r.Complete()
-	}
+	r, err := New(runs, o)
 	if err != nil {
 		return nil, err
 	}

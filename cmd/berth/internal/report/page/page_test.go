@@ -114,15 +114,6 @@ func made(t testing.TB, runs ...numbers.Run) []byte {
 	return b
 }
 
-// complete returns the report of a run before it is written.
-func complete(r numbers.Run, o *Options) (*Report, error) {
-	m, err := Count([]numbers.Run{r}, o)
-	if err == nil {
-		err = m.Complete()
-	}
-	return m, err
-}
-
 // The page holds nothing of a run as markup, asks for nothing, and is the same each
 // time.
 func TestPageIsSafe(t *testing.T) {
@@ -203,7 +194,7 @@ func TestPageFollowsTheRules(t *testing.T) {
 	}
 	o.Rules.RefuseExposed = false
 	o.Choice, o.Selected = "--select", func(t *numbers.Trial) (bool, error) { return t.Measured() && *t.Accepted().Result.Score > 0, nil }
-	m, err := complete(r, &o)
+	m, err := New([]numbers.Run{r}, &o)
 	if err != nil || len(m.Notes) != 1 || !strings.Contains(m.Notes[0], "of 96 trials that --select chooses") || m.Cells[0].rate() != 1 || m.Cells[0].Planned >= 24 {
 		t.Errorf("a choice: %v, %+v", err, m)
 	}
@@ -225,7 +216,7 @@ func TestPageOfScoresThatAreNoShares(t *testing.T) {
 	if !strings.Contains(text, "The scores have values below 0 or above 1") || strings.Count(text, `<td class="n">2.5</td>`) < 2 || strings.Contains(text, "250.0") {
 		t.Errorf("the page says otherwise: %.3000s", text[strings.Index(text, "<body>"):])
 	}
-	m, err := complete(r, &Options{Force: true, Rules: numbers.Rules{MaxInfrastructure: 1}})
+	m, err := New([]numbers.Run{r}, &Options{Force: true, Rules: numbers.Rules{MaxInfrastructure: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +231,7 @@ func TestPageWeighsCategories(t *testing.T) {
 	t.Parallel()
 	r := makeRun(t, 12, 4, 2)
 	o := Options{Seed: 1, Force: true, Rules: numbers.Rules{Weigh: numbers.WeighCategory}}
-	m, err := complete(r, &o)
+	m, err := New([]numbers.Run{r}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +265,7 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 		}
 	}
 	o := Options{Seed: 1, Force: true, Selected: func(t *numbers.Trial) (bool, error) { return t.Repetition == 1 || t.Cell > 0, nil }, Choice: "--select"}
-	m, err := complete(r, &o)
+	m, err := New([]numbers.Run{r}, &o)
 	if err != nil {
 		t.Fatal(err)
 	}

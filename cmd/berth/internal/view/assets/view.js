@@ -176,7 +176,7 @@
   let drawn = 0;
   const draw = async () => {
     const at = document.getElementById("report");
-    if (!at || drawn) return;
+    if (drawn || !document.getElementById("data")) return;
     drawn = Date.now();
     try {
       for (const name of ["vega", "vega-lite", "vega-embed"]) await script(name);

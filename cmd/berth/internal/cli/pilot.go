@@ -64,8 +64,8 @@ block executor "pilots" or "slurm", and this machine must see the folder of the
 run, the tasks and the plugins under the same paths (docs/cluster.md).
 
 A pilot ends when the run has ended, or when it got no attempt for the time of
-idle in the executor block. On Ctrl-C or SIGTERM its attempts end as preempted and are stored, and
-its exit code is 130.`,
+idle in the executor block. On Ctrl-C or SIGTERM its attempts end as preempted
+and are stored, and its exit code is 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --in-flight 4\n  ssh node7 'cd /shared/sweep && berth pilot last --in-flight 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 

@@ -430,14 +430,6 @@ func refused(ps []environment.Problem) error {
 	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
 }
 
-// gone is err as the contract says it.
-func gone(err error) error {
-	if errors.Is(err, ErrAbsent) {
-		return fmt.Errorf("%w: %w", environment.ErrNoSandbox, err)
-	}
-	return err
-}
-
 // box is what is known of a sandbox that this process made.
 type box struct {
 	pid   int    // of PID 1 in our pid namespace

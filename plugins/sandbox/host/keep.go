@@ -27,14 +27,14 @@ func Keep(ctx context.Context, s sandbox.Shell, made time.Time, maxBytes int64, 
 	if !made.IsZero() {
 		q.Made = made.UnixNano()
 	}
-	return inside(ctx, s, system.Keep, q, nil, out)
+	return inside(ctx, s, system.Keep, line(q), out)
 }
 
 // Restore takes files of an archive of Keep into a new sandbox of the same image, in
 // which nothing was started. It follows no link there. Fails with ErrUnfit.
 func Restore(ctx context.Context, s sandbox.Shell, q system.RestoreQuery, in io.Reader) (done system.Restored, err error) {
 	out := &cut{left: mostAnswer}
-	if err = inside(ctx, s, system.Restore, q, in, out); err != nil {
+	if err = inside(ctx, s, system.Restore, io.MultiReader(line(q), in), out); err != nil {
 		return done, err
 	}
 	if err = json.Unmarshal(out.Bytes(), &done); err != nil {
@@ -51,7 +51,7 @@ func SetAside(ctx context.Context, s sandbox.Shell, made time.Time, folders []st
 		q.Made = made.UnixNano()
 	}
 	out := &cut{left: mostAnswer}
-	if err = inside(ctx, s, system.Aside, q, nil, out); err == nil {
+	if err = inside(ctx, s, system.Aside, line(q), out); err == nil {
 		err = json.Unmarshal(out.Bytes(), &gone)
 	}
 	return gone, err
@@ -60,20 +60,18 @@ func SetAside(ctx context.Context, s sandbox.Shell, made time.Time, folders []st
 // mostAnswer is how many bytes our program may answer: two lists of 100 names.
 const mostAnswer = 16 << 20
 
+// line is a query as our program reads it.
+func line(q any) io.Reader {
+	text, _ := json.Marshal(q) //nolint:errcheck,errchkjson // texts and numbers
+	return bytes.NewReader(append(text, '\n'))
+}
+
 // inside runs our own program in a sandbox, as root by number.
-func inside(ctx context.Context, s sandbox.Shell, word string, q any, in io.Reader, out io.Writer) error {
-	query, err := json.Marshal(q)
-	if err != nil {
-		return err
-	}
-	var stdin io.Reader = bytes.NewReader(append(query, '\n'))
-	if in != nil {
-		stdin = io.MultiReader(stdin, in)
-	}
+func inside(ctx context.Context, s sandbox.Shell, word string, in io.Reader, out io.Writer) error {
 	said := &cut{left: 4 << 10}
 	r, err := s.Exec(ctx, sandbox.Command{
 		Argv: []string{"/berth/sandboxd", system.Word, word}, User: "0:0", Dir: "/", Env: []string{"GOMAXPROCS=2", "GODEBUG=", "GOTRACEBACK="},
-		Stdin: stdin, Stdout: out, Stderr: said,
+		Stdin: in, Stdout: out, Stderr: said,
 	})
 	if err == nil && !r.OK() {
 		err = fmt.Errorf("%w: exit code %d: %s", ErrUnfit, r.ExitCode, strings.TrimSpace(said.String()))

@@ -76,7 +76,7 @@ func commands(q *pb.MarkRequest) (of system.Commands, err error) {
 func (d *daemon) search() (*changes.Search, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &changes.Search{After: d.turn.mark, Born: d.born, Made: d.made}, d.turn.mark > 0
+	return &changes.Search{After: d.turn.mark, Made: d.made}, d.turn.mark > 0
 }
 
 // Changes lists the files of the system again, and reports the differences.
@@ -131,7 +131,7 @@ func (d *daemon) compare(before *listing.List) (names []string, err error) {
 		switch {
 		case changes.OfMachine(name, d.made):
 		case before.Cache(name):
-			if err := os.RemoveAll(name); err != nil {
+			if err = os.RemoveAll(name); err != nil {
 				return nil, err
 			}
 			removed = true

@@ -207,7 +207,7 @@ func (k *keeper) file(dir *os.File, base string, h *tar.Header, st *syscall.Stat
 	}
 	defer in.Close()
 	var value [256]byte
-	if n, err := unix.Fgetxattr(int(in.Fd()), capability, value[:]); err == nil && n > 0 {
+	if n, none := unix.Fgetxattr(int(in.Fd()), capability, value[:]); none == nil && n > 0 {
 		h.PAXRecords[xattr] = string(value[:n])
 	}
 	h.Typeflag, h.Size = tar.TypeReg, st.Size

@@ -107,24 +107,10 @@ func Find(c Commands) Places {
 	homes := append(users(), "/root")
 	for _, e := range append(c.Env, "PATH="+defaultPath) {
 		name, value, _ := strings.Cut(e, "=")
-		switch {
-		case name == "HOME":
+		if name == "HOME" {
 			homes = append(homes, value)
-		case slices.Contains(programFolders, name):
-			for dir := range strings.SplitSeq(value, ":") {
-				p.programs(p.in(dir))
-			}
-		case slices.Contains(moduleFolders, name):
-			for dir := range strings.SplitSeq(value, ":") {
-				if dir = p.in(dir); !holds(p.dir, dir) {
-					p.folder(dir)
-				}
-			}
-		case slices.Contains(startupFiles, name):
-			for file := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ':' || r == ' ' }) {
-				p.add(p.in(file))
-			}
 		}
+		p.variable(name, value)
 	}
 	for _, home := range homes {
 		for _, name := range inHome {
@@ -140,16 +126,7 @@ func Find(c Commands) Places {
 		}
 	}
 	out := Places{Roots: p.sorted()}
-	for _, dir := range append(slices.Clone(p.prefixes), "/usr/", "/usr/local/") {
-		for _, pattern := range []string{"lib/python3*", "lib64/python3*", "lib/pypy3*"} {
-			found, _ := filepath.Glob(path.Join(dir, pattern)) //nolint:errcheck // the patterns are well-formed
-			for _, at := range found {
-				if !slices.Contains(out.Python, at) && !isLink(at) {
-					out.Python = append(out.Python, at)
-				}
-			}
-		}
-	}
+	out.Python = p.pythons()
 	for _, dir := range c.Work {
 		out.Work = append(out.Work, path.Clean("/"+dir))
 	}
@@ -161,6 +138,41 @@ type finder struct {
 	dir      string
 	found    map[string]bool
 	prefixes []string // of installations with programs
+}
+
+// variable adds what a variable of the commands names.
+func (p *finder) variable(name, value string) {
+	switch {
+	case slices.Contains(programFolders, name):
+		for dir := range strings.SplitSeq(value, ":") {
+			p.programs(p.in(dir))
+		}
+	case slices.Contains(moduleFolders, name):
+		for dir := range strings.SplitSeq(value, ":") {
+			if dir = p.in(dir); !holds(p.dir, dir) {
+				p.folder(dir)
+			}
+		}
+	case slices.Contains(startupFiles, name):
+		for file := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ':' || r == ' ' }) {
+			p.add(p.in(file))
+		}
+	}
+}
+
+// pythons returns the folders of the modules of each Python.
+func (p *finder) pythons() (all []string) {
+	for _, prefix := range append(p.prefixes, "/usr", "/usr/local") {
+		for _, pattern := range []string{"lib/python3*", "lib64/python3*", "lib/pypy3*"} {
+			found, _ := filepath.Glob(path.Join(prefix, pattern)) //nolint:errcheck // the patterns are well-formed
+			for _, at := range found {
+				if !slices.Contains(all, at) && !isLink(at) {
+					all = append(all, at)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // in makes a name absolute.

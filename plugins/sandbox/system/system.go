@@ -104,9 +104,9 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 		if err = json.Unmarshal(line, &q); err != nil {
 			return fmt.Errorf("read the query: %w", err)
 		}
-		done, err := t.restore(q, in)
-		if err != nil {
-			return err
+		done, failed := t.restore(q, in)
+		if failed != nil {
+			return failed
 		}
 		return json.NewEncoder(out).Encode(done)
 	case Aside:
@@ -114,9 +114,9 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 		if err = json.Unmarshal(line, &q); err != nil {
 			return fmt.Errorf("read the query: %w", err)
 		}
-		gone, err := t.setAside(q)
-		if err != nil {
-			return err
+		gone, failed := t.setAside(q)
+		if failed != nil {
+			return failed
 		}
 		return json.NewEncoder(out).Encode(gone)
 	default:

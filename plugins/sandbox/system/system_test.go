@@ -71,7 +71,7 @@ func copied(t *testing.T, from, to tree, k KeepQuery, r RestoreQuery) (Restored,
 // names are those below a tree, with what links say.
 func (t tree) names(test *testing.T) (all []string) {
 	test.Helper()
-	must(test, filepath.WalkDir(t.root, func(full string, d os.DirEntry, err error) error {
+	must(test, filepath.WalkDir(t.root, func(full string, _ os.DirEntry, err error) error {
 		if err != nil || full == t.root {
 			return err
 		}

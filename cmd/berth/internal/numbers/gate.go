@@ -66,7 +66,7 @@ func Gated(run, baseline *Run, o *Options) (*Gate, error) {
 		return nil, errors.New("both runs have no measured task with the same content in the same cell. Name cells with the same values on all axes, or compare tasks by name with --force")
 	}
 	for what, tasks := range map[string][]string{
-		"were measured in the baseline and are not in the run": gone, "have another content than in the baseline (--by-name compares them)": changed,
+		"were measured in the baseline and are not in the run": gone, "have another content than in the baseline (--force compares them)": changed,
 	} {
 		if len(tasks) > 0 {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s %s: %s", plural(len(tasks), "task", "tasks"), what, strings.Join(tasks, ", ")))

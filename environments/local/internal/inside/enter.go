@@ -82,7 +82,6 @@ type builder struct {
 	serial int            // of mount points outside the root
 
 	overlays int // how many were mounted
-
 }
 
 // root is the root of the sandbox, relative to the staging folder. That folder

@@ -17,9 +17,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/berth-eval/berth/environments/local/internal/base"
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/uplink"

@@ -51,11 +51,6 @@ func clock(id int32) int64 {
 type Search struct {
 	// After is the moment: a file with a later ctime has changed.
 	After int64
-	// Born is a moment before anything was written to the sandbox's own file
-	// system, if that is an overlay. 0 means unknown. A folder that has not
-	// changed since then still belongs to the image: a write to a file in it
-	// would have copied the file up and changed the folder.
-	Born int64
 	// Made is when the sandbox's own file system was made, where its system folders are
 	// overlays over those of the machine, see Made. 0: they are not, or it is unknown.
 	Made int64
@@ -216,11 +211,4 @@ func (s *Search) first(what string) bool {
 	}
 	s.looked[what] = true
 	return true
-}
-
-// pristine reports whether nothing can have been written in a folder since the
-// sandbox was made.
-func (s *Search) pristine(fd int, st *unix.Stat_t) bool {
-	var fs unix.Statfs_t
-	return s.Born > 0 && st.Ctim.Nano() < s.Born && unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC
 }

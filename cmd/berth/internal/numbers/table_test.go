@@ -111,7 +111,7 @@ func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 		"cell":                       "40m 0.333, 5m 0.167, 1h 0.5",
 		"dataset,run,agent":          "d swept a 0.333",
 		"task,agent":                 "task0 a 0.5, task1 a 0.333, task2 a 0.167",
-		"mode,agent":                 "live a 0.25, snapshot a 0.5",
+		"mode,agent":                 "image a 0.5, live a 0.25",
 		"difficulty,agent":           "– a 0.333",
 		"outcome,agent":              "failed a 0, passed a 1",
 		"model,environment":          "gpt local 0.333",

@@ -114,7 +114,7 @@ func TestMistakesInAnInteraction(t *testing.T) {
 		`decide = "last"`:                    {`decide = "mean"`, "write one of last, max, min"},
 		`name = "reviewer"`:                  {`name = "script"`, "runs the task's own tests"},
 		`stall_sec = 600`:                    {`stal_sec = 600`, `Did you mean "stall_sec"?`},
-		`"exposed"`:                          {`"detected"`, "It must be one of failed, exposed, passed"},
+		`"exposed"`:                          {`"detected"`, "write one of failed, exposed, passed"},
 		`total_sec = 1800`:                   {`total_sec = -1`, "is -1 seconds"},
 		`rubric = "tests/rubric.md", strict`: {`rubric = nan, strict`, "cannot say"},
 		"name = \"reviewer\"\n":              {"name = \"reviewer\"\nadvisory = \"maybe\"\n", "advisory"},

@@ -59,6 +59,7 @@ rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, s
 // What the interpreters of the image write beside their modules is not the agent's work.
 func TestCachesOfPythonAreNotChanges(t *testing.T) {
 	t.Parallel()
+	testlevel.Program(t, "python3", "python3")
 	const lib = `d=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') && `
 	for name, tt := range map[string]struct {
 		does      string

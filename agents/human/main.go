@@ -15,10 +15,11 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Terminal string `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. berth try and berth shell use their own terminal."`
-	Surface  bool   `berth:"surface" default:"false" doc:"The person works on the task's surface, on a page in a browser of this machine, whose address is printed on the terminal and in the log of the attempt."`
-	Words    bool   `berth:"words" default:"true" doc:"Ask for an answer to the user when the shell has ended."`
-	Files    string `berth:"files" doc:"Archive of kept files (files.tar.zst of an attempt) that is put into the sandbox first."`
+	Terminal string   `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. berth try and berth shell use their own terminal."`
+	Surface  bool     `berth:"surface" default:"false" doc:"The person works on the task's surface, on a page in a browser of this machine, whose address is printed on the terminal and in the log of the attempt."`
+	Shell    []string `berth:"shell" doc:"Program that the terminal of the sandbox runs. Default: bash, or sh where there is none."`
+	Words    bool     `berth:"words" default:"true" doc:"Ask for an answer to the user when the shell has ended."`
+	Files    string   `berth:"files" doc:"Archive of kept files (files.tar.zst of an attempt) that is put into the sandbox first."`
 }
 
 func main() {
@@ -43,8 +44,8 @@ func (human) Check(_ context.Context, r agent.CheckRequest) (agent.Needs, error)
 	if c.Terminal == "" && !c.Surface {
 		needs.Refusals = append(needs.Refusals, "it has no terminal of a person: run the command tty in a free terminal and write its answer as config { terminal = \"/dev/pts/…\" }, or use berth shell")
 	}
-	if c.Surface && c.Files != "" {
-		needs.Refusals = append(needs.Refusals, "files are put into a sandbox with a terminal, and surface is given: leave one of them out")
+	if c.Surface && (len(c.Shell) > 0 || c.Files != "") {
+		needs.Refusals = append(needs.Refusals, "shell and files are about a terminal in the sandbox, and surface is given: leave one of them out")
 	}
 	if c.Terminal != "" {
 		t, failed := open(c.Terminal)

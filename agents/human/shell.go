@@ -201,12 +201,16 @@ func (s *session) connect(ctx context.Context, t *tty, r agent.Recorder) (why st
 
 // terminal opens a terminal in the sandbox, with the first shell that is there.
 func (s *session) terminal(ctx context.Context, t *tty) (in *sandbox.Terminal, err error) {
+	choice := [][]string{{"bash"}, {"sh"}}
+	if len(s.c.Shell) > 0 {
+		choice = [][]string{s.c.Shell}
+	}
 	rows, columns := t.size()
 	s.opened++
 	spec := sandbox.TerminalSpec{
 		ID: fmt.Sprintf("human-%d", s.opened), Rows: rows, Columns: columns, Dir: s.setup.Workdir, User: s.setup.User,
 	}
-	for _, spec.Argv = range [][]string{{"bash"}, {"sh"}} {
+	for _, spec.Argv = range choice {
 		if in, err = s.box.Terminal(ctx, spec); !errors.Is(err, sandbox.ErrNoProgram) {
 			break
 		}

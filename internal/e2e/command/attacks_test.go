@@ -67,7 +67,7 @@ func TestTheAttackSuiteIsAsDocumented(t *testing.T) {
 	dir, names := chosenAttacks(t)
 	args := []string{"run", "attacks.hcl", "--require", "unexpected = 0", "--json"}
 	r := berth(t, dir, args...)
-	if a := answer[types.Run](t, r, "cli-run"); r.code != 0 || a.Summary.Planned != 5*len(names) {
+	if a := answer[types.Run](t, r, "cli-run"); r.code != 0 || a.Summary.Planned != 4*len(names) {
 		t.Errorf("exit code %d, %d trials of %d attacks: %s", r.code, a.Summary.Planned, len(names), r.stderr)
 	}
 	all, err := os.ReadDir(filepath.Join(dir, "tasks"))

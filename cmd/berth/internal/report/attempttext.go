@@ -110,7 +110,7 @@ func AttemptText(p *terminal.Printer, f *output.ShowFull, all bool) {
 		t.Row(name, terminal.Clean(p.Stage), string(p.Who), p.Start.Local().Format(clock), took, terminal.Clean(p.Error))
 	}
 	t.Write(p)
-	conversationText(p, f.Turns, all)
+	conversationText(p, f, all)
 	stepsText(p, f.Steps, all)
 	var log []LogLine
 	for _, raw := range f.Log {
@@ -420,7 +420,13 @@ func outputOf(lines []plugin.Line) (log []LogLine) {
 			text = l.Level + ": " + text
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.Fields)) {
-			text += fmt.Sprintf("\n%s: %v", name, l.Fields[name])
+			value := fmt.Sprint(l.Fields[name])
+			if strings.Contains(value, "\n") {
+				value = "\n  " + strings.ReplaceAll(value, "\n", "\n  ")
+			} else {
+				value = " " + value
+			}
+			text += "\n" + name + ":" + value
 		}
 		log = append(log, LogLine{l.Time, l.Plugin, text})
 	}

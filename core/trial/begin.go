@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -87,7 +86,7 @@ func (a *attempt) prepare(ctx context.Context) error {
 		return outcome.On(record.ByConfig, err)
 	}
 	if work := a.in.Cell.Work; len(work) > 0 {
-		modified = append(modified, "work, although it lies in the system: "+strings.Join(work, ", "))
+		a.recorder.Note(record.Phase{Name: record.PhasePrepare, Who: record.ByConfig}, "work_declared", "the experiment counts these folders of the system as work: %s", listed(work, 0))
 	}
 	a.res.Modified = modified
 	if ps := a.surface.needs.Furnish(&a.spec); len(ps) > 0 {

@@ -39,8 +39,8 @@ rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, s
 		{"a file in the place of the logs", `rm -rf /logs; echo 42 > /app/answer; echo > /logs`, says42, task.ModeImage, nil, record.Passed, record.Checked, "set_aside"},
 		{"a home is a link", `cp -a /root /app/home; echo 'exit 0' > /app/home/.bashrc; rm -rf /root; ln -s /app/home /root`, `test ! -L /root`, task.ModeImage, nil, record.Passed, record.Checked, ""},
 		{"what was installed", installs, `test "$(installed)" = 42`, task.ModeImage, nil, record.Failed, record.Checked, "system_left"},
-		{"what was installed is work", installs, `test "$(installed)" = 42`, task.ModeImage, []string{"/usr/local"}, record.Passed, record.Checked, ""},
-		{"a folder of work in live", installs, `test "$(installed)" = 42`, task.ModeLive, []string{"/usr/local"}, record.Passed, record.Checked, ""},
+		{"what was installed is work", installs, `test "$(installed)" = 42`, task.ModeImage, []string{"/usr/local"}, record.Passed, record.Checked, "work_declared"},
+		{"a folder of work in live", installs, `test "$(installed)" = 42`, task.ModeLive, []string{"/usr/local"}, record.Passed, record.Checked, "work_declared"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -180,7 +180,7 @@ func checkDataset(b *datasetBlock, folder string, formats []string) []pluginconf
 	}
 	for i, dir := range b.Work {
 		if !path.IsAbs(dir) || path.Clean(dir) == "/" {
-			r.add(pluginconfig.Path("work").Index(i), "Not a folder of the sandbox", "%q: write an absolute path, such as \"/usr/local\".", dir)
+			r.add(pluginconfig.Path("work").Index(i), "Not a folder of the sandbox", "%q: write the absolute path of a folder below /, such as \"/usr/local\".", dir)
 		}
 	}
 	natural(r, "limit", b.Limit)

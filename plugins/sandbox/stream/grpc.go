@@ -45,7 +45,6 @@ func NewServer() *grpc.Server {
 		grpc.MaxConcurrentStreams(maxStreams), grpc.NumStreamWorkers(workers),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.WaitForHandlers(true),
-		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(func(ctx context.Context, q any, i *grpc.UnaryServerInfo, next grpc.UnaryHandler) (out any, err error) {
 			defer caught(i.FullMethod, &err)
 			out, err = next(ctx, q)

@@ -25,11 +25,10 @@ type Experiment struct {
 	Cells []*Cell
 }
 
-// RunLimits bound the whole run. Nil means no limit; for InFlight, Waiting and
+// RunLimits bound the whole run. Nil means no limit; for InFlight and
 // MemoryMiB that the runner chooses. They do not affect results.
 type RunLimits struct {
 	Places
-	Waiting     *int              `berth:"waiting" doc:"With a limit verifying: number of attempts whose agent has finished, and whose verification has not begun. They keep their sandboxes. While it is reached, no attempt starts. Absent: four times in_flight."`
 	MemoryMiB   *int64            `berth:"memory_mib" doc:"What the tasks of all attempts together may ask for, in MiB. Absent: what is free on this machine at the start of the run."`
 	Environment map[string]Places `berth:"environment" doc:"Limits for the attempts in one environment, by the label of its block."`
 	Agent       map[string]Places `berth:"agent" doc:"Limits for the attempts of one agent, by the label of its block."`
@@ -45,7 +44,7 @@ type RunLimits struct {
 type Places struct {
 	InFlight  *int `berth:"in_flight" doc:"Number of attempts at the same time. Absent: no limit, and for the whole run the number of processors."`
 	Building  *int `berth:"building" doc:"Number of attempts at the same time whose image is being prepared, or whose sandbox is being created."`
-	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified, which then do not count as in_flight."`
+	Verifying *int `berth:"verifying" doc:"Number of attempts at the same time that are being verified. Those that wait for it stay in flight."`
 }
 
 // Blocks returns the limits of single environments, agents and models, by the

@@ -19,8 +19,7 @@ type Demand struct {
 	MemoryMiB int64
 }
 
-// outside is the part of an attempt that takes up no place: it has not begun,
-// has ended, or waits for its next part.
+// outside is the part of an attempt that has not begun or has ended.
 const outside trial.Part = 0
 
 // preparing is what an attempt does beside its part: it prepares the images of
@@ -30,15 +29,13 @@ const preparing trial.Part = -1
 // places counts the attempts that are in progress by what they are doing, and
 // says which may continue. It is safe for concurrent use.
 type places struct {
-	mu      sync.Mutex
-	run     *tally
-	blocks  map[string]*tally // by "agent NAME" and so on
-	waiting int               // attempts that wait for their verification, with a sandbox
-	backlog int               // the most of them, before nothing more starts
-	memory  int64             // MiB that the attempts may ask for; 0: no limit
-	asked   int64             // MiB that they ask for
-	queue   []*holder         // attempts that wait for their next part, first come first served
-	freed   chan struct{}     // gets a value when a place was given up
+	mu     sync.Mutex
+	run    *tally
+	blocks map[string]*tally // by "agent NAME" and so on
+	memory int64             // MiB that the attempts may ask for; 0: no limit
+	asked  int64             // MiB that they ask for
+	queue  []*holder         // attempts that wait for their next part, first come first served
+	freed  chan struct{}     // gets a value when a place was given up
 }
 
 // tally counts the attempts that one set of limits is for.
@@ -47,15 +44,15 @@ type tally struct {
 	count  [3]int // in flight, building, verifying
 }
 
-// holder is one attempt.
+// holder is one attempt. It is in flight from its start to its end, also while it
+// waits for its next part.
 type holder struct {
-	p        *places
-	tallies  []*tally
-	memory   int64
-	separate bool // verifying has a limit: it does not count as in flight
-	part     trial.Part
-	next     trial.Part // what it waits for
-	ok       chan struct{}
+	p       *places
+	tallies []*tally
+	memory  int64
+	part    trial.Part
+	next    trial.Part // what it waits for
+	ok      chan struct{}
 }
 
 func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
@@ -76,11 +73,7 @@ func newPlaces(l experiment.RunLimits, freeMiB int64) *places {
 func (p *places) limit(l experiment.RunLimits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := inFlight(l)
-	p.run.limits.InFlight, p.backlog = &n, 4*n
-	if l.Waiting != nil {
-		p.backlog = *l.Waiting
-	}
+	p.run.limits.InFlight = new(inFlight(l))
 	p.grant()
 }
 
@@ -96,14 +89,13 @@ func (p *places) holder(d Demand) *holder {
 			h.tallies = append(h.tallies, t)
 		}
 	}
-	h.separate = slices.ContainsFunc(h.tallies, func(t *tally) bool { return t.limits.Verifying != nil })
 	return h
 }
 
 // counts says for which limits an attempt counts in a part.
-func (h *holder) counts(part trial.Part) [3]bool {
+func counts(part trial.Part) [3]bool {
 	return [3]bool{
-		part == trial.Building || part == trial.Working || part == trial.Verifying && !h.separate,
+		part == trial.Building || part == trial.Working || part == trial.Verifying,
 		part == trial.Building || part == preparing,
 		part == trial.Verifying,
 	}
@@ -112,7 +104,7 @@ func (h *holder) counts(part trial.Part) [3]bool {
 // room reports whether an attempt may continue to a part. An attempt that does so
 // must not raise a count above its limit.
 func (h *holder) room(to trial.Part) bool {
-	before, after := h.counts(h.part), h.counts(to)
+	before, after := counts(h.part), counts(to)
 	for _, t := range h.tallies {
 		for i, limit := range []*int{t.limits.InFlight, t.limits.Building, t.limits.Verifying} {
 			if limit != nil && after[i] && !before[i] && t.count[i] >= *limit {
@@ -124,7 +116,7 @@ func (h *holder) room(to trial.Part) bool {
 }
 
 func (h *holder) move(to trial.Part) {
-	before, after := h.counts(h.part), h.counts(to)
+	before, after := counts(h.part), counts(to)
 	for _, t := range h.tallies {
 		for i := range t.count {
 			if before[i] {
@@ -155,7 +147,7 @@ func (h *holder) start() refusal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.waiting > 0 && p.waiting >= p.backlog, !(&holder{p: p, tallies: []*tally{p.run}}).room(trial.Building):
+	case !(&holder{p: p, tallies: []*tally{p.run}}).room(trial.Building):
 		return allFull
 	case !h.room(trial.Building):
 		return full
@@ -203,9 +195,8 @@ func (h *holder) Enter(ctx context.Context, part trial.Part) error {
 	p := h.p
 	p.mu.Lock()
 	h.next, h.ok = part, make(chan struct{})
-	h.move(outside)
-	if part == trial.Verifying {
-		p.waiting++
+	if h.part == trial.Building || h.part == trial.Verifying {
+		h.move(trial.Working) // while it waits it is only in flight
 	}
 	p.queue = append(p.queue, h)
 	p.grant()
@@ -216,14 +207,14 @@ func (h *holder) Enter(ctx context.Context, part trial.Part) error {
 	case <-ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		h.giveUp()
+		p.leave(h)
 		return context.Cause(ctx)
 	}
 }
 
 // Build implements [trial.Places].
 func (h *holder) Build(ctx context.Context) (leave func(), err error) {
-	more := &holder{p: h.p, tallies: h.tallies, separate: h.separate}
+	more := &holder{p: h.p, tallies: h.tallies}
 	if err = more.Enter(ctx, preparing); err != nil {
 		more.end() // it may have got the place at the moment when ctx ended
 		return nil, err
@@ -231,18 +222,9 @@ func (h *holder) Build(ctx context.Context) (leave func(), err error) {
 	return more.end, nil
 }
 
-// giveUp ends the wait of an attempt. The caller holds the lock.
-func (h *holder) giveUp() {
-	if i := slices.Index(h.p.queue, h); i >= 0 {
-		h.p.queue = slices.Delete(h.p.queue, i, i+1)
-		h.unwait()
-	}
-}
-
-func (h *holder) unwait() {
-	if h.next == trial.Verifying {
-		h.p.waiting--
-	}
+// leave ends the wait of an attempt. The caller holds the lock.
+func (p *places) leave(h *holder) {
+	p.queue = slices.DeleteFunc(p.queue, func(w *holder) bool { return w == h })
 }
 
 // grant lets attempts continue for which there is a place now. The caller holds the
@@ -253,7 +235,6 @@ func (p *places) grant() {
 			return false
 		}
 		h.move(h.next)
-		h.unwait()
 		close(h.ok)
 		return true
 	})
@@ -267,7 +248,7 @@ func (p *places) grant() {
 func (h *holder) end() {
 	h.p.mu.Lock()
 	defer h.p.mu.Unlock()
-	h.giveUp()
+	h.p.leave(h)
 	h.move(outside)
 	h.p.asked -= h.memory
 	h.p.grant()

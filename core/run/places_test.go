@@ -3,7 +3,6 @@ package run_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -116,8 +115,6 @@ type parts struct {
 	mu   sync.Mutex
 	now  map[string]int
 	most map[string]int
-	done map[string]time.Duration // when its agent had finished, by trial
-	at   time.Time
 }
 
 func (e *parts) count(d run.Demand, part string, n int) {
@@ -146,9 +143,6 @@ func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 		err = <-images
 	}
 	if err == nil {
-		e.mu.Lock()
-		e.done[j.Trial.ID] = time.Since(e.at)
-		e.mu.Unlock()
 		err = j.Places.Enter(ctx, trial.Verifying)
 	}
 	if err == nil {
@@ -241,8 +235,8 @@ func seconds(n float64) func(*plan.Trial) time.Duration {
 
 func newParts() *parts {
 	return &parts{
-		build: seconds(1), work: seconds(2), verify: seconds(1), at: time.Now(),
-		now: map[string]int{}, most: map[string]int{}, done: map[string]time.Duration{},
+		build: seconds(1), work: seconds(2), verify: seconds(1),
+		now: map[string]int{}, most: map[string]int{},
 	}
 }
 
@@ -298,52 +292,20 @@ func TestEveryLimitHoldsAndIsReached(t *testing.T) {
 	}
 }
 
-// TestASlowVerificationKeepsNothingFromStarting has one verification that takes a
-// thousand times as long as everything else.
-func TestASlowVerificationKeepsNothingFromStarting(t *testing.T) {
+// An attempt that waits for its verification has a sandbox: it stays in flight.
+func TestSandboxesThatWaitAreInFlight(t *testing.T) {
 	t.Parallel()
-	took := func(limits experiment.RunLimits) (last time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			p, r := cellsOf(t, 40)
-			e := newParts()
-			e.verify = func(t *plan.Trial) time.Duration {
-				if t.Repetition <= 2 {
-					return time.Hour
-				}
-				return time.Second
-			}
-			schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits})
-			last = slices.Max(slices.Collect(maps.Values(e.done)))
-		})
-		return last
-	}
-	if got := took(experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}}); got < time.Hour {
-		t.Errorf("without a limit of its own, the last agent had finished after %s: the damage is not shown", got)
-	}
-	if got := took(experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(3)}}); got > 3*time.Minute {
-		t.Errorf("the last agent had finished after %s, want at most 3m", got)
-	}
-}
-
-// TestSandboxesThatWaitAreBounded has verifications that are slower than agents.
-func TestSandboxesThatWaitAreBounded(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ waiting, want int }{{0, 2 + 8 + 1 + 1}, {3, 2 + 3 + 1 + 1}} {
-		synctest.Test(t, func(t *testing.T) {
-			p, r := cellsOf(t, 60)
-			e := newParts()
-			e.verify = seconds(60)
-			limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(1)}}
-			if tt.waiting > 0 {
-				limits.Waiting = new(tt.waiting)
-			}
-			most := 0
-			schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits, Watch: func(e run.Event) { most = max(most, e.Running+1) }})
-			if most > tt.want || most < tt.want-2 {
-				t.Errorf("waiting = %d: %d attempts at the same time, want about %d", tt.waiting, most, tt.want)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, r := cellsOf(t, 20)
+		e := newParts()
+		e.verify = seconds(60)
+		most := 0
+		limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(3), Verifying: new(1)}}
+		schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits, Watch: func(e run.Event) { most = max(most, e.Running+1) }})
+		if most != 3 || e.most["verifying"] != 1 {
+			t.Errorf("%d attempts at the same time, want 3; all: %v", most, e.most)
+		}
+	})
 }
 
 // tells is a watcher that collects why attempts wait.

@@ -82,7 +82,6 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 			places(r, pluginconfig.Path("limits."+kind).Key(label), l)
 		}
 	}
-	positive(r, "limits.waiting", b.Limits.Waiting)
 	positive(r, "limits.memory_mib", b.Limits.MemoryMiB)
 	lasting(r, "limits.time", b.Limits.Time)
 	positive(r, "limits.cost_usd", b.Limits.CostUSD)

@@ -14,7 +14,6 @@ experiment "limits" {
     }
     model "m" {
     }
-    waiting = 0
   }
 }
 

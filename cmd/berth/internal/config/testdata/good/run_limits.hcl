@@ -8,7 +8,6 @@ experiment "limits" {
     in_flight  = 32
     building   = 4
     verifying  = 8
-    waiting    = 16
     memory_mib = 65536
     environment "box" {
       building = 2

@@ -35,6 +35,7 @@ type exchange struct {
 	held    *held          // the memory reserved for the exchange; nil: none
 	lost    error          // why the provider's answer is not passed on
 	failing error          // why the last try failed, when the provider is asked again
+	limited bool           // it failed because of the provider's rate limit
 	line    Exchange
 	digest  uint64 // of the request, valid only in this process
 	sent    []byte // the client's body, for a fallback; nil: there is none
@@ -261,14 +262,34 @@ func (x *exchange) send(ctx context.Context) (*http.Response, error) {
 	return x.roundTrip(ctx, req)
 }
 
-// place waits for one of the places that the agent has for requests, if their
-// number is limited. Fails only with the cause of ctx.
+// maxAtOnce is how many requests of one session are in progress at the same time.
+// More wait, so that one agent does not make the others of the run wait.
+const maxAtOnce = 16
+
+// place waits for one of the places that the session has for requests, and for one
+// of those that all attempts of the agent share, if their number is limited. Fails
+// only with the cause of ctx. Only the second wait is for others.
 func (x *exchange) place(ctx context.Context) (leave func(), err error) {
-	places := x.s.g.placesOf(&x.s.spec)
+	quiet := x.signing()
+	own, err := enter(ctx, x.s.places)
+	quiet()
+	if err != nil {
+		return nil, err
+	}
+	defer x.waiting()()
+	all, err := enter(ctx, x.s.g.placesOf(&x.s.spec))
+	if err != nil {
+		own()
+		return nil, err
+	}
+	return func() { all(); own() }, nil
+}
+
+// enter waits for a place; with nil it does not.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	if places == nil {
 		return func() {}, nil
 	}
-	defer x.waiting()()
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
@@ -299,9 +320,7 @@ func (x *exchange) count(ctx context.Context) {
 func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold, sent bool) {
 	if ctx.Err() != nil {
 		x.line.Error = "the client went away"
-		if x.failing != nil { // it has waited for a provider that does not serve
-			x.down(x.failing, false)
-		}
+		x.gaveUpWaiting()
 		if sent {
 			x.settle(dialect.Reading{}, http.StatusOK, byClient, hold)
 		}
@@ -316,6 +335,22 @@ func (x *exchange) unanswered(ctx context.Context, err error, hold *ledger.Hold,
 		return
 	}
 	x.unreached(err)
+}
+
+// gaveUpWaiting records that a client gave up a request while the provider failed.
+// A client that is gone does not say whether that kept it from going on: the
+// attempt decides.
+func (x *exchange) gaveUpWaiting() {
+	if x.failing == nil {
+		return
+	}
+	err := fmt.Errorf("provider of model %q: %w", x.e.up.model.Name, x.failing)
+	if x.limited {
+		err = fmt.Errorf("%w: %w", err, models.ErrRateLimited)
+	}
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
+	x.s.gaveUp, x.s.unserved = err, true
 }
 
 // unreached tells the client that the provider could not be reached.

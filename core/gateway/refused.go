@@ -144,7 +144,7 @@ func (s *session) notServed(what string) {
 func (s *session) setRefused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down, s.refused, s.unserved = nil, err, true
+	s.down, s.gaveUp, s.refused, s.unserved = nil, nil, err, true
 }
 
 // Refused implements models.Session.

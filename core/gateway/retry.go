@@ -207,7 +207,7 @@ func (x *exchange) resultOf(ctx context.Context, resp *http.Response, err error)
 // failed with the reason, unless the failure says nothing about the provider's
 // rate.
 func (x *exchange) again(resp *http.Response, err error, sent time.Time, keys []int, failed func(why string)) bool {
-	x.failing = x.trouble(resp, err)
+	x.failing, x.limited = x.trouble(resp, err), err == nil && resp.StatusCode == http.StatusTooManyRequests
 	x.s.wait.addSince(sent)
 	x.line.Waited += time.Since(sent)
 	if hopeless(err, 0) && !x.e.up.health.hasServed() && x.alone() { // waiting does not help

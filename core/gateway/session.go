@@ -41,9 +41,10 @@ type session struct {
 	serving   sync.WaitGroup
 	wait      waits
 	secrets   secrets
-	underWay  atomic.Int64 // bytes held for requests
-	replies   atomic.Int64 // bytes held for answers
-	uplink    atomic.Bool  // a request was forwarded
+	underWay  atomic.Int64  // bytes held for requests
+	replies   atomic.Int64  // bytes held for answers
+	uplink    atomic.Bool   // a request was forwarded
+	places    chan struct{} // for requests in progress; nil: another gateway limits them
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the current turn: a request has to end with it
@@ -52,6 +53,7 @@ type session struct {
 	idle     chan struct{}    // closed when the last of them has ended; nil while nothing waits
 	health   *health          // of the provider that down is about
 	down     error            // why the provider did not serve the last request; nil: it did
+	gaveUp   error            // why it had not, when the client gave up the last request
 	refused  error            // why the last request was refused because of its content
 	answered bool             // a request got a whole answer
 	asked    bool             // a request came
@@ -90,7 +92,7 @@ var errRevoked = errors.New("the turn is over")
 func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
 	s := &session{
 		g: g, spec: spec, accounts: g.accounts(&spec), payer: g.payer(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
-		spent: make(chan struct{}),
+		spent: make(chan struct{}), places: make(chan struct{}, maxAtOnce),
 	}
 	defer func() {
 		if err != nil {
@@ -328,10 +330,17 @@ func (s *session) Down() error {
 	return s.down
 }
 
+// GaveUp implements models.Session.
+func (s *session) GaveUp() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gaveUp
+}
+
 func (s *session) setDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down, s.refused = err, nil
+	s.down, s.gaveUp, s.refused = err, nil, nil
 	s.unserved = s.unserved || err != nil
 	s.answered = s.answered || err == nil
 }

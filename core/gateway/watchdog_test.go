@@ -158,8 +158,8 @@ func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 	if got := b.ask(ctx, t, requests[0].path, requests[0].body); got.err == nil {
 		t.Errorf("answered with %d", got.status)
 	}
-	if x := b.last(t); x.Error != "the client went away" || b.Down() == nil || !strings.Contains(b.Down().Error(), "status 503") {
-		t.Errorf("written down %+v, down %v", x, b.Down())
+	if x := b.last(t); x.Error != "the client went away" || b.Down() != nil || b.GaveUp() == nil || !strings.Contains(b.GaveUp().Error(), "status 503") {
+		t.Errorf("written down %+v, down %v, gave up %v", x, b.Down(), b.GaveUp())
 	}
 }
 

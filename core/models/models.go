@@ -86,6 +86,10 @@ type Session interface {
 	// that wraps ErrRateLimited makes the attempt rate_limited, any other error
 	// model_error.
 	Down() error
+	// GaveUp is the reason why the provider had not served the last request when
+	// its client gave up or the turn ended, or nil. It wraps ErrRateLimited if the
+	// request waited for the provider's rate limit.
+	GaveUp() error
 	// Refused is the reason why the provider refused the last request because
 	// of its content, although it serves others; nil if it did not.
 	Refused() error

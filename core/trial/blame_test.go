@@ -337,6 +337,7 @@ func (p portOpen) Findings() []verifier.Finding { return nil }
 func (p portOpen) Spent() <-chan struct{}       { return nil }
 func (p portOpen) Waited() time.Duration        { return 0 }
 func (p portOpen) Down() error                  { return nil }
+func (p portOpen) GaveUp() error                { return nil }
 func (p portOpen) Refused() error               { return nil }
 func (p portOpen) Refusal() *models.Refusal     { return nil }
 func (p portOpen) Silent(time.Time) bool        { return false }

@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -66,7 +67,7 @@ func (s *stage) unjudged() error {
 	if s.models == nil {
 		return nil
 	}
-	if down := s.models.Down(); down != nil {
+	if down := cmp.Or(s.models.Down(), s.models.GaveUp()); down != nil {
 		return outcome.On(record.ByModel, fmt.Errorf("%w; the verdict was given without its answer", down))
 	}
 	if r := s.models.Refusal(); r != nil && r.Scope == "" && !r.Provider {

@@ -24,6 +24,7 @@ type purse struct {
 	silent  atomic.Bool
 	refusal *models.Refusal
 	down    error
+	gaveUp  error
 	refused error
 	served  bool
 	last    *record.Exchange
@@ -49,6 +50,7 @@ func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
 func (p *purse) Refusal() *models.Refusal     { return p.refusal }
 func (p *purse) Down() error                  { return p.down }
+func (p *purse) GaveUp() error                { return p.gaveUp }
 func (p *purse) Refused() error               { return p.refused }
 func (p *purse) Last() *record.Exchange       { return p.last }
 func (p *purse) Served() bool                 { return p.served }
@@ -161,20 +163,26 @@ func TestATurnDoesNotEndWhileAProviderIsSilent(t *testing.T) {
 func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		down error
-		end  agent.End
-		want record.Outcome
+		down, gaveUp error
+		end          agent.End
+		want         record.Outcome
 	}{
-		{errors.New("529"), agent.Crashed, record.ModelError},
-		{models.ErrRateLimited, agent.Crashed, record.RateLimited},
-		{models.ErrRateLimited, agent.Done, record.RateLimited}, // its last request was not served, whatever it makes of that
-		{errors.New("an answer in HTML"), agent.Done, record.ModelError},
-		{errors.New("an answer in HTML"), agent.MaxSteps, record.ModelError},
+		{errors.New("529"), nil, agent.Crashed, record.ModelError},
+		{models.ErrRateLimited, nil, agent.Crashed, record.RateLimited},
+		{models.ErrRateLimited, nil, agent.Done, record.RateLimited}, // its last request was not served, whatever it makes of that
+		{errors.New("an answer in HTML"), nil, agent.Done, record.ModelError},
+		{errors.New("an answer in HTML"), nil, agent.MaxSteps, record.ModelError},
+		{nil, errors.New("status 503"), agent.Crashed, record.ModelError},
+		// An agent that leaves a request behind has ended by itself, and a rate limit
+		// is no reason to leave.
+		{nil, errors.New("status 503"), agent.Done, record.Failed},
+		{nil, models.ErrRateLimited, agent.Done, record.Failed},
+		{nil, models.ErrRateLimited, agent.Crashed, record.Failed},
 	} {
 		a := turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: tt.end}, nil })
-		b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: tt.down})
+		b := withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), down: tt.down, gaveUp: tt.gaveUp})
 		if r := b.run(t.Context(), t); r.Outcome != tt.want {
-			t.Errorf("%v, %s: %s; want %s", tt.down, tt.end, r.Outcome, tt.want)
+			t.Errorf("%v, %v, %s: %s; want %s", tt.down, tt.gaveUp, tt.end, r.Outcome, tt.want)
 		}
 	}
 	// One that says so itself does not know what of the model was wrong.

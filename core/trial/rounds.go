@@ -269,8 +269,8 @@ func (s *stage) userSays(ctx context.Context, p record.Phase, limit time.Duratio
 	switch {
 	case f.err != nil:
 		return "", fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, outcome.Model(record.ByUser, u.models, f.err))
-	case u.down() != nil:
-		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, u.down()))
+	case u.down(f.end) != nil:
+		return "", outcome.On(record.ByModel, fmt.Errorf("user %s: %w", s.a.in.Cell.User.Agent.Plugin, u.down(f.end)))
 	case f.end == record.Crashed, f.end == record.Timeout, f.end == record.Refused:
 		// Its answer is unknown, so the agent cannot be measured.
 		return "", outcome.On(record.ByUser, fmt.Errorf("user %s: its turn ended by %s: %s", s.a.in.Cell.User.Agent.Plugin, f.end, f.yield.Reason))

@@ -415,10 +415,15 @@ func (s *stage) lastTurn(f *finished) *record.LastTurn {
 	return last
 }
 
-// down returns why the provider of the session's models could not serve.
-func (s *session) down() error {
+// down returns why the provider kept the turn from going on. An agent that yields
+// has ended: a request that it leaves behind kept it from nothing. Neither did one
+// that waited for the rate limit, which an agent can use up on purpose.
+func (s *session) down(end record.AgentEnd) error {
 	if s.models == nil {
 		return nil
+	}
+	if end == record.Crashed || end == record.Timeout {
+		return outcome.Down(s.models)
 	}
 	return s.models.Down()
 }

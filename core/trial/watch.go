@@ -136,7 +136,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 	case err == nil && models == nil:
 		return nil
 	case err == nil:
-		if down := a.session.down(); down != nil {
+		if down := a.session.down(s.out.AgentEnd); down != nil {
 			return outcome.On(record.ByModel, down)
 		}
 		if refused := models.Refused(); refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {

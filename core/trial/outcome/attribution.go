@@ -49,7 +49,7 @@ func Model(by record.Boundary, gateway Gateway, err error) error {
 		return err
 	}
 	says := fmt.Sprintf("the %s says: %s", by, err.Error())
-	if down := gateway.Down(); down != nil {
+	if down := Down(gateway); down != nil {
 		return On(record.ByModel, fmt.Errorf("%w; %s", down, says))
 	}
 	if refused := gateway.Refused(); refused != nil {
@@ -61,9 +61,23 @@ func Model(by record.Boundary, gateway Gateway, err error) error {
 	return err
 }
 
+// Down returns why a provider could not serve a session that did not end well, or
+// nil. A request that waited for the rate limit is no reason: whoever sends many
+// requests makes it wait.
+func Down(gateway Gateway) error {
+	if down := gateway.Down(); down != nil {
+		return down
+	}
+	if left := gateway.GaveUp(); !errors.Is(left, models.ErrRateLimited) {
+		return left
+	}
+	return nil
+}
+
 // Gateway is the state of the models of a session.
 type Gateway interface {
 	Down() error    // why the provider could not serve, or nil
+	GaveUp() error  // why it had not, when the client gave up, or nil
 	Refused() error // why it refused the content of a request, or nil
 	Served() bool   // there were requests, and each got a whole answer
 }

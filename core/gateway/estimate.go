@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"hash/maphash"
 
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -12,9 +13,8 @@ import (
 type known struct {
 	part       int // bytes of each part except the last
 	head, tail []uint64
-	size       int   // of the request, in bytes
-	inline     int64 // bytes of files in it
-	input      int64 // tokens
+	size       int   // of the text of the request, in bytes
+	input      int64 // tokens of all of it
 }
 
 // Bounds of the digests of a request: the smallest size of a part in bytes, and
@@ -27,8 +27,8 @@ const (
 // seam is how many extra tokens cutting a request into parts can cause.
 const seam = 8
 
-func knownOf(b []byte, inline, input int64) known {
-	k := known{part: max(minPart, len(b)/maxParts+1), size: len(b), inline: inline, input: input}
+func knownOf(b []byte, input int64) known {
+	k := known{part: max(minPart, len(b)/maxParts+1), size: len(b), input: input}
 	k.head, k.tail = make([]uint64, 0, len(b)/k.part), make([]uint64, 0, len(b)/k.part)
 	for n := k.part; n <= len(b); n += k.part {
 		k.head = append(k.head, maphash.Bytes(seed, b[n-k.part:n]))
@@ -59,16 +59,29 @@ func (k *known) fresh(b []byte) int {
 	return len(b) - head - tail
 }
 
-// most returns the largest possible number of text tokens in b, of which inline
-// bytes are files, when perToken bytes make one token.
-func (k *known) most(b []byte, inline, perToken int64) int64 {
-	text := int64(len(b)) - inline
+// most returns the largest possible number of tokens in the text b when perToken
+// bytes make one token.
+func (k *known) most(b []byte, perToken int64) int64 {
+	text := int64(len(b))
 	if k.size == 0 {
 		return text / perToken
 	}
-	// New files are not text.
-	fresh := min(text, max(0, int64(k.fresh(b))-max(0, inline-k.inline)))
-	return min(text, k.input+seam+fresh/perToken)
+	return min(text, k.input+seam+int64(k.fresh(b))/perToken)
+}
+
+// text returns the request without its media.
+func (x *exchange) text() []byte {
+	left := x.body.Bytes()
+	if len(x.facts.Media.Data) == 0 {
+		return left
+	}
+	var text []byte
+	for _, data := range x.facts.Media.Data { // in the order of the request
+		if before, after, found := bytes.Cut(left, data); found {
+			text, left = append(text, before...), after
+		}
+	}
+	return append(text, left...)
 }
 
 // beyond bounds the usage that a provider may report, as a multiple of the

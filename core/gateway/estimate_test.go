@@ -33,7 +33,7 @@ func TestWhatIsNewOfARequest(t *testing.T) {
 		}
 		to := min(len(old), from+rand.IntN(500))                                     //nolint:gosec // likewise
 		now := bytes.Join([][]byte{old[:from], text(rand.IntN(300)), old[to:]}, nil) //nolint:gosec // likewise
-		k := knownOf(old, 0, 0)
+		k := knownOf(old, 0)
 		head, tail := 0, 0
 		for head < min(len(old), len(now)) && old[head] == now[head] {
 			head++
@@ -46,11 +46,11 @@ func TestWhatIsNewOfARequest(t *testing.T) {
 			t.Fatalf("of %d bytes, once %d, %d are taken for new; %d are", len(now), len(old), got, least)
 		}
 	}
-	k := knownOf(text(1000), 0, 5)
+	k := knownOf(text(1000), 5)
 	if got := k.fresh(nil); got != 0 {
 		t.Errorf("of nothing %d bytes are new", got)
 	}
-	if k = knownOf(nil, 0, 0); k.fresh([]byte("abc")) != 3 {
+	if k = knownOf(nil, 0); k.fresh([]byte("abc")) != 3 {
 		t.Error("what follows nothing is not new")
 	}
 }

@@ -51,12 +51,11 @@ type exchange struct {
 	reply    bytes.Buffer //
 }
 
-// Estimates for a file in a request: tokens per file, and bytes per further
-// token (a page of a document has some 100 KB).
-const (
-	fileTokens  = 4096
-	bytesInline = 64
-)
+// toolsTokens is how many tokens a provider adds to a request with tools: the system
+// prompt for them and the descriptions of its own tools, which the request only
+// names. Anthropic's documentation has up to 346, and 735, 499, 245 and 700 for the
+// computer, its screen, the shell and the editor.
+const toolsTokens = 2600
 
 func (x *exchange) fail(kind dialect.FailureKind, format string, args ...any) {
 	x.refuse(dialect.Failure{Kind: kind, Message: fmt.Sprintf(format, args...)})
@@ -93,6 +92,10 @@ func (x *exchange) serve(ctx context.Context) {
 	x.keep = true
 	if x.call.Kind == dialect.Count {
 		x.count(ctx)
+		return
+	}
+	if x.facts.Media.Audio && x.bounded(func(l ledger.Limit) bool { return l.USD != nil }) {
+		x.reject(dialect.NotServed, "audio has a price of its own, so a budget in USD cannot be held: leave it out, or bound tokens in the experiment")
 		return
 	}
 	leave, err := x.place(ctx)
@@ -151,7 +154,7 @@ func (x *exchange) leave() {
 func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	limits := x.limits()
 	x.worst.Input = x.input(1)
-	if x.refers() {
+	if x.refers() || x.facts.Media.Unbounded {
 		x.worst.Input = max(x.worst.Input, limits.Context)
 	}
 	x.e.mu.Lock()
@@ -165,7 +168,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	case limits.Output > 0:
 		each = min(each, dialect.Tokens(limits.Output))
 	}
-	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1)))
+	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1))) + x.facts.Predicted
 	need := ledger.Amount{
 		Requests: 1, Tokens: x.worst.Input + x.worst.Output, USD: x.price.AtMost(x.worst.Input, x.worst.Output, x.facts.CacheHour),
 	}

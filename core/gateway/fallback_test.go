@@ -341,6 +341,37 @@ func TestAFallbackIsReplayed(t *testing.T) {
 	}
 }
 
+// One session has so many requests in progress, whatever the agent sends.
+func TestASessionDoesNotFloodTheProvider(t *testing.T) {
+	t.Parallel()
+	var now, most atomic.Int64
+	full := make(chan struct{})
+	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		if n == maxAtOnce {
+			close(full)
+		}
+		<-full
+		now.Add(-1)
+		answerChat(w)
+	})
+	b := start(t, p.model("openai-chat"))
+	done := make(chan int)
+	for range 3 * maxAtOnce {
+		go func() { done <- b.ask(t.Context(), t, requests[2].path, requests[2].body).status }()
+	}
+	for range 3 * maxAtOnce {
+		if status := <-done; status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+	}
+	if most.Load() != maxAtOnce {
+		t.Errorf("%d requests at the same time; want %d", most.Load(), maxAtOnce)
+	}
+}
+
 // in_flight of an agent bounds the requests of all of its sessions together.
 func TestAnAgentHasSoManyRequestsInFlight(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -19,12 +21,7 @@ func (x *exchange) limits() Limits {
 // cannot be known. A request that continues an earlier answer of this session
 // does not count.
 func (x *exchange) refers() bool {
-	bounded := false
-	for _, a := range x.s.accounts {
-		l := a.Limit()
-		bounded = bounded || l.Tokens != nil || l.USD != nil
-	}
-	if !bounded {
+	if !x.bounded(func(l ledger.Limit) bool { return l.Tokens != nil || l.USD != nil }) {
 		return false
 	}
 	body, err := dialect.ParseObject(x.body.Bytes())
@@ -39,6 +36,11 @@ func (x *exchange) refers() bool {
 	x.e.mu.Unlock()
 	_, refused := x.d.Restrict(x.call, body, allowed)
 	return refused != ""
+}
+
+// bounded reports whether a budget of the session has such a limit.
+func (x *exchange) bounded(so func(ledger.Limit) bool) bool {
+	return slices.ContainsFunc(x.s.accounts, func(a *ledger.Account) bool { return so(a.Limit()) })
 }
 
 // usualRate removes members of the request that would change the price of its

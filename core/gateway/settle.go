@@ -81,6 +81,7 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 // not known, what the provider states.
 func (x *exchange) cost(u dialect.Usage, stated *float64) (usd float64, by *dialect.Price, known bool) {
 	usd, known = x.price.Cost(u)
+	known = known && !x.facts.Media.Audio
 	switch {
 	case known:
 		if stated != nil && math.Abs(usd-*stated) > usd/100+1e-6 {
@@ -110,14 +111,20 @@ const usualBytes = 4
 // with 1, the largest possible number. Conversations grow, so the part in
 // common with the last request is known, and only the new part is estimated.
 func (x *exchange) input(perToken int64) int64 {
+	text := x.text()
 	x.e.mu.Lock()
 	defer x.e.mu.Unlock()
-	files := x.facts.Images*fileTokens + x.facts.Inline/bytesInline
-	text := x.e.known.most(x.body.Bytes(), x.facts.Inline, perToken)
-	if x.facts.Continues != "" { // it may contain all earlier messages
-		text += x.e.most
+	most := x.e.known.most(text, perToken)
+	if perToken > 1 { // an estimate is the larger of both ways to count
+		most = max(most, int64(len(text))/perToken)
 	}
-	return text + files
+	if x.facts.Continues != "" { // it may contain all earlier messages
+		most += x.e.most
+	}
+	if x.body.Get("tools") != nil {
+		most += toolsTokens / perToken
+	}
+	return most + max(x.facts.Media.Tokens, x.facts.Media.Images*x.s.g.o.Dialects.Known(x.line.Model).ImageTokens)
 }
 
 // add adds the exchange to the usage of its model.
@@ -142,7 +149,7 @@ func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok 
 	e.usage.CostUSD = &sum
 	e.most = max(e.most, u.Input+u.Output)
 	if ok && !x.line.Estimated {
-		e.known = knownOf(x.body.Bytes(), x.facts.Inline, u.Input)
+		e.known = knownOf(x.text(), u.Input)
 	}
 }
 

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -138,28 +140,32 @@ func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
 	}
 }
 
-// If a client gives up on a provider that has failed, the agent is not at
-// fault.
+// If a client gives up on a provider that has failed, the session says so, and says
+// if it was the rate limit.
 func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 	t.Parallel()
-	var asked atomic.Int64
-	gone := make(chan struct{})
-	p := provide(t, func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1) == 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
+	for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests} {
+		var asked atomic.Int64
+		gone := make(chan struct{})
+		p := provide(t, func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == 1 {
+				w.WriteHeader(status)
+				return
+			}
+			close(gone)
+			<-r.Context().Done()
+		})
+		b := start(t, p.model("anthropic"), patient)
+		ctx, cancel := contextUntil(t, gone)
+		if got := b.ask(ctx, t, requests[0].path, requests[0].body); got.err == nil {
+			t.Errorf("answered with %d", got.status)
 		}
-		close(gone)
-		<-r.Context().Done()
-	})
-	b := start(t, p.model("anthropic"), patient)
-	ctx, cancel := contextUntil(t, gone)
-	defer cancel()
-	if got := b.ask(ctx, t, requests[0].path, requests[0].body); got.err == nil {
-		t.Errorf("answered with %d", got.status)
-	}
-	if x := b.last(t); x.Error != "the client went away" || b.Down() != nil || b.GaveUp() == nil || !strings.Contains(b.GaveUp().Error(), "status 503") {
-		t.Errorf("written down %+v, down %v, gave up %v", x, b.Down(), b.GaveUp())
+		cancel()
+		x, left := b.last(t), b.GaveUp()
+		if x.Error != "the client went away" || b.Down() != nil || left == nil || !strings.Contains(left.Error(), fmt.Sprintf("status %d", status)) ||
+			errors.Is(left, models.ErrRateLimited) != (status == http.StatusTooManyRequests) {
+			t.Errorf("written down %+v, down %v, gave up %v", x, b.Down(), left)
+		}
 	}
 }
 

@@ -74,7 +74,9 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_tokens", &f.MaxOutput)
-	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	var s wire.Restriction
+	contents(body, &s)
+	f.Media = s.Media.Media
 	f.CacheHour = bytes.Contains(body.Bytes(), []byte(`"1h"`)) // the ttl of a cache_control
 	return f, nil
 }

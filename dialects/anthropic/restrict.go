@@ -41,13 +41,18 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 	s := &wire.Restriction{Allowed: allowed}
 	s.Members(body, known, kept)
 	s.Tools(body, hostedTool)
+	contents(body, s)
+	return s.Dropped, s.Refused
+}
+
+// contents checks the content of all messages.
+func contents(body *dialect.Object, s *wire.Restriction) {
 	content(body.Get("system"), s, 0)
 	dialect.Each(body.Get("messages"), func(m json.RawMessage) {
 		if b, ok := s.Block(m, "content"); ok {
 			content(b.Get("content"), s, 0)
 		}
 	})
-	return s.Dropped, s.Refused
 }
 
 // plain are the types of blocks that contain text, or actions of the client.
@@ -81,12 +86,14 @@ func content(raw json.RawMessage, s *wire.Restriction, depth int) {
 
 // source checks the source of an image or a document.
 func source(of string, raw json.RawMessage, s *wire.Restriction, depth int) {
-	b, ok := s.Block(raw, "content", "url", "file_id")
+	b, ok := s.Block(raw, "content", "url", "file_id", "media_type", "data")
 	switch {
 	case !ok:
 	case b.Type == "content":
 		content(b.Get("content"), s, depth+1)
 	case b.Type != "base64" && b.Type != "text", b.Get("url") != nil, b.Get("file_id") != nil:
 		s.Refuse(of + "." + b.Type)
+	case b.Type == "base64":
+		s.Media.Base64(wire.Text(b.Get("media_type")), b.Get("data"))
 	}
 }

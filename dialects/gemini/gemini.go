@@ -5,6 +5,7 @@
 package gemini
 
 import (
+	"bytes"
 	"net/http"
 	"strings"
 
@@ -88,6 +89,7 @@ func (Dialect) Authorize(r *http.Request, key string) {
 // Facts implements dialect.Dialect.
 func (Dialect) Facts(c dialect.Call, body *dialect.Object) (dialect.Facts, error) {
 	f := dialect.Facts{Model: c.Model, Stream: c.Stream}
+	audio := false
 	for _, name := range []string{"generationConfig", "generation_config"} {
 		var g struct {
 			Max       dialect.Tokens `json:"maxOutputTokens"`
@@ -95,10 +97,14 @@ func (Dialect) Facts(c dialect.Call, body *dialect.Object) (dialect.Facts, error
 			Many      dialect.Tokens `json:"candidateCount"`
 			ManySnake dialect.Tokens `json:"candidate_count"`
 		}
+		audio = audio || bytes.Contains(body.Get(name), []byte(`"AUDIO"`)) // in responseModalities
 		body.Into(name, &g)
 		f.MaxOutput, f.Answers = max(f.MaxOutput, g.Max, g.MaxSnake), max(f.Answers, g.Many, g.ManySnake)
 	}
-	f.Inline, f.Images = wire.Inline(body.Get("contents"))
+	var s wire.Restriction
+	contents(body, &s)
+	f.Media = s.Media.Media
+	f.Media.Audio = f.Media.Audio || audio
 	return f, nil
 }
 

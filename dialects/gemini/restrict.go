@@ -52,13 +52,7 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 func seal(body *dialect.Object, s *wire.Restriction, depth int) {
 	s.Members(body, known, kept)
 	tools(body, s)
-	for _, name := range []string{"contents", "systemInstruction", "system_instruction"} {
-		dialect.Each(body.Get(name), func(c json.RawMessage) {
-			if b, ok := s.Block(c, "parts"); ok {
-				parts(b.Get("parts"), s, 0)
-			}
-		})
-	}
+	contents(body, s)
 	for _, name := range []string{"generateContentRequest", "generate_content_request"} { // the request whose tokens are to be counted
 		in, err := dialect.ParseObject(body.Get(name))
 		switch {
@@ -70,6 +64,17 @@ func seal(body *dialect.Object, s *wire.Restriction, depth int) {
 				body.Set(name, in.Bytes())
 			}
 		}
+	}
+}
+
+// contents checks the parts of all messages.
+func contents(body *dialect.Object, s *wire.Restriction) {
+	for _, name := range []string{"contents", "systemInstruction", "system_instruction"} {
+		dialect.Each(body.Get(name), func(c json.RawMessage) {
+			if b, ok := s.Block(c, "parts"); ok {
+				parts(b.Get("parts"), s, 0)
+			}
+		})
 	}
 }
 
@@ -114,6 +119,10 @@ func parts(raw json.RawMessage, s *wire.Restriction, depth int) {
 			switch {
 			case !ofPart[name]:
 				s.Refuse(name)
+			case name == "inlineData" || name == "inline_data":
+				if b, ok := s.Block(v, "mimeType", "mime_type", "data"); ok {
+					s.Media.Base64(wire.Text(b.Get("mimeType"))+wire.Text(b.Get("mime_type")), b.Get("data"))
+				}
 			case name == "functionResponse" || name == "function_response":
 				if b, ok := s.Block(v, "parts"); ok {
 					parts(b.Get("parts"), s, depth+1)

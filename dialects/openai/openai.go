@@ -66,7 +66,9 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	if name := "previous_response_id"; given(body.Get(name)) {
 		f.Continues = name
 	}
-	f.Inline, f.Images = wire.Inline(body.Get("input"))
+	var s wire.Restriction
+	wire.Map(body.Get("input"), func(i json.RawMessage) json.RawMessage { return sealed(i, &s) })
+	f.Media = s.Media.Media
 	return f, nil
 }
 

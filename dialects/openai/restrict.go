@@ -116,9 +116,12 @@ var text = wire.Set(
 // parts checks the content of a message or of an output.
 func parts(raw json.RawMessage, s *wire.Restriction) {
 	dialect.Each(raw, func(part json.RawMessage) {
-		b, ok := s.Block(part, "image_url", "file_url", "file_id", "file_data")
+		b, ok := s.Block(part, "image_url", "file_url", "file_id", "file_data", "input_audio")
 		switch {
-		case !ok, text[b.Type]:
+		case !ok:
+		case b.Type == "input_audio":
+			s.Media.Sound(b.Get("input_audio"))
+		case text[b.Type]:
 		case b.Type != "input_image" && b.Type != "input_file" && b.Type != "computer_screenshot":
 			s.Refuse(b.Type)
 		default:

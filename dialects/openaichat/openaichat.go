@@ -56,9 +56,15 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("max_tokens", &f.MaxOutput)
 	body.Into("max_completion_tokens", &f.MaxOutput)
 	body.Into("n", &f.Answers)
-	f.Inline, f.Images = wire.Inline(body.Get("messages"))
+	f.Predicted = int64(len(body.Get("prediction")))
+	var s wire.Restriction
+	contents(body, &s)
+	f.Media = s.Media.Media
+	f.Media.Audio = f.Media.Audio || given(body.Get("audio")) || bytes.Contains(body.Get("modalities"), []byte(`"audio"`))
 	return f, nil
 }
+
+func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(_ *dialect.Call, body *dialect.Object, e dialect.Edit) error {

@@ -49,12 +49,18 @@ func (Dialect) Restrict(_ dialect.Call, body *dialect.Object, allowed []string) 
 	s := &wire.Restriction{Allowed: allowed}
 	s.Members(body, known, nil)
 	s.Tools(body, hostedTool)
+	contents(body, s)
+	return s.Dropped, s.Refused
+}
+
+// contents checks the content of all messages.
+func contents(body *dialect.Object, s *wire.Restriction) {
 	dialect.Each(body.Get("messages"), func(m json.RawMessage) {
-		if b, ok := s.Block(m, "content"); ok {
+		if b, ok := s.Block(m, "content", "audio"); ok {
 			dialect.Each(b.Get("content"), func(p json.RawMessage) { part(p, s) })
+			s.Media.Audio = s.Media.Audio || b.Get("audio") != nil // of an earlier answer
 		}
 	})
-	return s.Dropped, s.Refused
 }
 
 // text are the types of parts that contain text or bytes.
@@ -66,7 +72,7 @@ var media = wire.Set("image_url", "video_url", "audio_url", "input_image", "file
 
 // part checks a part of a message.
 func part(raw json.RawMessage, s *wire.Restriction) {
-	names := []string{"image_url", "video_url", "audio_url", "file", "file_id", "file_url"}
+	names := []string{"image_url", "video_url", "audio_url", "file", "file_id", "file_url", "input_audio"}
 	b, ok := s.Block(raw, names...)
 	if !ok {
 		return
@@ -81,6 +87,8 @@ func part(raw json.RawMessage, s *wire.Restriction) {
 		case v == nil:
 		case name == "file_id" || name == "file_url":
 			s.Refuse(b.Type + "." + name)
+		case name == "input_audio":
+			s.Media.Sound(v)
 		case v[0] != '{':
 			s.Inline(name, v)
 		default:

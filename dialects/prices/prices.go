@@ -26,6 +26,7 @@ type entry struct {
 	Tiers     []Price `yaml:"tiers"` // smallest first
 	Context   int64   `yaml:"context"`
 	MaxOutput int64   `yaml:"max_output"`
+	Image     int64   `yaml:"image"`
 }
 
 // Price is the price of a model, or of one of its tiers.
@@ -61,7 +62,7 @@ func parse(b []byte) (map[string]dialect.Known, error) {
 		for _, t := range e.Tiers {
 			p.Tiers = append(p.Tiers, dialect.PriceTier(t))
 		}
-		models[name] = dialect.Known{Price: p, Context: e.Context, MaxOutput: e.MaxOutput}
+		models[name] = dialect.Known{Price: p, Context: e.Context, MaxOutput: e.MaxOutput, ImageTokens: e.Image}
 	}
 	return models, nil
 }

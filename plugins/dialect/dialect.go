@@ -42,9 +42,22 @@ type Facts struct {
 	// Continues is the member that names an earlier answer, stored by the
 	// provider, which this request continues; empty if there is none.
 	Continues string
-	Inline    int64 // bytes of images and files in it, which are not text
-	Images    int64 // number of those
-	CacheHour bool  // it may ask to keep input in a cache for an hour
+	Media     Media
+	CacheHour bool // it may ask to keep input in a cache for an hour
+	// Predicted is how many bytes of the answer the client predicts: tokens of a
+	// prediction that does not come true are output, too.
+	Predicted int64
+}
+
+// Media are the images, documents and recordings in a request.
+type Media struct {
+	Data   [][]byte // the parts of the request that are not text
+	Images int64    // images of known size
+	Tokens int64    // that providers count for those, at most
+	// Unbounded says that there are others: only the model's context bounds their
+	// tokens.
+	Unbounded bool
+	Audio     bool // it has audio, or asks for some: its tokens have their own price
 }
 
 // Edit is a change that the gateway makes to a request. The zero value changes

@@ -34,6 +34,9 @@ type Known struct {
 	Price     *Price // nil: not known
 	Context   int64  // largest number of input tokens of a request; 0: not known
 	MaxOutput int64  // largest number of tokens of an answer; 0: not known
+	// ImageTokens is what the model counts for an image at most, if that is more
+	// than other models do; 0: it is not.
+	ImageTokens int64
 }
 
 // Scripted is a session with a scripted model. It is safe for concurrent use.

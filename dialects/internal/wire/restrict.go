@@ -16,6 +16,7 @@ type Restriction struct {
 	Allowed []string // names that the experiment allows anyway
 	Dropped []string // names of the removed features
 	Refused string   // the first name that cannot be removed; empty: none
+	Media   Media    // in the blocks that were checked
 }
 
 // maxName is how many bytes of a name, which a client chose, are reported.
@@ -82,6 +83,7 @@ func (s *Restriction) Inline(name string, raw json.RawMessage) {
 	if given(raw) && !inline(raw) {
 		s.Refuse(name)
 	}
+	s.Media.URL(raw)
 }
 
 // inline reports whether a string is a data URL or starts like base64. No URL
@@ -165,3 +167,12 @@ func (s *Restriction) Block(raw json.RawMessage, names ...string) (b Block, ok b
 
 // Depth is how deep content may be nested: twice as deep as in real requests.
 const Depth = 6
+
+// Text returns the text of a JSON string; empty for other values.
+func Text(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -51,40 +50,6 @@ func Set(names ...string) map[string]bool {
 		m[n] = true
 	}
 	return m
-}
-
-// inlineKeys are the members in which the dialects carry files in base64.
-var inlineKeys = [][]byte{[]byte(`"data"`), []byte(`"url"`), []byte(`"image_url"`), []byte(`"file_data"`)}
-
-// minInline is how long a string must be to count as a file, in bytes.
-const minInline = 1024
-
-// Inline returns the total size of the base64 files in raw, and their number.
-func Inline(raw []byte) (size, count int64) {
-	for _, key := range inlineKeys {
-		rest := raw
-		for {
-			i := bytes.Index(rest, key)
-			if i < 0 {
-				break
-			}
-			rest = bytes.TrimLeft(rest[i+len(key):], ": \t\r\n")
-			if len(rest) == 0 || rest[0] != '"' {
-				continue
-			}
-			rest = rest[1:]
-			j := bytes.IndexByte(rest, '"')
-			if j < 0 {
-				break
-			}
-			if j >= minInline && bytes.IndexByte(rest[:j], ' ') < 0 {
-				size += int64(j)
-				count++
-			}
-			rest = rest[j:]
-		}
-	}
-	return size, count
 }
 
 // DropTools removes the tools for which drop is true, and the choice of a tool

@@ -26,8 +26,9 @@ func openHands() cli.Scaffold {
 		Recipe: python(bundle.Recipe{
 			Version: "1.16.0",
 			// It does not pin the version of its server, and the newest server
-			// does not fit.
-			PyPI:    []string{"openhands=={version}", "openhands-agent-server==1.21.0"},
+			// does not fit. Nor does the newest browser-use: pip then tries its
+			// versions for half an hour.
+			PyPI:    []string{"openhands=={version}", "openhands-agent-server==1.21.0", "browser-use==0.11.13"},
 			Sources: []string{"func-timeout==4.3.5"}, BuildWith: []string{"setuptools==80.9.0"},
 			AnyPython: []string{"openhands"}, // it declares only 3.12, its libraries 3.12 and later
 			Drop:      []string{"python/googleapiclient/discovery_cache/documents", "python/litellm/proxy/_experimental/out"},

@@ -43,6 +43,9 @@ func (s *stage) attemptView(view string, j judgement, room *views.Room) (err err
 		if err == nil {
 			shown.Captures, err = s.a.unmasked(filepath.Join(own, record.CapturesDir))
 		}
+		if err == nil {
+			shown.Records, err = s.a.unmasked(own)
+		}
 		if err != nil {
 			return err
 		}
@@ -65,8 +68,8 @@ const subagents = "subagents"
 
 // subagents returns the folder with the sessions of the agent's sub-agents so far.
 func (s *stage) subagents(attempt string) string {
-	if agent := s.a.session; agent != nil {
-		return filepath.Join(agent.scratch, subagents)
+	if s.a.scratch != "" { // as they are, while what is kept is masked
+		return filepath.Join(s.a.scratch, subagents)
 	}
 	return filepath.Join(attempt, record.AgentDir, s.out.Session, subagents)
 }

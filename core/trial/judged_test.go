@@ -12,6 +12,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -68,6 +69,47 @@ func TestMaskingChangesNothingOfWhatIsJudged(t *testing.T) {
 	}
 	if kept := grep(t, b.dir, strings.Repeat("*", len(address))+",42"); len(kept) < 3 { // of two rounds and of the attempt
 		t.Errorf("masked files are %q", kept)
+	}
+}
+
+// So are what the agent did and said, and the sessions of its sub-agents, in rounds and
+// at the end. Lines from before the first secret are there, too.
+func TestMaskingChangesNoRecordThatIsJudged(t *testing.T) {
+	t.Parallel()
+	b, address := withAddress(t)
+	b.agents["agent"] = &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, a *actor, _ agent.Message) (agent.Yield, error) {
+		dir := filepath.Join(a.setup.Scratch, "subagents")
+		err := errors.Join(
+			os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "sub.json"), []byte(address), 0o600), a.sh(ctx, `echo "$ADDRESS,42" > /logs/artifacts/results.csv`),
+			a.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("I look it up.")}),
+			a.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text("It is " + address + ".")}),
+		)
+		return agent.Yield{End: agent.Done, Message: "I asked " + address + "."}, err
+	}}
+	sees := func(r verifier.Request) bool {
+		for file, want := range map[string]string{"steps.jsonl": "I look it up.", "turns.jsonl": `"kind":"message"`, "agent/subagents/sub.json": ""} {
+			got, err := os.ReadFile(filepath.Join(r.View, "attempt", file))
+			if err != nil || !strings.Contains(string(got), address) || !strings.Contains(string(got), want) {
+				t.Errorf("round %d, %s: %q, %v", r.Round, file, got, err)
+			}
+		}
+		return true
+	}
+	judges := b.judges["supervisor"].verify
+	b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+		sees(r)
+		return judges(ctx, r)
+	}
+	b.judges["final"] = looks(sees)
+	b.agents["user"] = &scripted{turn: func(_ context.Context, a *actor, _ agent.Message) (agent.Yield, error) {
+		if found := grep(t, a.setup.View, address); len(found) > 0 {
+			t.Errorf("the user saw it in %q", found)
+		}
+		return agent.Yield{End: agent.Asked, Message: "please go on"}, nil
+	}}
+	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
+	if kept := grep(t, b.dir, address); len(kept) > 0 {
+		t.Errorf("it is kept in %q", kept)
 	}
 }
 

@@ -39,6 +39,7 @@ type attempt struct {
 	sandbox      *sandbox.Sandbox             // the one of the agent; nil before create and after destroy
 	degraded     []string                     // what the environment could not fully enforce, each once
 	session      *session                     // the agent's, while one is open
+	scratch      string                       // what the agent's last session left on the host
 	touched      bool                         // the agent may have run a command, or acted on the surface
 	commanded    bool                         // the agent may have run a command
 	missingUsers map[string]bool              // users of the task that the sandbox lacked before that

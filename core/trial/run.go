@@ -63,6 +63,7 @@ func newAttempt(in Input) (*attempt, error) {
 		in: in, sandboxes: map[string]*sandbox.Sandbox{}, task: feasible.Sessions(in.Task, in.Cell), now: in.Now, success: in.Task.Success,
 		recorder: recorder.New(in.Record, in.Now, in.Live),
 	}
+	a.recorder.KeepPlain(in.Record.Dir(), func() (string, error) { return a.unmasked(in.Record.Dir()) })
 	a.recorder.Hide(append(recorder.HostValues(in.Task, in.LookupEnv), in.Cell.Secrets...)...)
 	if in.Cell.Success != nil {
 		a.success = *in.Cell.Success

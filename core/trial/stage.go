@@ -264,6 +264,9 @@ func (s *stage) openAgent(ctx context.Context) error {
 	if err != nil && outcome.Of(record.ByAgent, err).Outcome == record.AgentError {
 		return cmp.Or(s.imageFault(ctx), err)
 	}
+	if err == nil {
+		a.scratch = a.session.scratch
+	}
 	return err
 }
 

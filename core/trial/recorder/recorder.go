@@ -8,6 +8,7 @@ package recorder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,6 +29,7 @@ type Recorder struct {
 	redact atomic.Pointer[redact.Redactor]
 	now    func() time.Time
 	live   func(record.Event)
+	plain  plain
 
 	mu       sync.Mutex
 	secrets  []string
@@ -70,9 +72,15 @@ func (s *Recorder) Now() time.Time { return s.now() }
 
 // Append adds a line to a file of the record.
 func (s *Recorder) Append(file string, v any) {
-	b, err := s.Redactor().JSON(v)
+	s.plain.Lock()
+	defer s.plain.Unlock()
+	raw, err := json.Marshal(v)
+	var b []byte
 	if err == nil {
-		err = s.to.Append(file, json.RawMessage(b))
+		b, err = s.Redactor().JSON(json.RawMessage(raw))
+	}
+	if err == nil {
+		err = errors.Join(s.plain.add(file, raw, b), s.to.Append(file, json.RawMessage(b)))
 	}
 	if err != nil {
 		s.mu.Lock()

@@ -108,8 +108,8 @@ type Copies struct {
 	// Unmasked is a folder with files that are shown in the place of those at the same
 	// paths in Dir, in which secrets are masked. Empty: there are none.
 	Unmasked string
-	// Captures is the same for the captures.
-	Captures string
+	// Captures is the same for the captures, and Records for the records.
+	Captures, Records string
 }
 
 // has reports whether a role sees what is at a path, or something below it.
@@ -151,7 +151,11 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		} else if artifacts.Keep != nil {
 			f = artifacts.kept(f)
 		}
-		if err := copyRecord(filepath.Join(from, name), filepath.Join(to, name), f, room); err != nil {
+		file := filepath.Join(from, name)
+		if plain := filepath.Join(artifacts.Records, name); artifacts.Records != "" && exists(plain) {
+			file = plain
+		}
+		if err := copyRecord(file, filepath.Join(to, name), f, room); err != nil {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}
@@ -169,6 +173,11 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		}
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // Folder copies a folder to a folder of a view: only regular files and folders. A

@@ -142,7 +142,7 @@ def _block(cls, given, path, problems):
     hints, values = _hints(cls), {}
     known = {f.name: f for f in dataclasses.fields(cls)}
     for name in given.keys() - known.keys():
-        problems.append(Problem("Unknown option %s" % name, "Known are: %s." % (", ".join(known) or "none"), path))
+        problems.append(Problem("Unknown option %s" % name, "Known are: %s." % (", ".join(known) or "none"), path + "." + name if path else name))
     for name, f in known.items():
         at = path + "." + name if path else name
         if given.get(name) is not None:
@@ -173,9 +173,27 @@ def read(cls, raw):
     return value, problems
 
 
+def read_settings(plugin, raw, capture=""):
+    """Reads what a task sets for a plugin, or for one of its captures. Returns (an object of the class that the plugin
+    has for it, or the JSON value without a class; a list of problems)."""
+    if capture and plugin.Captures and capture not in plugin.Captures:
+        return None, [Problem("No such capture", "Got %r. There are: %s." % (capture, ", ".join(plugin.Captures)))]
+    cls = plugin.Captures.get(capture) if capture else plugin.Settings
+    if cls:
+        return read(cls, raw)
+    try:
+        return json.loads(raw) if raw else None, []
+    except ValueError as e:
+        return None, [Problem("The settings are not JSON", str(e))]
+
+
 def must_read(cls, raw):
     """Reads a configuration, or raises BadConfig with all that is wrong."""
-    value, problems = read(cls, raw)
+    return must(*read(cls, raw))
+
+
+def must(value, problems):
+    """Returns the value, or raises BadConfig with all that is wrong."""
     if problems:
         raise BadConfig("; ".join("%s%s: %s" % (p.path + ": " if p.path else "", p.summary, p.detail) for p in problems))
     return value

@@ -137,13 +137,18 @@ class _Server:
                 d.capabilities.extend(p.capabilities)
             elif isinstance(p, surfaces.Surface):
                 d.capabilities.extend(("no_sandboxes", "surface"))
+            if getattr(p, "Settings", None) or getattr(p, "Captures", None):
+                d.capabilities.append("settings")
         return reply
 
     def Validate(self, request, context):
         kind = {number: kind for kind, number in _KINDS.items()}.get(request.kind)
         if kind is None:
             raise errors.Invalid("kind is %d" % request.kind)
-        _, problems = configs.read(self.find(kind, request.plugin).Config, request.config_json)
+        plugin = self.find(kind, request.plugin)
+        _, problems = configs.read(plugin.Config, request.config_json)
+        if request.settings_json and not problems:
+            _, problems = configs.read_settings(plugin, request.settings_json, request.capture)
         reply = contract.message("ValidateReply")()
         for p in problems:
             reply.problems.add(path=p.path, summary=p.summary, detail=p.detail)
@@ -290,7 +295,7 @@ class _Server:
 
     def SurfaceNeeds(self, message, context):
         plugin = self._surface(message.plugin)
-        settings = json.loads(message.settings_json) if message.settings_json else None
+        settings = configs.must(*configs.read_settings(plugin, message.settings_json))
         needs = plugin.needs(configs.must_read(plugin.Config, message.config_json), settings, message.level)
         return contract.message("SurfaceNeedsReply")(needs=surfaces.needs_message(needs))
 

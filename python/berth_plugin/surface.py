@@ -8,7 +8,7 @@ import threading
 
 import grpc
 
-from . import contract, errors
+from . import config as configs, contract, errors
 
 _Observation, _Step, _Needs = (contract.message(m) for m in ("SurfaceObservation", "SurfaceStep", "SurfaceNeeds"))
 _INLINE = 1 << 20  # bytes of a frame that travels in the message
@@ -81,10 +81,12 @@ class Surface(abc.ABC):
     name = ""  # lower case; empty: the name of the class in lower case
     version = "0.1.0"
     Config = None  # a dataclass
+    Settings = None  # a dataclass for what a task sets, with which Berth checks tasks; None: anything, as JSON
+    Captures = {}  # such a dataclass for each capture, by name
 
     @abc.abstractmethod
     def needs(self, config, settings, level) -> SurfaceNeeds:
-        """Says what the surface offers and needs, without side effects. settings are the task's, or None."""
+        """Says what the surface offers and needs, without side effects. settings are the task's, of class Settings."""
 
     def missing(self, config) -> list:
         """Says what this machine lacks: (name, text, remedy) for each. `berth doctor` prints it."""
@@ -121,7 +123,7 @@ class Surfaces:
         self.open, self.lock, self.count = {}, threading.Lock(), 0  # _Open by (plugin, id)
 
     def add(self, plugin, spec, config):
-        settings = json.loads(spec.settings_json) if spec.settings_json else None
+        settings = configs.must(*configs.read_settings(plugin, spec.settings_json))
         surface = _Open(plugin, spec.frames, plugin.open(spec, config, settings))
         with self.lock:
             self.count += 1
@@ -174,7 +176,7 @@ class _Open:
 
     def capture(self, m):
         with self.lock:
-            settings = json.loads(m.settings_json) if m.settings_json else None
+            settings = configs.must(*configs.read_settings(self.plugin, m.settings_json, m.name))
             return list(self.plugin.capture(self.state, m.name, settings, m.folder))
 
     def seen(self, want, o=None):

@@ -9,7 +9,8 @@ import os
 import stat
 
 from . import contract
-from .errors import BadReward, PluginError
+from .config import must, read_settings
+from .errors import BadReward
 from .model import models
 from .shell import Shell
 
@@ -147,6 +148,8 @@ class Verifier(abc.ABC):
     for one in a sandbox that only this verifier uses, with the agent's artifacts at their paths. own_with are
     attributes of the configuration, by name, with the text that gives the verifier such a sandbox: {"tools": "sandbox"}.
     models are names of models that the block of the verifier must give. Config is a dataclass of option() fields.
+    Settings is another, for what a task sets: request.settings is then an object of it, and Berth checks tasks with it
+    before anything runs.
     """
 
     name = ""  # lower case; empty: the name of the class in lower case
@@ -156,6 +159,7 @@ class Verifier(abc.ABC):
     models = ()  # names of the models that it asks for
     rounds = False  # it can judge between turns
     Config = None  # a dataclass
+    Settings = None  # a dataclass; None: anything, as JSON
 
     @abc.abstractmethod
     def verify(self, request: Request) -> "Verdict | bool":
@@ -202,10 +206,7 @@ def judge(plugin, request):
 
 def verify(plugin, config, message, log):
     """Serves one judgment."""
-    try:
-        settings = json.loads(message.settings_json or b"{}")
-    except ValueError as e:
-        raise PluginError("settings of the task are not JSON: %s" % e) from None
+    settings = must(*read_settings(plugin, message.settings_json or b"{}"))
     request = Request(message.view, message.stage, message.round, config, settings, models(message.models),
                       message.user, dict(message.env), message.timeout_ms / 1000, message.scratch, message)
     request.log = log

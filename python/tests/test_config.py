@@ -46,7 +46,7 @@ class ConfigTest(unittest.TestCase):
         self.assertEqual(got, Config("a", 0.5, "strict", timedelta(minutes=90), {}, [Mount("/x", [1])], None))
 
     def test_every_problem_is_reported_with_its_place(self):
-        self.assertEqual(wrong({"nmae": 1}), [("", "Unknown option nmae"), ("name", "Missing option name")])
+        self.assertEqual(wrong({"nmae": 1}), [("nmae", "Unknown option nmae"), ("name", "Missing option name")])
         self.assertEqual(wrong({"name": 1, "mode": "x", "wait": "90", "tolerance": True}),
                          [("name", "Wrong value"), ("tolerance", "Wrong value"), ("mode", "Wrong value"), ("wait", "Wrong value")])
         self.assertEqual(wrong({"name": "a", "mount": [{"deep": ["x"]}]}),

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import unittest
+from dataclasses import dataclass
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
-from berth_plugin import Agent, Environment, Surface, Verifier
-from berth_plugin.serve import _protocol, _trace_of_author
+from berth_plugin import Agent, Environment, Surface, Verifier, contract, option
+from berth_plugin.serve import _KINDS, _protocol, _Server, _trace_of_author
 from berth_plugin.verifier import verdict_message
 
 
@@ -16,6 +17,43 @@ class Protocols(unittest.TestCase):
     def test_the_highest_that_both_sides_speak(self):
         for host, want in (("1,2", 2), ("1", 1), ("2,3", 2), ("7", 2), ("", 2)):
             self.assertEqual(_protocol(host), want, host)
+
+
+@dataclass
+class Set:
+    tolerance: float = option(0.5)
+
+
+class Strict(Verifier):
+    Settings = Set
+
+    def verify(self, request):
+        return request.settings.tolerance == 0.5
+
+
+class Board(Surface):
+    Settings, Captures = Set, {"result": Set}
+    needs = open = reset = observe = act = lambda *_: None
+
+
+class Loose(Strict):
+    Settings = None
+
+
+class Settings(unittest.TestCase):
+    def test_what_a_task_sets_is_checked_by_its_class(self):
+        server = _Server([Strict(), Board(), Loose()])
+        self.assertEqual([list(d.capabilities) for d in server.Describe(None, None).plugins], [["settings"], ["no_sandboxes", "surface", "settings"], []])
+        request = contract.message("ValidateRequest")
+        for kind, name, capture, settings, want in (
+            ("verifier", "strict", "", b"{}", []), ("verifier", "strict", "", b'{"tolerence": 1}', ["tolerence"]),
+            ("verifier", "strict", "", b'{"tolerance": "x"}', ["tolerance"]), ("verifier", "strict", "", b"{", [""]),
+            ("verifier", "strict", "", b"", []), ("verifier", "loose", "", b'{"tolerence": 1}', []),
+            ("environment", "board", "", b'{"x": 1}', ["x"]), ("environment", "board", "result", b'{"x": 1}', ["x"]),
+            ("environment", "board", "result", b"{}", []), ("environment", "board", "resalt", b"{}", [""]),
+        ):
+            reply = server.Validate(request(kind=_KINDS[kind], plugin=name, capture=capture, settings_json=settings), None)
+            self.assertEqual([p.path for p in reply.problems], want, (name, capture, settings, reply))
 
 
 class Mistakes(unittest.TestCase):

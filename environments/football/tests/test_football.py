@@ -270,7 +270,7 @@ class Plugin(unittest.TestCase):
 
     def test_actions_have_the_names_that_the_task_wants(self):
         for settings, prefix in (({}, ""), ({"published_names": True}, "action_")):
-            needs = self.plugin.Football().needs(self.plugin.Config(engine="/nowhere"), settings, LEVEL)
+            needs = self.plugin.Football().needs(self.plugin.Config(engine="/nowhere"), self.plugin.Settings(**settings), LEVEL)
             self.assertEqual([a.name for a in needs.actions], [prefix + name for name in repeat.OFFERED])
             self.assertTrue(all("action_" not in a.doc for a in needs.actions))
 
@@ -286,7 +286,7 @@ class Plugin(unittest.TestCase):
                 return ""
 
         for settings, name, action in (({}, "shot", "shot"), ({"published_names": True}, "action_idle", "idle")):
-            opened = self.plugin.Opened(self.plugin.Config(), self.plugin.settings_of(settings)[0])
+            opened = self.plugin.Opened(self.plugin.Config(), self.plugin.Settings(**settings))
             opened.match = Played()
             self.plugin.Football().act(opened, name, None)
             self.assertEqual(opened.match.action, action)

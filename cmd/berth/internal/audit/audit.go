@@ -207,7 +207,7 @@ func (a *audit) journals() error {
 		a.same(manifest, file, sum)
 	}
 	if of[store.ManifestFile] == "" {
-		a.skip(manifest, "no journal has the checksum of the manifest: an older berth wrote the run")
+		a.skip(manifest, "no journal has the checksum of the manifest: a crash took the line that has it, or an older berth wrote the run")
 	}
 	if _, err = os.Lstat(filepath.Join(a.dir, store.PluginsFile)); err == nil && of[store.PluginsFile] == "" {
 		a.skip(manifest, "no checksum of "+store.PluginsFile+" (messages of plugins): the last process that wrote the run did not end by itself")

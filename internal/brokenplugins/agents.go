@@ -35,6 +35,9 @@ var agents = table{
 	"unskilled": {"says that it supports skills, and leaves them out", does(acts{
 		needs: agent.Needs{Shell: true, Dialects: anyDialect, Skills: true}, turn: obey,
 	})},
+	"unserved": {"says that it supports MCP servers, and leaves them out", does(acts{
+		needs: agent.Needs{Shell: true, Dialects: anyDialect, MCP: []string{"stdio"}}, turn: obey,
+	})},
 	"tireless": {"never says that it is done", does(acts{end: agent.MaxSteps})},
 	"boastful": {"names an artifact that it has not written", does(acts{turn: func(_ context.Context, s *acts) error { return s.Artifact("masterpiece.png") }})},
 	"once":     {"refuses a second message", does(acts{turn: func(_ context.Context, s *acts) error { return when(s.turns > 1, "again?") }})},

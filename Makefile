@@ -20,7 +20,7 @@ go_test = mkdir -p .cache && export BERTH_TEST_TMP=$$(mktemp -d /tmp/bXXX) && ex
 	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 60m
 
 .PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-local-model test-race test-all fuzz \
-	setup bench picture generate lint tools clean help
+	setup bench generate lint tools clean help
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 16
@@ -67,9 +67,6 @@ setup: ## installs what the whole suite wants, as root on Debian or Ubuntu
 
 bench: build ## the figures, each beside what it is compared with
 	@go run ./internal/bench
-
-picture: build ## docs/terminal.svg, the picture of the README: the quickstart as a terminal shows it
-	@go run ./cmd/berth/internal/picture bin/berth examples/quickstart docs/terminal.svg
 
 generate: tools ## code from .proto files, and references in docs/ from code
 	@PATH="$(CURDIR)/.cache/bin:$$PATH" scripts/generate-proto

@@ -58,8 +58,8 @@ func (p process) end(t *testing.T) result {
 
 // watchers are processes that watch the same run at the same time.
 type watchers struct {
-	text, lines, left, groups process
-	terminal                  chan string // what was printed on a terminal
+	text, lines, left process
+	terminal          chan string // what was printed on a terminal
 }
 
 // watch starts to watch the last run.
@@ -71,7 +71,7 @@ func watch(t *testing.T, dir string, args ...string) process {
 // watchAll starts those who watch, and waits until each has printed the run.
 func watchAll(t *testing.T, dir string) *watchers {
 	t.Helper()
-	w := &watchers{text: watch(t, dir), lines: watch(t, dir, "--json"), left: watch(t, dir), groups: watch(t, dir, "--by", "cell", "--k", "1", "--json"), terminal: make(chan string, 1)}
+	w := &watchers{text: watch(t, dir), lines: watch(t, dir, "--json"), left: watch(t, dir), terminal: make(chan string, 1)}
 	cmd := exec.CommandContext(t.Context(), tree.Binary, "show", "last", "--watch")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "TERM=xterm")
 	screen, err := pty.StartWithSize(cmd, &window)
@@ -81,7 +81,7 @@ func watchAll(t *testing.T, dir string) *watchers {
 		b, _ := io.ReadAll(screen) //nolint:errcheck // the end of the other side is an error here
 		w.terminal <- fmt.Sprintf("%s\nended: %v", b, cmd.Wait())
 	}()
-	for _, p := range []process{w.text, w.lines, w.left, w.groups} {
+	for _, p := range []process{w.text, w.lines, w.left} {
 		p.wait()
 	}
 	return w
@@ -135,36 +135,11 @@ func (w *watchers) check(t *testing.T) {
 		t.Errorf("the documents were\n%s", r.out)
 	}
 
-	w.checkGroups(t, fewest, most)
-
 	screens := aScreen.Split(<-w.terminal, -1)
 	last = screens[len(screens)-1]
 	if len(screens) < fewest+1 || !strings.Contains(screens[0], "running in ") || strings.Contains(last, "running in ") ||
 		!strings.Contains(last, "2 passed") || !strings.Contains(last, "ended: <nil>") || strings.Count(last, "  planned 20") != 1 {
 		t.Errorf("the terminal showed\n%q", screens)
-	}
-}
-
-// checkGroups looks at the numbers of the cell, which were printed with the reason
-// that trials are left.
-func (w *watchers) checkGroups(t *testing.T, fewest, most int) {
-	t.Helper()
-	r := w.groups.end(t)
-	r.want(t, 0)
-	var all []types.Table
-	for line := range strings.Lines(r.out) {
-		var doc types.Table
-		e2etest.Must(t, json.Unmarshal([]byte(line), &doc))
-		e2etest.Must(t, schemas.Check("cli-show-table", []byte(line)))
-		all = append(all, doc)
-	}
-	if n := len(all); n < fewest || n > most {
-		t.Fatalf("%d documents:\n%s", n, r.out)
-	}
-	first, end := all[0], all[len(all)-1]
-	if first.Rows[0].Measured != 0 || len(first.Marks) != 1 || !strings.Contains(first.Marks[0], "have no result") ||
-		end.Rows[0].Measured != 2 || *end.Rows[0].PassAtK != 1 || len(end.Marks) != 0 {
-		t.Errorf("the tables were\n%s", r.out)
 	}
 }
 
@@ -174,8 +149,5 @@ func watchEnded(t *testing.T, dir string) {
 	r := berth(t, dir, "show", "last", "--watch")
 	if r.want(t, 0); strings.Count(r.out, "  planned 20") != 1 || r.stderr != "" {
 		t.Errorf("watching a run that has ended:\n%s\n%s", r.out, r.stderr)
-	}
-	if r = berth(t, dir, "show", "last", "--by", "cell", "--watch"); r.code != 0 || strings.Count(r.out, "success rate:") != 1 || !strings.Contains(r.out, "= 2 passed") {
-		t.Errorf("watching the numbers of a run that has ended:\n%s\n%s", r.out, r.stderr)
 	}
 }

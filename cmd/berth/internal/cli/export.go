@@ -82,15 +82,13 @@ func (a *app) export(name, to, out, chosen string) error {
 	if err != nil {
 		return err
 	}
-	r := &export.Run{Dir: dir, Manifest: m, Index: x, Trials: x.Trials, Readers: readers}
-	if chosen != "" {
-		e, compileErr := chooser(chosen, m, dir)
-		if compileErr != nil {
-			return compileErr
-		}
-		if r.Trials, err = e.Trials(m, x); err != nil {
-			return err
-		}
+	e, err := selection.Of(chosen, dir, m)
+	if err != nil {
+		return err
+	}
+	r := &export.Run{Dir: dir, Manifest: m, Index: x, Readers: readers}
+	if r.Trials, err = e.Trials(m, x); err != nil {
+		return err
 	}
 	var done *export.Done
 	switch to {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/regrade"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -71,7 +72,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 	if err = rf.possible(now); err != nil {
 		return err
 	}
-	choose, err := chooser(sf.selected, m, dir)
+	choose, err := selection.Of(sf.selected, dir, m)
 	if err != nil {
 		return &exit{exitUsage, err}
 	}

@@ -117,7 +117,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err = rf.possible(l.Plan.Manifest(m.Header)); err != nil {
 		return err
 	}
-	choose, err := chooser(sf.selected, l.Plan.Manifest(m.Header), dir)
+	choose, err := selection.Of(sf.selected, dir, l.Plan.Manifest(m.Header))
 	if err != nil {
 		return &exit{exitUsage, err}
 	}
@@ -184,18 +184,6 @@ func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf
 	ef.SkipRefused = ef.SkipRefused || m.Header.SkipRefused
 	l, err = a.load(ctx, path, ef)
 	return dir, m, l, err
-}
-
-// chooser reads the expression of --select; nil if there is none.
-func chooser(text string, m *store.Manifest, dir string) (*selection.Expression, error) {
-	if text == "" {
-		return nil, nil
-	}
-	e, err := selection.Compile(text, m)
-	if err == nil {
-		err = e.Notes(m, dir)
-	}
-	return e, err
 }
 
 // chosen returns the ids of the trials that --select chooses; nil means all. A

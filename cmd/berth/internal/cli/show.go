@@ -33,17 +33,14 @@ func (f *showFlags) register(cmd *cobra.Command) {
 	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
 	fs.BoolVar(&f.watch, "watch", false, "print a run again when it changes, or what a trial does, until it ends")
 	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this `EXPRESSION` is true")
-	fs.StringVar(&f.filter.Sort, "sort", "", "sort trials by this `KEY`: "+strings.Join(report.Sorts, ", ")+"; numbers begin with the largest")
 }
 
 // check returns an error for flags that do not fit the arguments. table says that
 // numbers of groups are wanted.
 func (f *showFlags) check(args []string, table bool) error {
 	switch {
-	case table && (f.all || f.steps || f.surface || f.filter.Sort != ""):
-		return errors.New("--all, --trajectory, --surface and --sort are about trials, and not about numbers of groups. Leave them out")
-	case table && f.watch && len(args) > 1:
-		return fmt.Errorf("--watch is for one run, got %d. Example: berth show last --by cell --watch", len(args))
+	case table && (f.all || f.steps || f.surface || f.watch):
+		return errors.New("--all, --trajectory, --surface and --watch are about trials, and not about numbers of groups. Leave them out")
 	case table:
 		return nil
 	case len(args) > 3:
@@ -52,8 +49,8 @@ func (f *showFlags) check(args []string, table bool) error {
 		return errors.New("--watch needs a run. Example: berth show last --watch")
 	case f.watch && (len(args) > 2 || f.steps || f.surface):
 		return errors.New("--watch is for a run or a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --watch")
-	case f.filter.Set() && len(args) != 1:
-		return errors.New("--select and --sort need a run and no trial. Example: berth show last --select 'outcome == \"failed\"'")
+	case f.filter.Expression != "" && len(args) != 1:
+		return errors.New("--select needs a run and no trial. Example: berth show last --select 'outcome == \"failed\"'")
 	case f.surface && (len(args) < 2 || f.steps):
 		return errors.New("--surface needs a run and a trial, without --trajectory. Example: berth show last 3f9a2c --surface")
 	case f.steps && len(args) < 2:
@@ -90,14 +87,11 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"' --sort cost\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.filter.Check(); err != nil {
-				return err
-			}
 			table, err := o.wanted(cmd, args)
 			if err == nil {
 				err = f.check(args, table)
@@ -106,16 +100,14 @@ func (a *app) showCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case table && f.watch:
-				return a.watchTable(cmd.Context(), args[0], &o)
 			case table:
 				return a.showTable(args, &o)
 			case len(args) == 0:
 				return a.showRuns()
 			case f.watch && len(args) == 1:
-				return a.watchRun(cmd.Context(), args[0], &report.Watcher{Filter: &f.filter, Make: func(s *report.State, _ bool) (report.View, error) { return s.View(), nil }})
+				return a.watchRun(cmd.Context(), args[0], f.filter)
 			case len(args) == 1:
-				return a.showRun(args[0], &f.filter)
+				return a.showRun(args[0], f.filter)
 			case f.watch:
 				return a.followTrial(cmd.Context(), args, f.all)
 			default:
@@ -211,7 +203,7 @@ func (a *app) showRuns() error {
 }
 
 // showRun prints a run: its tables, and the trials that need attention.
-func (a *app) showRun(name string, f *report.Filter) error {
+func (a *app) showRun(name string, f report.Filter) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
 		return err
@@ -228,14 +220,13 @@ func (a *app) showRun(name string, f *report.Filter) error {
 	return nil
 }
 
-// watchRun prints what w makes of a run whenever the run changes, until it ends.
-func (a *app) watchRun(ctx context.Context, name string, w *report.Watcher) error {
+// watchRun prints a run whenever it changes, until it ends.
+func (a *app) watchRun(ctx context.Context, name string, f report.Filter) error {
 	dir, err := report.FindRun(name)
 	if err != nil {
 		return err
 	}
-	w.P, w.Dir = a.Printer, dir
-	err = w.Watch(ctx)
+	err = (&report.Watcher{P: a.Printer, Dir: dir, Filter: f}).Watch(ctx)
 	switch {
 	case errors.Is(err, report.ErrNotComplete):
 		return &exit{exitIncomplete, fmt.Errorf("%w. Resume it with: berth resume %s", err, report.Display(dir))}

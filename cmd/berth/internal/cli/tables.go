@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -110,32 +109,6 @@ func (a *app) showTable(names []string, o *tableOf) error {
 		return err
 	}
 	return printTable(a.Printer, res, format)
-}
-
-// watchTable prints the numbers of a run whenever the run changes, until it ends.
-// What would be refused is printed with marks until all trials have ended.
-func (a *app) watchTable(ctx context.Context, name string, o *tableOf) error {
-	format, err := o.check(a.Printer)
-	if err == nil && format != terminal.Text {
-		err = fmt.Errorf("--watch prints text or --json. Leave --%s out", format)
-	}
-	if err != nil {
-		return err
-	}
-	return a.watchRun(ctx, name, &report.Watcher{Filter: &report.Filter{}, Make: func(s *report.State, over bool) (v report.View, err error) {
-		going := !over || !s.Complete()
-		run := numbers.Run{Dir: s.Dir, Manifest: s.Manifest, Index: s.Index}
-		res, err := o.of([]numbers.Run{run}, &numbers.Wanted{Bootstrap: a.JSON, Force: o.force || going, Going: going})
-		if err != nil {
-			return v, err
-		}
-		v.Document = res
-		v.Text = func(p *terminal.Printer) {
-			_ = printTable(p, res, format) // only other formats fail
-			s.Progress(p)
-		}
-		return v, nil
-	}})
 }
 
 // check returns the chosen format, and an error for a flag that fits no run.

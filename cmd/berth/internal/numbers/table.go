@@ -27,7 +27,6 @@ type Wanted struct {
 	Bootstrap bool
 	Rules     Rules
 	Force     bool
-	Going     bool // the run continues: what cannot be computed yet is left out
 	// Selected says which trials count; nil: all. Choice names what it is made from,
 	// such as "--select", for the note that says so.
 	Selected func(*Trial) (bool, error)
@@ -298,11 +297,7 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		r.K = 0
 		return nil
 	}
-	switch {
-	case w.K > most && w.Going:
-		r.K = 0
-		return nil
-	case w.K > most:
+	if w.K > most {
 		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, plural(most, "trial", "trials")[2:])
 	}
 	for k := 1; k <= r.K; k++ {

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // Whatever stands in one file of a run, it is shown, and nothing of it controls the
@@ -17,14 +16,15 @@ import (
 func FuzzRunFolder(f *testing.F) {
 	dir := runOf(f)
 	runtest.Fuzz(f, dir, func(t *testing.T, _ string, _, _ []byte) {
-		m, x, err := store.Read(dir)
+		s, err := report.ReadState(dir, report.Filter{})
 		if err != nil {
 			return
 		}
+		m, x := s.Manifest, s.Index
 		var b bytes.Buffer
 		p := &terminal.Printer{Out: &b}
-		report.Run(dir, m, x)
-		report.Trials(p, dir, m, x, &report.Filter{})
+		s.Document()
+		s.Text(p)
 		for _, tr := range x.Trials {
 			report.TrialHead(p, m, tr, nil, 0)
 			report.Trial(dir, m, x, tr)

@@ -35,15 +35,15 @@ func Line(dir string) output.RunLine {
 	return l
 }
 
-// Run returns a run with all its trials and attempts.
-func Run(dir string, m *store.Manifest, x *store.Index) output.ShowRun {
+// Run returns a run with some of its trials, and their attempts.
+func Run(dir string, m *store.Manifest, x *store.Index, trials []*store.TrialState) output.ShowRun {
 	res := output.ShowRun{
 		Dir: dir, Run: m.Header, Summary: summary.Of(m, x), Trials: []output.ShowTrial{}, Writers: []output.ShowWriter{},
 		Torn: x.Torn, Damaged: x.Damaged,
 	}
 	pilots := Pilots(dir)
 	res.Pilots, res.Waits = pilotsOf(pilots, x)
-	for _, t := range x.Trials {
+	for _, t := range trials {
 		res.Trials = append(res.Trials, trialOf(dir, m, x, t, pilots))
 	}
 	for _, w := range x.Writers {

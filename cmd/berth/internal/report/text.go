@@ -242,18 +242,17 @@ func Outcomes(counts map[record.Outcome]int) string {
 // maxTrials is how many trials a table has without --all.
 const maxTrials = 40
 
-// Trials lists the trials that f selects, and returns how many those are. Without
-// an order, those that need attention come first if not all have room.
-func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, f *Filter) (selected int) {
-	trials := Select(m, x, f)
-	if selected = len(trials); selected == 0 {
+// list lists the trials that are selected. Those that need attention come first if
+// not all have room.
+func (s *State) list(p *terminal.Printer) {
+	m, x, trials := s.Manifest, s.Index, s.trials
+	if len(trials) == 0 {
 		p.Printf("no trial is selected\n")
-		return 0
+		return
 	}
-	if !f.All && selected > maxTrials {
-		if f.Sort == "" {
-			slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(x, p) - interest(x, q) })
-		}
+	if !s.filter.All && len(trials) > maxTrials {
+		trials = slices.Clone(trials)
+		slices.SortStableFunc(trials, func(p, q *store.TrialState) int { return interest(x, p) - interest(x, q) })
 		trials = trials[:maxTrials]
 	}
 	used := slices.ContainsFunc(trials, func(t *store.TrialState) bool { s, _ := t.Spend(); return s.Tokens > 0 })
@@ -263,13 +262,13 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 	}
 	t.Head = append(t.Head, "note")
 	shared := summary.SharedNames(m)
-	pilots := Pilots(dir)
+	pilots := Pilots(s.Dir)
 	for _, tr := range trials {
 		task := tr.Task
 		if shared[task] {
 			task = named(task, tr.Dataset)
 		}
-		now := Running(dir, x, tr, pilots)
+		now := Running(s.Dir, x, tr, pilots)
 		score, took, remark := "", "", tr.Invalid+tr.Refused
 		if acc := tr.Accepted(); acc != nil {
 			if acc.Result.Score != nil {
@@ -296,10 +295,27 @@ func Trials(p *terminal.Printer, dir string, m *store.Manifest, x *store.Index, 
 		t.Row(append(row, terminal.Clean(remark))...)
 	}
 	t.Write(p)
-	if n := selected - len(trials); n > 0 {
+	if n := len(s.trials) - len(trials); n > 0 {
 		p.Printf("… and %d more; use --all to list them\n", n)
 	}
-	return selected
+}
+
+// spent returns the cells of a trial in the columns of cost and tokens.
+func spent(s *store.Spend) (cost, tokens string) {
+	if s.Tokens == 0 {
+		return "", ""
+	}
+	cost, tokens = "unknown", fmt.Sprint(s.Tokens)
+	if s.CostUSD != nil {
+		cost = fmt.Sprintf("%.4f", *s.CostUSD)
+		if s.Unpriced {
+			cost = ">" + cost
+		}
+	}
+	if s.Estimated > 0 {
+		tokens = "~" + tokens
+	}
+	return cost, tokens
 }
 
 // interest puts errors before what is running before failures before the rest.

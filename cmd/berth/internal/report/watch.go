@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -22,56 +23,32 @@ type State struct {
 	Dir      string
 	Manifest *store.Manifest
 	Index    *store.Index
-	filter   *Filter
+	filter   Filter
+	trials   []*store.TrialState // that the filter selects
 }
 
-// ReadState reads the run in dir. Fails for a filter with a mistake.
-func ReadState(dir string, f *Filter) (*State, error) {
+// Filter says which trials of a run are listed.
+type Filter struct {
+	Expression string // see package selection; empty: all
+	All        bool   // print all that are selected
+}
+
+// ReadState reads the run in dir. Fails for an expression with a mistake.
+func ReadState(dir string, f Filter) (*State, error) {
 	m, x, err := store.Read(dir)
-	if err == nil {
-		err = f.Choose(dir, m, x)
-	}
 	if err != nil {
 		return nil, err
 	}
-	return &State{Dir: dir, Manifest: m, Index: x, filter: f}, nil
+	e, err := selection.Of(f.Expression, dir, m)
+	if err != nil {
+		return nil, err
+	}
+	trials, err := e.Trials(m, x)
+	return &State{Dir: dir, Manifest: m, Index: x, filter: f, trials: trials}, err
 }
 
 // Document returns the run with the trials that the filter selects.
-func (s *State) Document() output.ShowRun {
-	res := Run(s.Dir, s.Manifest, s.Index)
-	if s.filter.Set() {
-		res.Trials = []output.ShowTrial{}
-		pilots := Pilots(s.Dir)
-		for _, t := range Select(s.Manifest, s.Index, s.filter) {
-			res.Trials = append(res.Trials, trialOf(s.Dir, s.Manifest, s.Index, t, pilots))
-		}
-	}
-	return res
-}
-
-// View is what is printed of a run at one moment: Text for people, and Document as
-// JSON.
-type View struct {
-	Text     func(p *terminal.Printer)
-	Document any
-}
-
-// View returns the run with the trials that the filter selects.
-func (s *State) View() View { return View{s.Text, s.Document()} }
-
-// Progress prints how far the run is.
-func (s *State) Progress(p *terminal.Printer) {
-	p.Printf("%s\n", sum(summary.Of(s.Manifest, s.Index), p.Color))
-	s.writing(p)
-}
-
-// writing prints which process writes the run.
-func (s *State) writing(p *terminal.Printer) {
-	if w := s.Index.Writing(); w != nil {
-		p.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
-	}
-}
+func (s *State) Document() output.ShowRun { return Run(s.Dir, s.Manifest, s.Index, s.trials) }
 
 // Complete reports whether all trials have an outcome that is final.
 func (s *State) Complete() bool { return summary.Of(s.Manifest, s.Index).Complete }
@@ -82,11 +59,13 @@ func (s *State) Text(p *terminal.Printer) {
 	p.Printf("%s  %s  planned %s\n\n", terminal.Paint(p.Color, terminal.Bold, terminal.Clean(h.Experiment)), Display(s.Dir),
 		h.Created.Local().Format("2006-01-02 15:04:05"))
 	Summary(p, summary.Of(s.Manifest, s.Index))
-	s.writing(p)
+	if w := s.Index.Writing(); w != nil {
+		p.Printf("running in %s since %s\n", w.Process, w.Time.Local().Format("15:04:05"))
+	}
 	pilots, waits := pilotsOf(Pilots(s.Dir), s.Index)
 	pilotTable(p, pilots, waits)
 	p.Printf("\n")
-	if Trials(p, s.Dir, s.Manifest, s.Index, s.filter) > 0 {
+	if s.list(p); len(s.trials) > 0 {
 		p.Printf("\nshow a trial: berth show %s TRIAL\n", Display(s.Dir))
 	}
 }
@@ -118,10 +97,7 @@ func (s *State) progress() string {
 type Watcher struct {
 	P      *terminal.Printer
 	Dir    string // of the run
-	Filter *Filter
-	// Make makes what is printed of the run; over says that no process writes it any
-	// more.
-	Make func(s *State, over bool) (View, error)
+	Filter Filter
 
 	shown   string // the progress that was printed last; empty: none
 	faraway bool   // the user was told that the process is on another machine
@@ -167,23 +143,20 @@ func (w *Watcher) print(s *State, screen *terminal.Screen, over bool) error {
 	if screen == nil && now == w.shown {
 		return nil
 	}
-	v, err := w.Make(s, over)
-	if err != nil {
-		return err
-	}
+	var err error
 	switch {
 	case over && screen != nil:
 		screen.Clear()
-		v.Text(w.P) // all of it, also what a window has no room for
+		s.Text(w.P) // all of it, also what a window has no room for
 	case screen != nil:
-		screen.Show(v.Text)
+		screen.Show(s.Text)
 	case w.P.JSON:
-		err = w.P.Line(v.Document)
+		err = w.P.Line(s.Document())
 	default:
 		if w.shown != "" {
 			w.P.Printf("\n")
 		}
-		v.Text(w.P)
+		s.Text(w.P)
 	}
 	w.shown = now
 	return err

@@ -93,6 +93,19 @@ func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 	return e, nil
 }
 
+// Of compiles the expression of a flag for the run in dir, with the notes of its
+// readers; nil if the text is empty, which selects everything.
+func Of(text, dir string, m *store.Manifest) (*Expression, error) {
+	if text == "" {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	e, err := Compile(text, m)
+	if err != nil {
+		return nil, err
+	}
+	return e, e.Notes(m, dir)
+}
+
 // Notes reads the notes of readers beside the run in dir, if the expression is about
 // them. Call it before Matches or Trials, for each run.
 func (e *Expression) Notes(m *store.Manifest, dir string) error {
@@ -143,8 +156,12 @@ func (e *Expression) Matches(a *Attempt) (bool, error) {
 }
 
 // Trials returns the trials of a run whose accepted attempt is selected, in the
-// order of the manifest. A trial without an attempt has the outcome not_run.
+// order of the manifest. A trial without an attempt has the outcome not_run. A nil
+// expression selects all.
 func (e *Expression) Trials(m *store.Manifest, x *store.Index) ([]*store.TrialState, error) {
+	if e == nil {
+		return x.Trials, nil
+	}
 	var selected []*store.TrialState
 	for _, t := range x.Trials {
 		yes, err := e.Matches(&Attempt{Manifest: m, Trial: t, State: t.Accepted()})

@@ -80,7 +80,7 @@ func (w *site) pages(trial string) []string {
 	at := run + "trial/" + trial + "/1/"
 	key := url.QueryEscape(filepath.Base(w.run.Dir) + "/" + trial + "/1")
 	return []string{
-		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?sort=score&select=" + url.QueryEscape(`outcome == "passed"`),
+		"/", "/?filter=" + url.QueryEscape(evil), run, run + "trials", run + "trials?select=" + url.QueryEscape(`outcome == "passed"`),
 		run + "trials?select=" + url.QueryEscape(evil), run + "report", at, at + "?step=2",
 		at + "exchanges", at + "file?name=artifacts/a.txt", at + "file?name=frames/broken.png", at + "file?name=frames/page.png", at + "file?name=frames/huge.png",
 		at + "file?name=agent/terminal.cast", at + "file?name=agent/zz-odd.cast", at + "file?name=artifacts/t.csv",

@@ -180,7 +180,7 @@ func stills(t *testing.T, w *site, b *browser) {
 		{name: "runs", path: "/", width: 900, height: 300},
 		{name: "run", path: base, width: 900, height: 900},
 		{name: "charts", path: base, width: 900, height: 700, ready: []chromedp.Action{chromedp.Evaluate(toReport, nil), chromedp.WaitReady(`html[data-drawn="yes"]`), chromedp.Evaluate(toReport, nil)}},
-		{name: "trials", path: base + "trials?select=" + url.QueryEscape(`agent == "terminus"`) + "&sort=tokens", width: 1000, height: 500},
+		{name: "trials", path: base + "trials?select=" + url.QueryEscape(`agent == "terminus"`), width: 1000, height: 500},
 		{name: "attempt", path: terminus.Page(), width: 900, height: 900, dim: true},
 		{name: "terminal", path: terminus.Page(), width: 900, height: 900, ready: []chromedp.Action{
 			chromedp.ScrollIntoView(".terminal"), chromedp.WaitReady(`.terminal[data-drawn="yes"] .ap-term`), chromedp.Click("#step-4 h3 button"),

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
-	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -46,22 +45,20 @@ func rowsOf(k *kept, trials []*store.TrialState, readers *notes.Notes) []row {
 	return rows
 }
 
-// trialsPage lists trials, selected and sorted as the address says.
+// trialsPage lists trials, selected as the address says.
 func (s *Server) trialsPage(r *request) error {
 	k, err := s.run(r.PathValue("run"))
 	if err != nil {
 		return err
 	}
-	f := report.Filter{Expression: r.FormValue("select"), Sort: r.FormValue("sort")}
-	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Select": f.Expression, "Sort": f.Sort, "Sorts": report.Sorts}
-	if err = f.Check(); err == nil {
-		err = f.Choose(k.Dir, k.Manifest, k.Index)
-	}
+	data := map[string]any{"Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Select": r.FormValue("select")}
 	var trials []*store.TrialState
+	e, err := selection.Of(r.FormValue("select"), k.Dir, k.Manifest)
+	if err == nil {
+		trials, err = e.Trials(k.Manifest, k.Index)
+	}
 	if err != nil {
 		data["Wrong"] = err.Error()
-	} else {
-		trials = report.Select(k.Manifest, k.Index, &f)
 	}
 	from := int(min(r.number("from"), int64(len(trials))))
 	to := min(from+rowsPage, len(trials))

@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-eval/berth/agents/scaffolds/bundler"
 	"github.com/berth-eval/berth/cmd/berth/internal/bundles"
-	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/images"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -83,7 +82,6 @@ func (a *app) removeFolders(ctx context.Context, h *plugin.Host, res *output.GC,
 		}
 	}
 	note(a.bundles().Left(res.DryRun))
-	note(control.Sweep(res.DryRun))
 	folders := a.scratchFolders(scratch)
 	for _, dir := range folders {
 		note(node.SweepScratch(dir, res.DryRun))

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"syscall"
-	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store/node"
@@ -110,35 +110,14 @@ func ours(socket string) error {
 	return nil
 }
 
-// settled is how old a socket is at least that Sweep removes: one that is just being
-// made does not answer either.
-const settled = time.Minute
-
-// Sweep removes the sockets that killed processes left, and returns their paths. dry
-// removes nothing.
-func Sweep(dry bool) (left []string, err error) {
-	runtime, err := node.Dir()
-	if err != nil {
-		return nil, err
+// NameOf returns the login name of a user, or the number of one that has no account
+// on this machine.
+func NameOf(uid int) string {
+	if u, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return u.Username
 	}
-	found, err := filepath.Glob(filepath.Join(runtime, socketsDir, "*"))
-	for _, path := range found {
-		info, gone := os.Lstat(path)
-		if gone != nil || info.Mode().Type() != fs.ModeSocket || time.Since(info.ModTime()) < settled {
-			continue
-		}
-		c, refused := (&net.Dialer{Timeout: time.Second}).Dial("unix", path) //nolint:noctx // it has a timeout
-		if refused == nil {
-			err = errors.Join(err, c.Close())
-			continue
-		}
-		if !errors.Is(refused, syscall.ECONNREFUSED) {
-			continue
-		}
-		left = append(left, path)
-		if !dry {
-			err = errors.Join(err, os.Remove(path))
-		}
+	if login := os.Getenv("USER"); login != "" && uid == os.Getuid() {
+		return login // from a directory service, which this program cannot ask
 	}
-	return left, err
+	return strconv.Itoa(uid)
 }

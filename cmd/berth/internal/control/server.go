@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/run"
@@ -24,15 +21,10 @@ import (
 	"github.com/berth-eval/berth/core/store/node"
 )
 
-// Bounds of a server: nothing that a client does, or does not do, may cost the run
-// memory or keep others out for long.
+// Bounds of a request. Only the user of the run can connect.
 const (
 	maxRequest  = 64 << 10 // bytes
-	maxHeader   = 16 << 10 // bytes
-	maxClients  = 64       // connections
 	requestTime = 10 * time.Second
-	answerTime  = 30 * time.Second
-	idleTime    = 20 * time.Second
 )
 
 // Options are the options of Serve.
@@ -44,8 +36,6 @@ type Options struct {
 	// Say tells the user of this process what was done; it must not block for
 	// long.
 	Say func(text string)
-	// Patience is how long a client may take to begin a request; 0: 5 s.
-	Patience time.Duration
 }
 
 // Server serves the socket of a run. It is safe for concurrent use.
@@ -89,11 +79,11 @@ func Serve(ctx context.Context, o Options) (*Server, error) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, s.Status(), nil) })
 	mux.HandleFunc("POST /do", s.do)
 	s.http = &http.Server{
-		Handler: mux, ReadHeaderTimeout: cmp.Or(o.Patience, 5*time.Second), ReadTimeout: requestTime, WriteTimeout: answerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		Handler: mux, ReadHeaderTimeout: requestTime, ReadTimeout: requestTime,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug), // clients that go away are not worth logging
 	}
 	s.serving.Go(func() {
-		_ = s.http.Serve(netutil.LimitListener(guarded{l, os.Geteuid()}, maxClients)) //nolint:errcheck // it ends with Close, with an error that says so
+		_ = s.http.Serve(l) //nolint:errcheck // it ends with Close, with an error that says so
 	})
 	return s, nil
 }

@@ -19,7 +19,7 @@ func TestATaskIsCheckedOnAnEngine(t *testing.T) {
 			"task.toml": "schema_version = \"1.4\"\nartifacts = [\"/app/answer\"]\n[task]\nname = \"engines/leaky\"\n" +
 				"[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n",
 			"instruction.md":         "Write 42 into answer.\n",
-			"environment/Dockerfile": "FROM " + base + "\nWORKDIR /app\nCOPY notes /opt/notes\nRUN rm /opt/notes\n",
+			"environment/Dockerfile": "FROM " + base + "\nWORKDIR /app\nCOPY notes /opt/notes\n",
 			"environment/notes":      "the answer to the whole task\n",
 			"tests/expected":         "the answer to the whole task\n",
 			"tests/test.sh":          "#!/bin/sh\ncd /app\n[ \"$(cat answer)\" = 42 ] && r=1 || r=0\necho $r > /logs/verifier/reward.txt\n",
@@ -43,7 +43,7 @@ func TestATaskIsCheckedOnAnEngine(t *testing.T) {
 				}
 			}
 		}
-		for _, want := range []string{"answers : held", "history : failed environment/Dockerfile:3 a layer of the image has tests/expected"} {
+		for _, want := range []string{"answers : failed tests/expected:0 the agent can read it as /opt/notes", "history : held"} {
 			if !strings.Contains(all, "\n"+want) {
 				t.Errorf("no %q in %s", want, all)
 			}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -87,104 +86,6 @@ func (s *source) secrets() map[string]place {
 		}
 	}
 	return found
-}
-
-// context are the files of the folder from which the image is built, and its
-// Dockerfile.
-func context(dir string) (files []file, dockerfile []byte, err error) {
-	root := filepath.Join(dir, "environment")
-	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || len(files) >= maxFiles {
-			return err
-		}
-		name, err := filepath.Rel(root, p)
-		if err != nil {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil || fi.Size() > largest || fi.Size() < smallest {
-			return err
-		}
-		text, err := untrusted.Read(root, name, largest)
-		if name == "Dockerfile" {
-			dockerfile = text
-		}
-		files = append(files, file{filepath.ToSlash(name), text})
-		return err
-	})
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return files, dockerfile, err
-}
-
-// copies says which line of a Dockerfile copies a file of its folder into the image;
-// 0: none does. Only the last stage is in the image.
-func copies(dockerfile []byte, name string) (line int) {
-	began := 0 // line of the instruction
-	text := ""
-	for i, l := range bytes.Split(dockerfile, []byte("\n")) {
-		if text == "" {
-			began = i + 1
-		}
-		part, more := strings.CutSuffix(strings.TrimSpace(string(l)), "\\")
-		if text += part + " "; more {
-			continue
-		}
-		words := strings.Fields(strings.NewReplacer("[", " ", "]", " ", `"`, " ", ",", " ").Replace(text))
-		text = ""
-		if len(words) < 2 {
-			continue
-		}
-		switch what := strings.ToUpper(words[0]); what {
-		case "FROM":
-			line = 0
-		case "COPY", "ADD":
-			if line == 0 && copiesOne(words[1:], name) {
-				line = began
-			}
-		}
-	}
-	return line
-}
-
-// copiesOne reports whether an instruction with these words copies a file.
-func copiesOne(words []string, name string) bool {
-	for len(words) > 0 && strings.HasPrefix(words[0], "--") {
-		if strings.HasPrefix(words[0], "--from=") {
-			return false // of another image
-		}
-		words = words[1:]
-	}
-	for i := range len(words) - 1 { // the last is where to
-		source := path.Clean(strings.TrimPrefix(words[i], "/"))
-		for at := name; at != "."; at = path.Dir(at) {
-			if fits, err := path.Match(source, at); err == nil && fits {
-				return true
-			}
-		}
-		if source == "." {
-			return true
-		}
-	}
-	return false
-}
-
-// layers are the files of the tests and the solution, by the digests of their
-// content, that an instruction of the Dockerfile copies into the image. A later
-// instruction may remove them, and the layer still has them.
-func (p *Probe) layers() (map[string]place, error) {
-	files, dockerfile, err := context(p.Task.Dir)
-	found := map[string]place{}
-	for _, f := range files {
-		sum := sha256.Sum256(f.text)
-		digest := hex.EncodeToString(sum[:])
-		s, secret := p.secret[digest]
-		if line := copies(dockerfile, f.name); secret && line > 0 {
-			found[digest] = place{what: fmt.Sprintf("%s, which is environment/%s", s.file, f.name), file: "environment/Dockerfile", line: line}
-		}
-	}
-	return found, err
 }
 
 // first is the first line of the tests that matches, or their script.

@@ -61,10 +61,9 @@ type Probe struct {
 	// Skipped says why a check cannot be made, by its name.
 	Skipped map[string]string
 
-	source  source
-	empty   []place          // files that the tests name
-	secret  map[string]place // files that the agent must not have, by the digest of their content
-	layered map[string]place // those of them that a layer of the image has, with the line
+	source source
+	empty  []place          // files that the tests name
+	secret map[string]place // files that the agent must not have, by the digest of their content
 }
 
 // New prepares the checks of a task, with its copies in dir, an empty folder.
@@ -164,10 +163,6 @@ func (p *Probe) varyProbe(dir string) error {
 		return nil
 	}
 	p.secret = p.source.secrets()
-	var err error
-	if p.layered, err = p.layers(); err != nil {
-		return fmt.Errorf("read the files of the image: %w", err)
-	}
 	return p.copied(dir, &Variant{Label: Answers, Check: Answers}, func(to string) error {
 		return script(to, func() ([]byte, error) { return p.probeScript(), nil })
 	})

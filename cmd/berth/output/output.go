@@ -389,8 +389,7 @@ type DoctorCluster struct {
 	Ready        bool                `json:"ready"` // the experiment can run there
 	Host         string              `json:"host"`  // the machine that submitted the job
 	Job          string              `json:"job"`
-	Node         string              `json:"node,omitempty"`    // where the job ran; empty: it left no report
-	StartS       float64             `json:"start_s,omitempty"` // from the submission to the start
+	Node         string              `json:"node,omitempty"` // where the job ran; empty: it left no report
 	Checks       []DoctorCheck       `json:"checks"`
 	Environments []DoctorEnvironment `json:"environments"` // on the node
 }

@@ -111,7 +111,7 @@ func TestDoctorSeesBothEndsOfAGoodAndOfACrippledNode(t *testing.T) { //nolint:pa
 	s := newSite(t, "--no-userns", "node3", "--no-subids", "node2", "--walled", "node2")
 	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.shared, "bin"), "./agents/minisweagent"))
 	out, code := s.doctor("node1", executor("requeue"), "")
-	for _, want := range []string{"hard links: a name in the run folder is taken once", "scratch: /srv/scratch/", "the node reaches the relay of login at 10.121.7.1:", "The experiment can run on node1"} {
+	for _, want := range []string{"and both see the run folder", "scratch: /srv/scratch/", "the node reaches the relay of login at 10.121.7.1:", "The experiment can run on node1"} {
 		if !strings.Contains(out, want) || code != "0" {
 			t.Errorf("no %q in (code %s):\n%s", want, code, out)
 		}

@@ -87,9 +87,8 @@ func (a *app) doctorCluster(ctx context.Context, path string, f *clusterFlags) (
 	if err != nil {
 		return err
 	}
-	late := cmp.Or(x.LostAfter, time.Minute)
 	check := nodecheck.Check{
-		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Relay: f.relay, Wait: 10 * time.Minute, Late: late, Every: asked,
+		Dir: dir, Scheduler: s, Args: []string{"doctor", "--node", dir}, Request: *request, Relay: f.relay, Wait: 10 * time.Minute, Late: cmp.Or(x.LostAfter, time.Minute), Every: asked,
 		Say: func(text string) { a.Notef("%s\n", terminal.Clean(text)) },
 	}
 	seen, err := check.Run(ctx)
@@ -104,7 +103,7 @@ func (a *app) doctorCluster(ctx context.Context, path string, f *clusterFlags) (
 		return err
 	}
 	printed, _ := untrusted.Read(dir, filepath.Base(nodecheck.Out(dir)), 1<<20) //nolint:errcheck // it may have printed nothing
-	return a.tellCluster(seen, printed, request.Host, needs(l, late))
+	return a.tellCluster(seen, printed, request.Host, needs(l))
 }
 
 // tellCluster prints what was found.
@@ -171,8 +170,8 @@ func (a *app) nodeRequest(ctx context.Context, l *experiment.Loaded) (*nodecheck
 }
 
 // needs is what an experiment wants of its nodes.
-func needs(l *experiment.Loaded, late time.Duration) *nodecheck.Needs {
-	n := &nodecheck.Needs{LostAfter: late, Relayed: l.Experiment.Executor.Models == "relay"}
+func needs(l *experiment.Loaded) *nodecheck.Needs {
+	n := &nodecheck.Needs{Relayed: l.Experiment.Executor.Models == "relay"}
 	for _, c := range l.Experiment.Cells {
 		if p := c.Environment.Plugin; !slices.Contains(n.Environments, p) {
 			n.Environments = append(n.Environments, p)

@@ -2,10 +2,8 @@ package nodecheck
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
@@ -13,8 +11,7 @@ import (
 // Needs is what the experiment wants of its nodes.
 type Needs struct {
 	Environments []string // plugins of its cells
-	LostAfter    time.Duration
-	Relayed      bool // some model is asked through the submitting machine
+	Relayed      bool     // some model is asked through the submitting machine
 }
 
 // leastScratch is the free space below which a scratch folder is named, in MiB.
@@ -22,7 +19,7 @@ const leastScratch = 1024
 
 // Findings says what was seen, for people. host is the submitting machine.
 func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.DoctorCluster {
-	d := &output.DoctorCluster{Host: host, Job: s.Job, StartS: math.Round(s.Start.Seconds()*10) / 10, Checks: []output.DoctorCheck{}, Environments: []output.DoctorEnvironment{}}
+	d := &output.DoctorCluster{Host: host, Job: s.Job, Checks: []output.DoctorCheck{}, Environments: []output.DoctorEnvironment{}}
 	f := findings{d}
 	if s.Report == nil {
 		text := s.Failed
@@ -34,13 +31,12 @@ func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.Doctor
 	}
 	r := s.Report
 	d.Node = r.Host
-	f.good("job", fmt.Sprintf("job %s ran on %s; its first file was seen here %.1f s after the submission", s.Job, r.Host, d.StartS), "")
+	f.good("job", fmt.Sprintf("job %s ran on %s, and both see the run folder", s.Job, r.Host), "")
 	if r.Problem != "" {
 		f.bad("job", r.Problem, "ask your cluster administrator, or start pilots yourself with executor \"pilots\"")
 	}
-	f.folder(r, want)
 	f.programs(r)
-	f.scratch(s)
+	f.scratch(r)
 	f.relay(host, r, want)
 	f.environments(r, want)
 	d.Ready = !slices.ContainsFunc(d.Checks, func(c output.DoctorCheck) bool { return !c.OK })
@@ -49,12 +45,10 @@ func (s *Seen) Findings(host string, want *Needs, printed []byte) *output.Doctor
 
 func noReport(s *Seen, printed []byte) string {
 	switch {
-	case s.Start > 0:
-		return "see why the job ended; the lines of setup, or a limit of the scheduler, may have ended it"
 	case strings.HasPrefix(s.Failed, "the job did not start"):
-		return "wait for a free node with --wait, or choose another partition"
+		return "wait for a free node, or choose another partition"
 	case len(printed) > 0:
-		return "fix what the job printed: the program, setup and the folder must work on the nodes"
+		return "fix what the job printed: the program, setup and the folder must work on the nodes, within the limits of the job"
 	default:
 		return "start in a folder that the nodes see under the same path and can write to, or name one with --runs"
 	}
@@ -71,23 +65,6 @@ func (f findings) bad(name, text, remedy string) {
 	f.d.Checks = append(f.d.Checks, output.DoctorCheck{Name: name, Text: text, Remedy: remedy})
 }
 
-func (f findings) folder(r *Report, want *Needs) {
-	need := time.Duration(3 * r.Answer * float64(time.Second)).Round(time.Second)
-	switch {
-	case r.Late != "":
-		f.bad("run folder", "the node does not see new files: "+r.Late, "use a folder on a file system whose changes all machines see")
-	case need > want.LostAfter:
-		f.bad("run folder", fmt.Sprintf("a new file was seen and answered after %.2f s", r.Answer), fmt.Sprintf("set lost_after to at least %s, or use a file system with shorter caches", need))
-	default:
-		f.good("run folder", fmt.Sprintf("both ends see it; a new file was seen and answered after %.2f s", r.Answer), "")
-	}
-	if r.Links != "" {
-		f.bad("hard links", r.Links, "use another file system for the run folder: pilots take attempts by hard links")
-	} else {
-		f.good("hard links", "a name in the run folder is taken once", "")
-	}
-}
-
 func (f findings) programs(r *Report) {
 	same := "install Berth in a folder that the nodes see, and use the same files on all machines"
 	if len(r.Missing) > 0 {
@@ -101,14 +78,14 @@ func (f findings) programs(r *Report) {
 	}
 }
 
-func (f findings) scratch(s *Seen) {
-	c := &s.Report.Scratch
+func (f findings) scratch(r *Report) {
+	c := &r.Scratch
 	text := fmt.Sprintf("%s, %d MiB free", c.Dir, c.Free)
 	remedy := "set scratch in the executor block to a folder on a disk of the nodes"
 	switch {
 	case c.Failed != "":
 		f.bad("scratch", c.Failed, remedy)
-	case s.ScratchShared && s.Report.Host != f.d.Host:
+	case c.Shared:
 		f.bad("scratch", text+"; this machine sees it too, so it is shared", remedy)
 	case c.Free < leastScratch:
 		f.good("scratch", text, "attempts may need more room: set scratch to a larger disk")

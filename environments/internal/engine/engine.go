@@ -145,7 +145,6 @@ type Container struct {
 
 // State is the state of a container.
 type State struct {
-	ID       string // the engine's
 	Running  bool
 	PID      int // of PID 1 in our pid namespace; 0: not known
 	ExitCode int
@@ -155,7 +154,7 @@ type State struct {
 
 // Listed is one thing of a list.
 type Listed struct {
-	ID      string
+	ID      string // of an image
 	Name    string
 	Labels  map[string]string
 	Image   string    // of a container: the ID of what it was made of

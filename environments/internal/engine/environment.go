@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/berth-eval/berth/environments/internal/engine/orphan"
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -249,12 +248,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 			err = context.Cause(ctx)
 		}
 		if err != nil {
-			s, _ := r.State(calm, c.Name) // the container may not exist
-			wrong := r.clean(calm, c.Name)
-			if wrong == nil {
-				orphan.End(s.ID)
-			}
-			err = errors.Join(err, wrong)
+			err = errors.Join(err, r.clean(calm, c.Name))
 		}
 		done <- answer{state, err}
 	})
@@ -349,21 +343,14 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 		}
 	}
 	remains, alive := usage(b.pid)
-	var dead []string
-	switch {
-	case !alive:
-		s, err := r.State(ctx, name)
-		if err == nil && s.OOM {
+	if !alive {
+		if s, err := r.State(ctx, name); err == nil && s.OOM {
 			remains.OOMKills = 1 // at least
 		}
-		dead = append(p.ids(), s.ID)
 	}
 	p.add(&remains)
 	if err := r.cleanAll(ctx, name, p); err != nil {
 		return remains, err
-	}
-	for _, id := range dead {
-		orphan.End(id)
 	}
 	e.mu.Lock()
 	delete(e.boxes, id)

@@ -36,16 +36,7 @@ type parts struct {
 
 type part struct {
 	name string
-	id   string // the engine's; empty: not known
-	pid  int    // of PID 1 in our pid namespace; 0: not known
-}
-
-// ids are the engine's ids of the containers, as far as they are known.
-func (p parts) ids() (all []string) {
-	for _, c := range p.containers {
-		all = append(all, c.id)
-	}
-	return all
+	pid  int // of PID 1 in our pid namespace; 0: not known
 }
 
 // add adds what the sidecars used to what the main container did.
@@ -261,7 +252,7 @@ func (r *remote) partsOf(ctx context.Context, main string) (p parts, err error) 
 		return p, fmt.Errorf("%s list: %w", r.name, err)
 	}
 	for _, c := range cs {
-		p.containers = append(p.containers, part{name: c.Name, id: c.ID})
+		p.containers = append(p.containers, part{name: c.Name})
 	}
 	vs, err := r.Volumes(ctx, want)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -140,6 +142,28 @@ func daemon(t *testing.T, dir string, options ...string) *server {
 	t.Cleanup(func() { s.end(t) })
 	s.load(t)
 	return s
+}
+
+// load gives the engine the base image.
+func (s *server) load(t *testing.T) {
+	t.Helper()
+	image, err := os.Open(archive)
+	if err != nil {
+		t.Skip("the base image is not there as a file" + e2etest.Help)
+	}
+	defer image.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://engine/v1.40/images/load?quiet=1", image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if err := s.get(t.Context(), "/images/"+base+"/json", nil); err != nil {
+		testlevel.Cannot(t, "an engine of its own cannot load the base image"+e2etest.Help, fmt.Sprintf("%s, %v", a.Status, err))
+	}
 }
 
 // short makes a folder with a short path for sockets, removed at the end.

@@ -110,6 +110,30 @@ func (p *place) mounts() []string {
 	return mountsOf(string(table), p.dir)
 }
 
+// mountsOf returns the mounts of a table, without those that are elsewhere.
+func mountsOf(table, own string) (all []string) {
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 5 && !elsewhere(f[4], own) {
+			all = append(all, "mount "+f[3]+" on "+f[4])
+		}
+	}
+	return all
+}
+
+// elsewhere reports whether a mount belongs to an engine that others use, or to
+// another test.
+func elsewhere(at, own string) bool {
+	if at == own || strings.HasPrefix(at, own+"/") {
+		return false
+	}
+	for _, shared := range []string{"/var/lib/berth-engines/", "/run/berth-engines/", "/run/user/", "/run/docker/", "/var/lib/docker/", "/var/tmp/be", "/tmp/"} {
+		if strings.HasPrefix(at, shared) {
+			return true
+		}
+	}
+	return false
+}
+
 // kill sends SIGKILL to a process.
 func kill(t *testing.T, what string, pids ...int) {
 	t.Helper()

@@ -220,7 +220,7 @@ func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("docker returned no state for %s", name)
 	}
-	return engine.State{ID: r.Container.ID, Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
+	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Remove kills and removes a container.
@@ -250,7 +250,7 @@ func (d *docker) Containers(ctx context.Context, labels map[string]string) ([]en
 	for i := range r.Items {
 		c := &r.Items[i]
 		if len(c.Names) > 0 {
-			all = append(all, engine.Listed{ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels, Image: c.ImageID})
+			all = append(all, engine.Listed{Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels, Image: c.ImageID})
 		}
 	}
 	return all, nil
@@ -276,7 +276,7 @@ func (d *docker) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	}
 	var all []engine.Listed
 	for _, v := range r.Items {
-		all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
+		all = append(all, engine.Listed{Name: v.Name, Labels: v.Labels})
 	}
 	return all, nil
 }

@@ -250,7 +250,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 	if s == nil {
 		return engine.State{}, fmt.Errorf("podman returned no state for %s", name)
 	}
-	return engine.State{ID: r.ID, Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
+	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
 }
 
 // Remove kills and removes a container. If the container ends by itself while
@@ -308,7 +308,7 @@ func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]en
 	var all []engine.Listed
 	for i := range list {
 		if len(list[i].Names) > 0 && has(list[i].Labels, labels) {
-			all = append(all, engine.Listed{ID: list[i].ID, Name: list[i].Names[0], Labels: list[i].Labels, Image: list[i].ImageID})
+			all = append(all, engine.Listed{Name: list[i].Names[0], Labels: list[i].Labels, Image: list[i].ImageID})
 		}
 	}
 	return all, nil
@@ -346,7 +346,7 @@ func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engin
 	var all []engine.Listed
 	for _, v := range list {
 		if has(v.Labels, labels) { // Podman 4.3 lists volumes with any of the labels, not all
-			all = append(all, engine.Listed{ID: v.Name, Name: v.Name, Labels: v.Labels})
+			all = append(all, engine.Listed{Name: v.Name, Labels: v.Labels})
 		}
 	}
 	return all, nil

@@ -15,7 +15,6 @@ type Config struct {
 	Base      string        `berth:"base" default:"docker.io/library/debian:bookworm-slim" doc:"Image for a task that names none."`
 	Pull      string        `berth:"pull" default:"missing" enum:"missing,always,never" doc:"When an image is pulled: if it is missing, before every run, or never."`
 	PullTime  time.Duration `berth:"pull_time" default:"15m" doc:"Longest pull of an image, where the task does not say."`
-	PullRate  int64         `berth:"pull_rate" default:"60" doc:"Most pulls a minute from one registry by all processes of this user on this machine; they are spread evenly."`
 	BuildTime time.Duration `berth:"build_time" default:"30m" doc:"Longest build of an image, where the task does not say."`
 	Pids      int64         `berth:"pids" default:"4096" doc:"Most processes of a sandbox, where the task names no limit."`
 	Mounts    []Mount       `berth:"mount" doc:"A folder of this machine that every sandbox sees, read-only; may be repeated."`
@@ -44,9 +43,6 @@ func (c *Config) Validate() (ps []config.Problem) {
 	}
 	positive("pull_time", c.PullTime)
 	positive("build_time", c.BuildTime)
-	if c.PullRate <= 0 {
-		ps = append(ps, config.Problem{Path: "pull_rate", Summary: "Not a positive number", Detail: fmt.Sprintf("Got %d. Write how many pulls a minute a registry allows.", c.PullRate)})
-	}
 	if c.Pids < 32 {
 		ps = append(ps, config.Problem{
 			Path: "pids", Summary: "Too few processes",

@@ -236,10 +236,7 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 	if limit == 0 {
 		limit = j.config.PullTime
 	}
-	turn := func(ctx context.Context) error {
-		return pullTurn(ctx, reference.Domain(named), time.Minute/time.Duration(j.config.PullRate))
-	}
-	return r.once(ctx, job{what: ref, limit: limit, here: here, fresh: err == nil, turn: turn, work: func(ctx context.Context) error {
+	return r.once(ctx, job{what: ref, limit: limit, here: here, fresh: err == nil, work: func(ctx context.Context) error {
 		log("pull " + ref)
 		err := r.Pull(ctx, ref, log)
 		switch {
@@ -333,8 +330,7 @@ type job struct {
 	what  string
 	limit time.Duration
 	here  func() (Image, error)
-	fresh bool                        // do the work although the image is there
-	turn  func(context.Context) error // waits until the work may begin, which is not part of limit; nil: at once
+	fresh bool // do the work although the image is there
 	work  func(context.Context) error
 }
 
@@ -352,11 +348,6 @@ func (r *remote) once(ctx context.Context, j job) (Image, error) {
 	if !j.fresh || done {
 		if im, missing := j.here(); !errors.Is(missing, ErrAbsent) {
 			return im, missing
-		}
-	}
-	if j.turn != nil {
-		if err = j.turn(ctx); err != nil {
-			return Image{}, fmt.Errorf("wait for image %q: %w", j.what, err)
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, j.limit)

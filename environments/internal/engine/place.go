@@ -72,39 +72,6 @@ func lockIn(ctx context.Context, dir, name string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // the file stays: another may wait for it
 }
 
-// pullTurn waits until the next pull from a registry may start: at least apart
-// after the last pull by any process of this user on this machine.
-func pullTurn(ctx context.Context, registry string, apart time.Duration) error {
-	name := "pulls-" + short(registry)
-	unlock, err := lock(ctx, name)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	dir, err := Place()
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(dir, name+".last")
-	if info, missing := os.Stat(file); missing == nil {
-		// A clock that was set back must not stop pulls for long.
-		if wait := min(time.Until(info.ModTime().Add(apart)), apart); wait > 0 {
-			timer := time.NewTimer(wait)
-			defer timer.Stop()
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		return err
-	}
-	now := time.Now()
-	return os.Chtimes(file, now, now)
-}
-
 // remember records that an engine at an address other than the default was
 // used, so that gc finds what was created there.
 func remember(plugin, address string) {

@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -24,32 +21,6 @@ func shortFolder(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
-}
-
-func TestPullsFromOneRegistryAreSpread(t *testing.T) {
-	t.Setenv(runtimedir.Env, shortFolder(t))
-	const apart, pulls = 50 * time.Millisecond, 5
-	began := time.Now()
-	var all sync.WaitGroup
-	for range pulls {
-		all.Go(func() {
-			if err := pullTurn(t.Context(), "registry.example", apart); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if took := time.Since(began); took < (pulls-1)*apart { // the promise: so far apart, at least
-		t.Errorf("%d pulls in %v; want %v between them", pulls, took, apart)
-	}
-	if err := pullTurn(t.Context(), "another.example", time.Hour); err != nil {
-		t.Errorf("another registry: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := pullTurn(ctx, "another.example", time.Hour); !errors.Is(err, context.Canceled) {
-		t.Errorf("a canceled wait: %v", err)
-	}
 }
 
 // A user who names a folder gets all but the marks there, and one who names a

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -53,10 +55,10 @@ type Environment struct {
 	checks func() []environment.MachineCheck
 
 	mu      sync.Mutex
-	engines map[string]*remote // by address
-	boxes   map[string]box     // sandboxes that we made, by id
-	uses    uses
-	work    sync.WaitGroup // what outlives a canceled call
+	engines map[string]*remote      // by address
+	boxes   map[string]box          // sandboxes that we made, by id
+	uses    map[string]*flock.Flock // of images that this process may use, by their marks
+	work    sync.WaitGroup          // what outlives a canceled call
 }
 
 var (
@@ -67,7 +69,7 @@ var (
 // New returns the environment. It starts nothing.
 func New(o Options) *Environment {
 	checks := sync.OnceValue(func() []environment.MachineCheck { return hostcheck.Here(os.Getuid()).Checks(hostcheck.All...) })
-	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, boxes: map[string]box{}}
+	return &Environment{o: o, checks: checks, engines: map[string]*remote{}, boxes: map[string]box{}, uses: map[string]*flock.Flock{}}
 }
 
 // Close waits for the cleanup after canceled calls.
@@ -75,7 +77,10 @@ func (e *Environment) Close() {
 	e.work.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.uses.free()
+	for _, f := range e.uses {
+		_ = f.Close()
+	}
+	clear(e.uses)
 }
 
 // remote is one engine with cached data.

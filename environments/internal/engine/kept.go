@@ -28,21 +28,14 @@ func ours(im Listed) bool {
 	return built || strings.HasPrefix(im.Name, archivesOf())
 }
 
-// uses are the images that this process may use for sandboxes. They are listed
-// in a file that stays locked until the process ends, so that gc of another
-// process does not remove them.
-type uses struct {
-	file  *flock.Flock
-	names map[string]bool // of the engine and the image
-}
-
-// use marks one of our images as in use by this process, and records the time.
-// Call it before looking for the image, so that an image that is found cannot
-// be removed afterwards.
+// use marks one of our images as in use by this process: it holds a shared lock on
+// a file of the image, whose time is that of the last use. gc of another process does
+// not remove the image then. Call it before looking for the image, so that an image
+// that is found cannot be removed afterwards.
 func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 	mark := short(r.address, name)
 	e.mu.Lock()
-	known := e.uses.names[mark]
+	known := e.uses[mark] != nil
 	e.mu.Unlock()
 	if known {
 		return nil
@@ -52,29 +45,23 @@ func (e *Environment) use(ctx context.Context, r *remote, name string) error {
 		return fmt.Errorf("mark image %q as used: %w", name, err)
 	}
 	defer unlock()
+	f, now := flock.New(markOf(dir, mark)), time.Now()
+	if _, err = f.TryRLock(); err == nil { // nobody else locks it while the marks are locked
+		err = os.Chtimes(f.Path(), now, now)
+	}
+	if err != nil {
+		return fmt.Errorf("mark image %q as used: %w", name, errors.Join(err, f.Close()))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.uses.file == nil {
-		if _, err = used(dir); err != nil { // remove the marks of dead processes
-			return err
-		}
-		f := flock.New(filepath.Join(dir, strings.TrimPrefix(newName(), "berth-")+".uses"))
-		if ok, wrong := f.TryLock(); wrong != nil || !ok {
-			return errors.Join(fmt.Errorf("mark image %q as used: %s", name, f.Path()), wrong)
-		}
-		e.uses = uses{file: f, names: map[string]bool{}}
+	if e.uses[mark] != nil { // of another caller meanwhile
+		return f.Close()
 	}
-	f, err := os.OpenFile(e.uses.file.Path(), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(mark + "\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("mark image %q as used: %w", name, err)
-	}
-	e.uses.names[mark] = true
-	return os.WriteFile(filepath.Join(dir, mark+".used"), nil, 0o600) // its time is what counts
+	e.uses[mark] = f
+	return nil
 }
+
+func markOf(dir, mark string) string { return filepath.Join(dir, mark+".used") }
 
 // lockMarks locks the marks on images while one is set or an image is removed.
 func lockMarks(ctx context.Context) (dir string, unlock func(), err error) {
@@ -85,45 +72,15 @@ func lockMarks(ctx context.Context) (dir string, unlock func(), err error) {
 	return dir, unlock, err
 }
 
-// free forgets the marks of this process.
-func (u *uses) free() {
-	if u.file != nil {
-		_ = os.Remove(u.file.Path())
-		_ = u.file.Close()
-		*u = uses{}
+// used reports whether a living process of this user has marked an image. The caller
+// holds the lock on the marks.
+func used(dir, mark string) (bool, error) {
+	f := flock.New(markOf(dir, mark), flock.SetFlag(os.O_RDWR)) // not made again
+	free, err := f.TryLock()
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
 	}
-}
-
-// used returns the marks of all living processes of this user and removes those
-// of dead ones. The caller holds the lock.
-func used(dir string) (map[string]bool, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*.uses"))
-	if err != nil {
-		return nil, err
-	}
-	marks := map[string]bool{}
-	for _, path := range files {
-		text, err := os.ReadFile(path)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		f := flock.New(path, flock.SetFlag(os.O_RDWR)) // not made again
-		dead, err := f.TryLock()
-		if dead {
-			_ = os.Remove(path)
-		}
-		_ = f.Close()
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		for mark := range strings.FieldsSeq(string(text)) {
-			marks[mark] = marks[mark] || !dead
-		}
-	}
-	return marks, nil
+	return !free, errors.Join(err, f.Close())
 }
 
 // Kept lists the images that were built or loaded here for this user, in all
@@ -159,8 +116,11 @@ func (r *remote) kept(ctx context.Context) ([]environment.KeptImage, error) {
 	kept := make([]environment.KeptImage, len(list))
 	for i, im := range list {
 		mark := short(r.address, im.Name)
-		kept[i] = environment.KeptImage{Ref: r.id(im.Name), SizeMiB: mib(im.Size), Used: im.Created, InUse: busy(mark, im.ID)}
-		if info, err := os.Stat(filepath.Join(dir, mark+".used")); err == nil && (info.ModTime().After(im.Created) || strings.HasPrefix(im.Name, archives)) {
+		kept[i] = environment.KeptImage{Ref: r.id(im.Name), SizeMiB: mib(im.Size), Used: im.Created}
+		if kept[i].InUse, err = busy(mark, im.ID); err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(markOf(dir, mark)); err == nil && (info.ModTime().After(im.Created) || strings.HasPrefix(im.Name, archives)) {
 			kept[i].Used = info.ModTime()
 		}
 		kept[i].Used = kept[i].Used.UTC().Truncate(time.Millisecond)
@@ -199,8 +159,11 @@ func (e *Environment) Drop(ctx context.Context, ref string) (bool, error) {
 	}
 	mark := short(r.address, name)
 	busy, err := r.busy(ctx, dir)
-	if err != nil || busy(mark, im.ID) {
+	if err != nil {
 		return false, err
+	}
+	if inUse, failed := busy(mark, im.ID); inUse || failed != nil {
+		return false, failed
 	}
 	err = r.RemoveImage(ctx, name)
 	if errors.Is(err, ErrAbsent) || errors.Is(err, ErrInUse) {
@@ -213,13 +176,13 @@ func (e *Environment) Drop(ctx context.Context, ref string) (bool, error) {
 	clear(r.known)
 	delete(r.done, name)
 	r.mu.Unlock()
-	_ = os.Remove(filepath.Join(dir, mark+".used"))
+	_ = os.Remove(markOf(dir, mark))
 	return true, nil
 }
 
 // busy returns a function that reports whether an image is in use, by its mark
 // and ID. The caller holds the lock on the marks in dir.
-func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) bool, error) {
+func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) (bool, error), error) {
 	containers, err := r.Containers(ctx, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s list: %w", r.name, err)
@@ -228,11 +191,12 @@ func (r *remote) busy(ctx context.Context, dir string) (func(mark, id string) bo
 	for _, c := range containers {
 		ids[bare(c.Image)] = true
 	}
-	marks, err := used(dir)
-	if err != nil {
-		return nil, err
-	}
-	return func(mark, id string) bool { return marks[mark] || ids[bare(id)] }, nil
+	return func(mark, id string) (bool, error) {
+		if ids[bare(id)] {
+			return true, nil
+		}
+		return used(dir, mark)
+	}, nil
 }
 
 // everywhere calls f with every known engine: the default one, and those at

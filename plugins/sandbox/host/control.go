@@ -201,19 +201,6 @@ func (s *Sandbox) Read(ctx context.Context, path string, limit int64) ([]byte, s
 	return r.GetData(), fileInfo(r.GetInfo()), nil
 }
 
-// Stats returns the resource usage of the sandbox.
-func (s *Sandbox) Stats(ctx context.Context) (Stats, error) {
-	r, err := s.control.Stats(ctx, &pb.StatsRequest{})
-	return Stats{
-		Processes: int(r.GetProcesses()),
-		UserTime:  time.Duration(r.GetCpuUserUs()) * time.Microsecond, SystemTime: time.Duration(r.GetCpuSystemUs()) * time.Microsecond,
-		RSS: r.GetRssBytes(), DiskTotal: r.GetDiskTotalBytes(), DiskFree: r.GetDiskFreeBytes(),
-		Memory: r.GetMemoryBytes(), MemoryPeak: r.GetMemoryPeakBytes(), MemoryLimit: r.GetMemoryLimitBytes(),
-		SandboxdRSS: r.GetSandboxdRssBytes(), SandboxdThreads: int(r.GetSandboxdThreads()),
-		SandboxdDescriptors: int(r.GetSandboxdDescriptors()), SandboxdGoroutines: int(r.GetSandboxdGoroutines()),
-	}, wrap("read stats", err)
-}
-
 func processes(in []*pb.Process) []Process {
 	out := make([]Process, len(in))
 	for i, p := range in {

@@ -102,29 +102,6 @@ func TestReadTakesOnlyPlainFiles(t *testing.T) {
 	}
 }
 
-func TestStats(t *testing.T) {
-	t.Parallel()
-	b := sandboxtest.Start(t, sandboxtest.Options{SizeMiB: 64})
-	c, ctx := b.Shell("agent"), t.Context()
-	before, err := b.Stats(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begin(t, c, "x", "sh", "-c", "echo up; i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 8700")
-	testlevel.Eventually(t, "it has worked", func() bool { return len(find(list(t, b).List, "sleep 8700")) > 1 })
-	run(t, c, "head -c 10000000 /dev/zero > /tmp/ten")
-	s, err := b.Stats(ctx)
-	if err != nil || s.Processes != 2 || s.UserTime+s.SystemTime <= before.UserTime+before.SystemTime || s.RSS < 100_000 {
-		t.Errorf("got %+v, %v", s, err)
-	}
-	if s.DiskTotal != 64<<20 || before.DiskFree-s.DiskFree < 10_000_000 {
-		t.Errorf("disk: %d of %d free, before %d", s.DiskFree, s.DiskTotal, before.DiskFree)
-	}
-	if s.SandboxdRSS < 1<<20 || s.SandboxdThreads < 5 || s.SandboxdDescriptors < 5 || s.SandboxdGoroutines < 5 {
-		t.Errorf("of sandboxd: %+v", s)
-	}
-}
-
 func TestSessionsKeepToThemselves(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})

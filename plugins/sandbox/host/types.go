@@ -179,17 +179,3 @@ type Moved struct {
 	Kind    sandbox.Kind
 	Entries int // names in it, if a folder
 }
-
-// Stats is what the sandbox uses, without sandboxd itself.
-type Stats struct {
-	Processes            int
-	UserTime, SystemTime time.Duration // of all that ended and all that runs
-	RSS                  int64         // bytes, summed over processes: shared pages count in each
-	DiskTotal, DiskFree  int64         // bytes, of the file system of /
-	Memory, MemoryPeak   int64         // bytes, of its cgroup; 0 where that is not visible
-	MemoryLimit          int64         // bytes; 0: none, or not visible
-	SandboxdRSS          int64         // bytes
-	SandboxdThreads      int
-	SandboxdDescriptors  int
-	SandboxdGoroutines   int
-}

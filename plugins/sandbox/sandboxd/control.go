@@ -5,14 +5,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"github.com/berth-eval/berth/plugins/fault"
@@ -91,39 +87,6 @@ func table() (proc.Table, error) {
 		return nil, fmt.Errorf("read the process table: %w", fault.Errno(err))
 	}
 	return t, nil
-}
-
-// Stats returns the resources that the sandbox uses.
-func (c *control) Stats(context.Context, *pb.StatsRequest) (*pb.StatsReply, error) {
-	t, err := table()
-	if err != nil {
-		return nil, err
-	}
-	defer pid1.BlockControl()()
-	r := &pb.StatsReply{Processes: int64(len(t)), SandboxdGoroutines: int64(runtime.NumGoroutine())}
-	var own syscall.Rusage // of all children that we have waited for, and theirs
-	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &own); err == nil {
-		r.CpuUserUs, r.CpuSystemUs = own.Utime.Nano()/1000, own.Stime.Nano()/1000
-	}
-	const tick = 10_000 // microseconds: USER_HZ is 100 on every architecture that Go runs on
-	page := int64(os.Getpagesize())
-	for _, p := range t {
-		r.CpuUserUs += int64(p.UserTicks) * tick
-		r.CpuSystemUs += int64(p.SystemTick) * tick
-		r.RssBytes += p.RSSPages * page
-	}
-	var fs unix.Statfs_t
-	if unix.Statfs("/", &fs) == nil {
-		r.DiskTotalBytes, r.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize //nolint:unconvert // their sizes depend on the architecture
-	}
-	r.MemoryBytes = proc.Cgroup("memory.current", "memory/memory.usage_in_bytes")
-	r.MemoryPeakBytes = proc.Cgroup("memory.peak", "memory/memory.max_usage_in_bytes")
-	r.MemoryLimitBytes = proc.Cgroup("memory.max", "memory/memory.limit_in_bytes")
-	if self, ok := proc.Stat(os.Getpid()); ok {
-		r.SandboxdRssBytes = self.RSSPages * page
-	}
-	r.SandboxdThreads, r.SandboxdDescriptors = proc.Count("/proc/self/task"), proc.Count("/proc/self/fd")
-	return r, nil
 }
 
 // Processes lists the running processes.

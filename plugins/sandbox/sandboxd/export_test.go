@@ -1,6 +1,11 @@
 package sandboxd
 
-import "time"
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+)
 
 // LeaveOff leaves a protection off, so that a test can show the damage that it
 // prevents.
@@ -15,7 +20,23 @@ func LeaveOff(names []string) {
 			without.Secrecy = true
 		case "mixture":
 			without.Mixture = true
+		case "silence":
+			go report()
 		}
+	}
+}
+
+// Self is a file of the sandbox with the goroutines, descriptors and threads of
+// sandboxd, with LeaveOff("silence").
+const Self = "/tmp/self"
+
+func report() {
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		files, _ := os.ReadDir("/proc/self/fd")
+		threads, _ := os.ReadDir("/proc/self/task")
+		text := fmt.Sprint(runtime.NumGoroutine(), len(files), len(threads), "\n")
+		_ = os.WriteFile(Self+".new", []byte(text), 0o600)
+		_ = os.Rename(Self+".new", Self)
 	}
 }
 

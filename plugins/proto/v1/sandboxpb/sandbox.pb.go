@@ -2358,182 +2358,6 @@ func (x *ReadReply) GetInfo() *FileInfo {
 	return nil
 }
 
-type StatsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *StatsRequest) Reset() {
-	*x = StatsRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatsRequest) ProtoMessage() {}
-
-func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
-func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
-}
-
-type StatsReply struct {
-	state               protoimpl.MessageState `protogen:"open.v1"`
-	Processes           int64                  `protobuf:"varint,1,opt,name=processes,proto3" json:"processes,omitempty"`                    // without sandboxd
-	CpuUserUs           int64                  `protobuf:"varint,2,opt,name=cpu_user_us,json=cpuUserUs,proto3" json:"cpu_user_us,omitempty"` // of all ended and running processes, without sandboxd
-	CpuSystemUs         int64                  `protobuf:"varint,3,opt,name=cpu_system_us,json=cpuSystemUs,proto3" json:"cpu_system_us,omitempty"`
-	RssBytes            int64                  `protobuf:"varint,4,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"`                     // sum over processes; shared pages count in each
-	DiskTotalBytes      int64                  `protobuf:"varint,5,opt,name=disk_total_bytes,json=diskTotalBytes,proto3" json:"disk_total_bytes,omitempty"` // of the file system of /
-	DiskFreeBytes       int64                  `protobuf:"varint,6,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
-	MemoryBytes         int64                  `protobuf:"varint,7,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // of the sandbox's cgroup if it is visible; otherwise 0
-	MemoryPeakBytes     int64                  `protobuf:"varint,8,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3" json:"memory_peak_bytes,omitempty"`
-	MemoryLimitBytes    int64                  `protobuf:"varint,9,opt,name=memory_limit_bytes,json=memoryLimitBytes,proto3" json:"memory_limit_bytes,omitempty"` // 0: none, or not visible
-	SandboxdRssBytes    int64                  `protobuf:"varint,10,opt,name=sandboxd_rss_bytes,json=sandboxdRssBytes,proto3" json:"sandboxd_rss_bytes,omitempty"`
-	SandboxdThreads     int64                  `protobuf:"varint,11,opt,name=sandboxd_threads,json=sandboxdThreads,proto3" json:"sandboxd_threads,omitempty"`
-	SandboxdDescriptors int64                  `protobuf:"varint,12,opt,name=sandboxd_descriptors,json=sandboxdDescriptors,proto3" json:"sandboxd_descriptors,omitempty"`
-	SandboxdGoroutines  int64                  `protobuf:"varint,13,opt,name=sandboxd_goroutines,json=sandboxdGoroutines,proto3" json:"sandboxd_goroutines,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
-}
-
-func (x *StatsReply) Reset() {
-	*x = StatsReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *StatsReply) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*StatsReply) ProtoMessage() {}
-
-func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
-func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *StatsReply) GetProcesses() int64 {
-	if x != nil {
-		return x.Processes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetCpuUserUs() int64 {
-	if x != nil {
-		return x.CpuUserUs
-	}
-	return 0
-}
-
-func (x *StatsReply) GetCpuSystemUs() int64 {
-	if x != nil {
-		return x.CpuSystemUs
-	}
-	return 0
-}
-
-func (x *StatsReply) GetRssBytes() int64 {
-	if x != nil {
-		return x.RssBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetDiskTotalBytes() int64 {
-	if x != nil {
-		return x.DiskTotalBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetDiskFreeBytes() int64 {
-	if x != nil {
-		return x.DiskFreeBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetMemoryBytes() int64 {
-	if x != nil {
-		return x.MemoryBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetMemoryPeakBytes() int64 {
-	if x != nil {
-		return x.MemoryPeakBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetMemoryLimitBytes() int64 {
-	if x != nil {
-		return x.MemoryLimitBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetSandboxdRssBytes() int64 {
-	if x != nil {
-		return x.SandboxdRssBytes
-	}
-	return 0
-}
-
-func (x *StatsReply) GetSandboxdThreads() int64 {
-	if x != nil {
-		return x.SandboxdThreads
-	}
-	return 0
-}
-
-func (x *StatsReply) GetSandboxdDescriptors() int64 {
-	if x != nil {
-		return x.SandboxdDescriptors
-	}
-	return 0
-}
-
-func (x *StatsReply) GetSandboxdGoroutines() int64 {
-	if x != nil {
-		return x.SandboxdGoroutines
-	}
-	return 0
-}
-
 type ExecStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Argv  [][]byte               `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"` // argv[0] without a slash is searched in PATH
@@ -2577,7 +2401,7 @@ type ExecStart struct {
 
 func (x *ExecStart) Reset() {
 	*x = ExecStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2413,7 @@ func (x *ExecStart) String() string {
 func (*ExecStart) ProtoMessage() {}
 
 func (x *ExecStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[46]
+	mi := &file_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2426,7 @@ func (x *ExecStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStart.ProtoReflect.Descriptor instead.
 func (*ExecStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExecStart) GetArgv() [][]byte {
@@ -2707,7 +2531,7 @@ type ExecJoin struct {
 
 func (x *ExecJoin) Reset() {
 	*x = ExecJoin{}
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2543,7 @@ func (x *ExecJoin) String() string {
 func (*ExecJoin) ProtoMessage() {}
 
 func (x *ExecJoin) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[47]
+	mi := &file_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2556,7 @@ func (x *ExecJoin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecJoin.ProtoReflect.Descriptor instead.
 func (*ExecJoin) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExecJoin) GetId() string {
@@ -2771,7 +2595,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2783,7 +2607,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[48]
+	mi := &file_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2796,7 +2620,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExecRequest) GetIs() isExecRequest_Is {
@@ -2885,7 +2709,7 @@ type ExecReply struct {
 
 func (x *ExecReply) Reset() {
 	*x = ExecReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2897,7 +2721,7 @@ func (x *ExecReply) String() string {
 func (*ExecReply) ProtoMessage() {}
 
 func (x *ExecReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[49]
+	mi := &file_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2910,7 +2734,7 @@ func (x *ExecReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply.ProtoReflect.Descriptor instead.
 func (*ExecReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExecReply) GetIs() isExecReply_Is {
@@ -3001,7 +2825,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +2837,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[50]
+	mi := &file_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +2850,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Exit) GetCode() int32 {
@@ -3103,7 +2927,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3115,7 +2939,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[51]
+	mi := &file_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3128,7 +2952,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3160,7 +2984,7 @@ type SignalReply struct {
 
 func (x *SignalReply) Reset() {
 	*x = SignalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3172,7 +2996,7 @@ func (x *SignalReply) String() string {
 func (*SignalReply) ProtoMessage() {}
 
 func (x *SignalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[52]
+	mi := &file_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3185,7 +3009,7 @@ func (x *SignalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalReply.ProtoReflect.Descriptor instead.
 func (*SignalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 type TerminalOpen struct {
@@ -3201,7 +3025,7 @@ type TerminalOpen struct {
 
 func (x *TerminalOpen) Reset() {
 	*x = TerminalOpen{}
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3037,7 @@ func (x *TerminalOpen) String() string {
 func (*TerminalOpen) ProtoMessage() {}
 
 func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[53]
+	mi := &file_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3050,7 @@ func (x *TerminalOpen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalOpen.ProtoReflect.Descriptor instead.
 func (*TerminalOpen) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *TerminalOpen) GetId() string {
@@ -3278,7 +3102,7 @@ type TerminalRequest struct {
 
 func (x *TerminalRequest) Reset() {
 	*x = TerminalRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3114,7 @@ func (x *TerminalRequest) String() string {
 func (*TerminalRequest) ProtoMessage() {}
 
 func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[54]
+	mi := &file_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3127,7 @@ func (x *TerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest.ProtoReflect.Descriptor instead.
 func (*TerminalRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *TerminalRequest) GetIs() isTerminalRequest_Is {
@@ -3376,7 +3200,7 @@ type TerminalReply struct {
 
 func (x *TerminalReply) Reset() {
 	*x = TerminalReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3212,7 @@ func (x *TerminalReply) String() string {
 func (*TerminalReply) ProtoMessage() {}
 
 func (x *TerminalReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[55]
+	mi := &file_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3225,7 @@ func (x *TerminalReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply.ProtoReflect.Descriptor instead.
 func (*TerminalReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TerminalReply) GetIs() isTerminalReply_Is {
@@ -3474,7 +3298,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3310,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[56]
+	mi := &file_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3323,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UploadRequest) GetStart() *UploadStart {
@@ -3528,7 +3352,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3540,7 +3364,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[57]
+	mi := &file_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3553,7 +3377,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UploadStart) GetDir() []byte {
@@ -3594,7 +3418,7 @@ type UploadReply struct {
 
 func (x *UploadReply) Reset() {
 	*x = UploadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3606,7 +3430,7 @@ func (x *UploadReply) String() string {
 func (*UploadReply) ProtoMessage() {}
 
 func (x *UploadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[58]
+	mi := &file_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3619,7 +3443,7 @@ func (x *UploadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadReply.ProtoReflect.Descriptor instead.
 func (*UploadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UploadReply) GetEntries() int64 {
@@ -3653,7 +3477,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3489,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[59]
+	mi := &file_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3502,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DownloadRequest) GetPath() []byte {
@@ -3718,7 +3542,7 @@ type DownloadReply struct {
 
 func (x *DownloadReply) Reset() {
 	*x = DownloadReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3554,7 @@ func (x *DownloadReply) String() string {
 func (*DownloadReply) ProtoMessage() {}
 
 func (x *DownloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[60]
+	mi := &file_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3567,7 @@ func (x *DownloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadReply.ProtoReflect.Descriptor instead.
 func (*DownloadReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DownloadReply) GetData() []byte {
@@ -3763,7 +3587,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3599,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[61]
+	mi := &file_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3612,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StatRequest) GetPath() []byte {
@@ -3814,7 +3638,7 @@ type StatReply struct {
 
 func (x *StatReply) Reset() {
 	*x = StatReply{}
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3650,7 @@ func (x *StatReply) String() string {
 func (*StatReply) ProtoMessage() {}
 
 func (x *StatReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[62]
+	mi := &file_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3663,7 @@ func (x *StatReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatReply.ProtoReflect.Descriptor instead.
 func (*StatReply) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{62}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StatReply) GetInfo() *FileInfo {
@@ -3865,7 +3689,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +3701,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[63]
+	mi := &file_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +3714,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{63}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *FileInfo) GetKind() string {
@@ -3962,7 +3786,7 @@ type ServicesReply_Service struct {
 
 func (x *ServicesReply_Service) Reset() {
 	*x = ServicesReply_Service{}
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +3798,7 @@ func (x *ServicesReply_Service) String() string {
 func (*ServicesReply_Service) ProtoMessage() {}
 
 func (x *ServicesReply_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[64]
+	mi := &file_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +3861,7 @@ type FreshReply_Moved struct {
 
 func (x *FreshReply_Moved) Reset() {
 	*x = FreshReply_Moved{}
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4049,7 +3873,7 @@ func (x *FreshReply_Moved) String() string {
 func (*FreshReply_Moved) ProtoMessage() {}
 
 func (x *FreshReply_Moved) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[65]
+	mi := &file_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +3927,7 @@ type ExecReply_Joined struct {
 
 func (x *ExecReply_Joined) Reset() {
 	*x = ExecReply_Joined{}
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +3939,7 @@ func (x *ExecReply_Joined) String() string {
 func (*ExecReply_Joined) ProtoMessage() {}
 
 func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[66]
+	mi := &file_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +3952,7 @@ func (x *ExecReply_Joined) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecReply_Joined.ProtoReflect.Descriptor instead.
 func (*ExecReply_Joined) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{49, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{47, 0}
 }
 
 func (x *ExecReply_Joined) GetStdoutOffset() int64 {
@@ -4156,7 +3980,7 @@ type Exit_Answer struct {
 
 func (x *Exit_Answer) Reset() {
 	*x = Exit_Answer{}
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +3992,7 @@ func (x *Exit_Answer) String() string {
 func (*Exit_Answer) ProtoMessage() {}
 
 func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[67]
+	mi := &file_v1_sandbox_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4005,7 @@ func (x *Exit_Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit_Answer.ProtoReflect.Descriptor instead.
 func (*Exit_Answer) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{50, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{48, 0}
 }
 
 func (x *Exit_Answer) GetData() []byte {
@@ -4215,7 +4039,7 @@ type TerminalRequest_Size struct {
 
 func (x *TerminalRequest_Size) Reset() {
 	*x = TerminalRequest_Size{}
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4051,7 @@ func (x *TerminalRequest_Size) String() string {
 func (*TerminalRequest_Size) ProtoMessage() {}
 
 func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[68]
+	mi := &file_v1_sandbox_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4064,7 @@ func (x *TerminalRequest_Size) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalRequest_Size.ProtoReflect.Descriptor instead.
 func (*TerminalRequest_Size) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{54, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{52, 0}
 }
 
 func (x *TerminalRequest_Size) GetRows() uint32 {
@@ -4266,7 +4090,7 @@ type TerminalReply_Opened struct {
 
 func (x *TerminalReply_Opened) Reset() {
 	*x = TerminalReply_Opened{}
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4102,7 @@ func (x *TerminalReply_Opened) String() string {
 func (*TerminalReply_Opened) ProtoMessage() {}
 
 func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[69]
+	mi := &file_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4115,7 @@ func (x *TerminalReply_Opened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Opened.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Opened) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 0}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53, 0}
 }
 
 func (x *TerminalReply_Opened) GetOffset() int64 {
@@ -4311,7 +4135,7 @@ type TerminalReply_Output struct {
 
 func (x *TerminalReply_Output) Reset() {
 	*x = TerminalReply_Output{}
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4147,7 @@ func (x *TerminalReply_Output) String() string {
 func (*TerminalReply_Output) ProtoMessage() {}
 
 func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_sandbox_proto_msgTypes[70]
+	mi := &file_v1_sandbox_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4160,7 @@ func (x *TerminalReply_Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalReply_Output.ProtoReflect.Descriptor instead.
 func (*TerminalReply_Output) Descriptor() ([]byte, []int) {
-	return file_v1_sandbox_proto_rawDescGZIP(), []int{55, 1}
+	return file_v1_sandbox_proto_rawDescGZIP(), []int{53, 1}
 }
 
 func (x *TerminalReply_Output) GetOffset() int64 {
@@ -4504,24 +4328,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\"G\n" +
 	"\tReadReply\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12&\n" +
-	"\x04info\x18\x02 \x01(\v2\x12.berth.v1.FileInfoR\x04info\"\x0e\n" +
-	"\fStatsRequest\"\x97\x04\n" +
-	"\n" +
-	"StatsReply\x12\x1c\n" +
-	"\tprocesses\x18\x01 \x01(\x03R\tprocesses\x12\x1e\n" +
-	"\vcpu_user_us\x18\x02 \x01(\x03R\tcpuUserUs\x12\"\n" +
-	"\rcpu_system_us\x18\x03 \x01(\x03R\vcpuSystemUs\x12\x1b\n" +
-	"\trss_bytes\x18\x04 \x01(\x03R\brssBytes\x12(\n" +
-	"\x10disk_total_bytes\x18\x05 \x01(\x03R\x0ediskTotalBytes\x12&\n" +
-	"\x0fdisk_free_bytes\x18\x06 \x01(\x03R\rdiskFreeBytes\x12!\n" +
-	"\fmemory_bytes\x18\a \x01(\x03R\vmemoryBytes\x12*\n" +
-	"\x11memory_peak_bytes\x18\b \x01(\x03R\x0fmemoryPeakBytes\x12,\n" +
-	"\x12memory_limit_bytes\x18\t \x01(\x03R\x10memoryLimitBytes\x12,\n" +
-	"\x12sandboxd_rss_bytes\x18\n" +
-	" \x01(\x03R\x10sandboxdRssBytes\x12)\n" +
-	"\x10sandboxd_threads\x18\v \x01(\x03R\x0fsandboxdThreads\x121\n" +
-	"\x14sandboxd_descriptors\x18\f \x01(\x03R\x13sandboxdDescriptors\x12/\n" +
-	"\x13sandboxd_goroutines\x18\r \x01(\x03R\x12sandboxdGoroutines\"\xdd\x02\n" +
+	"\x04info\x18\x02 \x01(\v2\x12.berth.v1.FileInfoR\x04info\"\xdd\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -4635,7 +4442,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vmodified_ns\x18\x06 \x01(\x03R\n" +
 	"modifiedNs\x12\x16\n" +
 	"\x06target\x18\a \x01(\fR\x06target\x12\x14\n" +
-	"\x05links\x18\b \x01(\x03R\x05links2\xef\t\n" +
+	"\x05links\x18\b \x01(\x03R\x05links2\xb8\t\n" +
 	"\x0eSandboxControl\x125\n" +
 	"\x05Hello\x12\x16.berth.v1.HelloRequest\x1a\x14.berth.v1.HelloReply\x125\n" +
 	"\x05Renew\x12\x16.berth.v1.RenewRequest\x1a\x14.berth.v1.RenewReply\x128\n" +
@@ -4656,8 +4463,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04Mark\x12\x15.berth.v1.MarkRequest\x1a\x13.berth.v1.MarkReply\x12;\n" +
 	"\aChanges\x12\x18.berth.v1.ChangesRequest\x1a\x16.berth.v1.ChangesReply\x125\n" +
 	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply\x122\n" +
-	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply\x125\n" +
-	"\x05Stats\x12\x16.berth.v1.StatsRequest\x1a\x14.berth.v1.StatsReply2\xaa\x03\n" +
+	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply2\xaa\x03\n" +
 	"\fSandboxShell\x126\n" +
 	"\x04Exec\x12\x15.berth.v1.ExecRequest\x1a\x13.berth.v1.ExecReply(\x010\x01\x128\n" +
 	"\x06Signal\x12\x17.berth.v1.SignalRequest\x1a\x15.berth.v1.SignalReply\x12B\n" +
@@ -4679,7 +4485,7 @@ func file_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_v1_sandbox_proto_rawDescData
 }
 
-var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
+var file_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_v1_sandbox_proto_goTypes = []any{
 	(*HelloRequest)(nil),           // 0: berth.v1.HelloRequest
 	(*HelloReply)(nil),             // 1: berth.v1.HelloReply
@@ -4725,33 +4531,31 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*FreshReply)(nil),             // 41: berth.v1.FreshReply
 	(*ReadRequest)(nil),            // 42: berth.v1.ReadRequest
 	(*ReadReply)(nil),              // 43: berth.v1.ReadReply
-	(*StatsRequest)(nil),           // 44: berth.v1.StatsRequest
-	(*StatsReply)(nil),             // 45: berth.v1.StatsReply
-	(*ExecStart)(nil),              // 46: berth.v1.ExecStart
-	(*ExecJoin)(nil),               // 47: berth.v1.ExecJoin
-	(*ExecRequest)(nil),            // 48: berth.v1.ExecRequest
-	(*ExecReply)(nil),              // 49: berth.v1.ExecReply
-	(*Exit)(nil),                   // 50: berth.v1.Exit
-	(*SignalRequest)(nil),          // 51: berth.v1.SignalRequest
-	(*SignalReply)(nil),            // 52: berth.v1.SignalReply
-	(*TerminalOpen)(nil),           // 53: berth.v1.TerminalOpen
-	(*TerminalRequest)(nil),        // 54: berth.v1.TerminalRequest
-	(*TerminalReply)(nil),          // 55: berth.v1.TerminalReply
-	(*UploadRequest)(nil),          // 56: berth.v1.UploadRequest
-	(*UploadStart)(nil),            // 57: berth.v1.UploadStart
-	(*UploadReply)(nil),            // 58: berth.v1.UploadReply
-	(*DownloadRequest)(nil),        // 59: berth.v1.DownloadRequest
-	(*DownloadReply)(nil),          // 60: berth.v1.DownloadReply
-	(*StatRequest)(nil),            // 61: berth.v1.StatRequest
-	(*StatReply)(nil),              // 62: berth.v1.StatReply
-	(*FileInfo)(nil),               // 63: berth.v1.FileInfo
-	(*ServicesReply_Service)(nil),  // 64: berth.v1.ServicesReply.Service
-	(*FreshReply_Moved)(nil),       // 65: berth.v1.FreshReply.Moved
-	(*ExecReply_Joined)(nil),       // 66: berth.v1.ExecReply.Joined
-	(*Exit_Answer)(nil),            // 67: berth.v1.Exit.Answer
-	(*TerminalRequest_Size)(nil),   // 68: berth.v1.TerminalRequest.Size
-	(*TerminalReply_Opened)(nil),   // 69: berth.v1.TerminalReply.Opened
-	(*TerminalReply_Output)(nil),   // 70: berth.v1.TerminalReply.Output
+	(*ExecStart)(nil),              // 44: berth.v1.ExecStart
+	(*ExecJoin)(nil),               // 45: berth.v1.ExecJoin
+	(*ExecRequest)(nil),            // 46: berth.v1.ExecRequest
+	(*ExecReply)(nil),              // 47: berth.v1.ExecReply
+	(*Exit)(nil),                   // 48: berth.v1.Exit
+	(*SignalRequest)(nil),          // 49: berth.v1.SignalRequest
+	(*SignalReply)(nil),            // 50: berth.v1.SignalReply
+	(*TerminalOpen)(nil),           // 51: berth.v1.TerminalOpen
+	(*TerminalRequest)(nil),        // 52: berth.v1.TerminalRequest
+	(*TerminalReply)(nil),          // 53: berth.v1.TerminalReply
+	(*UploadRequest)(nil),          // 54: berth.v1.UploadRequest
+	(*UploadStart)(nil),            // 55: berth.v1.UploadStart
+	(*UploadReply)(nil),            // 56: berth.v1.UploadReply
+	(*DownloadRequest)(nil),        // 57: berth.v1.DownloadRequest
+	(*DownloadReply)(nil),          // 58: berth.v1.DownloadReply
+	(*StatRequest)(nil),            // 59: berth.v1.StatRequest
+	(*StatReply)(nil),              // 60: berth.v1.StatReply
+	(*FileInfo)(nil),               // 61: berth.v1.FileInfo
+	(*ServicesReply_Service)(nil),  // 62: berth.v1.ServicesReply.Service
+	(*FreshReply_Moved)(nil),       // 63: berth.v1.FreshReply.Moved
+	(*ExecReply_Joined)(nil),       // 64: berth.v1.ExecReply.Joined
+	(*Exit_Answer)(nil),            // 65: berth.v1.Exit.Answer
+	(*TerminalRequest_Size)(nil),   // 66: berth.v1.TerminalRequest.Size
+	(*TerminalReply_Opened)(nil),   // 67: berth.v1.TerminalReply.Opened
+	(*TerminalReply_Output)(nil),   // 68: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
@@ -4766,28 +4570,28 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	20, // 9: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
 	14, // 10: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
 	14, // 11: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	46, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	44, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
 	29, // 13: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
-	64, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	62, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
 	29, // 15: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
-	65, // 16: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	63, // 17: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	63, // 16: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	61, // 17: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
 	42, // 18: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	46, // 19: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	47, // 20: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	50, // 21: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	66, // 22: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	44, // 19: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	45, // 20: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	48, // 21: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	64, // 22: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
 	14, // 23: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	67, // 24: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	46, // 25: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	53, // 26: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	68, // 27: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	69, // 28: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	70, // 29: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	50, // 30: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	57, // 31: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	63, // 32: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	50, // 33: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	65, // 24: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	44, // 25: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	51, // 26: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	66, // 27: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	67, // 28: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	68, // 29: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	48, // 30: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	55, // 31: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	61, // 32: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	48, // 33: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
 	0,  // 34: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
 	2,  // 35: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
 	4,  // 36: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
@@ -4808,44 +4612,42 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	38, // 51: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
 	40, // 52: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
 	42, // 53: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	44, // 54: berth.v1.SandboxControl.Stats:input_type -> berth.v1.StatsRequest
-	48, // 55: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	51, // 56: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	54, // 57: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	56, // 58: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	59, // 59: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	61, // 60: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	42, // 61: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 62: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 63: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 64: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 65: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 66: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 67: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 68: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 69: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 70: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 71: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 72: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 73: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 74: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 75: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 76: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 77: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 78: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 79: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	41, // 80: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	43, // 81: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	45, // 82: berth.v1.SandboxControl.Stats:output_type -> berth.v1.StatsReply
-	49, // 83: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	52, // 84: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	55, // 85: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	58, // 86: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	60, // 87: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	62, // 88: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	43, // 89: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	62, // [62:90] is the sub-list for method output_type
-	34, // [34:62] is the sub-list for method input_type
+	46, // 54: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	49, // 55: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	52, // 56: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	54, // 57: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	57, // 58: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	59, // 59: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	42, // 60: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 61: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 62: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 63: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 64: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 65: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 66: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 67: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 68: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 69: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 70: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 71: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 72: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 73: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 74: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 75: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 76: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 77: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 78: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	41, // 79: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	43, // 80: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	47, // 81: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	50, // 82: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	53, // 83: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	56, // 84: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	58, // 85: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	60, // 86: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	43, // 87: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	61, // [61:88] is the sub-list for method output_type
+	34, // [34:61] is the sub-list for method input_type
 	34, // [34:34] is the sub-list for extension type_name
 	34, // [34:34] is the sub-list for extension extendee
 	0,  // [0:34] is the sub-list for field type_name
@@ -4860,24 +4662,24 @@ func file_v1_sandbox_proto_init() {
 		(*ListenReply_Port)(nil),
 		(*ListenReply_Label)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[46].OneofWrappers = []any{
 		(*ExecRequest_Start)(nil),
 		(*ExecRequest_Join)(nil),
 		(*ExecRequest_Stdin)(nil),
 		(*ExecRequest_CloseStdin)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[49].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[47].OneofWrappers = []any{
 		(*ExecReply_Stdout)(nil),
 		(*ExecReply_Stderr)(nil),
 		(*ExecReply_Exit)(nil),
 		(*ExecReply_Joined_)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{
 		(*TerminalRequest_Open)(nil),
 		(*TerminalRequest_Input)(nil),
 		(*TerminalRequest_Resize)(nil),
 	}
-	file_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{
+	file_v1_sandbox_proto_msgTypes[53].OneofWrappers = []any{
 		(*TerminalReply_Opened_)(nil),
 		(*TerminalReply_Output_)(nil),
 		(*TerminalReply_Exit)(nil),
@@ -4888,7 +4690,7 @@ func file_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_sandbox_proto_rawDesc), len(file_v1_sandbox_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   71,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -66,7 +66,6 @@ const (
 	SandboxControl_Changes_FullMethodName         = "/berth.v1.SandboxControl/Changes"
 	SandboxControl_Fresh_FullMethodName           = "/berth.v1.SandboxControl/Fresh"
 	SandboxControl_Read_FullMethodName            = "/berth.v1.SandboxControl/Read"
-	SandboxControl_Stats_FullMethodName           = "/berth.v1.SandboxControl/Stats"
 )
 
 // SandboxControlClient is the client API for SandboxControl service.
@@ -148,8 +147,6 @@ type SandboxControlClient interface {
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
 	// Read reads one regular file. It follows no link in any part of the path.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
-	// Stats reports the resource usage of the sandbox so far.
-	Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsReply, error)
 }
 
 type sandboxControlClient struct {
@@ -369,16 +366,6 @@ func (c *sandboxControlClient) Read(ctx context.Context, in *ReadRequest, opts .
 	return out, nil
 }
 
-func (c *sandboxControlClient) Stats(ctx context.Context, in *StatsRequest, opts ...grpc.CallOption) (*StatsReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(StatsReply)
-	err := c.cc.Invoke(ctx, SandboxControl_Stats_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // SandboxControlServer is the server API for SandboxControl service.
 // All implementations must embed UnimplementedSandboxControlServer
 // for forward compatibility.
@@ -458,8 +445,6 @@ type SandboxControlServer interface {
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
 	// Read reads one regular file. It follows no link in any part of the path.
 	Read(context.Context, *ReadRequest) (*ReadReply, error)
-	// Stats reports the resource usage of the sandbox so far.
-	Stats(context.Context, *StatsRequest) (*StatsReply, error)
 	mustEmbedUnimplementedSandboxControlServer()
 }
 
@@ -529,9 +514,6 @@ func (UnimplementedSandboxControlServer) Fresh(context.Context, *FreshRequest) (
 }
 func (UnimplementedSandboxControlServer) Read(context.Context, *ReadRequest) (*ReadReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
-}
-func (UnimplementedSandboxControlServer) Stats(context.Context, *StatsRequest) (*StatsReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
 }
 func (UnimplementedSandboxControlServer) mustEmbedUnimplementedSandboxControlServer() {}
 func (UnimplementedSandboxControlServer) testEmbeddedByValue()                        {}
@@ -907,24 +889,6 @@ func _SandboxControl_Read_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SandboxControl_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(StatsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SandboxControlServer).Stats(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SandboxControl_Stats_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SandboxControlServer).Stats(ctx, req.(*StatsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // SandboxControl_ServiceDesc is the grpc.ServiceDesc for SandboxControl service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1007,10 +971,6 @@ var SandboxControl_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Read",
 			Handler:    _SandboxControl_Read_Handler,
-		},
-		{
-			MethodName: "Stats",
-			Handler:    _SandboxControl_Stats_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

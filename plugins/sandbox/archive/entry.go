@@ -3,10 +3,7 @@ package archive
 import (
 	"archive/tar"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
-	"slices"
 	"syscall"
 	"time"
 
@@ -43,34 +40,6 @@ func (l Links) Again(head *tar.Header, st *syscall.Stat_t) bool {
 		l[key] = head.Name
 	}
 	return false
-}
-
-// Unpack calls entry for each entry of an archive, and afterwards folder for each
-// folder, the last one first: what is put into a folder changes its time. An error
-// begins with the name of its entry.
-func Unpack(in *tar.Reader, entry func(*tar.Header, io.Reader) error, folder func(*tar.Header) error) error {
-	var folders []*tar.Header
-	for {
-		head, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		if err = entry(head, in); err != nil {
-			return fmt.Errorf("%s: %w", head.Name, err)
-		}
-		if head.Typeflag == tar.TypeDir {
-			folders = append(folders, head)
-		}
-	}
-	for _, head := range slices.Backward(folders) {
-		if err := folder(head); err != nil {
-			return fmt.Errorf("%s: %w", head.Name, err)
-		}
-	}
-	return nil
 }
 
 // SetOwner makes the owner of an entry that of a file, folder or link. If the user

@@ -15,9 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
@@ -130,38 +127,10 @@ func lines(b []byte, fields int, use func([][]byte) bool) bool {
 	return false
 }
 
-// cache keeps files until they change, because each command needs them.
-var cache struct {
-	mu    sync.Mutex
-	files map[string]cached
-}
-
-type cached struct {
-	is   identity
-	data []byte
-}
-
-// identity changes when the contents of a file change.
-type identity struct {
-	dev, ino       uint64
-	size           int64
-	mtime, changed unix.Timespec
-}
-
-// file reads a file of the sandbox. It returns nothing if the file does not
-// exist or is not a regular file. It does not open a file that has not changed.
+// file reads a file of the sandbox. It returns nothing if the file does not exist or
+// is not a regular file.
 func file(path string) []byte {
-	var now unix.Stat_t
-	if unix.Stat(path, &now) != nil {
-		return nil
-	}
-	cache.mu.Lock()
-	c, ok := cache.files[path]
-	cache.mu.Unlock()
-	if ok && c.is == identityOf(&now) {
-		return c.data
-	}
-	fd, st, err := beneath.Regular(path)
+	fd, _, err := beneath.Regular(path)
 	if err != nil {
 		return nil
 	}
@@ -171,15 +140,5 @@ func file(path string) []byte {
 	if err != nil {
 		return nil
 	}
-	cache.mu.Lock()
-	defer cache.mu.Unlock()
-	if cache.files == nil {
-		cache.files = map[string]cached{}
-	}
-	cache.files[path] = cached{identityOf(&st), data}
 	return data
-}
-
-func identityOf(st *unix.Stat_t) identity {
-	return identity{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
 }

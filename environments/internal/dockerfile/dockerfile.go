@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -28,7 +29,6 @@ type File struct {
 	From     string
 	FromLine int
 	Env      map[string]string
-	Labels   map[string]string
 	User     string
 	// Workdir is absolute; empty when there is no WORKDIR.
 	Workdir string
@@ -59,8 +59,6 @@ type Copy struct {
 	// To is absolute. With a trailing slash it is a folder. Without one it is
 	// the file itself, unless a folder exists there.
 	To string
-	// Unpack says that local archives among the sources are unpacked (ADD).
-	Unpack bool
 	// User and Group are of --chown, empty for root.
 	User, Group string
 	// Mode is what --chmod says, in octal digits; empty keeps each file's own.
@@ -112,7 +110,7 @@ func Read(data []byte, target string, args map[string]string) (*File, error) {
 			return nil, fmt.Errorf("dockerfile has no stage %q", target)
 		}
 	}
-	f := &File{Env: map[string]string{}, Labels: map[string]string{}}
+	f := &File{Env: map[string]string{}}
 	if err := r.stage(last, f); err != nil {
 		return nil, err
 	}
@@ -226,10 +224,6 @@ func (s *state) apply(c instructions.Command) error {
 		for _, kv := range c.Env {
 			s.Env[kv.Key] = kv.Value
 		}
-	case *instructions.LabelCommand:
-		for _, kv := range c.Labels {
-			s.Labels[kv.Key] = kv.Value
-		}
 	case *instructions.WorkdirCommand:
 		s.Workdir = s.absolute(c.Path)
 		s.Steps = append(s.Steps, Step{Folder: s.Workdir})
@@ -245,7 +239,7 @@ func (s *state) apply(c instructions.Command) error {
 		s.copy(c)
 	case *instructions.AddCommand:
 		s.add(c)
-	case *instructions.ExposeCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand, *instructions.HealthCheckCommand:
+	case *instructions.LabelCommand, *instructions.ExposeCommand, *instructions.StopSignalCommand, *instructions.MaintainerCommand, *instructions.HealthCheckCommand:
 		// They concern only an engine that runs the image.
 	case *instructions.RunCommand:
 		s.refuse(c, "nothing can be run to build it")
@@ -300,13 +294,22 @@ func (s *state) copy(c *instructions.CopyCommand) {
 }
 
 func (s *state) add(c *instructions.AddCommand) {
-	if slices.ContainsFunc(c.SourcePaths, remote) {
+	switch {
+	case slices.ContainsFunc(c.SourcePaths, remote):
 		s.refuse(c, "it needs the network")
-		return
+	case slices.ContainsFunc(c.SourcePaths, archived) && (c.Unpack == nil || *c.Unpack):
+		s.refuse(c, "archives are not unpacked: COPY what is in them")
+	default:
+		s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod, Exclude: c.ExcludePatterns}, c.Chown)
 	}
-	unpack := c.Unpack == nil || *c.Unpack
-	s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod, Exclude: c.ExcludePatterns, Unpack: unpack}, c.Chown)
 }
+
+// archived reports whether a source is an archive, by its name.
+func archived(source string) bool {
+	return archiveName.MatchString(source)
+}
+
+var archiveName = regexp.MustCompile(`(?i)\.(tar|tgz|tbz2?|txz)$|\.tar\.\w+$`)
 
 func remote(source string) bool {
 	return strings.Contains(source, "://") || strings.HasPrefix(source, "git@")

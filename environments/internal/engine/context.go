@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/moby/patternmatcher"
-	"github.com/moby/patternmatcher/ignorefile"
 
+	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -39,7 +39,7 @@ func pack(w io.Writer, im environment.Image) error {
 		return err
 	}
 	defer root.Close()
-	skip, err := ignored(root, fileOf(im))
+	skip, err := dockerfile.Ignored(root, fileOf(im))
 	if err != nil {
 		return err
 	}
@@ -69,16 +69,16 @@ func pack(w io.Writer, im environment.Image) error {
 // leftOut reports whether a file of the folder is not in the archive; whole, whether the
 // same holds for everything below it.
 func leftOut(im environment.Image, skip *patternmatcher.PatternMatcher, name string) (out, whole bool, err error) {
-	dockerfile := fileOf(im)
+	file := fileOf(im)
 	_, added := im.Files[name]
 	switch {
 	case slices.Contains(im.Exclude, name):
 		return true, true, nil
 	case added:
 		return true, false, nil
-	case name == ".dockerignore", name == dockerfile+".dockerignore":
+	case name == ".dockerignore", name == file+".dockerignore":
 		return len(im.Files) > 0, false, nil // it was applied here: an engine would apply it to the added files, too
-	case name == dockerfile:
+	case name == file:
 		return false, false, nil
 	}
 	out, err = skip.MatchesOrParentMatches(filepath.FromSlash(name))
@@ -96,25 +96,6 @@ func added(t *tar.Writer, name string, data []byte) error {
 		_, err = t.Write(data)
 	}
 	return err
-}
-
-func ignored(root *os.Root, dockerfile string) (*patternmatcher.PatternMatcher, error) {
-	f, err := root.Open(dockerfile + ".dockerignore")
-	if errors.Is(err, fs.ErrNotExist) {
-		f, err = root.Open(".dockerignore")
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return patternmatcher.New(nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	patterns, err := ignorefile.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf(".dockerignore: %w", err)
-	}
-	return patternmatcher.New(patterns)
 }
 
 func entry(t *tar.Writer, root *os.Root, name string, d fs.DirEntry) error {

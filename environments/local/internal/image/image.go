@@ -1,14 +1,11 @@
 package image
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -50,7 +47,7 @@ func Read(build environment.Image) (*Image, error) {
 	defer root.Close()
 	text, added := build.Files[im.Build.File]
 	if !added {
-		text, err = read(root, im.Build.File)
+		text, err = dockerfile.ReadFile(root, im.Build.File)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: open %s: %w", environment.ErrBadImage, im.path(), err)
@@ -74,26 +71,6 @@ func Read(build environment.Image) (*Image, error) {
 		}
 	}
 	return im, nil
-}
-
-// mostText is the largest Dockerfile or .dockerignore in bytes. A task may hold
-// any file under these names.
-const mostText = 1 << 20
-
-func read(root *os.Root, name string) ([]byte, error) {
-	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not wait
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, wrong := f.Stat(); wrong != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(wrong, fmt.Errorf("%s is not a file", name))
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostText+1))
-	if err == nil && len(text) > mostText {
-		err = fmt.Errorf("%s has more than %d bytes", name, mostText)
-	}
-	return text, err
 }
 
 // path returns the name of the Dockerfile for messages.

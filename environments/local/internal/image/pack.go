@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+	"github.com/moby/patternmatcher"
 
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -33,7 +34,7 @@ func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 	}
 	defer root.Close()
 	p := &packer{root: root, tar: tar.NewWriter(w), exists: exists, made: map[string]bool{"/": true}}
-	if p.ignored, err = readIgnore(root, im.Build.File); err != nil {
+	if p.ignored, err = dockerfile.Ignored(root, im.Build.File); err != nil {
 		return fmt.Errorf("%w: %w", environment.ErrBuildFailed, err)
 	}
 	p.without = im.Build.Exclude
@@ -54,13 +55,13 @@ func (im *Image) Pack(w io.Writer, exists func(path string) bool) error {
 type packer struct {
 	root    *os.Root
 	tar     *tar.Writer
-	ignored patterns
+	ignored *patternmatcher.PatternMatcher
 	without []string // files and folders that are not part of the build folder
 	exists  func(string) bool
 	made    map[string]bool // folders that are in the archive
 
 	c       *dockerfile.Copy // the current instruction
-	exclude patterns
+	exclude *patternmatcher.PatternMatcher
 }
 
 // folder adds a folder of WORKDIR.
@@ -80,10 +81,11 @@ func (p *packer) note(dir string) {
 }
 
 func (p *packer) copy(c *dockerfile.Copy) error {
-	p.c, p.exclude = c, nil
-	for _, e := range c.Exclude {
-		p.exclude = append(p.exclude, clean(e))
+	var err error
+	if p.exclude, err = patternmatcher.New(c.Exclude); err != nil {
+		return fmt.Errorf("--exclude: %w", err)
 	}
+	p.c = c
 	var found []string
 	for _, source := range c.Sources {
 		some, err := p.glob(clean(source))
@@ -143,11 +145,6 @@ func (p *packer) source(name, to string, isFolder bool) error {
 	if info.IsDir() {
 		return p.tree(name, to)
 	}
-	if p.c.Unpack {
-		if done, err := p.unpack(name, to); done || err != nil {
-			return err
-		}
-	}
 	if isFolder {
 		to = path.Join(to, path.Base(name))
 	}
@@ -172,7 +169,7 @@ func (p *packer) glob(pattern string) (found []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "." || !p.left(name) || info.IsDir() && p.ignored.exceptions() {
+		if name == "." || !p.left(name) || info.IsDir() && p.ignored.Exclusions() {
 			found = append(found, name)
 		}
 	}
@@ -181,7 +178,12 @@ func (p *packer) glob(pattern string) (found []string, err error) {
 
 // left reports whether a file is left out.
 func (p *packer) left(name string) bool {
-	return p.ignored.match(name) || p.exclude.match(name) || p.excluded(name)
+	for _, m := range []*patternmatcher.PatternMatcher{p.ignored, p.exclude} {
+		if out, err := m.MatchesOrParentMatches(name); out || err != nil {
+			return true
+		}
+	}
+	return p.excluded(name)
 }
 
 // excluded reports whether a file is not part of the build folder.
@@ -221,7 +223,7 @@ func (p *packer) entry(from, at string) error {
 		return err
 	}
 	if p.left(from) {
-		if !info.IsDir() || !p.ignored.exceptions() || !p.hasException(from) {
+		if !info.IsDir() || !p.ignored.Exclusions() || !p.hasException(from) {
 			return nil
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -46,16 +45,8 @@ type measured struct {
 	api        *http.Client
 	env        environment.Environment
 	binary     string // sandboxd
-	made       request
 	serial     int
 	mu         sync.Mutex
-}
-
-// request is a request that the plugin sent.
-type request struct {
-	prefix, query string // of its path: everything before /containers/create
-	body          []byte
-	name          string // of the container
 }
 
 func unixClient(path string) *http.Client {
@@ -68,37 +59,31 @@ func unixClient(path string) *http.Client {
 }
 
 // call sends one request to the engine and expects success.
-func (m *measured) call(ctx context.Context, method, path string, body []byte) ([]byte, error) {
+func (m *measured) call(ctx context.Context, method, path string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://engine"+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	a, err := m.api.Do(r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer a.Body.Close()
 	text, err := io.ReadAll(a.Body)
 	if err == nil && a.StatusCode >= http.StatusBadRequest {
 		err = fmt.Errorf("%s %s: %s: %s", method, path, a.Status, text)
 	}
-	return text, err
-}
-
-func (m *measured) there(ctx context.Context) error {
-	_, err := m.call(ctx, http.MethodGet, "/v1.40/images/"+engineImage+"/json", nil)
 	return err
 }
 
+func (m *measured) there(ctx context.Context) error {
+	return m.call(ctx, http.MethodGet, "/v1.40/images/"+engineImage+"/json", nil)
+}
+
 func (m *measured) all(ctx context.Context, f *figures) error {
-	counts, err := m.count(ctx)
-	if err != nil {
-		return err
-	}
-	f.add(m.name+": changes of the engine a trial, beyond create, start and remove", fmt.Sprintf("%.2f", counts.others), counts.text, "", "≤ 2")
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(m.bin, "plugins")}})
 	if err != nil {
 		return err
@@ -165,16 +150,15 @@ func (m *measured) close(ctx context.Context, x *box) error {
 // bare creates, starts and removes a container by hand.
 func (m *measured) bare(ctx context.Context) error {
 	name := "berth-bench-" + m.next()
-	body := bytes.ReplaceAll(m.made.body, []byte(m.made.name), []byte(name))
-	at := m.made.prefix + "/containers/"
-	if _, err := m.call(ctx, http.MethodPost, at+"create?"+strings.ReplaceAll(m.made.query, m.made.name, name), body); err != nil {
+	const at = "/v1.40/containers/"
+	body := fmt.Sprintf(`{"Image": %q, "Entrypoint": ["/bin/sleep", "300"], "HostConfig": {"NetworkMode": "none", "LogConfig": {"Type": "none"}, "Binds": ["%s:/berth:ro"]}}`, engineImage, m.dir)
+	if err := m.call(ctx, http.MethodPost, at+"create?name="+name, []byte(body)); err != nil {
 		return err
 	}
-	if _, err := m.call(ctx, http.MethodPost, at+name+"/start", nil); err != nil {
+	if err := m.call(ctx, http.MethodPost, at+name+"/start", nil); err != nil {
 		return err
 	}
-	_, err := m.call(ctx, http.MethodDelete, at+name+"?force=true&v=true", nil)
-	return err
+	return m.call(ctx, http.MethodDelete, at+name+"?force=true&v=true", nil)
 }
 
 // times runs do n times, with the given concurrency.
@@ -258,8 +242,8 @@ func (m *measured) crowd(ctx context.Context, f *figures) error {
 		return err
 	}
 	defer shell.Close()
-	var ours, theirs, fork []time.Duration
-	for i := range 60 {
+	var ours, fork []time.Duration
+	for range 60 {
 		began := time.Now()
 		p, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
 		if err == nil {
@@ -273,49 +257,11 @@ func (m *measured) crowd(ctx context.Context, f *figures) error {
 		if r, err := shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}}); err != nil || !r.OK() {
 			return fmt.Errorf("command: %+v, %w", r, err)
 		}
-		in := time.Since(began)
-		began = time.Now()
-		if i < 20 {
-			if err := m.exec(ctx, all[0].id); err != nil {
-				return err
-			}
-			theirs = append(theirs, time.Since(began))
-		}
-		ours, fork = append(ours, in), append(fork, bare)
+		ours, fork = append(ours, time.Since(began)), append(fork, bare)
 	}
-	p, q, r := quantile(ours, 0.5), quantile(theirs, 0.5), quantile(fork, 0.5)
-	f.add(m.name+": command in a sandbox, p50", ms(p), "the engine's own exec: "+ms(q)+"; fork+exec+wait on the host: "+ms(r),
-		fmt.Sprintf("%.0f × faster; +%s", float64(q)/float64(p), ms(p-r)), "≥ 50 ×; ≤ 0.4 ms more")
+	p, r := quantile(ours, 0.5), quantile(fork, 0.5)
+	f.add(m.name+": command in a sandbox, p50", ms(p), "fork+exec+wait on the host: "+ms(r), "+"+ms(p-r), "≤ 0.4 ms more")
 	return nil
-}
-
-// exec runs a command by the engine's own API: create, start until the end,
-// inspect.
-func (m *measured) exec(ctx context.Context, id string) error {
-	name, _, _ := strings.Cut(id, "@")
-	text, err := m.call(ctx, http.MethodPost, "/v1.40/containers/"+name+"/exec", []byte(`{"AttachStdout": true, "AttachStderr": true, "Cmd": ["/bin/true"]}`))
-	if err != nil {
-		return err
-	}
-	exec := between(string(text), `"Id":"`, `"`)
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", m.path)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err = conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-		return err
-	}
-	const body = `{"Detach": false, "Tty": false}`
-	if _, err = fmt.Fprintf(conn, "POST /v1.40/exec/%s/start HTTP/1.1\r\nHost: engine\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		exec, len(body), body); err != nil {
-		return err
-	}
-	if _, err = io.Copy(io.Discard, conn); err != nil {
-		return err
-	}
-	_, err = m.call(ctx, http.MethodGet, "/v1.40/exec/"+exec+"/json", nil)
-	return err
 }
 
 func between(text, before, after string) string {
@@ -348,128 +294,4 @@ func rss(program string) float64 {
 		}
 	}
 	return float64(kib) / 1000
-}
-
-// changes counts the changes that a run made to an engine.
-type changes struct {
-	others float64 // per trial
-	text   string
-}
-
-// count runs trials through a proxy on the engine's socket. The proxy counts
-// the requests that change the engine, and keeps the request that creates a
-// container.
-func (m *measured) count(ctx context.Context) (changes, error) {
-	const trials = 8
-	socket := filepath.Join(m.dir, m.name+".sock")
-	p := &counting{api: m.api, kinds: map[string]int{}}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	if err != nil {
-		return changes{}, err
-	}
-	server := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(l) }()
-	defer server.Close()
-	dir, err := m.experiment("engine-"+m.name, "oracle", 1, trials, 4)
-	if err != nil {
-		return changes{}, err
-	}
-	if err := m.on(dir, socket); err != nil {
-		return changes{}, err
-	}
-	if _, err := m.berth(ctx, "run", dir, "--no-live", "--runs", filepath.Join(dir, "runs")); err != nil {
-		return changes{}, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.made = p.made
-	m.made.body = bytes.ReplaceAll(m.made.body, []byte(`["/berth/sandboxd"]`), []byte(`["/bin/sleep","300"]`))
-	control := between(string(m.made.body), `"Source":"`, `"`)
-	if control == "" {
-		control = between(string(m.made.body), `"source":"`, `"`)
-	}
-	m.made.body = bytes.ReplaceAll(m.made.body, []byte(control), []byte(m.dir)) // the folder of that trial no longer exists
-	others := 0
-	var text []string
-	for _, k := range slices.Sorted(maps.Keys(p.kinds)) {
-		text = append(text, fmt.Sprintf("%s %d", k, p.kinds[k]))
-		if k != "create" && k != "start" && k != "remove" {
-			others += p.kinds[k]
-		}
-	}
-	return changes{float64(others) / trials, fmt.Sprintf("in %d trials: %s", trials, strings.Join(text, ", "))}, nil
-}
-
-// on changes an experiment to use this engine.
-func (m *measured) on(dir, socket string) error {
-	file := filepath.Join(dir, "berth.hcl")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return err
-	}
-	s := strings.Replace(string(text), "plugin = \"local\"", fmt.Sprintf("plugin = %q\n  config {\n    socket = \"unix://%s\"\n  }", m.name, socket), 1)
-	if err = os.WriteFile(file, []byte(s), 0o600); err != nil {
-		return err
-	}
-	toml := filepath.Join(dir, "tasks", "t0", "task.toml")
-	if text, err = os.ReadFile(toml); err != nil {
-		return err
-	}
-	s = strings.Replace(string(text), "[environment]\n", fmt.Sprintf("[environment]\ndocker_image = %q\nworkdir = \"/app\"\n", engineImage), 1)
-	return errors.Join(os.WriteFile(toml, []byte(s), 0o600), os.RemoveAll(filepath.Join(dir, "tasks", "t0", "environment")))
-}
-
-// counting forwards requests and counts those that change something.
-type counting struct {
-	api *http.Client
-
-	mu    sync.Mutex
-	kinds map[string]int
-	made  request
-}
-
-func (c *counting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	c.look(r, body)
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, "http://engine"+r.URL.RequestURI(), bytes.NewReader(body))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	out.Header = r.Header.Clone()
-	a, err := c.api.Do(out)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
-	}
-	defer a.Body.Close()
-	maps.Copy(w.Header(), a.Header)
-	w.WriteHeader(a.StatusCode)
-	_, _ = io.Copy(w, a.Body) // fails only if the plugin is gone
-}
-
-// look counts a request if it changes something.
-func (c *counting) look(r *http.Request, body []byte) {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	kind := parts[len(parts)-1]
-	switch {
-	case r.Method == http.MethodDelete && slices.Contains(parts, "containers"):
-		kind = "remove"
-	case kind == "create" && slices.Contains(parts, "containers"):
-		name := r.URL.Query().Get("name")
-		if name == "" {
-			name = between(string(body), `"name":"`, `"`)
-		}
-		c.made = request{strings.TrimSuffix(r.URL.Path, "/containers/create"), r.URL.RawQuery, body, name}
-	}
-	c.kinds[kind]++
 }

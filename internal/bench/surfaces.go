@@ -8,14 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -24,7 +21,6 @@ import (
 	"github.com/berth-eval/berth/plugins/surface"
 	surfaces "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/verifiers/visualjudge/filter"
 )
 
 // How often things of surfaces are measured.
@@ -38,8 +34,7 @@ const (
 )
 
 // surfaces measures a browser as a surface: what an observation takes, what the core
-// adds to an action, how long the first observation takes, and how fast the visual
-// judge filters pictures.
+// adds to an action, and how long the first observation takes.
 func (b *bench) surfaces(ctx context.Context, f *figures) error {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		f.skipped = append(f.skipped, "surfaces: chromium is not installed: apt-get install chromium")
@@ -56,7 +51,7 @@ func (b *bench) surfaces(ctx context.Context, f *figures) error {
 	}
 	defer h.Stop()
 	s := &browsing{b: b, f: f, plugins: h, site: site}
-	for _, part := range []func(context.Context, []string) error{s.observations, s.acts, s.first, s.filter} {
+	for _, part := range []func(context.Context, []string) error{s.observations, s.acts, s.first} {
 		if err := part(ctx, pages); err != nil {
 			return err
 		}
@@ -71,7 +66,6 @@ type browsing struct {
 	plugins *plugin.Host
 	site    string
 	opened  int
-	shots   [][]byte // screenshots of the pages
 }
 
 // writePages makes a folder with the pages: one of many nodes, that of the example
@@ -241,7 +235,6 @@ func (s *browsing) observed(ctx context.Context, page string) error {
 		}
 		size = len(seen.JSON)
 		if i == 0 {
-			s.shots = append(s.shots, seen.Frames[0].Data)
 			continue
 		}
 		times = append(times, took)
@@ -288,36 +281,5 @@ func (s *browsing) first(ctx context.Context, pages []string) error {
 		}
 	}
 	s.f.add(fmt.Sprintf("first observation in a sandbox, p50 of %d", openRounds), ms(quantile(times, 0.5)), "", "", "printed")
-	return nil
-}
-
-// filter measures how many pairs of pictures the filter of the visual judge compares
-// in a second of processor time, from the bytes of PNGs on.
-func (s *browsing) filter(context.Context, []string) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cpu := func() time.Duration {
-		var r unix.Rusage
-		if err := unix.Getrusage(unix.RUSAGE_THREAD, &r); err != nil {
-			return 0
-		}
-		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
-	}
-	var before *filter.Small
-	pairs, began := 0, cpu()
-	for cpu()-began < 2*time.Second {
-		for _, shot := range s.shots {
-			now, err := filter.Read(shot, "image/png")
-			if err != nil {
-				return err
-			}
-			if before != nil {
-				_ = filter.Compare(before, now)
-				pairs++
-			}
-			before = now
-		}
-	}
-	s.f.add("filter of the visual judge: pairs of 1280 × 720 PNGs per second of a processor", fmt.Sprintf("%.0f", float64(pairs)/(cpu()-began).Seconds()), "", "", "≥ 200")
 	return nil
 }

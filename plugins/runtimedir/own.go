@@ -1,14 +1,12 @@
 package runtimedir
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,64 +16,15 @@ import (
 // to. It makes the folder if there is none.
 func (f Finder) Own(shared string) (string, error) { return f.own(shared, false) }
 
-// own returns berth-UID in a shared folder or, if another user has taken that
-// name, a folder with a random name. It finds that folder again by its owner,
-// so nothing else must be stored. With an error it returns our folder that
-// cannot be used, if there is one.
+// own returns berth-UID in a shared folder. With an error it returns our folder that
+// cannot be used.
 func (f Finder) own(shared string, sockets bool) (string, error) {
 	if err := safe(shared); err != nil {
 		return "", err
 	}
 	dir := filepath.Join(shared, "berth-"+strconv.Itoa(f.UID))
-	err := Make(dir)
-	if errors.Is(err, errTaken) {
-		dir, err = random(shared, filepath.Base(dir)+"-")
-	}
-	if err != nil {
-		return "", err
-	}
 	return dir, usable(dir, sockets)
 }
-
-// random returns our first folder whose name begins with prefix, or a new one.
-// Processes that make one at the same moment all use the first by name.
-func random(shared, prefix string) (string, error) {
-	dir, err := firstOwned(shared, prefix)
-	if dir != "" || err != nil {
-		return dir, err
-	}
-	made := filepath.Join(shared, prefix+strings.ToLower(rand.Text()[:8]))
-	if err = os.Mkdir(made, 0o700); err != nil {
-		return "", err
-	}
-	dir, err = firstOwned(shared, prefix)
-	if dir != made {
-		_ = os.Remove(made) // it is empty
-	}
-	if err == nil && dir == "" {
-		err = fmt.Errorf("%s was removed meanwhile", made)
-	}
-	return dir, err
-}
-
-// firstOwned returns our first folder whose name begins with prefix, or an
-// empty string if there is none.
-func firstOwned(shared, prefix string) (string, error) {
-	entries, err := os.ReadDir(shared) // sorted
-	if err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		if dir := filepath.Join(shared, e.Name()); strings.HasPrefix(e.Name(), prefix) && owned(dir) == nil {
-			return dir, nil
-		}
-	}
-	return "", nil
-}
-
-// errTaken means that the name is in use for something that does not belong to
-// us alone.
-var errTaken = errors.New("it cannot be used")
 
 // Make makes dir, which may exist, and returns what is wrong with it. It must
 // be a folder of ours, not a link, that no other user can enter. No other user
@@ -84,10 +33,7 @@ func Make(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := owned(dir); err != nil {
-		return fmt.Errorf("%w: %w", errTaken, err)
-	}
-	return nil
+	return owned(dir)
 }
 
 // owned returns why dir is not a folder of ours that only we can enter.

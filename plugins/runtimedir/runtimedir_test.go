@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -169,60 +168,31 @@ func (m *machine) noMemory() { m.shm = m.top + "/none" }
 
 func TestANameThatSomebodyElseHasTakenIsPassedOver(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		take func(m *machine, path string)
-	}{
-		{"a folder of theirs", func(m *machine, path string) { m.foreign(path) }},
-		{"a folder of ours that is open", func(_ *machine, path string) { _ = os.Mkdir(path, 0o700); _ = os.Chmod(path, 0o755) }},
-		{"a link to a folder of ours", func(m *machine, path string) { _ = os.Symlink(m.session, path) }},
-		{"a link to nothing", func(m *machine, path string) { _ = os.Symlink(m.top+"/none", path) }},
-		{"a file", func(_ *machine, path string) { _ = os.WriteFile(path, nil, 0o600) }},
-		{"a FIFO", func(_ *machine, path string) { _ = unix.Mkfifo(path, 0o600) }},
+	for name, take := range map[string]func(m *machine, path string){
+		"a folder of theirs":            func(m *machine, path string) { m.foreign(path) },
+		"a folder of ours that is open": func(_ *machine, path string) { _ = os.Mkdir(path, 0o700); _ = os.Chmod(path, 0o755) },
+		"a link to a folder of ours":    func(m *machine, path string) { _ = os.Symlink(m.session, path) },
+		"a link to nothing":             func(m *machine, path string) { _ = os.Symlink(m.top+"/none", path) },
+		"a file":                        func(_ *machine, path string) { _ = os.WriteFile(path, nil, 0o600) },
+		"a FIFO":                        func(_ *machine, path string) { _ = unix.Mkfifo(path, 0o600) },
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t)
 			m.noMemory()
-			tt.take(m, m.tmp+"/berth-7")
-			tt.take(m, m.tmp+"/berth-7-aaaaaaaa") // also one that looks like a random one
-			f := m.finder()
-			dir, err := f.Dir()
-			if err != nil || !strings.HasPrefix(dir, m.tmp+"/berth-7-") || dir == m.tmp+"/berth-7-aaaaaaaa" {
-				t.Fatalf("got %q, %v; want one with a random name in %s", dir, err, m.tmp)
+			take(m, m.home+"/berth-7")
+			take(m, m.tmp+"/berth-7")
+			if err := os.Chmod(m.home, 0o700); err != nil {
+				t.Fatal(err)
 			}
-			m.want(f, dir)
-			if lasting, err := f.Lasting(); err != nil || lasting != dir {
-				t.Errorf("lasting: %q, %v; want %q", lasting, err, dir)
+			f := m.finder("TMPDIR=" + m.home)
+			if dir, err := f.Dir(); err == nil || !strings.Contains(err.Error(), Env) {
+				t.Errorf("got %q, %v; want an error that names %s", dir, err, Env)
 			}
-			if entries, err := os.ReadDir(m.session); err != nil || len(entries) != 0 {
-				t.Errorf("something was made through the link: %v, %v", entries, err)
-			}
+			f.Temp = append(f.Temp, m.session)
+			m.want(f, m.session+"/berth-7")
 		})
 	}
-}
-
-func TestProcessesAgreeOnAFolderWithARandomName(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	m.noMemory()
-	if err := os.WriteFile(m.tmp+"/berth-7", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f := m.finder()
-	first, err := f.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if dir, err := f.Dir(); err != nil || dir != first {
-				t.Errorf("got %q, %v; want %q", dir, err, first)
-			}
-		})
-	}
-	all.Wait()
 }
 
 func TestAFolderWhoseParentIsSomebodyElsesIsNotUsed(t *testing.T) {
@@ -246,11 +216,8 @@ func TestTheDiskIsNotInMemory(t *testing.T) {
 	if InMemory(m.tmp) {
 		t.Skip("/tmp is in memory, and this is about one that is not: set TMPDIR to a folder on a disk")
 	}
-	if err := os.WriteFile(m.tmp+"/berth-7", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := m.finder("TMPDIR=" + m.tmp).Disk(); !strings.HasPrefix(got, m.tmp+"/berth-7-") {
-		t.Errorf("got %q, want one with a random name in %s", got, m.tmp)
+	if got := m.finder("TMPDIR=" + m.tmp).Disk(); got != m.tmp+"/berth-7" {
+		t.Errorf("got %q, want one in %s", got, m.tmp)
 	}
 	memory, err := os.MkdirTemp("/dev/shm", "r")
 	if err != nil {
@@ -281,23 +248,6 @@ func TestAFolderThatIsFullOrReadOnlyIsPassedOver(t *testing.T) {
 				t.Errorf("got %q, want %q in it", got, want)
 			}
 		})
-	}
-}
-
-func TestRootOfANamespaceBesideTheMachinesRoot(t *testing.T) {
-	t.Parallel()
-	testlevel.Root(t, "map other users' ids")
-	m := newMachine(t)
-	if err := errors.Join(os.Chmod(m.top, 0o755), os.Mkdir(m.tmp+"/berth-7", 0o700)); err != nil { // of the machine's root
-		t.Fatal(err)
-	}
-	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 54321, Size: 1}}
-	got := m.child(&syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: true},
-	}, "", "XDG_RUNTIME_DIR="+m.session, "HOME="+m.home)
-	if !strings.HasPrefix(got, m.tmp+"/berth-7-") {
-		t.Errorf("got %q, want one with a random name in %s", got, m.tmp)
 	}
 }
 

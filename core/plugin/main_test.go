@@ -65,9 +65,6 @@ func play(role string) {
 	case "host": // a program that is killed while its plugins run
 		playHost()
 		return
-	case "naive": // a program that starts plugins with the defaults of go-plugin
-		playNaive()
-		return
 	}
 	// A second agent, with another name, makes the same file another binary.
 	plugins.Serve(

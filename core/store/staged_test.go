@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -222,52 +221,4 @@ func TestARunSettlesWhatAWorkerDoesNot(t *testing.T) {
 			t.Errorf("worker first %v: %v, %v", workerFirst, x.Trials[0].Outcome(), err)
 		}
 	}
-}
-
-// The shared disk is full when an attempt ends. A harness that writes in place
-// leaves a result that cannot be read; here there is none, and the next try works.
-func copyToAFullDisk(dir string) error {
-	fill, here := filepath.Join(dir, "fill"), filepath.Join(os.TempDir(), fmt.Sprintf("berth-staged-%d", os.Getpid()))
-	defer os.RemoveAll(here)
-	naive, to := filepath.Join(dir, "naive"), filepath.Join(dir, "to")
-	if err := errors.Join(os.Mkdir(naive, 0o755), os.Mkdir(to, 0o755)); err != nil {
-		return err
-	}
-	s, err := store.Stage(here, to, "w", 1)
-	if err != nil {
-		return err
-	}
-	for range 300 {
-		if err = s.Append(record.StepsFile, strings.Repeat("x", 100)); err != nil {
-			return err
-		}
-	}
-	fillUp(fill)
-	big := record.Result{Version: 1, Outcome: record.Passed, Reasons: []string{strings.Repeat("y", 10_000)}}
-	b, err := json.Marshal(&big)
-	if err != nil {
-		return err
-	}
-	if os.WriteFile(filepath.Join(naive, record.ResultFile), b, 0o600) == nil {
-		return errors.New("a full disk took a file: the test proves nothing")
-	}
-	if _, err = store.ReadResult(naive); err == nil || errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("a result that was written in place to a full disk: %w", err)
-	}
-	if err = s.Publish(big); err == nil || errors.Is(err, store.ErrSettled) {
-		return fmt.Errorf("published to a full disk: %w", err)
-	}
-	if entries, listed := os.ReadDir(to); listed != nil || len(entries) > 0 {
-		return fmt.Errorf("left on a full disk: %v, %w", entries, listed)
-	}
-	if err = os.Remove(fill); err != nil {
-		return err
-	}
-	if err = s.Copy(); err != nil {
-		return fmt.Errorf("when there was room again: %w", err)
-	}
-	if r, err := store.ReadResult(to); err != nil || r.Outcome != record.Passed {
-		return fmt.Errorf("the result: %+v, %w", r, err)
-	}
-	return os.RemoveAll(to)
 }

@@ -17,9 +17,6 @@ import (
 
 // TestMain keeps locks and places of the tests out of the user's own folder.
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
-		os.Exit(helper())
-	}
 	dir, err := os.MkdirTemp(testlevel.Tmp(), "bst")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)

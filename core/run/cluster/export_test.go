@@ -11,19 +11,6 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Unguarded switches a guard off for a test that shows the damage.
-func Unguarded(t *testing.T, guard *bool) {
-	t.Helper()
-	*guard = false
-	t.Cleanup(func() { *guard = true })
-}
-
-// OwnerIsChecked is a guard.
-var OwnerIsChecked = &ownerIsChecked
-
-// TriesAgain is a guard.
-var TriesAgain = &triesAgain
-
 // Claimer is for tests.
 type Claimer struct{ c *claimer }
 

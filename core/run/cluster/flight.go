@@ -62,9 +62,6 @@ const (
 	lastTry  = 30 * time.Second
 )
 
-// triesAgain is false only in tests that show the damage.
-var triesAgain = true
-
 // publish tries again until the result is in the run, or belongs to another user:
 // the shared disk may be full or away for a while.
 func (p *Pilot) publish(ctx context.Context, f *flight) error {
@@ -72,7 +69,7 @@ func (p *Pilot) publish(ctx context.Context, f *flight) error {
 		return f.err
 	}
 	told := false
-	for wait := firstTry; f.err != nil && triesAgain && !errors.Is(f.err, store.ErrSettled); wait = min(2*wait, lastTry) {
+	for wait := firstTry; f.err != nil && !errors.Is(f.err, store.ErrSettled); wait = min(2*wait, lastTry) {
 		if _, err := f.staged.Sum(); err != nil {
 			return f.err // there is no result that could be published
 		}

@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -55,38 +53,28 @@ func TestAJobThatCannotBeReadEndsItsAttempt(t *testing.T) {
 }
 
 // Somebody who can write to the queue puts a job of their own there.
-func TestAJobOfAnotherUserIsRefused(t *testing.T) { //nolint:paralleltest // it switches a guard off
+func TestAJobOfAnotherUserIsRefused(t *testing.T) {
 	testlevel.Root(t, "be another user")
-	for _, guarded := range []bool{false, true} {
-		t.Run(fmt.Sprintf("guarded %t", guarded), func(t *testing.T) { // its pilot has ended when the guard changes
-			b := newBed(t, 2)
-			if !guarded {
-				cluster.Unguarded(t, cluster.OwnerIsChecked)
-			}
-			c := b.carry(calm, 1) // the second trial waits for the first
-			var made atomic.Int32
-			b.pilot("one", 2, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
-				if j.Attempt.Number() == 7 {
-					made.Add(1)
-				} else {
-					b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") || made.Load() > 0 })
-				}
-				return passes("one")(ctx, j)
-			}))
-			theirs := cluster.AttemptName(b.plan.Trials[1].ID, 7) + ".json"
-			must(t, os.MkdirAll(b.folder(1, 7), 0o755))
-			other := t.TempDir()
-			must(t, cluster.Put(other, theirs, &cluster.Job{
-				Version: 1, Run: b.store.Manifest.Header.Run, Trial: b.plan.Trials[1].ID, Attempt: 7, Plan: cluster.PlanDigest(&b.plan.Trials[1]),
-			}))
-			must(t, os.Chown(filepath.Join(other, theirs), 65534, 65534))
-			must(t, os.Rename(filepath.Join(other, theirs), filepath.Join(b.store.Dir, cluster.Dir, "queue", theirs)))
-			c.wait(t)
-			if guarded == (made.Load() > 0) {
-				t.Errorf("guarded %v: the pilot made %d attempts for a stranger", guarded, made.Load())
-			}
-		})
-	}
+	t.Parallel()
+	b := newBed(t, 2)
+	c := b.carry(calm, 1) // the second trial waits for the first
+	b.pilot("one", 2, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
+		if j.Attempt.Number() == 7 {
+			t.Error("the pilot made an attempt for a stranger")
+		} else {
+			b.until("the job of the stranger was seen", func() bool { return b.heard("belongs to another user") })
+		}
+		return passes("one")(ctx, j)
+	}))
+	theirs := cluster.AttemptName(b.plan.Trials[1].ID, 7) + ".json"
+	must(t, os.MkdirAll(b.folder(1, 7), 0o755))
+	other := t.TempDir()
+	must(t, cluster.Put(other, theirs, &cluster.Job{
+		Version: 1, Run: b.store.Manifest.Header.Run, Trial: b.plan.Trials[1].ID, Attempt: 7, Plan: cluster.PlanDigest(&b.plan.Trials[1]),
+	}))
+	must(t, os.Chown(filepath.Join(other, theirs), 65534, 65534))
+	must(t, os.Rename(filepath.Join(other, theirs), filepath.Join(b.store.Dir, cluster.Dir, "queue", theirs)))
+	c.wait(t)
 }
 
 // waits makes an attempt that goes on until it is told to end.
@@ -97,39 +85,6 @@ func waits(pilot string, ended record.Outcome, began chan<- string) fake {
 		r := resultOf(j, ended, pilot)
 		r.Error = &record.Error{Message: context.Cause(ctx).Error(), Retry: true}
 		return r, j.Attempt.Publish(r)
-	}
-}
-
-// One Ctrl-C: attempts that pilots have are cancelled and published, the others are
-// cancelled at once, and pilots end.
-func TestAnInterruptReachesThePilots(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, 6)
-	c := b.carry(calm, 4)
-	began := make(chan string, 6)
-	p := b.pilot("one", 2, waits("one", record.Cancelled, began))
-	<-began
-	<-began
-	queue := filepath.Join(b.store.Dir, cluster.Dir, "queue")
-	b.until("four attempts are given out", func() bool { return len(listed(t, queue)) == 4 })
-	c.stop()
-	report := c.wait(t)
-	must(t, <-p.done)
-	outcomes, x := b.attempts()
-	if report.Stopped != run.Interrupted || outcomes[record.Cancelled] != 4 || len(outcomes) != 1 {
-		t.Errorf("%+v, %v", report, outcomes)
-	}
-	if open := listed(t, queue); len(open) > 0 {
-		t.Errorf("still in the queue: %q", open)
-	}
-	never := 0
-	for _, tr := range x.Trials {
-		if len(tr.Attempts) == 0 {
-			never++
-		}
-	}
-	if never != 2 {
-		t.Errorf("%d trials never began, want 2", never)
 	}
 }
 
@@ -220,40 +175,26 @@ func TestAPilotTakesWhatItCanFinish(t *testing.T) {
 }
 
 // The shared disk is away from the machine of a pilot, or full, when an attempt ends:
-// the pilot keeps its result and tries again. One that does not loses what it has made.
-func TestAResultWaitsForTheSharedDisk(t *testing.T) { //nolint:paralleltest // it switches a guard off
-	for guarded, want := range map[bool]map[record.Outcome]int{
-		false: {record.Preempted: 1, record.Passed: 1}, true: {record.Passed: 1},
-	} {
-		t.Run(fmt.Sprintf("guarded %t", guarded), func(t *testing.T) { // its pilot has ended when the guard changes
-			if !guarded {
-				cluster.Unguarded(t, cluster.TriesAgain)
-			}
-			b := newBed(t, 1)
-			b.seen = filepath.Join(t.TempDir(), "run")
-			must(t, os.Symlink(b.store.Dir, b.seen))
-			c := b.carry(calm, 1)
-			one := b.pilot("one", 1, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
-				if j.Attempt.Number() > 1 {
-					return passes("one")(ctx, j)
-				}
-				must(t, os.Remove(b.seen))
-				r, err := passes("one")(ctx, j)
-				if err == nil || errors.Is(err, store.ErrSettled) {
-					t.Errorf("published to a disk that is away: %v", err)
-				}
-				time.AfterFunc(700*time.Millisecond, func() { _ = os.Symlink(b.store.Dir, b.seen) })
-				return r, err
-			}))
-			c.wait(t)
-			must(t, <-one.done)
-			if outcomes, _ := b.attempts(); !maps.Equal(outcomes, want) {
-				t.Errorf("%v, want %v", outcomes, want)
-			}
-			if b.heard("is not published yet") != guarded {
-				t.Errorf("said: %q", b.said)
-			}
-		})
+// the pilot keeps its result and tries again.
+func TestAResultWaitsForTheSharedDisk(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, 1)
+	b.seen = filepath.Join(t.TempDir(), "run")
+	must(t, os.Symlink(b.store.Dir, b.seen))
+	c := b.carry(calm, 1)
+	one := b.pilot("one", 1, fake(func(ctx context.Context, j run.Job) (record.Result, error) {
+		must(t, os.Remove(b.seen))
+		r, err := passes("one")(ctx, j)
+		if err == nil || errors.Is(err, store.ErrSettled) {
+			t.Errorf("published to a disk that is away: %v", err)
+		}
+		time.AfterFunc(700*time.Millisecond, func() { _ = os.Symlink(b.store.Dir, b.seen) })
+		return r, err
+	}))
+	c.wait(t)
+	must(t, <-one.done)
+	if outcomes, _ := b.attempts(); !maps.Equal(outcomes, map[record.Outcome]int{record.Passed: 1}) || !b.heard("is not published yet") {
+		t.Errorf("%v, said: %q", outcomes, b.said)
 	}
 }
 
@@ -308,26 +249,16 @@ func add(t *testing.T, file string, b []byte) {
 // A scratch folder without room spoils one attempt after the other. A pilot that has
 // one takes nothing.
 func TestAPilotWithAFullScratchTakesNothing(t *testing.T) { //nolint:paralleltest // it changes a limit
-	full := fake(func(context.Context, run.Job) (record.Result, error) { return record.Result{}, syscall.ENOSPC })
-	for _, guarded := range []bool{false, true} {
-		b := newBed(t, 2)
-		c := b.carry(calm, 2)
-		cluster.SetLeastScratch(t, 0)
-		if guarded {
-			cluster.SetLeastScratch(t, 1<<60)
-		}
-		one := b.pilot("one", 1, full)
-		if guarded {
-			b.until("the user is told", func() bool { return b.heard("pilot one: ") && b.heard("has no room for attempts") })
-		} else {
-			b.until("attempts are spoiled", func() bool { o, _ := b.attempts(); return o[record.Preempted] > 1 })
-		}
-		one.stop()
-		must(t, <-one.done)
-		if o, _ := b.attempts(); guarded && o[record.Preempted] > 0 {
-			t.Errorf("spoiled: %v", o)
-		}
-		c.stop()
-		c.wait(t)
+	b := newBed(t, 2)
+	c := b.carry(calm, 2)
+	cluster.SetLeastScratch(t, 1<<60)
+	one := b.pilot("one", 1, fake(func(context.Context, run.Job) (record.Result, error) { return record.Result{}, syscall.ENOSPC }))
+	b.until("the user is told", func() bool { return b.heard("pilot one: ") && b.heard("has no room for attempts") })
+	one.stop()
+	must(t, <-one.done)
+	if o, _ := b.attempts(); o[record.Preempted] > 0 {
+		t.Errorf("spoiled: %v", o)
 	}
+	c.stop()
+	c.wait(t)
 }

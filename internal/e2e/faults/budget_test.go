@@ -23,7 +23,13 @@ type solver struct {
 func newSolver(t *testing.T) *solver {
 	t.Helper()
 	s := &solver{}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = httptest.NewServer(s.handler())
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *solver) handler() http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		var q struct{ Messages []struct{ Role string } }
 		_ = json.NewDecoder(r.Body).Decode(&q) // without messages it is the first turn
 		s.served.Add(1)
@@ -36,9 +42,7 @@ func newSolver(t *testing.T) *solver {
 			"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
 			"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
 		})
-	}))
-	t.Cleanup(s.Close)
-	return s
+	}
 }
 
 // experiment returns an experiment whose agent uses this provider. limits are

@@ -30,11 +30,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(roleEnv) {
-	case "shepherd":
+	if os.Getenv(roleEnv) == "shepherd" {
 		os.Exit(shepherd())
-	case "naive":
-		os.Exit(naive(os.Args[1:]))
 	}
 	// In a sandbox that a test made this is not a test either.
 	code := sandboxtest.Main(func() int { return testlevel.Main("test-e2e", m.Run) }, sandboxtest.Inside{})

@@ -22,9 +22,6 @@ import (
 	"github.com/berth-eval/berth/plugins"
 )
 
-// keepEnv keeps the variables of these tests for the command of a shepherd.
-const keepEnv = "BERTH_E2E_KEEP"
-
 // stranger is an ordinary user that tests of root become. Nobody has this id,
 // and it has no subordinate ids.
 const stranger = 54322

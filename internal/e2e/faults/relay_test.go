@@ -1,14 +1,11 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -20,10 +17,10 @@ import (
 )
 
 // relayKey is the key of the model, which only the coordinator has.
-const relayKey = canary + "-relay"
+const relayKey = "key-of-the-relay"
 
 // relayed is a provider that requires the key. Its model solves a task in three
-// requests, and looks for the key on the way.
+// requests.
 type relayed struct {
 	*httptest.Server
 
@@ -53,7 +50,7 @@ func (p *relayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.served.Add(1)
-	say := "Look everywhere.\n\n```bash\nenv; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; sleep 0.3; touch /app/done\n```"
+	say := "```bash\nsleep 0.3; touch /app/done\n```"
 	if len(q.Messages) > 4 {
 		say = "```bash\necho TASK_IS_COMPLETE\n```"
 	}
@@ -87,136 +84,6 @@ func (p *place) keyed(n int, args ...string) *session {
 	s := p.start([]string{"E2E_RELAY_KEY=" + relayKey}, append(args, "--no-live")...)
 	p.follows(s, n)
 	return s
-}
-
-// inMemory reports whether a text is in the memory of a process.
-func inMemory(pid int, text string) (bool, error) {
-	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return false, err
-	}
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		return false, err
-	}
-	defer mem.Close()
-	read := int64(0)
-	for line := range strings.Lines(string(maps)) {
-		var from, to int64
-		var flags string
-		if _, err = fmt.Sscanf(line, "%x-%x %s", &from, &to, &flags); err != nil || flags[0] != 'r' || flags[1] != 'w' && flags[3] != 's' {
-			continue // it cannot be written to, so it is a part of a program
-		}
-		overlap := make([]byte, 0, len(text))
-		for piece := make([]byte, 1<<20); from < to; from += int64(len(piece)) {
-			n, failed := mem.ReadAt(piece[:min(int64(len(piece)), to-from)], from)
-			read += int64(n)
-			if bytes.Contains(append(overlap, piece[:n]...), []byte(text)) {
-				return true, nil
-			}
-			if failed != nil {
-				break // reserved and never used, or a window of the kernel
-			}
-			overlap = append(overlap[:0], piece[max(0, n-len(text)+1):n]...)
-		}
-	}
-	if read == 0 {
-		return false, errors.New("no memory could be read")
-	}
-	return false, nil
-}
-
-// looksAtNodes looks for the key in all that pilots and what they started show of
-// themselves, and returns how many processes it saw.
-func looksAtNodes(t *testing.T, pilots []*session) (seen int) {
-	t.Helper()
-	for _, s := range pilots {
-		for _, pid := range append(descendants(s.pid), s.pid) {
-			e, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-			if err != nil {
-				continue // it has ended
-			}
-			seen++
-			hasNone(t, fmt.Sprintf("the arguments of process %d", pid), cmdline(pid))
-			hasNone(t, fmt.Sprintf("the environment of process %d, %q", pid, cmdline(pid)), string(e))
-			if found, _ := inMemory(pid, relayKey); found { //nolint:errcheck // a process that has ended; the caller makes sure that it works
-				t.Errorf("the key is in the memory of process %d, %q", pid, cmdline(pid))
-			}
-		}
-	}
-	return seen
-}
-
-// 64 attempts on six pilots have a budget for ten requests. Ten reach the provider,
-// nothing is made that the budget has no room for, and the key is nowhere but with
-// the coordinator: in no environment, argument, memory or file of a pilot or of what
-// it started, and in no file of the run.
-func TestABudgetAndTheKeyStayWithTheCoordinator(t *testing.T) {
-	t.Parallel()
-	const budget = 10
-	p := newPlace(t)
-	go1, held := make(chan struct{}), atomic.Int64{}
-	provider := newRelayed(t, func(ctx context.Context) error {
-		if held.Add(1) > budget-2 { // the last ones wait until the nodes were looked at
-			select {
-			case <-go1:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		return nil
-	})
-	provider.experiment(p, fmt.Sprintf("repeat = 64\n  limits {\n    requests = %d\n    in_flight = 12\n  }", budget), "")
-	c := p.keyed(1, "run", ".")
-	dir := p.run()
-	pilots := make([]*session, 6)
-	for i := range pilots {
-		pilots[i] = p.pilot(dir, 2)
-	}
-	poll(t, "all but two requests are answered", c, func() bool { return held.Load() == budget })
-	if has, err := inMemory(c.pid, relayKey); err != nil || !has {
-		t.Errorf("the key is not seen in the memory of the coordinator, which has it (%v): the test proves nothing", err)
-	}
-	if n := looksAtNodes(t, pilots); n < 2*len(pilots) {
-		t.Errorf("only %d processes were looked at", n)
-	}
-	tickets, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "relay", "*.json"))
-	if err != nil || len(tickets) != len(pilots) {
-		t.Errorf("%d pilots have %q, %v", len(pilots), tickets, err)
-	}
-	for _, f := range tickets {
-		if fi, err := os.Stat(f); err != nil || fi.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", f, fi, err)
-		}
-	}
-	hasNone(t, "a file of the run, of a pilot or of a sandbox", whatIsThere(p.dir))
-	close(go1)
-
-	ended := c.wait().want(t, 3)
-	for _, s := range pilots {
-		r := s.wait().want(t, 0)
-		hasNone(t, "what a pilot prints", r.stdout+r.stderr)
-	}
-	if provider.served.Load() != budget || held.Load() != budget || provider.strange.Load() != 0 {
-		t.Errorf("%d requests were answered of %d, %d without the key", provider.served.Load(), held.Load(), provider.strange.Load())
-	}
-	if !strings.Contains(ended.stdout, "the budget of the run is used up: 10 of 10 requests") {
-		t.Errorf("it says:\n%s", ended.stdout)
-	}
-	show := p.settled(dir)
-	if o := show.Summary.Outcomes; show.Summary.Tokens != 110*budget || o[record.NotRun] < 64-budget || o[record.NotRun]+o[record.Passed] != 64 {
-		t.Errorf("%d tokens, outcomes %v", show.Summary.Tokens, o)
-	}
-	if left, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "relay", "*")); err != nil || len(left) > 0 {
-		t.Errorf("tokens of pilots are left: %q, %v", left, err)
-	}
-	files := unpacked(t, p.dir)
-	if !strings.Contains(files, "Look everywhere") {
-		t.Error("what the agent did is nowhere: the test proves little")
-	}
-	hasNone(t, "a file", files)
-	hasNone(t, "what the coordinator prints", ended.stdout+ended.stderr)
-	p.vacated()
 }
 
 // The coordinator is killed while pilots wait for answers through it, and another one

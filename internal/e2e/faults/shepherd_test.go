@@ -18,12 +18,8 @@ import (
 // roleEnv makes this test binary run as another program than a test.
 const roleEnv = "BERTH_TEST_ROLE"
 
-// patience is how long processes that berth started may outlive it, unless
-// patienceEnv is shorter.
-const (
-	patience    = 15 * time.Second // the promise: none does; to be killed takes a moment
-	patienceEnv = "BERTH_E2E_PATIENCE"
-)
+// patience is how long processes that berth started may outlive it.
+const patience = 15 * time.Second // the promise: none does; to be killed takes a moment
 
 // fileEnv makes a shepherd limit the size of every file that its command and
 // the descendants of the command write, in bytes.
@@ -39,8 +35,6 @@ type ending struct {
 	// Peak is the largest amount of memory of the command, or of a process that
 	// the command waited for, in bytes.
 	Peak int64 `json:"peak"`
-	// After is how long the last descendant outlived the command.
-	After time.Duration `json:"after_ns"`
 }
 
 // shepherd starts the command in its arguments. All orphaned descendants of the
@@ -64,7 +58,7 @@ func shepherd() int {
 	cmd := exec.Command(os.Args[1], os.Args[2:]...) //nolint:noctx // ends when it ends; a test that is over kills it by Pdeathsig
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "BERTH_E2E_") || os.Getenv(keepEnv) != "" {
+		if !strings.HasPrefix(kv, "BERTH_E2E_") {
 			cmd.Env = append(cmd.Env, kv)
 		}
 	}
@@ -89,10 +83,6 @@ func shepherd() int {
 // await reaps children until pid and all others have ended.
 func await(pid int) (e ending, err error) {
 	var ended time.Time
-	limit := patience
-	if d, parseErr := time.ParseDuration(os.Getenv(patienceEnv)); parseErr == nil {
-		limit = d
-	}
 	for {
 		var ws syscall.WaitStatus
 		var used syscall.Rusage
@@ -104,7 +94,6 @@ func await(pid int) (e ending, err error) {
 		switch {
 		case errors.Is(waitErr, syscall.EINTR):
 		case errors.Is(waitErr, syscall.ECHILD):
-			e.After = time.Since(ended)
 			return e, nil
 		case waitErr != nil:
 			return e, waitErr
@@ -113,7 +102,7 @@ func await(pid int) (e ending, err error) {
 			if e.Code = ws.ExitStatus(); ws.Signaled() {
 				e.Signal = ws.Signal()
 			}
-		case got == 0 && e.Left == nil && time.Since(ended) > limit: // the promise: what berth started ends with it
+		case got == 0 && e.Left == nil && time.Since(ended) > patience: // the promise: what berth started ends with it
 			for _, p := range descendants(os.Getpid()) {
 				e.Left = append(e.Left, fmt.Sprintf("%d %s", p, cmdline(p)))
 				_ = syscall.Kill(p, syscall.SIGKILL)

@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -28,6 +30,16 @@ func long(t *testing.T) (*place, *session) {
 		return sleeping == 4
 	})
 	return p, s
+}
+
+// sensitive makes the processes that this test starts end at SIGINT and SIGHUP,
+// also if the test was started in the background or under nohup: a process that
+// handles a signal gives its children the default.
+func sensitive(t *testing.T) {
+	t.Helper()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT)
+	t.Cleanup(func() { signal.Stop(signals) })
 }
 
 // After one Ctrl-C, or the TERM of a shutdown, running trials are recorded as

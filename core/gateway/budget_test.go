@@ -1,10 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -13,70 +11,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
 )
-
-// An attempt costs 0.1 USD and may cost a little more: nine or ten attempts fit
-// into the budget of the run or of a cell.
-func TestABudgetHoldsInParallel(t *testing.T) {
-	t.Parallel()
-	limit := 1.0
-	var trials []string
-	for i := range 64 {
-		trials = append(trials, fmt.Sprint("p", i))
-	}
-	for name, set := range map[string]func(*Options){
-		"run": func(o *Options) { o.Run = ledger.Limit{USD: &limit} },
-		"cell": func(o *Options) {
-			o.Cells = []Cell{{Name: "agent=other", Trials: []string{"other"}}, {Name: "agent=a", Trials: trials, Limit: ledger.Limit{USD: &limit}}}
-		},
-		"cell that had spent": func(o *Options) {
-			more := limit + 5
-			o.Cells = []Cell{{Trials: trials, Limit: ledger.Limit{USD: &more}, Spent: ledger.Amount{USD: 5}}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			holdsInParallel(t, limit, func(_ *cell.Model, o *Options, _ *models.Spec) { set(o) })
-		})
-	}
-}
-
-func holdsInParallel(t *testing.T, limit float64, set setting) {
-	t.Helper()
-	m := scripted(t, "replies:\n  - {text: x, delay: 5ms, usage: {input: 60, output: 40}}\n")
-	m.Price = priced(1000, 1000, 1000, 1000)
-	b := start(t, m, set)
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		counts = map[int]int{}
-		total  float64
-		spent  int
-	)
-	for i := range 64 {
-		wg.Go(func() {
-			s := b.open(t, models.Spec{Trial: fmt.Sprint("p", i), Attempt: 1, Role: "agent", Models: b.spec.Models})
-			defer s.Close(context.Background())
-			one := &bench{session: s, e: s.Endpoints()["default"], c: unixClient(s.Endpoints()["default"].Host)}
-			defer one.c.CloseIdleConnections()
-			got := one.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":40,"messages":[{"role":"user","content":"hi"}]}`)
-			mu.Lock()
-			defer mu.Unlock()
-			counts[got.status]++
-			for _, u := range s.Usage() {
-				total += *u.CostUSD
-			}
-			select {
-			case <-s.Spent():
-				spent++
-			default:
-			}
-		})
-	}
-	wg.Wait()
-	if counts[200] < 9 || counts[200]+counts[403] != 64 || spent != counts[403] || total > limit+1e-9 {
-		t.Errorf("statuses %v, %d out of budget, %g USD of %g", counts, spent, total, limit)
-	}
-}
 
 func TestBudgetsOfAnAttempt(t *testing.T) {
 	t.Parallel()

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,41 +48,6 @@ func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 		t.Fatal(err)
 	}
 	return run.Dir
-}
-
-// A recording is replayed byte for byte without the provider. The first
-// difference is reported with its position.
-func TestARunIsReplayed(t *testing.T) {
-	t.Parallel()
-	for i, r := range requests {
-		t.Run(r.dialect, func(t *testing.T) {
-			t.Parallel()
-			path, body := streaming(i)
-			var first reply
-			whole := recorded(t, r.dialect)
-			p := provide(t, inPieces(whole, 100))
-			dir := recordedRun(t, p.model(r.dialect), func(b *bench) { first = b.ask(t.Context(), t, path, body) })
-			p.Close()
-			m := cell.Model{Provider: r.dialect, Name: "m1", Replay: dir}
-			b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
-			again := strings.Replace(body, `{`, `{"metadata":{"user_id":"another"},`, 1)
-			if r.dialect == "gemini" {
-				again = body
-			}
-			got := b.ask(t.Context(), t, path, again)
-			if got.body != first.body || got.status != http.StatusOK || !strings.Contains(first.body, "世界") {
-				t.Errorf("%d: %s\nwant %s", got.status, got.body, first.body)
-			}
-			if b.Usage()[0].OutputTokens != 42 {
-				t.Errorf("usage %+v", b.Usage())
-			}
-			b2 := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) { s.Trial, s.Task, s.Repetition = "other", "x", 1 })
-			got = b2.ask(t.Context(), t, path, strings.Replace(body, "hi", "ho", 1))
-			if got.status != http.StatusBadRequest || !strings.Contains(got.body, "now") || b2.Down() == nil || len(b2.Findings()) != 1 {
-				t.Errorf("%d: %s, down %v, findings %v", got.status, got.body, b2.Down(), b2.Findings())
-			}
-		})
-	}
 }
 
 // A replay on another day: what changes from run to run is ignored, and said in

@@ -25,9 +25,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(helperEnv) != "" {
-		os.Exit(helper())
-	}
 	dir, err := os.MkdirTemp(testlevel.Tmp(), "brt")
 	if err == nil {
 		err = os.Setenv(node.EnvDir, dir)

@@ -272,22 +272,6 @@ func TestWhatIsSaidAtADeadlineIsHeard(t *testing.T) {
 	}
 }
 
-// A call of a plugin that never returns ends with its context, like calls of
-// gRPC.
-func TestAnAgentThatNeverReturnsIsLeftBehind(t *testing.T) {
-	t.Parallel()
-	a := &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, act *actor, _ agent.Message) (agent.Yield, error) {
-		if err := act.sh(ctx, "echo 1 > /app/x"); err != nil {
-			return agent.Yield{}, err
-		}
-		<-ctx.Done()
-		return agent.Yield{}, ctx.Err()
-	}}
-	b := newBench(t, a, tests("test -s /app/x"))
-	b.cell.Limits.AgentTime = 3 * time.Second
-	want(t, b.run(t.Context(), t), record.Passed, record.Timeout, record.Checked) // without the limit, the agent waits for ever
-}
-
 func TestCopiesNeedNoSandbox(t *testing.T) {
 	t.Parallel()
 	j := looks(func(r verifierRequest) bool {
@@ -300,58 +284,5 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if r.Mode != string(task.ModeCopies) {
 		t.Errorf("mode %s", r.Mode)
-	}
-}
-
-// TestCheats runs agents that try to get the reward without doing the work. In
-// the mode live, none succeeds where tests are kept from what the agent left;
-// elsewhere each does, and the result says so. In restarted, none succeeds.
-func TestCheats(t *testing.T) {
-	t.Parallel()
-	// The test command reads what it is itself told to trust, late: once the
-	// cheat, which a busy machine holds up, has had its way.
-	const rewarded = "[ \"$(cat /logs/verifier/reward.txt)\" = 1 ]"
-	const test = "sh /tests/test.sh; sleep 0.2; " + rewarded
-	const daemon = "(setsid sh -c '%s' >/dev/null 2>&1 &)"
-	for _, tt := range []struct{ name, does string }{
-		{"rewrites the reward", "while :; do echo 1 > /logs/verifier/reward.txt; sleep 0.01; done"},
-		{"replaces the tests", "while :; do [ -e /tests/test.sh ] && echo \"echo 1 > /logs/verifier/reward.txt\" > /tests/test.sh; sleep 0.01; done"},
-	} {
-		for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted} {
-			t.Run(tt.name+" in "+string(mode), func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t, does(fmt.Sprintf(daemon, tt.does)), tests(test))
-				b.task.Mode = mode
-				withTests(t, b, map[string]string{"test.sh": "sleep 0.3; sh /tests/test.sh.d; echo 0 > /logs/verifier/reward.txt"})
-				switch {
-				// Each cheat empties its file before it writes it, again and again.
-				case mode == task.ModeLive && tt.name == "replaces the tests":
-					b.judges["judge"] = tests(within("{ sh /tests/test.sh; "+rewarded+"; }") + "; [ $i -lt 30 ]")
-				case mode == task.ModeLive:
-					b.judges["judge"] = tests("sh /tests/test.sh; " + within(rewarded) + "; [ $i -lt 30 ]")
-				case tt.name == "replaces the tests":
-					b.judges["judge"] = tests("sleep 0.3; " + test)
-				}
-				r := b.run(t.Context(), t)
-				integrity := record.Checked
-				if mode == task.ModeLive {
-					integrity = r.Integrity // what the cheat wrote elsewhere is seen
-				}
-				want(t, r, record.Failed, record.Yielded, integrity)
-			})
-		}
-	}
-	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted} {
-		t.Run("plants files early in "+string(mode), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, does("mkdir -p /logs/verifier /tests; echo 1 > /logs/verifier/reward.txt; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh"), tests(test))
-			b.task.Mode = mode
-			withTests(t, b, map[string]string{"test.sh": "echo 0 > /logs/verifier/reward.txt"})
-			r := b.run(t.Context(), t)
-			want(t, r, record.Failed, record.Yielded, record.Checked)
-			if !found(r, "planted") {
-				t.Errorf("findings %s", pretty(r.Findings))
-			}
-		})
 	}
 }

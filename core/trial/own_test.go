@@ -2,12 +2,9 @@ package trial_test
 
 import (
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -57,35 +54,6 @@ func TestAVerifierHasASandboxOfItsOwn(t *testing.T) {
 	}
 }
 
-// The sandbox is kept over the rounds, with the artifacts of the present one.
-func TestAVerifiersOwnSandboxIsKeptOverRounds(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	own := owning("")
-	own.traits.Rounds = true
-	script := `n=$(cat /logs/artifacts/n) && echo x >> /rounds && test $(cat /rounds | wc -l) = ${#n} && test $(ls /logs/artifacts | wc -l) = 2 && test $n = 11`
-	own.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		v, err := tests(script).verify(ctx, r)
-		if v.Decision == verifier.Fail {
-			v.Decision = verifier.Continue
-		}
-		return v, err
-	}
-	b.judges["supervisor"] = own
-	b.agents["agent"] = does("cd /logs/artifacts; printf 1 >> n; rm -f round-*; touch round-$(cat n)")
-	made := &counting{}
-	b.env = made.wrap
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	const wanted = "turn create services freeze copy judge thaw user turn freeze copy judge thaw settle"
-	if got := phases(r); !strings.Contains(got, wanted) {
-		t.Errorf("phases %s\nwant   %s", got, wanted)
-	}
-	if made.created != 2 || len(own.asked) != 2 || slices.ContainsFunc(own.asked, func(r verifier.Request) bool { return r.Shell == "" }) {
-		t.Errorf("%d sandboxes were created; asked %s", made.created, pretty(own.asked))
-	}
-}
-
 func TestAVerifiersOwnSandboxThatCannotBeCreatedIsNotTheAgentsFault(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), owning("true"))
@@ -112,26 +80,6 @@ func TestAnArtifactThatDoesNotFitAVerifiersOwnSandbox(t *testing.T) {
 	want(t, r, record.AgentError, record.Yielded, record.Unknown)
 	if r.Error == nil || !strings.Contains(r.Error.Message, "place artifact /app/x/y") {
 		t.Errorf("error %+v", r.Error)
-	}
-}
-
-// A verifier may need a sandbox of its own because of its configuration.
-func TestAConfigurationGivesAVerifierASandboxOfItsOwn(t *testing.T) {
-	t.Parallel()
-	for config, boxes := range map[string]int{`{"tools":"sandbox"}`: 2, `{"tools":"view"}`: 1, ``: 1} {
-		t.Run(config, func(t *testing.T) {
-			t.Parallel()
-			j := looks(func(r verifier.Request) bool { return (r.Shell != "") == (boxes == 2) })
-			j.traits.OwnWith = map[string]string{"tools": "sandbox"}
-			b := newBench(t, does("true"), j)
-			b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Config: cell.NewValues(json.RawMessage(config), nil)}}
-			made := &counting{}
-			b.env = made.wrap
-			want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
-			if made.created != boxes {
-				t.Errorf("%d sandboxes were created, want %d", made.created, boxes)
-			}
-		})
 	}
 }
 

@@ -7,13 +7,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -43,154 +41,6 @@ func lines[T any](t *testing.T, file string) []T {
 		out = append(out, v)
 	}
 	return out
-}
-
-// TestSecretsReachNoFile plants secrets in every place from which an attempt
-// gets one, makes agent and verifier repeat them wherever they can, and
-// searches every file that is left.
-func TestSecretsReachNoFile(t *testing.T) {
-	t.Parallel()
-	secrets := map[string]string{
-		"AGENT": "canary-agent-0001", "TASK": `canary-"task"<0002>`, "VERIFY": "canary-verify-0003", "CONFIG": "canary-config-0004", "SOLVE": "canary-solve-0005",
-	}
-	a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
-		if err := act.sh(ctx, `[ "$AGENT" = canary-agent-0001 ] && env | tee /logs/artifacts/env > /logs/agent/env.txt`); err != nil {
-			return agent.Yield{}, err
-		}
-		all := strings.Join([]string{secrets["AGENT"], secrets["TASK"], secrets["CONFIG"], string(act.setup.Config)}, " ")
-		args, err := json.Marshal(map[string]string{all: all})
-		content := trajectory.Text(all)
-		err = errors.Join(err, act.Log("env: "+all), act.Step(trajectory.Step{
-			Source: trajectory.Model, Message: trajectory.Text(all), ReasoningContent: all,
-			ToolCalls:   []trajectory.ToolCall{{ID: "1", Name: all, Arguments: args}},
-			Observation: &trajectory.Observation{Results: []trajectory.Result{{SourceCallID: "1", Content: &content}}},
-		}), os.WriteFile(filepath.Join(act.setup.Scratch, "debug.txt"), []byte(all), 0o600))
-		return agent.Yield{End: agent.Done, Message: all, Reason: all}, err
-	})
-	a.needs.Logs = []string{"/logs/agent"}
-	j := tests("true")
-	j.verify = func(_ context.Context, r verifier.Request) (verifier.Verdict, error) {
-		all := secrets["VERIFY"] + " " + secrets["TASK"]
-		v := reward(verifier.Pass, 1)
-		v.Rationale, v.Handoff = all, all
-		v.Checkpoints = []verifier.Checkpoint{{Name: all, Note: all}}
-		v.Findings = []verifier.Finding{{Code: "x", Severity: verifier.Note, Text: all}}
-		if r.Env["V"] != secrets["VERIFY"] {
-			return v, errors.New("the verifier was not given its variable")
-		}
-		return v, os.WriteFile(filepath.Join(r.Scratch, "out.txt"), []byte(all), 0o600)
-	}
-	b := newBench(t, a, j)
-	b.cell.Secrets = []string{secrets["AGENT"], secrets["CONFIG"]}
-	b.cell.Agent.Env = map[string]cell.Text{"AGENT": cell.Plain(secrets["AGENT"])}
-	b.cell.Agent.Config = cell.PlainValues(json.RawMessage(`{"key":"` + secrets["CONFIG"] + `"}`))
-	b.envVars["HOST_TASK"], b.envVars["HOST_VERIFY"] = secrets["TASK"], secrets["VERIFY"]
-	b.task.Environment.Env = task.Env{"T": {Host: "HOST_TASK"}}
-	b.task.Stages[0].Verify.Env = task.Env{"V": {Host: "HOST_VERIFY"}}
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	for name, secret := range secrets {
-		for _, form := range []string{secret, strings.NewReplacer(`"`, `\"`, "<", `\u003c`, ">", `\u003e`).Replace(secret), strings.ReplaceAll(secret, `"`, `\"`)} {
-			if hits := grep(t, b.dir, form); len(hits) > 0 {
-				t.Errorf("%s is in %q", name, hits)
-			}
-		}
-	}
-	if out := pretty(r); strings.Contains(out, "canary") {
-		t.Errorf("the result holds a secret: %s", out)
-	}
-	if !found(r, "secret_in_artifact") {
-		t.Errorf("nobody was told: %s", pretty(r.Findings))
-	}
-	for _, file := range []string{"agent/debug.txt", "agent/logs/logs/agent/env.txt", "artifacts/logs/artifacts/env", "trajectory.json", "log"} {
-		if info, err := os.Stat(filepath.Join(b.dir, file)); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", file, err)
-		}
-	}
-}
-
-// TestMarkersOfHiddenResources plants a marker in every resource that some role
-// may not see, and searches everything that this role was given.
-func TestMarkersOfHiddenResources(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	plantMarkers(t, b)
-	looked := map[string]int{}
-	watch := func(role string, s *scripted) {
-		honest := s.turn
-		s.turn = func(ctx context.Context, act *actor, m agent.Message) (agent.Yield, error) {
-			lookFor(t, role, act.setup.View, pretty(act.setup)+pretty(m))
-			looked[role]++
-			if act.shell == nil {
-				return honest(ctx, act, m)
-			}
-			err := act.sh(ctx, "! grep -rsl -e MARK-[h]ost -e MARK-[v]erifier -e MARK-[o]racle -e MARK-[u]ser /tests /solution /logs /app /tmp /root /home /etc")
-			if err != nil {
-				return agent.Yield{}, err
-			}
-			return honest(ctx, act, m)
-		}
-	}
-	for role, a := range b.agents {
-		if s, ok := a.(*scripted); ok {
-			watch(role, s)
-		}
-	}
-	for _, j := range b.judges {
-		honest := j.verify
-		j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-			lookFor(t, "verifier", r.View, "")
-			looked["verifier"]++
-			return honest(ctx, r)
-		}
-	}
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	if looked["agent"] != 2 || looked["user"] != 1 || looked["verifier"] != 3 {
-		t.Errorf("looked at %v", looked)
-	}
-	for _, n := range []string{"verifier", "user", "oracle", "host"} {
-		if hits := grep(t, b.dir, "MARK-"+n); len(hits) > 0 {
-			t.Errorf("MARK-%s was stored in %q", n, hits)
-		}
-	}
-}
-
-// plantMarkers adds resources. Each contains a marker with the name of the role
-// that may see it.
-func plantMarkers(t *testing.T, b *bench) {
-	t.Helper()
-	for _, r := range []task.Resource{
-		{Name: "public", Audience: task.Public()},
-		{Name: "agent", Audience: []task.Role{task.RoleAgent}},
-		{Name: "verifier", Audience: []task.Role{task.RoleVerifier}, Place: "/tests/MARK-verifier", Phase: task.PlaceVerify},
-		{Name: "user", Audience: []task.Role{task.RoleUser}, Secret: true}, // else the user's own words may quote it
-		{Name: "oracle", Audience: []task.Role{task.RoleOracle}, Place: "/solution", Phase: task.PlaceTurn},
-		{Name: "host"},
-	} {
-		if err := os.WriteFile(filepath.Join(b.task.Dir, r.Name), []byte("MARK-"+r.Name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r.Name, r.Path = "references/"+r.Name, r.Name
-		b.task.Resources = append(b.task.Resources, r)
-	}
-	b.task.Interaction.User = "references/user"
-}
-
-// lookFor fails if the view or the requests of a role contain a marker that is
-// not for it, or lack one that is.
-func lookFor(t *testing.T, role, view, text string) {
-	t.Helper()
-	may := map[string][]string{
-		"agent": {"public", "agent"}, "user": {"public", "user"}, "verifier": {"public", "verifier", "rationale"},
-	}
-	for _, n := range []string{"public", "agent", "verifier", "user", "oracle", "host", "rationale"} {
-		in := len(grep(t, view, "MARK-"+n)) > 0
-		ok := slices.Contains(may[role], n)
-		if ok != in && n != "rationale" || !ok && (in || strings.Contains(text, "MARK-"+n)) {
-			t.Errorf("%s and MARK-%s: in its view %v", role, n, in)
-		}
-	}
 }
 
 func TestTheRecordIsWrittenAsItHappens(t *testing.T) {

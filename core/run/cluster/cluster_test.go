@@ -230,41 +230,6 @@ func (b *bed) attempts() (outcomes map[record.Outcome]int, x *store.Index) {
 	return outcomes, x
 }
 
-func TestTwoPilotsShareARun(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, 40)
-	c := b.carry(calm, 8)
-	one, two := b.pilot("one", 2, passes("one")), b.pilot("two", 2, passes("two"))
-	report := c.wait(t)
-	for _, p := range []*flown{one, two} {
-		must(t, <-p.done)
-	}
-	outcomes, x := b.attempts()
-	if report.Ran != 40 || outcomes[record.Passed] != 40 || len(outcomes) != 1 || x.Damaged+x.Torn != 0 {
-		t.Fatalf("%+v, %v, %d damaged", report, outcomes, x.Damaged)
-	}
-	by := map[string]int{}
-	for _, tr := range x.Trials {
-		dir := filepath.Join(b.store.Dir, store.TrialsDir, tr.Dir, "attempt-1")
-		r, err := store.ReadResult(dir)
-		must(t, err)
-		by[r.Worker.Pilot]++
-		names := listed(t, dir)
-		if want := []string{store.ChecksumsFile, record.ResultFile, record.StepsFile}; !slices.Equal(names, want) {
-			t.Errorf("%s has %q, want %q", dir, names, want)
-		}
-		if tr.Attempts[0].Result.Queued <= 0 {
-			t.Errorf("%s waited %s for a pilot", tr.ID, tr.Attempts[0].Result.Queued)
-		}
-	}
-	if by["one"] == 0 || by["two"] == 0 {
-		t.Errorf("made by %v: one pilot did nothing", by)
-	}
-	if left := listed(t, filepath.Join(b.store.Dir, cluster.Dir, "queue")); len(left) > 0 {
-		t.Errorf("left in the queue: %q", left)
-	}
-}
-
 // listed returns the sorted names in a folder.
 func listed(t *testing.T, dir string) []string {
 	t.Helper()

@@ -6,20 +6,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // Each of the real programs sends other requests beside the usual one.
 func TestWhatRealClientsAsk(t *testing.T) {
 	t.Parallel()
-	packed := func(s string) string {
-		e, err := zstd.NewWriter(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(e.EncodeAll([]byte(s), nil))
-	}
 	const messages = `{"model":"m1","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
 	for _, tt := range []struct {
 		method, path, body string
@@ -34,7 +25,7 @@ func TestWhatRealClientsAsk(t *testing.T) {
 		{"HEAD", "/", "", nil, 200, ""},
 		{"HEAD", "/api/hello", "", nil, 200, ""},
 		{"GET", "/v1/responses", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, 426, ""},
-		{"POST", "/v1/responses", packed(`{"model":"m1","stream":true,"input":"hi"}`), []string{"Content-Encoding", "zstd"}, 200, "event: response.completed"},
+		{"POST", "/v1/responses", string(zstded(t, `{"model":"m1","stream":true,"input":"hi"}`)), []string{"Content-Encoding", "zstd"}, 200, "event: response.completed"},
 		{"POST", "/v1/chat/completions", `{"model":"m1","stream":true,"messages":[]}`, nil, 200, "data: [DONE]"},
 		{"POST", "/v1beta/models/m1:streamGenerateContent?alt=sse", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`, nil, 200, "data: {"},
 		{"POST", "/v1beta/models/m1:streamGenerateContent", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`, nil, 200, "[{"},

@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -118,10 +117,7 @@ func TestAnAnswerWithoutCredibleUsageIsEstimated(t *testing.T) {
 // Tokens that are written to a cache for an hour have their own price.
 func TestCacheWritesOfAnHourHaveTheirPrice(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":100,"cache_creation_input_tokens":3000,"cache_creation":{"ephemeral_5m_input_tokens":1000,"ephemeral_1h_input_tokens":2000},"output_tokens":0}}`)
-	})
+	p := provide(t, replies(`{"content":[],"usage":{"input_tokens":100,"cache_creation_input_tokens":3000,"cache_creation":{"ephemeral_5m_input_tokens":1000,"ephemeral_1h_input_tokens":2000},"output_tokens":0}}`))
 	m := p.model("anthropic")
 	m.Price = &dialect.Price{Input: new(1e6), CacheWrite: new(2e6), CacheHour: new(3e6), Output: new(0.0)}
 	b := start(t, m)

@@ -316,10 +316,7 @@ func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
 
 func TestLargeResultsAndPackedBodies(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
-	})
+	p := provide(t, replies(`{"usage":{"input_tokens":3,"output_tokens":4}}`))
 	b := start(t, p.model("anthropic"))
 	big := `{"model":"m1","max_tokens":5,"messages":[{"role":"user","content":[{"type":"tool_result","content":"` + strings.Repeat("line ✓\\n", 10<<20/9) + `"}]}]}`
 	if got := b.ask(t.Context(), t, "/v1/messages", big); got.status != http.StatusOK || p.bodies[0] != big {

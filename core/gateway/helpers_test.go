@@ -230,6 +230,14 @@ func provide(t *testing.T, do http.HandlerFunc) *provider {
 	return p
 }
 
+// replies always replies with this JSON.
+func replies(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, body)
+	}
+}
+
 func (p *provider) model(dialect string) cell.Model {
 	base := p.URL
 	if strings.HasPrefix(dialect, "openai") {

@@ -214,10 +214,7 @@ func TestWhatLooksLikeAKeyIsNotLost(t *testing.T) {
 // A placeholder for a key that does not exist is not treated as a secret.
 func TestAShortKeyIsNoSecret(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"text":"the list is EMPTY","usage":{"input_tokens":3,"output_tokens":4}}`)
-	})
+	p := provide(t, replies(`{"text":"the list is EMPTY","usage":{"input_tokens":3,"output_tokens":4}}`))
 	m := p.model("anthropic")
 	key := cell.Plain("EMPTY")
 	m.APIKey = &key
@@ -313,10 +310,7 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 // does not count, whatever it is bundled with.
 func TestAHostileClient(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
-	})
+	p := provide(t, replies(`{"usage":{"input_tokens":3,"output_tokens":4}}`))
 	b := start(t, p.model("anthropic"))
 	first := "POST /v1/messages HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + b.e.Token + "\r\n"
 	head := first + "Connection: close\r\n"

@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"io"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,10 +19,7 @@ func TestSecretsOfAnAttemptAreMaskedInTheRecord(t *testing.T) {
 	t.Parallel()
 	const secret = "of-the-agent-4f1d9b7a"
 	for name, mask := range map[string]func([]byte) []byte{"without a mask": nil, "with a mask": redact.New(secret).Bytes} {
-		p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"content":[{"type":"text","text":"you said `+secret+`"}],"usage":{"input_tokens":1,"output_tokens":1}}`)
-		})
+		p := provide(t, replies(`{"content":[{"type":"text","text":"you said `+secret+`"}],"usage":{"input_tokens":1,"output_tokens":1}}`))
 		b := start(t, p.model("anthropic"), func(_ *cell.Model, _ *Options, s *models.Spec) { s.Mask = mask })
 		if got := b.ask(t.Context(), t, requests[0].path, strings.Replace(requests[0].body, "hi", secret, 1)); !strings.Contains(got.body, secret) {
 			t.Errorf("%s: the agent got %s", name, got.body)

@@ -17,10 +17,7 @@ import (
 
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"usage":{"input_tokens":3,"output_tokens":4}}`)
-	})
+	p := provide(t, replies(`{"usage":{"input_tokens":3,"output_tokens":4}}`))
 	m := p.model("anthropic")
 	m.Parameters = json.RawMessage(`{"temperature":0,"thinking":{"type":"enabled"}}`)
 	m.AllowModels = []string{"m2"}
@@ -73,10 +70,7 @@ func TestToolsOfTheProviderInDisguise(t *testing.T) {
 // experiment's model costs.
 func TestTheCostOfAnAllowedModel(t *testing.T) {
 	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"usage":{"input_tokens":1000,"output_tokens":1000}}`)
-	})
+	p := provide(t, replies(`{"usage":{"input_tokens":1000,"output_tokens":1000}}`))
 	m := p.model("anthropic")
 	m.Price, m.AllowModels = priced(1, 1, 1, 1), []string{"m2"}
 	b := start(t, m)

@@ -372,11 +372,3 @@ func TestPluginsAreAskedEachQuestionOnce(t *testing.T) {
 	}
 	runtime.KeepAlive(made)
 }
-
-func BenchmarkPlanOfTenThousandTrials(b *testing.B) {
-	e := ten(b)
-	b.ResetTimer()
-	for b.Loop() {
-		plans(b, e, &fakePlugins{})
-	}
-}

@@ -1,7 +1,6 @@
 package run_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,32 +122,6 @@ func TestAMeasuredAttemptIsNotRetried(t *testing.T) {
 		own.Attempts[0].Result.AgentEnd = record.Yielded
 		if _, open := run.Open(own, r, []record.Outcome{o}); open {
 			t.Errorf("%s, which is measured, is run again", o)
-		}
-	}
-}
-
-// The time that a resume takes to read a run of 10,000 finished trials.
-func BenchmarkResumeScanOfTenThousandTrials(b *testing.B) {
-	p, r, err := newRun(b.TempDir(), 10000)
-	if err != nil {
-		b.Fatal(err)
-	}
-	hundred := 100
-	f := &fake{attempt: always(record.Passed)}
-	if _, err = run.Schedule(b.Context(), run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &hundred}}}); err != nil {
-		b.Fatal(err)
-	}
-	if err = r.Close(); err != nil {
-		b.Fatal(err)
-	}
-	b.ResetTimer()
-	for b.Loop() {
-		_, x, err := store.Read(r.Dir)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if len(x.Trials) != 10000 || slices.ContainsFunc(x.Trials, func(t *store.TrialState) bool { return t.Outcome() != record.Passed }) {
-			b.Fatalf("%d trials, or some that did not pass", len(x.Trials))
 		}
 	}
 }

@@ -139,26 +139,6 @@ func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
 	}
 }
 
-func TestNoMoreThanInFlightRunAtTheSameTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := planOf(t, 30)
-		f := &fake{attempt: func(context.Context, run.Job) record.Result {
-			time.Sleep(time.Second) // in a synctest bubble
-			return record.Result{Outcome: record.Passed}
-		}}
-		limit := 4
-		start := time.Now()
-		schedule(t, run.Options{Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &limit}}})
-		if got := f.mostEver.Load(); got != 4 {
-			t.Errorf("%d at the same time, want 4", got)
-		}
-		if took := time.Since(start); took > 10*time.Second { // in a synctest bubble: the time is exact
-			t.Errorf("took %s: slots were left empty", took)
-		}
-	})
-}
-
 var retry = experiment.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
 
 // failing gives an infrastructure error n times, then a pass.

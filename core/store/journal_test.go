@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -34,10 +33,6 @@ func entries(t testing.TB, n int) (all []Entry, data []byte, ends []int) {
 func TestACutJournalLosesTheTornLineOnly(t *testing.T) {
 	t.Parallel()
 	all, data, ends := entries(t, 4)
-	var naive []Entry // for comparison: a single JSON decoder for the whole file reads all or nothing
-	if err := json.Unmarshal(slices.Concat([]byte("["), bytes.ReplaceAll(data[:len(data)-5], []byte("\n"), []byte(",")), []byte("]")), &naive); err == nil || len(naive) > 0 {
-		t.Errorf("without lines %d entries of a torn file are read, %v: the test proves nothing", len(naive), err)
-	}
 	for n := range len(data) + 1 {
 		j, err := readJournal(bytes.NewReader(data[:n]))
 		if err != nil {
@@ -64,17 +59,10 @@ func TestACutJournalLosesTheTornLineOnly(t *testing.T) {
 func TestAChangedByteCostsItsLine(t *testing.T) {
 	t.Parallel()
 	all, data, ends := entries(t, 3)
-	believed := 0
-	defer func() {
-		if believed == 0 {
-			t.Error("no change of a byte is good JSON: the test proves nothing")
-		}
-	}()
 	for i := range data {
 		for _, flip := range []byte{1, 0x20, 0x80} {
 			bad := bytes.Clone(data)
 			bad[i] ^= flip
-			believed += withoutSums(all, bad)
 			j, err := readJournal(bytes.NewReader(bad))
 			if err != nil {
 				t.Fatal(err)
@@ -96,40 +84,12 @@ func TestAChangedByteCostsItsLine(t *testing.T) {
 	}
 }
 
-// withoutSums shows the damage without checksums: it counts the entries that
-// were never written and that such a reader accepts.
-func withoutSums(written []Entry, data []byte) (n int) {
-	for line := range bytes.Lines(data) {
-		var l struct{ Entry Entry }
-		if json.Unmarshal(line, &l) == nil && l.Entry.Kind != "" && !has(written, l.Entry) {
-			n++
-		}
-	}
-	return n
-}
-
 func has(all []Entry, e Entry) bool {
 	return slices.ContainsFunc(all, func(a Entry) bool { return reflect.DeepEqual(a, e) })
 }
 
 func TestAJournalGoesOnAfterATornLine(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		noticed bool
-		want    int
-	}{
-		"without the guard": {false, 1}, // the damage: the next line is lost, too
-		"guarded":           {true, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			goesOn(t, tt.noticed, tt.want)
-		})
-	}
-}
-
-func goesOn(t *testing.T, noticed bool, want int) {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "j.jsonl")
 	j, err := createJournal(file)
 	if err != nil {
@@ -142,7 +102,7 @@ func goesOn(t *testing.T, noticed bool, want int) {
 	if _, err = j.f.WriteString(`{"sum":"0000`); err != nil {
 		t.Fatal(err)
 	}
-	j.torn = noticed
+	j.torn = true
 	if err = errors.Join(j.append(Entry{Kind: Noted, Note: "b"}, true), j.close()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +112,7 @@ func goesOn(t *testing.T, noticed bool, want int) {
 	}
 	defer f.Close()
 	got, err := readJournal(f)
-	if err != nil || len(got.Entries) != want || got.Torn+got.Damaged != 1 || noticed && got.Entries[1].Note != "b" {
+	if err != nil || len(got.Entries) != 2 || got.Torn+got.Damaged != 1 || got.Entries[1].Note != "b" {
 		t.Errorf("read %+v, %v", got, err)
 	}
 }

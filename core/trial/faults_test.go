@@ -84,6 +84,7 @@ type faultCase struct {
 	retry   bool
 	says    string // in the error
 	unseen  bool   // never verified
+	finding string // its code
 }
 
 func faultCases() []faultCase {
@@ -186,6 +187,8 @@ func TestFaultsOfPlugins(t *testing.T) {
 			case tt.by != "" && (r.Error == nil || r.Error.Boundary != tt.by || r.Error.Phase != tt.phase || r.Error.Retry != tt.retry ||
 				!strings.Contains(r.Error.Message, tt.says)):
 				t.Errorf("error %+v; want one of %s in %s, retry %v, saying %q", r.Error, tt.by, tt.phase, tt.retry, tt.says)
+			case tt.finding != "" && !found(r, tt.finding):
+				t.Errorf("no finding %s: %s", tt.finding, pretty(r.Findings))
 			}
 		})
 	}
@@ -223,7 +226,7 @@ func environmentCases() []faultCase {
 						return environment.Remains{}, errors.Join(errors.New("busy"), err)
 					}
 				})
-			}, outcome: record.Passed, end: record.Yielded,
+			}, outcome: record.Passed, end: record.Yielded, finding: "cleanup",
 		},
 		{
 			name: "environment's plugin dies before destroy", agent: ok, judge: pass, set: func(b *bench) {
@@ -259,20 +262,6 @@ func environmentCases() []faultCase {
 				b.task.Environment.Env = task.Env{"X": {Host: "NOT_SET"}}
 			}, outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "NOT_SET", unseen: true,
 		},
-	}
-}
-
-func TestAFailedStopIsAFindingNotAnError(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, does("true"), tests("true"))
-	onEnv(b, func(genuine environment.Environment, e *broken) {
-		e.destroy = func(ctx context.Context, id string) (environment.Remains, error) {
-			_, err := genuine.Destroy(ctx, id)
-			return environment.Remains{}, errors.Join(errors.New("busy"), err)
-		}
-	})
-	if r := b.run(t.Context(), t); r.Outcome != record.Passed || r.Error != nil || !found(r, "cleanup") {
-		t.Errorf("got %s, %+v, %s", r.Outcome, r.Error, pretty(r.Findings))
 	}
 }
 

@@ -45,33 +45,32 @@ func hungry(c *counters, y agent.Yield, err error) *scripted {
 // errGone is the error of a plugin whose process was killed.
 var errGone = fmt.Errorf("%w: signal: killed", plugin.ErrPluginGone)
 
-// endings are what the kernel may end, what an attempt comes to if the host does not
-// show that, and what it comes to if the host does.
+// endings are what the kernel may end, and what an attempt comes to then.
 var endings = []struct {
-	name         string
-	set          func(b *bench, c *counters) // kills once the agent works
-	unseen, seen record.Outcome
-	phase        record.PhaseName // of the error that is seen
-	says         string
+	name    string
+	set     func(b *bench, c *counters) // kills once the agent works
+	outcome record.Outcome
+	phase   record.PhaseName // of the error
+	says    string
 }{
 	{name: "the agent's program", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil)
-	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
 	{name: "the last command of its shell", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 137}, nil)
-	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseTurn, says: "the agent's program was killed"},
 	{name: "a program of another attempt, and the agent crashed", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Crashed, ExitCode: 3}, nil)
-	}, unseen: record.Failed, seen: record.Failed},
+	}, outcome: record.Failed},
 	{name: "a program of another attempt, and the agent failed", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{}, errors.New("lost my head"))
-	}, unseen: record.AgentError, seen: record.AgentError},
+	}, outcome: record.AgentError},
 	{name: "a command of an agent that went on", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{End: agent.Done, ExitCode: 137}, nil)
-	}, unseen: record.Failed, seen: record.Failed},
+	}, outcome: record.Failed},
 	{name: "the agent's plugin", set: func(b *bench, c *counters) {
 		b.agents["agent"] = hungry(c, agent.Yield{}, errGone)
-	}, unseen: record.PluginCrashed, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "signal: killed"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseTurn, says: "signal: killed"},
 	{name: "PID 1 of the sandbox", set: func(b *bench, c *counters) {
 		destroy := func() {}
 		b.env = func(e environment.Environment) environment.Environment { return &ends{e, &destroy} }
@@ -84,16 +83,16 @@ var endings = []struct {
 			return y, errors.Join(err, context.Cause(ctx))
 		}
 		b.agents["agent"] = a
-	}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseTurn, says: "the sandbox is gone"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseTurn, says: "the sandbox is gone"},
 	{name: "a process of the tests, which fail", set: func(b *bench, c *counters) {
 		b.judges["judge"] = disturbed(c, tests("false"))
-	}, unseen: record.Failed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
 	{name: "a process beside the tests, which pass", set: func(b *bench, c *counters) {
 		b.judges["judge"] = disturbed(c, tests("true"))
-	}, unseen: record.Passed, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseVerify, says: "does not count"},
 	{name: "a process beside a verifier without a sandbox", set: func(b *bench, c *counters) {
 		b.judges["judge"] = disturbed(c, looks(func(verifier.Request) bool { return true }))
-	}, unseen: record.Passed, seen: record.Passed},
+	}, outcome: record.Passed},
 	{name: "the process of the verifier, twice", set: func(b *bench, c *counters) {
 		dies := func() *judge {
 			j := disturbed(c, tests("true"))
@@ -106,7 +105,7 @@ var endings = []struct {
 		}
 		b.judges["judge"] = dies()
 		b.apart = func() (verifier.Verifier, error) { return dies(), nil }
-	}, unseen: record.VerifierError, seen: record.EnvironmentError, phase: record.PhaseVerify, says: "signal: killed"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseVerify, says: "signal: killed"},
 	{name: "a command that sets a second stage up", set: func(b *bench, c *counters) {
 		b.judges["judge"] = tests("true")
 		second := b.task.Stages[0]
@@ -117,36 +116,29 @@ var endings = []struct {
 				c.shortages.Add(1)
 			}
 		}
-	}, unseen: record.AgentError, seen: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
+	}, outcome: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
 }
 
 func TestWhatTheMemoryOfTheJobEndsIsTheEnvironments(t *testing.T) {
 	t.Parallel()
 	for _, tt := range endings {
-		for _, shows := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, shown %v", tt.name, shows), func(t *testing.T) {
-				t.Parallel()
-				c := &counters{}
-				c.processes.Store(7) // of earlier attempts
-				b := newBench(t, does("true"), tests("false"))
-				tt.set(b, c)
-				wanted := tt.unseen
-				if shows {
-					b.memory, wanted = c, tt.seen
-				}
-				r := b.run(t.Context(), t)
-				e := r.Error
-				switch {
-				case r.Outcome != wanted:
-					t.Errorf("%s, %+v; want %s", r.Outcome, e, wanted)
-				case found(r, "job_oom_kills") != shows:
-					t.Errorf("findings: %s", pretty(r.Findings))
-				case wanted == record.EnvironmentError && (e == nil || e.Boundary != record.ByEnvironment || !e.Retry || e.Phase != tt.phase ||
-					!strings.Contains(e.Message, "the limit of this test was used up") || !strings.Contains(e.Message, tt.says)):
-					t.Errorf("%+v; want an error of the environment in %s that is tried again and says %q", e, tt.phase, tt.says)
-				}
-			})
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			c := &counters{}
+			c.processes.Store(7) // of earlier attempts
+			b := newBench(t, does("true"), tests("false"))
+			tt.set(b, c)
+			b.memory = c
+			r := b.run(t.Context(), t)
+			e := r.Error
+			switch {
+			case r.Outcome != tt.outcome || !found(r, "job_oom_kills"):
+				t.Errorf("%s, %+v, findings %s; want %s", r.Outcome, e, pretty(r.Findings), tt.outcome)
+			case tt.outcome == record.EnvironmentError && (e == nil || e.Boundary != record.ByEnvironment || !e.Retry || e.Phase != tt.phase ||
+				!strings.Contains(e.Message, "the limit of this test was used up") || !strings.Contains(e.Message, tt.says)):
+				t.Errorf("%+v; want an error of the environment in %s that is tried again and says %q", e, tt.phase, tt.says)
+			}
+		})
 	}
 }
 

@@ -54,17 +54,6 @@ func TestAVerifierHasASandboxOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAVerifiersOwnSandboxThatCannotBeCreatedIsNotTheAgentsFault(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), owning("true"))
-	b.env = (&counting{refuse: 2}).wrap
-	r := b.run(t.Context(), t)
-	want(t, r, record.EnvironmentError, record.Yielded, record.Unknown)
-	if r.Error == nil || !r.Error.Retry || !strings.Contains(r.Error.Message, "sandbox of verifier") {
-		t.Errorf("error %+v", r.Error)
-	}
-}
-
 // What cannot be placed is the agent's work.
 func TestAnArtifactThatDoesNotFitAVerifiersOwnSandbox(t *testing.T) {
 	t.Parallel()

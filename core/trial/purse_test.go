@@ -76,11 +76,7 @@ func TestABudgetEndsTheTurnAndTheWorkIsGraded(t *testing.T) {
 		<-ctx.Done()
 		return agent.Yield{}, ctx.Err()
 	})
-	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
-	b := newBench(t, a, tests("test -s /app/x"))
-	b.gateway = p
-	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
-	r := b.run(t.Context(), t)
+	r := withModel(t, a, tests("test -s /app/x"), p).run(t.Context(), t)
 	want(t, r, record.Passed, record.Budget, record.Checked)
 	if len(r.Usage) != 1 || p.allowed != 2 || p.revoked < 2 || a.setups[0].Models["default"].Token == "" {
 		t.Errorf("usage %+v, allowed %d, revoked %d", r.Usage, p.allowed, p.revoked)
@@ -100,29 +96,6 @@ func withModel(t *testing.T, a *scripted, j *judge, p *purse) *bench {
 // judgeModel gives the verifier "judge" a model with that name.
 func (b *bench) judgeModel(name string) {
 	b.cell.Verifiers = map[string]cell.Verifier{"judge": {Label: "judge", Models: map[string]*cell.Model{name: {Label: "m"}}}}
-}
-
-func TestWaitingForAProviderIsNotChargedToTheAgent(t *testing.T) {
-	t.Parallel()
-	for _, waited := range []time.Duration{0, time.Minute} {
-		p := &purse{spent: make(chan struct{})}
-		a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
-			p.waited.Store(int64(waited))
-			select {
-			case <-ctx.Done():
-				return agent.Yield{}, ctx.Err()
-			case <-time.After(max(700*time.Millisecond, time.Hour-60*waited)): // never, without waiting
-				return agent.Yield{End: agent.Done}, act.sh(ctx, "true")
-			}
-		})
-		b := withModel(t, a, tests("true"), p)
-		b.cell.Limits.AgentTime = 200 * time.Millisecond
-		end := record.Timeout
-		if waited > 0 {
-			end = record.Yielded
-		}
-		want(t, b.run(t.Context(), t), record.Passed, end, record.Checked)
-	}
 }
 
 // When its time ends, the agent is waiting for a provider that does not
@@ -269,11 +242,7 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 		close(p.spent)
 		return agent.Yield{}, fmt.Errorf("ask: refused: %w", agent.ErrModel)
 	})
-	a.needs.Dialects = []model.Dialect{model.DialectAnthropic}
-	b := newBench(t, a, tests("true"))
-	b.gateway = p
-	b.cell.Agent.Models = map[string]*cell.Model{"default": {Label: "m"}}
-	want(t, b.run(t.Context(), t), record.Passed, record.Budget, record.Checked)
+	want(t, withModel(t, a, tests("true"), p).run(t.Context(), t), record.Passed, record.Budget, record.Checked)
 }
 
 // The result says why an agent crashed, with its last exchange.

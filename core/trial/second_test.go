@@ -45,11 +45,6 @@ func TestASeparateVerifierSeesOnlyTheArtifacts(t *testing.T) {
 	if r.Mode != "separate" || r.Stages[0].VerifierImage == nil {
 		t.Errorf("mode %s, stages %s", r.Mode, pretty(r.Stages))
 	}
-
-	// The same agent, verified in its own sandbox, decides the verdict.
-	b = newBench(t, does(forges), tests(`test -e /usr/local/bin/judge && judge`))
-	b.task.Mode = task.ModeLive
-	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Exposed)
 }
 
 // The tests judge the files that there are. Only if they come to no reward, the
@@ -113,44 +108,44 @@ func TestTestsThatCannotRunAreTheAgentsFaultOnlyInItsOwnSandbox(t *testing.T) {
 	}
 }
 
-// Harbor leaves the agent's sandbox as it is between two stages.
-func TestStagesThatAreVerifiedSeparatelyShareTheAgentsSandbox(t *testing.T) {
+// A sandbox whose work is verified in another one stays as it is between two stages, as
+// with Harbor. After the last stage it is stopped.
+func TestStagesThatAreVerifiedInOtherSandboxesShareTheAgentsSandbox(t *testing.T) {
 	t.Parallel()
 	testlevel.Program(t, "pgrep", "procps")
-	a := does("")
-	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
-		script := forges
-		if m.Stage == "second" {
-			script = "pgrep -f verifier/forged && test -e /app/other && ! test -e /graded && echo 43 > /app/out/answer"
-		}
-		return agent.Yield{End: agent.Done}, a.sh(ctx, script)
-	}
-	b := newBench(t, a, tests(`touch /graded; ! test -e /logs/verifier/forged && grep -q '4[23]' /app/out/answer`))
-	b.task.Stages = append(b.task.Stages, b.task.Stages[0])
-	b.task.Stages[1].Name = "second"
-	separate(b)
-	b.task.Environment.Workdir = "/app"
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	for _, s := range r.Stages {
-		if s.Outcome != record.Passed {
-			t.Errorf("stage %s", pretty(s))
-		}
-	}
-	if text, err := os.ReadFile(filepath.Join(b.dir, "artifacts", "second", "renamed", "answer")); string(text) != "43\n" {
-		t.Errorf("artifacts of the second stage: %q, %v", text, err)
+	for _, mode := range []task.Mode{task.ModeSeparate, task.ModeImage} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			a := does("")
+			a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
+				script := forges
+				if m.Stage == "second" {
+					script = "pgrep -f verifier/forged && test -e /app/other && ! test -e /graded && echo 43 > /app/out/answer"
+				}
+				return agent.Yield{End: agent.Done}, a.sh(ctx, script)
+			}
+			b := newBench(t, a, tests(`touch /graded; ! test -e /logs/verifier/forged && grep -q '4[23]' /app/out/answer && ! pgrep -f verifier/forged`))
+			b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+			b.task.Stages[1].Name = "second"
+			separate(b)
+			b.task.Mode, b.task.Environment.Workdir = mode, "/app"
+			r := b.run(t.Context(), t)
+			want(t, r, record.Passed, record.Yielded, record.Checked)
+			for _, s := range r.Stages {
+				if s.Outcome != record.Passed {
+					t.Errorf("stage %s", pretty(s))
+				}
+			}
+			if text, err := os.ReadFile(filepath.Join(b.dir, "artifacts", "second", "renamed", "answer")); string(text) != "43\n" {
+				t.Errorf("artifacts of the second stage: %q, %v", text, err)
+			}
+		})
 	}
 }
 
 func TestAVerifierWithoutASandboxNeedsNoSecondOne(t *testing.T) {
 	t.Parallel()
-	j := &judge{
-		traits: verifier.Traits{Needs: verifier.NeedsNone},
-		verify: func(context.Context, verifier.Request) (verifier.Verdict, error) {
-			return reward(verifier.Pass, 1), nil
-		},
-	}
-	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), j)
+	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), looks(func(verifier.Request) bool { return true }))
 	separate(b)
 	made := &counting{}
 	b.env = made.wrap
@@ -162,13 +157,17 @@ func TestAVerifierWithoutASandboxNeedsNoSecondOne(t *testing.T) {
 
 func TestASecondSandboxThatCannotBeCreatedIsNotTheAgentsFault(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, does("mkdir /app/out; touch /app/out/run"), tests("true"))
-	separate(b)
-	b.env = (&counting{refuse: 2}).wrap
-	r := b.run(t.Context(), t)
-	want(t, r, record.EnvironmentError, record.Yielded, record.Unknown)
-	if r.Error == nil || !r.Error.Retry || !strings.Contains(r.Error.Message, "no capacity") {
-		t.Errorf("error %+v", r.Error)
+	for says, j := range map[string]*judge{"no capacity": tests("true"), "sandbox of verifier": owning("true")} {
+		b := newBench(t, does("mkdir /app/out; touch /app/out/run"), j)
+		if separate(b); j.traits.Needs == verifier.NeedsOwn {
+			b.task.Mode = task.ModeLive
+		}
+		b.env = (&counting{refuse: 2}).wrap
+		r := b.run(t.Context(), t)
+		want(t, r, record.EnvironmentError, record.Yielded, record.Unknown)
+		if r.Error == nil || !r.Error.Retry || !strings.Contains(r.Error.Message, says) {
+			t.Errorf("error %+v", r.Error)
+		}
 	}
 }
 
@@ -229,55 +228,31 @@ setsid sh -c 'while sleep 0.02; do echo 1 > /logs/verifier/forged; done' > /dev/
 	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
 }
 
-// After the last stage the agent's sandbox is stopped; before that it goes on.
-func TestStagesThatAreVerifiedInOtherSandboxesShareTheAgentsSandbox(t *testing.T) {
-	t.Parallel()
-	testlevel.Program(t, "pgrep", "procps")
-	a := does("")
-	a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
-		script := "echo 42 > /app/answer; setsid sleep 1000 > /dev/null 2>&1 &"
-		if m.Stage == "second" {
-			script = "pgrep -f 'sleep 1000' && ! test -e /graded && echo 43 > /app/answer"
-		}
-		return agent.Yield{End: agent.Done}, a.sh(ctx, script)
-	}
-	b := newBench(t, a, tests(`touch /graded; grep -q '4[23]' /app/answer && ! pgrep -x sleep`))
-	b.task.Stages = append(b.task.Stages, b.task.Stages[0])
-	b.task.Stages[1].Name = "second"
-	b.task.Mode = task.ModeImage
-	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
-}
-
-func TestWorkThatIsTooLargeIsNamed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, does("truncate -s 1T /app/sparse"), tests("true"))
-	b.task.Mode, b.task.Environment.Limits.StorageMiB = task.ModeImage, 64
-	r := b.run(t.Context(), t)
-	if r.Error == nil || !strings.Contains(r.Error.Message, "too large") || r.Outcome != record.AgentError {
-		t.Errorf("%s: %+v", r.Outcome, r.Error)
-	}
-}
-
-// What an agent wrote can keep its work from being copied. This ends its attempt as its
-// own error: otherwise an agent that failed could get another attempt.
+// What an agent wrote can keep its work from being copied, or its artifacts from being
+// placed. This ends its attempt as its own error: otherwise an agent that failed could
+// get another attempt.
 func TestAnAgentGetsNoOtherAttemptByItsFiles(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, does(`perl -e 'for (1..600) { mkdir "0123456789" or die; chdir "0123456789" or die }'`), tests("true"))
-	b.task.Mode = task.ModeImage
-	r := b.run(t.Context(), t)
-	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent {
-		t.Errorf("%s: %+v", r.Outcome, r.Error)
-	}
-}
-
-// The same holds for artifacts that do not fit into the verifier's sandbox.
-func TestAnAgentGetsNoOtherAttemptByItsArtifacts(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, does("mkdir -p /app/out && touch /app/out/run && rm /usr/bin/nproc && mkdir /usr/bin/nproc && touch /usr/bin/nproc/x"), tests("true"))
-	separate(b)
-	b.task.Stages[0].Artifacts = append(b.task.Stages[0].Artifacts, task.Artifact{Source: "/usr/bin/nproc"})
-	r := b.run(t.Context(), t)
-	if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent {
-		t.Errorf("%s: %+v", r.Outcome, r.Error)
+	image := func(b *bench) { b.task.Mode, b.task.Environment.Limits.StorageMiB = task.ModeImage, 64 }
+	for name, tt := range map[string]struct {
+		does, says string
+		set        func(*bench)
+	}{
+		"too large": {"truncate -s 1T /app/sparse", "too large", image},
+		"too deep":  {`perl -e 'for (1..600) { mkdir "0123456789" or die; chdir "0123456789" or die }'`, "", image},
+		"an artifact that does not fit": {"mkdir -p /app/out && touch /app/out/run && rm /usr/bin/nproc && mkdir /usr/bin/nproc && touch /usr/bin/nproc/x", "", func(b *bench) {
+			separate(b)
+			b.task.Stages[0].Artifacts = append(b.task.Stages[0].Artifacts, task.Artifact{Source: "/usr/bin/nproc"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, does(tt.does), tests("true"))
+			tt.set(b)
+			r := b.run(t.Context(), t)
+			if r.Outcome != record.AgentError || r.Error == nil || r.Error.Retry || r.Error.Boundary != record.ByAgent || !strings.Contains(r.Error.Message, tt.says) {
+				t.Errorf("%s: %+v", r.Outcome, r.Error)
+			}
+		})
 	}
 }

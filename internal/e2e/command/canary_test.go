@@ -52,11 +52,9 @@ import sys
 from dataclasses import dataclass
 from berth_plugin import Score, Verdict, Verifier, option, serve
 
-
 @dataclass
 class Config:
     token: str = option(doc="A secret.", secret=True)
-
 
 class Gossip(Verifier):
     name = "gossip"
@@ -69,7 +67,6 @@ class Gossip(Verifier):
         if not won:
             raise KeyError("no game was won with " + token)
         return Verdict("pass", {"reward": 1.0}, rationale="the token is " + token)
-
 
 serve(Gossip())
 `
@@ -246,6 +243,12 @@ func TestACanaryIsInNothingThatIsKeptOrPrinted(t *testing.T) {
 			t.Errorf("%q ended with %d:\n%s%s", args, r.code, r.out, r.stderr)
 		}
 		hasNone(t, fmt.Sprintf("the output of %q", args), r.out+r.stderr)
+	}
+	shown := berth(t, dir, "show", "last", "board--loop").out
+	for _, want := range []string{"\noutput of plugins\n", " gossip: gossip: [secret]\n", " gossip: error: KeyError: ", "\n    traceback:\n      Traceback (most recent call last):\n"} {
+		if !strings.Contains(shown, want) {
+			t.Errorf("no %q in\n%s", want, shown)
+		}
 	}
 	e2etest.Must(t, os.Remove(filepath.Join(dir, "secret.hcl")))
 	hasNone(t, "a file beside the run", everything(t, dir))

@@ -9,13 +9,14 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // declaringTask is a task of the local environment with more in task.toml.
 func declaringTask(t *testing.T, toml string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for name, text := range map[string]string{
+	e2etest.Write(t, dir, map[string]string{
 		"task/task.toml":              "[task]\nname = \"field/task\"\n[agent]\ntimeout_sec = 60\n[verifier]\ntimeout_sec = 60\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n" + toml,
 		"task/instruction.md":         "Write the word done into /app/out.txt.\n",
 		"task/environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
@@ -23,15 +24,7 @@ func declaringTask(t *testing.T, toml string) (dir string) {
 		"task/tests/truth.json":       "{\"x\": 1}\n",
 		"task/solution/solve.sh":      "#!/bin/sh\necho done > /app/out.txt\n",
 		"replies.yaml":                "replies:\n  - text: |\n      I am done.\n\n      ```bash\n      echo done > /app/out.txt && echo TASK_IS_COMPLETE\n      ```\n",
-	} {
-		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	return dir
 }
 
@@ -46,9 +39,7 @@ func declaringExperiment(t *testing.T, dir, more string, agents ...string) {
 		}
 		text += "}\n"
 	}
-	if err := os.WriteFile(filepath.Join(dir, "e.hcl"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Write(t, dir, map[string]string{"e.hcl": text})
 }
 
 // plan says for each declaration and cell what becomes of it, and the run does that.
@@ -123,7 +114,7 @@ func TestSettingsOfTasksAreCheckedBeforeARun(t *testing.T) {
 }
 
 // The configuration of every kind of plugin in an experiment is checked before a run:
-// names, types and ranges, also in nested blocks, with file and line.
+// names, types, ranges and placeholders, also in nested blocks, with file and line.
 func TestConfigurationsOfEveryKindAreChecked(t *testing.T) {
 	t.Parallel()
 	user := func(config string) string {
@@ -134,6 +125,9 @@ func TestConfigurationsOfEveryKindAreChecked(t *testing.T) {
 	}
 	verifier := func(config string) string {
 		return "verifier \"script\" {\n  plugin = \"supervisor\"\n  model  = model.m\n  config {\n" + config + "\n  }\n}\n"
+	}
+	visualJudge := func(config string) string {
+		return "verifier \"visual-judge\" {\n  models = { pairs = model.m, final = model.m }\n  config {\n" + config + "\n  }\n}\n"
 	}
 	for _, tt := range []struct{ more, line, want string }{
 		{user("temperature = 99"), "temperature = 99", "Temperature is out of range"},
@@ -148,10 +142,21 @@ func TestConfigurationsOfEveryKindAreChecked(t *testing.T) {
 		{agent("claude-code", "mcp \"x\" {\ncomand = [\"a\"]\n}"), "comand = [\"a\"]", `Did you mean "command"?`},
 		{verifier("temperature = 3"), "temperature = 3", "Temperature is out of range"},
 		{verifier("rubrik = \"x\""), "rubrik = \"x\"", `Did you mean "rubric"?`},
+		// A misspelt placeholder would reach the model.
+		{agent("planner", `prompt = "{{step}} {{grid}}"`), "{{step}} {{grid}}", "Line 1 of the text has {{step}}, which nothing replaces. Did you mean {{steps}}? Known: {{actions}}, {{format}}, {{steps}}."},
+		{agent("visual", `prompt = "{{ actions }}"`), "{{ actions }}", "Line 1 of the text has {{ actions }}, which nothing replaces. Did you mean {{actions}}? Known: {{actions}}, {{steps}}."},
+		{user(`prompt = "{{policies}}"`), "{{policies}}", "Line 1 of the text has {{policies}}, which nothing replaces. Did you mean {{policy}}? Known: {{task}}, {{policy}}."},
+		{verifier(`prompt = file("supervisor.md")`), `file("supervisor.md")`, "Line 3 of the text has {{taks}}, which nothing replaces. Did you mean {{task}}? Known: {{task}}, {{instructions}}, {{rubric}}, {{tags}}, {{commands}}."},
+		{visualJudge(`pairs_prompt = "{TASK_PROMT}"`), "{TASK_PROMT}", "Line 1 of the text has {TASK_PROMT}, which nothing replaces. Did you mean {TASK_PROMPT}?"},
+		{visualJudge(`final_prompt = "{FINAL_ANSWER}"`), "{FINAL_ANSWER}", "Line 1 of the text has {FINAL_ANSWER}, which nothing replaces."},
 	} {
 		dir := declaringTask(t, "")
 		declaringExperiment(t, dir, tt.more, "oracle")
+		e2etest.Write(t, dir, map[string]string{"supervisor.md": "You judge.\n\nThe task is {{taks}}.\n"})
 		r := berth(t, dir, "validate", "e.hcl")
+		if strings.Contains(r.stderr, "{{grid}}, which") {
+			t.Errorf("what only the task knows is refused:\n%s", r.stderr)
+		}
 		if r.code != 2 || !strings.Contains(r.stderr, "on e.hcl line ") || !strings.Contains(r.stderr, tt.line) || !strings.Contains(r.stderr, tt.want) {
 			t.Errorf("%s: code %d\n%s\nwant %q", tt.line, r.code, r.stderr, tt.want)
 		}

@@ -61,34 +61,17 @@ const (
 	saysLess = "echo still looking"
 )
 
-// endings is the table of how a loop of turns can end.
+// endings are the ways in which a loop can end that publishedEnds have not.
 func endings() []ending {
-	why := `{"rationale": "The file is missing."}`
 	all := []ending{
-		{name: "pass", says: []string{says}, judged: []string{verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "pass-below", says: []string{says}, judged: []string{verdict("pass", 0.5, "")}, followUps: 1, outcome: record.Failed, status: "pass", final: 0.5},
-		{name: "pass-second", says: []string{says, says}, judged: []string{verdict("continue", 0.4, ""), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
 		{name: "best-counts", says: []string{says, says, says}, judged: []string{verdict("continue", .7, ""), verdict("continue", .92, ""), verdict("continue", .8, "")}, followUps: 2, outcome: record.Passed, status: "pass", final: .92},
-		{name: "budget", says: []string{says, says}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .5},
-		{name: "no-messages", says: []string{says}, judged: []string{verdict("continue", .4, "")}, outcome: record.Failed, status: "budget_exhausted", final: .4},
-		{name: "fail", says: []string{says, says}, judged: []string{verdict("continue", .4, ""), verdict("fail", .6, "")}, followUps: 2, outcome: record.Failed, status: "fail", final: .6},
 		{name: "fail-after-good", says: []string{says, says}, judged: []string{verdict("continue", .95, ""), verdict("fail", .1, "")}, followUps: 2, outcome: record.Failed, status: "fail", final: .95},
-		{name: "fail-at-once", says: []string{says}, judged: []string{verdict("fail", 0, "")}, followUps: 2, outcome: record.Failed, status: "fail"},
-		{name: "infra-counts-as-fail", says: []string{says}, judged: []string{verdict("infra_error", 0, "")}, followUps: 2, outcome: record.Failed, status: "fail"},
-		{name: "promoted-by-rationale", says: []string{says, says}, judged: []string{verdict("fail", .2, why), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "promoted-by-tag", says: []string{says, says}, judged: []string{verdict("fail", .2, `{"guidance_tags": ["follow_public_task"]}`), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "promoted-by-state", says: []string{says, says}, judged: []string{verdict("fail", .2, `{"attempt_state": "complete_but_failed"}`), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "not-promoted-at-the-end", says: []string{says}, judged: []string{verdict("fail", .2, why)}, outcome: record.Failed, status: "fail", final: .2},
-		{name: "gate-stops", says: []string{saysLess, says}, judged: []string{verdict("pass", 1, "")}, followUps: 1, outcome: record.Failed, status: "executor_incomplete", final: 1, turns: 1},
 		{name: "gate-nudges", says: []string{saysLess, ""}, judged: []string{verdict("pass", 1, ""), verdict("continue", .3, "")}, settings: `deferred = "nudge"`, followUps: 1, outcome: record.Passed, status: "pass", final: 1, turns: 2},
-		{name: "gate-shut", says: []string{saysLess}, judged: []string{verdict("pass", 1, "")}, outcome: record.Failed, status: "fail", final: 1},
 		{name: "gate-text", says: []string{saysLess}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
-		{name: "gate-bad-exit", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, outcome: record.Failed, status: "fail", final: 1},
 		{name: "gate-bad-exit-excused", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
 		{name: "gate-bad-exit-long", says: []string{"printf %0200d 0; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "long_text"`, outcome: record.Passed, status: "pass", final: 1},
 		{name: "gate-bad-exit-short", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "long_text"`, outcome: record.Failed, status: "fail", final: 1},
 		{name: "any-case", says: []string{says, says}, judged: []string{verdict("Continue", .4, ""), verdict("PASS ", 1, `{"attempt_state": "Complete_And_Passed"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "continue-that-is-complete", says: []string{says, says}, judged: []string{verdict("continue", .4, `{"attempt_state": "complete_and_passed"}`), verdict("continue", .5, `{"attempt_state": "terminal_failure"}`)}, followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .5},
 		{name: "completed-only", says: []string{saysLess, says}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, result: "completed_only = true", followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .3},
 		{name: "never-completed", says: []string{saysLess, saysLess + " again"}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
 		{name: "total", says: []string{says, "echo now; sleep 60"}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 2, total: 4, outcome: record.Failed, status: "global_timeout", final: .5},
@@ -119,7 +102,7 @@ func endings() []ending {
 	return all
 }
 
-// Each way in which a loop of a supervisor and a simulated user can end.
+// Further ways in which a loop of a supervisor and a simulated user can end.
 func TestHowLoopsOfTurnsEnd(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)

@@ -16,7 +16,6 @@ import (
 const standing = `#!/usr/bin/python3
 from berth_plugin import Verdict, Verifier, serve
 
-
 class StandIn(Verifier):
     """Says what became of a loop."""
     name = "stand-in"
@@ -24,7 +23,6 @@ class StandIn(Verifier):
     def verify(self, request):
         rule = request.read("references/eval_rule.md")
         return Verdict("fail" if b"Fail" in rule else "pass", labels={"status": "done\x1b[2J"})
-
 
 serve(StandIn())
 `

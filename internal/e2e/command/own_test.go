@@ -11,7 +11,6 @@ import (
 const probing = `#!/usr/bin/python3
 from berth_plugin import Verdict, Verifier, serve
 
-
 class ProbeVerifier(Verifier):
     """Runs the agent's program in a sandbox of its own."""
     name = "probe"
@@ -24,7 +23,6 @@ class ProbeVerifier(Verifier):
         result = sh("test -e /tests/test.sh && sh /app/program > /app/output; cat /app/output")
         passed = result.stdout == b"42\n"
         return Verdict("pass" if passed else "fail", scores={"reward": 1 if passed else 0}, rationale=result.output)
-
 
 serve(ProbeVerifier())
 `

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // The built program refuses every broken experiment of cmd/berth/internal/config with exit
@@ -59,80 +58,4 @@ func session(t *testing.T, leader int) []string {
 		}
 	}
 	return found
-}
-
-// A misspelt placeholder in a prompt would reach the model. It is refused where the
-// experiment has the prompt, with the line of the text and the words that are known.
-func TestMisspeltPlaceholdersAreRefused(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "hello", "true")
-	experiment(t, dir, "agent.oracle, agent.planner, agent.visual", "")
-	const blocks = `
-agent "planner" {
-  plugin = "planner"
-  model  = model.m
-  config {
-    prompt          = "{{step}} {{grid}}"
-    continue_prompt = "{{grid}}"
-  }
-}
-agent "visual" {
-  plugin = "visual"
-  model  = model.m
-  config {
-    prompt = "{{ actions }}"
-  }
-}
-agent "persona" {
-  plugin = "persona"
-  config {
-    prompt = "{{policies}}"
-  }
-}
-user {
-  agent = agent.persona
-  model = model.m
-}
-verifier "supervisor" {
-  model = model.m
-  config {
-    prompt = file("supervisor.md")
-  }
-}
-verifier "visual-judge" {
-  models = { pairs = model.m, final = model.m }
-  config {
-    pairs_prompt = "{TASK_PROMT}"
-    final_prompt = "{FINAL_ANSWER}"
-  }
-}
-model "m" {
-  provider = "script"
-  script   = "m.yaml"
-}
-`
-	file := filepath.Join(dir, "experiment.hcl")
-	text := e2etest.Read(t, file) + blocks
-	e2etest.Write(t, dir, map[string]string{"experiment.hcl": text, "m.yaml": "replies: [{text: a}]\n", "supervisor.md": "You judge.\n\nThe task is {{taks}}.\n"})
-	for _, command := range []string{"validate", "plan"} {
-		r := berth(t, dir, command, "experiment.hcl")
-		for in, want := range map[string]string{
-			`prompt          = "{{step}} {{grid}}"`: "Line 1 of the text has {{step}}, which nothing replaces. Did you mean {{steps}}? Known: {{actions}}, {{format}}, {{steps}}.",
-			`prompt = "{{ actions }}"`:              "Line 1 of the text has {{ actions }}, which nothing replaces. Did you mean {{actions}}? Known: {{actions}}, {{steps}}.",
-			`prompt = "{{policies}}"`:               "Line 1 of the text has {{policies}}, which nothing replaces. Did you mean {{policy}}? Known: {{task}}, {{policy}}.",
-			`prompt = file("supervisor.md")`:        "Line 3 of the text has {{taks}}, which nothing replaces. Did you mean {{task}}? Known: {{task}}, {{instructions}}, {{rubric}}, {{tags}}, {{commands}}.",
-			`pairs_prompt = "{TASK_PROMT}"`:         "Line 1 of the text has {TASK_PROMT}, which nothing replaces. Did you mean {TASK_PROMPT}?",
-			`final_prompt = "{FINAL_ANSWER}"`:       "Line 1 of the text has {FINAL_ANSWER}, which nothing replaces.",
-		} {
-			before, _, _ := strings.Cut(text, in)
-			line := strings.Count(before, "\n") + 1
-			if at := "on experiment.hcl line " + strconv.Itoa(line) + ","; r.code != 2 || !strings.Contains(r.stderr, at) || !strings.Contains(r.stderr, want) {
-				t.Errorf("berth %s: exit code %d; want %q %s in\n%s", command, r.code, at, want, r.stderr)
-			}
-		}
-		if strings.Contains(r.stderr, "{{grid}}, which") {
-			t.Errorf("berth %s refuses what only the task knows:\n%s", command, r.stderr)
-		}
-	}
 }

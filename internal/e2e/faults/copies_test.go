@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
@@ -45,8 +46,10 @@ const sayWhere = "#!/bin/sh\n: > /app/done\ngrep ' " + bundle.Place + " ' /proc/
 
 // bundled makes a bundle with a program for where, in a folder that stands for a shared one, and
 // writes the experiment.
-func (p *place) bundled(scratch, program string, copied bool) bundle.Bundle {
+func (p *place) bundled(program string, copied bool) bundle.Bundle {
 	p.test.Helper()
+	scratch := filepath.Join(p.dir, "s")
+	e2etest.Must(p.test, os.MkdirAll(scratch, 0o700))
 	root := filepath.Join("shared", "where@1.0", bundle.Root)
 	file := p.write(filepath.Join(root, "bin", "where"), program)
 	if err := os.Chmod(file, 0o755); err != nil { //nolint:gosec // a program
@@ -78,11 +81,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.task("tiny", "", solveTiny, testTiny)
-			scratch := filepath.Join(p.dir, "s")
-			if err := os.Mkdir(scratch, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			b := p.bundled(scratch, sayWhere, copied)
+			b := p.bundled(sayWhere, copied)
 			c, dir := p.coordinated()
 			one := p.pilot(dir, 1)
 			c.wait().want(t, 0)
@@ -101,7 +100,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 					t.Errorf("the bundle was mounted from elsewhere: %s", said)
 				}
 			}
-			there, err := filepath.Glob(filepath.Join(scratch, "*", "bundles", "sha256-*", "where@1.0"))
+			there, err := filepath.Glob(filepath.Join(p.dir, "s", "*", "bundles", "sha256-*", "where@1.0"))
 			if err != nil || len(there) == 1 != copied {
 				t.Errorf("copies: %q, %v", there, err)
 			}
@@ -115,11 +114,7 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
-	scratch := filepath.Join(p.dir, "s")
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	b := p.bundled(scratch, sayWhere, true)
+	b := p.bundled(sayWhere, true)
 	c, dir := p.coordinated()
 	p.write(filepath.Join("shared", "where@1.0", bundle.Root, "more"), "changed")
 	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "copy_bundles: copy bundle where@1.0 to ") || !strings.Contains(said, "has been changed") {
@@ -128,11 +123,11 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	if err := os.RemoveAll(b.Folder); err != nil {
 		t.Fatal(err)
 	}
-	p.bundled(scratch, "#!/bin/sh\n", true)
+	p.bundled("#!/bin/sh\n", true)
 	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "this machine would make other attempts than the run: bundle where@1.0 is sha256:") {
 		t.Errorf("another bundle: %s", said)
 	}
-	p.bundled(scratch, sayWhere, true)
+	p.bundled(sayWhere, true)
 	p.pilot(dir, 1).wait().want(t, 0)
 	c.wait().want(t, 0)
 	p.vacated()
@@ -144,11 +139,7 @@ func TestCopiesOfBundlesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
-	scratch := filepath.Join(p.dir, "s")
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	b := p.bundled(scratch, sayWhere+"exit\n#"+strings.Repeat("-", 8<<20), true)
+	b := p.bundled(sayWhere+"exit\n#"+strings.Repeat("-", 8<<20), true)
 	c, dir := p.coordinated()
 	full := func(why string) {
 		t.Helper()

@@ -241,6 +241,16 @@ func over(s *session) bool {
 	}
 }
 
+// leased waits until pilots have n of the attempts with such a name.
+func leased(c *session, dir, name string, n int) {
+	t := c.place.test
+	t.Helper()
+	poll(t, "pilots have attempts", c, func() bool {
+		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", name))
+		return err == nil && len(m) >= n
+	})
+}
+
 // solveLong works for two seconds and more.
 const solveLong = "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; " + solveTiny
 
@@ -253,17 +263,11 @@ func TestAStoppedPilotThatGoesOnLosesItsAttempt(t *testing.T) {
 	p.piloted("agent = agent.oracle\n  retry {\n    max = 2\n    on = [\"preempted\"]\n    wait = \"0s\"\n  }", `lost_after = "2s"`)
 	c, dir := p.coordinated()
 	one := p.pilot(dir, 1)
-	poll(t, "the pilot has the attempt", c, func() bool {
-		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*-1"))
-		return err == nil && len(m) == 1
-	})
+	leased(c, dir, "*-1", 1)
 	one.signal(syscall.SIGSTOP)
 	poll(t, "the pilot is lost", c, func() bool { return count(t, dir, "attempt_ended") > 0 })
 	two := p.pilot(dir, 1)
-	poll(t, "the other pilot has the next attempt", c, func() bool {
-		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*-2"))
-		return err == nil && len(m) == 1
-	})
+	leased(c, dir, "*-2", 1)
 	one.signal(syscall.SIGCONT)
 	c.wait().want(t, 0)
 	two.wait().want(t, 0)
@@ -298,10 +302,7 @@ func TestPilotsOutliveTheirCoordinator(t *testing.T) {
 	p.piloted("agent = agent.oracle\n  repeat = 4", "")
 	c, dir := p.coordinated()
 	pilots := []*session{p.pilot(dir, 1), p.pilot(dir, 1)}
-	poll(t, "both pilots work", c, func() bool {
-		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*"))
-		return err == nil && len(m) >= 2
-	})
+	leased(c, dir, "*", 2)
 	c.signal(syscall.SIGKILL)
 	c.wait()
 	p.berth("resume", dir, "--no-live").want(t, 0)
@@ -329,10 +330,7 @@ func TestOneSignalEndsPilotsToo(t *testing.T) {
 	p.piloted("agent = agent.oracle\n  repeat = 4", "")
 	c, dir := p.coordinated()
 	pilot := p.pilot(dir, 2)
-	poll(t, "the pilot works", c, func() bool {
-		m, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "leases", "*"))
-		return err == nil && len(m) >= 2
-	})
+	leased(c, dir, "*", 2)
 	c.signal(syscall.SIGINT)
 	c.wait().want(t, 130)
 	pilot.wait().want(t, 0)

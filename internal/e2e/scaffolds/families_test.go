@@ -109,7 +109,9 @@ func (f family) try(t *testing.T, s scaffold, d model.Dialect, effort bool) {
 	r := &recorder{}
 	y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: "go on"}, r)
 	e2etest.Must(t, session.Close(t.Context(), "", r))
-	sent := b.exchanges()
+	b.mu.Lock()
+	sent := slices.Clone(b.sent)
+	b.mu.Unlock()
 	if err != nil || y.End != agent.Done || len(r.steps) != 2 || r.steps[0].Observation == nil {
 		t.Fatalf("%+v, %v; %d exchanges, steps %+v\n%s", y, err, len(sent), r.steps, last(b.setup.Scratch))
 	}

@@ -187,39 +187,6 @@ func TestASecondMessageGoesOnWithTheSession(t *testing.T) {
 	}
 }
 
-// A session of a later stage starts anew, in the sandbox in which an earlier one
-// has kept its conversation.
-func TestANewSessionStartsANewConversation(t *testing.T) {
-	for _, s := range scaffolds {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			needs(t, s)
-			if s.plugin == "acp" {
-				t.Skip("its process ends with a stage, which TestStepsShareASession has")
-			}
-			if s.config != "" {
-				s.settings = s.resolved(t)
-			}
-			b := set(t, s, fmt.Sprintf(`replies:
-  - {when: {turn: 0, last: first-message}, %s}
-  - {when: {turn: 0, last: second-message}, %s}
-`, s.last("one is done"), s.last("two is done")))
-			for i, text := range []string{"first-message", "second-message"} {
-				session, err := b.agent.Open(t.Context(), b.setup)
-				e2etest.Must(t, err)
-				r := &recorder{}
-				y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: text}, r)
-				if err != nil || y.End != agent.Done || !strings.Contains(y.Message, []string{"one is done", "two is done"}[i]) {
-					t.Fatalf("session %d: %+v, %v\n%s", i+1, y, err, last(b.setup.Scratch))
-				}
-				e2etest.Must(t, session.Close(t.Context(), "", r))
-				e2etest.Must(t, b.relay.Close(t.Context()))
-				e2etest.Must(t, b.relay.Open(t.Context()))
-			}
-		})
-	}
-}
-
 // last is a reply after which the agent is done.
 func (s scaffold) last(text string) string {
 	if s.finish != "" {

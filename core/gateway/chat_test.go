@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/model/chat"
 )
@@ -33,18 +34,14 @@ func TestOurOwnClientInEveryDialect(t *testing.T) {
 			e := b.e
 			e.Dialect = d
 			c, err := chat.Dial(e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			t.Cleanup(c.Close)
 			r := chat.Request{
 				System: "Be brief.", Tools: []chat.Tool{{Name: "add", Description: "Adds.", Parameters: json.RawMessage(`{"type":"object"}`)}},
 				Messages: []chat.Message{{Role: chat.User, Text: "Add.", Images: []chat.Image{{MediaType: "image/png", Data: []byte("png")}}}},
 			}
 			got, err := c.Ask(t.Context(), r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			thought := "Let me see."
 			if got.Text != "I add." || got.Thinking != thought || len(got.Calls) != 1 || got.Calls[0].Name != "add" || !strings.Contains(string(got.Calls[0].Arguments), `"a":1`) {
 				t.Errorf("got %+v", got)

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // Each of the real programs sends other requests beside the usual one.
@@ -37,9 +39,7 @@ func TestWhatRealClientsAsk(t *testing.T) {
 			t.Parallel()
 			b := start(t, scripted(t, "replies:\n  - {text: Hello there}\n"))
 			req, err := http.NewRequestWithContext(t.Context(), tt.method, b.e.HostURL+tt.path, strings.NewReader(tt.body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			req.Header.Set("Authorization", "Bearer "+b.e.Token)
 			if strings.Contains(tt.path, "v1beta") {
 				req.Header.Del("Authorization")
@@ -51,9 +51,7 @@ func TestWhatRealClientsAsk(t *testing.T) {
 			c := &http.Client{Transport: &http.Transport{}}
 			defer c.CloseIdleConnections()
 			resp, err := c.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			defer resp.Body.Close()
 			got, err := io.ReadAll(resp.Body)
 			if err != nil || resp.StatusCode != tt.status || !strings.Contains(string(got), tt.want) {

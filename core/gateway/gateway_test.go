@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const oneReply = `
@@ -262,15 +263,11 @@ func TestTokensAreGoodForTheirTurnOnly(t *testing.T) {
 	if got := ask("X-Api-Key", "berth-guessed", "Authorization", ""); got != http.StatusUnauthorized {
 		t.Errorf("a guessed token: %d", got)
 	}
-	if err := b.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.Revoke(t.Context()))
 	if got := ask(); got != http.StatusForbidden {
 		t.Errorf("between turns: %d", got)
 	}
-	if err := b.Allow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.Allow(t.Context()))
 	if got := ask(); got != http.StatusOK {
 		t.Errorf("in the next turn: %d", got)
 	}
@@ -289,23 +286,17 @@ func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
 	b := start(t, scripted(t, "replies:\n  - {text: \"never all of it\", break: stall}\n"))
 	path, body := streaming(0)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	req.Header.Set("X-Api-Key", b.e.Token)
 	resp, err := b.c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer resp.Body.Close()
 	if _, err = resp.Body.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err = b.Revoke(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.Revoke(ctx))
 	if rest, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("the answer came to an end: %s", rest)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // usualPace waits ten minutes for a provider that fails, so a test that waited
@@ -39,9 +40,7 @@ func closedPort(t *testing.T) string {
 	t.Helper()
 	var lc net.ListenConfig
 	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -211,9 +210,7 @@ func TestAPrivateAuthority(t *testing.T) {
 	t.Cleanup(served.Close)
 	file := func(der []byte) string {
 		path := filepath.Join(t.TempDir(), "ca.pem")
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 		return path
 	}
 	unrelated := file(selfSigned(t))
@@ -241,13 +238,9 @@ func TestAPrivateAuthority(t *testing.T) {
 func selfSigned(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "another"}, IsCA: true, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return der
 }

@@ -51,9 +51,7 @@ func start(t *testing.T, m cell.Model, more ...setting) *bench {
 	t.Helper()
 	b := &bench{dir: t.TempDir()}
 	run, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	o := Options{Dialects: dialects.All, Dir: filepath.Join(run, "g"), RateLimit: ratelimit.Options{GiveUpAfter: time.Nanosecond}, Replay: recordingIn}
 	spec := models.Spec{Trial: "t1", Attempt: 1, Role: "agent", Dir: b.dir, Append: b.append}
 	m.Label = "m"
@@ -84,12 +82,8 @@ func start(t *testing.T, m cell.Model, more ...setting) *bench {
 func (b *bench) open(t *testing.T, spec models.Spec) *session {
 	t.Helper()
 	s, err := b.g.Session(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = s.Allow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
+	testlevel.Must(t, s.Allow(t.Context()))
 	own, ok := s.(*session)
 	if !ok {
 		t.Fatalf("a session is a %T", s)
@@ -155,9 +149,7 @@ type reply struct {
 func (b *bench) ask(ctx context.Context, t *testing.T, path, body string, headers ...string) reply {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway"+path, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+b.e.Token)
 	req.Header.Set("X-Goog-Api-Key", b.e.Token)
 	for i := 0; i < len(headers); i += 2 {
@@ -196,9 +188,7 @@ func streaming(i int) (path, body string) {
 func scripted(t *testing.T, text string) cell.Model {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "script.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return cell.Model{Provider: "script", Name: "m1", Script: path}
 }
 
@@ -251,9 +241,7 @@ func (p *provider) model(dialect string) cell.Model {
 func recorded(t *testing.T, dialect string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", dialect+".sse"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return b
 }
 

@@ -15,15 +15,14 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // rawProvider sends the same bytes on each connection and closes it.
 func rawProvider(t *testing.T, answer string) cell.Model {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it does not wait
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -358,9 +357,7 @@ func (p *provider) asked() int {
 func (b *bench) rawly(t *testing.T, request string) string {
 	t.Helper()
 	c, err := net.Dial("unix", strings.TrimPrefix(b.e.Host, "unix:")) //nolint:noctx // it is local
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer c.Close()
 	go func() {
 		_, _ = io.WriteString(c, request) // the gateway may have heard enough

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A request with more bytes or parts than allowed is refused before it takes
@@ -71,9 +72,7 @@ func (b *bench) send(t *testing.T, body string, chunked bool) reply {
 		r = io.MultiReader(r)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway/v1/chat/completions", r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	req.Header.Set("Authorization", "Bearer "+b.e.Token)
 	resp, err := b.c.Do(req)
 	if err != nil {
@@ -89,9 +88,7 @@ func (b *bench) send(t *testing.T, body string, chunked bool) reply {
 func TestAllSessionsShareTheMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))
-	if err := b.g.memory.requests.Acquire(t.Context(), maxTogether); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.g.memory.requests.Acquire(t.Context(), maxTogether))
 	done := make(chan reply, 1)
 	go func() { done <- b.ask(t.Context(), t, requests[0].path, requests[0].body) }()
 	for b.Waited() < 20*time.Millisecond {
@@ -165,9 +162,7 @@ func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 		b.last(t)
 		b.ask(t.Context(), t, "/v1/messages/count_tokens", body())
 	}
-	if err := b.Revoke(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.Revoke(t.Context()))
 	var size int64
 	if err := filepath.WalkDir(filepath.Join(b.dir, record.ModelDir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

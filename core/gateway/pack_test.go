@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func gzipped(t *testing.T, s string) []byte {
@@ -15,18 +17,14 @@ func gzipped(t *testing.T, s string) []byte {
 	if _, err := w.Write([]byte(s)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, w.Close())
 	return b.Bytes()
 }
 
 func zstded(t *testing.T, s string) []byte {
 	t.Helper()
 	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer w.Close()
 	return w.EncodeAll([]byte(s), nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/dialect"
 )
 
@@ -164,9 +165,7 @@ func TestATestOfTheProviderThatIsCutOffDoesNotCount(t *testing.T) {
 		b.ask(t.Context(), t, requests[1].path, requests[1].body)
 	}()
 	<-tested
-	if err := errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())))
 	<-ended
 	b.ask(t.Context(), t, requests[1].path, requests[1].body)
 	if x := b.last(t); x.Cause != CauseRequest {

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // recordedRun is a run with one attempt, which sent the request ask.
@@ -23,13 +24,9 @@ func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 		Header: store.Header{Experiment: "x", Created: time.Now()}, Cells: []store.Cell{{}},
 		Trials: []store.Trial{{ID: strings.Repeat("a", 64), Dir: "x", Task: "x", Repetition: 1}},
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	at, err := run.Begin(strings.Repeat("a", 64))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	b := start(t, m, func(_ *cell.Model, _ *Options, s *models.Spec) {
 		s.Dir, s.Append = at.Dir(), func(file string, v any) {
 			if lost := at.Append(file, v); lost != nil {
@@ -38,15 +35,9 @@ func recordedRun(t *testing.T, m cell.Model, ask func(*bench)) string {
 		}
 	})
 	ask(b)
-	if err = b.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err = at.Publish(record.Result{Version: 1, Outcome: record.Passed}); err != nil {
-		t.Fatal(err)
-	}
-	if err = run.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, b.Close(t.Context()))
+	testlevel.Must(t, at.Publish(record.Result{Version: 1, Outcome: record.Passed}))
+	testlevel.Must(t, run.Close())
 	return run.Dir
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // sdkDir is the folder in which scripts/sdk-for-tests installs the vendors' libraries:
@@ -41,16 +42,12 @@ replies:
 func TestTheVendorsLibraries(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.Abs(sdkDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if _, err = os.Stat(filepath.Join(dir, "installed")); err != nil {
 		t.Skip("the vendors' libraries are not installed: run scripts/sdk-for-tests")
 	}
 	here, err := filepath.Abs(filepath.Join("testdata", "sdk"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for name, argv := range map[string][]string{
 		"python": {filepath.Join(dir, "venv", "bin", "python"), filepath.Join(here, "client.py")},
 		"node":   {"node", filepath.Join(here, "client.mjs")},
@@ -82,9 +79,7 @@ func readsOverSigns(t *testing.T, dialect string, client func(*bench) string) {
 	t.Helper()
 	behind := start(t, scripted(t, sdkScript))
 	to, err := url.Parse(behind.e.HostURL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	pass := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.Out.Header.Set("X-Api-Key", behind.e.Token)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -23,9 +24,7 @@ func TestWhatTasksDeclareIsListed(t *testing.T) {
 	}}
 	made := plans(t, e, p)
 	got, err := json.Marshal(made.Declared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	want := `[{"features":["network"],"tasks":["net"],"cells":[{"cells":["agent=shell","agent=talker"],"delivery":{"network":"delivered"}}]},` +
 		`{"features":["gpu","users","skills"],"tasks":["one","two"],"cells":[{"cells":["agent=shell","agent=talker"],"delivery":{"gpu":"refused","skills":"told","users":"delivered"}}]}]`
 	if string(got) != want {

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -134,12 +135,8 @@ func folder(t testing.TB, tasks map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range tasks {
 		file := filepath.Join(dir, "tasks", name, "task")
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		testlevel.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -172,9 +169,7 @@ func two(dir string) *experiment.Experiment {
 func plans(t testing.TB, e *experiment.Experiment, p trial.Plugins) *plan.Plan {
 	t.Helper()
 	made, err := plan.Make(context.Background(), plan.Input{Experiment: e, Formats: []task.Format{format{}}, Plugins: p, Dialects: dialects.All})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return made
 }
 
@@ -319,9 +314,7 @@ func TestHostVariablesThatAreNotGivenRefuseATask(t *testing.T) {
 			Experiment: e, Formats: []task.Format{format{}}, Plugins: &fakePlugins{}, Dialects: dialects.All,
 			Options: task.Options{AllowEnv: tt.flag, LookupEnv: lookup},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		if tt.want == "" {
 			if p.Blocked() {
 				t.Errorf("%+v: %+v", tt, p.Problems)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/fault"
 )
@@ -24,22 +25,16 @@ func TestAPluginThatAnswersUnavailableLivesOn(t *testing.T) {
 	other := open(t, h)
 	pid := turn(t, other, "pid").ExitCode
 	p, err := h.plugins[id{plugins.KindAgent, "odd"}].binary.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	server := grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 		return status.Error(codes.Unavailable, "the judge's model is down")
 	}))
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	go func() { _ = server.Serve(l) }()
 	defer server.Stop()
 	its, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer func() { _ = its.Close() }()
 	c := conn{who: "agent \"odd\"", only: p}
 	own := p.conn

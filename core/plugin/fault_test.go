@@ -71,9 +71,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 func TestAFileThatIsNoProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "berth-plugin-junk"), []byte("\x00\x01junk"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(filepath.Join(dir, "berth-plugin-junk"), []byte("\x00\x01junk"), 0o700))
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
 	list, err := h.List(t.Context())
 	if err != nil || len(list) != 1 || !strings.Contains(list[0].Error, "exec format error") {
@@ -144,9 +142,7 @@ func TestAPluginThatKeepsDyingIsGivenUp(t *testing.T) {
 		}
 	}
 	a, _, err := h.Agent(t.Context(), "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, err = a.Open(t.Context(), agent.Setup{Role: agent.RoleAgent})
 	if !errors.Is(err, ErrPluginGone) || !strings.Contains(err.Error(), "failed 3 times in a row") || !strings.Contains(err.Error(), "I was asked to die") {
 		t.Errorf("Open = %v, want that it was given up and why", err)
@@ -312,13 +308,9 @@ func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
 	dir := write(t, "odd", "odd")
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
 	a, _, err := h.Agent(t.Context(), "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	path := programOf(dir, "odd")
-	if err = os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Remove(path))
 	writeTo(t, path, "'odd'")
 	if _, err = a.Check(t.Context(), agent.CheckRequest{Role: agent.RoleAgent}); err == nil || !strings.Contains(err.Error(), "was replaced while this program runs") {
 		t.Errorf("Check = %v, want that the binary was replaced", err)
@@ -331,25 +323,17 @@ func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
 	var names []string
 	for _, name := range []string{"old", "held", "empty", "killed"} {
 		names = append(names, filepath.Join(base, socketPrefix+name))
-		if err := os.Mkdir(filepath.Join(base, socketPrefix+name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.Mkdir(filepath.Join(base, socketPrefix+name), 0o700))
 	}
 	old, held, empty, killed := names[0], names[1], names[2], names[3]
 	lock, err := lockFile(held, os.O_CREATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer lock.Close() //nolint:errcheck // a lock
 	gone, err := lockFile(killed, os.O_CREATE)
-	if err = errors.Join(err, gone.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, gone.Close()))
 	hourAgo := time.Now().Add(-time.Hour)
 	for _, dir := range []string{old, held} {
-		if err := os.Chtimes(dir, hourAgo, hourAgo); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.Chtimes(dir, hourAgo, hourAgo))
 	}
 	sweep(base, socketPrefix)
 	for dir, want := range map[string]bool{old: false, held: true, empty: false, killed: false} {
@@ -389,9 +373,7 @@ func TestTheRestOfASocketFolderIsRemoved(t *testing.T) {
 		dir := filepath.Join(base, name)
 		err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "plugin1"), nil, 0o600))
 		at := time.Now().Add(-age)
-		if err = errors.Join(err, os.Chtimes(dir, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(err, os.Chtimes(dir, at, at)))
 	}
 	sweep(base, "")
 	if left, err := os.ReadDir(base); err != nil || len(left) != 1 || left[0].Name() != "young" {
@@ -427,22 +409,14 @@ func playHost() {
 func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Env = append(os.Environ(), roleKey+"=host", "ODD_DIR="+write(t, "odd", "odd"))
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
+	testlevel.Must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var pids []int
 	for word := range strings.FieldsSeq(line) {
 		pid, bad := strconv.Atoi(word)
@@ -455,9 +429,7 @@ func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
 		t.Fatalf("the host says %q; want two processes that live", line)
 	}
 	defer syscall.Kill(pids[1], syscall.SIGKILL) //nolint:errcheck // it may be gone
-	if err = cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	testlevel.Eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
 }

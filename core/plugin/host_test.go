@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -20,9 +21,7 @@ func TestAPluginServesItsContracts(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
 	a, used, err := h.Agent(t.Context(), "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if used.Kind != "agent" || used.Name != "odd" || used.Version != "1.2.3" || !strings.HasPrefix(used.Digest, "sha256:") {
 		t.Errorf("used %+v", used)
 	}
@@ -59,13 +58,9 @@ func TestAVerifierInAProcessOfItsOwn(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
 	shared, _, _, err := h.Verifier(t.Context(), "judge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	apart, stop, err := h.VerifierOwnProcess(t.Context(), "judge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer stop()
 	for name, v := range map[string]verifier.Verifier{"shared": shared, "apart": apart} {
 		if _, err = v.Verify(t.Context(), verifier.Request{}, func(string) {}); !errors.Is(err, verifier.ErrArtifactMissing) {
@@ -108,9 +103,7 @@ func TestListSaysEverything(t *testing.T) {
 	t.Parallel()
 	first, second := write(t, "odd", "b-odd"), write(t, "odd", "a-odd")
 	for _, name := range []string{"notes.txt", ".hidden"} {
-		if err := os.WriteFile(filepath.Join(first, name), []byte("not a program"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(first, name), []byte("not a program"), 0o600))
 	}
 	writeTo(t, filepath.Join(first, "libexec", "helper"), "odd")
 	writeTo(t, programOf(first, "zz-broken"), "exit")
@@ -204,9 +197,7 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 		t.Fatalf("cache has %v, %v; want one file", files, err)
 	}
 	for _, damage := range []string{"", "{", `{"version":99}`, `{"version":3,"digest":"` + first[0].Digest + `","plugins":[{"kind":"agent","name":"BAD NAME"}]}`} {
-		if err = os.WriteFile(files[0], []byte(damage), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(files[0], []byte(damage), 0o600))
 		ask(true)
 	}
 	ask(false)
@@ -214,13 +205,9 @@ func TestDescriptionsAreRememberedByDigest(t *testing.T) {
 	writeTo(t, path, "odd") // the same bytes, so the same digest
 	ask(false)
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, err = f.WriteString("# changed\n")
-	if err = errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, f.Close()))
 	if third := ask(true); third[0].Digest == first[0].Digest {
 		t.Error("a changed binary has the same digest")
 	}
@@ -251,9 +238,7 @@ func TestDigestsAreRememberedAsLongAsTheFileIsTheSame(t *testing.T) {
 	}
 	known.Version, known.Digest = cacheVersion, "sha256:remembered"
 	data, err := json.Marshal(known)
-	if err = errors.Join(err, os.WriteFile(c.file(path), data, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, os.WriteFile(c.file(path), data, 0o600)))
 	if got := digest(); got != "sha256:remembered" {
 		t.Errorf("digest = %s; want what was remembered", got)
 	}

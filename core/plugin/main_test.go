@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/config"
@@ -177,21 +178,15 @@ func programOf(dir, name string) string {
 func writeTo(t *testing.T, path, role string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	// A program with the race detector sleeps for a second before it exits.
 	script := fmt.Sprintf("#!/bin/sh\n# %s\nGORACE=atexit_sleep_ms=0 %s=%s exec '%s'\n", path, roleKey, role, self)
 	// A child that another test forks meanwhile would hold the file open for
 	// writing, and such a file cannot be executed.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testlevel.Must(t, os.WriteFile(path, []byte(script), 0o700))
 }
 
 // journal keeps the log of a host.
@@ -217,9 +212,7 @@ func newHost(t *testing.T, o Options) (*Host, *journal) {
 	j := &journal{}
 	o.Log = zerolog.New(j)
 	h, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	h.firstBackoff = time.Millisecond
 	t.Cleanup(func() {
 		h.Stop()
@@ -261,13 +254,9 @@ func (n *notes) Artifact(string) error { return nil }
 func open(t *testing.T, h *Host) agent.Session {
 	t.Helper()
 	a, _, err := h.Agent(t.Context(), "odd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	s, err := a.Open(t.Context(), agent.Setup{Role: agent.RoleAgent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins"
 )
 
@@ -22,9 +23,7 @@ func TestOnlyWhatHasTheNameOfAPluginIsStarted(t *testing.T) {
 	trap := func(path string, mode os.FileMode) {
 		t.Helper()
 		text := fmt.Sprintf("#!/bin/sh\ntouch '%s'\nexit 1\n", filepath.Join(dir, "STARTED"))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), mode)))
 	}
 	for _, name := range []string{
 		"cleanup", "odd", "berth-plugin-odd.bak", "berth-plugin-", "berth-plugin-Odd", "my-berth-plugin-odd", ".berth-plugin-hidden", "libexec/berth-plugin-deep",
@@ -35,9 +34,7 @@ func TestOnlyWhatHasTheNameOfAPluginIsStarted(t *testing.T) {
 	trap(filepath.Join(dir, "berth-plugin-still"), 0o600)
 	h, _ := newHost(t, Options{Dirs: []string{dir}})
 	list, err := h.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	faults, served := map[string]string{}, 0
 	for _, e := range list {
 		if e.Error == "" {
@@ -84,15 +81,11 @@ func TestProgramsThatAreNamedByPath(t *testing.T) {
 		t.Errorf("used %+v, %v", used, err)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if err = os.Link(self, filepath.Join(dir, "berth-plugin-one")); errors.Is(err, syscall.EXDEV) {
 		err = os.CopyFS(dir, os.DirFS(filepath.Dir(self)))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	found, _, err := candidates([]string{dir})
 	if err != nil || len(found) != 1 || found[0].fault != nil || found[0].folder != "" {
 		t.Errorf("found %+v, %v; want the program, which is one file", found, err)
@@ -121,9 +114,7 @@ func TestTheDigestCoversAllFilesOfAFolder(t *testing.T) {
 	seen := map[string]string{digest(): "as it was"}
 	change := func(what string, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		d := digest()
 		if before := seen[d]; before != "" {
 			t.Errorf("%s: the digest is that of %q", what, before)
@@ -141,15 +132,11 @@ func TestTheDigestCoversAllFilesOfAFolder(t *testing.T) {
 	before := digest()
 	err := errors.Join(os.Mkdir(filepath.Join(folder, "__pycache__"), 0o700), os.WriteFile(filepath.Join(folder, "__pycache__", "x.pyc"), nil, 0o600),
 		os.Symlink("..", filepath.Join(folder, "round")), os.Symlink(".", filepath.Join(folder, "self")), os.Symlink("nowhere", filepath.Join(folder, "broken")))
-	if err = errors.Join(err, os.Remove(filepath.Join(folder, "round"))); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, os.Remove(filepath.Join(folder, "round"))))
 	if got := digest(); got != before {
 		t.Errorf("caches and links that load nothing change the digest: %s, was %s", got, before)
 	}
-	if err = syscall.Mkfifo(filepath.Join(folder, "pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, syscall.Mkfifo(filepath.Join(folder, "pipe"), 0o600))
 	done := time.AfterFunc(time.Minute, func() { panic("the pipe is read") })
 	defer done.Stop()
 	if _, err = (program{path: programOf(dir, "odd"), folder: folder}).digest(); err == nil || !strings.Contains(err.Error(), "holds files, folders and links") {
@@ -173,27 +160,19 @@ func TestPluginsThatOthersCanChangeAreNotStarted(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "plugins")
 			writeTo(t, programOf(dir, "odd"), "odd")
 			lib := filepath.Join(dir, "berth-plugin-odd", "lib")
-			if err := errors.Join(os.MkdirAll(filepath.Join(lib, "__pycache__"), 0o700), os.WriteFile(filepath.Join(lib, "judge.py"), nil, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Join(lib, "__pycache__"), 0o700), os.WriteFile(filepath.Join(lib, "judge.py"), nil, 0o600)))
 			refused(t, dir, "")
-			if err := os.Chmod(filepath.Join(dir, tt.open), 0o777); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, os.Chmod(filepath.Join(dir, tt.open), 0o777))
 			refused(t, dir, tt.want)
 			if tt.open == ".." { // others may own it
 				return
 			}
-			if err := os.Chmod(filepath.Join(dir, tt.open), 0o770); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, os.Chmod(filepath.Join(dir, tt.open), 0o770))
 			refused(t, dir, tt.want)
 			if os.Geteuid() != 0 {
 				return
 			}
-			if err := errors.Join(os.Chmod(filepath.Join(dir, tt.open), 0o700), os.Chown(filepath.Join(dir, tt.open), 4321, 4321)); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, errors.Join(os.Chmod(filepath.Join(dir, tt.open), 0o700), os.Chown(filepath.Join(dir, tt.open), 4321, 4321)))
 			refused(t, dir, "belongs to user 4321")
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/redact"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // However output is cut into pieces, a secret in it is not written, and its length
@@ -23,9 +24,7 @@ func FuzzWriter(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, w.Close())
 		if strings.Contains(out.String(), secret) || out.Len() != len(whole) || w.Hits() == 0 {
 			t.Errorf("%q became %q", whole, out.Bytes())
 		}

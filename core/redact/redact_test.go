@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/redact"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const canary = `ca"na<ry>-1234`
@@ -43,13 +44,9 @@ func TestJSONStaysValidWhateverTheSecret(t *testing.T) {
 		t.Fatalf("JSON = %s, %v", b, err)
 	}
 	var back any
-	if err = json.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, json.Unmarshal(b, &back))
 	plain, err := json.Marshal(back)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for _, secret := range []string{canary, "ca\\\"na", "87654321", `\u003cry\u003e-1234`} {
 		if strings.Contains(string(b), secret) || strings.Contains(string(plain), secret) {
 			t.Errorf("%q is still in %s", secret, b)
@@ -78,9 +75,7 @@ func TestWriterMasksAcrossWrites(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, w.Close())
 		if out.String() != want || w.Hits() != 4 {
 			t.Fatalf("got %q with %d hits;\nwant %q with 4", out.String(), w.Hits(), want)
 		}
@@ -111,9 +106,7 @@ func TestValueKeepsItsTypesWhateverTheSecret(t *testing.T) {
 	at := time.Date(2026, 11, 24, 13, 0, 0, 123, time.UTC)
 	in := thing{Text: "on 2026-11-24, 87654321", At: at, N: 9987654321, F: new(87654321.5)}
 	got, err := redact.Value(redact.New("2026-11-24", "87654321"), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if got.Text != "on "+redact.Mark+", "+redact.Mark || !got.At.Equal(at) || got.N != 0 || *got.F != 0 {
 		t.Errorf("Value = %+v, %g", got, *got.F)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
@@ -17,9 +18,7 @@ func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	for text, want := range map[string]float64{

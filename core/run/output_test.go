@@ -9,6 +9,7 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A run folder may come from somebody else. What plugins print must not get into
@@ -16,9 +17,7 @@ import (
 func TestOutputIsKeptInTheRunFolderOnly(t *testing.T) {
 	t.Parallel()
 	host, err := plugin.New(plugin.Options{Dirs: []string{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer host.Stop()
 	dir := t.TempDir()
 	s := &Spec{Store: &store.Run{Dir: dir}, Host: host, Plan: &plan.Plan{}}
@@ -27,15 +26,11 @@ func TestOutputIsKeptInTheRunFolderOnly(t *testing.T) {
 		"a link": func() error { return os.Symlink(other, file) },
 		"a pipe": func() error { return syscall.Mkfifo(file, 0o600) },
 	} {
-		if err = place(); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, place())
 		if o, wrong := s.keepOutput(&here{Spec: s}); wrong == nil {
 			t.Errorf("%s was written to: %v", name, o.close())
 		}
-		if err = os.Remove(file); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.Remove(file))
 	}
 	if _, err = os.Stat(other); err == nil {
 		t.Error("the file behind the link was made")

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // cellsOf makes a plan with n[i] trials of cell i, one cell after another, and its
@@ -38,9 +39,7 @@ func cellsOf(t *testing.T, n ...int) (*plan.Plan, *store.Run) {
 		m.Trials = append(m.Trials, p.Trials[i].Trial)
 	}
 	r, err := store.Create(t.TempDir(), m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -79,9 +78,7 @@ func TestARunStoppedHalfWayHasHalfOfEveryCell(t *testing.T) {
 				}
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		for cell, want := range map[int]int{0: 20, 1: 4, 2: 40} {
 			if got := byCell(r)[cell]; got < want-3 || got > want+5 {
 				t.Errorf("cell %d has %d trials, want about %d; all: %v", cell, got, want, byCell(r))
@@ -194,9 +191,7 @@ func TestACancelledWaitTakesNoPlace(t *testing.T) {
 			t.Fatal("the first attempt does not start")
 		}
 		defer end()
-		if err := places.Enter(t.Context(), trial.Working); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, places.Enter(t.Context(), trial.Working))
 		for range 200 {
 			soon, stop := context.WithTimeout(t.Context(), time.Second)
 			leave, err := places.Build(soon)
@@ -422,26 +417,4 @@ func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
 			t.Errorf("%+v, %v", report, err)
 		}
 	})
-}
-
-func TestOnlySelectedTrialsRunAgain(t *testing.T) {
-	t.Parallel()
-	p, r := cellsOf(t, 3, 3)
-	outcomes := map[string]record.Outcome{p.Trials[0].ID: record.EnvironmentError, p.Trials[1].ID: record.Failed, p.Trials[3].ID: record.EnvironmentError}
-	first := *p
-	first.Trials = []plan.Trial{p.Trials[0], p.Trials[1], p.Trials[3]}
-	schedule(t, run.Options{Plan: &first, Store: r, Executor: &fake{attempt: func(_ context.Context, j run.Job) record.Result {
-		return record.Result{Outcome: outcomes[j.Trial.ID]}
-	}}})
-	f := &fake{attempt: always(record.Passed)}
-	selected := map[string]bool{p.Trials[0].ID: true, p.Trials[1].ID: true, p.Trials[2].ID: true}
-	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Selected: selected})
-	slices.Sort(f.began)
-	if want := []string{p.Trials[0].ID, p.Trials[2].ID}; !slices.Equal(f.began, want) {
-		t.Errorf("ran %q; want the selected one with an error and the one that never ran: %q", f.began, want)
-	}
-	first0 := r.Index().Trial(p.Trials[0].ID)
-	if len(first0.Attempts) != 2 || first0.Attempts[0].Result.Outcome != record.EnvironmentError || first0.Accepted().Number != 2 {
-		t.Errorf("attempts %+v", first0.Attempts)
-	}
 }

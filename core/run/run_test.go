@@ -42,9 +42,7 @@ func TestMain(m *testing.M) {
 func planOf(t *testing.T, n int) (*plan.Plan, *store.Run) {
 	t.Helper()
 	p, r, err := newRun(t.TempDir(), n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -107,9 +105,7 @@ func always(o record.Outcome) func(context.Context, run.Job) record.Result {
 func schedule(t *testing.T, o run.Options) run.Report {
 	t.Helper()
 	report, err := run.Schedule(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return report
 }
 
@@ -288,24 +284,6 @@ func TestARunSaysWhyItWasEnded(t *testing.T) {
 	}
 }
 
-func TestTheTimeOfTheRunEndsIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := planOf(t, 10)
-		one, limit := 1, 3500*time.Millisecond
-		report := schedule(t, run.Options{
-			Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, Time: &limit},
-			Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
-				time.Sleep(time.Second) // in a synctest bubble
-				return record.Result{Outcome: record.Passed}
-			}},
-		})
-		if got := counts(r); got[record.Passed] != 4 || report.Stopped == "" {
-			t.Errorf("outcomes %v, report %+v: what had begun is not cut short, nothing more begins", got, report)
-		}
-	})
-}
-
 func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	t.Parallel()
 	p, r := planOf(t, 10)
@@ -380,9 +358,7 @@ func TestInvalidAndRefusedTrialsAreCountedAndNotRun(t *testing.T) {
 		m.Trials = append(m.Trials, p.Trials[i].Trial)
 	}
 	r, err := store.Create(t.TempDir(), m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer r.Close()
 	f := &fake{attempt: always(record.Passed)}
 	schedule(t, run.Options{Plan: p, Store: r, Executor: f, Again: []record.Outcome{record.TaskInvalid, record.NotRun}})

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/outcome"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -69,9 +70,7 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 	write := func(text string, age time.Duration) {
 		t.Helper()
 		at := time.Now().Add(-age)
-		if err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(os.WriteFile(file, []byte(text), 0o600), os.Chtimes(file, at, at)))
 	}
 	write("a", time.Hour)
 	planned := &plan.Task{Name: "t", Task: &task.Task{Name: "t", Digest: "sha256:a", Format: "one-file", Dir: dir}}
@@ -96,9 +95,7 @@ func TestATaskThatIsEditedDuringTheRunIsSeen(t *testing.T) {
 	check("it is broken", 4)
 	write("a", 0)
 	check("", 5)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Remove(file))
 	check("cannot be read any more", 6)
 }
 
@@ -116,9 +113,7 @@ func TestAnEditOfWhatATaskDoesNotDependOnIsNoEdit(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(dir, name), []byte("a"), 0o600))
 	}
 	write("task")
 	f := &fileOf{}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A run folder may come from a stranger. Reading it must end, in bounded
@@ -19,9 +20,7 @@ func TestAFileOfARunThatIsNoFileIsRefused(t *testing.T) {
 	for place, want := range map[string]string{store.ManifestFile: "manifest.jsonl: not a regular file", store.JournalDir: "journal"} {
 		for kind, put := range strange {
 			dir := hostileRun(t)
-			if err := errors.Join(os.RemoveAll(filepath.Join(dir, place)), put(filepath.Join(dir, place))); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, errors.Join(os.RemoveAll(filepath.Join(dir, place)), put(filepath.Join(dir, place))))
 			if _, _, err := store.Read(dir); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s is %s: read: %v, want %q", place, kind, err, want)
 			}
@@ -53,13 +52,9 @@ func hostileRun(t *testing.T) string {
 		m.Trials = append(m.Trials, store.Trial{ID: id, Dir: id, Task: id, Repetition: 1})
 	}
 	r, err := store.Create(t.TempDir(), m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	attempt := filepath.Join(r.Dir, store.TrialsDir, "t1", store.AttemptDir(1))
-	if err = errors.Join(os.MkdirAll(attempt, 0o755), os.Mkdir(filepath.Join(attempt, record.ModelDir), 0o755), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.MkdirAll(attempt, 0o755), os.Mkdir(filepath.Join(attempt, record.ModelDir), 0o755), r.Close()))
 	return r.Dir
 }
 
@@ -68,9 +63,7 @@ func TestAnAttemptOfStrangeFilesIsDamagedAndTheOthersAreRead(t *testing.T) {
 	for name, put := range strange {
 		for _, file := range []string{record.ResultFile, record.ExchangesFile} {
 			dir := hostileRun(t)
-			if err := put(filepath.Join(dir, store.TrialsDir, "t1", store.AttemptDir(1), file)); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, put(filepath.Join(dir, store.TrialsDir, "t1", store.AttemptDir(1), file)))
 			if _, x, err := store.Read(dir); err != nil || x.Damaged != 1 || len(x.Trials) != 2 || x.Trials[0].Outcome() != record.NotRun {
 				t.Errorf("%s is %s: %+v, %v", file, name, x, err)
 			}
@@ -104,9 +97,7 @@ func TestWhatCannotBeAFolderOfATrialDoesNotEndTheReading(t *testing.T) {
 		},
 	} {
 		dir := hostileRun(t)
-		if err := change(dir); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, change(dir))
 		if _, x, err := store.Read(dir); err != nil || x.Damaged != 1 || len(x.Trials) != 2 {
 			t.Errorf("%s: %+v, %v", name, x, err)
 		}
@@ -121,18 +112,14 @@ func TestATerabyteOfZerosIsNotRead(t *testing.T) {
 		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40))
 	}
 	attempt := filepath.Join(dir, store.TrialsDir, "t1", store.AttemptDir(1))
-	if err := errors.Join(huge(filepath.Join(attempt, record.ResultFile)), huge(filepath.Join(dir, store.JournalDir, "0.jsonl"))); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(huge(filepath.Join(attempt, record.ResultFile)), huge(filepath.Join(dir, store.JournalDir, "0.jsonl"))))
 	if _, err := store.ReadResult(attempt); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("result: %v", err)
 	}
 	if _, _, err := store.Read(dir); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("journal: %v", err)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(dir, store.JournalDir, "0.jsonl")), os.Truncate(filepath.Join(dir, store.ManifestFile), 1<<27)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.Remove(filepath.Join(dir, store.JournalDir, "0.jsonl")), os.Truncate(filepath.Join(dir, store.ManifestFile), 1<<27)))
 	if _, err := store.ReadManifest(dir); err == nil || !strings.Contains(err.Error(), "MiB") {
 		t.Errorf("manifest: %v", err)
 	}
@@ -144,9 +131,7 @@ func TestARunIsNotWrittenThroughLinks(t *testing.T) {
 	for _, name := range []string{store.JournalDir, store.TrialsDir, store.TrialsDir + "/t2"} {
 		dir, elsewhere := hostileRun(t), t.TempDir()
 		at := filepath.Join(dir, name)
-		if err := errors.Join(os.RemoveAll(at), os.Symlink(elsewhere, at)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(os.RemoveAll(at), os.Symlink(elsewhere, at)))
 		r, err := store.Open(dir, "test", false)
 		if err == nil {
 			_, err = r.Begin("t2")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // entries makes n entries with their lines.
@@ -20,9 +21,7 @@ func entries(t testing.TB, n int) (all []Entry, data []byte, ends []int) {
 	for i := range n {
 		e := Entry{Kind: AttemptEnded, Seq: i + 1, Time: time.Unix(int64(i), 0).UTC(), Trial: "t<&>\u2028", Attempt: 1, Brief: &Brief{Outcome: record.Passed}}
 		b, err := Seal(&e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		all, data = append(all, e), append(data, b...)
 		ends = append(ends, len(data))
 	}
@@ -35,9 +34,7 @@ func TestACutJournalLosesTheTornLineOnly(t *testing.T) {
 	all, data, ends := entries(t, 4)
 	for n := range len(data) + 1 {
 		j, err := readJournal(bytes.NewReader(data[:n]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		whole := 0
 		for whole < len(ends) && ends[whole] <= n {
 			whole++
@@ -64,9 +61,7 @@ func TestAChangedByteCostsItsLine(t *testing.T) {
 			bad := bytes.Clone(data)
 			bad[i] ^= flip
 			j, err := readJournal(bytes.NewReader(bad))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			line, _ := slices.BinarySearch(ends, i+1)
 			joined := i == ends[line]-1 // the end of the line: two lines become one
 			for _, e := range j.Entries {
@@ -92,24 +87,16 @@ func TestAJournalGoesOnAfterATornLine(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "j.jsonl")
 	j, err := createJournal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = j.append(Entry{Kind: Noted, Note: "a"}, true); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
+	testlevel.Must(t, j.append(Entry{Kind: Noted, Note: "a"}, true))
 	// The effect of a full disk: a part of a line, and an error.
 	if _, err = j.f.WriteString(`{"sum":"0000`); err != nil {
 		t.Fatal(err)
 	}
 	j.torn = true
-	if err = errors.Join(j.append(Entry{Kind: Noted, Note: "b"}, true), j.close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(j.append(Entry{Kind: Noted, Note: "b"}, true), j.close()))
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer f.Close()
 	got, err := readJournal(f)
 	if err != nil || len(got.Entries) != 2 || got.Torn+got.Damaged != 1 || got.Entries[1].Note != "b" {
@@ -131,9 +118,7 @@ func TestManyWritersOfOneJournal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "j.jsonl")
 	j, err := createJournal(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -145,13 +130,9 @@ func TestManyWritersOfOneJournal(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err = j.close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, j.close())
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	got, err := readJournal(bytes.NewReader(b))
 	if err != nil || len(got.Entries) != 200 || got.Torn+got.Damaged != 0 {
 		t.Errorf("%d entries, torn %d, damaged %d, %v", len(got.Entries), got.Torn, got.Damaged, err)

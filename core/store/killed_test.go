@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // torn counts the attempts that have a result, and those of them that do not have all
@@ -16,9 +17,7 @@ import (
 func torn(t *testing.T, dir string) (published, torn int) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "shared", "*", record.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for _, result := range all {
 		var want store.Checksums
 		b, err := os.ReadFile(filepath.Join(filepath.Dir(result), store.ChecksumsFile))

@@ -13,20 +13,17 @@ import (
 
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // foreign writes the journal of a process that did not record its end.
 func foreign(t *testing.T, dir string, p node.Process) {
 	t.Helper()
 	e, err := json.Marshal(store.Entry{Kind: store.WriterBegan, Seq: 1, Time: time.Now().UTC(), Process: &p})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	sum := crc32.Checksum(e, crc32.MakeTable(crc32.Castagnoli))
 	line := fmt.Sprintf("{\"sum\":\"%08x\",\"entry\":%s}\n", sum, e)
-	if err = os.WriteFile(filepath.Join(dir, store.JournalDir, "20000101-foreign-1.jsonl"), []byte(line), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(filepath.Join(dir, store.JournalDir, "20000101-foreign-1.jsonl"), []byte(line), 0o600))
 }
 
 // In a shared folder the lock of this machine does not cover other machines.
@@ -47,9 +44,7 @@ func TestABerthOnAnotherMachineIsSeen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := create(t, 1)
-			if err := r.Close(); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, r.Close())
 			foreign(t, r.Dir, tt.process)
 			r2, err := store.Open(r.Dir, "test", false)
 			if !tt.busy {

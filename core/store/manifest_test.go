@@ -9,18 +9,15 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestAManifestIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	r := create(t, 5)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, r.Close())
 	m, err := store.ReadManifest(r.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if !reflect.DeepEqual(m, r.Manifest) {
 		t.Errorf("read\n%+v, wrote\n%+v", m, r.Manifest)
 	}
@@ -34,9 +31,7 @@ func TestAnIdentityIsReadInOneForm(t *testing.T) {
 	for _, text := range []string{want, `{ "b": "\u003cx\u003e \u0026 \u2028 \u00fc", "a": 1e21 }`} {
 		dir := t.TempDir()
 		text = `{"run":{"version":1,"run":"r"}}` + "\n" + `{"cell":{"index":0,"key":"k","identity":{"d":` + text + "}}}\n"
-		if err := os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(text), 0o600))
 		m, err := store.ReadManifest(dir)
 		if err != nil || string(m.Cells[0].Identity["d"]) != want {
 			t.Errorf("%s: %v", m.Cells[0].Identity["d"], err)
@@ -49,13 +44,9 @@ func TestAnIdentityIsReadInOneForm(t *testing.T) {
 func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
 	t.Parallel()
 	r := create(t, 3)
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, r.Close())
 	whole, err := os.ReadFile(filepath.Join(r.Dir, store.ManifestFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(whole), "\n"), "\n")
 	for name, tt := range map[string]struct{ text, err string }{
 		"empty":                  {"", "it is empty"},
@@ -70,9 +61,7 @@ func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
 		"cells out of order":     {strings.Replace(string(whole), `"index":0`, `"index":1`, 1), "is at position"},
 	} {
 		dir := t.TempDir()
-		if err = os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(tt.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(tt.text), 0o600))
 		if _, err = store.ReadManifest(dir); err == nil || !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want an error with %q", name, err, tt.err)
 		}
@@ -94,9 +83,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte("{\"run\":{\"version\":1,\"trials\":1}}\n{\"cell\":{}}\n{\"trial\":{\"id\":\"x\",\"dir\":\"y\"}}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, store.ManifestFile), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(dir, store.ManifestFile), b, 0o600))
 		m, err := store.ReadManifest(dir)
 		if err != nil {
 			return

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // A trial of another id, with another time limit for example, is replayed from
@@ -17,25 +18,17 @@ func TestTheRecordedTrialThatStandsForAnother(t *testing.T) {
 	m.Cells = append(m.Cells, store.Cell{Index: 1, Key: "agent=b", Slug: "b", Choices: map[string]string{"agent": "b"}, Agent: "b", Environment: "e"})
 	m.Trials[1].Cell, m.Trials[1].Repetition = 1, 1
 	run, err := store.Create(t.TempDir(), m, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for i := range m.Trials[:2] {
 		at, lost := run.Begin(m.Trials[i].ID)
 		if lost != nil {
 			t.Fatal(lost)
 		}
-		if err = at.Publish(result(run, i, record.Passed)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, at.Publish(result(run, i, record.Passed)))
 	}
-	if err = run.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, run.Close())
 	r, err := store.OpenRecorded(run.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	dir := func(i int) string {
 		return filepath.Join(run.Dir, store.TrialsDir, filepath.FromSlash(m.Trials[i].Dir), "attempt-1")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The process of an attempt was killed after some of its requests, in the
@@ -16,9 +17,7 @@ func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	usage := map[string]int{"input": 60, "output": 40}
 	file := filepath.Join(a.Dir(), filepath.FromSlash(record.ExchangesFile))
 	err = os.Mkdir(filepath.Dir(file), 0o755)
@@ -30,21 +29,15 @@ func TestWhatAKilledAttemptHasSpentIsKnown(t *testing.T) {
 	} {
 		err = errors.Join(err, a.Append(record.ExchangesFile, line))
 	}
-	if err = errors.Join(err, a.Abandon()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, a.Abandon()))
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
 	if err == nil {
 		_, err = f.WriteString(`{"request":"3","usage":{"inp`)
 		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, x, err := store.Read(r.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	got := x.Trials[0].Attempts[0].Spend()
 	if got.Requests != 2 || got.Tokens != 300 || got.CostUSD == nil || *got.CostUSD != 0.5 || !got.Unpriced {
 		t.Errorf("spend %+v", got)

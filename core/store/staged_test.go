@@ -15,25 +15,20 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // staged makes an attempt with some files on this machine, for a folder of a run.
 func staged(t *testing.T, to, worker string) *store.Staged {
 	t.Helper()
 	s, err := store.Stage(filepath.Join(t.TempDir(), "staged"), to, worker, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for range 3 {
-		if err = s.Append(record.StepsFile, worker); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, s.Append(record.StepsFile, worker))
 	}
 	err = errors.Join(os.MkdirAll(filepath.Join(s.Dir(), "artifacts", "deep"), 0o700), os.WriteFile(filepath.Join(s.Dir(), "artifacts", "deep", "a"), []byte("made"), 0o600),
 		os.Symlink("a", filepath.Join(s.Dir(), "artifacts", "deep", "link")), os.Mkdir(filepath.Join(s.Dir(), "empty"), 0o700))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return s
 }
 
@@ -57,9 +52,7 @@ func files(t *testing.T, dir string) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return all
 }
 
@@ -71,9 +64,7 @@ func TestAStagedAttemptIsCopiedWhenItEnds(t *testing.T) {
 		t.Fatalf("before the end: %v", there)
 	}
 	want := files(t, s.Dir())
-	if err := s.Publish(record.Result{Version: 1, Outcome: record.Passed}); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, s.Publish(record.Result{Version: 1, Outcome: record.Passed}))
 	got := files(t, to)
 	for name, content := range want {
 		if c, ok := got[name]; !ok || c != content {
@@ -81,9 +72,7 @@ func TestAStagedAttemptIsCopiedWhenItEnds(t *testing.T) {
 		}
 	}
 	var list store.Checksums
-	if err := json.Unmarshal([]byte(got[store.ChecksumsFile]), &list); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, json.Unmarshal([]byte(got[store.ChecksumsFile]), &list))
 	if list.Files["artifacts/deep/a"] != fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("made"))) || len(list.Files) != 3 {
 		t.Errorf("checksums: %v", list.Files)
 	}
@@ -112,15 +101,11 @@ func TestAStagedAttemptIsCopiedWhenItEnds(t *testing.T) {
 func TestOfTwoWritersOfAResultOneWins(t *testing.T) {
 	t.Parallel()
 	r, err := store.Create(t.TempDir(), manifest(1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer r.Close()
 	for range 60 {
 		a, err := r.Begin(r.Manifest.Trials[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		s := staged(t, a.Dir(), "w")
 		var worker, other error
 		var both sync.WaitGroup
@@ -160,22 +145,14 @@ func TestOfTwoWritersOfAResultOneWins(t *testing.T) {
 func TestALateCopyLeavesNothingOfAnEarlierOne(t *testing.T) {
 	t.Parallel()
 	r, err := store.Create(t.TempDir(), manifest(1), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer r.Close()
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	s := staged(t, a.Dir(), "w")
 	half := filepath.Join(a.Dir(), ".w.part")
-	if err = errors.Join(os.Mkdir(half, 0o755), os.WriteFile(filepath.Join(half, "artifacts"), nil, 0o600), os.WriteFile(filepath.Join(a.Dir(), record.StepsFile), []byte("{}\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	if err = a.Settle(&record.Result{Version: 1, Outcome: record.Preempted}); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.Mkdir(half, 0o755), os.WriteFile(filepath.Join(half, "artifacts"), nil, 0o600), os.WriteFile(filepath.Join(a.Dir(), record.StepsFile), []byte("{}\n"), 0o600)))
+	testlevel.Must(t, a.Settle(&record.Result{Version: 1, Outcome: record.Preempted}))
 	if err = s.Publish(record.Result{Version: 1, Outcome: record.Passed}); !errors.Is(err, store.ErrSettled) {
 		t.Errorf("publish: %v", err)
 	}
@@ -188,13 +165,9 @@ func TestARunSettlesWhatAWorkerDoesNot(t *testing.T) {
 	t.Parallel()
 	for _, workerFirst := range []bool{false, true} {
 		r, err := store.Create(t.TempDir(), manifest(1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		a, err := r.Begin(r.Manifest.Trials[0].ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		s := staged(t, a.Dir(), "w")
 		lost := record.Result{Version: 1, Trial: r.Manifest.Trials[0].ID, Outcome: record.Preempted}
 		made := record.Result{Version: 1, Trial: r.Manifest.Trials[0].ID, Outcome: record.Passed}
@@ -213,9 +186,7 @@ func TestARunSettlesWhatAWorkerDoesNot(t *testing.T) {
 		if !workerFirst && !slices.Equal(names, []string{"./", record.ResultFile}) {
 			t.Errorf("left of the worker: %q", names)
 		}
-		if err = errors.Join(a.Took(&counts, 5), a.Abandon(), r.Close()); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(a.Took(&counts, 5), a.Abandon(), r.Close()))
 		_, x, err := store.Read(r.Dir)
 		if err != nil || x.Trials[0].Outcome() != counts.Outcome || x.Trials[0].Attempts[0].Result.Queued != 5 {
 			t.Errorf("worker first %v: %v, %v", workerFirst, x.Trials[0].Outcome(), err)

@@ -47,9 +47,7 @@ func manifest(n int) *store.Manifest {
 func create(t *testing.T, n int) *store.Run {
 	t.Helper()
 	r, err := store.Create(t.TempDir(), manifest(n), []store.File{{Name: "exp.hcl", Bytes: []byte("experiment {}")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return r
 }
 
@@ -68,18 +66,14 @@ func attempt(t *testing.T, r *store.Run, i int, o record.Outcome) *store.Attempt
 	if err == nil {
 		err = a.Publish(result(r, i, o))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return a
 }
 
 func read(t *testing.T, dir string) *store.Index {
 	t.Helper()
 	_, x, err := store.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return x
 }
 
@@ -89,9 +83,7 @@ func TestARunIsReadAsItWasWritten(t *testing.T) {
 	attempt(t, r, 0, record.Passed)
 	attempt(t, r, 1, record.EnvironmentError)
 	attempt(t, r, 1, record.Failed)
-	if err := errors.Join(r.Note("something"), r.Accept("agent a: x → y"), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(r.Note("something"), r.Accept("agent a: x → y"), r.Close()))
 	x := read(t, r.Dir)
 	want := []record.Outcome{record.Passed, record.Failed, record.NotRun}
 	for i, tr := range x.Trials {
@@ -148,20 +140,14 @@ func TestAnAttemptThatWasNotPublishedDoesNotCount(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err = errors.Join(err, a.Append(record.StepsFile, 1), r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, a.Append(record.StepsFile, 1), r.Close()))
 	r, err = store.Open(r.Dir, "test", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	b := attempt(t, r, 0, record.Passed)
 	if b.Number() != 2 {
 		t.Errorf("the second attempt has number %d", b.Number())
 	}
-	if err = r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, r.Close())
 	x := read(t, r.Dir)
 	if got := x.Trials[0].Attempts; len(got) != 2 || got[0].Result != nil || got[1].Result == nil {
 		t.Errorf("attempts: %+v", got)
@@ -177,17 +163,13 @@ func TestAResultThatNoJournalKnowsIsFound(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	res := result(r, 0, record.Passed)
 	b, err := json.Marshal(res)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(a.Dir(), record.ResultFile), b, 0o600)
 	}
-	if err = errors.Join(err, r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, r.Close()))
 	for range 3 { // the second and third time it is in a journal
 		if got := read(t, r.Dir).Trials[0]; got.Outcome() != record.Passed || len(got.Attempts) != 1 {
 			t.Fatalf("outcome %s, attempts %+v", got.Outcome(), got.Attempts)
@@ -195,9 +177,7 @@ func TestAResultThatNoJournalKnowsIsFound(t *testing.T) {
 		if r, err = store.Open(r.Dir, "test", false); err != nil {
 			t.Fatal(err)
 		}
-		if err = r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, r.Close())
 	}
 }
 
@@ -205,16 +185,12 @@ func TestAResultOfAnotherTrialIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	r := create(t, 2)
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	b, err := json.Marshal(result(r, 1, record.Passed))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(a.Dir(), record.ResultFile), b, 0o600)
 	}
-	if err = errors.Join(err, r.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(err, r.Close()))
 	for i, tr := range read(t, r.Dir).Trials {
 		if tr.Outcome() != record.NotRun {
 			t.Errorf("trial %d: %s", i, tr.Outcome())
@@ -246,9 +222,7 @@ func TestFoldersThatExistAreNotUsedAgain(t *testing.T) {
 	dir := filepath.Join(r.Dir, store.TrialsDir, r.Manifest.Trials[0].Dir)
 	// Its process was killed before it could write the journal.
 	file := filepath.Join(dir, "attempt-1", record.ExchangesFile)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(`{"usage":{"input":60,"output":40}}`+"\n"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(`{"usage":{"input":60,"output":40}}`+"\n"), 0o600)))
 	a := attempt(t, r, 0, record.Passed)
 	if a.Number() != 2 {
 		t.Errorf("attempt %d took a folder that was there", a.Number())
@@ -270,12 +244,8 @@ func TestTwoRunsOfOneSecondHaveTwoFolders(t *testing.T) {
 		m := manifest(1)
 		m.Header.Created = at
 		r, err := store.Create(parent, m, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err = r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
+		testlevel.Must(t, r.Close())
 		dirs = append(dirs, filepath.Base(r.Dir))
 	}
 	if dirs[0] != "exp-20260102T030405Z" || dirs[1] != "exp-20260102T030405Z-2" {
@@ -289,12 +259,8 @@ func TestFilesOutsideAreKeptInside(t *testing.T) {
 	r, err := store.Create(parent, manifest(1), []store.File{
 		{Name: "a/b.hcl", Bytes: []byte("1")}, {Name: "/etc/x.txt", Bytes: []byte("2")}, {Name: "../../y.txt", Bytes: []byte("3")},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
+	testlevel.Must(t, r.Close())
 	for name, want := range map[string]string{"a/b.hcl": "1", "outside/etc/x.txt": "2", "outside/y.txt": "3"} {
 		b, err := os.ReadFile(filepath.Join(r.Dir, store.ExperimentDir, name))
 		if err != nil || string(b) != want {
@@ -307,9 +273,7 @@ func TestNamesThatLeadOutAreRefused(t *testing.T) {
 	t.Parallel()
 	r := create(t, 1)
 	a, err := r.Begin(r.Manifest.Trials[0].ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	for _, name := range []string{"", "..", "../x", "/x", "a/../../x"} {
 		if a.Append(name, 1) == nil || a.WriteFile(name, nil) == nil || r.WriteFile(name, nil) == nil {
 			t.Errorf("%q was written", name)
@@ -352,18 +316,14 @@ func TestWritersAreLookedUpWhenARunIsRead(t *testing.T) { //nolint:paralleltest 
 		t.Fatal(err)
 	}
 	_, x, err := store.Read(r.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if !x.UnderWay(x.Trials[0]) || x.UnderWay(x.Trials[1]) || x.Writing() == nil {
 		t.Errorf("under way %t and %t, writing %v", x.UnderWay(x.Trials[0]), x.UnderWay(x.Trials[1]), x.Writing())
 	}
 	if n := testing.AllocsPerRun(10, func() { x.UnderWay(x.Trials[0]) }); n > 0 {
 		t.Errorf("it takes %g allocations to say so", n)
 	}
-	if err = r.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, r.Close())
 	if _, x, err = store.Read(r.Dir); err != nil || x.UnderWay(x.Trials[0]) || x.Writing() != nil {
 		t.Errorf("after its end: under way %t, writing %v, %v", x.UnderWay(x.Trials[0]), x.Writing(), err)
 	}

@@ -57,9 +57,7 @@ while [ $i -lt 20 ]; do mkdir $p && cd $p && touch f || exit; i=$((i+1)); done`
 			second := b.task.Stages[0]
 			second.Name = "second"
 			b.task.Stages = append(b.task.Stages, second)
-			if err := os.WriteFile(filepath.Join(b.task.Dir, "more"), []byte("x"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, os.WriteFile(filepath.Join(b.task.Dir, "more"), []byte("x"), 0o600))
 			b.task.Resources = append(b.task.Resources, task.Resource{
 				Name: "more", Path: "more", Place: "/app/data/more", Phase: task.PlaceTurn, Audience: []task.Role{task.RoleAgent}, Stage: "second",
 			})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -14,9 +15,7 @@ import (
 func withSolution(t *testing.T, b *bench, script string) {
 	t.Helper()
 	dir := filepath.Join(b.task.Dir, "solution")
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "solve.sh"), []byte(script), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, "solve.sh"), []byte(script), 0o600)))
 	b.task.Resources = []task.Resource{{
 		Name: "solution", Path: "solution", Audience: []task.Role{task.RoleOracle}, Place: "/solution", Phase: task.PlaceTurn, Folder: true,
 		Entries: []task.Entry{{Path: "solve.sh", Mode: 0o755}},

@@ -295,9 +295,7 @@ func newBench(t *testing.T, a *scripted, j *judge) *bench {
 		b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge"}}
 	}
 	runtime, err := os.MkdirTemp("", "br") // short: sockets have paths of 100 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	b.runtime = filepath.Join(runtime, "a")
 	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
 	return b
@@ -485,8 +483,6 @@ func grep(t *testing.T, dir, text string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return hits
 }

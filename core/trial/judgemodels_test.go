@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -29,20 +30,14 @@ const judging = `asks() { exec bash -c 'a=${1#http://}; p=/${a#*/}; a=${a%%/*}; 
 func withJudge(t *testing.T, b *bench, script string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(file, []byte(script), 0o600))
 	dir, err := os.MkdirTemp("", "gw")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	m := &cell.Model{Label: "m", Provider: "script", Name: "scripted", Script: file}
 	g, err := gateway.New(gateway.Options{
 		Dialects: dialects.All, Dir: filepath.Join(dir, "g"), Models: []*cell.Model{m}, RateLimit: ratelimit.Options{GiveUpAfter: time.Nanosecond},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)

@@ -134,13 +134,9 @@ func withTests(t *testing.T, b *bench, files map[string]string) {
 	r := task.Resource{
 		Name: "tests", Path: "tests", Place: "/tests", Phase: task.PlaceVerify, Audience: []task.Role{task.RoleVerifier}, Folder: true,
 	}
-	if err := os.Mkdir(filepath.Join(b.task.Dir, "tests"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Mkdir(filepath.Join(b.task.Dir, "tests"), 0o700))
 	for name, body := range files {
-		if err := os.WriteFile(filepath.Join(b.task.Dir, "tests", name), []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(b.task.Dir, "tests", name), []byte(body), 0o600))
 		r.Entries = append(r.Entries, task.Entry{Path: name, Mode: 0o755, Size: int64(len(body))})
 	}
 	b.task.Resources = append(b.task.Resources, r)

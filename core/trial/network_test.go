@@ -55,9 +55,7 @@ func TestListsOfHosts(t *testing.T) {
 		},
 	}
 	r, err := trial.Run(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if len(r.Modified) > 0 || r.Granted == nil || !strings.Contains(r.Granted.How, "CONNECT") {
 		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)

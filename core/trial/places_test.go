@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -58,9 +59,7 @@ func TestAProcessThatIsLeftDoesNotWorkWhileItWaits(t *testing.T) {
 	in := b.input()
 	in.Places = places
 	r, err := trial.Run(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	want(t, r, record.Passed, record.Yielded, record.Exposed)
 	if want := []string{"enter 2", "try 3", "enter 3"}; !slices.Equal(places.said, want) {
 		t.Errorf("it entered %q, want %q", places.said, want)
@@ -84,8 +83,6 @@ func TestAnAttemptThatIsCancelledWhileItWaitsForItsVerification(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	r, err := trial.Run(ctx, in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	want(t, r, record.Cancelled, record.Yielded, record.Unknown)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 )
 
@@ -20,9 +21,7 @@ func TestAPriorTrajectoryThatChangedIsNotUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "before.json")
 	sum := sha256.Sum256([]byte("before"))
 	for content, want := range map[string]record.Outcome{"before": record.Passed, "edited": record.NotRun} {
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(file, []byte(content), 0o600))
 		prior := ""
 		a := &scripted{needs: agent.Needs{Shell: true, TakesPrior: true}, open: func(_ context.Context, s agent.Setup) error {
 			prior = s.Prior

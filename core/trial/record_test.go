@@ -26,9 +26,7 @@ import (
 func lines[T any](t *testing.T, file string) []T {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer f.Close()
 	var out []T
 	s := bufio.NewScanner(f)
@@ -72,9 +70,7 @@ func TestTheRecordIsWrittenAsItHappens(t *testing.T) {
 		}
 	}
 	data, err := os.ReadFile(filepath.Join(b.dir, record.TrajectoryFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var tr trajectory.Trajectory
 	if err = json.Unmarshal(data, &tr); err != nil || len(tr.Steps) != 5 || tr.Steps[0].Source != trajectory.User || tr.Agent.Name != "agent" {
 		t.Errorf("trajectory %s, %v", data, err)
@@ -237,9 +233,7 @@ func TestSandboxesAreDestroyedWhenTheRecordCannotBeWritten(t *testing.T) {
 		t.Errorf("%s, %v; want %s", r.Outcome, err, record.EnvironmentError)
 	}
 	env, _, err := b.m.host.Environment(t.Context(), "local")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if left, listErr := env.List(t.Context(), in.Run); listErr != nil || len(left) > 0 {
 		t.Errorf("sandboxes left: %q, %v", left, listErr)
 		for _, id := range left {

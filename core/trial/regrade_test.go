@@ -3,12 +3,12 @@ package trial_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -16,10 +16,6 @@ import (
 // work leaves files of every kind, and removes one that the task placed.
 const work = `mkdir -p /app/sub/empty && echo 1 > /app/sub/x && ln -s sub/x /app/link && ln /app/sub/x /app/hard && chmod 750 /app/sub &&
   rm /app/given && echo tool > /usr/local/bin/tool && chmod +x /usr/local/bin/tool && mkfifo /app/pipe && echo secret-4711-value > /app/leak`
-
-// sound is true for what work leaves.
-const sound = `test "$(cat /app/link)" = 1 && test -d /app/sub/empty && test "$(stat -c %a /app/sub)" = 750 && test "$(stat -c %h /app/sub/x)" = 2 &&
-  ! test -e /app/given && test -x /usr/local/bin/tool && test -e /app/kept`
 
 // again verifies the attempt of b again, with another verifier.
 func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Result) {
@@ -41,67 +37,12 @@ func (c *bench) regrade(t *testing.T, b *bench, r record.Result) record.Result {
 	in.Trial, in.Attempt = "t1", 2
 	in.Origin = &trial.Origin{Number: 1, Dir: b.dir, Result: &r}
 	out, err := trial.Run(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if t.Failed() || out.Outcome == record.Failed {
 		text, _ := os.ReadFile(filepath.Join(c.dir, "log")) //nolint:errcheck // for a person
 		t.Logf("log: %s", text)
 	}
 	return out
-}
-
-// given is a task with files that the agent gets.
-func given(t *testing.T, b *bench) {
-	t.Helper()
-	for _, name := range []string{"given", "kept"} {
-		if err := os.WriteFile(filepath.Join(b.task.Dir, name), []byte("x\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		b.task.Resources = append(b.task.Resources, task.Resource{
-			Name: name, Path: name, Phase: task.PlaceSetup, Place: "/app/" + name, Audience: []task.Role{task.RoleAgent},
-		})
-	}
-}
-
-func TestAnAttemptIsVerifiedAgainOnItsFiles(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeImage, task.ModeSeparate} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, does(work), tests("false"))
-			b.task.Mode = mode
-			b.cell.Secrets = []string{"secret-4711-value"}
-			sound := sound
-			if mode == task.ModeImage { // what the agent added to the system is not there
-				sound = strings.Replace(sound, "test -x /usr/local", "! test -e /usr/local", 1)
-			}
-			test := sound + ` && test "$(cat /app/leak)" = '*****************'`
-			if mode == task.ModeSeparate {
-				b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/sub"}}
-				test = "test -d /app/sub/empty && grep 1 /app/sub/x"
-			}
-			given(t, b)
-			in := b.input()
-			in.Keep = trial.Keep{MaxBytes: 64 << 20}
-			r, err := trial.Run(t.Context(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Outcome != record.Failed || r.Files == "" {
-				t.Fatalf("origin: %s, files %q: %s", r.Outcome, r.Files, pretty(r.Findings))
-			}
-			work := record.Usage{Role: "agent", Model: "m", Requests: 3, InputTokens: 10, OutputTokens: 5}
-			r.Steps, r.Usage = 7, []record.Usage{work, {Role: record.RoleJudge, Model: "j", Requests: 1}}
-			_, got := again(t, b, r, tests(test))
-			if got.Outcome != record.Passed || got.AgentEnd != record.Yielded || got.AgentTime != r.AgentTime || got.Integrity != r.Integrity {
-				t.Errorf("regraded: %s", pretty(got))
-			}
-			if o := got.Regraded; o == nil || o.Attempt != 1 || !o.Files || got.Steps != 7 || !slices.Equal(got.Usage, []record.Usage{work}) || len(got.Spent()) > 0 {
-				t.Errorf("origin %+v, %d steps, usage %v", o, got.Steps, got.Usage)
-			}
-		})
-	}
 }
 
 func TestWhatIsKept(t *testing.T) {
@@ -124,9 +65,7 @@ func TestWhatIsKept(t *testing.T) {
 			in := b.input()
 			in.Keep = tt.keep
 			r, err := trial.Run(t.Context(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			_, stat := os.Stat(filepath.Join(b.dir, record.FilesFile))
 			left, _ := filepath.Glob(filepath.Join(b.dir, "*.part")) //nolint:errcheck // a valid pattern
 			if (r.Files != "") != tt.files || (stat == nil) != tt.files || len(left) > 0 {
@@ -177,9 +116,7 @@ func TestAVerifierWithASandboxOfItsOwnJudgesAgain(t *testing.T) {
 			in.Keep = trial.Keep{MaxBytes: 64 << 20}
 		}
 		r, err := trial.Run(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		want(t, r, record.Failed, record.Yielded, record.Checked)
 		_, got := again(t, b, r, owning(script))
 		want(t, got, record.Passed, record.Yielded, record.Checked)
@@ -200,9 +137,7 @@ func TestProcessesThatWereGradedCannotBeGradedAgain(t *testing.T) {
 	in := b.input()
 	in.Keep = trial.Keep{MaxBytes: 64 << 20}
 	r, err := trial.Run(t.Context(), in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, got := again(t, b, r, tests(asks))
 	if got.Outcome.Measured() || got.Error == nil || !strings.Contains(got.Error.Message, "processes that its agent left running are gone") {
 		t.Errorf("%s", pretty(got))
@@ -239,9 +174,7 @@ func TestAnExposedAttemptIsVerifiedAgainInASandboxOfTheImage(t *testing.T) {
 			in := b.input()
 			in.Keep = trial.Keep{Passed: true, MaxBytes: 64 << 20}
 			r, err := trial.Run(t.Context(), in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			want(t, r, record.Passed, record.Yielded, record.Exposed)
 			c := newBench(t, does("false"), tests(tt.test))
 			c.cell.Verify = tt.verify

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -18,9 +19,7 @@ func TestALoopWithoutItsCopiesIsNotJudgedAgain(t *testing.T) {
 	b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/logs/artifacts"}}
 	b.judges["final"] = looks(func(verifier.Request) bool { return true })
 	first := b.run(t.Context(), t)
-	if err := os.RemoveAll(filepath.Join(b.dir, record.RoundsDir, "2")); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.RemoveAll(filepath.Join(b.dir, record.RoundsDir, "2")))
 	c := newBench(t, does("false"), nil)
 	c.cell.User, c.judges = b.cell.User, b.judges
 	if got := c.regrade(t, b, first); got.Error == nil || !strings.Contains(got.Error.Message, "the copies of round 2 were not kept") {

@@ -120,11 +120,11 @@ func TestStagesThatAreVerifiedInOtherSandboxesShareTheAgentsSandbox(t *testing.T
 			a.turn = func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
 				script := forges
 				if m.Stage == "second" {
-					script = "pgrep -f verifier/forged && test -e /app/other && ! test -e /graded && echo 43 > /app/out/answer"
+					script = "pgrep -f 'verifier/[f]orged' && test -e /app/other && ! test -e /graded && echo 43 > /app/out/answer"
 				}
 				return agent.Yield{End: agent.Done}, a.sh(ctx, script)
 			}
-			b := newBench(t, a, tests(`touch /graded; ! test -e /logs/verifier/forged && grep -q '4[23]' /app/out/answer && ! pgrep -f verifier/forged`))
+			b := newBench(t, a, tests(`touch /graded; ! test -e /logs/verifier/forged && grep -q '4[23]' /app/out/answer && ! pgrep -x sleep`))
 			b.task.Stages = append(b.task.Stages, b.task.Stages[0])
 			b.task.Stages[1].Name = "second"
 			separate(b)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -103,15 +104,11 @@ func played(t *testing.T, g *game, a *scripted, j *judge) *bench {
 func surfaceLines(t *testing.T, dir string) (all []surface.Line) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, record.SurfaceFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	s := bufio.NewScanner(bytes.NewReader(data))
 	for s.Scan() {
 		var l surface.Line
-		if err := json.Unmarshal(s.Bytes(), &l); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, json.Unmarshal(s.Bytes(), &l))
 		all = append(all, l)
 	}
 	return all

@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// Must fails the test if err is not nil.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Eventually waits until ok. Its limit of a minute only ends a test that hangs; it says
 // nothing about how fast something must be.
 func Eventually(t testing.TB, what string, ok func() bool) {

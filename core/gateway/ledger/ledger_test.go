@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func limit(usd float64) Limit { return Limit{USD: &usd} }
@@ -16,9 +18,7 @@ func TestWhatFitsOnlyLaterWaits(t *testing.T) {
 	a := l.Open("run", limit(10), Amount{USD: 2})
 	who := &Attempt{}
 	first, err := l.Reserve(t.Context(), Amount{USD: 6}, who, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	done := make(chan error, 1)
 	go func() {
 		second, late := l.Reserve(context.Background(), Amount{USD: 6}, &Attempt{}, a)
@@ -113,9 +113,7 @@ func TestWhatHasBegunGoesFirst(t *testing.T) {
 	pay := func(who *Attempt) {
 		t.Helper()
 		h, err := l.Reserve(t.Context(), need, who, a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		h.Settle(Amount{USD: 1})
 	}
 	pay(first)
@@ -153,9 +151,7 @@ func TestARequestThatIsSettledLateKeepsNothing(t *testing.T) {
 	a := l.Open("run", limit(10), Amount{})
 	who := &Attempt{}
 	late, err := l.Reserve(t.Context(), Amount{USD: 6}, who, a)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	l.End(who, a)
 	late.Settle(Amount{USD: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

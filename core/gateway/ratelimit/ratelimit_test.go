@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func quick(o Options) *Limiter {
@@ -24,9 +26,7 @@ func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
 	var turns []*Turn
 	for range usualStart {
 		turn, err := acquire(t.Context(), p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		turns = append(turns, turn)
 	}
 	for _, turn := range turns {
@@ -42,9 +42,7 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{})
 	turn, err := acquire(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	turn.Done(Limited, 60*time.Millisecond, "no")
 	begin := time.Now()
 	if turn, err = acquire(t.Context(), p); err != nil {
@@ -63,9 +61,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	p := quick(Options{Max: 1})
 	turn, err := acquire(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err = acquire(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
@@ -149,9 +145,7 @@ func TestAProviderThatFailsForTooLongIsGivenUp(t *testing.T) {
 		turn.Done(Failed, 0, "no")
 	}
 	turn, err := acquire(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if turn.Done(Served, 0, ""); p.GivenUp() {
 		t.Error("a success does not bring it back")
 	}

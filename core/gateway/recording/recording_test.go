@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestABodyIsKeptOnceAndChecked(t *testing.T) {
@@ -13,9 +15,7 @@ func TestABodyIsKeptOnceAndChecked(t *testing.T) {
 	dir := t.TempDir()
 	body := bytes.Repeat([]byte("the same words again "), 5000)
 	digest, _, err := Store(dir, body, NewRoom(1<<30))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if again, _, twice := Store(dir, body, NewRoom(1<<30)); twice != nil || again != digest {
 		t.Errorf("%s, %v", again, twice)
 	}
@@ -30,12 +30,8 @@ func TestABodyIsKeptOnceAndChecked(t *testing.T) {
 		t.Errorf("%d bytes, %v", len(got), lost)
 	}
 	other, _, err := Store(t.TempDir(), []byte("x"), NewRoom(1<<30))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err = os.Rename(place(dir, digest), place(dir, other)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
+	testlevel.Must(t, os.Rename(place(dir, digest), place(dir, other)))
 	if _, err = Fetch(dir, other); err == nil || !strings.Contains(err.Error(), "was changed") {
 		t.Errorf("a changed file: %v", err)
 	}

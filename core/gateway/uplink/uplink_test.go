@@ -170,9 +170,7 @@ func short(t *testing.T) string {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 }
 
 // pilot is a process without keys.

@@ -88,9 +88,7 @@ func newBed(t *testing.T, n int) *bed {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 }
 
 func (b *bed) say(text string) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/store"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // What other processes wrote to the shared folder is taken only if it is whole: the
@@ -14,20 +15,14 @@ import (
 func FuzzFiles(f *testing.F) {
 	for _, v := range []any{&Line{Seq: 1}, &lease{Holder: "p", Nonce: "n"}, &Job{Version: 1, Run: "r", Trial: "t", Attempt: 1}} {
 		b, err := store.Seal(v)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testlevel.Must(f, err)
 		f.Add(b, len(b)/2)
 	}
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, leasesDir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.Mkdir(filepath.Join(dir, leasesDir), 0o700))
 		for _, name := range []string{"journal", leasesDir + "/x"} {
-			if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
 		}
 		if l, err := holderOf(dir, "x"); err == nil && !safe.MatchString(l.Holder) {
 			t.Errorf("the lease has %q", l.Holder)
@@ -41,9 +36,7 @@ func follows(t *testing.T, dir string, b []byte, cut int) {
 	t.Helper()
 	whole := follower{dir: dir, name: "journal"}
 	lines, err := whole.read(unreadable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	last := 0
 	for _, l := range lines {
 		if l.Seq <= last {

@@ -36,9 +36,7 @@ func TestMain(m *testing.M) {
 func own(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp(testlevel.Tmp(), "bnt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	t.Setenv(node.EnvDir, dir)
 	return dir
@@ -48,9 +46,7 @@ func TestDirRefusesWhatWouldNotWork(t *testing.T) {
 	dir := own(t)
 	file := filepath.Join(dir, "file")
 	open := filepath.Join(dir, "open")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o755)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.WriteFile(file, nil, 0o600), os.Mkdir(open, 0o700), os.Chmod(open, 0o755)))
 	for path, want := range map[string]string{
 		"relative": "not an absolute path", "/" + strings.Repeat("x", 60): "too long", file: "not a folder", open: "open to others",
 		"/nowhere/at/all": "no such file", dir: "",
@@ -72,9 +68,7 @@ func TestDirRefusesWhatWouldNotWork(t *testing.T) {
 func TestAPlaceIsRemovedWhenItIsReleased(t *testing.T) {
 	own(t)
 	p, err := node.Claim("l", "/run", nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if len(p.Dir) > 48 {
 		t.Errorf("%s is too long for the sockets of an attempt", p.Dir)
 	}
@@ -113,7 +107,7 @@ func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 	if p.Disk == "" {
 		t.Logf("%s is in memory, too", temp)
 		temp = memory
-	} else if err = os.MkdirAll(filepath.Join(p.Disk, "1", "view"), 0o700); err != nil {
+	} else if err := os.MkdirAll(filepath.Join(p.Disk, "1", "view"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	disk := p.Disk
@@ -137,29 +131,21 @@ func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), helperEnv+"=1")
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer in.Close()
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	b := make([]byte, 200)
 	n, err := out.Read(b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	dir := strings.TrimSpace(string(b[:n]))
 	if stale, staleErr := node.Stale(); staleErr != nil || len(stale) != 0 {
 		t.Fatalf("stale while it lives: %+v, %v", stale, staleErr)
 	}
-	if err = cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, cmd.Process.Signal(syscall.SIGKILL))
 	_ = cmd.Wait()
 	stale, err := node.Stale()
 	if err != nil || len(stale) != 1 || stale[0].Dir != dir || stale[0].Label != "label-of-the-killed" || !slices.Equal(stale[0].Environments, []string{"e"}) {
@@ -171,9 +157,7 @@ func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
 	if again, againErr := node.Stale(); againErr != nil || len(again) != 0 {
 		t.Errorf("a second cleaner got it, too: %+v, %v", again, againErr)
 	}
-	if err = stale[0].Leave(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, stale[0].Leave())
 	again, err := node.Stale()
 	if err != nil || len(again) != 1 {
 		t.Fatalf("after it was left: %+v, %v", again, err)
@@ -188,9 +172,7 @@ func TestThePlaceOfAKilledProcessIsFoundOnce(t *testing.T) {
 
 func TestAPlaceWithoutAnOwnerIsStillRemoved(t *testing.T) {
 	dir := own(t)
-	if err := os.MkdirAll(filepath.Join(dir, "p", "broken", "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.MkdirAll(filepath.Join(dir, "p", "broken", "x"), 0o700))
 	stale, err := node.Stale()
 	if err != nil || len(stale) != 1 || stale[0].Label != "" {
 		t.Fatalf("stale: %+v, %v", stale, err)
@@ -206,13 +188,9 @@ func TestAPlaceWithoutAnOwnerIsStillRemoved(t *testing.T) {
 func TestALockWithoutAPlaceIsRemoved(t *testing.T) {
 	runtime := own(t)
 	places := filepath.Join(runtime, "p")
-	if err := os.MkdirAll(places, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.MkdirAll(places, 0o700))
 	left := filepath.Join(places, "0e7507f1.lock")
-	if err := os.WriteFile(left, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(left, nil, 0o600))
 	if stale, err := node.Stale(); err != nil || len(stale) != 0 {
 		t.Errorf("%v, %v", stale, err)
 	}
@@ -259,16 +237,12 @@ func TestALockIsHeldOnce(t *testing.T) {
 	own(t)
 	dir := t.TempDir()
 	l, err := node.Acquire(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	held, ok := errors.AsType[*node.HeldError](second(dir))
 	if !ok || held.By.PID != os.Getpid() {
 		t.Errorf("second: %+v", held)
 	}
-	if err = l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, l.Release())
 	if err = second(dir); err != nil {
 		t.Errorf("after it was released: %v", err)
 	}
@@ -336,31 +310,23 @@ func TestTheLockOfAKilledProcessIsSwept(t *testing.T) {
 	runtime := own(t)
 	dir := t.TempDir()
 	l, err := node.Acquire(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	names, err := filepath.Glob(filepath.Join(runtime, "l", "*"))
 	if err != nil || len(names) != 1 {
 		t.Fatalf("locks: %q, %v", names, err)
 	}
-	if err = l.Release(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, l.Release())
 	gone := node.Self()
 	gone.Start = 1 // an old process with the same PID
 	b, err := json.Marshal(gone)
 	if err == nil {
 		err = os.WriteFile(names[0], b, 0o600) // the state that a kill leaves
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if err = second(dir); err != nil {
 		t.Errorf("a lock that nobody holds: %v", err)
 	}
-	if err = os.WriteFile(names[0], b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(names[0], b, 0o600))
 	if _, err = node.Stale(); err != nil {
 		t.Error(err)
 	}
@@ -384,9 +350,7 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 		t.Fatalf("self: %+v", self)
 	}
 	b, err := json.Marshal(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var back node.Process
 	if err = json.Unmarshal(b, &back); err != nil || back != self {
 		t.Errorf("%+v, %v", back, err)
@@ -395,9 +359,7 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 		t.Errorf("self is %d", s)
 	}
 	cmd := exec.CommandContext(t.Context(), "true")
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, cmd.Start())
 	p := self
 	p.PID, p.Start = cmd.Process.Pid, 0
 	for p.State() == node.Alive && t.Context().Err() == nil { // until it is a zombie, which counts as dead
@@ -414,13 +376,9 @@ func TestAProcessIsKnownByMoreThanItsNumber(t *testing.T) {
 func TestAScratchFolderIsSwept(t *testing.T) {
 	scratch := t.TempDir()
 	p, err := node.Claim("label", "/run", nil, scratch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	dead := filepath.Join(scratch, "0badcafe")
-	if err = errors.Join(os.MkdirAll(p.Disk, 0o700), os.MkdirAll(filepath.Join(dead, "attempts"), 0o700), os.WriteFile(dead+".lock", nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, errors.Join(os.MkdirAll(p.Disk, 0o700), os.MkdirAll(filepath.Join(dead, "attempts"), 0o700), os.WriteFile(dead+".lock", nil, 0o600)))
 	for _, dry := range []bool{true, false} {
 		left, sweepErr := node.SweepScratch(scratch, dry)
 		if sweepErr != nil || !slices.Equal(left, []string{dead}) {

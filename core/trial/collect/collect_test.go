@@ -47,18 +47,14 @@ func pack(t testing.TB, hs ...tar.Header) []byte {
 		if h.Typeflag == tar.TypeReg {
 			h.Size = int64(len(body))
 		}
-		if err := w.WriteHeader(&h); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, w.WriteHeader(&h))
 		if h.Typeflag == tar.TypeReg {
 			if _, err := io.WriteString(w, body); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, w.Close())
 	return b.Bytes()
 }
 
@@ -90,9 +86,7 @@ func tree(t *testing.T, root string) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return out
 }
 
@@ -100,9 +94,7 @@ func run(t *testing.T, c *collect.Collector, as ...collect.Artifact) []collect.E
 	t.Helper()
 	c.Into = filepath.Join(t.TempDir(), "artifacts")
 	es, err := c.All(t.Context(), as)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return es
 }
 
@@ -352,9 +344,7 @@ func TestWhatIsKnownIsNotCopiedAgain(t *testing.T) {
 	before, into := t.TempDir(), t.TempDir()
 	big := strings.Repeat("0123456789", 20_000)
 	for name, body := range map[string]string{"same": big, "changed": big, "longer": "x"} {
-		if err := os.WriteFile(filepath.Join(before, name), []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.WriteFile(filepath.Join(before, name), []byte(body), 0o600))
 	}
 	end := big[:len(big)-1] + "!"
 	a := archives{"/a": pack(t, dir("./"), dir("./sub/"), file("./same", big), file("./changed", end), file("./longer", "xy"), file("./sub/new", "new"), dir("./empty/"))}
@@ -435,16 +425,10 @@ func TestFolderKeepsRegularFilesOnly(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "agent")
 	for name, body := range map[string]string{"a.txt": "x sk-canary-0001 y", "sub/b": "2", "odd\xff/c\xfe": "3"} {
 		p := filepath.Join(from, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(body), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(body), 0o600)))
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(from, "link")); err != nil {
-		t.Fatal(err)
-	}
-	if err := collect.Folder(from, to, redact.New("sk-canary-0001")); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Symlink("/etc/passwd", filepath.Join(from, "link")))
+	testlevel.Must(t, collect.Folder(from, to, redact.New("sk-canary-0001")))
 	if got := tree(t, to); !slices.Equal(got, []string{"a.txt", "odd\xff/c\xfe", "sub/b"}) {
 		t.Errorf("kept %q", got)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
@@ -271,9 +272,7 @@ func TestSpec(t *testing.T) {
 		Limits: task.Limits{MemoryMiB: 1024, Pids: 100}, Network: &task.Network{Mode: task.NetworkNone},
 	}}
 	s, modified, err := feasible.Spec(tk, c, agent.Needs{Bundles: []agent.Bundle{{Source: "/host/b", Target: "/opt/b"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	wanted := environment.Limits{CPUMilli: 2000, MemoryMiB: 1024, Pids: 100}
 	if s.Limits.CPUMilli != wanted.CPUMilli || s.Limits.MemoryMiB != wanted.MemoryMiB || s.Limits.Pids != wanted.Pids {
 		t.Errorf("limits %+v; want %+v", s.Limits, wanted)

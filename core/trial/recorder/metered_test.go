@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -135,12 +136,8 @@ func trajectoryOf(t *testing.T, dir string, steps, replies []string) *trajectory
 	used := []record.Usage{{Role: "agent"}}
 	for file, lines := range map[string][]string{record.StepsFile: steps, record.ExchangesFile: replies} {
 		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		testlevel.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	}
 	for _, line := range replies {
 		var x struct {
@@ -155,9 +152,7 @@ func trajectoryOf(t *testing.T, dir string, steps, replies []string) *trajectory
 		used = nil
 	}
 	b, err := newScribe(&journal{}, nil).Trajectory(record.Phase{}, dir, trajectory.Agent{Name: "a", Version: "1"}, recorder.Whole{Used: used})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	got, problems := trajectory.Parse(b)
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -191,9 +186,7 @@ func restOf(t *testing.T, tr *trajectory.Trajectory) string {
 		} `json:"in_no_step"`
 	}
 	if raw := tr.FinalMetrics.Extra; raw != nil {
-		if err := json.Unmarshal(raw, &extra); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, json.Unmarshal(raw, &extra))
 	}
 	if extra.Rest == nil {
 		return ""

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/recorder"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -166,16 +167,12 @@ func TestAStepHasItsCost(t *testing.T) {
 		model   string
 		metrics *trajectory.Metrics
 	}{{"m", &tokens}, {"m", &said}, {"other", &tokens}, {"m", &trajectory.Metrics{PromptTokens: &in}}, {"m", nil}} {
-		if err := p.Step(trajectory.Step{Source: trajectory.Model, ModelName: tt.model, Metrics: tt.metrics}); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, p.Step(trajectory.Step{Source: trajectory.Model, ModelName: tt.model, Metrics: tt.metrics}))
 	}
 	var got []string
 	for _, line := range j.files[record.StepsFile] {
 		var s record.Step
-		if err := json.Unmarshal([]byte(line), &s); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, json.Unmarshal([]byte(line), &s))
 		cost := "none"
 		if m := s.Step.Metrics; m != nil && m.CostUSD != nil {
 			cost = fmt.Sprint(*m.CostUSD)
@@ -198,9 +195,7 @@ func TestAPenStopsAtItsBounds(t *testing.T) {
 	p.AtMost(100)
 	p.Begin("s", 1, nil)
 	for range 105 {
-		if err := p.Step(trajectory.Step{Source: trajectory.Model}); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, p.Step(trajectory.Step{Source: trajectory.Model}))
 	}
 	if n := len(j.files[record.StepsFile]); n != 100 || len(s.All()) != 1 {
 		t.Errorf("%d steps, findings %v", n, s.All())
@@ -216,9 +211,7 @@ func TestCallsAreCountedInBoundedMemory(t *testing.T) {
 	for i := range 2 * limits.Functions {
 		step.ToolCalls = append(step.ToolCalls, trajectory.ToolCall{Name: fmt.Sprint(i)})
 	}
-	if err := p.Step(step); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, p.Step(step))
 	if called := p.Called(); len(called) != limits.Functions || called["click"] != 2 {
 		t.Errorf("%d functions, click %d times", len(called), called["click"])
 	}
@@ -231,9 +224,7 @@ func TestAStepOfAnySizeFits(t *testing.T) {
 	p.Begin("s", 1, nil)
 	long := strings.Repeat("y", limits.StepBytes/3)
 	args, err := json.Marshal(map[string]string{"a": long})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	step := trajectory.Step{Source: trajectory.Model, Message: trajectory.Content{Parts: []trajectory.Part{{Type: trajectory.PartText, Text: long}}}, ReasoningContent: long}
 	for i := range 3 {
 		content := trajectory.Text(long)
@@ -243,9 +234,7 @@ func TestAStepOfAnySizeFits(t *testing.T) {
 		}
 		step.Observation.Results = append(step.Observation.Results, trajectory.Result{SourceCallID: fmt.Sprint(i), Content: &content})
 	}
-	if err := p.Step(step); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, p.Step(step))
 	if line := j.files[record.StepsFile][0]; len(line) > limits.StepBytes || !strings.Contains(line, `"cut":true`) {
 		t.Errorf("a line of %d bytes", len(line))
 	}
@@ -265,14 +254,10 @@ func TestTheTrajectoryIsMadeOfWhatWasWritten(t *testing.T) {
 not JSON
 {"role":"agent","step":{"step_id":9,"source":"agent","message":"did it, a-secret-of-ours"}}
 {"role":"agent","step":{"step_id":10,"source":"ag`
-	if err := os.WriteFile(filepath.Join(dir, record.StepsFile), []byte(lines), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(filepath.Join(dir, record.StepsFile), []byte(lines), 0o600))
 	s.Hide("a-secret-of-ours")
 	b, err := s.Trajectory(at, dir, trajectory.Agent{Name: "a", Version: "1"}, recorder.Whole{Session: "t/1", Used: used})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var tr trajectory.Trajectory
 	if err := json.Unmarshal(b, &tr); err != nil || len(tr.Steps) != 2 || tr.Steps[1].StepID != 2 || strings.Contains(string(b), "a-secret") {
 		t.Errorf("trajectory %s, %v", b, err)

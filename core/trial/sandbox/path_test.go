@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
@@ -22,41 +23,31 @@ func TestAttempt(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := host.Connect(ctx, b.Folder, b.Init, 30*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer s.Close()
 	if _, err = s.StartService(ctx, host.Service{Name: "main", Argv: []string{"sh", "-c", "sleep infinity"}}); err != nil {
 		t.Fatal(err)
 	}
 	agent := host.Session{ID: "agent", Dir: "/app", Env: []string{"TASK=1"}}
 	shell, err := s.Shell(ctx, agent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer shell.Close()
 	r, err := shell.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "echo $TASK > answer; setsid sleep 9101 & until grep -qs ^sleep /proc/$!/cmdline; do sleep 0.01; done"}})
 	if err != nil || !r.OK() {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if err = s.Detach(ctx, agent.ID); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, s.Detach(ctx, agent.ID))
 	if _, err = s.Settle(ctx, []string{agent.ID}, nil); err != nil {
 		t.Fatal(err)
 	}
 	ps, err := s.Processes(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	left := ps.Since(nil)
 	if len(left) != 1 || !strings.Contains(strings.Join(left[0].Argv, " "), "sleep 9101") {
 		t.Errorf("left by the agent: %+v, want the one sleep and not the service", left)
 	}
 	verifier, err := s.Shell(ctx, host.Session{ID: "verifier", Dir: "/app", Grading: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	defer verifier.Close()
 	var out bytes.Buffer
 	r, err = verifier.Exec(ctx, sandbox.Command{

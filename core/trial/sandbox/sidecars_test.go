@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -52,13 +53,9 @@ func TestWhoWaitsForMain(t *testing.T) {
 
 func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Chmod(dir, 0o700))
 	sandboxd := filepath.Join(dir, "sandboxd")
-	if err := os.WriteFile(sandboxd, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(sandboxd, nil, 0o755))
 	spec := environment.Spec{Sidecars: []environment.Sidecar{{Name: "db"}}}
 	o := Order{Spec: spec, Folder: filepath.Join(dir, "b"), Sandboxd: sandboxd, Task: &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}}
 	w, err := Create(o, func(s environment.Spec) (environment.Sandbox, error) {
@@ -67,9 +64,7 @@ func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
 		}
 		return environment.Sandbox{}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if err := w.Connect(t.Context()); err == nil || err.Error() != `the environment made no container "db"` {
 		t.Errorf("got %v", err)
 	}
@@ -81,13 +76,9 @@ func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
 // What was made for a sandbox that cannot be created is removed.
 func TestAFailedCreateLeavesNoFolders(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Chmod(dir, 0o700))
 	sandboxd := filepath.Join(dir, "sandboxd")
-	if err := os.WriteFile(sandboxd, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(sandboxd, nil, 0o755))
 	broken := errors.New("broken")
 	o := Order{Folder: filepath.Join(dir, "b"), Sandboxd: sandboxd, Task: &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}}
 	_, err := Create(o, func(environment.Spec) (environment.Sandbox, error) { return environment.Sandbox{}, broken })

@@ -7,15 +7,14 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 func TestAViewThatIsTooLargeForMemoryIsMadeOnTheDisk(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
 	f := views.Folders{Runtime: filepath.Join(top, "memory"), Disk: filepath.Join(top, "disk")}
-	if err := views.Make(f.Runtime); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, views.Make(f.Runtime))
 	for name, fits := range map[string]bool{"small": true, "large": false} {
 		dir, err := f.View(name, func(dir string, room *views.Room) error {
 			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "f"), nil, 0o600)); err != nil {
@@ -37,9 +36,7 @@ func TestAViewThatIsTooLargeForMemoryIsMadeOnTheDisk(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.Runtime, "large")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("what did not fit is still in memory: %v", err)
 	}
-	if err := f.Remove(); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, f.Remove())
 	if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/trial/views"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -23,9 +24,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, body := range files {
 		p := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(body), 0o640)); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(p), 0o700), os.WriteFile(p, []byte(body), 0o640)))
 	}
 }
 
@@ -48,9 +47,7 @@ func everything(t *testing.T, dir string) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return b.String()
 }
 
@@ -120,9 +117,7 @@ func TestEachRoleSeesItsOwnAndNothingElse(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "view")
-			if err := views.Build(dir, planted(t), role, "one", nil); err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, views.Build(dir, planted(t), role, "one", nil))
 			text := everything(t, dir) + "\n"
 			text = strings.ReplaceAll(text, "MARK-content-agent", "MARK-content-agent\n")
 			text = strings.ReplaceAll(text, "MARK-content-agent\n2", "MARK-content-agent2")
@@ -155,9 +150,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 		"agent/debug":          "MARK-debug",
 		"verifier/test-output": "MARK-output",
 	})
-	if err := os.Symlink("/etc/passwd", filepath.Join(attempt, "artifacts", "link")); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Symlink("/etc/passwd", filepath.Join(attempt, "artifacts", "link")))
 	want := map[task.Role][]string{
 		task.RoleAgent:    {},
 		task.RoleUser:     {"words", "said", "seen", "handoff", "frame", "shown", "single"},
@@ -166,9 +159,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 	shown := map[task.Role][]string{task.RoleUser: {"out", "f"}}
 	for role, may := range want {
 		view := t.TempDir()
-		if err := views.Attempt(view, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts"), Shown: shown[role]}, role, nil); err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, views.Attempt(view, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts"), Shown: shown[role]}, role, nil))
 		text := everything(t, view)
 		for _, m := range []string{
 			"words", "reason", "said", "thought", "usersaid", "torn", "seen", "reward", "info", "rationale", "handoff", "event",
@@ -187,14 +178,10 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 func TestAViewDoesNotFollowLinksOutOfTheTask(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "host-secret")
-	if err := os.WriteFile(secret, []byte("MARK-host"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.WriteFile(secret, []byte("MARK-host"), 0o600))
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"ok": "x"})
-	if err := os.Symlink(secret, filepath.Join(dir, "trap")); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, os.Symlink(secret, filepath.Join(dir, "trap")))
 	for _, r := range []task.Resource{
 		{Name: "a", Path: "trap", Audience: task.Public()},
 		{Name: "a", Path: "../" + filepath.Base(filepath.Dir(secret)) + "/host-secret", Audience: task.Public()},
@@ -225,9 +212,7 @@ func TestArchiveHoldsTheEntriesAndTheirSums(t *testing.T) {
 	}}
 	var b, again bytes.Buffer
 	sums, err := views.Archive(&b, tk, r, "/tests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if _, err = views.Archive(&again, tk, r, "/tests"); err != nil || !bytes.Equal(b.Bytes(), again.Bytes()) {
 		t.Errorf("the second archive differs (%v)", err)
 	}
@@ -255,9 +240,7 @@ func list(t *testing.T, r io.Reader) (out []string) {
 		if errors.Is(err, io.EOF) {
 			return out
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		s := fmt.Sprintf("%s %o %d", h.Name, h.Mode, h.Size)
 		if h.Linkname != "" {
 			s += " -> " + h.Linkname
@@ -282,9 +265,7 @@ func TestAViewEndsWhereItsRoomEnds(t *testing.T) {
 	tk := planted(t)
 	whole := filepath.Join(t.TempDir(), "v")
 	room := &views.Room{Left: 1 << 20}
-	if err := views.Build(whole, tk, task.RoleVerifier, "one", room); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, views.Build(whole, tk, task.RoleVerifier, "one", room))
 	needs := 1<<20 - room.Left
 	if want := int64(len("MARK-content-public") + len("MARK-content-verifier") + len("MARK-content-tests/inner")); needs != want {
 		t.Errorf("the view took %d bytes of its room, want %d", needs, want)

@@ -9,21 +9,19 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // The table of docs/security.md says what the tasks of the attack suite expect.
 func TestTheTableOfAttacksIsThatOfTheirTasks(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, page, _ := strings.Cut(string(text), "## The attacks\n")
 	page, _, _ = strings.Cut(page, "\n## ")
 	tasks, err := os.ReadDir(filepath.Join(root, "examples", "attacks", "tasks"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	if rows := strings.Count(page, "\n| `"); rows != len(tasks)-1 || rows < 40 {
 		t.Errorf("%d rows, and %d tasks with the control", rows, len(tasks))
 	}
@@ -37,9 +35,7 @@ func TestTheTableOfAttacksIsThatOfTheirTasks(t *testing.T) {
 func rowOf(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "examples", "attacks", "tasks", name, "task.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	var task struct {
 		Task struct {
 			Description string
@@ -49,9 +45,7 @@ func rowOf(t *testing.T, name string) string {
 			Berth struct{ Expect map[string]string }
 		}
 	}
-	if err := toml.Unmarshal(text, &task); err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, toml.Unmarshal(text, &task))
 	words := map[string]string{"": "–", "failed": "held", "exposed": "detected", "passed": "not held"}
 	row := fmt.Sprintf("| `%s` | %s | %s |", name, strings.Join(task.Task.Keywords[1:], ", "), task.Task.Description)
 	for _, mode := range []string{"live", "restarted", "image", "separate"} {
@@ -64,9 +58,7 @@ func rowOf(t *testing.T, name string) string {
 func TestTestsThatTheSecurityPageNamesExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	_, page, _ := strings.Cut(string(text), "## Attacks that tests of Berth cover")
 	var tree strings.Builder
 	for _, f := range files(t, ".") {

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // link finds [text](target) outside code; its group is the target without the
@@ -44,9 +46,7 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 func TestMakeCommandsInDocumentsExist(t *testing.T) {
 	t.Parallel()
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	command := regexp.MustCompile("(?m)(?:^    |`)make ([a-z]+)")
 	seen := 0
 	for _, f := range files(t, ".") {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 const (
@@ -117,8 +119,6 @@ func files(t *testing.T, dir string) []file {
 		found = append(found, file{rel, string(data)})
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testlevel.Must(t, err)
 	return found
 }

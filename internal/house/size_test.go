@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // maxFileLines is the largest length of a file, also of tests. Packages have no
@@ -22,9 +24,7 @@ func TestNoFileIsTooLong(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, name := range slices.Concat(p.GoFiles, p.TestGoFiles, p.XTestGoFiles) {
 			data, err := os.ReadFile(filepath.Join(p.Dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testlevel.Must(t, err)
 			f := file{path: p.rel() + "/" + name, text: string(data)}
 			if f.generated() {
 				continue
@@ -99,9 +99,7 @@ func packageComment(t *testing.T, p pkg) string {
 	var doc strings.Builder
 	for _, name := range p.GoFiles {
 		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.PackageClauseOnly|parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testlevel.Must(t, err)
 		doc.WriteString(f.Doc.Text())
 	}
 	return doc.String()

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
@@ -34,10 +33,7 @@ func TestNumbersOfBadRecords(t *testing.T) {
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.oracle, agent.nop", "")
 	berth(t, dir, "run").want(t, 0)
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatalf("%q, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 1, dir, "runs", "*")
 	changed := func(name string, change func(run string)) string {
 		run := filepath.Join(dir, "runs", name)
 		e2etest.Must(t, os.CopyFS(run, os.DirFS(runs[0])))
@@ -97,10 +93,7 @@ func TestNumbersOfBadRecords(t *testing.T) {
 // rescore gives attempts in the journal another score, with the right sums.
 func rescore(t *testing.T, run, score string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(run, "journal", "*"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("%q, %v", files, err)
-	}
+	files := e2etest.Found(t, 1, run, "journal", "*")
 	text, err := os.ReadFile(files[0])
 	e2etest.Must(t, err)
 	var out bytes.Buffer
@@ -124,31 +117,6 @@ func rescore(t *testing.T, run, score string) {
 	e2etest.Must(t, os.WriteFile(files[0], out.Bytes(), 0o600))
 }
 
-// A verifier that writes a score that is not a number has made a mistake, which no
-// table counts as a score.
-func TestAScoreThatIsNoNumberIsNotCounted(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	for name, reward := range map[string]string{"good": "1", "nan": "nan", "infinite": "inf", "large": "1e999"} {
-		task(t, filepath.Join(dir, "tasks"), name, "true")
-		e2etest.Write(t, filepath.Join(dir, "tasks", name), map[string]string{"tests/test.sh": "#!/bin/sh\necho " + reward + " > /logs/verifier/reward.txt\n"})
-	}
-	experiment(t, dir, "agent.oracle", "")
-	berth(t, dir, "run")
-	r := berth(t, dir, "show", "last", "--by", "task,outcome", "--json", "--force")
-	r.want(t, 0)
-	for _, row := range answer[types.Table](t, r, "cli-show-table").Rows {
-		want, mean := record.VerifierError, 0.0
-		if row.Values[0] == "e2e/good" {
-			want, mean = record.Passed, 1
-		}
-		if row.Values[1] != string(want) || row.Measured > 0 && *row.Mean != mean {
-			t.Errorf("row %+v", row)
-		}
-	}
-}
-
 // Tasks whose content changed between two runs are compared only by name, which is
 // said.
 func TestTasksThatChangedBetweenRuns(t *testing.T) {
@@ -164,10 +132,7 @@ func TestTasksThatChangedBetweenRuns(t *testing.T) {
 	berth(t, dir, "run").want(t, 0)
 	edit(t, filepath.Join(dir, "tasks", "one", "instruction.md"), "Write", "Please write")
 	berth(t, dir, "run").want(t, 0)
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
-	if err != nil || len(runs) != 3 {
-		t.Fatalf("%q, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 3, dir, "runs", "*")
 	r := berth(t, dir, "compare", runs[0], runs[1])
 	if r.want(t, 0); !strings.Contains(r.out, "1 task × 1, 1 other left out") {
 		t.Errorf("one of two tasks changed: %s", r.out)

@@ -121,13 +121,10 @@ func TestABrowser(t *testing.T) {
 	dir := t.TempDir()
 	e2etest.Write(t, dir, browserFiles())
 	r := berthWith(t, dir, nil, "run", "--json")
-	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	if err != nil || len(results) != 4 {
-		t.Fatalf("%q, %v\n%s\n%s", results, err, r.out, r.stderr)
-	}
+	t.Log(r.out, r.stderr)
+	results := e2etest.Found(t, 4, dir, "runs", "*", "trials", "*", "attempt-1")
 	for _, attempt := range results {
-		var got record.Result
-		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, record.ResultFile)), &got))
+		got := e2etest.Result(t, attempt)
 		agent := got.Cell["agent"]
 		want := record.Failed
 		if agent == "oracle" || agent == "visual" {
@@ -152,9 +149,7 @@ func TestABrowser(t *testing.T) {
 func seenByTheModel(t *testing.T, attempt string) {
 	t.Helper()
 	acted, refused, left := 0, 0, 0
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempt, record.SurfaceFile) {
 		var info struct {
 			Requests map[string]int `json:"refused_requests"`
 		}
@@ -211,19 +206,14 @@ func TestABrowserInSeveralSteps(t *testing.T) {
 	files["tasks/counter/tests/test.sh"] = "echo 1 > /logs/verifier/reward.txt\n"
 	e2etest.Write(t, dir, files)
 	r := berthWith(t, dir, nil, "run", "--json")
-	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	if err != nil || len(attempts) != 1 {
-		t.Fatalf("%q, %v\n%s\n%s", attempts, err, r.out, r.stderr)
-	}
-	var got record.Result
-	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempts[0], record.ResultFile)), &got))
+	t.Log(r.out, r.stderr)
+	attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
+	got := e2etest.Result(t, attempts[0])
 	if got.Outcome != record.Passed {
 		t.Errorf("%s, %s", got.Outcome, pretty(got.Error))
 	}
 	did := ""
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempts[0], record.SurfaceFile) {
 		did += fmt.Sprintf(" %s:%s%s", l.Stage, l.Kind, l.Error)
 	}
 	if want := " one:reset one:act one:act two:reset two:act two:act"; did != want {
@@ -284,10 +274,8 @@ func TestAnAgentBesideTheBrowser(t *testing.T) {
 			files["tasks/counter/solution/solve.sh"] = "#!/bin/bash\nid -u > /logs/artifacts/said\n" + tt.solve
 			e2etest.Write(t, dir, files)
 			r := berthWith(t, dir, nil, "run", "--json")
-			said, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", "artifacts", "logs", "artifacts", "said"))
-			if err != nil || len(said) != 1 {
-				t.Fatalf("%q, %v\n%s\n%s", said, err, r.out, r.stderr)
-			}
+			t.Log(r.out, r.stderr)
+			said := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", "artifacts", "logs", "artifacts", "said")
 			text := e2etest.Read(t, filepath.Dir(said[0]), "said")
 			if !strings.HasPrefix(text, "0\n") || strings.Contains(text, "reached") != tt.reached || !tt.reached && !strings.Contains(text, "Permission denied") {
 				t.Errorf("the agent says %q; want that it is root, and reached %v", text, tt.reached)

@@ -116,10 +116,7 @@ func telltale(t *testing.T) string {
 		if len(q.Messages) > 2 {
 			say = "```bash\necho TASK_IS_COMPLETE\n```"
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
-			"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
-			"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-		})
+		e2etest.Say(w, "m1", say)
 	}))
 	t.Cleanup(s.Close)
 	return s.URL

@@ -33,13 +33,9 @@ func TestReadersThatGoAway(t *testing.T) {
 		}
 	}
 	nobody, gone, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	defer gone.Close()
-	if err = nobody.Close(); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, nobody.Close())
 	cmd, _, _ := tree.Command(t, dir, "run")
 	cmd.Stdout, cmd.Stderr = gone, gone
 	ended(t, cmd, cmd.Run(), new(bytes.Buffer), new(bytes.Buffer)).want(t, 0)
@@ -64,9 +60,7 @@ func TestInitAndRun(t *testing.T) {
 	}
 	e2etest.Write(t, dir, map[string]string{"tasks/hello/instruction.md": "mine"})
 	berth(t, dir, "init").want(t, 2)
-	if err := os.Remove(filepath.Join(dir, "experiment.hcl")); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Remove(filepath.Join(dir, "experiment.hcl")))
 	berth(t, dir, "init").want(t, 0)
 	if got := e2etest.Read(t, filepath.Join(dir, "tasks/hello/instruction.md")); got != "mine" {
 		t.Errorf("init wrote over a task: %q", got)

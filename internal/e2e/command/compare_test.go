@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // Two agents that differ on every task, and two that do not, in one run and over
@@ -54,10 +55,7 @@ func TestCellsAreCompared(t *testing.T) {
 	if !strings.Contains(text.out, "scores 100.0 points higher than") || !strings.Contains(text.out, "(p = 0.25 after Holm, 3 tasks × 1)") {
 		t.Errorf("printed %q", text.out)
 	}
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
-	if err != nil || len(runs) != 2 {
-		t.Fatalf("runs %q, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 2, dir, "runs", "*")
 	both := berth(t, dir, "compare", runs[0], runs[1], "--cell", "*nop", "--json")
 	both.want(t, 0)
 	if c = answer[types.Comparison](t, both, "cli-compare"); len(c.Pairs) != 1 || c.Pairs[0].Tasks != 3 || c.Pairs[0].Changed != 0 {

@@ -66,9 +66,7 @@ func whole(block string) string {
 func TestBlocksOfTheDocumentsNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	documents, err := filepath.Glob(filepath.Join(tree.Root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	blocks := 0
 	for _, document := range documents {
 		for i, m := range hclBlock.FindAllStringSubmatch(e2etest.Read(t, document), -1) {

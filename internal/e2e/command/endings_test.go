@@ -268,11 +268,7 @@ func longMessage(t *testing.T, size int, want record.Outcome) {
 	loopPlugins(t, dir, "greeter")
 	long := feedback(says + " # " + strings.Repeat("x", size))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"id": "c", "object": "chat.completion", "model": "m", "usage": map[string]int{"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-			"choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": long}}},
-		})
+		e2etest.Say(w, "m", long)
 	}))
 	defer s.Close()
 	e := ending{name: "one", followUps: 1}
@@ -291,17 +287,12 @@ func longMessage(t *testing.T, size int, want record.Outcome) {
 		"tasks/one/task.toml":                     loopTask(&e),
 	})
 	berthWith(t, dir, []string{"USER_KEY=some-key-of-a-user"}, "run")
-	turns, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
-	if err != nil || len(turns) != 1 {
-		t.Fatalf("%q, %v", turns, err)
-	}
+	turns := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile)
 	if r := e2etest.Result(t, filepath.Dir(turns[0])); r.Outcome != want {
 		t.Errorf("%s, want %s: %s", r.Outcome, want, pretty(r.Error))
 	}
 	heard := 0
-	for line := range strings.Lines(e2etest.Read(t, turns[0])) {
-		var turn record.Turn
-		e2etest.Must(t, json.Unmarshal([]byte(line), &turn))
+	for _, turn := range e2etest.Lines[record.Turn](t, turns[0]) {
 		if turn.From == "user" {
 			heard = len(turn.Text)
 		}
@@ -340,10 +331,7 @@ func TestAUserThatFailsInUniClawBench(t *testing.T) {
 				"injection/c/it/references/eval_rule.md": "It is complete.\n",
 			})
 			berthWith(t, dir, nil, "run")
-			turns, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
-			if err != nil || len(turns) != 1 {
-				t.Fatalf("%q, %v", turns, err)
-			}
+			turns := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile)
 			r, said := e2etest.Result(t, filepath.Dir(turns[0])), e2etest.Read(t, turns[0])
 			noted := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "user_failed" })
 			if fixed := strings.Contains(said, "请把剩下的工作做完"); r.Outcome != want || fixed != (want == record.Passed) || noted != fixed {
@@ -391,10 +379,8 @@ func TestASupervisorThatCannotJudge(t *testing.T) {
 				"task.toml":                     loopTask(&e),
 			})
 			r := berthWith(t, dir, nil, "run", "--json")
-			results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
-			if err != nil || len(results) != 1 {
-				t.Fatalf("%q, %v\n%s\n%s", results, err, r.out, r.stderr)
-			}
+			t.Log(r.out, r.stderr)
+			results := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile)
 			var got record.Result
 			e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, results[0])), &got))
 			if got.Outcome != tt.want || !strings.Contains(pretty(got.Error), tt.says) || len(got.Verdicts) != 0 || len(got.Labels) != 0 {

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -299,9 +298,7 @@ func (e *publishedEnd) check(t *testing.T, attempt string) {
 		t.Errorf("the user was asked %d times", asked)
 	}
 	var heard, states []string
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.TurnsFile)) {
-		var turn record.Turn
-		e2etest.Must(t, json.Unmarshal([]byte(line), &turn))
+	for _, turn := range e2etest.Lines[record.Turn](t, attempt, record.TurnsFile) {
 		if turn.From == "user" {
 			heard = append(heard, turn.Text)
 		}
@@ -313,9 +310,7 @@ func (e *publishedEnd) check(t *testing.T, attempt string) {
 	if !slices.Equal(heard, want) {
 		t.Errorf("the agent heard %q, want %q", heard, want)
 	}
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.VerdictsFile)) {
-		var v record.Verdict
-		e2etest.Must(t, json.Unmarshal([]byte(line), &v))
+	for _, v := range e2etest.Lines[record.Verdict](t, attempt, record.VerdictsFile) {
 		if state := v.Labels["attempt_state"]; state != "" {
 			states = append(states, v.Labels["verdict"]+"/"+state)
 		}

@@ -53,10 +53,7 @@ func TestARunIsExportedAndImported(t *testing.T) {
 	if in.Trials != 9 || len(in.Notes) != 0 {
 		t.Errorf("%+v", in)
 	}
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
-	if err != nil || len(runs) != 2 {
-		t.Fatalf("runs %q, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 2, dir, "runs", "*")
 	outcomes := func(run string) map[string]record.Outcome {
 		shown := berth(t, dir, "show", run, "--json")
 		shown.want(t, 0)
@@ -134,9 +131,7 @@ func TestHarborLoadsTheExport(t *testing.T) {
 	}
 	root := strings.TrimSpace(string(found))
 	inside, err := os.MkdirTemp(filepath.Join(root, "tmp"), "berth-export.")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	t.Cleanup(func() {
 		e2etest.Must(t, os.RemoveAll(inside))
 	})
@@ -144,9 +139,7 @@ func TestHarborLoadsTheExport(t *testing.T) {
 	berth(t, dir, "run", filepath.Join(tree.Root, "examples", "quickstart")).want(t, 0)
 	berth(t, dir, "export", "last", "--to", "harbor", "-o", filepath.Join(inside, "jobs", "quick")).want(t, 0)
 	jobs, err := filepath.Rel(root, filepath.Join(inside, "jobs"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	harbor := func(args ...string) *exec.Cmd {
 		return exec.CommandContext(t.Context(), "chroot", append([]string{
 			root, "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HOME=/root", "LANG=C.UTF-8", "HARBOR_TELEMETRY=0",
@@ -177,10 +170,7 @@ func TestHarborLoadsTheExport(t *testing.T) {
 	if len(listed.Items) != 1 || listed.Items[0].Name != "quick" || listed.Items[0].Completed != 9 || !slices.Equal(listed.Items[0].Agents, []string{"nop", "oracle", "terminus"}) {
 		t.Errorf("the viewer lists %+v\n%s", listed, log.String())
 	}
-	dirs, err := filepath.Glob(filepath.Join(inside, "jobs", "quick", "*terminus*"))
-	if err != nil || len(dirs) != 3 {
-		t.Fatalf("%q, %v", dirs, err)
-	}
+	dirs := e2etest.Found(t, 3, inside, "jobs", "quick", "*terminus*")
 	var shown struct {
 		Steps []json.RawMessage `json:"steps"`
 	}
@@ -194,14 +184,10 @@ func TestHarborLoadsTheExport(t *testing.T) {
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	return port
 }
 

@@ -74,9 +74,7 @@ func TestKeysAndFallbacksServe(t *testing.T) {
 			_, err = fmt.Fprintf(f, second, more)
 			_ = f.Close()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, err)
 	}
 	write(model(fmt.Sprintf("  api_keys = [secret(\"KEY_ONE\"), secret(\"KEY_TWO\")]\n  base_url = %q\n", a.URL+"/v1")), fmt.Sprintf("  base_url = %q\n", b.URL+"/v1"))
 	cmd, out, stderr := tree.Command(t, dir, "run", "--json", "--require", "passed = planned")
@@ -98,9 +96,7 @@ func TestKeysAndFallbacksServe(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	a.Close()
 	b.Close()
 	write(model(fmt.Sprintf("  replay = %q\n", live.Dir)), "")

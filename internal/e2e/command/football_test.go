@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,52 +106,6 @@ func TestMatchesOfFootball(t *testing.T) {
 		planner := r.Cell["agent"] == "global" || r.Cell["agent"] == "online"
 		if nonsense := planner && r.Cell["model"] == "nonsense"; (r.Labels["ife"] != "") != nonsense || planner && (*r.Score > 10) == nonsense {
 			t.Errorf("%s: %v, labels %v", trial, *r.Score, r.Labels)
-		}
-	}
-}
-
-// A match of 400 frames without pictures, and 20 actions with a picture after each.
-// Prompts have the pairs and pictures that am and om say.
-func TestLongMatchesOfFootball(t *testing.T) {
-	dir, engine := football(t)
-	if engine == "" {
-		t.Skip("the engine of Google Research Football is not built: scripts/football-for-tests, and BERTH_FOOTBALL if it is in another folder")
-	}
-	t.Parallel()
-	for trial, attempt := range matches(t, dir, "football/long") {
-		steps, drawn := 400, strings.HasPrefix(trial, "alone-1-pictures")
-		if drawn {
-			steps = 20
-		}
-		r := e2etest.Result(t, attempt)
-		agent := r.Cell["agent"]
-		if agent == "nop" {
-			steps = 0
-		}
-		frames := 0
-		for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
-			var l struct {
-				Info struct{ Frames []json.RawMessage }
-			}
-			e2etest.Must(t, json.Unmarshal([]byte(line), &l))
-			frames += len(l.Info.Frames)
-		}
-		kept, err := filepath.Glob(filepath.Join(attempt, "frames", "*"))
-		e2etest.Must(t, err)
-		t.Logf("%s: %d frames, %d pictures, score %g", trial, frames, len(kept), *r.Score)
-		if frames > steps || agent == "online" && frames != steps || agent == "random" && frames == 0 { // on another machine, random may lose the ball
-			t.Errorf("%s has %d frames, want %d", trial, frames, steps)
-		}
-		if want := map[bool]int{true: frames + 1, false: 0}[drawn]; len(kept) != want {
-			t.Errorf("%s has %d pictures, want %d", trial, len(kept), want)
-		}
-		if agent != "online" || !drawn {
-			continue
-		}
-		bodies := requestsOf(t, attempt)
-		last := bodies[len(bodies)-1]
-		if pairs, shown := strings.Count(last, `"role":"assistant"`), strings.Count(last, "data:image/png;base64,"); len(bodies) != 20 || pairs != 4 || shown != 2 || strings.Contains(last, "reward") {
-			t.Errorf("the last of %d requests has %d pairs and %d pictures, want 20, 4 and 2", len(bodies), pairs, shown)
 		}
 	}
 }

@@ -71,9 +71,7 @@ func TestTheGauntletExample(t *testing.T) {
 // refusals returns how many requests of an attempt were refused, by host.
 func refusals(t *testing.T, attempt string) (all map[string]int) {
 	t.Helper()
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempt, record.SurfaceFile) {
 		var info struct {
 			Requests map[string]int `json:"refused_requests"`
 		}

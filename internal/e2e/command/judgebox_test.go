@@ -29,8 +29,7 @@ func TestASupervisorWithASandboxOfItsOwn(t *testing.T) {
 	if err != nil || len(attempts) != 1 || r.code != 0 {
 		t.Fatalf("%d, attempts %q, %v\n%s\n%s", r.code, attempts, err, r.out, r.stderr)
 	}
-	var result record.Result
-	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempts[0], record.ResultFile)), &result))
+	result := e2etest.Result(t, attempts[0])
 	created, judged := 0, 0
 	for _, p := range result.Phases {
 		switch p.Name {
@@ -46,9 +45,7 @@ func TestASupervisorWithASandboxOfItsOwn(t *testing.T) {
 	}
 	public := e2etest.Read(t, attempts[0], record.TurnsFile) + e2etest.Read(t, attempts[0], record.StepsFile)
 	private := ""
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.ExchangesFile)) {
-		var x gateway.Exchange
-		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+	for _, x := range e2etest.Lines[gateway.Exchange](t, attempts[0], record.ExchangesFile) {
 		b, err := recording.Fetch(filepath.Join(attempts[0], record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		if x.Role == "judge" {

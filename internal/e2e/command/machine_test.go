@@ -58,10 +58,7 @@ func TestAnInstallationOnTheMachineIsNotTheAgents(t *testing.T) {
 				}
 				break
 			}
-			attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-			if err != nil || len(attempts) != 1 {
-				t.Fatalf("%q, %v", attempts, err)
-			}
+			attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 			r := e2etest.Result(t, attempts[0])
 			at := slices.IndexFunc(r.Findings, func(f record.Finding) bool { return f.Code == "tools_changed" })
 			if r.Outcome != record.Passed || (at >= 0) != (tt.want != "") || at >= 0 && !strings.Contains(r.Findings[at].Text, tt.want) {

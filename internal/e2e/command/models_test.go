@@ -59,15 +59,11 @@ model "m" {
 func exchangesOf(t *testing.T, tr *types.ShowTrial) []gateway.Exchange {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, filepath.FromSlash(record.ExchangesFile)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	var out []gateway.Exchange
 	for line := range bytes.Lines(b) {
 		var x gateway.Exchange
-		if err = json.Unmarshal(line, &x); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, json.Unmarshal(line, &x))
 		out = append(out, x)
 	}
 	return out
@@ -165,10 +161,7 @@ func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if turn == 7 {
 		say = "```bash\necho TASK_IS_COMPLETE\n```"
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
-		"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-	})
+	e2etest.Say(w, "m1", say)
 }
 
 // In the middle of a run, a provider refuses everything for longer than the
@@ -258,9 +251,7 @@ func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 	modelled(t, dir, "  agent = agent.one", "  provider = \"script\"\n  name = \"m\"\n  script = \"replies.yaml\"")
 	first := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
 	recorded := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
-	if err := os.Remove(filepath.Join(dir, "replies.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Remove(filepath.Join(dir, "replies.yaml")))
 	modelled(t, dir, "  agent = agent.one", fmt.Sprintf("  provider = \"script\"\n  name = \"m\"\n  replay = %q", first.Dir))
 	again := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
 	played := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")

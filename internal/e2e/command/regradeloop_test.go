@@ -39,10 +39,7 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 	})
 	attempt := func(n string, outcome record.Outcome, status string, final float64) record.Result {
 		t.Helper()
-		found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-"+n))
-		if err != nil || len(found) != 1 {
-			t.Fatalf("%q, %v", found, err)
-		}
+		found := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-"+n)
 		r := e2etest.Result(t, found[0])
 		if r.Outcome != outcome || r.Labels["status"] != status || r.Scores["final_score"] != final {
 			t.Errorf("%s, %q, %g; want %s, %q, %g: %s", r.Outcome, r.Labels["status"], r.Scores["final_score"], outcome, status, final, pretty(r.Error))

@@ -19,9 +19,7 @@ func asked(t *testing.T) (dir, run string) {
 	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
 	experiment(t, dir, "agent.keyed, agent.scripted", "")
 	text, err := os.ReadFile(filepath.Join(dir, "experiment.hcl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	e2etest.Write(t, dir, map[string]string{
 		"replies.yaml": "replies:\n  - text: '{\"analysis\": \"\", \"plan\": \"\", \"commands\": [], \"task_complete\": true}'\n", "note.txt": "first",
 		"experiment.hcl": string(text) + `
@@ -51,10 +49,7 @@ model "scripted" {
 `,
 	})
 	keyed(t, dir, "run").want(t, 0)
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatalf("%v, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 1, dir, "runs", "*")
 	return dir, runs[0]
 }
 
@@ -76,9 +71,7 @@ func edit(t *testing.T, file, old, with string) {
 	if err == nil {
 		err = os.WriteFile(file, []byte(strings.Replace(string(b), old, with, 1)), 0o644) //nolint:gosec // as it was
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 }
 
 func refused(t *testing.T, r result, parts ...string) {
@@ -105,15 +98,11 @@ func TestAKeptExperimentThatWasChangedIsNotResumed(t *testing.T) {
 		"more.hcl: was added":             func() error { return os.WriteFile(filepath.Join(kept, "more.hcl"), []byte("locals {}\n"), 0o600) },
 		"link.hcl: is not a regular file": func() error { return os.Symlink(filepath.Join(dir, "experiment.hcl"), filepath.Join(kept, "link.hcl")) },
 	} {
-		if err := change(); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, change())
 		refused(t, keyed(t, dir, "resume", "last", "--trust"), "experiment/"+name, "--experiment")
 	}
 	refused(t, keyed(t, dir, "resume", "last"), "link.hcl is a link", "--trust")
-	if err := os.Remove(filepath.Join(kept, "link.hcl")); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Remove(filepath.Join(kept, "link.hcl")))
 	// The user may name another experiment explicitly.
 	keyed(t, dir, "resume", "last", "--experiment", "experiment.hcl").want(t, 0)
 }
@@ -169,14 +158,10 @@ func TestARunThatOthersCanChangeNeedsTrust(t *testing.T) {
 		if strings.Contains(name, "12345") && os.Getuid() != 0 {
 			continue // these files always belong to the user
 		}
-		if err := spoil(false); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, spoil(false))
 		refused(t, keyed(t, dir, "resume", "last"), name, "--trust")
 		keyed(t, dir, "resume", "last", "--trust").want(t, 0)
-		if err := spoil(true); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, spoil(true))
 	}
 	keyed(t, dir, "resume", "last").want(t, 0)
 }
@@ -187,9 +172,7 @@ func TestARunIsResumedWithTheFilesThatItKeeps(t *testing.T) {
 	t.Parallel()
 	dir, _ := asked(t)
 	edit(t, filepath.Join(dir, "note.txt"), "first", "second")
-	if err := os.Remove(filepath.Join(dir, "replies.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Remove(filepath.Join(dir, "replies.yaml")))
 	r := keyed(t, dir, "resume", "last")
 	r.want(t, 0)
 	if strings.Count(r.stderr, "has changed since") != 1 || !strings.Contains(r.stderr, "note: note.txt has changed since the run was made. The run continues with its stored copy\n") {

@@ -58,9 +58,7 @@ func playedIn(t *testing.T, dir string) map[string]record.Result {
 	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
 	e2etest.Must(t, err)
 	for _, attempt := range found {
-		var r record.Result
-		e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, record.ResultFile)), &r))
-		all[attempt] = r
+		all[attempt] = *e2etest.Result(t, attempt)
 	}
 	return all
 }
@@ -161,9 +159,7 @@ func TestRandomActionsOfTaskAndRepetition(t *testing.T) {
 // actionsOf returns the names of the actions that reached the surface.
 func actionsOf(t *testing.T, attempt string) (names []string) {
 	t.Helper()
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempt, record.SurfaceFile) {
 		if l.Kind == surface.KindAct {
 			names = append(names, l.Action)
 		}

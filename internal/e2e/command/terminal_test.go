@@ -132,9 +132,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, size *pty.Winsize) string {
 func captured(t *testing.T, cmd *exec.Cmd, size *pty.Winsize) (string, error) {
 	t.Helper()
 	f, err := pty.StartWithSize(cmd, size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	defer f.Close()
 	var b bytes.Buffer
 	_, _ = io.Copy(&b, f) //nolint:errcheck // the end of the other side is an error here

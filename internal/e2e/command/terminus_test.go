@@ -94,9 +94,7 @@ func TestTerminusUsesAnEditor(t *testing.T) {
 	experiment(t, dir, "agent.terminus", "  model = model.m\n")
 	hcl := filepath.Join(dir, "experiment.hcl")
 	b, err := os.ReadFile(hcl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	e2etest.Write(t, dir, map[string]string{"experiment.hcl": string(b) + `agent "terminus" {
   plugin = "terminus"
   config {

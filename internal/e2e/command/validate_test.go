@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // The built program refuses every broken experiment of cmd/berth/internal/config with exit
@@ -43,9 +44,7 @@ func TestValidateOfBrokenExperiments(t *testing.T) {
 func session(t *testing.T, leader int) []string {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	var found []string
 	for _, s := range stats {
 		b, err := os.ReadFile(s)

@@ -65,10 +65,7 @@ func TestTheVisualJudge(t *testing.T) {
 
 func attemptOf(t *testing.T, trials string, number int) string {
 	t.Helper()
-	all, err := filepath.Glob(filepath.Join(trials, "attempt-"+string(rune('0'+number))))
-	if err != nil || len(all) != 1 {
-		t.Fatalf("attempts %q, %v", all, err)
-	}
+	all := e2etest.Found(t, 1, trials, "attempt-"+string(rune('0'+number)))
 	return all[0]
 }
 

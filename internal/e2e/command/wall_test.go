@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,15 +36,9 @@ func TestTheWallBetweenSupervisorAndUser(t *testing.T) {
 	dir := t.TempDir()
 	e2etest.Write(t, dir, wallFiles())
 	berthWith(t, dir, []string{"WALL_SECRET=" + wallSecret}, "run", "--allow-env", "WALL_SECRET", "--require", "passed = planned").want(t, 0)
-	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	e2etest.Must(t, err)
-	if len(attempts) != 1 {
-		t.Fatalf("attempts %q", attempts)
-	}
+	attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 	asked := map[string]string{}
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.ExchangesFile)) {
-		var x gateway.Exchange
-		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+	for _, x := range e2etest.Lines[gateway.Exchange](t, attempts[0], record.ExchangesFile) {
 		b, err := recording.Fetch(filepath.Join(attempts[0], record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		asked[x.Role] += string(b) + "\n"
@@ -59,9 +52,7 @@ func TestTheWallBetweenSupervisorAndUser(t *testing.T) {
 		t.Errorf("the messages have %q", leaked)
 	}
 	handoffs := 0
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.VerdictsFile)) {
-		var v record.Verdict
-		e2etest.Must(t, json.Unmarshal([]byte(line), &v))
+	for _, v := range e2etest.Lines[record.Verdict](t, attempts[0], record.VerdictsFile) {
 		if leaked := leaks(v.Handoff, hiddenFromUser); len(leaked) > 0 {
 			t.Errorf("a handoff has %q: %s", leaked, v.Handoff)
 		}

@@ -310,10 +310,7 @@ func TestAPageIsImprovedFromAnotherRun(t *testing.T) {
 	dir := t.TempDir()
 	e2etest.Write(t, dir, files)
 	berth(t, dir, "run", "global.hcl").want(t, 0)
-	runs, err := filepath.Glob(filepath.Join(dir, "runs", "global-*"))
-	if err != nil || len(runs) != 1 {
-		t.Fatalf("%q, %v", runs, err)
-	}
+	runs := e2etest.Found(t, 1, dir, "runs", "global-*")
 	e2etest.Write(t, dir, map[string]string{"online.hcl": strings.NewReplacer(
 		"EXPERIMENT", "online", "CONFIG", fmt.Sprintf("start = %q\n    iterations = 3", runs[0]), "PROMPT", `prompt = "FILES\n{{files}}\n@{{actions}}{{format}}"`,
 	).Replace(improvedExperiments)})

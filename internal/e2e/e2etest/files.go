@@ -1,9 +1,11 @@
 package e2etest
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -36,6 +38,27 @@ func Read(t *testing.T, path ...string) string {
 		t.Error(err)
 	}
 	return string(b)
+}
+
+// Found returns the n paths that a pattern of these elements matches.
+func Found(t *testing.T, n int, pattern ...string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(pattern...))
+	if err != nil || len(found) != n {
+		t.Fatalf("%s matches %q, %v; want %d", filepath.Join(pattern...), found, err, n)
+	}
+	return found
+}
+
+// Lines returns the values of a file of JSON lines with these path elements.
+func Lines[T any](t *testing.T, path ...string) (all []T) {
+	t.Helper()
+	for line := range strings.Lines(Read(t, path...)) {
+		var v T
+		Must(t, json.Unmarshal([]byte(line), &v))
+		all = append(all, v)
+	}
+	return all
 }
 
 // Result reads the result of the attempt in a folder.

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,17 +13,21 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // solver is a provider whose model solves the smallest task in three requests.
 type solver struct {
 	*httptest.Server
+
+	key    string                          // that it requires
+	before func(ctx context.Context) error // before it answers
 	served atomic.Int64
 }
 
 func newSolver(t *testing.T) *solver {
 	t.Helper()
-	s := &solver{}
+	s := &solver{before: func(context.Context) error { return nil }}
 	s.Server = httptest.NewServer(s.handler())
 	t.Cleanup(s.Close)
 	return s
@@ -32,16 +37,19 @@ func (s *solver) handler() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q struct{ Messages []struct{ Role string } }
 		_ = json.NewDecoder(r.Body).Decode(&q) // without messages it is the first turn
+		if s.key != "" && r.Header.Get("Authorization") != "Bearer "+s.key {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if s.before(r.Context()) != nil {
+			return
+		}
 		s.served.Add(1)
 		say := "```bash\ntouch /app/done; sleep 0.3\n```"
 		if len(q.Messages) > 4 {
 			say = "```bash\necho TASK_IS_COMPLETE\n```"
 		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
-			"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
-			"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-		})
+		e2etest.Say(w, "m1", say)
 	}
 }
 

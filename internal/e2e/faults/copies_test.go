@@ -56,16 +56,12 @@ func (p *place) bundled(program string, copied bool) bundle.Bundle {
 		p.test.Fatal(err)
 	}
 	sum, err := bundle.Measure(filepath.Join(p.dir, root))
-	if err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, err)
 	m := bundle.Manifest{
 		Format: 1, Name: "where", Version: "1.0", Arch: runtime.GOARCH, Digest: sum.Digest, Place: bundle.Place, Files: sum.Files, Bytes: sum.Bytes,
 	}
 	raw, err := json.Marshal(m)
-	if err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, err)
 	at := p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
 	p.env = append(p.env, bundle.EnvDir+"="+filepath.Join(p.dir, "shared"))
 	p.write("berth.hcl", fmt.Sprintf(where, scratch, copied))
@@ -120,9 +116,7 @@ func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
 	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "copy_bundles: copy bundle where@1.0 to ") || !strings.Contains(said, "has been changed") {
 		t.Errorf("changed content: %s", said)
 	}
-	if err := os.RemoveAll(b.Folder); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.RemoveAll(b.Folder))
 	p.bundled("#!/bin/sh\n", true)
 	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "this machine would make other attempts than the run: bundle where@1.0 is sha256:") {
 		t.Errorf("another bundle: %s", said)
@@ -156,9 +150,7 @@ func TestCopiesOfBundlesThatDoNotFit(t *testing.T) {
 	small := b.Manifest // it is full although there seemed to be room
 	small.Bytes = 1
 	raw, err := json.Marshal(small)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
 	full(syscall.ENOSPC.Error())
 	p.pilot(dir, 1).wait().want(t, 0) // on a larger disk

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // diskEnv makes a shepherd create a small disk first, in its own namespaces.
@@ -62,9 +63,7 @@ func TestAFullDisk(t *testing.T) {
 	const trials = 40
 	p.task("tiny", "", solveTiny, testTiny)
 	p.experiment(fmt.Sprintf("repeat = %d\n  matrix {\n    agent = [agent.oracle]\n  }", trials), "")
-	if err := os.Mkdir(filepath.Join(p.dir, "runs"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Mkdir(filepath.Join(p.dir, "runs"), 0o700))
 	p.write("script.sh", `
 set -u
 head -c 15m /dev/zero > runs/.fill
@@ -123,9 +122,7 @@ func TestArtifactsThatFillADiskEarnNoFurtherAttempt(t *testing.T) {
 			p := newPlace(t)
 			p.task("bulky", "", "mkdir -p /logs/artifacts; "+tt.leaves, testTiny)
 			p.experiment("retry {\n    max  = 3\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }", "")
-			if err := errors.Join(os.Mkdir(filepath.Join(p.dir, "runs"), 0o700), os.Mkdir(filepath.Join(p.dir, "small"), 0o700)); err != nil {
-				t.Fatal(err)
-			}
+			e2etest.Must(t, errors.Join(os.Mkdir(filepath.Join(p.dir, "runs"), 0o700), os.Mkdir(filepath.Join(p.dir, "small"), 0o700)))
 			p.write("script.sh", `
 [ "$2" = runs ] || chmod 700 small
 [ "$2" = runs ] || export TMPDIR="$PWD/small" XDG_RUNTIME_DIR="$PWD/small"
@@ -136,10 +133,7 @@ cp -a runs kept
 			dir, _, _ := strings.Cut(tt.disk, "|")
 			s := p.shepherd(ownMounts, []string{diskEnv + "=" + tt.disk}, "/bin/sh", "script.sh", filepath.Join(bin, "berth"), dir)
 			s.wait().want(t, 0)
-			runs, err := filepath.Glob(filepath.Join(p.dir, "kept", "*"))
-			if err != nil || len(runs) != 1 {
-				t.Fatalf("%q, %v\n%s", runs, err, read(filepath.Join(p.dir, "err")))
-			}
+			runs := e2etest.Found(t, 1, p.dir, "kept", "*")
 			for _, tr := range p.sound(runs[0]).Trials {
 				last := tr.Attempts[len(tr.Attempts)-1]
 				t.Logf("%d attempts  %s  %+v  %d findings", len(tr.Attempts), tr.Outcome, last.Error, last.Findings)

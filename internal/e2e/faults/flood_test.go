@@ -21,9 +21,7 @@ func TestATestThatPrintsAGigabyte(t *testing.T) {
 	)
 	p := newPlace(t)
 	p.task("tiny", "", solveTiny, testTiny)
-	if err := os.CopyFS(filepath.Join(p.dir, "tasks", "flood"), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", "flood"))); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", "flood"), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", "flood"))))
 	p.experiment("matrix {\n    agent = [agent.oracle]\n  }", "")
 	r := p.start([]string{fileEnv + "=" + strconv.Itoa(file)}, "run", ".", "--no-live").wait().want(t, 0)
 	if r.Peak == 0 || r.Peak > most {

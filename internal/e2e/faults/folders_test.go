@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -66,9 +67,7 @@ func take(t *testing.T, uid, by int) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = os.Remove(dir) }) // unless it is in use by now
-			if err := os.Chown(dir, by, by); err != nil {
-				t.Fatal(err)
-			}
+			e2etest.Must(t, os.Chown(dir, by, by))
 		}
 	}
 }
@@ -113,9 +112,7 @@ func TestFoldersThatCannotBeUsedStopNobody(t *testing.T) {
 			return nil
 		},
 		"HOME is read-only": func(t *testing.T, p *place) []string {
-			if err := os.Chmod(home(p), 0o500); err != nil {
-				t.Fatal(err)
-			}
+			e2etest.Must(t, os.Chmod(home(p), 0o500))
 			p.set("XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 			return nil
 		},

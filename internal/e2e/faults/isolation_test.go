@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // users runs a test as this user and, if this is root, also as an ordinary
@@ -38,9 +39,7 @@ func TestTheIsolationSample(t *testing.T) {
 	t.Parallel()
 	users(t, func(p *place) {
 		t := p.test
-		if err := os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree(), "examples", "quickstart", "tasks", "isolation"))); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree(), "examples", "quickstart", "tasks", "isolation"))))
 		p.experiment("matrix {\n    agent = [agent.oracle, agent.nop]\n  }", "")
 		p.berth("run", ".", "--no-live").want(t, 0)
 		s := p.settled(p.run())
@@ -218,9 +217,7 @@ func sums(t *testing.T, dir string) map[string]string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	return all
 }
 
@@ -230,17 +227,13 @@ func TestAHiddenChangeIsSeen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "program")
-	if err := os.WriteFile(path, []byte("good"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.WriteFile(path, []byte("good"), 0o600))
 	info, err := os.Stat(path)
 	was := sums(t, dir)
 	if err == nil {
 		err = errors.Join(os.WriteFile(path, []byte("evil"), 0o600), os.Chtimes(path, info.ModTime(), info.ModTime()), os.WriteFile(filepath.Join(dir, "new"), nil, 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	found := differences(was, sums(t, dir))
 	if found[path] == "" || found[filepath.Join(dir, "new")] == "" {
 		t.Errorf("found %q", found)

@@ -31,12 +31,8 @@ func (p *place) inJob(argv ...string) []string {
 		}
 	})
 	procs := filepath.Join(step, "cgroup.procs")
-	if err := os.Mkdir(step, 0o755); err != nil {
-		p.test.Fatal(err)
-	}
-	if err := os.Chown(procs, p.uid, -1); err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, os.Mkdir(step, 0o755))
+	e2etest.Must(p.test, os.Chown(procs, p.uid, -1))
 	return append([]string{"sh", "-c", "echo $$ > " + procs + ` && exec "$@"`, "sh"}, argv...)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -35,9 +36,7 @@ func TestWhoLowersTheLimitsOfPID1IsRefusedOrFoundOut(t *testing.T) {
 		p.experiment("retry {\n    max  = 1\n    wait = \"0s\"\n  }\n  matrix {\n    agent = [agent.oracle]\n  }", "")
 		p.berth("run", ".", "--no-live")
 		var s output.ShowRun
-		if err := json.Unmarshal([]byte(p.berth("show", "last", "--json").want(t, 0).stdout), &s); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, json.Unmarshal([]byte(p.berth("show", "last", "--json").want(t, 0).stdout), &s))
 		tr := s.Trials[0]
 		r := tr.Attempts[0]
 		_, err := os.Stat(filepath.Join(r.Dir, "artifacts", "logs", "artifacts", "lowered"))

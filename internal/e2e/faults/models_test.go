@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -18,9 +19,7 @@ func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	address := l.Addr().String()
 	_ = l.Close()
 	p.task("unreached", "", solveTiny, testTiny)
@@ -35,7 +34,7 @@ func TestAProviderThatIsNotThereStopsTheRun(t *testing.T) {
 	if o := show.Summary.Outcomes; o[record.NotRun] != 4 {
 		t.Errorf("outcomes %v", o)
 	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: (&solver{}).handler()}
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: newSolver(t).handler()}
 	if l, err = net.Listen("tcp", address); err != nil { //nolint:noctx // as above
 		testlevel.Cannot(t, "another program took the port: run the test again", err)
 	}

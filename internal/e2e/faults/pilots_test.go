@@ -28,12 +28,8 @@ import (
 func (p *place) piloted(body, more string) {
 	p.test.Helper()
 	scratch := filepath.Join(p.dir, "s")
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
-		p.test.Fatal(err)
-	}
-	if err := os.Chown(scratch, p.uid, -1); err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, os.MkdirAll(scratch, 0o700))
+	e2etest.Must(p.test, os.Chown(scratch, p.uid, -1))
 	p.experiment(body, fmt.Sprintf("executor \"pilots\" {\n  scratch = %q\n  %s\n}\n", scratch, more))
 }
 
@@ -76,9 +72,7 @@ func (p *place) vacated() {
 func attemptsOf(t *testing.T, dir string) (results map[string]*record.Result, none int) {
 	t.Helper()
 	_, x, err := store.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	results = map[string]*record.Result{}
 	for _, tr := range x.Trials {
 		for _, a := range tr.Attempts {
@@ -112,9 +106,7 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 			t.Errorf("a pilot for a run without pilots: %s", said)
 		}
 		moved := filepath.Join(p.dir, "alone")
-		if err := os.Rename(alone, moved); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, os.Rename(alone, moved))
 		p.piloted(body, "")
 		c, dir := p.coordinated()
 		one, two := p.pilot(dir, 1), p.pilot(dir, 1)
@@ -140,9 +132,7 @@ func (p *place) showsPilots(dir string, attempts int) {
 	t := p.test
 	t.Helper()
 	var shown output.ShowRun
-	if err := json.Unmarshal([]byte(p.berth("show", dir, "--json").want(t, 0).stdout), &shown); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, json.Unmarshal([]byte(p.berth("show", dir, "--json").want(t, 0).stdout), &shown))
 	text := p.berth("show", dir).want(t, 0).stdout
 	done := 0
 	for _, o := range shown.Pilots {
@@ -354,19 +344,13 @@ func TestAPilotWithAnotherPluginIsRefused(t *testing.T) {
 	p.piloted("agent = agent.nop", "")
 	c, dir := p.coordinated()
 	other := filepath.Join(p.dir, "bin")
-	if err := os.CopyFS(other, os.DirFS(bin)); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.CopyFS(other, os.DirFS(bin)))
 	plugin, err := os.OpenFile(filepath.Join(other, "plugins", "berth-plugin-nop"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	if _, err = plugin.WriteString("another build"); err != nil {
 		t.Fatal(err)
 	}
-	if err = plugin.Close(); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, plugin.Close())
 	r := p.shepherd(nil, nil, filepath.Join(other, "berth"), "pilot", dir).wait().want(t, 2)
 	if !strings.Contains(r.stderr, "agent nop is sha256:") || !strings.Contains(r.stderr, "Use the same installation") {
 		t.Errorf("the pilot said:\n%s", r.stderr)

@@ -49,12 +49,8 @@ func placeOf(t *testing.T, uid int) *place {
 	p := &place{dir: filepath.Join(top, strconv.FormatInt(places.Add(1), 10)), uid: uid, test: t}
 	cache := filepath.Join(top, "cache-"+strconv.Itoa(uid)) // copies of the host are made once
 	for _, d := range []string{p.dir, cache, p.runtime(), p.temp(), filepath.Join(p.dir, "home")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(d, uid, -1); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, os.MkdirAll(d, 0o700))
+		e2etest.Must(t, os.Chown(d, uid, -1))
 	}
 	p.env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(p.dir, "home"), "XDG_RUNTIME_DIR=" + p.runtime(),
@@ -71,9 +67,7 @@ func (p *place) write(name, text string) string {
 	p.test.Helper()
 	path := filepath.Join(p.dir, name)
 	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // another user reads it
-	if err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, err)
 	return path
 }
 
@@ -182,15 +176,11 @@ func (p *place) shepherd(change func(*exec.Cmd), env []string, argv ...string) *
 	defer stderr.Close()
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	tell, told, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	cmd.ExtraFiles = []*os.File{told}
 	err = cmd.Start()
 	_ = told.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	r := bufio.NewReader(tell)
 	line, err := r.ReadString('\n')
 	if err == nil {
@@ -229,9 +219,7 @@ var openCopy = sync.OnceValue(func() string {
 func (p *place) output(name *string) *os.File {
 	p.test.Helper()
 	f, err := os.CreateTemp(p.dir, "out-*")
-	if err != nil {
-		p.test.Fatal(err)
-	}
+	e2etest.Must(p.test, err)
 	*name = f.Name()
 	return f
 }

@@ -13,15 +13,13 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // run returns the only run folder of the place.
 func (p *place) run() string {
 	p.test.Helper()
-	dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
-	if err != nil || len(dirs) != 1 {
-		p.test.Fatalf("runs: %q, %v", dirs, err)
-	}
+	dirs := e2etest.Found(p.test, 1, p.dir, "runs", "*")
 	return dirs[0]
 }
 
@@ -144,15 +142,11 @@ func (p *place) settled(dir string) *output.ShowRun {
 func published(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "trials", "*", "attempt-*", record.ResultFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	all := map[string][]byte{}
 	for _, f := range files {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, err)
 		all[f] = b
 	}
 	return all
@@ -181,17 +175,13 @@ type line struct {
 func journal(t *testing.T, dir string) (lines []line) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "journal", "*.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, err)
 		for text := range bytes.Lines(b) {
 			var l line
 			if json.Unmarshal(text, &l) == nil {

@@ -2,10 +2,7 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -18,65 +15,6 @@ import (
 
 // relayKey is the key of the model, which only the coordinator has.
 const relayKey = "key-of-the-relay"
-
-// relayed is a provider that requires the key. Its model solves a task in three
-// requests.
-type relayed struct {
-	*httptest.Server
-
-	served  atomic.Int64 // requests that were answered
-	strange atomic.Int64 // requests without the key
-	before  func(ctx context.Context) error
-}
-
-func newRelayed(t *testing.T, before func(ctx context.Context) error) *relayed {
-	t.Helper()
-	p := &relayed{before: before}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.Close)
-	return p
-}
-
-// ServeHTTP implements http.Handler.
-func (p *relayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var q struct{ Messages []struct{ Role string } }
-	_ = json.NewDecoder(r.Body).Decode(&q) // without messages it is the first turn
-	if r.Header.Get("Authorization") != "Bearer "+relayKey {
-		p.strange.Add(1)
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	if p.before(r.Context()) != nil {
-		return
-	}
-	p.served.Add(1)
-	say := "```bash\nsleep 0.3; touch /app/done\n```"
-	if len(q.Messages) > 4 {
-		say = "```bash\necho TASK_IS_COMPLETE\n```"
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
-		"model": "m1", "choices": []any{map[string]any{"index": 0, "finish_reason": "stop", "message": map[string]any{"role": "assistant", "content": say}}},
-		"usage": map[string]any{"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
-	})
-}
-
-// experiment writes an experiment whose pilots reach the model through the
-// coordinator.
-func (p *relayed) experiment(at *place, limits, executor string) {
-	at.test.Helper()
-	at.task("relayed", "", solveTiny, testTiny)
-	at.piloted("agent = agent.loop\n  model = model.m\n  "+limits, executor+fmt.Sprintf(`
-}
-agent "loop" {
-  plugin = "minisweagent"
-}
-model "m" {
-  provider = "openai-chat"
-  name     = "m1"
-  base_url = "%s/v1"
-  api_key  = secret("E2E_RELAY_KEY")`, p.URL))
-}
 
 // keyed starts a coordinator that has the key.
 func (p *place) keyed(n int, args ...string) *session {
@@ -93,7 +31,8 @@ func TestRequestsWaitForTheNextCoordinator(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	asked, answers := atomic.Int64{}, make(chan struct{})
-	provider := newRelayed(t, func(ctx context.Context) error {
+	provider := newSolver(t)
+	provider.key, provider.before = relayKey, func(ctx context.Context) error {
 		if asked.Add(1) <= 4 { // those that the first coordinator sends are never answered
 			<-ctx.Done()
 			return ctx.Err()
@@ -104,8 +43,18 @@ func TestRequestsWaitForTheNextCoordinator(t *testing.T) {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	})
-	provider.experiment(p, "repeat = 4\n  limits {\n    requests = 40\n  }", "lost_after = \"30s\"")
+	}
+	p.task("relayed", "", solveTiny, testTiny)
+	p.piloted("agent = agent.loop\n  model = model.m\n  repeat = 4\n  limits {\n    requests = 40\n  }", fmt.Sprintf(`lost_after = "30s"
+}
+agent "loop" {
+  plugin = "minisweagent"
+}
+model "m" {
+  provider = "openai-chat"
+  name     = "m1"
+  base_url = "%s/v1"
+  api_key  = secret("E2E_RELAY_KEY")`, provider.URL))
 	c := p.keyed(1, "run", ".")
 	dir := p.run()
 	pilots := []*session{p.pilot(dir, 2), p.pilot(dir, 2)}

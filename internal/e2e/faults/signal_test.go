@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // long starts a run of four trials, two at a time, that would take hours, and
@@ -78,9 +79,7 @@ func TestOneSignalEndsARunCleanly(t *testing.T) {
 func TestASignalToTheWholeGroupIsAsClean(t *testing.T) {
 	t.Parallel()
 	p, s := long(t)
-	if err := syscall.Kill(-s.pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, syscall.Kill(-s.pid, syscall.SIGINT))
 	s.wait().want(t, 130)
 	if show := p.settled(p.run()); show.Summary.Outcomes[record.Cancelled] != 2 {
 		t.Errorf("outcomes %v, want two cancelled", show.Summary.Outcomes)

@@ -58,9 +58,7 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 	t.Helper()
 	p := newPlace(t)
 	for _, w := range want {
-		if err := os.CopyFS(filepath.Join(p.dir, "tasks", w.task), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", w.task))); err != nil {
-			t.Fatal(err)
-		}
+		e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", w.task), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", w.task))))
 	}
 	p.experiment(fmt.Sprintf("verify = %q\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 3\n  }", mode), "")
 	// The largest allowed number of processes try to start more, which slows

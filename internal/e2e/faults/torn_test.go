@@ -84,21 +84,13 @@ func copyRun(t *testing.T, from, to string) {
 	if err == nil {
 		err = exec.CommandContext(t.Context(), "cp", "-a", from, to).Run()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 }
 
 func journalFile(t *testing.T, dir string) (name string, text []byte) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "journal", "*.jsonl"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("journals: %q, %v", files, err)
-	}
-	if text, err = os.ReadFile(files[0]); err != nil {
-		t.Fatal(err)
-	}
-	return files[0], text
+	files := e2etest.Found(t, 1, dir, "journal", "*.jsonl")
+	return files[0], []byte(e2etest.Read(t, files[0]))
 }
 
 // tearJournal cuts the journal in the middle of the last line that ends an
@@ -124,17 +116,13 @@ func changeJournal(t *testing.T, dir string) {
 	if !json.Valid(text[begin:end]) {
 		t.Errorf("a reader without checksums would see the change, too: %s", text[begin:end])
 	}
-	if err := os.WriteFile(name, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.WriteFile(name, text, 0o600))
 }
 
 func removeJournal(t *testing.T, dir string) {
 	t.Helper()
 	name, _ := journalFile(t, dir)
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, os.Remove(name))
 }
 
 func oneResult(t *testing.T, dir string) string {
@@ -150,15 +138,11 @@ func oneResult(t *testing.T, dir string) string {
 func tear(t *testing.T, file string) {
 	t.Helper()
 	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	truncate(t, file, info.Size()/2)
 }
 
 func truncate(t *testing.T, file string, size int64) {
 	t.Helper()
-	if err := errors.Join(os.Chmod(file, 0o600), os.Truncate(file, size)); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, errors.Join(os.Chmod(file, 0o600), os.Truncate(file, size)))
 }

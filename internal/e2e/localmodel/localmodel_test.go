@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/dialects"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/model/chat"
 )
@@ -29,9 +30,7 @@ import (
 func serve(t *testing.T) string {
 	t.Helper()
 	python, err := filepath.Abs("../../../.cache/local-model/bin/python")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	if _, err = os.Stat(python); err != nil {
 		t.Skip("llama.cpp's server is not installed: make test-local-model")
 	}
@@ -42,18 +41,12 @@ func serve(t *testing.T) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, python, "testdata/serve.py", file)
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err = cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = stdin.Close()
 		cancel()
@@ -91,15 +84,11 @@ func get(t *testing.T, address, token, body string) string {
 		method = http.MethodGet
 	}
 	q, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	q.Header.Set("Authorization", "Bearer "+token)
 	q.Header.Set("Content-Type", "application/json")
 	resp, err := http.DefaultClient.Do(q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	defer func() { _ = resp.Body.Close() }()
 	all, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
@@ -128,9 +117,7 @@ func TestTheServerCountsAsTheGatewayDoes(t *testing.T) { //nolint:paralleltest /
 			if text := get(t, e.HostURL+stream[0], e.Token, stream[1]); !strings.Contains(text, "data: ") {
 				t.Errorf("no stream: %s", text)
 			}
-			if err := s.Revoke(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			e2etest.Must(t, s.Revoke(t.Context()))
 			after, u := counted(t, address), s.Usage()
 			if len(u) != 1 || u[0].Estimated > 0 || s.Down() != nil || len(s.Findings()) > 0 {
 				t.Fatalf("usage %+v, down %v, findings %+v", u, s.Down(), s.Findings())
@@ -153,24 +140,16 @@ func session(t *testing.T, d model.Dialect, address string) models.Session {
 		m.BaseURL += "/v1"
 	}
 	dir, err := os.MkdirTemp("", "lm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	g, err := gateway.New(gateway.Options{Dialects: dialects.All, Dir: dir, Models: []*cell.Model{m}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	s, err := g.Session(t.Context(), models.Spec{Trial: "t", Attempt: 1, Role: "agent", Models: map[string]*cell.Model{"default": m}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	t.Cleanup(func() {
 		_ = s.Close(context.Background())
 		_ = g.Close()
 	})
-	if err = s.Allow(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, s.Allow(t.Context()))
 	return s
 }
 
@@ -178,9 +157,7 @@ func session(t *testing.T, d model.Dialect, address string) models.Session {
 func converse(t *testing.T, e model.Endpoint) {
 	t.Helper()
 	c, err := chat.Dial(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, err)
 	defer c.Close()
 	ask := func(r chat.Request) chat.Reply {
 		reply, err := c.Ask(t.Context(), r)

@@ -56,10 +56,7 @@ func (s scaffold) resolved(t *testing.T) (settings map[string]any) {
 	dir := t.TempDir()
 	s.lay(t, dir, map[string]ending{"solve": s.trials()["solve"]})
 	tree.Berth(t, dir, "run")
-	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "manifest.jsonl"))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%q, %v", found, err)
-	}
+	found := e2etest.Found(t, 1, dir, "runs", "*", "manifest.jsonl")
 	for line := range strings.Lines(e2etest.Read(t, filepath.Dir(found[0]), "manifest.jsonl")) {
 		var m struct {
 			Cell struct {

@@ -1,14 +1,12 @@
 package scaffolds
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -50,7 +48,6 @@ func (s scaffold) faults() map[string]fault {
 		"html":      {"raw: " + html, record.ModelError, "no end|not valid"},
 		"kill":      {s.call("I go.", kill), record.Failed, cmp.Or(s.crash, "signal 9")},
 		"stall":     {"", record.ModelError, "silent for"},
-		"hang":      {"", record.ModelError, "sent nothing for 3s"},
 	}
 }
 
@@ -87,9 +84,6 @@ func TestEveryFaultOfAProvider(t *testing.T) {
 func (s scaffold) endings(d model.Dialect) (scripted, served map[string]ending) {
 	scripted, served = map[string]ending{}, map[string]ending{}
 	for name, f := range s.faults() {
-		if name == "hang" {
-			continue // TestAProviderThatNeverAnswersIsToBlame
-		}
 		e := ending{verify: "false"}
 		if name == "no_end" && d == model.DialectOpenAIChat { // where no_end leaves out only [DONE], which nobody needs
 			f.reply = "raw: " + unended
@@ -122,49 +116,6 @@ func at(t *testing.T, dir, address string, d model.Dialect) {
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": change(t, text, "  script   = \"replies.yaml\"\n", "")})
 }
 
-// A provider that accepts requests and never answers is asked again for ten
-// minutes, of which a CLI sees nothing or keep-alives. The CLIs wait at the same
-// time.
-func TestAProviderThatNeverAnswersIsToBlame(t *testing.T) {
-	table(t)
-	provider := httptest.NewServer(http.HandlerFunc(hangs))
-	defer provider.Close()
-	type begun struct {
-		s      scaffold
-		dir    string
-		cmd    *exec.Cmd
-		stderr *bytes.Buffer
-	}
-	var all []begun
-	for _, s := range scaffolds {
-		dir := t.TempDir()
-		t.Run("begin "+s.name, func(own *testing.T) {
-			needs(own, s)
-			if s.plugin != "" {
-				own.Skip("its own plugin is tried")
-			}
-			dialects, _ := s.abilities(own)
-			s.lay(own, dir, map[string]ending{"hang": {verify: "false"}})
-			at(own, dir, provider.URL, dialects[0])
-			cmd, _, stderr := tree.Command(t, dir, "run", "--json") // it runs beyond this subtest
-			e2etest.Must(own, cmd.Start())
-			all = append(all, begun{s, dir, cmd, stderr})
-		})
-	}
-	for _, b := range all {
-		t.Run(b.s.name, func(t *testing.T) {
-			_ = b.cmd.Wait() // the result tells more than the exit code
-			b.s.judged(t, b.dir, 1, b.stderr.String())
-		})
-	}
-}
-
-// hangs accepts a request and never answers.
-func hangs(_ http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
-	<-r.Context().Done()
-}
-
 // stalls begins an answer to each request and then sends nothing.
 func stalls(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // the client may be gone
@@ -177,13 +128,7 @@ func stalls(w http.ResponseWriter, r *http.Request) {
 // blamed runs what was laid and looks at each trial.
 func (s scaffold) blamed(t *testing.T, dir string, trials int) {
 	t.Helper()
-	_, _, stderr := tree.Berth(t, dir, "run", "--json")
-	s.judged(t, dir, trials, stderr)
-}
-
-// judged looks at each trial of the run in dir, which printed something.
-func (s scaffold) judged(t *testing.T, dir string, trials int, printed string) {
-	t.Helper()
+	_, _, printed := tree.Berth(t, dir, "run", "--json")
 	_, out, _ := tree.Berth(t, dir, "show", "last", "--json")
 	var show output.ShowRun
 	if err := json.Unmarshal([]byte(out), &show); err != nil || len(show.Trials) != trials {

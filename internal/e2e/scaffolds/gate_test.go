@@ -161,10 +161,7 @@ func (c *gateCase) judged(t *testing.T, name string) (r *record.Result, attempt 
 	if code, out, stderr := tree.Berth(t, dir, "run"); code != 0 {
 		t.Errorf("exit code %d\n%s\n%s", code, out, stderr)
 	}
-	results, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
-	if err != nil || len(results) != 1 {
-		t.Fatalf("%q, %v", results, err)
-	}
+	results := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile)
 	attempt = filepath.Dir(results[0])
 	return e2etest.Result(t, attempt), attempt
 }

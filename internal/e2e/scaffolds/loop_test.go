@@ -175,11 +175,7 @@ func TestTheClosedLoop(t *testing.T) {
 // continues2 checks the only attempt of the run in dir: two turns in one session.
 func (s scaffold) continues2(t *testing.T, dir string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	e2etest.Must(t, err)
-	if len(found) != 1 {
-		t.Fatalf("%d attempts", len(found))
-	}
+	found := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 	attempt := found[0]
 	r := e2etest.Result(t, attempt)
 	if r.Outcome != record.Passed || r.AgentEnd != record.Yielded {
@@ -190,9 +186,7 @@ func (s scaffold) continues2(t *testing.T, dir string) {
 		t.Errorf("%d messages of the user, want 1:\n%s", n, e2etest.Read(t, attempt, "turns.jsonl"))
 	}
 	first := ""
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
-		var x gateway.Exchange
-		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+	for _, x := range e2etest.Lines[gateway.Exchange](t, attempt, record.ExchangesFile) {
 		if x.Role != "agent" {
 			continue
 		}

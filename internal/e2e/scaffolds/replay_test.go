@@ -143,9 +143,7 @@ func lastAttempt(t *testing.T, dir string) string {
 func answers(t *testing.T, attempt string) string {
 	t.Helper()
 	var all strings.Builder
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
-		var x gateway.Exchange
-		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+	for _, x := range e2etest.Lines[gateway.Exchange](t, attempt, record.ExchangesFile) {
 		fmt.Fprintln(&all, x.Kind, x.Status, x.Reply)
 	}
 	return all.String()

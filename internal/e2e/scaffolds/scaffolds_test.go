@@ -272,9 +272,7 @@ func (s scaffold) run(t *testing.T, dir string, trials map[string]ending) {
 	}
 	_, out, _ := tree.Berth(t, dir, "show", "last", "--json")
 	var show output.ShowRun
-	if err := json.Unmarshal([]byte(out), &show); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, json.Unmarshal([]byte(out), &show))
 	if len(show.Trials) != len(trials) {
 		t.Fatalf("%d trials, want %d", len(show.Trials), len(trials))
 	}
@@ -356,9 +354,7 @@ func (s scaffold) solved(t *testing.T, r *record.Result, dir string) {
 		t.Errorf("trajectory: %s", v)
 	}
 	var tr trajectory.Trajectory
-	if err := json.Unmarshal(raw, &tr); err != nil {
-		t.Fatal(err)
-	}
+	e2etest.Must(t, json.Unmarshal(raw, &tr))
 	if _, version, _ := strings.Cut(r.Bundles[0].Name, "@"); tr.Agent.Version != version {
 		t.Errorf("the agent is %+v, want the version of %s", tr.Agent, r.Bundles[0].Name)
 	}

@@ -319,9 +319,7 @@ func ran(t *testing.T, dir string) string {
 // requests returns the bodies that the CLI sent, as the gateway keeps them.
 func requests(t *testing.T, attempt string) (all []string) {
 	t.Helper()
-	for line := range strings.Lines(e2etest.Read(t, attempt, record.ExchangesFile)) {
-		var x gateway.Exchange
-		e2etest.Must(t, json.Unmarshal([]byte(line), &x))
+	for _, x := range e2etest.Lines[gateway.Exchange](t, attempt, record.ExchangesFile) {
 		b, err := recording.Fetch(filepath.Join(attempt, record.ModelDir), x.Request)
 		e2etest.Must(t, err)
 		all = append(all, string(b))

@@ -1,10 +1,7 @@
 package scaffolds
 
 import (
-	"encoding/json"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -55,14 +52,9 @@ model "m" {
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, stderr)
 	}
-	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	if err != nil || len(attempts) != 1 {
-		t.Fatalf("%q, %v", attempts, err)
-	}
+	attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 	var last surface.Line
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempts[0], record.SurfaceFile) {
 		if l.Kind == surface.KindAct {
 			last = l
 		}

@@ -1,7 +1,6 @@
 package scaffolds
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,14 +58,9 @@ model "m" {
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, stderr)
 	}
-	attempts, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
-	if err != nil || len(attempts) != 1 {
-		t.Fatalf("%q, %v", attempts, err)
-	}
+	attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 	acted := 0
-	for line := range strings.Lines(e2etest.Read(t, attempts[0], record.SurfaceFile)) {
-		var l surface.Line
-		e2etest.Must(t, json.Unmarshal([]byte(line), &l))
+	for _, l := range e2etest.Lines[surface.Line](t, attempts[0], record.SurfaceFile) {
 		if l.Kind == surface.KindAct && l.Error == "" && l.Reward != nil && len(l.Frames) == 1 {
 			acted++
 		}

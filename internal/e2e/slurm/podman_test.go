@@ -182,10 +182,7 @@ func (s *site) shown(name string) (shown output.ShowRun) {
 // folder returns the folder of the only run.
 func (s *site) folder(name string) string {
 	s.t.Helper()
-	runs, err := filepath.Glob(filepath.Join(s.files, name, "runs", "*-*"))
-	if err != nil || len(runs) != 1 {
-		s.t.Fatalf("runs: %q, %v", runs, err)
-	}
+	runs := e2etest.Found(s.t, 1, s.files, name, "runs", "*-*")
 	return runs[0]
 }
 

@@ -155,10 +155,7 @@ func executor(partition string) string {
 // its attempts.
 func (s *site) settled(name string, trials int) (attempts int) {
 	s.t.Helper()
-	runs, err := filepath.Glob(filepath.Join(s.files, name, "runs", "*"))
-	if err != nil || len(runs) != 1 {
-		s.t.Fatalf("runs: %q, %v", runs, err)
-	}
+	runs := e2etest.Found(s.t, 1, s.files, name, "runs", "*")
 	_, x, err := store.Read(runs[0])
 	e2etest.Must(s.t, err)
 	passed := 0

@@ -51,10 +51,10 @@ type exchange struct {
 	reply    bytes.Buffer //
 }
 
-// toolsTokens is how many tokens a provider adds to a request with tools: the system
-// prompt for them and the descriptions of its own tools, which the request only
-// names. Anthropic's documentation has up to 346, and 735, 499, 245 and 700 for the
-// computer, its screen, the shell and the editor.
+// toolsTokens is how many tokens a provider adds at most to a request with tools: the
+// system prompt for them and the descriptions of its own tools, which the request only
+// names. It is the sum of what the documentation of a large provider says: 346, and
+// 735, 499, 245 and 700 for a computer, its screen, a shell and an editor.
 const toolsTokens = 2600
 
 func (x *exchange) fail(kind dialect.FailureKind, format string, args ...any) {

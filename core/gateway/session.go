@@ -238,6 +238,7 @@ func (s *session) Allow(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.life == nil {
 		s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
+		s.gaveUp = nil // in an earlier turn
 	}
 	return nil
 }

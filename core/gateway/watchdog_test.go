@@ -166,6 +166,9 @@ func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 			errors.Is(left, models.ErrRateLimited) != (status == http.StatusTooManyRequests) {
 			t.Errorf("written down %+v, down %v, gave up %v", x, b.Down(), left)
 		}
+		if err := errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())); err != nil || b.GaveUp() != nil {
+			t.Errorf("the next turn begins with %v, %v", err, b.GaveUp())
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // busy is a machine where the place to verify is free only after a while.
 type busy struct {
 	after time.Duration
+	waits func() // is called when an attempt begins to wait; nil: nothing is
 
 	mu   sync.Mutex
 	said []string
@@ -37,6 +38,9 @@ func (b *busy) Enter(ctx context.Context, p trial.Part) error {
 	b.say("enter", p)
 	if p != trial.Verifying {
 		return nil
+	}
+	if b.waits != nil {
+		b.waits()
 	}
 	select {
 	case <-time.After(b.after):
@@ -79,9 +83,9 @@ func TestAnAttemptThatIsCancelledWhileItWaitsForItsVerification(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, does("true"), tests("true"))
 	in := b.input()
-	in.Places = &busy{after: time.Hour}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	in.Places = &busy{after: time.Hour, waits: cancel}
 	r, err := trial.Run(ctx, in)
 	testlevel.Must(t, err)
 	want(t, r, record.Cancelled, record.Yielded, record.Unknown)

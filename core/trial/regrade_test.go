@@ -13,10 +13,6 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// work leaves files of every kind, and removes one that the task placed.
-const work = `mkdir -p /app/sub/empty && echo 1 > /app/sub/x && ln -s sub/x /app/link && ln /app/sub/x /app/hard && chmod 750 /app/sub &&
-  rm /app/given && echo tool > /usr/local/bin/tool && chmod +x /usr/local/bin/tool && mkfifo /app/pipe && echo secret-4711-value > /app/leak`
-
 // again verifies the attempt of b again, with another verifier.
 func again(t *testing.T, b *bench, r record.Result, j *judge) (*bench, record.Result) {
 	t.Helper()

@@ -227,15 +227,3 @@ func (b *bed) attempts() (outcomes map[record.Outcome]int, x *store.Index) {
 	}
 	return outcomes, x
 }
-
-// listed returns the sorted names in a folder.
-func listed(t *testing.T, dir string) []string {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	must(t, err)
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
-}

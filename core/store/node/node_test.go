@@ -107,7 +107,7 @@ func TestAPlaceInMemoryHasADiskBesideIt(t *testing.T) {
 	if p.Disk == "" {
 		t.Logf("%s is in memory, too", temp)
 		temp = memory
-	} else if err := os.MkdirAll(filepath.Join(p.Disk, "1", "view"), 0o700); err != nil {
+	} else if err = os.MkdirAll(filepath.Join(p.Disk, "1", "view"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	disk := p.Disk

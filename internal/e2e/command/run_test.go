@@ -125,7 +125,7 @@ func TestTrySaysWhyAnOracleFails(t *testing.T) {
 	e2etest.Must(t, os.WriteFile(filepath.Join(dir, "one/tests/test.sh"), []byte("echo installing\nmissing-program\n"), 0o600))
 	r := berth(t, dir, "try", "one")
 	r.want(t, 1)
-	for _, want := range []string{"(verifier_error):\n  installing\n", "missing-program", "--environment docker"} {
+	for _, want := range []string{"(verifier_error):\n  ", "\n  installing\n", "missing-program", "--environment docker"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("%q is not in\n%s", want, r.out)
 		}

@@ -265,16 +265,19 @@ func (b *browser) keyboard(t *testing.T) {
 			t.Errorf("%s: not reached: %q; without a mark of the focus: %q", address, missing, unseen)
 		}
 	}
+	b.run(t, chromedp.Navigate(run), chromedp.Focus(`[aria-label="Attempts in flight"]`), chromedp.Evaluate(`window.old = document.activeElement`, nil),
+		chromedp.Poll(`!document.contains(window.old)`, nil), chromedp.Poll(`document.activeElement.ariaLabel === "Attempts in flight"`, nil))
 	b.quiet(t)
 }
 
 const (
 	reachable      = `[...document.querySelectorAll("main a[href], main button, main input, main select, main textarea, main summary, main [tabindex='0']")].filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest(".terminal"))`
 	countReachable = reachable + `.length`
-	notVisited     = reachable + `.filter((e) => !window.been.has(e)).map((e) => e.outerHTML.slice(0, 120))`
+	named          = `((e) => [e.tagName, e.getAttribute("href"), e.name, e.value, e.getAttribute("aria-label") || e.textContent].join(" "))`
+	notVisited     = reachable + `.filter((e) => !window.been.has(` + named + `(e))).map((e) => e.outerHTML.slice(0, 120))`
 	visited        = `(() => {
   const at = document.activeElement, style = getComputedStyle(at);
-  (window.been ||= new Set()).add(at);
+  (window.been ||= new Set()).add(` + named + `(at));
   if (at !== document.body && !at.closest(".terminal") && (style.outlineStyle === "none" || parseFloat(style.outlineWidth) === 0)) (window.unseen ||= new Set()).add(at.outerHTML.slice(0, 120));
 })()`
 )

@@ -128,8 +128,8 @@
   };
 
   // called is equal for an element and its successor when its part of the page is
-  // made anew: links, buttons and summaries keep the focus.
-  const called = (e) => [e.tagName, e.getAttribute("href"), e.dataset.compare, e.getAttribute("aria-label"), e.textContent].join(" ");
+  // made anew, so that what had the focus keeps it.
+  const called = (e) => [e.tagName, e.getAttribute("href"), e.dataset.compare, e.getAttribute("aria-label") || e.textContent].join(" ");
 
   // A page of something in progress asks for itself again.
   let following = document.body.dataset.live !== undefined;
@@ -146,7 +146,7 @@
         const kept = document.activeElement, place = at.contains(kept) && called(kept);
         at.replaceChildren(...copied(fresh.childNodes));
         at.querySelectorAll("details").forEach((d) => { if (open.get(d.querySelector("summary").textContent)) d.open = true; });
-        if (place) [...at.querySelectorAll("a, button, summary")].find((e) => called(e) === place)?.focus();
+        if (place) [...at.querySelectorAll("a, button, summary, [tabindex]")].find((e) => called(e) === place)?.focus();
       }
       document.querySelectorAll('[data-more][data-count="0"]').forEach(load);
       following = page.body.dataset.live !== undefined;

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // wrong is a task that cannot be used.
@@ -169,6 +171,29 @@ func TestLenient(t *testing.T) {
 	got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/l.yaml/tc_3d_001"), o)
 	if got == nil || err != nil || len(ps) != 2 {
 		t.Errorf("%v, %v, %v", got, ps, err)
+	}
+}
+
+// A setting of a comparator has its place in the list.
+func TestSettingsAreLocated(t *testing.T) {
+	t.Parallel()
+	const file = "tasks/l.yaml/tc_mail_001"
+	dir := dataset(t, map[string]string{"tasks/l.yaml": `tasks:
+  - {id: tc_mail_001, prompt: p, gt: {answer: '{"a": 1}'}, eval_config: {tolerance_fields: {a: x}}}
+`})
+	got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, file), options(`{"application": {"mail": {"pages": "pages", "verifier": "compare-fields", "capture": {"kind": "none"}}}}`))
+	if got == nil || err != nil {
+		t.Fatalf("%v, %v", ps, err)
+	}
+	for key, want := range map[string]string{
+		`stages[0].verifiers[0].settings.tolerance_fields["a"]`: "tasks/l.yaml:2:93 tasks[0].eval_config.tolerance_fields.a",
+		"stages[0].verifiers[0].settings.no":             "tasks/l.yaml:2:60 tasks[0].eval_config.no",
+		"environment.settings.url":                       "tasks/l.yaml:2:6 tasks[0]",
+	} {
+		p := task.Located(Format{}, got, task.Problem{Key: key})
+		if at := fmt.Sprintf("%s:%d:%d %s", p.File, p.Line, p.Column, p.Key); at != want {
+			t.Errorf("%s is at %s, want %s", key, at, want)
+		}
 	}
 }
 

@@ -21,9 +21,6 @@ var places = []struct {
 	{regexp.MustCompile(`^environment\.settings`), "metadata.berth.surface.settings"},
 }
 
-// bracket is a key of a table, as paths of settings have it.
-var bracket = regexp.MustCompile(`\["((?:[^"\\]|\\.)*)"\]`)
-
 // Locate implements task.Locator.
 func (Format) Locate(t *task.Task, p task.Problem) task.Problem {
 	data, err := os.ReadFile(filepath.Join(t.Dir, fileConfig))
@@ -36,7 +33,7 @@ func (Format) Locate(t *task.Task, p task.Problem) task.Problem {
 		if !place.key.MatchString(p.Key) {
 			continue
 		}
-		key := bracket.ReplaceAllString(place.key.ReplaceAllString(p.Key, place.is), ".$1")
+		key := document.Dotted(place.key.ReplaceAllString(p.Key, place.is))
 		if at := doc.Position(key); at.Line > 0 {
 			p.File, p.Line, p.Column, p.Key = fileConfig, at.Line, at.Column, key
 		}

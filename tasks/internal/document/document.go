@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -49,6 +50,12 @@ func (r *Reader) Position(path string) Position {
 	}
 	return r.at[""]
 }
+
+// bracket is a key of a table, as paths of settings have it.
+var bracket = regexp.MustCompile(`\["((?:[^"\\]|\\.)*)"\]`)
+
+// Dotted returns the path of a setting, such as fields["x"], as paths are here.
+func Dotted(path string) string { return bracket.ReplaceAllString(path, ".$1") }
 
 // Block reports whether a text is a block of YAML, which begins on the line after its
 // key.

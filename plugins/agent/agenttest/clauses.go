@@ -174,32 +174,34 @@ var sessionClauses = whereAble([]clause{
 				t.Errorf("Check says that it supports skills, and no request to its model had the description of the skill in Setup.Skills")
 			}
 		}).Within(30*time.Second).Unless(unseen, notSeen),
-	conformance.New("its model is offered the tools of an MCP server, if it supports them",
+	conformance.New("it asks an MCP server for its tools, if it supports them",
 		"an agent that announces MCP servers and leaves them out, so that its tasks are harder than those of others", func(t *conformance.T, s Subject) {
 			if !slices.Contains(s.needs(t).MCP, "stdio") {
 				return // the core says in the first message how the server is started
 			}
-			const file, mark = "/tmp/kit-server", "KIT-SERVER-MARK"
+			const file = "/tmp/kit-server"
+			var shell *sandbox.Client
 			o := s.open(t, func(setup *agent.Setup) {
-				setup.Servers = []agent.Server{{Name: "kit", Transport: "stdio", Command: "sh", Args: []string{file, mark}}}
-				shell := (&session{t: t, setup: *setup}).shell()
+				setup.Servers = []agent.Server{{Name: "kit", Transport: "stdio", Command: "sh", Args: []string{file}}}
+				shell = (&session{t: t, setup: *setup}).shell()
 				t.Must("place a server", shell.WriteFile(t.Context(), file, []byte(server), sandbox.FileOptions{}))
 			})
 			o.whole()
-			if !s.Seen(mark) {
-				t.Errorf("Check says that it supports MCP servers with stdio, and no request to its model had the tool of the one in Setup.Servers")
+			if _, err := shell.Stat(t.Context(), file+".asked"); err != nil {
+				t.Errorf("Check says that it supports MCP servers with stdio, and it did not ask the one in Setup.Servers for its tools: %v", err)
 			}
-		}).Within(time.Minute).Unless(unseen, notSeen),
+		}).Within(time.Minute).Unless(func(s Subject) bool { return s.Shell == nil }, "there is no sandbox here"),
 })
 
-// server is an MCP server in a shell, with one tool, whose description is its argument.
+// server is an MCP server in a shell. It makes a file when it is asked for its tools:
+// some agents tell their model of them only when it searches for tools.
 const server = `while IFS= read -r line; do
 	id=$(printf %s "$line" | sed -n 's/.*"id": *\([0-9][0-9]*\).*/\1/p; s/.*"id": *\("[^"]*"\).*/\1/p')
 	version=$(printf %s "$line" | sed -n 's/.*"protocolVersion": *"\([^"]*\)".*/\1/p')
 	[ -n "$id" ] || continue # a notification
 	case $line in
 	*'"initialize"'*) result='{"protocolVersion":"'$version'","capabilities":{"tools":{}},"serverInfo":{"name":"kit","version":"1"}}' ;;
-	*'"tools/list"'*) result='{"tools":[{"name":"kit_tool","description":"'$1'","inputSchema":{"type":"object","properties":{}}}]}' ;;
+	*'"tools/list"'*) : >"$0.asked"; result='{"tools":[{"name":"kit_tool","description":"does nothing","inputSchema":{"type":"object","properties":{}}}]}' ;;
 	*) result='{}' ;;
 	esac
 	printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"

@@ -43,7 +43,7 @@ var broken = []struct {
 	{plugin: "idle", clause: "a turn does what was asked, and ends with done", shells: true},
 	{plugin: "aloof", clause: "a turn does what was asked, and ends with done", shells: true},
 	{plugin: "unskilled", clause: "its model learns of a skill, if it supports them", shells: true},
-	{plugin: "unserved", clause: "its model is offered the tools of an MCP server, if it supports them", shells: true},
+	{plugin: "unserved", clause: "it asks an MCP server for its tools, if it supports them", shells: true},
 	{plugin: "tireless", clause: "a turn does what was asked, and ends with done"},
 	{plugin: "rambler", clause: "steps are steps of a valid trajectory"},
 	{plugin: "boastful", clause: "artifacts are files of the scratch folder"},

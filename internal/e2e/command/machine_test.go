@@ -60,7 +60,7 @@ func TestAnInstallationOnTheMachineIsNotTheAgents(t *testing.T) {
 			}
 			attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
 			r := e2etest.Result(t, attempts[0])
-			at := slices.IndexFunc(r.Findings, func(f record.Finding) bool { return f.Code == "tools_changed" })
+			at := slices.IndexFunc(r.Findings, func(f record.Finding) bool { return f.Code == "system_changed" })
 			if r.Outcome != record.Passed || (at >= 0) != (tt.want != "") || at >= 0 && !strings.Contains(r.Findings[at].Text, tt.want) {
 				t.Errorf("%s, %+v; want %q to be the agent's", r.Outcome, r.Findings, tt.want)
 			}

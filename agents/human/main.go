@@ -16,7 +16,7 @@ import (
 // Config is the body of an agent block's config.
 type Config struct {
 	Terminal string   `berth:"terminal" doc:"The person's terminal, such as /dev/pts/3: the command tty prints it. Run nothing else there. berth try and berth shell use their own terminal."`
-	Surface  bool     `berth:"surface" default:"false" doc:"The person works on the task's surface, on a page in a browser of this machine, whose address is printed on the terminal and in the log of the attempt."`
+	Surface  bool     `berth:"surface" default:"false" doc:"The person works on the task's surface, on a page in a browser of this machine, whose address is printed on the terminal. The log of the attempt names the file with the address, which only you can read."`
 	Shell    []string `berth:"shell" doc:"Program that the terminal of the sandbox runs. Default: bash, or sh where there is none."`
 	Words    bool     `berth:"words" default:"true" doc:"Ask for an answer to the user when the shell has ended."`
 	Files    string   `berth:"files" doc:"Archive of kept files (files.tar.zst of an attempt) that is put into the sandbox first."`

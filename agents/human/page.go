@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,7 +63,12 @@ func (s *session) play(ctx context.Context, m agent.Message, r agent.Recorder) (
 	defer server.Close()
 	go func() { _ = server.Serve(l) }()
 	address := fmt.Sprintf("http://%s/%s/", l.Addr(), s.token)
-	if err = r.Log("the person works at " + address); err != nil {
+	file, err := written(s.setup.Scratch, address)
+	if err != nil {
+		return agent.Yield{}, fmt.Errorf("write the address of the person's page: %w", err)
+	}
+	defer os.Remove(file)
+	if err = r.Log("the address of the person's page is in " + file); err != nil {
 		return agent.Yield{}, err
 	}
 	if s.c.Terminal != "" {
@@ -83,6 +89,17 @@ func (s *session) play(ctx context.Context, m agent.Message, r agent.Recorder) (
 		_ = server.Shutdown(closing)
 		return end.yield, end.err
 	}
+}
+
+// written writes the address into a file that only this user can read: others can read
+// the log.
+func written(dir, address string) (file string, err error) {
+	f, err := os.CreateTemp(dir, "page-*.txt")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(address + "\n")
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 // result is how a turn ended.

@@ -135,7 +135,7 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 		{[]string{"show", "last", ended[:12]}, []string{"agent end  ended_early", "finding    ended_early (note, by core in turn", "ended the turn: it only sleeps", "changed    "}},
 		{[]string{"show", "last", cancelled[:12], "2"}, []string{"cancelled it: still a slip", "cost_usd from 5 to 6"}},
 		{[]string{"show", "last", "--by", "agent_end", "--force"}, []string{"ended_early", "since it was planned: "}},
-		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "Everything that could be checked matches the record"}},
+		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "The record is consistent"}},
 		{[]string{"export", "last", "--to", "csv", "-o", "attempts.csv"}, []string{"rows written"}},
 	} {
 		r := berth(t, dir, tt.args...)

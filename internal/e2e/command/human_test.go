@@ -153,9 +153,12 @@ func TestAShellInAnAttempt(t *testing.T) {
 	}
 }
 
-var ofPerson = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/[A-Z2-7]+/`)
+var (
+	ofPerson = regexp.MustCompile(`http://127\.0\.0\.1:[0-9]+/[A-Z2-7]+/`)
+	pageFile = regexp.MustCompile(`the person's page is in (\S+/page-[0-9]+\.txt)`)
+)
 
-// A person plays a game on a page. Whoever does not know the address cannot.
+// A person plays a game on a page. Its address is needed, and only this user can read it.
 func TestAPersonPlaysOnAPage(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -166,13 +169,22 @@ func TestAPersonPlaysOnAPage(t *testing.T) {
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": text + "agent \"person\" {\n  plugin = \"human\"\n  config {\n    surface = true\n  }\n}\n"})
 	done := make(chan result, 1)
 	go func() { done <- berth(t, dir, "run") }()
-	address := ""
+	file, address := "", ""
 	testlevel.Eventually(t, "there is the address of a page", func() bool {
 		if logs, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1", record.LogFile)); len(logs) == 1 {
-			address = ofPerson.FindString(e2etest.Read(t, logs[0]))
+			text := e2etest.Read(t, logs[0])
+			if ofPerson.MatchString(text) {
+				t.Errorf("the log has the address:\n%s", text)
+			}
+			if m := pageFile.FindStringSubmatch(text); m != nil {
+				file, address = m[1], strings.TrimSpace(e2etest.Read(t, m[1]))
+			}
 		}
 		return address != ""
 	})
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the address: %v, %v", info.Mode(), err)
+	}
 	get := func(code int, path string) string {
 		t.Helper()
 		r, err := http.Get(path) //nolint:noctx // it answers at once
@@ -215,6 +227,9 @@ func TestAPersonPlaysOnAPage(t *testing.T) {
 		t.Errorf("at the end:\n%s", b)
 	}
 	(<-done).want(t, 0)
+	if _, err := os.Stat(file); err == nil {
+		t.Errorf("%s is left", file)
+	}
 	for attempt, r := range playedIn(t, dir) {
 		if r.Outcome != record.Scored || r.Integrity != record.Checked || strings.Count(e2etest.Read(t, attempt, record.SurfaceFile), `"action"`) < 1 {
 			t.Errorf("%s, %s\n%s", r.Outcome, r.Integrity, e2etest.Read(t, attempt, record.SurfaceFile))

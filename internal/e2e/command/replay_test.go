@@ -57,7 +57,7 @@ func TestAPublishedRunIsReplayed(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"audit", "run.tar.zst"}, 0, "Everything that could be checked matches the record"},
+		{[]string{"audit", "run.tar.zst"}, 0, "The record is consistent"},
 		{[]string{"audit", "newer.tar.zst"}, 2, "the archive has version 2, this berth reads 1: use the berth that made it ("},
 		{[]string{"replay", "newer.tar.zst", "--trust"}, 2, "the archive has version 2"},
 		{[]string{"audit", "manifest.tar.zst"}, 2, "version 7"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,7 +103,7 @@ func (a *app) audit(ctx context.Context, name string, o *audits) error {
 		return err
 	}
 	if !done {
-		a.printAudit(now)
+		a.printAudit(now, cmp.Or(o.key, o.verify) != "")
 		if said != "" {
 			a.Printf("%s\n", terminal.Clean(said))
 		}
@@ -179,8 +180,8 @@ func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
 	return fmt.Sprintf("%s: valid signature by %s; the run matches", o.verify, by), nil
 }
 
-// printAudit prints the page.
-func (a *app) printAudit(p *output.Audit) {
+// printAudit prints the page. signed says that a signature is made or checked.
+func (a *app) printAudit(p *output.Audit, signed bool) {
 	a.Printf("run       %s\nmanifest  %s\n\n", terminal.Clean(p.Run), terminal.Clean(p.Manifest))
 	t := terminal.Table{Head: []string{"check", "checked", "problems", "what"}, Right: []bool{1: true, 2: true, 3: false}, Below: true}
 	for i := range p.Checks {
@@ -218,7 +219,10 @@ func (a *app) printAudit(p *output.Audit) {
 		}
 	}
 	if p.Problems == 0 {
-		a.Printf("\nEverything that could be checked matches the record.\n")
+		a.Printf("\nThe record is consistent.\n")
+		if !signed {
+			a.Printf("It is not signed: anyone who can write to the folder can make it so. To sign: berth audit RUN -o PAGE --sign KEY\n")
+		}
 		return
 	}
 	a.Printf("\n%s: the run is not what its records say.\n", terminal.Count(p.Problems, "problem", "problems"))

@@ -33,7 +33,7 @@ func TestARunWithoutSandboxes(t *testing.T) {
 	run(t, "berth", "show", made, "test/one--oracle").must(usage("no trial"))
 	run(t, "berth", "show", made, "test_one--oracle").must(exit(0), prints("no sandbox in this test"))
 	run(t, "berth", "compare", made).must(usage("--force"))
-	run(t, "berth", "audit", made).must(exit(0), prints("Everything that could be checked matches the record."))
+	run(t, "berth", "audit", made).must(exit(0), prints("The record is consistent."))
 	run(t, "berth", "audit", made, "--json").must(exit(0), printsJSON("cli-audit", nil))
 	run(t, "berth", "note", made, "test_one--oracle", "--label", "odd").must(exit(0))
 	run(t, "berth", "audit", made).must(exit(0))

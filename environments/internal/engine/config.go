@@ -16,6 +16,7 @@ type Config struct {
 	Pull      string        `berth:"pull" default:"missing" enum:"missing,always,never" doc:"When an image is pulled: if it is missing, before every run, or never."`
 	PullTime  time.Duration `berth:"pull_time" default:"15m" doc:"Longest pull of an image, where the task does not say."`
 	BuildTime time.Duration `berth:"build_time" default:"30m" doc:"Longest build of an image, where the task does not say."`
+	BuildNet  string        `berth:"build_network" default:"default" enum:"default,none" doc:"Network of the commands of a Dockerfile while it is built: that of the engine, from which they can reach services of this machine, or none."`
 	Pids      int64         `berth:"pids" default:"4096" doc:"Most processes of a sandbox, where the task names no limit."`
 	Mounts    []Mount       `berth:"mount" doc:"A folder of this machine that every sandbox sees, read-only; may be repeated."`
 }

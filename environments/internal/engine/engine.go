@@ -116,6 +116,7 @@ type Build struct {
 	Target  string            // stage of File; empty: the last
 	Args    map[string]string // of ARG in File
 	Wants   dockerfile.Wants  // of File
+	Network string            // of its commands: none, or empty: the engine's own
 }
 
 // OwnCap is the one capability beyond the engine's default: become.OwnCap, which

@@ -273,6 +273,9 @@ func build(ctx context.Context, j *judgement, want environment.Image, name strin
 		labels := mine()
 		labels[labelBuild] = want.Digest
 		b := Build{Context: tar, File: fileOf(want), Name: name, Labels: labels, Target: want.Target, Args: want.Args, Wants: wantsOf(want)}
+		if j.config.BuildNet == "none" {
+			b.Network = j.config.BuildNet
+		}
 		err := r.Build(ctx, b, log)
 		if errors.Is(err, ErrBuild) || errors.Is(err, context.DeadlineExceeded) && caller.Err() == nil {
 			err = fmt.Errorf("%w: %s in %s: %w", environment.ErrBuildFailed, b.File, want.Build, err)

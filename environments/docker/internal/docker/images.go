@@ -68,7 +68,7 @@ func (d *docker) Build(ctx context.Context, b engine.Build, log func(string)) er
 		args[name] = &value
 	}
 	r, err := d.api.ImageBuild(ctx, b.Context, client.ImageBuildOptions{
-		Target: b.Target, BuildArgs: args,
+		Target: b.Target, BuildArgs: args, NetworkMode: b.Network,
 		Tags: []string{b.Name}, Dockerfile: b.File, Labels: b.Labels, Remove: true, ForceRemove: true, Version: builder,
 	})
 	if err != nil {

@@ -76,6 +76,7 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 		}
 	})
 	t.Run("what only BuildKit reads is built", func(t *testing.T) { builtByBuildKit(t, again, last, spec, stamp) })
+	t.Run("the commands of a build may have no network", func(t *testing.T) { builtAlone(t, again(), spec, stamp) })
 	t.Run("a build that failed is not tried again", func(t *testing.T) {
 		var log lines
 		e := again()
@@ -125,6 +126,20 @@ func builtByBuildKit(t *testing.T, again func() *engine.Environment, last *engin
 	with.Image = im
 	if out := Open(t, e, with).Sh(t, "cat /mark; stat -c %a /run.sh"); out != stamp+"\n755\n" {
 		t.Errorf("inside: %q", out)
+	}
+}
+
+func builtAlone(t *testing.T, e *engine.Environment, spec environment.Spec, stamp string) {
+	for _, run := range []string{"RUN", "RUN --mount=type=cache,target=/c"} {
+		for _, network := range []string{"default", "none"} {
+			var log lines
+			config := strings.TrimSuffix(string(spec.Config), "}") + `, "build_network": "` + network + `"}`
+			text := "FROM " + Base + "\n" + run + " echo " + network + "-" + stamp + "; n=$(tail -n +3 /proc/net/dev | wc -l); echo has $n links; exit 3\n"
+			_, err := e.Prepare(bounded(t), environment.Image{Build: folder(t, map[string]string{"Dockerfile": text})}, []byte(config), log.add)
+			if !errors.Is(err, environment.ErrBuildFailed) || (log.count("has 1 links") > 0) != (network == "none") {
+				t.Errorf("%s with %s: got %v, log %q", run, network, err, log.all)
+			}
+		}
 	}
 }
 

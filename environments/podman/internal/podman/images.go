@@ -125,6 +125,9 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 	if b.Target != "" {
 		query.Set("target", b.Target)
 	}
+	if b.Network != "" {
+		query.Set("networkmode", b.Network)
+	}
 	if len(b.Args) > 0 {
 		query.Set("buildargs", string(args))
 	}

@@ -126,7 +126,7 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 		query.Set("target", b.Target)
 	}
 	if b.Network != "" {
-		query.Set("networkmode", b.Network)
+		query.Set("networkmode", "NetworkDisabled")
 	}
 	if len(b.Args) > 0 {
 		query.Set("buildargs", string(args))

@@ -46,9 +46,9 @@ const (
 
 // capture is what a task says about a capture.
 type capture struct {
-	Kind   string `berth:"kind" required:"true" enum:"url,script,screenshot" doc:"url: visits URL and keeps the text. script: evaluates Script and keeps its value as JSON. screenshot: a PNG."`
+	Kind   string `berth:"kind" required:"true" enum:"url,script,screenshot" doc:"url: visits URL and keeps the text. script: evaluates Script and keeps its value as JSON. screenshot: a PNG. The last two are of a page of the application, with the origin of the page that the task opens: the active one, or the newest, or that page again."`
 	URL    string `berth:"url" default:"" doc:"Page to visit; a path is one of the task's pages."`
-	Script string `berth:"script" default:"" doc:"JavaScript to evaluate in the active page."`
+	Script string `berth:"script" default:"" doc:"JavaScript to evaluate in a page of the application."`
 }
 
 // check implements plugins.Info.Settings.

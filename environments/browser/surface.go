@@ -247,7 +247,9 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 	case captureScreenshot:
 		name = "screenshot.png"
 		var seen page.Observation
-		seen, err = o.browser.Observe(ctx, []string{page.KindScreenshot})
+		if err = o.browser.Show(ctx); err == nil {
+			seen, err = o.browser.Observe(ctx, []string{page.KindScreenshot})
+		}
 		data = seen.Screenshot
 	}
 	if err == nil && len(data) == 0 {

@@ -196,7 +196,7 @@ func noop(ctx context.Context, _ *Browser, in *arguments) error {
 
 func byURL() []Action {
 	return []Action{
-		{"goto", "nav", "Opens a URL.", []Parameter{text("url", "The URL.")}, func(ctx context.Context, b *Browser, in *arguments) error {
+		{"goto", "nav", "Opens a URL.", []Parameter{text("url", "The URL, with http:// or https://.")}, func(ctx context.Context, b *Browser, in *arguments) error {
 			b.mu.Lock()
 			t := b.active
 			b.mu.Unlock()
@@ -206,7 +206,7 @@ func byURL() []Action {
 					return err
 				}
 			}
-			if !slices.ContainsFunc([]string{"http://", "https://", "about:blank", "data:"}, func(p string) bool { return strings.HasPrefix(in.URL, p) }) {
+			if !slices.ContainsFunc([]string{"http://", "https://", "about:blank"}, func(p string) bool { return strings.HasPrefix(in.URL, p) }) {
 				return refuse("ValueError", "the URL %q has to begin with https:// or http://", cut(in.URL))
 			}
 			return b.navigate(ctx, t, in.URL)

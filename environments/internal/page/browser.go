@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -60,8 +61,10 @@ type Browser struct {
 	acts sync.Mutex // held by an action or an observation
 
 	mu      sync.Mutex
-	context string // of the browser: cookies and storage since the last Reset
-	tabs    []*tab // in the order in which they were opened
+	context string   // of the browser: cookies and storage since the last Reset
+	start   string   // URL that the last Reset opened
+	home    []string // origins of the application: of start, and of where that led
+	tabs    []*tab   // in the order in which they were opened
 	active  *tab
 	opened  chan struct{} // closed and replaced when a tab was opened or closed
 	blocked map[string]int
@@ -158,10 +161,56 @@ func (b *Browser) Reset(ctx context.Context, url string) error {
 		return err
 	}
 	t, err := b.newTab(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = b.navigate(ctx, t, url)
 	}
-	return b.navigate(ctx, t, url)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.start, b.home = url, nil; t != nil {
+		b.home = slices.DeleteFunc([]string{originOf(url), originOf(t.url)}, func(o string) bool { return o == "" })
+	}
+	return err
+}
+
+// originOf returns the origin of a URL; empty: it is not of a server.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// application returns the active page if it is of the application; if not, it makes the
+// application's newest page the active one, or opens the application again. What a page
+// of another origin says is the agent's, which chooses the pages.
+func (b *Browser) application(ctx context.Context) (*tab, error) {
+	b.mu.Lock()
+	home, start := b.home, b.start
+	var own *tab
+	for _, t := range append(slices.Clone(b.tabs), b.active) {
+		if t != nil && !t.crashed && slices.Contains(home, originOf(t.url)) {
+			own = t
+		}
+	}
+	if own != nil {
+		b.active = own
+	}
+	b.mu.Unlock()
+	switch {
+	case len(home) == 0:
+		return b.current(ctx)
+	case own == nil:
+		t, err := b.newTab(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return t, b.navigate(ctx, t, start)
+	}
+	if err := own.wait(ctx); err != nil {
+		return nil, err
+	}
+	return own, b.do(ctx, own, "Page.bringToFront", nil, nil)
 }
 
 // newTab opens an empty page and makes it the active one.

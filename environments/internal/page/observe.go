@@ -243,12 +243,21 @@ func (e *exception) Error() string {
 	return "the script failed: " + cut(e.Text)
 }
 
-// Evaluate runs a script of the task in the active page, and returns its value as
-// JSON. It waits if that is a promise.
+// Show makes a page of the application the active one: the newest, if it is not one
+// already. If there is none, it opens the application again.
+func (b *Browser) Show(ctx context.Context) error {
+	b.acts.Lock()
+	defer b.acts.Unlock()
+	_, err := b.application(ctx)
+	return err
+}
+
+// Evaluate runs a script of the task in the page that Show would show, and returns its
+// value as JSON. It waits if that is a promise.
 func (b *Browser) Evaluate(ctx context.Context, script string) (json.RawMessage, error) {
 	b.acts.Lock()
 	defer b.acts.Unlock()
-	t, err := b.current(ctx)
+	t, err := b.application(ctx)
 	if err != nil {
 		return nil, err
 	}

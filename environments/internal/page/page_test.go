@@ -3,6 +3,9 @@ package page
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +32,11 @@ func settings(files fstest.MapFS) Settings {
 // start starts Chromium and opens a page.
 func start(t *testing.T, s Settings, url string) *Browser {
 	t.Helper()
+	return startBehind(t, "", s, url)
+}
+
+func startBehind(t *testing.T, proxy string, s Settings, url string) *Browser {
+	t.Helper()
 	program := testlevel.Program(t, "chromium", "chromium")
 	toRead, ours, err := os.Pipe()
 	must(t, err)
@@ -36,7 +44,7 @@ func start(t *testing.T, s Settings, url string) *Browser {
 	must(t, err)
 	dir, err := os.MkdirTemp("", "berth-page")
 	must(t, err)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, Arguments(filepath.Join(dir, "profile"), "", s)...)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, Arguments(filepath.Join(dir, "profile"), proxy, s)...)
 	cmd.ExtraFiles = []*os.File{toRead, toWrite}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
@@ -271,6 +279,42 @@ Promise.allSettled(tried).then(all => out.textContent = all.map(r => r.status ==
 	}
 	if _, refused := act(t, b, "goto", map[string]any{"url": "file:///etc/passwd"}); !strings.Contains(refused, "has to begin with") {
 		t.Errorf("goto a file: %q", refused)
+	}
+}
+
+// What is graded is read from the application. An agent cannot put a page of its own in
+// its place, by its address or in another tab.
+func TestTheStateIsTheApplications(t *testing.T) {
+	t.Parallel()
+	const app, own = "http://app.example", "http://own.example"
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = fmt.Fprintf(w, "<script>window.state = '%s'</script>", r.Host)
+	}))
+	t.Cleanup(proxy.Close)
+	open := settings(nil)
+	open.Open = true
+	b := startBehind(t, proxy.URL, open, app)
+	if _, refused := act(t, b, "goto", map[string]any{"url": "data:text/html,<script>window.state='won'</script>"}); !strings.Contains(refused, "has to begin with http") {
+		t.Errorf("a page in the address: %q", refused)
+	}
+	state := func() string {
+		got, err := b.Evaluate(within(t), "window.state")
+		must(t, err)
+		return decoded(t, got)
+	}
+	for _, url := range []string{own, app + "/other", own} {
+		for _, in := range []string{"the same tab", "a new tab"} {
+			if in == "a new tab" {
+				act(t, b, "new_tab", nil)
+			}
+			if _, refused := act(t, b, "goto", map[string]any{"url": url}); refused != "" {
+				t.Error(refused)
+			}
+			if got := state(); got != "app.example" {
+				t.Errorf("after %s in %s the state is that of %q", url, in, got)
+			}
+		}
 	}
 }
 

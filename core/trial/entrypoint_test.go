@@ -35,6 +35,7 @@ func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
 			"one that executes the command when it is ready", fork + `sleep 1; echo ready > /app/ready; exec "$@"`,
 			"cat /app/ready && rm /app/ready", "true", task.ModeLive, "",
 		},
+		{"one that only executes the command", `exec "$@"`, "! pgrep -x sleep && echo alone > /app/alone", "cat /app/alone", task.ModeLive, ""},
 		{
 			"again before the tests", `sleep 1; echo ready > /app/ready; exec "$@"`,
 			"rm /app/ready", "cat /app/ready", task.ModeRestarted, "",
@@ -62,6 +63,9 @@ func TestTheAgentWaitsForTheEntrypoint(t *testing.T) {
 			r := b.run(t.Context(), t)
 			if r.Outcome != record.Passed || found(r, "left_running") {
 				t.Errorf("got %s, %+v; want %s, with nothing left by the agent", r.Outcome, r.Findings, record.Passed)
+			}
+			if serves := strings.Contains(tt.script, "http.server") || strings.Contains(tt.script, fork); found(r, "service_traceable") != (serves && tt.mode == task.ModeLive) {
+				t.Errorf("findings %+v", r.Findings)
 			}
 			noted := ""
 			for _, f := range r.Findings {

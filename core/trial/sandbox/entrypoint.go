@@ -59,24 +59,36 @@ const (
 	quietProgram = 10 * time.Second
 )
 
+// idles gives what an entrypoint has started a head start. If nothing but the idle
+// command runs, it ends that: the sandbox does not need it, and an agent could turn it
+// into another program.
+func (w *Sandbox) idles(ctx context.Context) error {
+	alone, err := w.headStart(ctx)
+	if alone && err == nil {
+		_, err = w.Quiesce(ctx)
+	}
+	return err
+}
+
 // headStart gives programs that were just started the time to listen, where
 // nothing tells when they are ready. It ends as soon as one listens, or none
-// runs. Engines take about as long to start containers, and tasks rely on it.
-func (w *Sandbox) headStart(ctx context.Context) error {
+// runs, which it reports. Engines take about as long to start containers, and tasks
+// rely on it.
+func (w *Sandbox) headStart(ctx context.Context) (none bool, err error) {
 	begin := time.Now()
 	for pause := 5 * time.Millisecond; time.Since(begin) < limits.HeadStart; pause = min(2*pause, 100*time.Millisecond) {
 		ps, err := w.Processes(ctx)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if now := watched(ps); now.listens || !now.works {
-			return nil
+			return !now.works, nil
 		}
 		if err := limits.Sleep(ctx, pause); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // AwaitEntrypoint waits until the entrypoint of the image has done its work and
@@ -103,7 +115,7 @@ func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (not
 		}
 		now := watched(ps)
 		if now.idle {
-			return "", w.headStart(ctx)
+			return "", w.idles(ctx)
 		}
 		if !now.runs {
 			return w.entrypointEnded(ctx)

@@ -122,7 +122,8 @@ func (w *Sandbox) run(ctx context.Context, c *Sidecar) error {
 	if h := c.task.Healthcheck; h != nil {
 		return c.healthy(ctx, *h)
 	}
-	return c.headStart(ctx)
+	_, err := c.headStart(ctx)
+	return err
 }
 
 // argv returns the command to run, by the rules of the compose specification:

@@ -33,7 +33,7 @@ func chosenAttacks(t *testing.T) (dir string, names []string) {
 	e2etest.Write(t, dir, map[string]string{"attacks.hcl": e2etest.Read(t, from, "attacks.hcl")})
 	all, err := os.ReadDir(filepath.Join(from, "tasks"))
 	e2etest.Must(t, err)
-	some := []string{"honest", "r1-reward-before-the-tests", "t6-replaced-tool", "t10-build-file", "h1-artifacts", "n7-limits", "f2-chain", "f5-retry-by-sabotage"}
+	some := []string{"honest", "r1-reward-before-the-tests", "t6-replaced-tool", "t10-build-file", "h1-artifacts", "n7-limits", "f2-chain", "f5-retry-by-sabotage", "s1-healthcheck", "s2-earlier-tests", "s3-linked-answer", "s4-deleted-tool"}
 	for _, e := range all {
 		if !testlevel.All() && !slices.Contains(some, e.Name()) || lacks(t, filepath.Join(from, "tasks", e.Name())) {
 			continue
@@ -49,7 +49,7 @@ func lacks(t *testing.T, task string) bool {
 	t.Helper()
 	text := e2etest.Read(t, task, "environment", "Dockerfile")
 	for program, named := range map[string]bool{
-		"/usr/bin/python3": strings.Contains(text, "python3"), "git": strings.Contains(text, "git"), "perl": filepath.Base(task) == "f7-server-that-agrees",
+		"/usr/bin/python3": strings.Contains(text, "python3"), "git": strings.Contains(text, "git"), "perl": strings.Contains(text, "perl") || filepath.Base(task) == "f7-server-that-agrees",
 	} {
 		if _, err := exec.LookPath(program); err != nil && named {
 			t.Logf("without %s, as %s is missing here", filepath.Base(task), program)

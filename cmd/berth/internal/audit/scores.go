@@ -148,8 +148,9 @@ func (a *audit) verdicts(name, dir string, r *record.Result) {
 
 // rewards compares the rewards of stages with the reward files that were kept.
 func (a *audit) rewards(name, dir string, r *record.Result) {
-	if slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "left_running" }) {
-		a.skip(scores, "attempts in which processes of the agent ran beside the tests: they could change the reward file after it was read")
+	beside := []string{"left_running", "service_changed", "service_traceable"}
+	if slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return slices.Contains(beside, f.Code) }) {
+		a.skip(scores, "attempts in which processes of the agent, or services that it could change, ran beside the tests: they could change the reward file after it was read")
 		return
 	}
 	a.rewardFiles(name, dir, record.VerifierDir, func(file string) (string, map[string]float64) {

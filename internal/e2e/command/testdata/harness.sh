@@ -4,6 +4,7 @@ here=$1 VICTIM=$$
 export VICTIM
 . "$here/variables"
 step() {
+	[ ! -f /app/health ] || sh /app/health # the healthcheck of the step
 	mkdir -p /tests
 	cp -r "$2/." /tests
 	(cd /app && "$1/solve.sh")

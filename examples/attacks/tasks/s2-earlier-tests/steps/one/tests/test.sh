@@ -1,0 +1,3 @@
+#!/bin/sh
+sh /app/build
+if [ -e /app/one ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt

@@ -187,8 +187,8 @@ func TestSettingsAreLocated(t *testing.T) {
 	}
 	for key, want := range map[string]string{
 		`stages[0].verifiers[0].settings.tolerance_fields["a"]`: "tasks/l.yaml:2:93 tasks[0].eval_config.tolerance_fields.a",
-		"stages[0].verifiers[0].settings.no":             "tasks/l.yaml:2:60 tasks[0].eval_config.no",
-		"environment.settings.url":                       "tasks/l.yaml:2:6 tasks[0]",
+		"stages[0].verifiers[0].settings.no":                    "tasks/l.yaml:2:60 tasks[0].eval_config.no",
+		"environment.settings.url":                              "tasks/l.yaml:2:6 tasks[0]",
 	} {
 		p := task.Located(Format{}, got, task.Problem{Key: key})
 		if at := fmt.Sprintf("%s:%d:%d %s", p.File, p.Line, p.Column, p.Key); at != want {

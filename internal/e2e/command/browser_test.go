@@ -186,46 +186,6 @@ func seenByTheModel(t *testing.T, attempt string) {
 	}
 }
 
-// Between two steps of a task that are verified in restarted, everything in the
-// sandbox is ended, the browser as well. The second step has it again, at its first
-// page.
-func TestABrowserInSeveralSteps(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	testlevel.Program(t, "chromium", "chromium")
-	dir, files := t.TempDir(), browserFiles()
-	files["berth.hcl"] = strings.NewReplacer(
-		"[agent.oracle, agent.nop, agent.random, agent.visual]", "[agent.oracle]", `experiment "browser" {`, "experiment \"browser\" {\n  verify = \"restarted\"",
-	).Replace(browserExperiment)
-	toml, _, _ := strings.Cut(files["tasks/counter/task.toml"], "[[metadata.berth.verifiers]]")
-	files["tasks/counter/task.toml"] = toml + "[[steps]]\nname = \"one\"\n[[steps]]\nname = \"two\"\n"
-	delete(files, "tasks/counter/instruction.md")
-	for _, step := range []string{"one", "two"} {
-		files["tasks/counter/steps/"+step+"/instruction.md"] = "Press the button twice.\n"
-	}
-	files["tasks/counter/tests/test.sh"] = "echo 1 > /logs/verifier/reward.txt\n"
-	e2etest.Write(t, dir, files)
-	r := berthWith(t, dir, nil, "run", "--json")
-	t.Log(r.out, r.stderr)
-	attempts := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1")
-	got := e2etest.Result(t, attempts[0])
-	if got.Outcome != record.Passed {
-		t.Errorf("%s, %s", got.Outcome, pretty(got.Error))
-	}
-	did := ""
-	for _, l := range e2etest.Lines[surface.Line](t, attempts[0], record.SurfaceFile) {
-		did += fmt.Sprintf(" %s:%s%s", l.Stage, l.Kind, l.Error)
-	}
-	if want := " one:reset one:act one:act two:reset two:act two:act"; did != want {
-		t.Errorf("the record has%s, want%s", did, want)
-	}
-	for _, step := range []string{"one", "two"} {
-		if n := e2etest.Read(t, attempts[0], "captures", step, "state", "value.json"); !strings.Contains(n, `"n":2`) {
-			t.Errorf("step %s: the capture is %s", step, n)
-		}
-	}
-}
-
 // reachPipe writes into the pipe from which the browser reads its protocol.
 const reachPipe = `for p in /proc/[0-9]*; do
   tr '\0' ' ' 2>/dev/null < $p/cmdline | grep -q -e '--remote-debugging-pipe' || continue

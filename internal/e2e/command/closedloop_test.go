@@ -11,7 +11,6 @@ import (
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // timeOfLine is the time of a line, whose digits may be those of a score.
@@ -66,35 +65,5 @@ func TestTheClosedLoop(t *testing.T) {
 				t.Errorf("%s has %q of the rubric or of a verdict", file, hidden)
 			}
 		}
-	}
-	t.Run("killed between rounds", func(t *testing.T) { killedBetweenRounds(t, dir) })
-}
-
-// killedBetweenRounds kills a run while the user writes, and resumes it: each
-// planned trial has one outcome. dir has the plugins of the loop.
-func killedBetweenRounds(t *testing.T, dir string) {
-	t.Helper()
-	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "loop"), os.DirFS(filepath.Join(tree.Root, "examples", "closed-loop"))))
-	experiment := strings.Replace(e2etest.Read(t, dir, "loop", "berth.hcl"), `"closed-loop"`, `"killed"`, 1)
-	e2etest.Write(t, dir, map[string]string{"loop/berth.hcl": experiment, "loop/customer.yaml": "replies:\n  - text: Please add each month.\n    delay: 3s\n"})
-	cmd, _, _ := tree.Command(t, dir, "run", "loop")
-	cmd.Env = append(cmd.Env, "BERTH_PLUGIN_PATH="+filepath.Join(dir, "plugins"))
-	e2etest.Must(t, cmd.Start())
-	testlevel.Eventually(t, "the user speaks", func() bool {
-		events, err := filepath.Glob(filepath.Join(dir, "runs", "killed-*", "trials", "*", "attempt-1", record.EventsFile))
-		e2etest.Must(t, err)
-		return len(events) == 1 && strings.Contains(e2etest.Read(t, events[0]), `"phase":"user"`)
-	})
-	e2etest.Must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	berth(t, dir, "show", "last").want(t, 0)
-	berthWith(t, dir, nil, "resume", "last").want(t, 0)
-	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
-	sum := 0
-	for _, n := range show.Summary.Outcomes {
-		sum += n
-	}
-	if show.Summary.Planned != 1 || sum != 1 || show.Summary.Outcomes[record.Passed] != 1 || len(show.Trials[0].Attempts) != 2 {
-		t.Errorf("planned %d, outcomes %v, %d attempts; want 1 that passed in its second attempt", show.Summary.Planned, show.Summary.Outcomes, len(show.Trials[0].Attempts))
 	}
 }

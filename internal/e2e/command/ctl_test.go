@@ -134,9 +134,7 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 		{[]string{"show", "last"}, []string{"ended_early", "ended the turn of the agent", "cancelled during turn", "a slip", "cost_usd from none to 5"}},
 		{[]string{"show", "last", ended[:12]}, []string{"agent end  ended_early", "finding    ended_early (note, by core in turn", "ended the turn: it only sleeps", "changed    "}},
 		{[]string{"show", "last", cancelled[:12], "2"}, []string{"cancelled it: still a slip", "cost_usd from 5 to 6"}},
-		{[]string{"show", "last", "--by", "agent_end", "--force"}, []string{"ended_early", "since it was planned: "}},
 		{[]string{"audit", "last"}, []string{"changed:", "it only sleeps", "The record is consistent"}},
-		{[]string{"export", "last", "--to", "csv", "-o", "attempts.csv"}, []string{"rows written"}},
 	} {
 		r := berth(t, dir, tt.args...)
 		r.want(t, 0)
@@ -146,53 +144,8 @@ func checkControlled(t *testing.T, dir, ended, cancelled string) {
 			}
 		}
 	}
-	berth(t, dir, "report", "last", "--force", "-o", "report.html").want(t, 0)
-	if page := e2etest.Read(t, dir, "report.html"); !strings.Contains(page, "it only sleeps") {
-		t.Error("the report does not say that a turn was ended")
-	}
-	if table := e2etest.Read(t, dir, "attempts.csv"); !strings.Contains(table, ",interventions,") || !strings.Contains(table, "it only sleeps") {
-		t.Errorf("the table does not say that a turn was ended:\n%s", table)
-	}
 	if left, err := os.Stat(filepath.Join(show.Dir, "control.json")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left: %v", left)
-	}
-}
-
-// What nobody can mean is refused before anything is asked, and a run that is over
-// says so.
-func TestAFinishedRunIsNotControlled(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	experiment(t, dir, "agent.oracle", "")
-	berth(t, dir, "run").want(t, 0)
-	for _, tt := range []struct {
-		code int
-		want string
-		args []string
-	}{
-		{1, "is over", nil},
-		{1, "is over", []string{"pause"}},
-		{1, "is over", []string{"set", "in_flight=2"}},
-		{2, "unknown action", []string{"stop"}},
-		{2, "LIMIT=NUMBER", []string{"set"}},
-		{2, "LIMIT=NUMBER", []string{"set", "time=3"}},
-		{2, "not a number", []string{"set", "tokens=many"}},
-		{2, "not a number", []string{"set", "cost_usd=NaN"}},
-		{2, "twice", []string{"set", "tokens=1", "tokens=2"}},
-		{2, "either a trial or --cell", []string{"cancel"}},
-		{2, "either a trial or --cell", []string{"cancel", "x", "--cell", "y"}},
-		{2, "--why", []string{"end-turn", "x"}},
-		{2, "unexpected argument", []string{"pause", "x"}},
-		{2, "--cell is for cancel", []string{"drain", "--cell", "x"}},
-		{2, "--yes is for set", []string{"drain", "--yes"}},
-		{2, "changes nothing", []string{"status", "--why", "x"}},
-	} {
-		r := berth(t, dir, append([]string{"ctl", "last"}, tt.args...)...)
-		if r.code != tt.code || !strings.Contains(r.stderr, tt.want) {
-			t.Errorf("%q: code %d, %s; want %d and %q", tt.args, r.code, r.stderr, tt.code, tt.want)
-		}
 	}
 }
 
@@ -254,7 +207,7 @@ func TestARunTellsMonitoringSystems(t *testing.T) {
 		}
 	}
 	close(g.open)
-	r := finish(t, cmd, out, stderr)
+	r := ended(t, cmd, cmd.Wait(), out, stderr)
 	r.want(t, 0)
 	mu.Lock()
 	defer mu.Unlock()

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -30,7 +28,6 @@ type ending struct {
 	status    string
 	final     float64
 	turns     int
-	rubric    int      // bytes of the rubric; 0: a few
 	user      []string // what the user's model replies, if not as says has it
 }
 
@@ -68,31 +65,16 @@ func endings() []ending {
 		{name: "fail-after-good", says: []string{says, says}, judged: []string{verdict("continue", .95, ""), verdict("fail", .1, "")}, followUps: 2, outcome: record.Failed, status: "fail", final: .95},
 		{name: "gate-nudges", says: []string{saysLess, ""}, judged: []string{verdict("pass", 1, ""), verdict("continue", .3, "")}, settings: `deferred = "nudge"`, followUps: 1, outcome: record.Passed, status: "pass", final: 1, turns: 2},
 		{name: "gate-text", says: []string{saysLess}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
-		{name: "gate-bad-exit-excused", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "text"`, outcome: record.Passed, status: "pass", final: 1},
 		{name: "gate-bad-exit-long", says: []string{"printf %0200d 0; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "long_text"`, outcome: record.Passed, status: "pass", final: 1},
-		{name: "gate-bad-exit-short", says: []string{says + "; exit 3"}, judged: []string{verdict("pass", 1, "")}, settings: `gate = "long_text"`, outcome: record.Failed, status: "fail", final: 1},
-		{name: "any-case", says: []string{says, says}, judged: []string{verdict("Continue", .4, ""), verdict("PASS ", 1, `{"attempt_state": "Complete_And_Passed"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
 		{name: "completed-only", says: []string{saysLess, says}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, result: "completed_only = true", followUps: 1, outcome: record.Failed, status: "budget_exhausted", final: .3},
 		{name: "never-completed", says: []string{saysLess, saysLess + " again"}, judged: []string{verdict("continue", .95, ""), verdict("continue", .3, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
 		{name: "total", says: []string{says, "echo now; sleep 60"}, judged: []string{verdict("continue", .4, ""), verdict("continue", .5, "")}, followUps: 2, total: 4, outcome: record.Failed, status: "global_timeout", final: .5},
-		{name: "total-at-the-last-message", says: []string{"echo now; sleep 60"}, judged: []string{verdict("continue", .4, "")}, total: 4, outcome: record.Failed, status: "budget_exhausted", final: .4},
-		{name: "words-that-are-unknown", says: []string{says}, judged: []string{verdict("pass", 1, `{"confidence": "sure", "attempt_state": "x"}`)}, followUps: 1, outcome: record.Passed, status: "pass", final: 1},
-		{name: "judged-in-prose", says: []string{says}, judged: []string{"Here is my judgement.\n\n```json\n" + verdict("pass", .95, "") + "\n```\nThat is all."}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
-		{name: "a-quoted-score", says: []string{says}, judged: []string{strings.Replace(verdict("pass", .95, ""), "0.95", `"0.95"`, 1)}, followUps: 1, outcome: record.Passed, status: "pass", final: .95},
-		{name: "outside-the-scale", says: []string{says}, judged: []string{verdict("pass", 40, "")}, followUps: 1, outcome: record.JudgeError},
-		{name: "large-rubric", says: []string{says}, judged: []string{verdict("pass", 1, "")}, rubric: 5 << 20, outcome: record.Passed, status: "pass", final: 1},
 		{
 			name: "user-writes-nothing", says: []string{says, ""}, judged: []string{verdict("continue", .4, ""), verdict("fail", .2, "")}, followUps: 1, outcome: record.Failed, status: "fail", final: .4,
 			user: []string{feedback("")},
 		},
-		{
-			name: "silent-with-a-text", says: []string{says, says}, judged: []string{verdict("continue", .4, ""), verdict("pass", 1, "")}, followUps: 1, outcome: record.Passed, status: "pass", final: 1,
-			user: []string{strings.Replace(feedback("echo ENDING-silent-with-a-text_ 1; "+says), "instruction", "silent", 1)},
-		},
 		{name: "user-replies-prose", says: []string{says}, judged: []string{verdict("continue", .4, "")}, followUps: 1, outcome: record.UserError, user: []string{"I have no idea."}},
-		{name: "half-an-object", says: []string{says}, judged: []string{`{"verdict": "pass", "score": 1`}, followUps: 1, outcome: record.JudgeError},
 		{name: "no-judgement", says: []string{says}, judged: []string{"It looks good to me."}, followUps: 1, outcome: record.JudgeError},
-		{name: "unknown-verdict", says: []string{says}, judged: []string{verdict("accept", 1, "")}, followUps: 1, outcome: record.JudgeError},
 	}
 	for i := range all {
 		if all[i].turns == 0 {
@@ -126,7 +108,7 @@ func TestHowLoopsOfTurnsEnd(t *testing.T) {
 		task := filepath.Join("tasks", e.name)
 		files[filepath.Join(task, "instruction.md")] = "echo " + name + " 0; " + e.says[0] + "\n"
 		files[filepath.Join(task, "environment", "Dockerfile")] = "FROM scratch\n"
-		files[filepath.Join(task, "tests", "references", "eval_rule.md")] = "It is complete.\n" + strings.Repeat("A line of a rubric.\n", e.rubric/20)
+		files[filepath.Join(task, "tests", "references", "eval_rule.md")] = "It is complete.\n"
 		files[filepath.Join(task, "task.toml")] = loopTask(&e)
 	}
 	judge = append(judge, reply("could not be read", "It still looks good."))
@@ -248,66 +230,12 @@ func pretty(e *record.Error) string {
 	return e.Message
 }
 
-// Of a message of megabytes from the user's model, the agent hears the beginning. A
-// reply of 10 MB is none that can be read.
-func TestAUserThatWritesTooMuch(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	for mib, want := range map[int]record.Outcome{3: record.Passed, 10: record.UserError} {
-		t.Run(fmt.Sprint(mib), func(t *testing.T) {
-			t.Parallel()
-			longMessage(t, mib<<20, want)
-		})
-	}
-}
-
-// longMessage runs a task whose user's model writes so many bytes.
-func longMessage(t *testing.T, size int, want record.Outcome) {
-	t.Helper()
-	dir := t.TempDir()
-	loopPlugins(t, dir, "greeter")
-	long := feedback(says + " # " + strings.Repeat("x", size))
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		e2etest.Say(w, "m", long)
-	}))
-	defer s.Close()
-	e := ending{name: "one", followUps: 1}
-	judge, err := json.Marshal(map[string]any{"replies": []any{
-		reply(`"messages_of_the_user_so_far":0,`, verdict("continue", .4, "")), reply(`"messages_of_the_user_so_far":1,`, verdict("pass", 1, "")),
-	}})
-	e2etest.Must(t, err)
-	const scripted = "  provider = \"script\"\n  script   = \"./user.yaml\""
-	provided := fmt.Sprintf("  provider = \"openai-chat\"\n  name = \"m\"\n  base_url = %q\n  api_key = secret(\"USER_KEY\")", s.URL+"/v1")
-	e2etest.Write(t, dir, map[string]string{
-		"berth.hcl":                               strings.Replace(loopExperiment, scripted, provided, 1),
-		"judge.yaml":                              string(judge),
-		"tasks/one/instruction.md":                says + "\n",
-		"tasks/one/environment/Dockerfile":        "FROM scratch\n",
-		"tasks/one/tests/references/eval_rule.md": "It is complete.\n",
-		"tasks/one/task.toml":                     loopTask(&e),
-	})
-	berthWith(t, dir, []string{"USER_KEY=some-key-of-a-user"}, "run")
-	turns := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile)
-	if r := e2etest.Result(t, filepath.Dir(turns[0])); r.Outcome != want {
-		t.Errorf("%s, want %s: %s", r.Outcome, want, pretty(r.Error))
-	}
-	heard := 0
-	for _, turn := range e2etest.Lines[record.Turn](t, turns[0]) {
-		if turn.From == "user" {
-			heard = len(turn.Text)
-		}
-	}
-	if want == record.Passed && (heard < 1000 || heard > 1200) || want != record.Passed && heard > 0 {
-		t.Errorf("the agent heard %d bytes", heard)
-	}
-}
-
 // In UniClawBench a simulated user that fails is replaced by a fixed line in the
 // language of the task, unless the experiment says something else.
 func TestAUserThatFailsInUniClawBench(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	for word, want := range map[string]record.Outcome{"": record.Passed, "fixed_line": record.Passed, "user_error": record.UserError} {
+	for word, want := range map[string]record.Outcome{"": record.Passed, "user_error": record.UserError} {
 		t.Run(word, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
@@ -336,59 +264,6 @@ func TestAUserThatFailsInUniClawBench(t *testing.T) {
 			noted := slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "user_failed" })
 			if fixed := strings.Contains(said, "请把剩下的工作做完"); r.Outcome != want || fixed != (want == record.Passed) || noted != fixed {
 				t.Errorf("%s, want %s: %s\n%s\n%+v", r.Outcome, want, pretty(r.Error), said, r.Findings)
-			}
-		})
-	}
-}
-
-// A supervisor that cannot judge gives no verdict: its attempt ends with what was
-// wrong, which is not a fault of the agent, and nobody speaks to the agent again.
-func TestASupervisorThatCannotJudge(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	look := map[string]any{"tools": []any{map[string]any{"name": "list", "arguments": map[string]any{"folder": ""}}}}
-	always := map[string]any{"system": "."}
-	for name, tt := range map[string]struct {
-		block   string // of the verifier
-		replies []any
-		want    record.Outcome
-		says    string
-	}{
-		"its budget is spent": {block: "requests = 1", replies: []any{look}, want: record.VerifierError, says: "budget"},
-		"its model is down":   {replies: []any{map[string]any{"when": always, "error": map[string]any{"status": 503, "message": "out of order"}}}, want: record.ModelError, says: "503"},
-		"it replies nonsense": {replies: []any{map[string]any{"when": always, "text": "It looks good to me."}}, want: record.JudgeError, says: "JSON"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			loopPlugins(t, dir, "greeter")
-			e := ending{name: "one", followUps: 2}
-			judge, err := json.Marshal(map[string]any{"replies": tt.replies})
-			e2etest.Must(t, err)
-			own := "verifier \"supervisor\" {\n  model = model.judge\n  " + tt.block + "\n}"
-			hcl := strings.Replace(loopExperiment, `verifier "supervisor" { model = model.judge }`, own, 1)
-			e2etest.Write(t, dir, map[string]string{
-				"berth.hcl":  hcl,
-				"judge.yaml": string(judge),
-				"user.yaml":  "replies: [{text: Nobody asks for this.}]\n",
-			})
-			e2etest.Write(t, filepath.Join(dir, "tasks", "one"), map[string]string{
-				"instruction.md":                says + "\n",
-				"environment/Dockerfile":        "FROM scratch\n",
-				"tests/references/eval_rule.md": "It is complete.\n",
-				"task.toml":                     loopTask(&e),
-			})
-			r := berthWith(t, dir, nil, "run", "--json")
-			t.Log(r.out, r.stderr)
-			results := e2etest.Found(t, 1, dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile)
-			var got record.Result
-			e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, results[0])), &got))
-			if got.Outcome != tt.want || !strings.Contains(pretty(got.Error), tt.says) || len(got.Verdicts) != 0 || len(got.Labels) != 0 {
-				t.Errorf("%s: %s; verdicts %+v, labels %v; want %s because of %q, and no verdict", got.Outcome, pretty(got.Error), got.Verdicts, got.Labels, tt.want, tt.says)
-			}
-			turns := e2etest.Read(t, filepath.Dir(results[0]), record.TurnsFile)
-			if strings.Contains(turns, "Nobody asks") {
-				t.Errorf("the user spoke:\n%s", turns)
 			}
 		})
 	}

@@ -2,19 +2,12 @@ package command
 
 import (
 	"encoding/csv"
-	"encoding/json"
-	"fmt"
-	"io"
 	"maps"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
@@ -120,8 +113,8 @@ assert ours == theirs, (ours, theirs)
 print(json.dumps({"trials": len(trials), "valid": valid, "rewards": sum(t.verifier_result.rewards["reward"] for t in trials if t.reward_valid)}))
 `
 
-// The real Harbor loads an exported job: its models, its viewer, and its validator
-// of trajectories. It counts the same.
+// The real Harbor loads an exported job: its models, and its validator of
+// trajectories. It counts the same.
 func TestHarborLoadsTheExport(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -149,71 +142,4 @@ func TestHarborLoadsTheExport(t *testing.T) {
 	if err != nil || strings.TrimSpace(string(out)) != `{"trials": 9, "valid": 9, "rewards": 6}` {
 		t.Errorf("Harbor says %v\n%s", err, out)
 	}
-
-	view := harbor("/opt/harbor/bin/harbor", "view", "/"+jobs, "--port", free(t))
-	var log strings.Builder
-	view.Stdout, view.Stderr = &log, &log
-	e2etest.Must(t, view.Start())
-	defer func() {
-		_ = view.Process.Kill()
-		_ = view.Wait()
-	}()
-	at := "http://127.0.0.1:" + view.Args[len(view.Args)-1] + "/api/jobs"
-	var listed struct {
-		Items []struct {
-			Name      string   `json:"name"`
-			Completed int      `json:"n_completed_trials"`
-			Agents    []string `json:"agents"`
-		} `json:"items"`
-	}
-	get(t, at, &listed)
-	if len(listed.Items) != 1 || listed.Items[0].Name != "quick" || listed.Items[0].Completed != 9 || !slices.Equal(listed.Items[0].Agents, []string{"nop", "oracle", "terminus"}) {
-		t.Errorf("the viewer lists %+v\n%s", listed, log.String())
-	}
-	dirs := e2etest.Found(t, 3, inside, "jobs", "quick", "*terminus*")
-	var shown struct {
-		Steps []json.RawMessage `json:"steps"`
-	}
-	get(t, at+"/quick/trials/"+filepath.Base(dirs[0])+"/trajectory", &shown)
-	if len(shown.Steps) < 3 {
-		t.Errorf("the viewer shows %d steps", len(shown.Steps))
-	}
-}
-
-// free returns a port that nobody listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	e2etest.Must(t, err)
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	e2etest.Must(t, err)
-	return port
-}
-
-// get reads an answer of a server that is starting.
-func get(t *testing.T, url string, v any) {
-	t.Helper()
-	var last error
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) { // a server in Python may take more than a minute to start
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		e2etest.Must(t, err)
-		res, err := http.DefaultClient.Do(req)
-		if last = err; err != nil {
-			continue
-		}
-		b, err := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if err == nil && res.StatusCode != http.StatusOK {
-			err = fmt.Errorf("%s: %s", res.Status, b)
-		}
-		if err == nil {
-			err = json.Unmarshal(b, v)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", url, err)
-		}
-		return
-	}
-	t.Fatalf("%s: %v", url, last)
 }

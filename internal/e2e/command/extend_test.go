@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,59 +72,5 @@ func TestARunIsExtended(t *testing.T) {
 	}
 	if r = berth(t, dir, "resume", "last"); r.code != 1 && r.code != 0 || !strings.Contains(r.out, "12 trials planned") {
 		t.Errorf("a refused extension changed the run (%d):\n%s%s", r.code, r.out, r.stderr)
-	}
-}
-
-// TestAnExtensionThatWasInterruptedChangesNothing has what a process leaves that
-// was killed between the files of the experiment and the plan.
-func TestAnExtensionThatWasInterruptedChangesNothing(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	experiment(t, dir, "agent.oracle", "")
-	berth(t, dir, "run").want(t, 0)
-	attempts, _ := attemptsOf(t, dir)
-	run := filepath.Dir(filepath.Dir(filepath.Dir(attempts[0])))
-	e2etest.Write(t, run, map[string]string{"experiment-2/experiment.hcl": "half", "experiment-2/other": "x"})
-	berth(t, dir, "resume", "last").want(t, 0)
-	experiment(t, dir, "agent.oracle", "  repeat = 2")
-	r := berth(t, dir, "resume", "last", "--experiment", "experiment.hcl")
-	if r.want(t, 0); !strings.Contains(r.out, "2 trials planned = 2 passed") {
-		t.Errorf("%s%s", r.out, r.stderr)
-	}
-	if _, err := os.Stat(filepath.Join(run, "experiment-2", "other")); err == nil {
-		t.Error("a file of the interrupted extension is still there")
-	}
-	berth(t, dir, "resume", "last").want(t, 0)
-}
-
-func TestResumeRunsTheTrialsThatAreSelected(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	for _, name := range []string{"one", "two"} {
-		task(t, filepath.Join(dir, "tasks"), name, "sleep 1.2; touch /app/done")
-	}
-	experiment(t, dir, "agent.oracle, agent.nop", "  limits {\n    in_flight = 1\n    time      = \"1s\"\n  }")
-	berth(t, dir, "run").want(t, 3) // stops after the first trial
-	for _, tt := range []struct{ expression, part string }{
-		{`agnt == "nop"`, "did you mean"},
-	} {
-		refused(t, berth(t, dir, "resume", "last", "--select", tt.expression), tt.part)
-	}
-	for expression, part := range map[string]string{
-		`agent == "oracle" && outcome == "failed"`: "chooses no trial",
-		`outcome == "passed"`:                      "that would choose among results",
-	} {
-		r := berth(t, dir, "resume", "last", "--select", expression)
-		if r.want(t, 3); !strings.Contains(r.stderr, part) || !strings.Contains(r.out, "1 passed + 3 not_run") {
-			t.Errorf("%s:\n%s%s", expression, r.out, r.stderr)
-		}
-	}
-	experiment(t, dir, "agent.oracle, agent.nop", "")
-	r := berth(t, dir, "resume", "last", "--experiment", "experiment.hcl", "--select", `agent == "nop" || outcome == "passed"`)
-	if r.want(t, 3); !strings.Contains(r.out, "4 trials planned = 1 passed + 2 failed + 1 not_run") || !strings.Contains(r.stderr, "1 of the 3 selected trials") {
-		t.Errorf("selected:\n%s%s", r.out, r.stderr)
 	}
 }

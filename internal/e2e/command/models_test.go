@@ -165,15 +165,11 @@ func (p *refuses) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // In the middle of a run, a provider refuses everything for longer than the
-// agents' time limit: no attempt fails, no agent's clock runs, and the rate
-// falls and recovers. The variable E2E_REFUSING makes the time longer.
+// agents' time limit: no attempt fails, and no agent's clock runs.
 func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
-	lasting := 24 * time.Second
-	if d, err := time.ParseDuration(os.Getenv("E2E_REFUSING")); err == nil {
-		lasting = d
-	}
+	const lasting = 24 * time.Second
 	p := &refuses{after: 60, lasting: lasting}
 	s := httptest.NewServer(p)
 	defer s.Close()
@@ -201,23 +197,8 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 		}
 		all = append(all, exchangesOf(t, &show.Trials[i])...)
 	}
-	slices.SortFunc(all, func(a, b gateway.Exchange) int { return a.Time.Add(a.Waited).Compare(b.Time.Add(b.Waited)) })
-	var limits []int
-	for _, x := range all {
-		if n := len(limits); n == 0 || limits[n-1] != x.Limit {
-			limits = append(limits, x.Limit)
-		}
-	}
-	low := slices.Min(limits)
-	back := slices.Max(limits[slices.Index(limits, low):])
-	if waited < 2 || p.refused.Load() == 0 || low > 8 || back < 16 || len(all) != 64*8 {
-		t.Errorf("%d attempts waited, %d requests refused, %d exchanges; the limits were %v", waited, p.refused.Load(), len(all), limits)
-	}
-	t.Logf("refused for %s: %d requests served, %d refused, %d attempts waited for more than half of it; requests under way at most: %v", lasting, p.served.Load(), p.refused.Load(), waited, limits)
-	for line := range strings.Lines(r.stderr) {
-		if strings.Contains(line, "the provider") {
-			t.Log(strings.TrimSpace(line))
-		}
+	if waited < 2 || p.refused.Load() == 0 || len(all) != 64*8 {
+		t.Errorf("%d attempts waited, %d requests refused, %d exchanges", waited, p.refused.Load(), len(all))
 	}
 }
 
@@ -264,7 +245,6 @@ func TestARunIsReplayedWithoutItsModel(t *testing.T) {
 			t.Errorf("rewards: %+v, replayed %+v", x, y)
 		}
 	}
-	t.Logf("replayed: %v, scores %v", b, again.Summary.Outcomes)
 
 	// The flag does the same, and needs neither the key nor the time of the
 	// recorded run.

@@ -32,32 +32,15 @@ serve(ProbeVerifier())
 func TestAVerifierWithASandboxOfItsOwn(t *testing.T) {
 	tree.NeedsSandbox(t)
 	t.Parallel()
-	t.Run("always", func(t *testing.T) {
-		t.Parallel()
-		probed(t, probing, "")
-	})
-	t.Run("by its configuration", func(t *testing.T) {
-		t.Parallel()
-		by := strings.Replace(probing, `needs = "own"`, `own_with = {"where": "apart"}
-    Config = Config`, 1)
-		by = strings.Replace(by, "from berth_plugin import Verdict", "import dataclasses\n\nfrom berth_plugin import option, Verdict", 1)
-		by = strings.Replace(by, "class ProbeVerifier", "@dataclasses.dataclass\nclass Config:\n    where: str = option(\"\")\n\n\nclass ProbeVerifier", 1)
-		probed(t, by, "config {\n    where = \"apart\"\n  }")
-	})
-}
-
-// probed runs the verifier, with lines of its block.
-func probed(t *testing.T, program, block string) {
-	t.Helper()
 	dir := t.TempDir()
-	pythonPlugin(t, dir, "probe", program)
+	pythonPlugin(t, dir, "probe", probing)
 	task(t, filepath.Join(dir, "tasks"), "program", "cd /app; echo 'echo 42' > program; touch scratch; setsid sleep 100 > running 2>&1 &")
 	one := filepath.Join(dir, "tasks", "program")
 	e2etest.Write(t, one, map[string]string{
 		"task.toml": "artifacts = [\"/app/program\"]\n" + e2etest.Read(t, one, "task.toml"), "tests/test.sh": "exit 1\n",
 	})
 	experiment(t, dir, "agent.oracle, agent.nop", "")
-	e2etest.Write(t, dir, map[string]string{"verifier.hcl": "verifier \"script\" {\n  plugin = \"probe\"\n  " + block + "\n}\n"})
+	e2etest.Write(t, dir, map[string]string{"verifier.hcl": "verifier \"script\" {\n  plugin = \"probe\"\n}\n"})
 	berthWith(t, dir, nil, "plan").want(t, 0)
 	r := berthWith(t, dir, nil, "run")
 	if r.code != 0 || !strings.Contains(r.out, "2 trials planned = 1 passed + 1 failed") {

@@ -104,27 +104,3 @@ func TestAPluginIsInstalledAndLocked(t *testing.T) {
 	with("plugin", "lock").want(t, 0)
 	with("validate").want(t, 0)
 }
-
-// A lock above a task holds for berth try, for the plugins that the lock names.
-func TestATaskIsTriedWithTheLockedPlugins(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	experiment(t, dir, "agent.nop", "")
-	berth(t, dir, "plugin", "lock").want(t, 0)
-	for _, agent := range []string{"oracle", "nop"} {
-		berth(t, dir, "try", "tasks/one", "--agent", agent).want(t, 0)
-	}
-	lock := strings.ReplaceAll(e2etest.Read(t, dir, "berth.lock.hcl"), "sha256:", "sha256:00")
-	e2etest.Write(t, dir, map[string]string{"berth.lock.hcl": lock})
-	for _, agent := range []string{"oracle", "nop"} {
-		r := berth(t, dir, "try", "tasks/one", "--agent", agent)
-		if r.code != 2 || !strings.Contains(r.stderr, "Plugin differs from "+dir+"/berth.lock.hcl") || !strings.Contains(r.stderr, `environment "local" is sha256:`) ||
-			strings.Contains(r.stderr, `agent "nop" is`) != (agent == "nop") || strings.Contains(r.stderr, `agent "oracle"`) {
-			t.Errorf("try with %s: %+v", agent, r)
-		}
-	}
-	e2etest.Write(t, dir, map[string]string{"tasks/one/berth.lock.hcl": ""}) // a nearer one
-	berth(t, dir, "try", "tasks/one").want(t, 0)
-}

@@ -2,9 +2,6 @@ package command
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
@@ -84,27 +81,4 @@ func quoted(t *testing.T, text string) string {
 	b, err := json.Marshal(text)
 	e2etest.Must(t, err)
 	return string(b)
-}
-
-// Where nothing has changed, no verdict of the quickstart depends on the sandbox in
-// which it is given: neither that of mode image nor that of a regrade.
-func TestAnotherSandboxChangesNoVerdictOfTheQuickstart(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	for name, attributes := range map[string]string{"live": "", "image": "  verify = \"image\"\n"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			e2etest.Must(t, os.CopyFS(filepath.Join(dir, "q"), os.DirFS(filepath.Join(tree.Root, "examples", "quickstart"))))
-			const line = "experiment \"quickstart\" {\n"
-			file := filepath.Join(dir, "q", "berth.hcl")
-			e2etest.Must(t, os.WriteFile(file, []byte(strings.Replace(e2etest.Read(t, file), line, line+"  keep = \"all\"\n"+attributes, 1)), 0o600))
-			for _, args := range [][]string{{"run", "q"}, {"regrade", "last"}} {
-				r := berth(t, dir, args...)
-				if r.want(t, 0); !strings.Contains(r.out+r.stderr, "9 trials planned = 6 passed + 3 failed") {
-					t.Errorf("berth %v:\n%s\n%s", args, r.out, r.stderr)
-				}
-			}
-		})
-	}
 }

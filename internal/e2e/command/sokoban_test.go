@@ -14,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
-	"github.com/berth-eval/berth/plugins/surface"
 )
 
 const sokobanExperiment = `experiment "sokoban" {
@@ -125,46 +124,6 @@ func TestLevelsOfSokoban(t *testing.T) {
 		}
 		first[key] = text
 	}
-}
-
-// Random actions depend on the task and the repetition, and on nothing else: a second
-// run has the same.
-func TestRandomActionsOfTaskAndRepetition(t *testing.T) {
-	tree.NeedsSandbox(t)
-	t.Parallel()
-	dir := t.TempDir()
-	e2etest.Must(t, os.CopyFS(filepath.Join(dir, "levels"), os.DirFS(filepath.Join(tree.Root, "examples", "sokoban", "levels"))))
-	text := strings.Replace(sokobanExperiment, "INCLUDE", `["small-v0-1", "v1-2", "huge-v0-3"]`, 1)
-	text = strings.Replace(text, ", dataset.published", "", 1)
-	text = strings.Replace(text, "dataset \"published\" {\n  format = \"sokoban\"\n  path   = \"./published\"\n}\n", "", 1)
-	e2etest.Write(t, dir, map[string]string{"berth.hcl": strings.Replace(text, "agent.nop, agent.random, agent.oracle", "agent.random", 1)})
-	berth(t, dir, "run").want(t, 0)
-	berth(t, dir, "run").want(t, 0)
-	trials, owners := map[string]string{}, map[string]string{}
-	for attempt := range playedIn(t, dir) {
-		trial, played := filepath.Base(filepath.Dir(attempt)), strings.Join(actionsOf(t, attempt), " ")
-		if before, ok := trials[trial]; ok && before != played {
-			t.Errorf("two runs of %s:\n%s\n%s", trial, before, played)
-		}
-		if other, ok := owners[played]; ok && other != trial {
-			t.Errorf("%s and %s both play %s", trial, other, played)
-		}
-		trials[trial], owners[played] = played, trial
-	}
-	if len(trials) != 9 || len(owners) != 9 {
-		t.Errorf("%d trials with %d sequences, want 9 of three levels and repetitions", len(trials), len(owners))
-	}
-}
-
-// actionsOf returns the names of the actions that reached the surface.
-func actionsOf(t *testing.T, attempt string) (names []string) {
-	t.Helper()
-	for _, l := range e2etest.Lines[surface.Line](t, attempt, record.SurfaceFile) {
-		if l.Kind == surface.KindAct {
-			names = append(names, l.Action)
-		}
-	}
-	return names
 }
 
 // plannersExperiment has two planners and two models, of which one talks nonsense.
@@ -280,52 +239,4 @@ func requestsOf(t *testing.T, attempt string) (bodies []string) {
 		bodies = append(bodies, string(b))
 	}
 	return bodies
-}
-
-// What is wrong in a dataset is said with its file and line.
-func TestWrongLevelsOfSokoban(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{
-		"berth.hcl": `experiment "x" {
-  datasets    = [dataset.levels]
-  environment = environment.room
-  agent       = agent.nop
-}
-dataset "levels" {
-  format = "sokoban"
-  path   = "./levels"
-}
-environment "room" {
-  plugin  = "local"
-  surface = "sokoban"
-}
-agent "nop" {
-  plugin = "nop"
-}
-`,
-		"levels/levels.txt": "; good\n######\n#@$ .#\n######\n\n; open\n######\n#@$ . \n######\n\n; nobody\n#####\n#$ .#\n#####\n\n; many\n#####\n#@$$#\n# . #\n#####\n\n" +
-			"; wide\n" + strings.Repeat("#", 10_000) + "\n\n; paid\n######\n#@$ .#\n######\n",
-		"levels/levels.json":      `{"good": {"solution": "uRR"}, "paid": {"solution": "RR", "bound": 10.9}}`,
-		"levels/upper_bound.json": "{\n\"1-Sokoban-v0\": {\"actions\": [\"R\"], \"steps\": 1, \"reward\": 10.8},\n\"2-Sokoban-v0\": {\"actions\": [" + strings.Repeat(`"r", `, 200_000) + "\"R\"], \"reward\": 1}}\n",
-	})
-	r := berth(t, dir, "plan")
-	for _, want := range []string{
-		`levels.txt:1: Wrong solution of a level: move 1, "u", walks through a wall`, "levels.txt:8: Not a level that can be played: it is open at the edge",
-		"levels.txt:11: Not a level that can be played: it has no player", "levels.txt:16: Not a level that can be played: it has more boxes than targets: 2 and 1",
-		"levels.txt:23: Not a level that can be played: it has 1 rows, and a row of 10000 characters: at most 40 are possible",
-		"levels.txt:25: Reward does not fit the solution. The solution gives 10.8, and the bound is 10.9",
-		"upper_bound.json:2: The level cannot be rebuilt: its solution gives the reward 10.9, and the file says 10.8",
-		"upper_bound.json:3: The level cannot be rebuilt: it has 200001 actions, and at most 10000 are read",
-	} {
-		if r.code == 0 || !strings.Contains(r.out+r.stderr, want) {
-			t.Errorf("plan ended with %d, without %q:\n%s%s", r.code, want, r.out, r.stderr)
-		}
-	}
-	e2etest.Must(t, os.Remove(filepath.Join(dir, "levels", "upper_bound.json")))
-	wrong := strings.Replace(e2etest.Read(t, dir, "berth.hcl"), `surface = "sokoban"`, "surface = \"sokoban\"\n  surface_config {\n    size = 20\n  }", 1)
-	e2etest.Write(t, dir, map[string]string{"berth.hcl": wrong, "levels/levels.txt": "; good\n######\n#@$ .#\n######\n", "levels/levels.json": "{}"})
-	if r := berth(t, dir, "plan"); r.code == 0 || !strings.Contains(r.out+r.stderr, "The size 20 of a cell is not possible") {
-		t.Errorf("plan ended with %d:\n%s%s", r.code, r.out, r.stderr)
-	}
 }

@@ -10,7 +10,6 @@ import (
 
 	types "github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
-	"github.com/berth-eval/berth/internal/testlevel"
 )
 
 // runnable writes a task whose tests say r=1 if condition holds.
@@ -88,32 +87,4 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 		"cheat touch live: failed cheat/touch/solve.sh:0",
 		"answers  : failed tests/expected.txt:0 the agent can read it as /app/notes.txt",
 		"history  : failed environment:0 the repository /app/repo has the commit ")
-}
-
-// Tests that need a network. Without one, the proxy of the sandbox refuses a host
-// with 403; with one, it looks for it.
-func TestATaskWhoseTestsNeedANetwork(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	testlevel.Program(t, "curl", "curl")
-	dir := t.TempDir()
-	runnable(t, dir, "online", `[ "$(cat /app/word)" = done ] && [ "$(curl -s -o /dev/null -w '%{http_connect}' https://nobody.invalid)" != 403 ]`, nil)
-	toml := filepath.Join(dir, "online", "task.toml")
-	e2etest.Write(t, filepath.Dir(toml), map[string]string{"task.toml": strings.Replace(e2etest.Read(t, toml), `"no-network"`, `"public"`, 1)})
-	contains(t, verdicts(t, dir, "online", 1, 1), "oracle  live: held",
-		"network  : failed tests/test.sh:3 passed 0 of 1 without a network; the tests use curl")
-}
-
-// A test that depends on chance: all outcomes are equal once in 2^15 runs.
-func TestATaskWithAFlakyTest(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	runnable(t, dir, "flaky", `[ "$(cat /app/word)" = done ] && [ $(($(od -An -N1 -tu1 /dev/urandom) % 2)) = 0 ]`, nil)
-	got := verdicts(t, dir, "flaky", 1, 6)
-	if !slices.ContainsFunc(got, func(s string) bool {
-		return strings.HasPrefix(s, "flaky oracle ") && strings.Contains(s, ": failed tests/test.sh:3 ") && strings.HasSuffix(s, "the tests use /dev/urandom")
-	}) {
-		t.Errorf("no flaky test in:\n%s", strings.Join(got, "\n"))
-	}
 }

@@ -16,7 +16,7 @@ import (
 
 // An agent draws a workflow on a page: the comparator says 1, and the judge, whose
 // models reply from files, says 4. The stored attempt is judged again with the same
-// result. A judge that fails is a finding, and the comparator's verdict stands.
+// result.
 func TestTheVisualJudge(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -48,19 +48,6 @@ func TestTheVisualJudge(t *testing.T) {
 		t.Errorf("judged again, the pairs are\n%s\nand were\n%s", two, one)
 	}
 
-	e2etest.Must(t, os.RemoveAll(filepath.Join(dir, "runs")))
-	e2etest.Write(t, filepath.Join(dir, "example"), map[string]string{"final.yaml": "replies:\n  - text: 'Well done.'\n"})
-	if r := berthWith(t, dir, nil, "run", "example"); r.code != 0 {
-		t.Fatalf("with a judge that fails: %s\n%s", r.out, r.stderr)
-	}
-	got := resultOf(t, attemptOf(t, trials, 1))
-	failed := false
-	for _, f := range got.Findings {
-		failed = failed || f.Code == "advisory_failed" && strings.Contains(f.Text, "visual-judge")
-	}
-	if _, scored := got.Scores["judge"]; got.Outcome != record.Passed || got.Scores["reward"] != 1 || scored || !failed {
-		t.Errorf("with a judge that fails: %s, %v, %+v", got.Outcome, got.Scores, got.Findings)
-	}
 }
 
 func attemptOf(t *testing.T, trials string, number int) string {

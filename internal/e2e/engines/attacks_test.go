@@ -48,41 +48,15 @@ func TestAHiddenProcessDoesNotPassAsChecked(t *testing.T) {
 	})
 }
 
-// An agent that changes the limits of PID 1 does not pass as checked: either
-// every call is refused, or the result is violated and attributed to the agent.
-func TestWhoChangesPID1DoesNotPassAsChecked(t *testing.T) {
-	t.Parallel()
-	everywhere(t, func(t *testing.T, p *place, plugin, mode string) {
-		p.attack(plugin, "limits", "mkdir -p /logs/artifacts; $attacker limits > /logs/artifacts/report 2>&1; : > /app/done")
-		tr := p.attacked(plugin, mode).Trials[0]
-		r := tr.Attempts[0]
-		violated := tr.Outcome == record.AgentError && r.Integrity == record.Violated
-		report, err := os.ReadFile(filepath.Join(r.Dir, "artifacts", "logs", "artifacts", "report"))
-		if err != nil && !violated {
-			t.Fatal(err)
-		}
-		did := strings.Contains("\n"+string(report), "\n+ prlimit") || strings.Contains("\n"+string(report), "\n+ sched_") || strings.Contains("\n"+string(report), "\n+ setpriority")
-		if refused := err == nil && !did && strings.Contains(string(report), "+ take its id"); refused == violated || len(tr.Attempts) != 1 {
-			t.Errorf("%s, %s, %d attempts\n%s", tr.Outcome, r.Integrity, len(tr.Attempts), report)
-		}
-	})
-}
-
 // everywhere runs a test on each environment, in the two modes in which tests
 // run in the agent's sandbox.
 func everywhere(t *testing.T, f func(t *testing.T, p *place, plugin, mode string)) {
 	t.Helper()
-	for _, plugin := range []string{"local", "docker", "podman"} {
-		for _, mode := range []string{"live", "restarted"} {
-			t.Run(plugin+" "+mode, func(t *testing.T) {
-				t.Parallel()
-				if plugin == "local" {
-					f(t, newPlace(t), plugin, mode)
-				} else {
-					f(t, newPlace(t, machineFor(t, plugin, debian).env()), plugin, mode)
-				}
-			})
-		}
+	for _, mode := range []string{"live", "restarted"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			everyPlugin(t, func(t *testing.T, p *place, plugin string) { f(t, p, plugin, mode) })
+		})
 	}
 }
 

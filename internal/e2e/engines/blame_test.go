@@ -31,56 +31,10 @@ for l in nofile=4:4 nproc=1:1 fsize=0:0 stack=0:0; do setpriv --reuid "$id" --re
 // no further attempt, and does not pass.
 func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"local", "docker", "podman"} {
-		for _, mode := range []string{"live", "restarted"} {
-			t.Run(name+" "+mode, func(t *testing.T) {
-				t.Parallel()
-				p := newPlace(t)
-				if name != "local" {
-					p = newPlace(t, machineFor(t, name, debian).env())
-				}
-				breaks(t, p, name, mode)
-			})
-		}
-	}
+	everywhere(t, breaks)
 }
 
-// An agent that ends the verifier's process gets no further attempt, and other
-// attempts in that process are not affected.
-func TestAnAgentEarnsNoFurtherAttemptByEndingTheVerifier(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"local", "docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t)
-			if name != "local" {
-				p = newPlace(t, machineFor(t, name, debian).env())
-			}
-			for i := range 3 {
-				p.task(fmt.Sprintf("honest-%d", i), "", "mkdir -p /logs/artifacts; : > /logs/artifacts/good", testTiny)
-			}
-			for i := range 2 {
-				p.task(fmt.Sprintf("deadly-%d", i), "", "mkdir -p /logs/artifacts; : > /logs/artifacts/deadly", testTiny)
-			}
-			p.images(name)
-			p.experiment(name, "", "retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 5\n  }")
-			text, err := os.ReadFile(filepath.Join(p.dir, "berth.hcl"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.write("berth.hcl", string(text)+"verifier \"script\" {\n  plugin = \"frail\"\n}\n")
-			p.berth(1, "run", ".", "--no-live")
-			for _, tr := range p.show().Trials {
-				want := record.Passed
-				if strings.Contains(tr.Task, "deadly") {
-					want = record.VerifierError
-				}
-				wantOnce(t, &tr, want)
-			}
-		})
-	}
-}
-
+// breaks runs the tasks whose agents break their sandboxes.
 func breaks(t *testing.T, p *place, plugin, mode string) {
 	t.Helper()
 	p.task("honest", "", solveTiny, testTiny)
@@ -147,49 +101,4 @@ func globbed(t *testing.T, pattern string) []string {
 		t.Fatalf("%s: %v", pattern, err)
 	}
 	return files
-}
-
-// If an image lacks something before the agent ran, this is the task's fault,
-// and the error names it.
-func TestWhatAnImageLacksIsTheTasksFault(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, m *machine) {
-		p := newPlace(t, m.env())
-		says := map[string]string{
-			"agent":      `no user "worker" in the sandbox's /etc/passwd`,
-			"verifier":   `no user "grader" in the sandbox's /etc/passwd`,
-			"shell":      `start "sh": no such program`,
-			"entrypoint": `start "/no/such/program": no such program`,
-		}
-		for name, text := range map[string]string{
-			"agent": "\n[agent]\nuser = \"worker\"\n", "verifier": "\n[verifier]\nuser = \"grader\"\n",
-			"shell": "FROM " + base + "\nRUN [\"/bin/busybox\", \"rm\", \"-f\", \"/bin/sh\"]\n", "entrypoint": "FROM " + base + "\nENTRYPOINT [\"/no/such/program\"]\n",
-		} {
-			p.task(name, "", solveTiny, testTiny)
-			dir := filepath.Join("tasks", name)
-			head := "schema_version = \"1.4\"\n[task]\nname = \"engines/" + name + "\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n"
-			if file, built := strings.CutPrefix(text, "FROM "); built {
-				p.write(filepath.Join(dir, "environment", "Dockerfile"), "FROM "+file)
-			} else {
-				head += fmt.Sprintf("docker_image = %q\n%s", base, text)
-			}
-			p.write(filepath.Join(dir, "task.toml"), head)
-		}
-		p.experiment(m.plugin, "", "")
-		s := p.start("run", ".", "--no-live")
-		if code := p.end(s); code != 1 {
-			t.Errorf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
-		}
-		for _, tr := range p.show().Trials {
-			name := strings.TrimPrefix(tr.Task, "engines/")
-			if len(tr.Attempts) == 0 {
-				t.Fatalf("%s: no attempt\n%s", name, s.err.String())
-			}
-			e := tr.Attempts[0].Error
-			t.Logf("%-10s  %s  %+v", name, tr.Outcome, e)
-			if tr.Outcome != record.EnvironmentError || e == nil || e.Boundary != record.ByTask || e.Retry || !strings.Contains(e.Message, says[name]) {
-				t.Errorf("%s: %s, %+v; want environment_error of the task, saying %q", name, tr.Outcome, e, says[name])
-			}
-		}
-	})
 }

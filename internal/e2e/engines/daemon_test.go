@@ -2,15 +2,12 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -216,113 +213,6 @@ func killed(t *testing.T, s *server) {
 			if len(tr.Attempts) > 0 && tr.Outcome != record.Passed && tr.Outcome != record.EnvironmentError {
 				t.Errorf("a trial of a killed engine is %s: %+v", tr.Outcome, tr.Attempts[0].Error)
 			}
-		}
-	}
-	p.clean(s.machine)
-}
-
-func TestAServerOfPodmanThatIsKilledEndsNoTrial(t *testing.T) {
-	t.Parallel()
-	machineFor(t, "podman", base) // the same store, through a server of this test
-	binary := testlevel.Program(t, "podman", "podman")
-	testlevel.Account(t)
-	u, err := user.LookupId(strconv.Itoa(os.Getuid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{machine: machineAt("podman", filepath.Join(short(t), "p.sock"))}
-	s.argv = []string{binary, "system", "service", "--time=0", "unix://" + s.path}
-	s.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.HomeDir, fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", os.Getuid())}
-	s.up(t)
-	t.Cleanup(func() { s.down(t) })
-	killed(t, s)
-}
-
-// If the disk of an engine is full, the trials on it fail with a clear error.
-func TestAFullDiskOfTheEngineIsAnErrorOfTheEnvironment(t *testing.T) {
-	t.Parallel()
-	testlevel.Root(t, "mount a small disk")
-	dir := short(t)
-	if err := os.Mkdir(filepath.Join(dir, "data"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", filepath.Join(dir, "data"), "tmpfs", 0, "size=24m"); err != nil {
-		testlevel.Cannot(t, testlevel.NoMounts, err)
-	}
-	s := daemon(t, dir)
-	p := newPlace(t, s.machine.env())
-	p.task("a-fills", "", "dd if=/dev/zero of=/app/big bs=1M count=100 2>/dev/null; "+solveTiny+"; exit 1", testTiny)
-	p.task("b-plain", "", solveTiny, testTiny)
-	p.experiment("docker", "", "limits {\n    in_flight = 1\n  }")
-	p.end(p.start("run", ".", "--no-live"))
-	show := p.show()
-	for _, tr := range show.Trials {
-		if tr.Task == "engines/b-plain" && tr.Outcome != record.Passed {
-			t.Errorf("the trial after one that filled the disk: %s, %+v", tr.Outcome, tr.Attempts)
-		}
-		if tr.Task == "engines/a-fills" && tr.Outcome == record.Passed {
-			t.Error("a trial that could not write passed")
-		}
-	}
-	// Another process fills it: no sandbox can be made.
-	if err := os.WriteFile(filepath.Join(dir, "data", "ballast"), make([]byte, 40<<20), 0o600); err == nil {
-		t.Fatal("the disk is not small")
-	}
-	full := newPlace(t, s.machine.env())
-	full.task("plain", "", solveTiny, testTiny)
-	full.experiment("docker", "", "")
-	full.berth(1, "run", ".", "--no-live")
-	for _, tr := range full.show().Trials {
-		if tr.Outcome != record.EnvironmentError || !strings.Contains(tr.Attempts[0].Error.Message, "no space") {
-			t.Errorf("on a full disk: %s, %+v", tr.Outcome, tr.Attempts[0].Error)
-		}
-	}
-	if err := os.Remove(filepath.Join(dir, "data", "ballast")); err != nil {
-		t.Error(err)
-	}
-	p.clean(s.machine)
-	full.clean(s.machine)
-}
-
-// If an engine's disk has quotas, the limit on what a sandbox writes is
-// enforced.
-func TestALimitOnTheDiskIsKeptWhereTheEngineHasQuotas(t *testing.T) {
-	t.Parallel()
-	testlevel.Root(t, "mount a small disk")
-	dir := short(t)
-	data, image := filepath.Join(dir, "data"), filepath.Join(dir, "disk")
-	if err := errors.Join(os.Mkdir(data, 0o700), os.WriteFile(image, nil, 0o600), os.Truncate(image, 512<<20)); err != nil {
-		t.Fatal(err)
-	}
-	for _, argv := range [][]string{{"mkfs.btrfs", "-q", image}, {"mount", "-o", "loop", image, data}} {
-		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			testlevel.Cannot(t, "no disk with quotas can be made here: apt-get install btrfs-progs, and modprobe btrfs loop", fmt.Sprintf("%v %s", err, out))
-		}
-	}
-	s := daemon(t, dir, "--storage-driver", "btrfs")
-	p := newPlace(t, s.machine.env())
-	some := "dd if=/dev/zero of=/app/big bs=1M count=%d 2>/dev/null; [ \"$(du -m /app/big | cut -f 1)\" -lt 17 ] && "
-	p.task("stops", "storage_mb = 16\n", fmt.Sprintf(some, 64)+"rm /app/big && "+solveTiny, testTiny)
-	p.task("fills", "storage_mb = 16\n", fmt.Sprintf(some, 64)+"while echo 1 >> /app/more; do :; done", testTiny)
-	p.experiment("docker", "", "retry {\n    max = 2\n    on = [\"environment_error\"]\n    wait = \"10ms\"\n  }")
-	p.berth(1, "run", ".", "--no-live")
-	for _, tr := range p.show().Trials {
-		want := record.Passed
-		if tr.Task == "engines/fills" {
-			want = record.AgentError // this gives no free retry
-		}
-		if tr.Outcome != want || len(tr.Attempts) != 1 {
-			t.Errorf("%s: %s, want %s at once: %+v", tr.Task, tr.Outcome, want, tr.Attempts)
-		}
-	}
-	results, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1", record.ResultFile))
-	if err != nil || len(results) != 2 {
-		t.Fatalf("results: %q, %v", results, err)
-	}
-	for _, file := range results {
-		text, err := os.ReadFile(file)
-		if err != nil || !strings.Contains(string(text), `"disk": "enforced"`) {
-			t.Errorf("%s does not say that the disk is enforced: %v\n%s", file, err, text)
 		}
 	}
 	p.clean(s.machine)

@@ -87,19 +87,6 @@ func (m *machine) containers(t *testing.T, run string) (all []container) {
 	return all
 }
 
-// snapshots returns the images that a run made of its sandboxes.
-func (m *machine) snapshots(t *testing.T, run string) (all []struct{ RepoTags []string }) {
-	t.Helper()
-	filter, err := json.Marshal(map[string][]string{"label": {"dev.berth.owner=" + run}})
-	if err == nil {
-		err = m.get(t.Context(), "/images/json?filters="+url.QueryEscape(string(filter)), &all)
-	}
-	if err != nil {
-		t.Fatalf("%s at %s: %v", m.plugin, m.path, err)
-	}
-	return all
-}
-
 // rootless is why root does not try Podman.
 const rootless = "Podman is not tried as root: run the tests as another user"
 

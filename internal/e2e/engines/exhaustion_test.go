@@ -2,7 +2,6 @@ package engines
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,16 +45,7 @@ done
 // here are those that docs/engines.md says.
 func TestATrialThatTakesAllLeavesItsNeighboursAndTheHostAlone(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"local", "docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t)
-			if name != "local" {
-				p = newPlace(t, machineFor(t, name, debian).env())
-			}
-			p.exhausted(name)
-		})
-	}
+	everyPlugin(t, func(_ *testing.T, p *place, plugin string) { p.exhausted(plugin) })
 }
 
 func (p *place) exhausted(plugin string) {
@@ -76,17 +66,14 @@ func (p *place) exhausted(plugin string) {
 		config += "\nstorage_mib = 96"
 	}
 	p.experiment(plugin, config, "retry {\n    max  = 2\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 6\n  }")
-	before := usable(t, p.dir)
 	s := p.start("run", ".", "--no-live")
-	for !s.hasEnded() { // the host can work all the time
+	for !s.hasEnded() {
 		usable(t, p.dir)
 		time.Sleep(500 * time.Millisecond) // it samples for as long as the run takes
 	}
 	if code := p.end(s); code > 1 {
 		t.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
 	}
-	t.Logf("before: %s\nafter:  %s", before, usable(t, p.dir))
-	results := map[string]*record.Result{}
 	for _, tr := range p.show().Trials {
 		name := strings.TrimPrefix(tr.Task, "engines/")
 		if len(tr.Attempts) != 1 {
@@ -94,7 +81,6 @@ func (p *place) exhausted(plugin string) {
 			continue
 		}
 		r := e2etest.Result(t, tr.Attempts[0].Dir)
-		results[name] = r
 		if name == "neighbour" {
 			if r.Outcome != record.Passed || r.Integrity != record.Checked {
 				t.Errorf("the neighbour: %s, %s %q, %+v", r.Outcome, r.Integrity, r.Reasons, r.Error)
@@ -103,7 +89,6 @@ func (p *place) exhausted(plugin string) {
 		}
 		p.failed(plugin, name, r, p.took(tr.Attempts[0].Dir, name))
 	}
-	p.beside(results)
 	if left := processes("perl", p.dir+"\n"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -171,45 +156,17 @@ func (p *place) took(attempt, name string) int {
 	return 0
 }
 
-// beside checks that the neighbour worked while each other agent did.
-func (p *place) beside(results map[string]*record.Result) {
-	turn := func(name string) (from, to time.Time) {
-		if r := results[name]; r != nil {
-			for _, ph := range r.Phases {
-				if ph.Name == record.PhaseTurn {
-					return ph.Start, ph.End
-				}
-			}
-		}
-		p.test.Errorf("%s has no turn", name)
-		return from, to
-	}
-	from, to := turn("neighbour")
-	for name := range greedy {
-		if a, b := turn(name); !a.Before(to) || !from.Before(b) {
-			p.test.Errorf("%s worked from %s to %s, the neighbour from %s to %s", name, a, b, from, to)
-		}
-	}
-}
-
-// usable fails if the host cannot start a process, write a file or open files, and
-// returns what it has left.
-func usable(t *testing.T, dir string) string {
+// usable fails if the host cannot start a process, write a file or open files.
+func usable(t *testing.T, dir string) {
 	t.Helper()
-	var disk syscall.Statfs_t
 	file := filepath.Join(dir, "host")
-	err := errors.Join(
-		exec.CommandContext(t.Context(), "true").Run(), os.WriteFile(file, make([]byte, 1<<20), 0o600), os.Remove(file), syscall.Statfs(dir, &disk),
-	)
+	err := errors.Join(exec.CommandContext(t.Context(), "true").Run(), os.WriteFile(file, make([]byte, 1<<20), 0o600), os.Remove(file))
 	for range 100 {
 		f, openErr := os.Open("/dev/null")
 		err = errors.Join(err, openErr)
 		defer f.Close()
 	}
-	all, listErr := filepath.Glob("/proc/[0-9]*")
-	text, readErr := os.ReadFile("/proc/sys/fs/file-nr")
-	if err = errors.Join(err, listErr, readErr); err != nil {
+	if err != nil {
 		t.Errorf("the host: %v", err)
 	}
-	return fmt.Sprintf("%d processes, files %q, %d MiB and %d inodes free", len(all), strings.Fields(string(text)), disk.Bavail*uint64(disk.Bsize)>>20, disk.Ffree) //nolint:gosec // sizes
 }

@@ -158,6 +158,21 @@ func each(t *testing.T, f func(t *testing.T, m *machine)) {
 	}
 }
 
+// everyPlugin runs a test on local and on each engine that has Debian.
+func everyPlugin(t *testing.T, f func(t *testing.T, p *place, plugin string)) {
+	t.Helper()
+	for _, plugin := range []string{"local", "docker", "podman"} {
+		t.Run(plugin, func(t *testing.T) {
+			t.Parallel()
+			if plugin == "local" {
+				f(t, newPlace(t), plugin)
+			} else {
+				f(t, newPlace(t, machineFor(t, plugin, debian).env()), plugin)
+			}
+		})
+	}
+}
+
 // plugins returns the processes of a plugin that a berth has started.
 func plugins(s *session, name string) (pids []int) {
 	for _, pid := range processes(filepath.Join(bin, "plugins", "berth-plugin-"+name)) {
@@ -194,30 +209,6 @@ func TestAPluginThatIsKilledLeavesNothing(t *testing.T) {
 		}
 		if got := p.show().Summary; !got.Complete || got.Outcomes[record.Passed] != 3 {
 			t.Errorf("complete %v, %v", got.Complete, got.Outcomes)
-		}
-		p.clean(m)
-	})
-}
-
-// An engine starts each sandbox below conmon or containerd-shim.
-func TestASandboxWhoseParentIsKilledIsRemoved(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, m *machine) {
-		if m.plugin == "docker" && os.Getuid() != 0 {
-			t.Skip("the shims of a daemon are root's")
-		}
-		p, s := slow(t, m, "")
-		var pids []int
-		for _, c := range m.containers(t, p.run()) {
-			for _, parent := range []string{"conmon", "containerd-shim"} {
-				pids = append(pids, processes(parent, c.ID)...)
-			}
-		}
-		kill(t, "parent of a sandbox", pids...)
-		p.end(s)
-		show := p.show()
-		if !show.Summary.Complete || show.Summary.Planned != 3 {
-			t.Errorf("complete %v, %v", show.Summary.Complete, show.Summary.Outcomes)
 		}
 		p.clean(m)
 	})

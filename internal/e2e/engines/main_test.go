@@ -51,7 +51,7 @@ func build() (err error) {
 		return err
 	}
 	bin = filepath.Join(top, "bin")
-	err = e2etest.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./agents/minisweagent", "./agents/persona", "./agents/random", "./environments/local", "./environments/docker", "./environments/podman", "./environments/browser", "./verifiers/script", "./verifiers/compare", "./verifiers/supervisor", "./internal/e2e/engines/frail")
+	err = e2etest.Build(tree, bin, "./agents/nop", "./agents/oracle", "./agents/terminus", "./agents/minisweagent", "./agents/persona", "./agents/random", "./environments/local", "./environments/docker", "./environments/podman", "./environments/browser", "./verifiers/script", "./verifiers/compare", "./verifiers/supervisor")
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(top))
 	}

@@ -2,9 +2,7 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -214,54 +212,5 @@ func TestPilotsOnPodmanMakeTheSameRun(t *testing.T) {
 			}
 			p.unpiloted(scratch)
 		})
-	}
-}
-
-// An archive is not where a pilot runs, or it is removed after the pilot has made its
-// plan. Both is said, and no agent is blamed.
-func TestPilotsWithoutTheArchiveOfAnImage(t *testing.T) {
-	t.Parallel()
-	m := machineFor(t, "podman", base)
-	p := newPlace(t, m.env())
-	first, second := p.copied("first.tar"), p.copied("second.tar")
-	provider := &e2etest.Provider{Key: pilotKey, Command: seesNetwork}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// The first attempt has its image.
-		if err := errors.Join(os.RemoveAll(first), os.RemoveAll(second)); err != nil {
-			t.Error(err)
-		}
-		provider.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	p.boxed("executor \"pilots\" {}\n", server.URL, first, second)
-	p.write("berth.hcl", strings.Replace(p.read("berth.hcl"), "agent.oracle, agent.nop, ", "", 1))
-	c, run := p.coordinated()
-
-	away := second + ".away"
-	e2etest.Must(t, os.Rename(second, away))
-	one := p.start("pilot", run, "--in-flight", "1")
-	if code := p.end(one); code != 2 || !strings.Contains(one.err.String(), fmt.Sprintf("The archive of the image is not there. There is no file %q on this machine.", second)) {
-		t.Errorf("code %d: %s", code, one.err.String())
-	}
-	e2etest.Must(t, errors.Join(os.Rename(away, second), os.Chmod(second, 0)))
-	two := p.start("pilot", run, "--in-flight", "1")
-	if code := p.end(two); code != 2 || !strings.Contains(two.err.String(), "The archive of the image cannot be read. On this machine: open "+second+": permission denied.") {
-		t.Errorf("code %d: %s", code, two.err.String())
-	}
-	e2etest.Must(t, os.Chmod(second, 0o600))
-	three := p.start("pilot", run, "--in-flight", "1")
-	if code := p.end(c); code != 1 {
-		t.Errorf("code %d: %s%s", code, c.out.String(), c.err.String())
-	}
-	p.ended(three)
-	outcomes := map[record.Outcome]int{}
-	for at, r := range e2etest.Attempts(t, run) {
-		outcomes[r.Outcome]++
-		if r.Outcome == record.EnvironmentError && (r.AgentEnd != "" || !strings.Contains(r.Error.Message, "The archive of the image is not there. There is no file")) {
-			t.Errorf("%s: %q, %+v", at, r.AgentEnd, r.Error)
-		}
-	}
-	if outcomes[record.Passed] != 1 || outcomes[record.EnvironmentError] != 1 || len(outcomes) != 2 {
-		t.Errorf("%v", outcomes)
 	}
 }

@@ -39,40 +39,33 @@ END
 // directly.
 func TestAPublicNetworkDoesNotReachTheHost(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"local", "docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPlace(t)
-			if name != "local" {
-				p = newPlace(t, machineFor(t, name, debian).env())
+	everyPlugin(t, func(t *testing.T, p *place, name string) {
+		hosts, port := hostServer(t)
+		p.task("public", "", strings.NewReplacer("HOSTS", strings.Join(hosts, " "), "PORT", port).Replace(asks),
+			"if [ -e /app/proxy ] && [ -e /app/asked ] && [ ! -e /app/reached ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt")
+		p.images(name)
+		toml := filepath.Join("tasks", "public", "task.toml")
+		text, err := os.ReadFile(filepath.Join(p.dir, toml))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.write(toml, strings.Replace(string(text), "no-network", "public", 1))
+		p.experiment(name, "", "")
+		p.berth(0, "run", ".", "--no-live")
+		tr := p.show().Trials[0]
+		dir := filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1")
+		said := globbed(t, filepath.Join(dir, "agent", "oracle.txt"))
+		out, err := os.ReadFile(said[0])
+		if err != nil || tr.Outcome != record.Passed {
+			t.Errorf("%s, %+v, %v; the sandbox says:\n%s", tr.Outcome, tr.Attempts, err, out)
+		}
+		events, err := os.ReadFile(globbed(t, filepath.Join(dir, "events.jsonl"))[0])
+		for _, host := range hosts {
+			if err != nil || !strings.Contains(string(events), fmt.Sprintf("%s was asked for and may not be reached", host)) {
+				t.Errorf("no finding host_refused for %s: %v", host, err)
 			}
-			hosts, port := hostServer(t)
-			p.task("public", "", strings.NewReplacer("HOSTS", strings.Join(hosts, " "), "PORT", port).Replace(asks),
-				"if [ -e /app/proxy ] && [ -e /app/asked ] && [ ! -e /app/reached ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt")
-			p.images(name)
-			toml := filepath.Join("tasks", "public", "task.toml")
-			text, err := os.ReadFile(filepath.Join(p.dir, toml))
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.write(toml, strings.Replace(string(text), "no-network", "public", 1))
-			p.experiment(name, "", "")
-			p.berth(0, "run", ".", "--no-live")
-			tr := p.show().Trials[0]
-			dir := filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1")
-			said := globbed(t, filepath.Join(dir, "agent", "oracle.txt"))
-			out, err := os.ReadFile(said[0])
-			if err != nil || tr.Outcome != record.Passed {
-				t.Errorf("%s, %+v, %v; the sandbox says:\n%s", tr.Outcome, tr.Attempts, err, out)
-			}
-			events, err := os.ReadFile(globbed(t, filepath.Join(dir, "events.jsonl"))[0])
-			for _, host := range hosts {
-				if err != nil || !strings.Contains(string(events), fmt.Sprintf("%s was asked for and may not be reached", host)) {
-					t.Errorf("no finding host_refused for %s: %v", host, err)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // hostServer serves on all addresses of this machine, and returns them.

@@ -15,34 +15,26 @@ import (
 // attempts verified again: three verdicts change, and nothing else.
 func TestARepairedTestChangesOnlyItsVerdicts(t *testing.T) {
 	t.Parallel()
-	for _, plugin := range []string{"local", "docker", "podman"} {
-		t.Run(plugin, func(t *testing.T) {
-			t.Parallel()
-			var env []string
-			if plugin != "local" {
-				env = append(env, machineFor(t, plugin, debian).env())
-			}
-			p := newPlace(t, env...)
-			for i := range 12 {
-				p.tampered(numbered(i, i%4 == 0))
-			}
-			p.experiment(plugin, "", "keep = \"all\"")
-			p.berth(0, "run", ".", "--no-live")
-			before := p.verdicts(1)
-			for i := range 12 {
-				p.tampered(numbered(i, false))
-			}
-			s := p.start("regrade", "last", "--no-live")
-			if code := p.end(s); code != 0 {
-				t.Fatalf("exit code %d\n%s", code, s.err.String())
-			}
-			out := s.out.String() + s.err.String()
-			if changed := regraded(t, before, p.verdicts(2)); changed != 3 || !strings.Contains(out, "note: 3 of 12 verdicts changed\n  engines/n00 (oracle, repetition 1): failed 0 → passed 1\n") || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") ||
-				!strings.Contains(out, "12 trials have more than one attempt") {
-				t.Errorf("%d verdicts changed, want 3:\n%s", changed, out)
-			}
-		})
-	}
+	everyPlugin(t, func(t *testing.T, p *place, plugin string) {
+		for i := range 12 {
+			p.tampered(numbered(i, i%4 == 0))
+		}
+		p.experiment(plugin, "", "keep = \"all\"")
+		p.berth(0, "run", ".", "--no-live")
+		before := p.verdicts(1)
+		for i := range 12 {
+			p.tampered(numbered(i, false))
+		}
+		s := p.start("regrade", "last", "--no-live")
+		if code := p.end(s); code != 0 {
+			t.Fatalf("exit code %d\n%s", code, s.err.String())
+		}
+		out := s.out.String() + s.err.String()
+		if changed := regraded(t, before, p.verdicts(2)); changed != 3 || !strings.Contains(out, "note: 3 of 12 verdicts changed\n  engines/n00 (oracle, repetition 1): failed 0 → passed 1\n") || !strings.Contains(out, "12 trials planned = 9 passed + 3 failed") ||
+			!strings.Contains(out, "12 trials have more than one attempt") {
+			t.Errorf("%d verdicts changed, want 3:\n%s", changed, out)
+		}
+	})
 }
 
 // regraded checks that only verdicts differ between attempts and those that verified

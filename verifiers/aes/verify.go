@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/suggest"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -24,36 +23,8 @@ import (
 
 // Config is the body of a verifier block's config.
 type Config struct {
-	Published bool   `berth:"published" default:"true" doc:"Measures as the published program does, with its errors: border-top-width reads the left border, border-bottom is not a shorthand, src, type and has_text always agree, placeholder and value compare the text, and shadows with an alpha value cannot be read."`
-	PricedOut string `berth:"priced_out" default:"leave" enum:"leave,zero" doc:"What an element of the target counts in aes whose best partner is too different: leave: nothing, as in the published program; zero: 0, as in aes_strict."`
-	Follow    string `berth:"follow" default:"program" enum:"program,text" doc:"Which of the two is followed where the published text and program differ. text: the mean of the states counts instead of all their elements together, and an element loses 0.001 for each descendant instead of 0.00001."`
-
 	Series bool `berth:"series" default:"false" doc:"Also gives the scores of the stages so far, as aes_1, aes_2 and so on."`
-
-	Weights      map[string]float64 `berth:"weights" doc:"Weights of properties, such as { text = 10, color = 0 }, and of geometry, in place of the published ones."`
-	AreaExponent float64            `berth:"area_exponent" default:"0.8987018465995789" doc:"An element counts as much as its area to this power."`
 }
-
-// Validate implements config.Validator.
-func (c *Config) Validate() (ps []config.Problem) {
-	known := similarity.Weighed()
-	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
-		at := config.Path("weights").Key(name)
-		if !slices.Contains(known, name) {
-			ps = append(ps, config.Problem{Path: at, Summary: "No such weight", Detail: fmt.Sprintf("Got %q%s. The weights are %s.", name, suggest.After(name, known), strings.Join(known, ", "))})
-		}
-		if w := c.Weights[name]; !(w >= 0 && w <= maxWeight) {
-			ps = append(ps, config.Problem{Path: at, Summary: "Weight is out of range", Detail: fmt.Sprintf("Got %g. Write a number from 0 to %g.", w, float64(maxWeight))})
-		}
-	}
-	if !(c.AreaExponent > 0 && c.AreaExponent <= 2) {
-		ps = append(ps, config.Problem{Path: "area_exponent", Summary: "Number out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 2.", c.AreaExponent)})
-	}
-	return ps
-}
-
-// maxWeight bounds a weight.
-const maxWeight = 1e6
 
 // The captures of a stage, and the file with the details.
 const (
@@ -93,9 +64,7 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 		return v, err
 	}
 	_, unwritten := os.Lstat(filepath.Join(r.View, filepath.FromSlash(path.Join(dir, filePage))))
-	got, err := similarity.Compare(ctx, target, result, similarity.Options{
-		Published: c.Published, Text: c.Follow == "text", Unwritten: unwritten != nil, Weights: c.Weights, Exponent: c.AreaExponent,
-	})
+	got, err := similarity.Compare(ctx, target, result, unwritten != nil)
 	if err != nil {
 		return v, err
 	}
@@ -109,9 +78,6 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 	v = verifier.Verdict{Decision: verifier.Scored, Rationale: rationale(got), Checkpoints: checkpoints(got)}
 	v.Scores = map[string]verifier.Score{scoreAES: score(got.AES), scoreStrict: score(got.Strict)}
 	lost := got.Lost
-	if c.PricedOut == "zero" {
-		v.Scores[scoreAES], lost = score(got.Strict), got.LostStrict
-	}
 	for cause, value := range map[string]float64{"par": lost.Par, "ren": lost.Ren, "act": lost.Act, "mat": lost.Mat, "attr": lost.Attr} {
 		v.Scores[scoreLost+cause] = verifier.Score{Value: min(1, value), Min: &least, Max: &most, Lower: true}
 	}
@@ -250,13 +216,7 @@ func rationale(r *similarity.Result) string {
 // differs names the parts of an element that differ.
 func differs(e *similarity.Pair) string {
 	parts := []string{fmt.Sprintf("geometry %.3f", e.Geometry)}
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range e.Values {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(e.Values)) {
 		if v := e.Values[name]; v < 1 {
 			parts = append(parts, fmt.Sprintf("%s %.3f", name, v))
 		}

@@ -1,13 +1,10 @@
 package similarity
 
-import (
-	"slices"
-	"testing"
-)
+import "testing"
 
 // What is missing to 1 has a cause: nothing written, nothing shown, an action that
 // fails, elements without a partner, and what differs in pairs. Together with the
-// score they are 1, however the score is made.
+// score they are 1.
 func TestLossesByCause(t *testing.T) {
 	t.Parallel()
 	box := [4]float64{0, 0, 99, 99}
@@ -24,58 +21,37 @@ func TestLossesByCause(t *testing.T) {
 	far := two
 	far.box, far.text = [4]float64{5000, 5000, 99, 99}, "other"
 	for _, tt := range []struct {
-		name   string
-		result *Page
-		o      Options
-		only   func(Losses) float64 // the one cause; nil: several
+		name      string
+		result    *Page
+		unwritten bool
+		only      func(Losses) float64 // the one cause; nil: several
 	}{
-		{"the page itself", target, Options{}, func(Losses) float64 { return 0 }},
-		{"nothing written", page(t, nil, nil), Options{Unwritten: true}, func(l Losses) float64 { return l.Par }},
-		{"nothing shown", page(t, nil, nil), Options{}, func(l Losses) float64 { return l.Ren }},
-		{"an action that fails", fails, Options{}, func(l Losses) float64 { return l.Act }},
-		{"no partner", page(t, []el{one}, []el{after}), Options{}, func(l Losses) float64 { return l.Mat }},
-		{"other colours", page(t, []el{grey, two}, []el{after, two}), Options{}, func(l Losses) float64 { return l.Attr }},
-		{"a page that fails", broken, Options{}, nil},
-		{"priced out", page(t, []el{one, far}, []el{after, far}), Options{}, nil},
+		{"the page itself", target, false, func(Losses) float64 { return 0 }},
+		{"nothing written", page(t, nil, nil), true, func(l Losses) float64 { return l.Par }},
+		{"nothing shown", page(t, nil, nil), false, func(l Losses) float64 { return l.Ren }},
+		{"an action that fails", fails, false, func(l Losses) float64 { return l.Act }},
+		{"no partner", page(t, []el{one}, []el{after}), false, func(l Losses) float64 { return l.Mat }},
+		{"other colours", page(t, []el{grey, two}, []el{after, two}), false, func(l Losses) float64 { return l.Attr }},
+		{"a page that fails", broken, false, nil},
+		{"priced out", page(t, []el{one, far}, []el{after, far}), false, nil},
 	} {
-		for _, o := range []Options{{}, {Published: true}, {Text: true}} {
-			o.Unwritten = tt.o.Unwritten
-			r := compare(t, target, tt.result, o)
-			for what, l := range map[string]Losses{"aes": r.Lost, "strict": r.LostStrict} {
-				score := map[string]float64{"aes": r.AES, "strict": r.Strict}[what]
-				near(t, tt.name+": "+what+" and what it lost", score+l.Par+l.Ren+l.Act+l.Mat+l.Attr, 1)
-				if tt.only != nil {
-					near(t, tt.name+": the cause, "+what, tt.only(l), 1-score)
-				}
-			}
-			if tt.name != "the page itself" && tt.name != "priced out" && r.AES > 0.99 {
-				t.Errorf("%s: %g", tt.name, r.AES)
+		r := compare(t, target, tt.result, tt.unwritten)
+		for what, l := range map[string]Losses{"aes": r.Lost, "strict": r.LostStrict} {
+			score := map[string]float64{"aes": r.AES, "strict": r.Strict}[what]
+			near(t, tt.name+": "+what+" and what it lost", score+l.Par+l.Ren+l.Act+l.Mat+l.Attr, 1)
+			if tt.only != nil {
+				near(t, tt.name+": the cause, "+what, tt.only(l), 1-score)
 			}
 		}
+		if tt.name != "the page itself" && tt.name != "priced out" && r.AES > 0.99 {
+			t.Errorf("%s: %g", tt.name, r.AES)
+		}
 	}
-	r := compare(t, target, broken, Options{})
+	r := compare(t, target, broken, false)
 	if r.Lost.Ren <= 0 || r.Lost.Act <= 0 {
 		t.Errorf("a page that fails loses %+v", r.Lost)
 	}
-	if r = compare(t, target, page(t, []el{one, far}, []el{after, far}), Options{}); r.AES != 1 || r.LostStrict.Mat <= 0 {
+	if r = compare(t, target, page(t, []el{one, far}, []el{after, far}), false); r.AES != 1 || r.LostStrict.Mat <= 0 {
 		t.Errorf("priced out: %g, %+v", r.AES, r.LostStrict)
-	}
-}
-
-// Weights are settings: one that is 0 does not count, and the area may count plainly.
-func TestWeightsAreSettings(t *testing.T) {
-	t.Parallel()
-	one := el{box: [4]float64{0, 0, 99, 99}, text: "one", attributes: by("text", "text|color"), style: map[string]string{"color": "rgb(0, 0, 0)"}}
-	two := el{box: [4]float64{500, 0, 99, 199}, text: "two", attributes: by("text", "color"), style: one.style}
-	target, other := page(t, []el{one, two}), one
-	other.style = map[string]string{"color": "rgb(256, 256, 256)"}
-	score := func(o Options, result ...el) float64 { return compare(t, target, page(t, result), o).AES }
-	first := (46 + 6.8) / (46 + 6.8 + 30)
-	near(t, "the published weights", score(Options{}, other, two), (first*weight(99*99)+weight(99*199))/(weight(99*99)+weight(99*199)))
-	near(t, "no colour", score(Options{Weights: map[string]float64{"color": 0}}, other, two), 1)
-	near(t, "only colour", score(Options{Weights: map[string]float64{Geometry: 0, "text": 0}, Exponent: 1}, other, two), 199.0/(99+199))
-	near(t, "the area itself", score(Options{Exponent: 1}, one), 99.0/(99+199))
-	if names := Weighed(); !slices.Contains(names, Geometry) || !slices.Contains(names, "has_text") || slices.Contains(names, "class") || !slices.IsSorted(names) {
-		t.Errorf("%q", names)
 	}
 }

@@ -5,36 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
-
-	"github.com/berth-eval/berth/verifiers/aes/internal/assign"
 )
-
-// Options say how pages are compared.
-type Options struct {
-	Published bool // with the oddities of the published program
-	Text      bool // as the text of the benchmark says where its program differs: the mean of the states counts, and descendants cost more
-	Unwritten bool // the agent wrote no page
-
-	Weights  map[string]float64 // of properties and of Geometry, in place of the published ones
-	Exponent float64            // of the area of an element, which gives its weight; 0: the published one
-}
-
-// Geometry is the name of the weight of an element's place.
-const Geometry = "geometry"
-
-// Weighed returns the names that weights may have, sorted.
-func Weighed() []string {
-	names := []string{Geometry}
-	for name, p := range properties(true) {
-		if p.weight > 0 {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
 
 // Result is how similar a page is to its target.
 type Result struct {
@@ -106,7 +78,6 @@ const (
 	geometryWeight = 46
 	areaExponent   = 0.8987018465995789
 	perDescendant  = 1e-5 // that an element of the result loses
-	perDescendant2 = 1e-3 // the same in the text of the benchmark
 	misfit         = -1.0
 	unreadable     = -0.01
 	leastValue     = -1.0 // of a pair; those below are priced out
@@ -116,13 +87,14 @@ const (
 // maxTargets bounds the elements of a state of the target that count.
 const maxTargets = 1000
 
-// Compare compares the result with the target, state by state.
-func Compare(ctx context.Context, target, result *Page, o Options) (*Result, error) {
-	m := newMeasure(o)
+// Compare compares the result with the target, state by state. unwritten: the agent
+// wrote no page.
+func Compare(ctx context.Context, target, result *Page, unwritten bool) (*Result, error) {
+	m := &measure{unwritten, properties()}
 	r := &Result{}
-	var score, weight, strictly, mean, meanStrict float64
+	var score, weight, strictly float64
 	var lost, lostStrict Losses // in all elements together
-	counted := 0
+	counted := false
 	for i := range target.States {
 		t := &target.States[i]
 		if t.Cut {
@@ -150,22 +122,13 @@ func Compare(ctx context.Context, target, result *Page, o Options) (*Result, err
 		r.States = append(r.States, p)
 		strict := p.lost
 		strict.Mat += p.priced
-		if len(elements) > 0 {
-			counted++
-			mean, meanStrict = mean+p.AES, meanStrict+p.Strict
-			r.Lost.add(p.lost.of(p.Weight), 1)
-			r.LostStrict.add(strict.of(p.Strictly), 1)
-		}
+		counted = counted || len(elements) > 0
 		lost.add(p.lost, 1)
 		lostStrict.add(strict, 1)
 		score, weight, strictly = score+p.AES*p.Weight, weight+p.Weight, strictly+p.Strictly
 	}
-	if counted == 0 {
+	if !counted {
 		return nil, fmt.Errorf("%w: no element of its page counts: give some data-filter-by and data-evalby", ErrTarget)
-	}
-	if n := float64(counted); o.Text {
-		r.AES, r.Strict, r.Lost, r.LostStrict = mean/n, meanStrict/n, r.Lost.of(n), r.LostStrict.of(n)
-		return r, nil
 	}
 	r.AES, r.Strict, r.Lost, r.LostStrict = share(score, weight), share(score, strictly), lost.of(weight), lostStrict.of(strictly)
 	return r, nil
@@ -189,30 +152,12 @@ func share(part, whole float64) float64 {
 
 // measure compares the elements of pages.
 type measure struct {
-	o        Options
-	all      map[string]property
-	geometry float64 // its weight
-}
-
-func newMeasure(o Options) *measure {
-	m := &measure{o: o, all: properties(o.Published), geometry: geometryWeight}
-	if o.Exponent == 0 {
-		m.o.Exponent = areaExponent
-	}
-	for name, weight := range o.Weights {
-		if name == Geometry {
-			m.geometry = weight
-		}
-		if p, ok := m.all[name]; ok {
-			p.weight = weight
-			m.all[name] = p
-		}
-	}
-	return m
+	unwritten bool
+	all       map[string]property
 }
 
 // weight is how much an element counts.
-func (m *measure) weight(e *Element) float64 { return math.Pow(e.area(), m.o.Exponent) }
+func (e *Element) weight() float64 { return math.Pow(e.area(), areaExponent) }
 
 // targets returns the elements of a state of the target that count. After an action
 // those whose HTML is that of an element that it left as it was do not.
@@ -251,9 +196,6 @@ func (e *Element) html() string {
 
 // filter returns the property that elements are filtered by; nil: it is none.
 func (m *measure) filter(name string) *property {
-	if name == "class" {
-		name = filterClass
-	}
 	p, ok := m.all[name]
 	if !ok || p.filter < 0 {
 		return nil
@@ -269,7 +211,7 @@ func (m *measure) failed(elements []*Element, state int, why string) (p Part) {
 		cause = &p.lost.Ren
 	}
 	for _, e := range elements {
-		m.add(&p, Pair{Target: e.String(), Weight: m.weight(e)}, cause)
+		m.add(&p, Pair{Target: e.String(), Weight: e.weight()}, cause)
 	}
 	return p
 }
@@ -285,7 +227,7 @@ func (m *measure) add(p *Part, e Pair, cause *float64) {
 	}
 	p.Weight += e.Weight
 	p.AES += e.Score * e.Weight
-	if m.o.Unwritten {
+	if m.unwritten {
 		cause = &p.lost.Par
 	}
 	*cause += (1 - e.Score) * e.Weight
@@ -303,14 +245,14 @@ func (m *measure) compare(ctx context.Context, elements []*Element, result *Stat
 	if err != nil {
 		return p, err
 	}
-	for i, j := range assign.Solve(costs) {
+	for i, j := range solve(costs) {
 		x := elements[i]
-		e, cause := Pair{Target: x.String(), Weight: m.weight(x)}, &p.lost.Mat
+		e, cause := Pair{Target: x.String(), Weight: x.weight()}, &p.lost.Mat
 		switch {
 		case len(others) == 0:
 			cause = &p.lost.Ren
 		case j < 0:
-		case costs.Costs[i*costs.Columns+j] > -leastValue:
+		case costs.costs[i*costs.columns+j] > -leastValue:
 			e.Priced = true
 		default:
 			e.Result, cause = others[j].String(), &p.lost.Attr
@@ -323,12 +265,8 @@ func (m *measure) compare(ctx context.Context, elements []*Element, result *Stat
 }
 
 // costs returns what each pair costs: its value below 0.
-func (m *measure) costs(ctx context.Context, targets, others []*Element) (assign.Matrix, error) {
-	each := perDescendant
-	if m.o.Text {
-		each = perDescendant2
-	}
-	c := assign.Matrix{Rows: len(targets), Columns: len(others), Costs: make([]float64, 0, len(targets)*len(others))}
+func (m *measure) costs(ctx context.Context, targets, others []*Element) (matrix, error) {
+	c := matrix{rows: len(targets), columns: len(others), costs: make([]float64, 0, len(targets)*len(others))}
 	for _, x := range targets {
 		if ctx.Err() != nil {
 			return c, context.Cause(ctx)
@@ -336,7 +274,7 @@ func (m *measure) costs(ctx context.Context, targets, others []*Element) (assign
 		by, _ := x.Attribute("data-filter-by")
 		filter := m.filter(by)
 		for _, y := range others {
-			value := giou(x.Box, y.Box) - float64(y.Descendants)*each
+			value := giou(x.Box, y.Box) - float64(y.Descendants)*perDescendant
 			if v, ok := filter.similar(x, y); !ok {
 				value += unreadable
 			} else if v <= filter.filter {
@@ -345,7 +283,7 @@ func (m *measure) costs(ctx context.Context, targets, others []*Element) (assign
 			if value < leastValue {
 				value = -priced
 			}
-			c.Costs = append(c.Costs, -value)
+			c.costs = append(c.costs, -value)
 		}
 	}
 	return c, nil
@@ -354,13 +292,13 @@ func (m *measure) costs(ctx context.Context, targets, others []*Element) (assign
 // score compares two elements.
 func (m *measure) score(e *Pair, x, y *Element) {
 	e.Geometry, e.Values = geometry(x.Box, y.Box), map[string]float64{}
-	sum, weights := e.Geometry*m.geometry, m.geometry
+	sum, weights := e.Geometry*geometryWeight, float64(geometryWeight)
 	by, _ := x.Attribute("data-evalby")
 	for name := range strings.SplitSeq(by, "|") {
 		part, weight, n := 0.0, 0.0, 0.0
-		for _, p := range m.parts(name, x) {
+		for _, p := range parts(name, x) {
 			known := m.all[p]
-			if known.similar == nil || known.weight == 0 {
+			if known.weight == 0 {
 				continue
 			}
 			v, ok := known.similar(x, y)

@@ -4,8 +4,8 @@ import "strings"
 
 // property is one that elements are compared by.
 type property struct {
-	weight  float64
-	similar func(x, y *Element) (float64, bool) // nil: it only filters; false: it cannot be read
+	weight  float64                             // 0: it only filters
+	similar func(x, y *Element) (float64, bool) // false: it cannot be read
 	filter  float64                             // above which similarity an element fits; below 0: it does not filter
 }
 
@@ -30,16 +30,16 @@ func css(weight, filter float64, name string, like func(x, y string) (float64, b
 	}, filter}
 }
 
-// attribute compares attributes that both have, or none of both.
-func attribute(weight, filter float64, name string) property {
-	return property{weight, func(x, y *Element) (float64, bool) {
-		a, has := x.Attribute(name)
-		b, has2 := y.Attribute(name)
+// classes is the filter by class: both have the same, or none.
+func classes() property {
+	return property{0, func(x, y *Element) (float64, bool) {
+		a, has := x.Attribute("class")
+		b, has2 := y.Attribute("class")
 		if has != has2 {
 			return 0, true
 		}
 		return likeChoice(a, b)
-	}, filter}
+	}, fitsChoice}
 }
 
 func (e *Element) split() *words {
@@ -54,22 +54,16 @@ func always(weight float64) property {
 	return property{weight, func(_, _ *Element) (float64, bool) { return 1, true }, fitsChoice}
 }
 
-// properties returns all, by name. The weights are those of the published program.
-// published takes over its oddities, too.
-func properties(published bool) map[string]property {
+// properties returns all, by name, as the published program has them: with its
+// weights, and with its errors.
+func properties() map[string]property {
 	text := property{6.8, func(x, y *Element) (float64, bool) { return likeText(x.split(), y.split()), true }, fitsText}
 	all := map[string]property{
-		"text": text, "placeholder": attribute(6.8, fitsChoice, "placeholder"), "value": attribute(6.8, fitsChoice, "value"),
-		"src": attribute(12.6, fitsChoice, "src"), "type": attribute(18.9, fitsChoice, "type"),
-		"class": attribute(0, fitsChoice, "class"),
-		"has_text": {44, func(x, y *Element) (float64, bool) {
-			if (x.split().plain == "") == (y.split().plain == "") {
-				return 1, true
-			}
-			return 0, true
-		}, fitsChoice},
-		"text-shadow":                css(83, noFilter, "text-shadow", func(x, y string) (float64, bool) { return likeTextShadow(x, y, published) }),
-		"box-shadow":                 css(56.7, noFilter, "box-shadow", func(x, y string) (float64, bool) { return likeShadow(x, y, published) }),
+		"text": text, "placeholder": text, "value": text, // an error: the text is compared
+		"src": always(12.6), "type": always(18.9), "has_text": always(44), // an error: these always agree
+		"class":                      classes(),
+		"text-shadow":                css(83, noFilter, "text-shadow", likeTextShadow),
+		"box-shadow":                 css(56.7, noFilter, "box-shadow", likeShadow),
 		"background-size":            css(14.3, noFilter, "background-size", likeSize),
 		"background-linear-gradient": css(18, noFilter, "background", likeGradient),
 	}
@@ -80,7 +74,7 @@ func properties(published bool) map[string]property {
 		all[name] = css(weight, fitsSome, name, likeColour)
 	}
 	for name, weight := range map[string]float64{
-		"border-bottom-width": 2.1, "border-right-width": 2.1, "border-left-width": 2.1, "border-top-width": 2.1,
+		"border-bottom-width": 2.1, "border-right-width": 2.1, "border-left-width": 2.1,
 		"border-bottom-left-radius": 100, "border-bottom-right-radius": 100, "border-top-left-radius": 100, "border-top-right-radius": 100,
 		"font-size": 9.8, "height": 31.92, "width": 31.92, "letter-spacing": 67,
 	} {
@@ -93,25 +87,12 @@ func properties(published bool) map[string]property {
 	} {
 		all[name] = css(weight, fitsChoice, name, likeChoice)
 	}
-	class := all["class"]
-	all["class"] = property{0, nil, fitsChoice}
-	all[filterClass] = class
-	if published {
-		all["border-top-width"] = css(2.1, fitsSome, "border-left-width", likeLength)
-		all["src"], all["type"], all["has_text"] = always(12.6), always(18.9), always(44)
-		for _, name := range []string{"placeholder", "value"} {
-			all[name] = text
-		}
-	}
+	all["border-top-width"] = all["border-left-width"] // an error
 	return all
 }
 
-// filterClass is how properties has the filter by class, by which nothing is
-// weighed.
-const filterClass = "\x00class"
-
 // parts returns the properties that one of data-evalby stands for.
-func (m *measure) parts(name string, x *Element) []string {
+func parts(name string, x *Element) []string {
 	switch name {
 	case "background":
 		if all, _ := x.style("background"); strings.Contains(all, "linear-gradient") {
@@ -122,11 +103,8 @@ func (m *measure) parts(name string, x *Element) []string {
 		return []string{"border-bottom-left-radius", "border-bottom-right-radius", "border-top-left-radius", "border-top-right-radius"}
 	case "border":
 		return []string{"border-bottom-width", "border-top-width", "border-left-width", "border-right-width"}
-	case "border-bottom":
-		if m.o.Published {
-			return nil
-		}
-		return []string{"border-bottom-width", "border-bottom-color"}
+	case "border-bottom": // an error: it is not a shorthand
+		return nil
 	case "border-top", "border-left", "border-right":
 		return []string{name + "-width", name + "-color"}
 	case "outline":

@@ -117,20 +117,18 @@ func likeChoice(x, y string) (float64, bool) {
 	return 0, true
 }
 
-// shadow reads a box-shadow: a colour and four lengths.
-func shadow(s string, published bool) (hue string, lengths []string, ok bool) {
-	if published && strings.Contains(s, "rgba(") { // its program takes the colour apart in the wrong place
-		return "", nil, false
-	}
-	if parts := strings.Split(s, " "); len(parts) > 4 {
+// shadow reads a box-shadow: a colour and four lengths. The published program cannot
+// read one with an alpha value: it takes the colour apart in the wrong place.
+func shadow(s string) (hue string, lengths []string, ok bool) {
+	if parts := strings.Split(s, " "); len(parts) > 4 && !strings.Contains(s, "rgba(") {
 		return strings.Join(parts[:len(parts)-4], " "), parts[len(parts)-4:], true
 	}
 	return "", nil, false
 }
 
-func likeShadow(x, y string, published bool) (float64, bool) {
-	hueX, x4, ok := shadow(x, published)
-	hueY, y4, ok2 := shadow(y, published)
+func likeShadow(x, y string) (float64, bool) {
+	hueX, x4, ok := shadow(x)
+	hueY, y4, ok2 := shadow(y)
 	if !ok || !ok2 {
 		return 0, false
 	}
@@ -143,31 +141,27 @@ func likeShadow(x, y string, published bool) (float64, bool) {
 	return sum / 6, ok
 }
 
-// The colours of a text-shadow: all, and those that the published program finds, of
-// which the first group goes first.
 var (
-	anyColour       = regexp.MustCompile(`rgba?\([^()]*\)`)
-	wholeWithAlpha  = regexp.MustCompile(`rgba\(\d+, \d+, \d+, \d+\)`)
-	wholeNoAlpha    = regexp.MustCompile(`rgb\(\d+, \d+, \d+\)`)
-	lengthsOfShadow = func(s string) []string {
-		return slices.DeleteFunc(strings.Split(s, " "), func(p string) bool { return !strings.HasSuffix(p, "px") })
-	}
+	wholeWithAlpha = regexp.MustCompile(`rgba\(\d+, \d+, \d+, \d+\)`)
+	wholeNoAlpha   = regexp.MustCompile(`rgb\(\d+, \d+, \d+\)`)
 )
 
-func coloursOf(s string, published bool) []string {
-	if published {
-		return append(wholeWithAlpha.FindAllString(s, -1), wholeNoAlpha.FindAllString(s, -1)...)
-	}
-	return anyColour.FindAllString(s, -1)
+// coloursOf returns the colours of a text-shadow that the published program finds.
+func coloursOf(s string) []string {
+	return append(wholeWithAlpha.FindAllString(s, -1), wholeNoAlpha.FindAllString(s, -1)...)
+}
+
+func lengthsOfShadow(s string) []string {
+	return slices.DeleteFunc(strings.Split(s, " "), func(p string) bool { return !strings.HasSuffix(p, "px") })
 }
 
 // likeTextShadow compares text-shadows: the first colour counts twice, and each
 // length that both have once.
-func likeTextShadow(x, y string, published bool) (float64, bool) {
+func likeTextShadow(x, y string) (float64, bool) {
 	sum, weight := 0.0, 0.0
 	if strings.Contains(x, "rgb") {
 		weight = 2
-		if a, b := coloursOf(x, published), coloursOf(y, published); len(a) == len(b) {
+		if a, b := coloursOf(x), coloursOf(y); len(a) == len(b) {
 			if len(a) == 0 {
 				return 0, false
 			}

@@ -1,16 +1,15 @@
-// Package assign solves the assignment problem: each row gets its own column so
-// that the sum of the costs is least.
-package assign
+package similarity
 
 import "math"
 
-// Matrix has Rows × Columns finite costs, row after row.
-type Matrix struct {
-	Rows, Columns int
-	Costs         []float64
+// matrix has rows × columns finite costs, row after row.
+type matrix struct {
+	rows, columns int
+	costs         []float64
 }
 
-// Solve returns the column of each row; below 0 for rows that get none, because
+// solve gives each row its own column so that the sum of the costs is least. It
+// returns the column of each row; below 0 for rows that get none, because
 // there are more rows than columns. It takes O(n²·m) time for the smaller side n and
 // the larger one m.
 //
@@ -18,21 +17,21 @@ type Matrix struct {
 // rectangular assignment algorithms", IEEE TAES 52(4), 2016), which scipy has, too,
 // after a reduction of columns in the way of Jonker and Volgenant: most rows get
 // their column by it.
-func Solve(m Matrix) []int {
-	if m.Rows <= m.Columns {
-		return solve(m).ofRow
+func solve(m matrix) []int {
+	if m.rows <= m.columns {
+		return newSolver(m).ofRow
 	}
-	flipped := Matrix{m.Columns, m.Rows, make([]float64, len(m.Costs))}
-	for i := range m.Rows {
-		for j := range m.Columns {
-			flipped.Costs[j*m.Rows+i] = m.Costs[i*m.Columns+j]
+	flipped := matrix{m.columns, m.rows, make([]float64, len(m.costs))}
+	for i := range m.rows {
+		for j := range m.columns {
+			flipped.costs[j*m.rows+i] = m.costs[i*m.columns+j]
 		}
 	}
-	of := make([]int, m.Rows)
+	of := make([]int, m.rows)
 	for i := range of {
 		of[i] = -1
 	}
-	for j, i := range solve(flipped).ofRow {
+	for j, i := range newSolver(flipped).ofRow {
 		of[i] = j
 	}
 	return of
@@ -42,7 +41,7 @@ func Solve(m Matrix) []int {
 // are the dual prices: u[i] + v[j] is at most the cost, and equal to it for
 // assigned pairs; v of a column without a row is 0.
 type solver struct {
-	m        Matrix
+	m        matrix
 	u, v     []float64
 	ofRow    []int // column of a row; -1: none
 	ofColumn []int
@@ -54,10 +53,10 @@ type solver struct {
 	done []int     // columns that are
 }
 
-func solve(m Matrix) *solver {
-	n := m.Columns
+func newSolver(m matrix) *solver {
+	n := m.columns
 	s := &solver{
-		m: m, u: make([]float64, m.Rows), v: make([]float64, n), ofRow: make([]int, m.Rows), ofColumn: make([]int, n),
+		m: m, u: make([]float64, m.rows), v: make([]float64, n), ofRow: make([]int, m.rows), ofColumn: make([]int, n),
 		dist: make([]float64, n), from: make([]int, n), left: make([]int, n), done: make([]int, 0, n),
 	}
 	for j := range s.ofColumn {
@@ -74,9 +73,9 @@ func solve(m Matrix) *solver {
 
 // reduce gives rows their cheapest column, while it is free.
 func (s *solver) reduce() {
-	n := s.m.Columns
-	for i := range s.m.Rows {
-		row := s.m.Costs[i*n : i*n+n]
+	n := s.m.columns
+	for i := range s.m.rows {
+		row := s.m.costs[i*n : i*n+n]
 		best, least := -1, math.Inf(1)
 		for j, c := range row {
 			if c < least {
@@ -93,14 +92,14 @@ func (s *solver) reduce() {
 // augment finds the shortest path from a free row to a free column, and exchanges
 // the pairs on it.
 func (s *solver) augment(free int) {
-	n := s.m.Columns
+	n := s.m.columns
 	s.left, s.done = s.left[:n], s.done[:0]
 	for j := range s.left {
 		s.left[j], s.dist[j] = j, math.Inf(1)
 	}
 	row, least, sink := free, 0.0, -1
 	for sink < 0 {
-		costs, u := s.m.Costs[row*n:row*n+n], s.u[row]
+		costs, u := s.m.costs[row*n:row*n+n], s.u[row]
 		nearest, at := math.Inf(1), -1
 		for k, j := range s.left {
 			d := s.dist[j]

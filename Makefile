@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # a quarter of a program's size and of its start time. The same flags everywhere, so
 # that each package is compiled once.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath -buildvcs=false -tags=remote,containers_image_openpgp,exclude_graphdriver_btrfs,grpcnotrace
+export GOFLAGS := -trimpath -buildvcs=false -tags=grpcnotrace
 
 # How much the tests of the targets below `test` include, see internal/testlevel.
 test-% : export BERTH_TEST ?= e2e

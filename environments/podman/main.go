@@ -1,5 +1,3 @@
-//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
-
 // Command podman is the environment plugin "podman". Its sandboxes are Podman
 // containers, and no part of it needs root.
 package main

@@ -19,7 +19,7 @@ import (
 
 const (
 	module = "github.com/berth-eval/berth"
-	tags   = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace" // as in the Makefile
+	tags   = "grpcnotrace" // as in the Makefile
 	root   = "../.."
 )
 

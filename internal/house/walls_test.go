@@ -12,7 +12,7 @@ var only = []struct {
 	prefix string
 	in     []string
 }{
-	{"github.com/containers", []string{"environments/podman"}},
+	{"github.com/containers", nil},
 	{"go.podman.io", []string{"environments/podman"}},
 	{"github.com/moby/moby", []string{"environments/docker"}},
 	{"github.com/docker/docker", nil},

@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// tags are those of the Makefile: some plugins cannot be built without them.
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
+// tags are those of the Makefile.
+const tags = "grpcnotrace"
 
 // Build copies into bin what scripts/build makes: berth, berth-sandboxd, and in
 // plugins/ those that are named, such as "./agents/nop" (berth-plugin-nop). A

@@ -40,9 +40,8 @@ func main() {
 	}
 }
 
-// tags are the build tags of the Makefile. Some plugins cannot be built without
-// them.
-const tags = "remote containers_image_openpgp exclude_graphdriver_btrfs grpcnotrace"
+// tags are the build tags of the Makefile.
+const tags = "grpcnotrace"
 
 const head = "<!-- Written by cmd/berth/internal/gendocs: change the code, then run make generate. -->\n\n"
 

@@ -1,8 +1,7 @@
-//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
-
 package podman
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,9 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containers/podman/v5/pkg/bindings"
-	"github.com/containers/podman/v5/pkg/bindings/images"
-
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -25,17 +21,25 @@ import (
 
 // Inspect returns the settings of an image.
 func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return engine.Image{}, err
+	var r struct {
+		ID, User              string
+		RepoTags, RepoDigests []string
+		Labels                map[string]string
+		Config                struct {
+			Entrypoint, Cmd, Env []string
+			WorkingDir           string
+			Volumes              map[string]struct{}
+		}
 	}
-	r, err := images.GetImage(on, ref, nil)
-	if err != nil {
-		return engine.Image{}, told(err)
+	if err := p.call(ctx, http.MethodGet, "/images/"+url.PathEscape(ref)+"/json", nil, nil, &r); err != nil {
+		return engine.Image{}, err
 	}
 	im := engine.Image{
 		ID: "sha256:" + strings.TrimPrefix(r.ID, "sha256:"), Labels: r.Labels,
-		ImageFacts: environment.ImageFacts{Ref: ref, Env: map[string]string{}},
+		ImageFacts: environment.ImageFacts{
+			Ref: ref, Env: map[string]string{}, User: r.User, Entrypoint: r.Config.Entrypoint, Cmd: r.Config.Cmd, Workdir: r.Config.WorkingDir,
+			Volumes: slices.Sorted(maps.Keys(r.Config.Volumes)),
+		},
 	}
 	im.Digest = im.ID
 	for _, d := range r.RepoDigests {
@@ -46,47 +50,20 @@ func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 	if im.Named == "" && len(r.RepoTags) > 0 && strings.HasPrefix(ref, "sha256:") {
 		im.Ref = r.RepoTags[0]
 	}
-	im.User = r.User
-	if c := r.Config; c != nil {
-		im.Entrypoint, im.Cmd, im.Workdir = c.Entrypoint, c.Cmd, c.WorkingDir
-		im.Volumes = slices.Sorted(maps.Keys(c.Volumes))
-		for _, kv := range c.Env {
-			k, v, _ := strings.Cut(kv, "=")
-			im.Env[k] = v
-		}
+	for _, kv := range r.Config.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		im.Env[k] = v
 	}
 	return im, nil
 }
 
-// lineWriter passes on complete lines.
-type lineWriter struct {
-	log  func(string)
-	rest string
-}
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	text := w.rest + string(p)
-	for {
-		line, rest, ok := strings.Cut(text, "\n")
-		if !ok {
-			break
-		}
-		if line = strings.TrimSpace(line); line != "" {
-			w.log(line)
-		}
-		text = rest
-	}
-	w.rest = text[max(0, len(text)-4096):]
-	return len(p), nil
-}
-
 // Pull fetches an image.
 func (p *podman) Pull(ctx context.Context, ref string, log func(string)) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
+	r, err := p.send(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {ref}}, "", nil)
+	if err == nil {
+		defer drain(r)
+		err = engine.Messages(r, log, nil)
 	}
-	_, err = images.Pull(on, ref, new(images.PullOptions).WithProgressWriter(&lineWriter{log: log}))
 	return engine.PullError(err)
 }
 
@@ -94,27 +71,12 @@ func (p *podman) Pull(ctx context.Context, ref string, log func(string)) error {
 // BuildKit supports.
 func (p *podman) CannotBuild(dockerfile.Wants) string { return "" }
 
-// Build makes an image. It calls the endpoint directly, because Build of the
-// bindings packs a folder by itself and prints to our output.
+// Build makes an image.
 func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	conn, err := bindings.GetClient(on)
-	if err != nil {
-		return err
-	}
-	files, err := json.Marshal([]string{b.File})
-	if err != nil {
-		return err
-	}
-	labels, err := json.Marshal(b.Labels)
-	if err != nil {
-		return err
-	}
-	args, err := json.Marshal(b.Args)
-	if err != nil {
+	files, err1 := json.Marshal([]string{b.File})
+	labels, err2 := json.Marshal(b.Labels)
+	args, err3 := json.Marshal(b.Args)
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
 	query := url.Values{
@@ -131,15 +93,14 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 	if len(b.Args) > 0 {
 		query.Set("buildargs", string(args))
 	}
-	r, err := conn.DoRequest(on, b.Context, http.MethodPost, "/build", query, http.Header{"Content-Type": {"application/x-tar"}})
-	if err != nil {
+	r, err := p.send(ctx, http.MethodPost, "/build", query, "application/x-tar", b.Context)
+	if _, ok := errors.AsType[*refusal](err); ok {
+		return fmt.Errorf("%w: %w", engine.ErrBuild, err)
+	} else if err != nil {
 		return err
 	}
-	defer drain(r.Body)
-	if !r.IsSuccess() {
-		return fmt.Errorf("%w: %w", engine.ErrBuild, r.Process(nil))
-	}
-	if err := engine.Messages(r.Body, log, nil); err != nil && ctx.Err() == nil {
+	defer drain(r)
+	if err := engine.Messages(r, log, nil); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%w: %w", engine.ErrBuild, err)
 	} else if err != nil {
 		return errors.Join(context.Cause(ctx), err)
@@ -149,15 +110,14 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 
 // Load reads an archive.
 func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
-	on, err := p.on(ctx)
+	answer, err := p.send(ctx, http.MethodPost, "/images/load", nil, "", r)
 	if err != nil {
 		return nil, err
 	}
-	out, err := images.Load(on, r)
-	if err != nil {
-		return nil, err
-	}
-	return out.Names, nil
+	defer drain(answer)
+	var out struct{ Names []string }
+	err = json.NewDecoder(answer).Decode(&out)
+	return out.Names, err
 }
 
 // Share loads an archive into the store that all jobs of this user on this machine
@@ -178,47 +138,43 @@ func (p *podman) FindsLocal() bool { return true }
 
 // Tag gives an image another name.
 func (p *podman) Tag(ctx context.Context, ref, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
+	repo, tag := name, ""
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		repo, tag = name[:i], name[i+1:]
 	}
-	repo, tag := split(name)
-	return told(images.Tag(on, ref, tag, repo, nil))
+	return p.call(ctx, http.MethodPost, "/images/"+url.PathEscape(ref)+"/tag", url.Values{"repo": {repo}, "tag": {cmp.Or(tag, "latest")}}, nil, nil)
 }
 
 // RemoveImage removes a name.
 func (p *podman) RemoveImage(ctx context.Context, ref string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
+	var report struct{ Errors []string }
+	err := p.call(ctx, http.MethodDelete, "/images/remove", url.Values{"images": {ref}}, nil, &report)
+	if len(report.Errors) > 0 {
+		err = errors.Join(err, errors.New(strings.Join(report.Errors, "\n")))
 	}
-	_, errs := images.Remove(on, []string{ref}, nil)
-	err = errors.Join(errs...)
 	if err != nil && strings.Contains(err.Error(), "image not known") {
 		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
 	}
-	if code, _ := bindings.CheckResponseCode(err); err != nil && code == http.StatusConflict || err != nil && strings.Contains(err.Error(), "image is in use") {
+	if failed, ok := errors.AsType[*refusal](err); ok && failed.code == http.StatusConflict || err != nil && strings.Contains(err.Error(), "image is in use") {
 		return fmt.Errorf("%w: %w", engine.ErrInUse, err)
 	}
-	return told(err)
+	return err
 }
 
 // Images lists images by labels. Podman 4.3 finds no image when it is asked for
 // several labels at once, so that it is asked for one.
-func (p *podman) Images(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return nil, err
+func (p *podman) Images(ctx context.Context, labels map[string]string) (all []engine.Listed, err error) {
+	var list []struct {
+		ID            string
+		RepoTags      []string
+		Labels        map[string]string
+		Size, Created int64
 	}
 	one := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(labels))[:min(1, len(labels))] {
 		one[name] = labels[name]
 	}
-	list, err := images.List(on, new(images.ListOptions).WithFilters(filters(one)))
-	if err != nil {
-		return nil, err
-	}
-	var all []engine.Listed
+	err = p.list(ctx, "/images/json", one, &list)
 	for _, im := range list {
 		if !has(im.Labels, labels) {
 			continue
@@ -227,5 +183,5 @@ func (p *podman) Images(ctx context.Context, labels map[string]string) ([]engine
 			all = append(all, engine.Listed{ID: im.ID, Name: tag, Labels: im.Labels, Size: im.Size, Created: time.Unix(im.Created, 0)})
 		}
 	}
-	return all, nil
+	return all, err
 }

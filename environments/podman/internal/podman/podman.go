@@ -1,31 +1,21 @@
-//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
-
-// Package podman implements [engine.Engine] for Podman with the bindings of its
-// own API. It finds or starts the API's server. Otherwise it only converts and
-// makes no decision about sandboxes.
+// Package podman implements [engine.Engine] for Podman through its own API. It
+// finds or starts the API's server. Otherwise it only converts and makes no
+// decision about sandboxes.
 package podman
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
-
-	"github.com/containers/podman/v5/libpod/define"
-	"github.com/containers/podman/v5/pkg/bindings"
-	"github.com/containers/podman/v5/pkg/bindings/containers"
-	"github.com/containers/podman/v5/pkg/bindings/volumes"
-	"github.com/containers/podman/v5/pkg/domain/entities/types"
-	"github.com/containers/podman/v5/pkg/specgen"
-	"github.com/opencontainers/runtime-spec/specs-go"
-	"go.podman.io/image/v5/manifest"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/runtimedir"
@@ -40,7 +30,7 @@ func New() *engine.Environment {
 
 func environmentOf(s *servers) *engine.Environment {
 	dialed := func(address string) (engine.Engine, error) {
-		p := &podman{address: address}
+		p := &podman{http: connect(address)}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.own != nil && address == s.found {
@@ -64,149 +54,93 @@ func help(address string, err error) string {
 
 // podman is one server.
 type podman struct {
-	address string
+	http    *http.Client
 	private *private // nil: the server's store belongs to no job
-
-	mu   sync.Mutex
-	conn context.Context //nolint:containedctx // the bindings keep a connection in a context; it is never waited on
 }
 
-func dial(address string) (engine.Engine, error) { return &podman{address: address}, nil }
+func dial(address string) (engine.Engine, error) { return &podman{http: connect(address)}, nil }
 
-// joined combines the values of a connection with the lifetime of a call.
-type joined struct {
-	context.Context
-	conn context.Context //nolint:containedctx // see podman.conn
-}
+// object is a JSON object of Podman's API.
+type object = map[string]any
 
-func (j joined) Value(key any) any {
-	if v := j.conn.Value(key); v != nil {
-		return v
-	}
-	return j.Context.Value(key)
-}
-
-// idle is how many connections are kept for later calls: as many as there are
-// calls at a time.
-const idle = 16
-
-// on returns ctx in the form that the bindings need.
-func (p *podman) on(ctx context.Context) (context.Context, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		made, err := bindings.NewConnection(ctx, p.address)
-		if err != nil {
-			return nil, err
-		}
-		client, err := bindings.GetClient(made)
-		if err != nil {
-			return nil, err
-		}
-		if t, ok := client.Client.Transport.(*http.Transport); ok {
-			t.MaxIdleConnsPerHost = idle
-		}
-		p.conn = context.WithoutCancel(made)
-	}
-	return joined{ctx, p.conn}, nil
-}
-
-// told converts err to the errors of package engine.
-func told(err error) error {
-	if err == nil {
-		return nil
-	}
-	if code, _ := bindings.CheckResponseCode(err); code == http.StatusNotFound {
-		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
-	}
-	return err
-}
-
-// spec converts a container to Podman's type.
-func spec(c engine.Container) *specgen.SpecGenerator {
-	s := &specgen.SpecGenerator{}
-	s.Name, s.Labels, s.Hostname = c.Name, c.Labels, c.Hostname
-	s.Entrypoint, s.Command = c.Entrypoint, []string{}
-	s.EnvHost, s.HTTPProxy, s.Terminal, s.Stdin = new(false), new(false), new(false), new(false)
-	s.LogConfiguration = &specgen.LogConfig{Driver: "none"}
-	s.RestartPolicy, s.Systemd, s.SdNotifyMode = "no", "false", "ignore"
-	s.StopTimeout = new(uint(0))
-	s.Image, s.Init = c.Image, new(false)
-	s.WorkDir, s.CreateWorkingDir = c.Workdir, new(true)
-	if s.WorkDir == "" {
-		s.WorkDir = "/"
-	}
-	s.User, s.CapAdd = "0:0", []string{"CAP_" + engine.OwnCap}
-	s.IpcNS.NSMode = specgen.Private
-	s.NetNS.NSMode = specgen.NoNetwork
+// spec converts a container to what Podman creates one from.
+func spec(c engine.Container) object {
+	caps, network := []string{"CAP_" + engine.OwnCap}, "none"
 	if c.Public {
-		s.NetNS.NSMode = specgen.Default
+		network = "default"
+	}
+	s := object{
+		"name": c.Name, "labels": c.Labels, "hostname": c.Hostname, "image": c.Image, "entrypoint": c.Entrypoint,
+		"env_host": false, "httpproxy": false, "terminal": false, "stdin": false, "init": false,
+		"log_configuration": object{"driver": "none"}, "restart_policy": "no", "systemd": "false", "sdnotifyMode": "ignore", "stop_timeout": 0,
+		"work_dir": cmp.Or(c.Workdir, "/"), "create_working_dir": true, "user": "0:0",
+		"ipcns": object{"nsmode": "private"}, "netns": object{"nsmode": network}, "r_limits": rlimits(c.Nproc),
+		// Servers from 5.3 on refuse a container without the settings of the log, even if
+		// it has no health check.
+		"healthconfig": object{"Test": []string{"NONE"}}, "healthLogDestination": "local", "healthMaxLogCount": 5, "healthMaxLogSize": 500,
 	}
 	if c.Linked {
-		s.CapAdd = append(s.CapAdd, "CAP_NET_ADMIN")
-		s.Devices = []specs.LinuxDevice{{Path: engine.TUN}}
+		caps = append(caps, "CAP_NET_ADMIN")
+		s["devices"] = []object{{"path": engine.TUN}}
 	}
+	s["cap_add"] = caps
+	var hosts []string
 	for name, address := range c.Hosts {
-		s.HostAdd = append(s.HostAdd, name+":"+address)
+		hosts = append(hosts, name+":"+address)
 	}
+	s["hostadd"] = hosts
+	var volumes, mounts []object
 	for _, v := range c.Volumes {
-		named := &specgen.NamedVolume{Name: v.Name, Dest: v.Target}
+		var options []string
 		if v.ReadOnly {
-			named.Options = []string{"ro"}
+			options = []string{"ro"}
 		}
-		s.Volumes = append(s.Volumes, named)
+		volumes = append(volumes, object{"Name": v.Name, "Dest": v.Target, "Options": options})
 	}
-	if c.Limits.ShmMiB > 0 {
-		s.ShmSize = new(c.Limits.ShmMiB << 20)
-	}
-	if c.NoSELinux {
-		s.SelinuxOpts = []string{"disable"}
-	}
-	s.HealthConfig = &manifest.Schema2HealthConfig{Test: []string{"NONE"}}
-	// Servers from 5.3 on refuse a container without these settings, even if it
-	// has no health check.
-	s.HealthLogDestination, s.HealthMaxLogCount, s.HealthMaxLogSize = define.DefaultHealthCheckLocalDestination, define.DefaultHealthMaxLogCount, define.DefaultHealthMaxLogSize
 	for _, m := range c.Mounts {
-		s.Mounts = append(s.Mounts, specs.Mount{
-			Destination: m.Target, Source: m.Source, Type: "bind", Options: []string{"rbind", "ro", "rprivate", "nosuid", "nodev"},
+		mounts = append(mounts, object{
+			"type": "bind", "source": m.Source, "destination": m.Target, "options": []string{"rbind", "ro", "rprivate", "nosuid", "nodev"},
 		})
 	}
-	s.ResourceLimits = resources(c)
-	s.Rlimits = rlimits(c.Nproc)
+	s["volumes"], s["mounts"] = volumes, mounts
+	if c.Limits.ShmMiB > 0 {
+		s["shm_size"] = c.Limits.ShmMiB << 20
+	}
+	if c.NoSELinux {
+		s["selinux_opts"] = []string{"disable"}
+	}
+	if r := resources(c); len(r) > 0 { // a server without control groups accepts none
+		s["resource_limits"] = r
+	}
 	return s
 }
 
-// resources returns the limits that control groups enforce, or nil if there are
-// none. An engine without control groups accepts only nil.
-func resources(c engine.Container) *specs.LinuxResources {
-	r, some := &specs.LinuxResources{}, false
+// resources returns the limits that control groups enforce.
+func resources(c engine.Container) object {
+	r := object{}
 	if n := c.Limits.CPUMilli; n > 0 {
 		const period = 100_000 // microseconds
-		r.CPU, some = &specs.LinuxCPU{Period: new(uint64(period)), Quota: new(n * period / 1000)}, true
+		r["cpu"] = object{"period": period, "quota": n * period / 1000}
 	}
 	if n := c.Limits.MemoryMiB << 20; n > 0 {
-		r.Memory, some = &specs.LinuxMemory{Limit: &n, Swap: &n}, true
+		r["memory"] = object{"limit": n, "swap": n}
 	}
 	if n := c.Limits.Pids; n > 0 {
-		r.Pids, some = &specs.LinuxPids{Limit: n}, true
-	}
-	if !some {
-		return nil
+		r["pids"] = object{"limit": n}
 	}
 	return r
 }
 
 // rlimits sets each limit explicitly: Podman's defaults are higher than a user
 // without CAP_SYS_RESOURCE may set, and then no container starts.
-func rlimits(nproc int64) []specs.POSIXRlimit {
-	var all []specs.POSIXRlimit
+func rlimits(nproc int64) []object {
+	var all []object
 	add := func(name string, resource int, want uint64) {
 		var have syscall.Rlimit
-		if syscall.Getrlimit(resource, &have) != nil {
-			return
+		if syscall.Getrlimit(resource, &have) == nil {
+			n := min(have.Max, want)
+			all = append(all, object{"type": name, "soft": n, "hard": n})
 		}
-		n := min(have.Max, want)
-		all = append(all, specs.POSIXRlimit{Type: name, Soft: n, Hard: n})
 	}
 	const rlimitNproc = 6 // RLIMIT_NPROC, which package syscall does not name
 	add("nofile", syscall.RLIMIT_NOFILE, 1<<20)
@@ -219,55 +153,42 @@ func rlimits(nproc int64) []specs.POSIXRlimit {
 
 // Create makes a container.
 func (p *podman) Create(ctx context.Context, c engine.Container) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = containers.CreateWithSpec(on, spec(c), nil)
-	return told(err)
+	return p.call(ctx, http.MethodPost, "/containers/create", nil, spec(c), nil)
 }
 
 // Start starts a container.
 func (p *podman) Start(ctx context.Context, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	return told(containers.Start(on, name, nil))
+	return p.call(ctx, http.MethodPost, "/containers/"+name+"/start", nil, nil, nil)
 }
 
 // State returns the state of a container.
 func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return engine.State{}, err
+	var c struct {
+		State struct {
+			Running, OOMKilled bool
+			PID, ExitCode      int
+			Error              string
+		}
 	}
-	r, err := containers.Inspect(on, name, nil)
-	if err != nil {
-		return engine.State{}, told(err)
-	}
-	s := r.State
-	if s == nil {
-		return engine.State{}, fmt.Errorf("podman returned no state for %s", name)
-	}
-	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: int(s.ExitCode), OOM: s.OOMKilled, Error: s.Error}, nil
+	err := p.call(ctx, http.MethodGet, "/containers/"+name+"/json", nil, nil, &c)
+	s := c.State
+	return engine.State{Running: s.Running, PID: s.PID, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, err
 }
 
 // Remove kills and removes a container. If the container ends by itself while
 // it is being killed, Podman gives up (seen with 4.3.1), and Remove tries
 // again.
 func (p *podman) Remove(ctx context.Context, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
 	for tries := 0; ; tries++ {
-		reports, err := containers.Remove(on, name, new(containers.RemoveOptions).WithForce(true).WithVolumes(true).WithTimeout(0))
+		var reports []struct{ Err json.RawMessage }
+		err := p.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"true"}, "volumes": {"true"}, "timeout": {"0"}}, nil, &reports)
 		for _, r := range reports {
-			err = errors.Join(err, r.Err)
+			if said := string(r.Err); said != "" && said != "null" {
+				err = errors.Join(err, errors.New(said))
+			}
 		}
 		if err == nil || tries == 5 || !strings.Contains(err.Error(), "state improper") {
-			return told(err)
+			return err
 		}
 		select {
 		case <-time.After(20 * time.Millisecond << tries):
@@ -275,14 +196,6 @@ func (p *podman) Remove(ctx context.Context, name string) error {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
-}
-
-func filters(labels map[string]string) map[string][]string {
-	f := map[string][]string{}
-	for k, v := range labels {
-		f["label"] = append(f["label"], k+"="+v)
-	}
-	return f
 }
 
 // has reports whether labels contain all wanted ones.
@@ -296,69 +209,39 @@ func has(labels, wanted map[string]string) bool {
 }
 
 // Containers lists containers by labels.
-func (p *podman) Containers(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return nil, err
+func (p *podman) Containers(ctx context.Context, labels map[string]string) (all []engine.Listed, err error) {
+	var list []struct {
+		Names   []string
+		Labels  map[string]string
+		ImageID string
 	}
-	list, err := containers.List(on, new(containers.ListOptions).WithAll(true).WithFilters(filters(labels)))
-	if err != nil {
-		return nil, err
-	}
-	var all []engine.Listed
-	for i := range list {
-		if len(list[i].Names) > 0 && has(list[i].Labels, labels) {
-			all = append(all, engine.Listed{Name: list[i].Names[0], Labels: list[i].Labels, Image: list[i].ImageID})
+	err = p.list(ctx, "/containers/json", labels, &list)
+	for _, c := range list {
+		if len(c.Names) > 0 && has(c.Labels, labels) {
+			all = append(all, engine.Listed{Name: c.Names[0], Labels: c.Labels, Image: c.ImageID})
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // CreateVolume makes a named volume.
 func (p *podman) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = volumes.Create(on, types.VolumeCreateOptions{Name: name, Labels: labels}, nil)
-	return told(err)
+	return p.call(ctx, http.MethodPost, "/volumes/create", nil, object{"Name": name, "Labels": labels}, nil)
 }
 
 // RemoveVolume removes a volume.
 func (p *podman) RemoveVolume(ctx context.Context, name string) error {
-	on, err := p.on(ctx)
-	if err != nil {
-		return err
-	}
-	return told(volumes.Remove(on, name, nil))
+	return p.call(ctx, http.MethodDelete, "/volumes/"+name, nil, nil, nil)
 }
 
 // Volumes lists volumes by labels.
-func (p *podman) Volumes(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
-	on, err := p.on(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, err := volumes.List(on, new(volumes.ListOptions).WithFilters(filters(labels)))
-	if err != nil {
-		return nil, err
-	}
-	var all []engine.Listed
+func (p *podman) Volumes(ctx context.Context, labels map[string]string) (all []engine.Listed, err error) {
+	var list []engine.Listed
+	err = p.list(ctx, "/volumes/json", labels, &list)
 	for _, v := range list {
-		if has(v.Labels, labels) { // Podman 4.3 lists volumes with any of the labels, not all
+		if has(v.Labels, labels) {
 			all = append(all, engine.Listed{Name: v.Name, Labels: v.Labels})
 		}
 	}
-	return all, nil
+	return all, err
 }
-
-// split splits the name of an image into the name without its tag and the tag.
-func split(image string) (repo, tag string) {
-	if i := strings.LastIndexByte(image, ':'); i > strings.LastIndexByte(image, '/') {
-		return image[:i], image[i+1:]
-	}
-	return image, "latest"
-}
-
-// drain reads the rest of a body, so that its connection can be reused.
-func drain(r io.ReadCloser) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20)); _ = r.Close() }

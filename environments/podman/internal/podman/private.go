@@ -1,5 +1,3 @@
-//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
-
 package podman
 
 import (
@@ -85,6 +83,16 @@ func (p *private) socket() string { return p.short + ".sock" }
 func (p *private) make(ctx context.Context) error {
 	for _, dir := range []string{filepath.Join(p.scratch, privateDir), filepath.Dir(p.dir()), p.dir(), filepath.Dir(p.images()), p.images(), p.short, filepath.Join(p.short, "x"), p.temp()} {
 		if err := runtimedir.Make(dir); err != nil {
+			return err
+		}
+	}
+	if run, err := runtimedir.For(os.Getuid()).Session(); err == nil { // where podman login wrote
+		login := filepath.Join("containers", "auth.json")
+		own := filepath.Join(p.short, "x", login)
+		if err = os.MkdirAll(filepath.Dir(own), 0o700); err == nil {
+			err = os.Symlink(filepath.Join(run, login), own)
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

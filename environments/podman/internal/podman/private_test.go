@@ -1,5 +1,3 @@
-//go:build remote && containers_image_openpgp && exclude_graphdriver_btrfs
-
 package podman
 
 import (

@@ -94,7 +94,7 @@ func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err er
 	err = s.prepared(ctx, func(h *here) (err error) {
 		report, err = Schedule(ctx, Options{
 			Plan: s.Plan, Store: s.Store, Executor: h, Retry: s.Plan.Experiment.Retry, Limits: s.Limits, Again: s.Again, Selected: s.Selected, Origins: s.Origins, Watch: watch, Control: s.Control,
-			Demand: Demands(s.Plan), FreeMiB: s.freeMiB(), Pressure: memoryPressure(),
+			Demand: Demands(s.Plan), FreeMiB: s.freeMiB(),
 		})
 		return err
 	})

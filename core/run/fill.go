@@ -25,12 +25,10 @@ func (s *scheduler) promote(now time.Time) {
 
 // timer returns a channel that gets a value when it is time to look again for
 // something to start; nil, which never does, if nothing waits for a time.
-func (s *scheduler) timer(held bool) <-chan time.Time {
+func (s *scheduler) timer() <-chan time.Time {
 	switch {
 	case s.stopped != "":
 		return nil
-	case held:
-		return time.After(pressurePause)
 	case len(s.delayed) > 0:
 		return time.After(time.Until(s.delayed[0].ready))
 	default:
@@ -40,22 +38,18 @@ func (s *scheduler) timer(held bool) <-chan time.Time {
 
 // fill starts attempts until a limit is reached. The next one is always of the
 // cell of which the smallest part has begun and that can start one, so that a run
-// that is stopped has done about the same part of every cell. held reports
-// whether memory pressure keeps further ones from starting.
+// that is stopped has done about the same part of every cell.
 //
 // While a trial waits for memory, no other one that asks for memory starts:
 // otherwise small ones could keep a large one waiting to the end.
-func (s *scheduler) fill(ctx context.Context) (held bool) {
+func (s *scheduler) fill(ctx context.Context) {
 	s.promote(time.Now())
 	skip := map[*lane]bool{}
 	short := false // the first trial of a cell waits for memory
 	for s.obey(); s.stopped == "" && !s.paused && s.drain == "" && ctx.Err() == nil; s.obey() {
 		next := s.queue.next(skip)
 		if next == nil {
-			return false
-		}
-		if s.pressed() {
-			return true
+			return
 		}
 		h := s.places.holder(s.demand(next.items[0]))
 		if short && h.memory > 0 {
@@ -66,7 +60,7 @@ func (s *scheduler) fill(ctx context.Context) (held bool) {
 		case admitted:
 			s.start(ctx, s.queue.take(next), h)
 		case allFull:
-			return false
+			return
 		case noMemory:
 			short, skip[next] = true, true
 			s.sayShort(h)
@@ -74,7 +68,6 @@ func (s *scheduler) fill(ctx context.Context) (held bool) {
 			skip[next] = true
 		}
 	}
-	return false
 }
 
 // sayShort says once in a run that a trial with a free place waits for memory:
@@ -97,23 +90,6 @@ func (s *scheduler) demand(it item) Demand {
 		return Demand{}
 	}
 	return s.o.Demand(it.trial)
-}
-
-// pressed reports whether memory pressure keeps attempts from starting. One
-// attempt runs in any case: the pressure may come from other programs and never
-// end.
-func (s *scheduler) pressed() bool {
-	if s.o.Pressure == nil || s.running == 0 {
-		s.held = false
-		return false
-	}
-	percent := s.o.Pressure()
-	before := s.held
-	s.held = percent >= pressed
-	if s.held && !before {
-		s.tell(Event{Kind: Held, Text: fmt.Sprintf("processes of this machine waited for memory in %.0f %% of the last 10 seconds: no attempt starts while it is %d %% or more", percent, pressed)})
-	}
-	return s.held
 }
 
 // start starts an attempt, which has a place.

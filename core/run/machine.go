@@ -6,50 +6,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial/feasible"
 )
-
-// pressed is the share of the last ten seconds, in percent, in which some process
-// of this machine waited for memory, from which on no attempt starts. A machine
-// that swaps or reclaims all the time is above it, a busy one is not.
-const pressed = 20
-
-// pressurePause is how long a measured pressure counts.
-const pressurePause = time.Second
-
-// memoryPressure returns a function that returns the share of the last ten
-// seconds, in percent, in which some process waited for memory. It is 0 if the
-// kernel does not say (PSI).
-func memoryPressure() func() float64 {
-	var mu sync.Mutex
-	var last float64
-	var at time.Time
-	return func() float64 {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(at) >= pressurePause {
-			last, at = pressureOf("/proc/pressure/memory"), time.Now()
-		}
-		return last
-	}
-}
-
-// pressureOf reads a file of the kernel's pressure stall information.
-func pressureOf(file string) float64 {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	var percent float64
-	if n, err := fmt.Sscanf(string(b), "some avg10=%f", &percent); err != nil || n != 1 {
-		return 0
-	}
-	return percent
-}
 
 // freeMiB returns how much memory attempts may use, in MiB: what no process of this
 // machine uses, or less if the job of this process may have less. 0: not known.

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -20,17 +19,6 @@ func TestWhatTheKernelSaysOfMemoryIsRead(t *testing.T) {
 		path := filepath.Join(dir, name)
 		testlevel.Must(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
-	}
-	for text, want := range map[string]float64{
-		"some avg10=12.34 avg60=0.00 avg300=0.00 total=1\nfull avg10=9.00 avg60=0.00 avg300=0.00 total=0\n": 12.34,
-		"": 0, "some\n": 0, "full avg10=9.00": 0,
-	} {
-		if got := pressureOf(file("pressure", text)); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-	if got := pressureOf(filepath.Join(dir, "none")); got != 0 {
-		t.Errorf("a kernel without pressure information has %v", got)
 	}
 	if got := availableIn(file("meminfo", "MemTotal:       24576000 kB\nMemFree:  1 kB\nMemAvailable:   8388608 kB\n")); got != 8<<10 {
 		t.Errorf("8 GiB are %d MiB", got)
@@ -60,8 +48,7 @@ type job struct {
 }
 
 func (j job) FreeMiB() (left int64, limited bool) { return j.left, j.limited }
-func (job) Kills() trial.Kills                    { return trial.Kills{} }
-func (job) Limit() string                         { return "" }
+func (job) Kills() int64                          { return 0 }
 
 // An attempt counts once for a model that its agent knows by two names.
 func TestAModelWithTwoNamesCountsOnce(t *testing.T) {

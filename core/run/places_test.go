@@ -368,40 +368,6 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 	})
 }
 
-func TestMemoryPressureHoldsBackStarts(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := cellsOf(t, 30)
-		begin := time.Now()
-		under := func() bool { d := time.Since(begin); return d > 5*time.Second && d < 65*time.Second } // in a synctest bubble
-		var most, held int
-		f := &fake{attempt: func(context.Context, run.Job) record.Result {
-			time.Sleep(2 * time.Second) // in a synctest bubble
-			return record.Result{Outcome: record.Passed}
-		}}
-		schedule(t, run.Options{
-			Plan: p, Store: r, Executor: f, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(4)}},
-			Pressure: func() float64 {
-				if under() {
-					return 40
-				}
-				return 0
-			},
-			Watch: func(e run.Event) {
-				if e.Kind == run.Began && time.Since(begin) > 8*time.Second && under() { // in a synctest bubble
-					most = max(most, e.Running+1)
-				}
-				if e.Kind == run.Held {
-					held++
-				}
-			},
-		})
-		if most != 1 || held == 0 {
-			t.Errorf("under pressure up to %d attempts ran, said %d times; want 1, and that it is said", most, held)
-		}
-	})
-}
-
 func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

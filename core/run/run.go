@@ -63,9 +63,6 @@ type Options struct {
 	Demand func(*plan.Trial) Demand
 	// FreeMiB is the memory for all attempts if Limits do not say it; 0: no limit.
 	FreeMiB int64
-	// Pressure returns the share of the last ten seconds, in percent, in which
-	// processes of this machine waited for memory; nil: it is not known.
-	Pressure func() float64
 	// Again lists outcomes whose trials run once more, in addition to the
 	// trials without a final outcome. Measured outcomes are not allowed.
 	Again []record.Outcome
@@ -156,7 +153,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 	defer o.Control.begin(s)()
 	cancelled := ctx.Done()
 	for {
-		held := s.fill(ctx)
+		s.fill(ctx)
 		if s.running == 0 && (s.stopped != "" || s.drain != "" || ctx.Err() != nil || s.left() == 0) {
 			break
 		}
@@ -166,7 +163,7 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 		case do := <-s.asked:
 			do()
 		case <-s.places.freed:
-		case <-s.timer(held):
+		case <-s.timer():
 		case <-cancelled:
 			cancelled = nil
 			s.stop(whyEnded(ctx))
@@ -221,7 +218,6 @@ type scheduler struct {
 	o      Options
 	places *places
 	late   <-chan struct{} // closed when the time limit of the run is reached
-	held   bool            // memory pressure holds back starts
 	short  bool            // the user was told that a trial waits for memory
 
 	to      int

@@ -38,16 +38,15 @@ type Node struct {
 	Executor
 
 	// Scratch is a folder of this process, to be made, on a disk of this machine.
-	Scratch  string
-	places   *places
-	demand   func(*plan.Trial) Demand
-	pressure func() float64
+	Scratch string
+	places  *places
+	demand  func(*plan.Trial) Demand
 }
 
 // NewNode makes a node whose attempts are made by x, with the plan, the limits and the
 // memory of s, which are those of this process.
 func NewNode(x Executor, s Spec, scratch string) *Node { //nolint:gocritic // once for a process
-	return &Node{Executor: x, Scratch: scratch, places: newPlaces(s.Limits, s.freeMiB()), demand: Demands(s.Plan), pressure: memoryPressure()}
+	return &Node{Executor: x, Scratch: scratch, places: newPlaces(s.Limits, s.freeMiB()), demand: Demands(s.Plan)}
 }
 
 // Work prepares this machine for the attempts of s.Worker, calls work, and removes
@@ -60,18 +59,11 @@ func Work(ctx context.Context, s Spec, work func(*Node) error) error {
 }
 
 // Start gives an attempt of a trial its place in this process, which leave gives
-// up. ok is false if a limit is reached, or if memory is short.
+// up. ok is false if a limit is reached.
 func (n *Node) Start(t *plan.Trial) (p trial.Places, leave func(), ok bool) {
 	h := n.places.holder(n.demand(t))
-	if n.places.busy() && n.pressure() >= pressed || h.start() != admitted {
+	if h.start() != admitted {
 		return nil, nil, false
 	}
 	return h, h.end, true
-}
-
-// busy reports whether an attempt runs.
-func (p *places) busy() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.run.count[0] > 0
 }

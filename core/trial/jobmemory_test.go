@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
@@ -18,15 +17,11 @@ import (
 )
 
 // counters are those of the kernel. Tests through the program use the kernel's own.
-type counters struct{ processes, shortages atomic.Int64 }
+type counters struct{ processes atomic.Int64 }
 
-func (c *counters) Kills() trial.Kills {
-	return trial.Kills{Processes: c.processes.Load(), Shortages: c.shortages.Load()}
-}
+func (c *counters) Kills() int64 { return c.processes.Load() }
 
 func (*counters) FreeMiB() (int64, bool) { return 0, false }
-
-func (c *counters) Limit() string { return "the limit of this test" }
 
 // hungry is an agent whose turn ends so, and kills in the turn.
 func hungry(c *counters, y agent.Yield, err error) *scripted {
@@ -113,7 +108,7 @@ var endings = []struct {
 		b.task.Stages = append(b.task.Stages, second)
 		b.live = func(e record.Event) {
 			if e.Type == record.EventPhaseStart && e.Phase == record.PhaseSetup && e.Stage == "second" {
-				c.shortages.Add(1)
+				c.processes.Add(1)
 			}
 		}
 	}, outcome: record.EnvironmentError, phase: record.PhaseSetup, says: "137"},
@@ -135,7 +130,7 @@ func TestWhatTheMemoryOfTheJobEndsIsTheEnvironments(t *testing.T) {
 			case r.Outcome != tt.outcome || !found(r, "job_oom_kills"):
 				t.Errorf("%s, %+v, findings %s; want %s", r.Outcome, e, pretty(r.Findings), tt.outcome)
 			case tt.outcome == record.EnvironmentError && (e == nil || e.Boundary != record.ByEnvironment || !e.Retry || e.Phase != tt.phase ||
-				!strings.Contains(e.Message, "the limit of this test was used up") || !strings.Contains(e.Message, tt.says)):
+				!strings.Contains(e.Message, "the memory limit of this job was used up") || !strings.Contains(e.Message, tt.says)):
 				t.Errorf("%+v; want an error of the environment in %s that is tried again and says %q", e, tt.phase, tt.says)
 			}
 		})
@@ -147,7 +142,7 @@ func disturbed(c *counters, j *judge) *judge {
 	works := j.verify
 	j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
 		v, err := works(ctx, r)
-		c.shortages.Add(3)
+		c.processes.Add(3)
 		return v, err
 	}
 	return j
@@ -164,44 +159,4 @@ func (e *ends) Create(ctx context.Context, s environment.Spec) (environment.Sand
 	made, err := e.Environment.Create(ctx, s)
 	*e.end = func() { _, _ = e.Destroy(context.WithoutCancel(ctx), made.ID) }
 	return made, err
-}
-
-// A sandbox that reached its own limit would have ended without that of the job.
-func TestASandboxThatReachedItsOwnLimitIsTheAgents(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name    string
-		remains environment.Remains
-		limit   int64
-		want    record.Outcome
-	}{
-		{"its own", environment.Remains{OOMKills: 1, PeakMemoryMiB: 64}, 64, record.AgentError},
-		{"the job's, in a group of its own", environment.Remains{OOMKills: 1, PeakMemoryMiB: 63}, 64, record.EnvironmentError},
-		{"the job's, without a limit", environment.Remains{OOMKills: 1, PeakMemoryMiB: 64}, 0, record.EnvironmentError},
-		{"of another attempt", environment.Remains{PeakMemoryMiB: 64}, 64, record.EnvironmentError},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			c := &counters{}
-			b := newBench(t, hungry(c, agent.Yield{End: agent.Crashed, ExitCode: -1}, nil), tests("true"))
-			b.memory = c
-			b.cell.Environment.Limits = task.Limits{MemoryMiB: tt.limit}
-			b.env = func(e environment.Environment) environment.Environment { return &remaining{e, tt.remains} }
-			if r := b.run(t.Context(), t); r.Outcome != tt.want || r.Error == nil || r.Error.Retry != (tt.want == record.EnvironmentError) {
-				t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, tt.want)
-			}
-		})
-	}
-}
-
-// remaining is an environment that says what sandboxes have used.
-type remaining struct {
-	environment.Environment
-
-	remains environment.Remains
-}
-
-func (e *remaining) Destroy(ctx context.Context, id string) (environment.Remains, error) {
-	_, err := e.Environment.Destroy(ctx, id)
-	return e.remains, err
 }

@@ -47,9 +47,7 @@ type attempt struct {
 	surface      surfaced                     // of the task
 	marked       bool                         // a turn has begun, and its changes have not been looked for yet
 	markedAt     time.Time                    // before that list was made
-	seen         Kills                        // at the end of the last phase
 	ended        int64                        // processes of the job that the kernel ended in the last phase
-	short        bool                         // an error was attributed to the memory of the job
 }
 
 // phase runs one phase with its own deadline, a heartbeat, and a line in the
@@ -57,7 +55,7 @@ type attempt struct {
 // be written any more, only the sandboxes are still destroyed.
 func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return a.starved(p, a.seen, a.at(p, context.Cause(ctx)))
+		return a.at(p, context.Cause(ctx))
 	}
 	if err := a.recorder.Broken(); err != nil && p.Name != record.PhaseDestroy {
 		return a.at(p, outcome.On(record.ByCore, err))

@@ -68,7 +68,6 @@ func newAttempt(in Input) (*attempt, error) {
 	if in.Cell.Success != nil {
 		a.success = *in.Cell.Success
 	}
-	a.seen = a.kills()
 	for i := range in.Task.Stages {
 		a.stages = append(a.stages, outcome.Stage{Name: in.Task.Stages[i].Name})
 	}
@@ -128,7 +127,6 @@ func (a *attempt) allStages(ctx context.Context) error {
 // finish removes everything that the attempt made and decides its outcome.
 func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
-	a.ownLimit()
 	findings := a.recorder.All()
 	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
 	a.res.Findings = findings

@@ -484,8 +484,8 @@ func (s *stage) ask(ctx context.Context, j judgement, plugin verifier.Verifier, 
 	before := s.a.kills()
 	v, err := plugin.Verify(call, r, log)
 	err = limits.Caused(call, err)
-	if err == nil && r.Shell != "" && s.a.kills().since(before) > 0 {
-		return v, s.a.noMemory(errDisturbed) // also if it passed: if only failures were repeated, the rate would rise
+	if err == nil && r.Shell != "" && s.a.kills() > before {
+		return v, noMemory(errDisturbed) // also if it passed: if only failures were repeated, the rate would rise
 	}
 	if err != nil && r.Shell != "" && ctx.Err() != nil {
 		return v, context.Cause(ctx) // its own error is about the cut

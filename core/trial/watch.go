@@ -129,7 +129,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 			return why
 		}
 		if a.ended > 0 && killedExit(s.out.LastTurn.ExitCode) {
-			return a.noMemory(errKilled)
+			return noMemory(errKilled)
 		}
 	}
 	switch {

@@ -6,27 +6,19 @@
 package jobmemory
 
 import (
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-
-	"github.com/berth-eval/berth/core/trial"
 )
 
 // Groups are the control groups whose limits of memory this process has. The zero
-// value has none. It is safe for concurrent use.
+// value has none.
 type Groups struct {
-	at    string   // where the file system of the groups is
-	paths []string // below it: the own group first, and those around it
-	v1    bool
-
-	mu   sync.Mutex
-	last trial.Kills
+	dirs []string // the own group first, and those around it
+	v1   bool
 }
 
 // Own returns the groups of this process.
@@ -36,8 +28,7 @@ func Own() *Groups { return find("/proc/self") }
 func find(proc string) *Groups {
 	g := &Groups{}
 	own := ""
-	text, _ := os.ReadFile(filepath.Join(proc, "cgroup")) //nolint:errcheck // empty is unknown
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(filepath.Join(proc, "cgroup"))) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		switch {
 		case len(parts) != 3 || g.v1:
@@ -47,8 +38,7 @@ func find(proc string) *Groups {
 			own = parts[2]
 		}
 	}
-	text, _ = os.ReadFile(filepath.Join(proc, "mountinfo")) //nolint:errcheck // as above
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(filepath.Join(proc, "mountinfo"))) {
 		before, after, _ := strings.Cut(line, " - ")
 		where, kind := strings.Fields(before), strings.Fields(after)
 		if len(where) < 5 || len(kind) < 3 || (kind[0] == "cgroup2") == g.v1 || g.v1 && !slices.Contains(strings.Split(kind[2], ","), "memory") {
@@ -59,52 +49,40 @@ func find(proc string) *Groups {
 		if !seen || !filepath.IsAbs(path) && path != "" || strings.HasPrefix(path, "/..") {
 			continue
 		}
-		g.at = where[4]
 		for path = filepath.Join("/", path); path != "/"; path = filepath.Dir(path) {
-			g.paths = append(g.paths, path)
+			g.dirs = append(g.dirs, filepath.Join(where[4], path))
 		}
-		g.paths = append(g.paths, "/") // of a container; that of a machine has no limit
+		g.dirs = append(g.dirs, where[4]) // of a container; that of a machine has no limit
 		break
 	}
 	return g
 }
 
-// Kills implements trial.JobMemory. Version 1 counts each ended process in its own
-// group, whichever limit it met. So does version 2 in memory.events.local, which also
-// counts there how often the limit of this very group was met. memory.events is of no
-// use: a sandbox that meets its own limit is counted there as well.
-func (g *Groups) Kills() trial.Kills {
-	var k trial.Kills
-	for i, group := range g.paths {
-		events := g.events(group)
-		if i == 0 {
-			k.Processes = events["oom_kill"]
-		}
-		k.Shortages += events["oom"] // not in version 1
+// Kills implements trial.JobMemory. An ended process is counted in its own group,
+// whichever limit was met.
+func (g *Groups) Kills() int64 {
+	if len(g.dirs) == 0 {
+		return 0
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	// A file that could not be read once must not look like a rise afterwards.
-	g.last = trial.Kills{Processes: max(g.last.Processes, k.Processes), Shortages: max(g.last.Shortages, k.Shortages)}
-	return g.last
-}
-
-// events returns what the kernel has counted in one group, without those below it.
-func (g *Groups) events(group string) map[string]int64 {
+	file := "memory.events.local"
 	if g.v1 {
-		return numbers(filepath.Join(g.at, group, "memory.oom_control"))
+		file = "memory.oom_control"
 	}
-	return numbers(filepath.Join(g.at, group, "memory.events.local"))
+	return number(filepath.Join(g.dirs[0], file), "oom_kill")
 }
 
 // FreeMiB implements trial.JobMemory: the least that any group leaves. What files have
 // in memory and the kernel can give up is free.
 func (g *Groups) FreeMiB() (left int64, limited bool) {
+	limit, used, cached := "memory.max", "memory.current", "inactive_file"
+	if g.v1 {
+		limit, used, cached = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+	}
 	least := int64(math.MaxInt64)
-	for _, group := range g.paths {
-		limit, used, cached := g.usage(filepath.Join(g.at, group))
-		if limit > 0 && limit < unlimited {
-			least, limited = min(least, limit-used+cached), true
+	for _, dir := range g.dirs {
+		if most := number(filepath.Join(dir, limit), ""); most > 0 && most < unlimited {
+			least = min(least, most-number(filepath.Join(dir, used), "")+number(filepath.Join(dir, "memory.stat"), cached))
+			limited = true
 		}
 	}
 	if !limited {
@@ -117,62 +95,23 @@ func (g *Groups) FreeMiB() (left int64, limited bool) {
 // the largest number of pages as its limit.
 const unlimited = 1 << 60
 
-// usage returns the limit of a group, what its processes and files have in memory,
-// and how much of this the kernel can give up, all in bytes. A limit of 0 is none.
-func (g *Groups) usage(dir string) (limit, used, cached int64) {
-	if g.v1 {
-		return number(filepath.Join(dir, "memory.limit_in_bytes")), number(filepath.Join(dir, "memory.usage_in_bytes")),
-			numbers(filepath.Join(dir, "memory.stat"))["total_inactive_file"]
-	}
-	return number(filepath.Join(dir, "memory.max")), number(filepath.Join(dir, "memory.current")),
-		numbers(filepath.Join(dir, "memory.stat"))["inactive_file"]
-}
-
-// Limit implements trial.JobMemory. It is the lowest limit that was ever met. If none
-// was, the machine has no memory left.
-func (g *Groups) Limit() string {
-	least, where := int64(math.MaxInt64), ""
-	for _, group := range g.paths {
-		dir := filepath.Join(g.at, group)
-		limit, met := number(filepath.Join(dir, "memory.max")), g.events(group)["max"]
-		if g.v1 {
-			limit, met = number(filepath.Join(dir, "memory.limit_in_bytes")), number(filepath.Join(dir, "memory.failcnt"))
-		}
-		if limit > 0 && limit < least && met > 0 {
-			least, where = limit, group
+// number reads a number of a file of lines "name number", or with an empty name a file
+// that has nothing else; 0 if there is none, such as "max".
+func number(file, name string) int64 {
+	for line := range strings.Lines(read(file)) {
+		text, found := strings.CutPrefix(strings.TrimSpace(line), name)
+		if n, err := strconv.ParseInt(strings.TrimPrefix(text, " "), 10, 64); found && err == nil {
+			return n
 		}
 	}
-	if where == "" {
-		return "the memory of this machine"
-	}
-	return fmt.Sprintf("the memory limit of this job (%d MiB, control group %s)", least>>20, where)
+	return 0
 }
 
-// number reads a file that has a number; 0 if it has none, such as "max".
-func number(file string) int64 {
+// read returns the content of a file; empty if it cannot be read.
+func read(file string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return 0
+		return ""
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// numbers reads a file of lines "name number".
-func numbers(file string) map[string]int64 {
-	all := map[string]int64{}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return all
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			all[name] = n
-		}
-	}
-	return all
+	return string(text)
 }

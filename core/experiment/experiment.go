@@ -87,7 +87,7 @@ type Executor struct {
 	Grace       time.Duration `berth:"grace" default:"2m" doc:"Time that a pilot has to end its attempts, before its time limit and when it is preempted."`
 	Idle        time.Duration `berth:"idle" default:"5m" doc:"A pilot ends when there was nothing to do for this long."`
 	LostAfter   time.Duration `berth:"lost_after" default:"1m" doc:"A pilot counts as lost when nothing was heard of it for this long. At least three times as long as the shared file system remembers the content of a folder."`
-	Models      string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through berth run, which has the keys and the budgets. direct: from their own machine. Absent: relay for models with a key, direct for others."`
+	Models      string        `berth:"models" enum:"direct,relay" doc:"How pilots reach models. relay: through berth run, which has the keys and the budgets. direct: from their own machine. Absent: relay for models with a key and for runs with a budget, else direct."`
 }
 
 // Cell is one point of the matrix, with every block that it uses resolved: what

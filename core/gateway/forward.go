@@ -139,31 +139,6 @@ func (g *Gateway) Release(ctx context.Context, trial string, attempt int) {
 	g.mu.Unlock()
 }
 
-// Slice sets aside what an attempt may spend at most in the budgets of its cell
-// and of the run, for an attempt whose own budget is held elsewhere. It waits
-// until there is room. settle returns the rest, and later calls of it do nothing;
-// without it, all stays set aside. Fails with a *ledger.SpentError, or with the
-// cause of ctx.
-func (g *Gateway) Slice(ctx context.Context, trial string, most ledger.Amount) (settle func(spent ledger.Amount), err error) {
-	accounts, who := g.shared(trial), &ledger.Attempt{}
-	hold, err := g.ledger.Reserve(ctx, most, who, accounts...)
-	if err != nil {
-		return nil, err
-	}
-	return func(spent ledger.Amount) {
-		g.ledger.End(who, accounts...)
-		hold.Settle(spent)
-	}, nil
-}
-
-// ScopeOf returns the scope of the budget that an error of Slice is about.
-func (g *Gateway) ScopeOf(e *ledger.SpentError) record.Scope {
-	if e.Account == g.run {
-		return record.ScopeRun
-	}
-	return record.ScopeCell
-}
-
 // forwarding is what a request from another gateway needs to know.
 type forwarding struct {
 	once bool
@@ -185,7 +160,9 @@ func (x *exchange) refuseUp(f dialect.Failure) {
 
 // unreserved notes for which budget there was no room.
 func (f *forwarding) unreserved(g *Gateway, e *ledger.SpentError) {
-	f.Scope, f.First = g.ScopeOf(e), e.First
+	if f.First, f.Scope = e.First, record.ScopeCell; e.Account == g.run {
+		f.Scope = record.ScopeRun
+	}
 }
 
 // forwardWriter adds to an answer the result of the request.

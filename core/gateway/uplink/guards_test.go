@@ -264,16 +264,8 @@ func TestWhatIsReleasedIsFree(t *testing.T) {
 	released.Store(true) // as a coordinator does: the attempt has a result
 	b.g.Release(t.Context(), "t1", 1)
 	<-done
-	settle, err := b.g.Slice(t.Context(), "t2", ledger.Amount{USD: 1.5}) // 1 is spent, and nothing kept
-	must(t, err)
-	settle(ledger.Amount{USD: 0.25})
-	settle(ledger.Amount{USD: 5})
-	if got := b.g.Settled(); got.USD != 1.25 {
+	if got := b.g.Settled(); got.USD != 1 { // the provider may charge for it
 		t.Errorf("settled %+v", got)
-	}
-	var spent *ledger.SpentError
-	if _, err = b.g.Slice(t.Context(), "t3", ledger.Amount{USD: 1.5}); !errors.As(err, &spent) || b.g.ScopeOf(spent) != record.ScopeRun {
-		t.Errorf("what does not fit: %v", err)
 	}
 	_ = a.Close(t.Context())
 }

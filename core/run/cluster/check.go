@@ -9,23 +9,15 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Check returns what of a plan pilots cannot run: attempts without a budget of
-// their own that would spend one of the run without the coordinator.
-func Check(p *plan.Plan) (ps []plan.Problem) {
-	x := &p.Experiment.Executor
-	kind := x.Kind
-	add := func(summary, detail string) {
-		ps = append(ps, plan.Problem{Severity: plan.Error, Summary: summary, Detail: detail})
+// Check returns what of a plan pilots cannot run.
+func Check(p *plan.Plan) []plan.Problem {
+	if x := p.Experiment; x.Executor.Models == "direct" && shared(x) {
+		return append(tooShort(p), plan.Problem{
+			Severity: plan.Error, Summary: fmt.Sprintf("executor %q: models = \"direct\" and a budget of the run or of cells", x.Executor.Kind),
+			Detail: "Only the coordinator can hold a budget that attempts on several machines share. Write models = \"relay\", or bound each attempt in per_trial instead.",
+		})
 	}
-	for _, c := range p.Experiment.Cells {
-		if _, unbounded := sliceOf(p.Experiment, c); unbounded != "" {
-			add(fmt.Sprintf("executor %q: the %s of cell %s needs its own budget", kind, unbounded, c.Slug),
-				"Its models are asked from the machines of pilots. There the budget of the run or of the cell holds only if each attempt is bounded in the same unit. "+
-					"Write cost_usd, tokens or requests in per_trial, the user block or the verifier block, or models = \"relay\" in the executor block.")
-			break
-		}
-	}
-	return append(ps, tooShort(p)...)
+	return tooShort(p)
 }
 
 // tooShort returns what does not fit into the time limit of a pilot.

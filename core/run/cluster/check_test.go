@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/plugins/task"
@@ -42,6 +43,23 @@ func TestTimeOfAWorkerIsChecked(t *testing.T) {
 			t.Errorf("%s: %+v", c.name, ps)
 		case c.severity != "" && (len(ps) != 1 || ps[0].Severity != c.severity || !strings.Contains(ps[0].Detail, c.says)):
 			t.Errorf("%s: %+v", c.name, ps)
+		}
+	}
+}
+
+// A budget that attempts share is held by the coordinator, which has to see requests.
+func TestASharedBudgetNeedsTheRelay(t *testing.T) {
+	t.Parallel()
+	m := &cell.Model{}
+	for models, want := range map[string]bool{"": true, "relay": true, "direct": false} {
+		p := planOf(1)
+		p.Experiment.Executor.Models = models
+		if before := cluster.Relayed(p.Experiment)(m); before != (models == "relay") || len(cluster.Check(p)) > 0 {
+			t.Errorf("%q without a budget: relayed is %v, %+v", models, before, cluster.Check(p))
+		}
+		p.Experiment.Cells[0].PerCell.Requests = new(int64(3))
+		if got := cluster.Relayed(p.Experiment)(m); got != want || len(cluster.Check(p)) > 0 == want {
+			t.Errorf("%q: relayed is %v, %+v", models, got, cluster.Check(p))
 		}
 	}
 }

@@ -220,10 +220,7 @@ func (c *Coordinator) Attempt(ctx context.Context, j run.Job) (record.Result, er
 	j.Places.Try(trial.Working) // pilots limit the other parts, each on its machine
 	w := &waiting{name: AttemptName(j.Trial.ID, a.Number()), job: j, queued: time.Now(), ended: make(chan end, 1)}
 	defer c.o.relay.release(j.Trial.ID, a.Number()) //nolint:contextcheck // also after a cancel
-	settle, err := c.o.relay.slice(ctx, c.o.Plan, j.Trial)
-	if err != nil {
-		c.noRoom(w, err)
-	} else if err = c.enqueue(w); err != nil {
+	if err := c.enqueue(w); err != nil {
 		return record.Result{}, fmt.Errorf("queue: %w", err)
 	}
 	var e end
@@ -235,9 +232,6 @@ func (c *Coordinator) Attempt(ctx context.Context, j run.Job) (record.Result, er
 	}
 	if e.err != nil {
 		return e.result, e.err
-	}
-	if settle != nil {
-		settle(&e.result)
 	}
 	return e.result, errors.Join(a.Took(&e.result, w.wait), c.unqueue(w.name))
 }

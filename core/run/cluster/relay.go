@@ -22,14 +22,19 @@ import (
 )
 
 // Relayed returns which models pilots reach through the coordinator: those that
-// the executor block says, else those that need a key.
-func Relayed(x *experiment.Executor) func(*cell.Model) bool {
-	return func(m *cell.Model) bool {
-		if x.Models != "" {
-			return x.Models == "relay"
-		}
-		return len(m.Keys()) > 0
-	}
+// the executor block says, else those that need a key, and all if attempts share a
+// budget.
+func Relayed(x *experiment.Experiment) func(*cell.Model) bool {
+	all := x.Executor.Models == "relay" || x.Executor.Models == "" && shared(x)
+	return func(m *cell.Model) bool { return all || x.Executor.Models == "" && len(m.Keys()) > 0 }
+}
+
+// shared reports whether attempts share a budget: that of the run or of a cell.
+func shared(x *experiment.Experiment) bool {
+	l := &x.Limits
+	return l.Requests != nil || l.Tokens != nil || l.CostUSD != nil || slices.ContainsFunc(x.Cells, func(c *experiment.Cell) bool {
+		return c.PerCell.Requests != nil || c.PerCell.Tokens != nil || c.PerCell.CostUSD != nil
+	})
 }
 
 // relay is the coordinator's end of the connections of its pilots.

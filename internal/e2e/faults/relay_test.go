@@ -3,14 +3,11 @@ package faults
 import (
 	"context"
 	"fmt"
-	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run/cluster"
 )
 
 // relayKey is the key of the model, which only the coordinator has.
@@ -76,43 +73,5 @@ model "m" {
 		t.Errorf("%d attempts with a result and %d without, %d requests were answered", len(results), none, provider.served.Load())
 	}
 	p.settled(dir)
-	p.vacated()
-}
-
-// Models without a key are asked from the machines of pilots. The budget of the run
-// holds nevertheless: what an attempt may spend at most is set aside while it runs, and
-// what it did not spend is given back. Without a budget of their own, such attempts are
-// refused before anything runs.
-func TestPilotsThatAskDirectlySpendSlicesOfTheBudget(t *testing.T) {
-	t.Parallel()
-	p, provider := newPlace(t), newSolver(t)
-	p.task("spends", "", solveTiny, testTiny)
-	write := func(perTrial string) {
-		p.piloted("agent = agent.loop\n  model = model.m\n  repeat = 6\n  limits {\n    requests = 10\n  }\n"+perTrial,
-			fmt.Sprintf("}\nagent \"loop\" {\n  plugin = \"minisweagent\"\n}\nmodel \"m\" {\n  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = \"%s/v1\"\n", provider.URL))
-	}
-	write("")
-	if r := p.berth("plan", ".").want(t, 2); !strings.Contains(r.stdout+r.stderr, "needs its own budget") {
-		t.Errorf("it says:\n%s%s", r.stdout, r.stderr)
-	}
-	// Each attempt sends three requests. Two are under way at first, because slices of
-	// four leave no room for a third. Then one more has room: 3 + 3 + 4 of 10.
-	write("  per_trial {\n    requests = 4\n  }")
-	c, dir := p.coordinated()
-	pilots := []*session{p.pilot(dir, 2), p.pilot(dir, 2)}
-	ended := c.wait().want(t, 3)
-	for _, s := range pilots {
-		s.wait().want(t, 0)
-	}
-	o := p.settled(dir).Summary.Outcomes
-	if provider.served.Load() != 9 || o[record.Passed] != 3 || o[record.NotRun] != 3 {
-		t.Errorf("%d requests were served of 10, outcomes %v", provider.served.Load(), o)
-	}
-	if !strings.Contains(ended.stdout, "limit used") {
-		t.Errorf("it says:\n%s", ended.stdout)
-	}
-	if tickets, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "relay", "*")); err != nil || len(tickets) > 0 {
-		t.Errorf("tokens are left: %q, %v", tickets, err)
-	}
 	p.vacated()
 }

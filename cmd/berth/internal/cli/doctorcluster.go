@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/run"
+	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/executors/slurm"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -171,16 +172,14 @@ func (a *app) nodeRequest(ctx context.Context, l *experiment.Loaded) (*nodecheck
 
 // needs is what an experiment wants of its nodes.
 func needs(l *experiment.Loaded) *nodecheck.Needs {
-	n := &nodecheck.Needs{Relayed: l.Experiment.Executor.Models == "relay"}
+	n, relayed := &nodecheck.Needs{}, cluster.Relayed(&l.Experiment.Experiment)
 	for _, c := range l.Experiment.Cells {
 		if p := c.Environment.Plugin; !slices.Contains(n.Environments, p) {
 			n.Environments = append(n.Environments, p)
 		}
 	}
-	if l.Experiment.Executor.Models == "" {
-		for _, m := range run.Models(l.Experiment.Cells...) {
-			n.Relayed = n.Relayed || len(m.ChainKeys()) > 0
-		}
+	for _, used := range run.Models(l.Experiment.Cells...) {
+		n.Relayed = n.Relayed || slices.ContainsFunc(used.Chain(), relayed)
 	}
 	return n
 }

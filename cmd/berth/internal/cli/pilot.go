@@ -219,7 +219,7 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 	}
 	if up != nil {
 		defer up.Close()
-		spec.Uplink, spec.Relayed = up, cluster.Relayed(&l.Experiment.Executor)
+		spec.Uplink, spec.Relayed = up, cluster.Relayed(&l.Experiment.Experiment)
 	}
 	worked := false
 	err = run.Work(ctx, spec, func(n *run.Node) error {

@@ -3,9 +3,7 @@ package trajectory
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -15,284 +13,155 @@ var versions = []string{
 	"ATIF-v1.5", "ATIF-v1.6", "ATIF-v1.7", "ATIF-v1.8",
 }
 
-// agentOnly are the keys that only a step of the agent may have.
-var agentOnly = []string{"model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics"}
+// mender finds what breaks a rule of the format, and removes it where that makes a
+// valid trajectory.
+type mender struct{ found []Violation }
 
-func (v *validator) trajectory(path string, x any, embedded bool) any {
-	t := v.object(path, x, map[string]field{
-		"schema_version": {check: v.word(versions...)}, // has a default
-		"session_id":     opt(v.text),
-		"trajectory_id":  {required: embedded, nullable: !embedded, check: v.text},
-		"agent":          req(v.agent),
-		"steps":          req(v.list(v.step)),
-		"notes":          opt(v.text),
-		"final_metrics":  opt(v.finalMetrics),
-
-		"continued_trajectory_ref": opt(v.text),
-		"extra":                    opt(v.free),
-		"subagent_trajectories": opt(v.list(func(p string, x any) any {
-			return v.trajectory(p, x, true)
-		})),
-	})
-	v.sequence(at(path, "steps"), t["steps"])
-	v.unique(at(path, "subagent_trajectories"), t["subagent_trajectories"])
-	return t
+func (v *mender) bad(path, format string, args ...any) {
+	v.found = append(v.found, Violation{path, fmt.Sprintf(format, args...)})
 }
 
-// sequence checks that there is a step and that the step ids are 1, 2, 3, ….
-func (v *validator) sequence(path string, x any) {
-	steps, ok := x.([]any)
-	if !ok {
+func (v *mender) trajectory(path string, t *Trajectory) {
+	if t.SchemaVersion != "" && !slices.Contains(versions, t.SchemaVersion) {
+		v.bad(path+"schema_version", "must be one of %v, got %q", versions, t.SchemaVersion)
+	}
+	if len(t.Steps) == 0 {
+		v.bad(path+"steps", "must not be empty")
+	}
+	for i := range t.Steps {
+		at := fmt.Sprintf("%ssteps[%d]", path, i)
+		if id := t.Steps[i].StepID; id != int64(i+1) {
+			v.bad(at+".step_id", "must be %d, got %d", i+1, id)
+		}
+		v.step(at, &t.Steps[i])
+	}
+	v.object(path+"extra", &t.Extra)
+	v.object(path+"agent.extra", &t.Agent.Extra)
+	for i := range t.Agent.ToolDefinitions {
+		v.object(fmt.Sprintf("%sagent.tool_definitions[%d]", path, i), &t.Agent.ToolDefinitions[i])
+	}
+	if t.FinalMetrics != nil {
+		v.object(path+"final_metrics.extra", &t.FinalMetrics.Extra)
+	}
+	ids := map[string]bool{"": true}
+	for i := range t.Subagents {
+		at := fmt.Sprintf("%ssubagent_trajectories[%d].", path, i)
+		if id := t.Subagents[i].TrajectoryID; ids[id] {
+			v.bad(at+"trajectory_id", "must be there and used once, got %q", id)
+		}
+		ids[t.Subagents[i].TrajectoryID] = true
+		v.trajectory(at, &t.Subagents[i])
+	}
+}
+
+func (v *mender) step(path string, s *Step) {
+	if !slices.Contains([]Source{System, User, Model}, s.Source) {
+		v.bad(path+".source", "must be system, user or agent, got %q", s.Source)
+		s.Source = System
+	}
+	if s.Timestamp != "" && !isTime(s.Timestamp) {
+		v.bad(path+".timestamp", "must be a time such as 2026-01-31T12:00:00Z, got %q", s.Timestamp)
+		s.Timestamp = ""
+	}
+	if s.Source != Model && (s.ModelName != "" || s.ReasoningEffort != "" || s.ReasoningContent != "" || s.ToolCalls != nil || s.Metrics != nil) {
+		v.bad(path, "has fields that are for steps of the agent only, and is of %s", s.Source)
+		s.ModelName, s.ReasoningEffort, s.ReasoningContent, s.ToolCalls, s.Metrics = "", "", "", nil, nil
+	}
+	if s.LLMCallCount != nil && (*s.LLMCallCount < 0 || (*s.LLMCallCount == 0 && (s.Metrics != nil || s.ReasoningContent != ""))) {
+		v.bad(path+".llm_call_count", "does not go with the step, got %d", *s.LLMCallCount)
+		s.LLMCallCount = nil
+	}
+	v.object(path+".extra", &s.Extra)
+	if s.Metrics != nil {
+		v.object(path+".metrics.extra", &s.Metrics.Extra)
+	}
+	v.parts(path+".message", &s.Message)
+	s.ToolCalls = slices.Clone(s.ToolCalls)
+	for i := range s.ToolCalls {
+		p := fmt.Sprintf("%s.tool_calls[%d]", path, i)
+		v.object(p+".arguments", &s.ToolCalls[i].Arguments)
+		v.object(p+".extra", &s.ToolCalls[i].Extra)
+	}
+	v.observation(path, s)
+}
+
+func (v *mender) observation(path string, s *Step) {
+	if s.Observation == nil {
 		return
 	}
-	if len(steps) == 0 {
-		v.bad(path, "must not be empty")
-	}
-	for i, s := range steps {
-		m, _ := s.(map[string]any)
-		if id, ok := m["step_id"].(int64); ok && id != int64(i+1) {
-			v.bad(fmt.Sprintf("%s[%d].step_id", path, i), "must be %d, got %d", i+1, id)
+	o := Observation{Results: slices.Clone(s.Observation.Results)}
+	for i := range o.Results {
+		r := &o.Results[i]
+		p := fmt.Sprintf("%s.observation.results[%d]", path, i)
+		known := slices.ContainsFunc(s.ToolCalls, func(c ToolCall) bool { return c.ID == r.SourceCallID })
+		if r.SourceCallID != "" && !known {
+			v.bad(p+".source_call_id", "%q is not a tool call of this step", r.SourceCallID)
+			r.SourceCallID = ""
 		}
-	}
-}
-
-func (v *validator) unique(path string, x any) {
-	seen := map[string]bool{}
-	list, _ := x.([]any)
-	for i, t := range list {
-		m, _ := t.(map[string]any)
-		id, ok := m["trajectory_id"].(string)
-		if ok && seen[id] {
-			v.bad(fmt.Sprintf("%s[%d].trajectory_id", path, i), "is used twice: %q", id)
+		r.Subagents = slices.DeleteFunc(slices.Clone(r.Subagents), func(s SubagentRef) bool {
+			nowhere := s.TrajectoryID == "" && s.TrajectoryPath == ""
+			if nowhere {
+				v.bad(p+".subagent_trajectory_ref", "must have a trajectory_id or a trajectory_path")
+			}
+			return nowhere
+		})
+		for j := range r.Subagents {
+			v.object(fmt.Sprintf("%s.subagent_trajectory_ref[%d].extra", p, j), &r.Subagents[j].Extra)
 		}
-		seen[id] = true
-	}
-}
-
-func (v *validator) agent(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"name": req(v.text), "version": req(v.text), "model_name": opt(v.text),
-		"tool_definitions": opt(v.list(v.free)), "extra": opt(v.free),
-	})
-}
-
-func (v *validator) step(path string, x any) any {
-	s := v.object(path, x, map[string]field{
-		"step_id":           req(v.integer),
-		"timestamp":         opt(v.timestamp),
-		"source":            req(v.word(string(System), string(User), string(Model))),
-		"message":           req(v.content),
-		"model_name":        opt(v.text),
-		"reasoning_effort":  opt(v.effort),
-		"reasoning_content": opt(v.text),
-		"tool_calls":        opt(v.list(v.toolCall)),
-		"metrics":           opt(v.metrics),
-		"observation":       opt(v.observation),
-		"is_copied_context": opt(v.truth),
-		"llm_call_count":    opt(v.atLeastZero),
-		"extra":             opt(v.free),
-	})
-	if s["source"] != string(Model) {
-		for _, k := range agentOnly {
-			if s[k] != nil {
-				v.bad(at(path, k), "is for steps of the agent only, this one is of %v", s["source"])
-			}
+		if r.Content != nil {
+			content := *r.Content
+			v.parts(p+".content", &content)
+			r.Content = &content
 		}
-	} else if s["llm_call_count"] == int64(0) {
-		for _, k := range []string{"metrics", "reasoning_content"} {
-			if s[k] != nil {
-				v.bad(at(path, k), "must be absent when llm_call_count is 0")
-			}
+		v.object(p+".extra", &r.Extra)
+	}
+	s.Observation = &o
+}
+
+// parts removes parts of a content that are neither a text nor a file.
+func (v *mender) parts(path string, c *Content) {
+	c.Parts = slices.DeleteFunc(slices.Clone(c.Parts), func(p Part) bool {
+		var wrong bool
+		switch p.Type {
+		case PartText:
+			wrong = p.Source != nil
+		case PartImage:
+			wrong = p.Text != "" || p.Source == nil || !slices.Contains(imageTypes, p.Source.MediaType) || p.Source.DurationSec != nil
+		case PartAudio:
+			wrong = p.Text != "" || p.Source == nil || !slices.Contains(audioTypes, p.Source.MediaType)
+		default:
+			wrong = true
 		}
-	}
-	v.answered(path, s)
-	return s
-}
-
-// answered checks that each observation with a call's id answers a call of the
-// same step.
-func (v *validator) answered(path string, s map[string]any) {
-	calls, _ := s["tool_calls"].([]any)
-	ids := map[any]bool{}
-	for _, c := range calls {
-		m, _ := c.(map[string]any)
-		ids[m["tool_call_id"]] = true
-	}
-	o, _ := s["observation"].(map[string]any)
-	results, _ := o["results"].([]any)
-	for i, r := range results {
-		m, _ := r.(map[string]any)
-		if id, ok := m["source_call_id"]; ok && !ids[id] {
-			v.bad(fmt.Sprintf("%s.observation.results[%d].source_call_id", path, i), "%q is not a tool call of this step", id)
+		if wrong {
+			v.bad(path, "has a part of type %q that is neither a text nor an image or audio with a source", p.Type)
 		}
-	}
-}
-
-// effort accepts a text or a number.
-func (v *validator) effort(path string, x any) any {
-	switch x := x.(type) {
-	case string:
-		return x
-	case json.Number:
-		return x
-	default:
-		v.bad(path, "must be a text or a number, got %s", show(x))
-		return nil
-	}
-}
-
-func (v *validator) toolCall(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"tool_call_id": req(v.text), "function_name": req(v.text), "arguments": req(v.free), "extra": opt(v.free),
-	})
-}
-
-func (v *validator) metrics(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"prompt_tokens": opt(v.integer), "completion_tokens": opt(v.integer), "cached_tokens": opt(v.integer),
-		"cost_usd": opt(v.number), "prompt_token_ids": opt(v.list(v.integer)), "completion_token_ids": opt(v.list(v.integer)),
-		"logprobs": opt(v.list(v.logprob)), "extra": opt(v.free),
-	})
-}
-
-func (v *validator) finalMetrics(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"total_prompt_tokens": opt(v.integer), "total_completion_tokens": opt(v.integer), "total_cached_tokens": opt(v.integer),
-		"total_cost_usd": opt(v.number), "total_steps": opt(v.atLeastZero), "extra": opt(v.free),
-	})
-}
-
-func (v *validator) observation(path string, x any) any {
-	return v.object(path, x, map[string]field{"results": req(v.list(v.result))})
-}
-
-func (v *validator) result(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"source_call_id": opt(v.text), "content": opt(v.content),
-		"subagent_trajectory_ref": opt(v.list(v.subagentRef)), "extra": opt(v.free),
-	})
-}
-
-func (v *validator) subagentRef(path string, x any) any {
-	r := v.object(path, x, map[string]field{
-		"trajectory_id": opt(v.text), "trajectory_path": opt(v.text), "session_id": opt(v.text), "extra": opt(v.free),
-	})
-	if r != nil && r["trajectory_id"] == nil && r["trajectory_path"] == nil {
-		v.bad(path, "must have a trajectory_id or a trajectory_path")
-	}
-	return r
-}
-
-// content accepts a text or a list of parts.
-func (v *validator) content(path string, x any) any {
-	switch x.(type) {
-	case string:
-		return x
-	case []any:
-		return v.list(v.part)(path, x)
-	default:
-		v.bad(path, "must be a text or a list of parts, got %s", show(x))
-		return nil
-	}
-}
-
-func (v *validator) part(path string, x any) any {
-	source := v.image
-	if m, ok := x.(map[string]any); ok && m["type"] == string(PartAudio) {
-		source = v.audio
-	}
-	p := v.object(path, x, map[string]field{
-		"type": req(v.word(string(PartText), string(PartImage), string(PartAudio))), "text": opt(v.text), "source": opt(source),
-	})
-	if p == nil {
-		return nil
-	}
-	needs, forbids := "source", "text"
-	if p["type"] == string(PartText) {
-		needs, forbids = forbids, needs
-	}
-	if p[needs] == nil {
-		v.bad(at(path, needs), "is missing in a part of type %v", p["type"])
-	}
-	if p[forbids] != nil {
-		v.bad(at(path, forbids), "does not belong in a part of type %v", p["type"])
-	}
-	return p
-}
-
-func (v *validator) image(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"media_type": req(v.word("image/jpeg", "image/png", "image/gif", "image/webp")), "path": req(v.text),
-	})
-}
-
-var audioTypes = []string{
-	"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff",
-}
-
-// audioAliases are other names of audioTypes.
-var audioAliases = map[string]string{
-	"audio/mp3": "audio/mpeg", "audio/mpga": "audio/mpeg", "audio/x-mpeg": "audio/mpeg",
-	"audio/x-wav": "audio/wav", "audio/wave": "audio/wav", "audio/vnd.wave": "audio/wav",
-	"audio/x-m4a": "audio/mp4", "audio/m4a": "audio/mp4",
-	"audio/x-aac": "audio/aac", "audio/x-flac": "audio/flac", "audio/x-aiff": "audio/aiff",
-}
-
-func (v *validator) audio(path string, x any) any {
-	return v.object(path, x, map[string]field{
-		"media_type": req(func(p string, x any) any {
-			s, _ := x.(string)
-			s = strings.ToLower(strings.TrimSpace(s))
-			if to, ok := audioAliases[s]; ok {
-				s = to
-			}
-			if !slices.Contains(audioTypes, s) {
-				v.bad(p, "must be one of %s, got %s", strings.Join(audioTypes, ", "), show(x))
-			}
-			return s
-		}),
-		"path": req(v.text),
-		"duration_sec": opt(func(p string, x any) any {
-			n := v.number(p, x)
-			if f, ok := n.(float64); ok && f < 0 {
-				v.bad(p, "must not be negative, got %v", f)
-			}
-			return n
-		}),
+		return wrong
 	})
 }
 
 var (
-	isoDate = regexp.MustCompile(`^(?:(\d{4})-?(\d{2})-?(\d{2})|\d{4}-?W(\d{2})(?:-?([1-7]))?)`)
-	isoTime = regexp.MustCompile(`^(\d{2})(?::?(\d{2})(?::?(\d{2})(?:[.,]\d+)?)?)?(?:Z|[+-](\d{2})(?::?(\d{2})(?::?\d{2}(?:[.,]\d+)?)?)?)?$`)
+	imageTypes = []string{"image/jpeg", "image/png", "image/gif", "image/webp"}
+	audioTypes = []string{"audio/wav", "audio/mpeg", "audio/mp4", "audio/aac", "audio/ogg", "audio/flac", "audio/webm", "audio/aiff"}
 )
 
-// timestamp accepts ISO 8601: a date, or a date and a time with any one
-// character between them, with or without a time zone.
-func (v *validator) timestamp(path string, x any) any {
-	s, ok := x.(string)
-	if !ok || !validTimestamp(s) {
-		v.bad(path, "must be an ISO 8601 time such as 2026-01-31T12:00:00Z, got %s", show(x))
+// object removes what is no JSON object.
+func (v *mender) object(path string, raw *json.RawMessage) {
+	var m map[string]json.RawMessage
+	if len(*raw) == 0 {
+		return
 	}
-	return s
+	if err := json.Unmarshal(*raw, &m); err != nil {
+		v.bad(path, "is not a JSON object")
+	}
+	if m == nil {
+		*raw = nil
+	}
 }
 
-func validTimestamp(s string) bool {
-	date := isoDate.FindStringSubmatch(s)
-	if date == nil {
-		return false
-	}
-	if date[1] != "" {
-		if _, err := time.Parse("2006-01-02", date[1]+"-"+date[2]+"-"+date[3]); err != nil {
-			return false
-		}
-	} else if date[4] < "01" || date[4] > "53" {
-		return false
-	}
-	rest := []rune(s[len(date[0]):])
-	if len(rest) == 0 {
-		return true
-	}
-	clock := isoTime.FindStringSubmatch(string(rest[1:]))
-	return clock != nil && clock[1] < "24" && clock[2] < "60" && clock[3] < "60" && clock[4] < "24" && clock[5] < "60"
+// isTime reports whether a text is a date, or a date and a time.
+func isTime(s string) bool {
+	return slices.ContainsFunc([]string{time.RFC3339, "2006-01-02T15:04:05", time.DateOnly}, func(layout string) bool {
+		_, err := time.Parse(layout, s)
+		return err == nil
+	})
 }

@@ -1,6 +1,6 @@
 // Package trajectory records what an agent did, in the Agent Trajectory
-// Interchange Format (ATIF): types, a validator that agrees with the format's
-// own, and a writer that makes a trajectory from steps.
+// Interchange Format (ATIF): types, a reader that checks the rules, and a writer
+// that makes a trajectory from steps.
 //
 // It must not know any agent or model provider, and reads no file except those
 // that the caller names.

@@ -54,9 +54,6 @@ func TestEveryFieldSurvivesWritingAndReading(t *testing.T) {
 	if diff := cmp.Diff(&in, out); diff != "" {
 		t.Errorf("lost on the way (-in +out):\n%s", diff)
 	}
-	if !strings.Contains(string(raw), "\"prompt_token_ids\": [1,2]") {
-		t.Errorf("lists of numbers are not on one line:\n%s", raw)
-	}
 }
 
 func TestVersionIsTheOldestThatFits(t *testing.T) {

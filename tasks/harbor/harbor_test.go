@@ -275,7 +275,7 @@ func TestPriorTrajectory(t *testing.T) {
 	if got.Stages[0].PriorTrajectory == "" || got.Stages[1].PriorTrajectory != "" {
 		t.Errorf("got %+v", got.Stages)
 	}
-	if got, ps := minimal().with("trajectory.json", "{}").load(t, task.Options{}); got != nil || !strings.Contains(ps[0].Detail, "agent") {
+	if got, ps := minimal().with("trajectory.json", "{}").load(t, task.Options{}); got != nil || !strings.Contains(ps[0].Detail, "steps") {
 		t.Errorf("an invalid one is accepted, or not explained: %v", ps)
 	}
 	_, ps := stepped("").with("steps/two/trajectory.json", prior, "trajectory.json", prior).load(t, task.Options{})

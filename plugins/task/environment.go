@@ -1,6 +1,9 @@
 package task
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Environment describes the sandbox that a task asks for. The environment
 // plugin answers what it grants.
@@ -157,4 +160,32 @@ type Volume struct {
 	Target string `json:"target"` // absolute, in the container
 	// ReadOnly says that this container cannot write to it.
 	ReadOnly bool `json:"read_only,omitempty"`
+}
+
+// StartOrder returns the names of all containers, including main, each after
+// those that it depends on. Otherwise it keeps the order of Sidecars, with main
+// as early as possible. Containers that wait for each other are in loop.
+func (e *Environment) StartOrder() (order, loop []string) {
+	left := []string{MainContainer}
+	needs := map[string]map[string]string{MainContainer: e.DependsOn}
+	for i := range e.Sidecars {
+		left = append(left, e.Sidecars[i].Name)
+		needs[e.Sidecars[i].Name] = e.Sidecars[i].DependsOn
+	}
+	for len(left) > 0 {
+		i := slices.IndexFunc(left, func(name string) bool {
+			for other := range needs[name] {
+				if _, known := needs[other]; known && !slices.Contains(order, other) {
+					return false
+				}
+			}
+			return true
+		})
+		if i < 0 {
+			return order, left
+		}
+		order = append(order, left[i])
+		left = slices.Delete(left, i, i+1)
+	}
+	return order, nil
 }

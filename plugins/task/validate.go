@@ -1,10 +1,8 @@
 package task
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -13,31 +11,28 @@ import (
 	"unicode/utf8"
 )
 
-var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-// Validate returns every rule of this package that the task breaks, with the
-// JSON path of the value as Key, sorted by it. A format must never return a
-// task that breaks a rule.
+// Validate returns what in the task would lead out of a folder, or cannot be carried
+// out, with the JSON path of the value as Key, sorted by it. A format must never
+// return a task that breaks a rule.
 func (t *Task) Validate() []Problem {
-	c := &checker{t: t, stages: map[string]bool{}, resources: map[string]*Resource{}}
-	c.head()
-	for i := range t.Stages {
-		c.stages[t.Stages[i].Name] = true
+	c := &checker{t: t, resources: map[string]*Resource{}}
+	if t.Name == "" || strings.ContainsFunc(t.Name, unicode.IsControl) || !utf8.ValidString(t.Name) {
+		c.bad("name", "is %q: it must be text without control characters", t.Name)
+	}
+	if len(t.Stages) == 0 {
+		c.bad("stages", "is empty: a task has at least one stage")
 	}
 	for i := range t.Resources {
 		c.resource(fmt.Sprintf("resources[%d]", i), &t.Resources[i])
 	}
 	c.environment("environment", &t.Environment)
-	for i, s := range t.Services {
-		c.service(fmt.Sprintf("services[%d]", i), s)
+	for i := range t.Services {
+		c.command(fmt.Sprintf("services[%d].command", i), t.Services[i].Command)
 	}
-	c.healthcheck("healthcheck", t.Healthcheck)
 	for i := range t.Stages {
 		c.stage(fmt.Sprintf("stages[%d]", i), i, &t.Stages[i])
 	}
-	c.offers()
-	c.interaction()
-	c.success()
+	c.servers()
 	slices.SortStableFunc(c.ps, func(a, b Problem) int { return strings.Compare(a.Key, b.Key) })
 	return c.ps
 }
@@ -45,7 +40,6 @@ func (t *Task) Validate() []Problem {
 type checker struct {
 	t         *Task
 	ps        []Problem
-	stages    map[string]bool
 	resources map[string]*Resource
 }
 
@@ -53,168 +47,250 @@ func (c *checker) bad(key, format string, args ...any) {
 	c.ps = append(c.ps, Problem{Key: key, Severity: Error, Summary: key + " " + fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) head() {
-	t := c.t
-	if t.Name == "" || strings.ContainsFunc(t.Name, unicode.IsControl) || !utf8.ValidString(t.Name) {
-		c.bad("name", "is %q: it must be text without control characters", t.Name)
-	}
-	if !digestForm.MatchString(t.Digest) {
-		c.bad("digest", "is %q: it must be sha256: and 64 hex digits", t.Digest)
-	}
-	if !path.IsAbs(t.Dir) {
-		c.bad("dir", "is %q: it must be absolute", t.Dir)
-	}
-	if t.File != "" && !inside(t.File) {
-		c.bad("file", "is %q: it must be a relative, clean path", t.File)
-	}
-	c.object("metadata", t.Metadata)
-	c.mode("mode", t.Mode)
-	paths := map[string]string{"paths.agent_logs": t.Paths.AgentLogs, "paths.verifier_logs": t.Paths.VerifierLogs, "paths.artifacts": t.Paths.Artifacts}
-	for i, p := range t.Paths.Folders {
-		paths[fmt.Sprintf("paths.folders[%d]", i)] = p
-	}
-	for key, p := range paths {
-		if p != "" && (!path.IsAbs(p) || path.Clean(p) != p) {
-			c.bad(key, "is %q: it must be absolute and clean", p)
-		}
-	}
-	if len(t.Stages) == 0 {
-		c.bad("stages", "is empty: a task has at least one stage")
+// relative checks that a name of a file stays in its folder.
+func (c *checker) relative(key, name string) {
+	if !inside(name) {
+		c.bad(key, "is %q: it must be a relative, clean path", name)
 	}
 }
 
 func (c *checker) resource(key string, r *Resource) {
 	switch {
-	case !inside(r.Name):
-		c.bad(key+".name", "is %q: it must be a relative, clean path", r.Name)
 	case reserved(r.Name):
 		c.bad(key+".name", "is %q: task.json and attempt/ are made by the core", r.Name)
 	case c.resources[r.Name] != nil:
 		c.bad(key+".name", "is %q, which another resource has", r.Name)
 	}
+	c.relative(key+".name", r.Name)
 	c.resources[r.Name] = r
-	if !inside(r.Path) && (r.Path != "" || !r.made()) {
-		c.bad(key+".path", "is %q: it must be a relative, clean path", r.Path)
+	if r.Path != "" || !r.made() {
+		c.relative(key+".path", r.Path)
 	}
-	for _, role := range r.Audience {
-		if !slices.Contains([]Role{RoleAgent, RoleVerifier, RoleUser, RoleOracle}, role) {
-			c.bad(key+".audience", "has the unknown role %q", role)
-		}
-	}
-	if r.Stage != "" && !c.stages[r.Stage] {
-		c.bad(key+".stage", "is %q: there is no such stage", r.Stage)
-	}
-	if r.Place != "" && climbs(r.Place) {
+	if climbs(r.Place) {
 		c.bad(key+".place", "is %q: it must not have \"..\" in it", r.Place)
 	}
-	phases := []PlacePhase{PlaceCreate, PlaceSetup, PlaceTurn, PlaceVerify}
-	if known := slices.Contains(phases, r.Phase); known != (r.Place != "") || (!known && r.Phase != "") {
-		c.bad(key+".phase", "is %q with place %q: both or neither, one of create, setup, turn, verify", r.Phase, r.Place)
-	}
-	if !r.Folder && len(r.Entries) > 0 {
-		c.bad(key+".entries", "is not empty, but the resource is not a folder")
-	}
 	for i, e := range r.Entries {
-		c.entry(fmt.Sprintf("%s.entries[%d]", key, i), e)
-		if i > 0 && r.Entries[i-1].Path >= e.Path {
-			c.bad(key+".entries", "is not sorted, or has %q twice", e.Path)
+		at := fmt.Sprintf("%s.entries[%d]", key, i)
+		c.relative(at+".path", e.Path)
+		if e.From != "" {
+			c.relative(at+".from", e.From)
+		}
+		if e.Link != "" && !stays(path.Dir(e.Path), e.Link) {
+			c.bad(at+".link", "is %q: it leaves the resource", e.Link)
 		}
 	}
 }
 
-func (c *checker) entry(key string, e Entry) {
-	if !inside(e.Path) {
-		c.bad(key+".path", "is %q: it must be a relative, clean path", e.Path)
+func (c *checker) stage(key string, i int, s *Stage) {
+	if !folderName(s.Name) {
+		c.bad(key+".name", "is %q: it must be safe as the name of a folder", s.Name)
 	}
-	if e.From != "" && !inside(e.From) {
-		c.bad(key+".from", "is %q: it must be a relative, clean path", e.From)
+	for _, before := range c.t.Stages[:i] {
+		if before.Name == s.Name {
+			c.bad(key+".name", "is %q, which another stage has", s.Name)
+		}
 	}
-	if e.Link != "" && !stays(path.Dir(e.Path), e.Link) {
-		c.bad(key+".link", "is %q: it leaves the resource", e.Link)
+	c.phase(key+".agent", s.Agent)
+	c.phase(key+".verify", s.Verify)
+	if !slices.ContainsFunc(s.Verifiers, func(v VerifierUse) bool { return !v.Advisory }) {
+		c.bad(key+".verifiers", "are all advisory: one of them has to decide")
 	}
-	if e.Mode&^0o777 != 0 {
-		c.bad(key+".mode", "is %#o: only permission bits are allowed", e.Mode)
+	if s.VerifyIn != nil {
+		c.environment(key+".verify_in", s.VerifyIn)
 	}
-	if e.Size < 0 {
-		c.bad(key+".size", "is negative")
+	for j, cmd := range s.Setup {
+		c.command(fmt.Sprintf("%s.setup[%d]", key, j), cmd)
 	}
-	if e.Text != "" && (e.Folder || e.Link != "" || e.From != "" || e.Size != int64(len(e.Text))) {
-		c.bad(key+".text", "is set, but the entry is not a file of that size, or comes from elsewhere")
+	for j, cmd := range s.Hooks {
+		c.command(fmt.Sprintf("%s.hooks[%d]", key, j), cmd)
+	}
+	for j, p := range s.Captures {
+		if !folderName(p.Name) {
+			c.bad(fmt.Sprintf("%s.captures[%d].name", key, j), "is %q: it must be safe as the name of a folder", p.Name)
+		}
+	}
+	for j, a := range s.Artifacts {
+		at := fmt.Sprintf("%s.artifacts[%d]", key, j)
+		if a.Source == "" || climbs(a.Source) {
+			c.bad(at+".source", "is %q: it must be a path without \"..\"", a.Source)
+		}
+		if a.To != "" {
+			c.relative(at+".to", a.To)
+		}
+		c.sidecar(at+".service", a.Service)
 	}
 }
 
-func (c *checker) object(key string, raw json.RawMessage) {
-	if raw == nil {
+func (c *checker) phase(key string, p Phase) {
+	c.env(key+".env", p.Env)
+	if p.Network != nil {
+		c.network(key+".network", *p.Network)
+	}
+}
+
+func (c *checker) command(key string, cmd Command) {
+	if len(cmd.Argv) == 0 || cmd.Argv[0] == "" {
+		c.bad(key+".argv", "is empty")
+	}
+	c.sidecar(key+".service", cmd.Service)
+	c.env(key+".env", cmd.Env)
+}
+
+// sidecar checks that a sidecar has this name. With a compose file the sidecars
+// are not known yet, so it checks nothing.
+func (c *checker) sidecar(key, name string) {
+	if name == "" || c.t.Environment.Compose != "" {
 		return
 	}
-	if !json.Valid(raw) || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
-		c.bad(key, "is not a JSON object")
+	if !slices.ContainsFunc(c.t.Environment.Sidecars, func(s Sidecar) bool { return s.Name == name }) {
+		c.bad(key, "is %q: there is no such sidecar", name)
 	}
 }
 
-func (c *checker) mode(key string, m Mode) {
-	if m != "" && m != ModeCopies && m.rank() == 0 {
-		c.bad(key, "is %q: it must be live, restarted, image, separate or copies", m)
-	}
-}
-
-func (c *checker) reducer(key string, r Reducer) {
-	if r != "" && !slices.Contains([]Reducer{ReduceMean, ReduceLast, ReduceMax, ReduceMin}, r) {
-		c.bad(key, "is %q: it must be mean, last, max or min", r)
-	}
-}
-
-func (c *checker) times(key string, ds ...Duration) {
-	for _, d := range ds {
-		if d < 0 {
-			c.bad(key, "is %s: a time must not be negative", d)
+func (c *checker) env(key string, e Env) {
+	for name, v := range e {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(v.Text, 0) {
+			c.bad(key, "has the variable %q, which no environment can hold", name)
 		}
 	}
 }
 
-func (c *checker) interaction() {
-	in := c.t.Interaction
-	if in == nil {
+func (c *checker) network(key string, n Network) {
+	for _, host := range n.Allow {
+		if _, err := NormalHost(host); err != nil {
+			c.bad(key+".allow", "has the host %q, which %v", host, err)
+		}
+	}
+}
+
+func (c *checker) environment(key string, e *Environment) {
+	c.build(key+".build", e.Build)
+	if e.Compose != "" {
+		c.relative(key+".compose", e.Compose)
+	}
+	c.env(key+".env", e.Env)
+	c.network(key+".network", e.Network)
+	c.containers(key, e)
+}
+
+func (c *checker) build(key string, b *Build) {
+	if b == nil {
 		return
 	}
-	if in.User != "" && (c.resources[in.User] == nil || !c.resources[in.User].For(RoleUser, c.resources[in.User].Stage)) {
-		c.bad("interaction.user", "is %q: there is no such resource for the user", in.User)
+	if b.Context != "." {
+		c.relative(key+".context", b.Context)
 	}
-	if in.MaxFollowUps < 0 {
-		c.bad("interaction.max_follow_ups", "is negative")
+	if b.File != "" {
+		c.relative(key+".file", b.File)
 	}
-	c.times("interaction.total", in.Total)
-	c.reducer("interaction.reduce", in.Reduce)
-	if !slices.Contains([]Reducer{"", ReduceLast, ReduceMax, ReduceMin}, in.Decide) {
-		c.bad("interaction.decide", "is %q: it must be last, max or min", in.Decide)
+	for _, name := range slices.Concat(b.Exclude, slices.Sorted(maps.Keys(b.Files))) {
+		c.relative(key, name)
 	}
-	if !slices.Contains([]string{"", UserError, FixedLine}, in.OnUserError) {
-		c.bad("interaction.on_user_error", "is %q: it must be %s or %s", in.OnUserError, UserError, FixedLine)
-	}
-	if !slices.Contains([]string{"", HoldJudge, HoldCopy}, in.Hold) {
-		c.bad("interaction.hold", "is %q: it must be %s or %s", in.Hold, HoldJudge, HoldCopy)
-	}
-	c.words("interaction.charged", in.Charged, ChargedParts)
-	c.words("interaction.after", in.After, AfterEnds)
 }
 
-func (c *checker) words(key string, got, known []string) {
-	for _, w := range got {
-		if !slices.Contains(known, w) {
-			c.bad(key, "has %q: it must be one of %s", w, strings.Join(known, ", "))
+func (c *checker) servers() {
+	names := map[string]bool{}
+	for i, m := range c.t.MCPServers {
+		if m.Name == "" || names[m.Name] {
+			c.bad(fmt.Sprintf("mcp_servers[%d].name", i), "is %q: it must be unique and not empty", m.Name)
+		}
+		names[m.Name] = true
+	}
+}
+
+// hostForm is a name that a container has in the network of its sandbox.
+var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
+
+// containers checks the main container and the sidecars.
+func (c *checker) containers(key string, e *Environment) {
+	c.volumes(key, e.Volumes)
+	names := map[string]bool{MainContainer: true}
+	for i := range e.Sidecars {
+		s := &e.Sidecars[i]
+		k := fmt.Sprintf("%s.sidecars[%d]", key, i)
+		if !hostForm.MatchString(s.Name) || s.Name == "localhost" || names[s.Name] {
+			c.bad(k+".name", "is %q: it must be unique, a host name, and neither main nor localhost", s.Name)
+		}
+		names[s.Name] = true
+		if (s.Image == "") == (s.Build == nil) {
+			c.bad(k, "must have either an image or a build")
+		}
+		c.build(k+".build", s.Build)
+		c.env(k+".env", s.Env)
+		c.volumes(k, s.Volumes)
+		for _, p := range s.Expose {
+			if p < 1 || p > 0xffff {
+				c.bad(k+".expose", "has %d: it must be a port", p)
+			}
+		}
+	}
+	c.aliases(key, MainContainer, e.Hostname, e.Aliases, names)
+	for i := range e.Sidecars {
+		s := &e.Sidecars[i]
+		c.aliases(fmt.Sprintf("%s.sidecars[%d]", key, i), s.Name, s.Hostname, s.Aliases, names)
+	}
+	c.dependsOn(key, MainContainer, e.DependsOn, e)
+	for i := range e.Sidecars {
+		c.dependsOn(fmt.Sprintf("%s.sidecars[%d]", key, i), e.Sidecars[i].Name, e.Sidecars[i].DependsOn, e)
+	}
+	if _, loop := e.StartOrder(); len(loop) > 0 {
+		c.bad(key+".depends_on", "goes in a circle: %s", strings.Join(loop, ", "))
+	}
+}
+
+// aliases checks the further names of a container. taken has the names of all
+// containers.
+func (c *checker) aliases(key, own, hostname string, aliases []string, taken map[string]bool) {
+	if hostname != "" {
+		c.alias(key+".hostname", own, hostname, taken)
+	}
+	for i, a := range aliases {
+		if a != hostname {
+			c.alias(fmt.Sprintf("%s.aliases[%d]", key, i), own, a, taken)
 		}
 	}
 }
 
-func (c *checker) success() {
-	s := c.t.Success
-	c.reducer("success.reduce", s.Reduce)
-	if s.AtLeast != nil && (s.Score == "" || !finite(*s.AtLeast)) {
-		c.bad("success.at_least", "needs a score by name and must be finite")
+func (c *checker) alias(key, own, name string, taken map[string]bool) {
+	if name == own {
+		return
+	}
+	if !hostForm.MatchString(name) || name == "localhost" || taken[name] {
+		c.bad(key, "is %q: it must be a host name that no other container has, and not localhost", name)
+	}
+	taken[name] = true
+}
+
+func (c *checker) dependsOn(key, name string, on map[string]string, e *Environment) {
+	for _, other := range slices.Sorted(maps.Keys(on)) {
+		k := key + ".depends_on." + other
+		i := slices.IndexFunc(e.Sidecars, func(s Sidecar) bool { return s.Name == other })
+		switch state := on[other]; {
+		case other == name || i < 0 && other != MainContainer:
+			c.bad(k, "is not the name of another container")
+		case state != StateStarted && state != StateHealthy && state != StateCompleted:
+			c.bad(k, "is %q: it must be started, healthy or completed", state)
+		case i < 0 && state != StateStarted:
+			c.bad(k, "is %q: the main container, which the agent works in, can only be waited for as started", state)
+		case i >= 0 && state == StateHealthy && e.Sidecars[i].Healthcheck == nil:
+			c.bad(k, "is healthy, and %s has no healthcheck", other)
+		}
 	}
 }
 
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+func (c *checker) volumes(key string, vs []Volume) {
+	targets := map[string]bool{}
+	for i, v := range vs {
+		k := fmt.Sprintf("%s.volumes[%d]", key, i)
+		if !folderName(v.Name) {
+			c.bad(k+".name", "is %q: it must be safe as the name of a folder", v.Name)
+		}
+		if !path.IsAbs(v.Target) || path.Clean(v.Target) != v.Target || v.Target == "/" || targets[v.Target] {
+			c.bad(k+".target", "is %q: it must be absolute, clean, below / and used once", v.Target)
+		}
+		targets[v.Target] = true
+	}
+}
 
 // inside reports whether p is a clean, relative slash path that does not leave
 // its folder.
@@ -239,4 +315,11 @@ func stays(dir, target string) bool {
 	}
 	p := path.Join(dir, target)
 	return p != ".." && !strings.HasPrefix(p, "../")
+}
+
+// folderName says whether s is safe as the name of a folder on any system that
+// a run may be copied to.
+func folderName(s string) bool {
+	return s != "" && s != "." && s != ".." && len(s) <= 255 && !strings.ContainsAny(s, `/\`) &&
+		!strings.ContainsFunc(s, unicode.IsControl)
 }

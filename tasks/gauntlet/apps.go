@@ -45,23 +45,23 @@ const circuitScript = "CircuitJS1.exportCircuit()"
 // applications are all of them, as the benchmark's program uses them.
 var applications = []application{
 	{
-		ids: "graph", name: "workflow", comparator: "compare-graph", settings: []string{"matching"},
+		ids: "graph", name: "workflow", comparator: "compare-graph",
 		assets: "assets/graph_ground_truth", byNumber: true, capture: Capture{Kind: captureURL, URL: "/export"},
 		observes: []string{seesScreenshot, seesTree}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Workflow },
 	},
 	{
-		ids: "3d", name: "scene", comparator: "compare-scene", settings: []string{"tolerance", "view_tolerance", "opacity"},
+		ids: "3d", name: "scene", comparator: "compare-scene", settings: []string{"tolerance"},
 		assets: "assets/3d_ground_truth", byNumber: true, tolerances: true, capture: Capture{Kind: captureURL, URL: "/export-clear"},
 		observes: []string{seesScreenshot}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Scene },
 	},
 	{
 		ids: "vid", name: "video", comparator: "compare-timeline",
-		settings: []string{"time_ms", "overlap_ms", "light_ms", "fade_ms", "light_clip", "fade_clip", "effects"},
+		settings: []string{"time_ms"},
 		assets:   "assets/video_ground_truth", capture: Capture{Kind: captureURL, URL: "/finish"},
 		observes: []string{seesScreenshot, seesTree}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Video },
 	},
 	{
-		ids: "circuit", name: "circuit", comparator: "compare-circuit", settings: []string{"relative_tolerance", "dont_care"},
+		ids: "circuit", name: "circuit", comparator: "compare-circuit", settings: []string{"relative_tolerance"},
 		capture:  Capture{Kind: captureScript, Script: circuitScript},
 		observes: []string{seesScreenshot}, delay: 10 * time.Second, of: func(c *Config) *App { return c.Circuit },
 	},

@@ -64,7 +64,7 @@ func TestIdsTellTheApplication(t *testing.T) {
 		sample: `workflow easy, {"end_on_message":true,"initial_delay":"0s","url":"/site/index.html"}, none [], [screenshot axtree], ` +
 			`{"kind":"url","url":"/export"}, compare-graph {"prediction":"attempt/captures/result","truth":"references/truth.json"}`,
 		"tasks/graph.yaml/tc_graph_002": `workflow hard, {"end_on_message":true,"initial_delay":"0s"}, none [], [screenshot axtree], {"kind":"url","url":"/export"}, ` +
-			`compare-graph {"matching":"optimal","prediction":"attempt/captures/result","truth":{"graph":{"nodes":[{"id":"1","type":"delay","data":{"minutes":"MARK-TRUTH"}}],"edges":[]}}}`,
+			`compare-graph {"prediction":"attempt/captures/result","truth":{"graph":{"nodes":[{"id":"1","type":"delay","data":{"minutes":"MARK-TRUTH"}}],"edges":[]}}}`,
 		"tasks/other.yaml/tc_3d_007": `scene medium, {"end_on_message":true,"initial_delay":"10s","url":"http://localhost:3000/edit"}, allow [localhost], [screenshot], ` +
 			`{"kind":"url","url":"http://localhost:3000/export-clear"}, compare-scene {"prediction":"attempt/captures/result","tolerance":0.3,"truth":"references/truth.json"}`,
 		"tasks/other.yaml/tc_vid_003": `video medium, {"end_on_message":true,"initial_delay":"10s","url":"/site/"}, none [], [screenshot axtree], {"kind":"url","url":"/finish"}, ` +

@@ -78,7 +78,7 @@ func TestWrongTasks(t *testing.T) {
 		"a condition alone":              {list: strings.Replace(graph(inline), "prompt: p", "prompt: 'SUCCESS CONDITION: x'", 1), want: []string{"tasks/l.yaml:3:5: Prompt is empty"}},
 		"an unknown key":                 {list: graph(inline + "    promt: x\n"), want: []string{`tasks/l.yaml:5:5: Unknown key: "promt" is not known here. Did you mean "prompt"?`}},
 		"an unknown setting": {
-			list: graph(inline + "    eval_config: {matchin: optimal}\n"), want: []string{`tasks/l.yaml:5:19: Unknown key: "matchin" is not known here. Did you mean "matching"?`},
+			list: strings.Replace(graph(inline), "tc_graph", "tc_3d", 1) + "    eval_config: {toleranc: 1}\n", file: "tc_3d_001", want: []string{`tasks/l.yaml:5:19: Unknown key: "toleranc" is not known here. Did you mean "tolerance"?`},
 		},
 		"a setting of another comparator": {list: graph(inline + "    eval_config: {tolerance: 1}\n"), want: []string{"Unknown key"}},
 		"no page":                         {list: "tasks:\n  - {id: tc_vid_001, prompt: p, gt: {answer: '{}'}}\n", file: "tc_vid_001", want: []string{"tasks/l.yaml:2:6: There is no page to open", "set url or pages in the block video"}},

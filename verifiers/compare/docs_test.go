@@ -18,7 +18,7 @@ func TestThePageHasEverySetting(t *testing.T) {
 	common, sections, _ := strings.Cut(string(text), "\n## compare-fields\n")
 	sections = "\n## compare-fields\n" + sections
 	for name, settings := range map[string]any{
-		"compare-fields": FieldsConfig{}, "compare-timeline": TimelineConfig{}, "compare-graph": GraphConfig{},
+		"compare-fields": FieldsConfig{}, "compare-timeline": TimelineConfig{}, "compare-graph": Inputs{},
 		"compare-scene": SceneConfig{}, "compare-circuit": CircuitConfig{},
 	} {
 		_, section, ok := strings.Cut(sections, "\n## "+name+"\n")

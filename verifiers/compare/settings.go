@@ -32,34 +32,19 @@ type FieldsConfig struct {
 // TimelineConfig are the settings of compare-timeline.
 type TimelineConfig struct {
 	Inputs
-	TimeMs    float64 `berth:"time_ms" default:"1000" doc:"How many milliseconds the times of an element or an effect may differ."`
-	OverlapMs float64 `berth:"overlap_ms" default:"500" doc:"A text has to be on the expected track if a video overlaps it by more than this, in milliseconds."`
-	LightMs   float64 `berth:"light_ms" default:"4000" doc:"How long the light effect of scenario 14 is, in milliseconds."`
-	FadeMs    float64 `berth:"fade_ms" default:"3000" doc:"How long the fade at the end of a clip is in scenarios 11 and 14, in milliseconds. 0: in scenario 14 it may be anywhere."`
-	LightClip string  `berth:"light_clip" default:"" doc:"Name of the clip with the light effect. Empty: any video clip; in scenario 14 the effect begins with the timeline."`
-	FadeClip  string  `berth:"fade_clip" default:"" doc:"Name of the clip with the fade. Empty: any video clip."`
-	Effects   string  `berth:"effects" default:"scenario" enum:"scenario,strict" doc:"scenario: effects are checked in the scenarios that have rules for them. strict: the effects must also be those of the ground truth, in every scenario."`
-}
-
-// GraphConfig are the settings of compare-graph.
-type GraphConfig struct {
-	Inputs
-	Matching string `berth:"matching" default:"greedy" enum:"greedy,optimal" doc:"How nodes are paired. greedy: the pair with the fewest differences first. optimal: with the fewest differences in all, and equal nodes so that their edges agree; for at most 200 nodes."`
+	TimeMs float64 `berth:"time_ms" default:"1000" doc:"How many milliseconds the times of an element or an effect may differ."`
 }
 
 // SceneConfig are the settings of compare-scene.
 type SceneConfig struct {
 	Inputs
-	Tolerance     float64 `berth:"tolerance" default:"0.15" doc:"How much position, rotation (in radians), scale and opacity may differ."`
-	ViewTolerance float64 `berth:"view_tolerance" default:"0.01" doc:"How much fov and orthoZoom may differ."`
-	Opacity       string  `berth:"opacity" default:"tolerance" enum:"tolerance,exact" doc:"tolerance: opacity may differ like other numbers of an object. exact: it may not differ."`
+	Tolerance float64 `berth:"tolerance" default:"0.15" doc:"How much position, rotation (in radians), scale and opacity may differ."`
 }
 
 // CircuitConfig are the settings of compare-circuit.
 type CircuitConfig struct {
 	Inputs
-	RelativeTolerance float64  `berth:"relative_tolerance" default:"0.05" doc:"Largest difference of numbers, as a share of the expected number, if the ground truth is not a circuit but has fields."`
-	DontCare          []string `berth:"dont_care" doc:"Rows of the truth table that do not count: the values of the inputs of the ground truth, in the order of its parts, such as 110 or 1x1, where x is both."`
+	RelativeTolerance float64 `berth:"relative_tolerance" default:"0.05" doc:"Largest difference of numbers, as a share of the expected number, if the ground truth is not a circuit but has fields."`
 }
 
 // Validate implements config.Validator.
@@ -75,15 +60,12 @@ func (c *FieldsConfig) Validate() (ps []config.Problem) {
 
 // Validate implements config.Validator.
 func (c *TimelineConfig) Validate() (ps []config.Problem) {
-	ps = notNegative(ps, "time_ms", c.TimeMs)
-	ps = notNegative(ps, "overlap_ms", c.OverlapMs)
-	ps = notNegative(ps, "light_ms", c.LightMs)
-	return notNegative(ps, "fade_ms", c.FadeMs)
+	return notNegative(ps, "time_ms", c.TimeMs)
 }
 
 // Validate implements config.Validator.
 func (c *SceneConfig) Validate() (ps []config.Problem) {
-	return notNegative(notNegative(ps, "tolerance", c.Tolerance), "view_tolerance", c.ViewTolerance)
+	return notNegative(ps, "tolerance", c.Tolerance)
 }
 
 // Validate implements config.Validator.

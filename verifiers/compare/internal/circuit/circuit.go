@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/berth-eval/berth/verifiers/compare/internal/diff"
 )
@@ -24,30 +23,6 @@ const (
 type Table struct {
 	inputs  int
 	columns []uint64
-	ignored uint64 // rows that do not count
-}
-
-// Ignore takes rows out of the comparison: values of the inputs such as 110, in the
-// order of the parts, where x is both values.
-func (t *Table) Ignore(rows []string) error {
-	for _, row := range rows {
-		if len(row) != t.inputs || strings.Trim(row, "01xX") != "" {
-			return fmt.Errorf("dont_care has %q: write 0, 1 or x for each of the %d inputs of the ground truth", row, t.inputs)
-		}
-		for r := range 1 << t.inputs {
-			fits := true
-			for i, c := range row {
-				fits = fits && (c == 'x' || c == 'X' || int(c-'0') == r>>i&1)
-			}
-			if fits {
-				t.ignored |= 1 << r
-			}
-		}
-	}
-	for k := range t.columns {
-		t.columns[k] &^= t.ignored
-	}
-	return nil
 }
 
 // Read returns the truth table of the circuit that a text describes. It fails if
@@ -72,7 +47,7 @@ func Compare(expected, predicted Table) (share float64, d diff.List) {
 	want := slices.Sorted(slices.Values(expected.columns))
 	most := 0
 	orders(expected.inputs, func(order []int) bool {
-		most = max(most, common(want, predicted.reordered(order, expected.ignored)))
+		most = max(most, common(want, predicted.reordered(order)))
 		return most < len(want)
 	})
 	if most < len(want) {
@@ -105,9 +80,8 @@ func orders(n int, each func([]int) bool) {
 	from(0)
 }
 
-// reordered returns the sorted columns when the i-th input is order[i], without the
-// rows that do not count.
-func (t *Table) reordered(order []int, ignored uint64) []uint64 {
+// reordered returns the sorted columns when the i-th input is order[i].
+func (t *Table) reordered(order []int) []uint64 {
 	rows := 1 << t.inputs
 	to := make([]int, rows)
 	for r := range to {
@@ -120,7 +94,6 @@ func (t *Table) reordered(order []int, ignored uint64) []uint64 {
 		for r, other := range to {
 			out[k] |= (column >> other & 1) << r
 		}
-		out[k] &^= ignored
 	}
 	slices.Sort(out)
 	return out

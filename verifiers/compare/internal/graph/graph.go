@@ -42,16 +42,12 @@ type workflow struct {
 	count int // of edges
 }
 
-// Compare returns what differs between two workflows. With optimal, nodes are
-// paired so that their edges agree as well. Fails with document.ErrTruth if the
-// truth is not a workflow.
-func Compare(truth, prediction any, optimal bool) (d diff.List, err error) {
+// Compare returns what differs between two workflows. Fails with
+// document.ErrTruth if the truth is not a workflow.
+func Compare(truth, prediction any) (d diff.List, err error) {
 	want, faults := read(truth)
 	if !faults.Empty() {
 		return d, document.BadTruth("%s", faults.First())
-	}
-	if optimal && len(want.nodes) > maxOptimal {
-		return d, document.BadTruth("it has %d nodes: an optimal matching takes at most %d", len(want.nodes), maxOptimal)
 	}
 	if len(want.nodes) == 0 {
 		d.Add("the ground truth has no nodes, which nothing equals")
@@ -67,9 +63,6 @@ func Compare(truth, prediction any, optimal bool) (d diff.List, err error) {
 	}
 	c := costs(want, got)
 	pairs := greedy(c)
-	if optimal {
-		pairs = best(c, want, got, &d)
-	}
 	for t, p := range pairs {
 		if p < 0 {
 			d.Add("node %s (%s) has no counterpart", want.nodes[t].id, want.nodes[t].kind)

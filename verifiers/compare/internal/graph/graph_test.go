@@ -20,7 +20,7 @@ func link(source, target, handle string) string {
 	return fmt.Sprintf(`{"source": %q, "target": %q, "sourceHandle": %s, "targetHandle": "in"}`, source, target, handle)
 }
 
-func differences(t *testing.T, truth, prediction string, optimal bool) string {
+func differences(t *testing.T, truth, prediction string) string {
 	t.Helper()
 	e, err := document.Parse(truth)
 	if err != nil {
@@ -30,7 +30,7 @@ func differences(t *testing.T, truth, prediction string, optimal bool) string {
 	if err != nil {
 		t.Fatalf("%v: %s", err, prediction)
 	}
-	d, err := Compare(e, p, optimal)
+	d, err := Compare(e, p)
 	if err != nil {
 		t.Fatalf("%v: %s", err, truth)
 	}
@@ -45,15 +45,12 @@ type pair struct {
 	want                    string // part of the differences; empty: none
 }
 
-// check compares with both ways to pair nodes.
 func check(t *testing.T, cases []pair) {
 	t.Helper()
 	for _, tt := range cases {
-		for _, optimal := range []bool{false, true} {
-			got := differences(t, tt.truth, tt.prediction, optimal)
-			if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-				t.Errorf("%s, optimal %v: %q, want %q", tt.name, optimal, got, tt.want)
-			}
+		got := differences(t, tt.truth, tt.prediction)
+		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 }
@@ -117,7 +114,7 @@ func TestNodes(t *testing.T) {
 		{"an empty truth is 0", flow("", ""), flow("", ""), "no nodes"},
 	})
 	for name, truth := range map[string]any{"no graph": document.Object{}, "nil": nil} {
-		if _, err := Compare(truth, nil, false); err == nil {
+		if _, err := Compare(truth, nil); err == nil {
 			t.Errorf("a truth that is %s is not an error", name)
 		}
 	}
@@ -157,80 +154,4 @@ func TestEdges(t *testing.T) {
 		{"an edge from nowhere", one(`"default"`), with(link("a", "b", `"default"`), link("q", "b", `"default"`)), "unknown source"},
 		{"an edge to itself", with(link("a", "a", `"default"`)), with(link("a", "a", `"default"`)), ""},
 	})
-}
-
-// Two nodes are equal and wired differently: a → b1 → c, b2 alone.
-func TestOptimalPairsEqualNodesByTheirEdges(t *testing.T) {
-	t.Parallel()
-	nodes := box("a", "x", "") + "," + box("b1", "y", "") + "," + box("b2", "y", "") + "," + box("c", "z", "")
-	truth := flow(nodes, link("a", "b1", `"default"`)+","+link("b1", "c", `"default"`))
-	for name, tt := range map[string]struct {
-		prediction      string
-		greedy, optimal bool
-	}{
-		"the first":     {truth, true, true},
-		"the second":    {flow(nodes, link("a", "b2", `"default"`)+","+link("b2", "c", `"default"`)), false, true},
-		"split":         {flow(nodes, link("a", "b1", `"default"`)+","+link("b2", "c", `"default"`)), false, false},
-		"other handles": {flow(nodes, link("a", "b2", `"default"`)+","+link("b2", "c", `"onTrue"`)), false, false},
-	} {
-		for optimal, want := range map[bool]bool{false: tt.greedy, true: tt.optimal} {
-			if got := differences(t, truth, tt.prediction, optimal); (got == "") != want {
-				t.Errorf("%s, optimal %v: %q", name, optimal, got)
-			}
-		}
-	}
-	// A prediction with more data fits both expected nodes, and the other fits one.
-	truth = flow(box("a", "y", `"v": 1`)+","+box("b", "y", `"v": 1, "w": 2`), "")
-	prediction := flow(box("a", "y", `"v": 1, "w": 2`)+","+box("b", "y", `"v": 1`), "")
-	if got := differences(t, truth, prediction, false); got == "" {
-		t.Error("a greedy matching passes")
-	}
-	if got := differences(t, truth, prediction, true); got != "" {
-		t.Errorf("an optimal matching fails: %s", got)
-	}
-}
-
-// A ring of equal nodes is found in any rotation, and two rings of half the
-// length are told from it.
-func TestOptimalWithManyEqualNodes(t *testing.T) {
-	t.Parallel()
-	const n = 40
-	ring := func(next func(i int) int) string {
-		var nodes, edges []string
-		for i := range n {
-			nodes = append(nodes, box(fmt.Sprint(i), "y", ""))
-			edges = append(edges, link(fmt.Sprint(i), fmt.Sprint(next(i)), `"default"`))
-		}
-		return flow(strings.Join(nodes, ","), strings.Join(edges, ","))
-	}
-	truth := ring(func(i int) int { return (i + 1) % n })
-	if got := differences(t, truth, ring(func(i int) int { return (i + 7) % n }), true); got != "" {
-		t.Errorf("another ring fails: %s", got)
-	}
-	halves := ring(func(i int) int { return i/20*20 + (i+1)%20 })
-	if got := differences(t, truth, halves, true); got == "" {
-		t.Error("two rings are one")
-	}
-}
-
-func TestAssign(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		c    [][]int
-		cost int
-	}{
-		"one":           {[][]int{{3}}, 3},
-		"not greedy":    {[][]int{{1, 2}, {2, 9}}, 4},
-		"three":         {[][]int{{4, 1, 3}, {2, 0, 5}, {3, 2, 2}}, 5},
-		"with nothing":  {[][]int{{-1, 1}, {5, -1}}, 6},
-		"must be apart": {[][]int{{-1, 0}, {-1, 0}}, -1},
-	} {
-		sum := 0
-		for row, column := range assign(tt.c) {
-			sum += tt.c[row][column]
-		}
-		if sum != tt.cost {
-			t.Errorf("%s: cost %d, want %d", name, sum, tt.cost)
-		}
-	}
 }

@@ -13,20 +13,16 @@ import (
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 )
 
-// Settings are the tolerances of a comparison.
-type Settings struct {
-	Tolerance float64 // of position, rotation (radians), scale and opacity
-	View      float64 // of fov and orthoZoom
-	// ExactOpacity says that opacity has no tolerance.
-	ExactOpacity bool
-}
+// viewTolerance is how much fov and orthoZoom may differ.
+const viewTolerance = 0.01
 
 // maxObjects is how many objects a scene may have.
 const maxObjects = 2000
 
-// Compare returns what differs between a scene and that scene in an export. Fails
-// with document.ErrTruth if the truth has no scene.
-func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
+// Compare returns what differs between a scene and that scene in an export. Position,
+// rotation (radians), scale and opacity may differ by tolerance. Fails with
+// document.ErrTruth if the truth has no scene.
+func Compare(truth, prediction any, tolerance float64) (d diff.List, err error) {
 	if list, ok := document.Get(truth, "scenes").(document.List); ok && len(list) == 1 {
 		truth = list[0]
 	}
@@ -51,7 +47,7 @@ func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
 	if len(objects) != len(expected) {
 		d.Add("it has %d objects, expected %d", len(objects), len(expected))
 	} else {
-		s.pair(&d, expected, objects)
+		match(&d, expected, objects, tolerance)
 	}
 	for _, key := range []string{"showGrid", "showAxes", "backgroundColor"} {
 		if a, e := settings[key], view[key]; a != nil && e != nil && !exact(a, e) {
@@ -59,8 +55,8 @@ func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
 		}
 	}
 	for _, key := range []string{"fov", "orthoZoom"} {
-		if a, e := settings[key], view[key]; a != nil && e != nil && !near(a, e, s.View) {
-			d.Add("%s is %s, expected %s ± %g", key, document.Show(a), document.Show(e), s.View)
+		if a, e := settings[key], view[key]; a != nil && e != nil && !near(a, e, viewTolerance) {
+			d.Add("%s is %s, expected %s ± %g", key, document.Show(a), document.Show(e), viewTolerance)
 		}
 	}
 	return d, nil
@@ -107,13 +103,13 @@ func pick(truth any, expected document.List, prediction any) any {
 	return found
 }
 
-// pair pairs the objects with the fewest errors, and adds the errors.
-func (s *Settings) pair(d *diff.List, expected, objects document.List) {
+// match pairs the objects with the fewest errors, and adds the errors.
+func match(d *diff.List, expected, objects document.List, tolerance float64) {
 	type candidate struct{ errors, t, p int }
 	all := make([]candidate, 0, len(expected)*len(objects))
 	for t, e := range expected {
 		for p, o := range objects {
-			all = append(all, candidate{s.compare(o, e, nil), t, p})
+			all = append(all, candidate{compare(o, e, tolerance, nil), t, p})
 		}
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Or(a.errors-b.errors, a.t-b.t, a.p-b.p) })
@@ -124,7 +120,7 @@ func (s *Settings) pair(d *diff.List, expected, objects document.List) {
 		}
 		taken[c.t], used[c.p] = true, true
 		if c.errors > 0 {
-			s.compare(objects[c.p], expected[c.t], func(format string, a ...any) {
+			compare(objects[c.p], expected[c.t], tolerance, func(format string, a ...any) {
 				d.Add("object %s: %s", document.Show(document.Get(objects[c.p], "name")), fmt.Sprintf(format, a...))
 			})
 		}
@@ -133,7 +129,7 @@ func (s *Settings) pair(d *diff.List, expected, objects document.List) {
 
 // compare returns how many fields of an object differ. A field that is missing on
 // either side does not. add gets the differences, unless it is nil.
-func (s *Settings) compare(actual, expected any, add func(format string, a ...any)) (errors int) {
+func compare(actual, expected any, tolerance float64, add func(format string, a ...any)) (errors int) {
 	a, okA := actual.(document.Object)
 	e, okE := expected.(document.Object)
 	report := func(format string, args ...any) {
@@ -154,17 +150,13 @@ func (s *Settings) compare(actual, expected any, add func(format string, a ...an
 			}
 		}
 	}
-	within := func(a, e any) bool { return vector(a, e, s.Tolerance, false) }
+	within := func(a, e any) bool { return vector(a, e, tolerance, false) }
 	check("type", exact)
 	check("wireframe", exact)
 	check("position", within)
-	check("rotation", func(a, r any) bool { return vector(a, r, s.Tolerance, round(e)) })
+	check("rotation", func(a, r any) bool { return vector(a, r, tolerance, round(e)) })
 	check("scale", within)
-	opacity := s.Tolerance
-	if s.ExactOpacity {
-		opacity = 0
-	}
-	check("opacity", func(a, e any) bool { return near(a, e, opacity) })
+	check("opacity", func(a, e any) bool { return near(a, e, tolerance) })
 	check("color", func(a, e any) bool { return colour(a) == colour(e) })
 	return errors
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 )
 
-var usual = Settings{Tolerance: 0.15, View: 0.01}
+const usual = 0.15
 
 func stage(name, settings string, objects ...string) string {
 	return fmt.Sprintf(`{"name": %q, "scene": {"objects": [%s], "settings": {%s}}}`, name, strings.Join(objects, ","), settings)
@@ -16,7 +16,7 @@ func stage(name, settings string, objects ...string) string {
 
 func scenes(all ...string) string { return `{"scenes": [` + strings.Join(all, ",") + `]}` }
 
-func differences(t *testing.T, truth, prediction string, s Settings) string {
+func differences(t *testing.T, truth, prediction string, tolerance float64) string {
 	t.Helper()
 	e, err := document.Parse(truth)
 	if err != nil {
@@ -26,7 +26,7 @@ func differences(t *testing.T, truth, prediction string, s Settings) string {
 	if err != nil {
 		t.Fatalf("%v: %s", err, prediction)
 	}
-	d, err := Compare(e, p, s)
+	d, err := Compare(e, p, tolerance)
 	if err != nil {
 		t.Fatalf("%v: %s", err, truth)
 	}
@@ -41,10 +41,10 @@ type pair struct {
 	want                    string // part of the differences; empty: none
 }
 
-func check(t *testing.T, s Settings, cases []pair) {
+func check(t *testing.T, tolerance float64, cases []pair) {
 	t.Helper()
 	for _, tt := range cases {
-		got := differences(t, tt.truth, tt.prediction, s)
+		got := differences(t, tt.truth, tt.prediction, tolerance)
 		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
@@ -96,89 +96,10 @@ func TestObjects(t *testing.T) {
 		objects("by the begin of its name", `"type": "mesh", "name": "Cylinder_2", "rotation": [0, 1, 0]`, `"type": "mesh", "rotation": [0, 3, 0]`, ""),
 		objects("by no other part of its name", `"type": "mesh", "name": "big cylinder", "rotation": [0, 1, 0]`, `"type": "mesh", "rotation": [0, 3, 0]`, "rotation is"),
 	})
-	wide := usual
-	wide.Tolerance = 0.5
-	check(t, wide, []pair{
-		objects("at a wider tolerance", `"position": [1, 2, 3]`, `"position": [1.5, 2, 3]`, ""),
-		objects("above a wider tolerance", `"position": [1, 2, 3]`, `"position": [1.51, 2, 3]`, "position is"),
-	})
 }
 
-func TestPairsOfObjects(t *testing.T) {
-	t.Parallel()
-	box := func(x string) string { return fmt.Sprintf(`{"name": "b", "type": "box", "position": [%s, 0, 0]}`, x) }
-	two := stage("s", "", box("1"), box("5"))
-	check(t, usual, []pair{
-		{"another order", two, scenes(stage("s", "", box("5"), box("1"))), ""},
-		{"an object too many", two, scenes(stage("s", "", box("5"), box("1"), box("9"))), "3 objects, expected 2"},
-		{"an object is missing", two, scenes(stage("s", "", box("5"))), "1 objects, expected 2"},
-		{"one twice", two, scenes(stage("s", "", box("5"), box("5"))), "position is [5,0,0], expected [1,0,0]"},
-		// The first pair without errors is taken, although the second needs it.
-		{"greedy", stage("s", "", box("1"), box("1.1")), scenes(stage("s", "", box("1.1"), box("0.9"))), "position is"},
-	})
-}
-
-func TestWhichSceneCounts(t *testing.T) {
-	t.Parallel()
-	named := func(name string) string { return fmt.Sprintf(`{"name": %q, "type": "box"}`, name) }
-	truth := stage("house", "", named("wall"), named("roof"))
-	other := func(name string) string { return stage(name, "", `{"name": "x", "type": "cone"}`) }
-	check(t, usual, []pair{
-		{"by its name", truth, scenes(other("1"), stage("house", "", named("a"), named("b")), stage("2", "", named("wall"), named("roof"))), ""},
-		{"a wrong one with the name", truth, scenes(other("house"), stage("2", "", named("wall"), named("roof"))), "1 objects"},
-		{"by the names of its objects", truth, scenes(other("1"), stage("2", "", named("wall"), named("roof")), stage("3", "", named("wall"))), ""},
-		{"by most of them", truth, scenes(stage("3", "", named("wall")), stage("2", "", named("wall"), named("roof"))), ""},
-		{"a name twice counts once", truth, scenes(stage("1", "", named("wall"), named("wall"), named("wall")), stage("2", "", named("wall"), named("roof"))), ""},
-		{"only one", truth, scenes(stage("z", "", named("a"), named("b"))), ""},
-		{"a scene alone", truth, truth, ""},
-		{"none", truth, scenes(), "no scenes"},
-		{"no list", truth, `{"scenes": 7}`, "no scenes"},
-		{"a scene without objects", truth, `{"scenes": [{"name": "house"}]}`, "no list of objects"},
-		{"a truth in a list", scenes(truth), scenes(truth), ""},
-		{"an empty truth is 0", stage("house", ""), scenes(stage("house", "")), "empty"},
-	})
-	if _, err := Compare(document.Object{"name": "x"}, document.Object{}, usual); err == nil {
-		t.Error("a truth without a scene is not an error")
-	}
-}
-
-func TestSettings(t *testing.T) {
-	t.Parallel()
-	view := func(name, expected, predicted, want string) pair {
-		return pair{name, stage("s", expected), scenes(stage("s", predicted)), want}
-	}
-	check(t, usual, []pair{
-		view("the same", `"showGrid": true, "fov": 50`, `"fov": 50, "showGrid": true, "more": 1`, ""),
-		view("the grid", `"showGrid": true`, `"showGrid": false`, "showGrid is"),
-		view("the axes", `"showAxes": true`, `"showAxes": false`, "showAxes is"),
-		view("the background", `"backgroundColor": "#ffffff"`, `"backgroundColor": "#FFFFFF"`, "backgroundColor is"),
-		view("the same background", `"backgroundColor": "#ffffff"`, `"backgroundColor": "#ffffff"`, ""),
-		view("fov at the tolerance", `"fov": 50`, `"fov": 50.01`, ""),
-		view("fov above it", `"fov": 50`, `"fov": 50.011`, "fov is"),
-		view("fov below it", `"fov": 50`, `"fov": 49.989`, "fov is"),
-		view("orthoZoom at the tolerance", `"orthoZoom": 1`, `"orthoZoom": 0.99`, ""),
-		view("orthoZoom above it", `"orthoZoom": 1`, `"orthoZoom": 1.02`, "orthoZoom is"),
-		view("fov as text", `"fov": 50`, `"fov": "50"`, "fov is"),
-		view("missing in the prediction", `"fov": 50, "showGrid": true`, ``, ""),
-		view("missing in the truth", `"showGrid": true`, `"showGrid": true, "fov": 1`, ""),
-		view("other settings", `"showGrid": true, "snap": 1`, `"showGrid": true, "snap": 2`, ""),
-	})
-	wide := usual
-	wide.View = 2
-	check(t, wide, []pair{
-		view("at a wider tolerance", `"fov": 50`, `"fov": 52`, ""),
-		view("above a wider tolerance", `"fov": 50`, `"fov": 52.1`, "fov is"),
-	})
-}
-
-// Opacity has the tolerance of other numbers, or none.
+// Opacity has the tolerance of other numbers.
 func TestOpacity(t *testing.T) {
 	t.Parallel()
-	exact := usual
-	exact.ExactOpacity = true
 	check(t, usual, []pair{objects("near", `"opacity": 0.5, "scale": [1, 1, 1]`, `"opacity": 0.6, "scale": [1.1, 1, 1]`, "")})
-	check(t, exact, []pair{
-		objects("near", `"opacity": 0.5`, `"opacity": 0.51`, "opacity"), objects("equal", `"opacity": 0.5`, `"opacity": 0.50`, ""),
-		objects("another number", `"scale": [1, 1, 1], "opacity": 1`, `"scale": [1.1, 1, 1], "opacity": 1`, ""),
-	})
 }

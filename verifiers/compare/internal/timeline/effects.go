@@ -1,7 +1,6 @@
 package timeline
 
 import (
-	"path"
 	"slices"
 	"strings"
 
@@ -14,7 +13,6 @@ type effect struct {
 	kind       string
 	start, end float64
 	params     document.Object
-	shift      float64 // by which times were moved
 }
 
 // maxEffects is how many effects are read.
@@ -62,8 +60,14 @@ func (e *effect) spans(start, end, tolerance float64) bool {
 	return document.Within(e.start, start, tolerance) && document.Within(e.end, end, tolerance)
 }
 
-// scenario checks the effects of the scenarios that have any.
-func (s *Settings) scenario(d *diff.List, scenario int, blocks []block, items []effect) {
+// Lengths of the light effect of scenario 14, and of a fade at the end of a clip.
+const (
+	lightMs = 4000
+	fadeMs  = 3000
+)
+
+// checkEffects checks the effects of the scenarios that have any.
+func checkEffects(d *diff.List, scenario int, blocks []block, items []effect, timeMs float64) {
 	var lights, fades []effect
 	for _, e := range items {
 		switch e.kind {
@@ -75,33 +79,24 @@ func (s *Settings) scenario(d *diff.List, scenario int, blocks []block, items []
 	}
 	switch scenario {
 	case 7:
-		clips := named(blocks, s.LightClip)
-		if len(lights) > 0 && !some(lights, clips, func(e *effect, c *block) bool {
-			return e.spans(c.start, c.end(), s.TimeMs) && e.contrasts()
+		if len(lights) > 0 && !onClip(lights, blocks, func(e *effect, c *block) bool {
+			return e.spans(c.start, c.end(), timeMs) && e.contrasts()
 		}) {
 			d.Add("no light effect covers a whole clip with more contrast and unchanged brightness and saturation")
 		}
 	case 11:
 		if one(d, fades) {
-			s.atEnd(d, &fades[0], blocks)
+			atEnd(d, &fades[0], blocks, timeMs)
 		}
 	case 14:
-		starts := []block{{}}
-		if s.LightClip != "" {
-			starts = named(blocks, s.LightClip)
-		}
-		if !some(lights, starts, func(e *effect, c *block) bool {
-			return e.spans(c.start, c.start+s.LightMs, s.TimeMs) && e.contrasts()
-		}) {
-			d.Add("no light effect raises the contrast, and nothing else, in the first %g ms", s.LightMs)
+		if !slices.ContainsFunc(lights, func(e effect) bool { return e.spans(0, lightMs, timeMs) && e.contrasts() }) {
+			d.Add("no light effect raises the contrast, and nothing else, in the first %d ms", lightMs)
 		}
 		if !one(d, fades) {
 			return
 		}
 		fade := &fades[0]
-		if s.FadeMs > 0 {
-			s.atEnd(d, fade, blocks)
-		}
+		atEnd(d, fade, blocks, timeMs)
 		curve, _ := fade.params["curve"].(string)
 		if !strings.EqualFold(curve, "ease-out") {
 			d.Add("the curve of the fade is %s, expected \"ease-out\"", document.Show(fade.params["curve"]))
@@ -110,46 +105,6 @@ func (s *Settings) scenario(d *diff.List, scenario int, blocks []block, items []
 			d.Add("the fade goes from %g to %g, expected from 1 to 0", fade.param("fromOpacity", 1), fade.param("toOpacity", 0))
 		}
 	}
-}
-
-// same checks that the effects are those of the truth, each as often as there. Times
-// may differ, also those among the parameters.
-func (s *Settings) same(d *diff.List, expected, items []effect) {
-	free := slices.Clone(items)
-	for i := range expected {
-		e := &expected[i]
-		at := slices.IndexFunc(free, func(p effect) bool {
-			return e.kind == p.kind && p.spans(e.start, e.end, s.TimeMs) && s.sameParams(e, &p)
-		})
-		if at < 0 {
-			d.Add("the effect %s from %g to %g ms is not there with its parameters", document.Show(e.kind), e.start, e.end)
-			continue
-		}
-		free = slices.Delete(free, at, at+1)
-	}
-	for _, p := range free {
-		d.Add("the effect %s from %g to %g ms is not expected", document.Show(p.kind), p.start, p.end)
-	}
-}
-
-// sameParams compares the parameters that the expected effect has.
-func (s *Settings) sameParams(e, p *effect) bool {
-	for key, want := range e.params {
-		x, okX := document.Number(want)
-		y, okY := document.Number(p.params[key])
-		tolerance := 1e-6
-		if strings.HasSuffix(key, "Ms") {
-			y -= p.shift
-			tolerance = s.TimeMs
-		}
-		a, okA := document.Text(want)
-		b, okB := document.Text(p.params[key])
-		if okX && okY && document.Within(x, y, tolerance) || !okX && okA && okB && a == b {
-			continue
-		}
-		return false
-	}
-	return true
 }
 
 // one reports whether there is exactly one fade.
@@ -161,28 +116,15 @@ func one(d *diff.List, fades []effect) bool {
 }
 
 // atEnd checks that a fade is at the end of a clip.
-func (s *Settings) atEnd(d *diff.List, fade *effect, blocks []block) {
-	if !some([]effect{*fade}, named(blocks, s.FadeClip), func(e *effect, c *block) bool {
-		return e.spans(c.end()-s.FadeMs, c.end(), s.TimeMs)
-	}) {
-		d.Add("the fade-out from %g to %g ms does not cover the last %g ms of a clip", fade.start, fade.end, s.FadeMs)
+func atEnd(d *diff.List, fade *effect, blocks []block, timeMs float64) {
+	if !onClip([]effect{*fade}, blocks, func(e *effect, c *block) bool { return e.spans(c.end()-fadeMs, c.end(), timeMs) }) {
+		d.Add("the fade-out from %g to %g ms does not cover the last %d ms of a clip", fade.start, fade.end, fadeMs)
 	}
 }
 
-// some reports whether an effect and a clip fit.
-func some(effects []effect, clips []block, fit func(*effect, *block) bool) bool {
+// onClip reports whether an effect and a video clip fit.
+func onClip(effects []effect, blocks []block, fit func(*effect, *block) bool) bool {
 	return slices.ContainsFunc(effects, func(e effect) bool {
-		return slices.ContainsFunc(clips, func(c block) bool { return fit(&e, &c) })
+		return slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "VIDEO" && fit(&e, &b) })
 	})
-}
-
-// named returns the video clips of that name, or all.
-func named(blocks []block, name string) (clips []block) {
-	for _, b := range blocks {
-		short := strings.TrimSuffix(b.name, path.Ext(b.name))
-		if b.kind == "VIDEO" && (name == "" || strings.EqualFold(name, short) || strings.EqualFold(name, b.name)) {
-			clips = append(clips, b)
-		}
-	}
-	return clips
 }

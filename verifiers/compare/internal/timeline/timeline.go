@@ -12,18 +12,9 @@ import (
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 )
 
-// Settings are the tolerances of a comparison, in milliseconds.
-type Settings struct {
-	TimeMs    float64 // how far a time may differ
-	OverlapMs float64 // a text keeps its track if a video covers more of it than this
-	LightMs   float64 // length of the light effect of scenario 14, from its begin
-	FadeMs    float64 // length of a fade at the end of a clip; 0: a fade may be anywhere in scenario 14
-	// LightClip and FadeClip name the clip of an effect, without the ending of its
-	// file and in any case. Empty: any video clip; the light effect of scenario 14
-	// begins with the timeline.
-	LightClip, FadeClip string
-	Strict              bool // the effects must be those of the truth
-}
+// overlapMs is how much of a text a video may cover without the track of the text
+// being compared, in milliseconds.
+const overlapMs = 500
 
 // maxBlocks is how many elements a timeline may have.
 const maxBlocks = 2000
@@ -49,9 +40,9 @@ func (b *block) String() string {
 // times are the fields that are compared with the tolerance.
 var times = []string{"startTimeMs", "durationMs", "trimFromStartMs", "trimFromEndMs"}
 
-// Compare returns what differs between the last exports of two documents. Fails
-// with document.ErrTruth if the truth has no usable export.
-func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
+// Compare returns what differs between the last exports of two documents. Times may
+// differ by timeMs. Fails with document.ErrTruth if the truth has no usable export.
+func Compare(truth, prediction any, timeMs float64) (d diff.List, err error) {
 	want, scenario := content(truth)
 	expected, ok := export(want)
 	if !ok {
@@ -81,12 +72,9 @@ func Compare(truth, prediction any, s Settings) (d diff.List, err error) {
 	if len(blocks) != len(predicted) {
 		d.Add("it has %d elements, expected %d", len(predicted), len(blocks))
 	} else {
-		match(&d, blocks, predicted, s)
+		match(&d, blocks, predicted, timeMs)
 	}
-	s.scenario(&d, scenario, predicted, items)
-	if s.Strict {
-		s.same(&d, effects(expected), items)
-	}
+	checkEffects(&d, scenario, predicted, items, timeMs)
 	return d, nil
 }
 
@@ -198,24 +186,23 @@ func shift(blocks []block, items []effect) {
 	for i := range items {
 		items[i].start -= first
 		items[i].end -= first
-		items[i].shift = first
 	}
 }
 
 // match pairs each expected element with the first predicted one that fits.
-func match(d *diff.List, expected, predicted []block, s Settings) {
+func match(d *diff.List, expected, predicted []block, timeMs float64) {
 	free := make([]bool, len(predicted))
 	for i := range free {
 		free[i] = true
 	}
 	for i := range expected {
 		e, found, why := &expected[i], false, ""
-		onTrack := e.kind != "VIDEO" && e.kind != "AUDIO" && (e.kind != "TEXT" || covered(e, expected, s.OverlapMs))
+		onTrack := e.kind != "VIDEO" && e.kind != "AUDIO" && (e.kind != "TEXT" || covered(e, expected))
 		for j := range predicted {
 			if !free[j] || e.kind != predicted[j].kind || e.name != predicted[j].name {
 				continue
 			}
-			differs := mismatch(e, &predicted[j], onTrack, s.TimeMs)
+			differs := mismatch(e, &predicted[j], onTrack, timeMs)
 			if differs == "" {
 				free[j], found = false, true
 				break
@@ -232,10 +219,10 @@ func match(d *diff.List, expected, predicted []block, s Settings) {
 	}
 }
 
-// covered reports whether a video lies over more than least milliseconds of b.
-func covered(b *block, all []block, least float64) bool {
+// covered reports whether a video lies over more than overlapMs of b.
+func covered(b *block, all []block) bool {
 	return slices.ContainsFunc(all, func(o block) bool {
-		return o.kind == "VIDEO" && min(b.end(), o.end())-max(b.start, o.start) > least
+		return o.kind == "VIDEO" && min(b.end(), o.end())-max(b.start, o.start) > overlapMs
 	})
 }
 

@@ -8,8 +8,6 @@ import (
 	"github.com/berth-eval/berth/verifiers/compare/internal/document"
 )
 
-var usual = Settings{TimeMs: 1000, OverlapMs: 500, LightMs: 4000, FadeMs: 3000}
-
 // exported is a document with one track for each list of elements.
 func exported(tracks ...string) string {
 	return `{"operations": [{"type": "EXPORT_COMPLETE", "timestamp": 1, "data": {"timeline": [` + strings.Join(tracks, ",") + `]}}]}`
@@ -38,9 +36,9 @@ func parsed(t *testing.T, text string) any {
 }
 
 // differences compares two documents.
-func differences(t *testing.T, truth, prediction string, s Settings) string {
+func differences(t *testing.T, truth, prediction string, timeMs float64) string {
 	t.Helper()
-	d, err := Compare(parsed(t, truth), parsed(t, prediction), s)
+	d, err := Compare(parsed(t, truth), parsed(t, prediction), timeMs)
 	if err != nil {
 		t.Fatalf("%v: %s", err, truth)
 	}
@@ -55,10 +53,10 @@ type pair struct {
 	want                    string // part of the differences; empty: none
 }
 
-func check(t *testing.T, s Settings, cases []pair) {
+func check(t *testing.T, timeMs float64, cases []pair) {
 	t.Helper()
 	for _, tt := range cases {
-		got := differences(t, tt.truth, tt.prediction, s)
+		got := differences(t, tt.truth, tt.prediction, timeMs)
 		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
@@ -69,7 +67,7 @@ func TestElements(t *testing.T) {
 	t.Parallel()
 	one := exported(track(0, video(0, 8000)))
 	trimmed := func(more string) string { return exported(track(0, element("VIDEO", "sea.mp4", 0, 8000, more))) }
-	check(t, usual, []pair{
+	check(t, 1000, []pair{
 		{"the same", one, one, ""},
 		{"at the tolerance", one, exported(track(0, video(0, 9000))), ""},
 		{"below it", one, exported(track(0, video(0, 7000))), ""},
@@ -106,9 +104,7 @@ func TestElements(t *testing.T) {
 		{"the first that fits", exported(track(0, video(0, 4000), video(900, 4000))), exported(track(0, video(0, 4000), video(1800, 4000))), ""},
 		{"is not the best", exported(track(0, video(0, 100), video(1000, 4000), video(1500, 5000))), exported(track(0, video(0, 100), video(1000, 4900), video(1200, 3500))), "1500 ms is not there: durationMs is 3500"},
 	})
-	s := usual
-	s.TimeMs = 100
-	check(t, s, []pair{
+	check(t, 100, []pair{
 		{"at a smaller tolerance", one, exported(track(0, video(0, 8100))), ""},
 		{"above a smaller tolerance", one, exported(track(0, video(0, 8101))), "durationMs"},
 	})
@@ -120,7 +116,7 @@ func TestWhichExportCounts(t *testing.T) {
 	data := func(long int) string {
 		return fmt.Sprintf(`{"type": "EXPORT_COMPLETE", "data": {"timeline": [%s]}}`, track(0, video(0, long)))
 	}
-	check(t, usual, []pair{
+	check(t, 1000, []pair{
 		{"the last", one, `{"operations": [` + data(1) + `, {"type": "PLAY"}, ` + data(8000) + `, {"type": "STOP", "data": {}}]}`, ""},
 		{"not the first", one, `{"operations": [` + data(8000) + `, ` + data(1) + `]}`, "durationMs"},
 		{"none", one, `{"operations": [{"type": "PLAY"}]}`, "no operation EXPORT_COMPLETE"},
@@ -135,7 +131,7 @@ func TestWhichExportCounts(t *testing.T) {
 	for name, truth := range map[string]string{
 		"no export": `{"operations": []}`, "an element without a name": exported(track(0, `{"mediaType": "VIDEO"}`)), "a text": `"x"`,
 	} {
-		if _, err := Compare(parsed(t, truth), parsed(t, one), usual); err == nil {
+		if _, err := Compare(parsed(t, truth), parsed(t, one), 1000); err == nil {
 			t.Errorf("a truth that is %s is not an error", name)
 		}
 	}
@@ -149,7 +145,7 @@ func TestTracks(t *testing.T) {
 	covered := func(on, part int) string {
 		return exported(track(0, video(4000-part, 8000)), track(on, words(0, 4000, "")))
 	}
-	check(t, usual, []pair{
+	check(t, 1000, []pair{
 		{"a video on another track", exported(track(0, video(0, 8000))), exported(track(3, video(0, 8000))), ""},
 		{"a sound on another track", exported(track(0, sound)), exported(track(3, sound)), ""},
 		{"something else on another track", exported(track(0, picture)), exported(track(3, picture)), "on track 3, expected 0"},
@@ -162,12 +158,6 @@ func TestTracks(t *testing.T) {
 		{"a text over a sound", exported(track(0, sound), track(1, words(0, 4000, ""))), exported(track(0, sound), track(2, words(0, 4000, ""))), ""},
 		{"a track without an index has its place", exported(`{"elements": []}`, `{"elements": [`+picture+`]}`), exported(track(1, picture)), ""},
 	})
-	s := usual
-	s.OverlapMs = 1000
-	check(t, s, []pair{
-		{"at a larger overlap", covered(1, 1000), covered(2, 1000), ""},
-		{"above a larger overlap", covered(1, 1001), covered(2, 1001), "on track 2"},
-	})
 }
 
 func TestTexts(t *testing.T) {
@@ -176,7 +166,7 @@ func TestTexts(t *testing.T) {
 		return exported(track(0, words(0, 4000, fmt.Sprintf(`, "text": %q, "fontColor": %q, "backgroundColor": %q, "fontSize": 12`, text, font, background))))
 	}
 	truth := with("The End", "#ff0000", "#000000")
-	check(t, usual, []pair{
+	check(t, 1000, []pair{
 		{"the same", truth, truth, ""},
 		{"stripped", truth, with(" The End\n", "#ff0000", "#000000"), ""},
 		{"another case", truth, with("The end", "#ff0000", "#000000"), "the text is"},

@@ -64,12 +64,12 @@ func (judge) Verify(ctx context.Context, r verifier.Request, log func(string)) (
 	if err != nil {
 		return v, err
 	}
-	rec, err := readRecord(&r, w.c.Frame)
+	rec, err := readRecord(&r)
 	if err != nil {
 		return v, err
 	}
 	if len(rec.sights) == 0 {
-		return v, errors.New("there is no picture in the record of the surface: let the task's observations have one, such as screenshot, or set frame to a kind of picture that is there")
+		return v, errors.New("there is no picture in the record of the surface: let the task's observations have one, such as screenshot")
 	}
 	defer w.close()
 	if err = w.dial(); err != nil {
@@ -210,7 +210,7 @@ func (w *work) changes(ctx context.Context, looked []pair) (events []event, note
 func (w *work) change(ctx context.Context, p *pair, state string) (said change, err error) {
 	var images []chat.Image
 	for _, of := range []*sight{p.before, p.after} {
-		p := chat.Image{MediaType: of.Frame.MediaType, Detail: w.c.PairsDetail}
+		p := chat.Image{MediaType: of.Frame.MediaType, Detail: "low"}
 		if p.Data, err = picture(w.r, &of.Frame); err != nil {
 			return said, err
 		}
@@ -245,7 +245,7 @@ func (w *work) score(ctx context.Context, binary int, events []event, rec *recor
 	}
 	err = ask(ctx, w.scoring, chat.Request{
 		System: cmp.Or(w.c.FinalSystem, w.c.words(systemFinal)), Schema: schemaFinal(least, most, w.c.Clamp), Effort: w.c.FinalEffort,
-		Messages: []chat.Message{{Role: chat.User, Text: text, Images: []chat.Image{{MediaType: last.Frame.MediaType, Data: data, Detail: w.c.FinalDetail}}}},
+		Messages: []chat.Message{{Role: chat.User, Text: text, Images: []chat.Image{{MediaType: last.Frame.MediaType, Data: data, Detail: "high"}}}},
 	}, &said)
 	if err != nil {
 		return 0, "", fmt.Errorf("the score: %w", err)

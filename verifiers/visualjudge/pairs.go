@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/berth-eval/berth/plugins/verifier"
-	"github.com/berth-eval/berth/verifiers/visualjudge/filter"
 )
 
 // pair is two consecutive pictures of the record.
@@ -16,8 +15,7 @@ type pair struct {
 
 	RMSE         float64 `json:"rmse"`
 	Changed      float64 `json:"changed"`
-	Bits         int     `json:"phash,omitempty"` // in which the hashes differ
-	Significance float64 `json:"significance"`    // 1: one of the differences is just enough
+	Significance float64 `json:"significance"` // 1: one of the differences is just enough
 }
 
 // The differences of which the significance is made, whatever the settings.
@@ -31,7 +29,7 @@ const (
 var decoding = make(chan struct{}, 2)
 
 // small makes the grey copy of a picture.
-func small(ctx context.Context, r *verifier.Request, s *sight) (*filter.Small, error) {
+func small(ctx context.Context, r *verifier.Request, s *sight) (*grey, error) {
 	data, err := picture(r, &s.Frame)
 	if err != nil {
 		return nil, err
@@ -42,7 +40,7 @@ func small(ctx context.Context, r *verifier.Request, s *sight) (*filter.Small, e
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-decoding }()
-	return filter.Read(data, s.Frame.MediaType)
+	return readGrey(data, s.Frame.MediaType)
 }
 
 // pairs returns the pairs that differ enough, in their order, and what is to be said
@@ -51,7 +49,7 @@ func pairs(ctx context.Context, r *verifier.Request, c *Config, sights []sight) 
 	if c.MaxPairs == 0 { // only the last picture is to be judged
 		return nil, nil, nil
 	}
-	var before *filter.Small // nil: there is none, or it cannot be read
+	var before *grey // nil: there is none, or it cannot be read
 	for i := range sights {
 		now := &sights[i]
 		if i > 0 && !now.First && now.Frame.File == sights[i-1].Frame.File && now.Frame.File != "" {
@@ -65,7 +63,7 @@ func pairs(ctx context.Context, r *verifier.Request, c *Config, sights []sight) 
 			notes = append(notes, fmt.Sprintf("the picture after step %d cannot be compared: %v", now.Step, unread))
 		}
 		if s != nil && before != nil && !now.First {
-			if p := compare(before, s, c); p.enough(c) {
+			if p := compare(before, s); p.enough(c) {
 				p.before, p.after = &sights[i-1], now
 				kept = append(kept, p)
 			}
@@ -85,16 +83,12 @@ func pairs(ctx context.Context, r *verifier.Request, c *Config, sights []sight) 
 	return kept, notes, nil
 }
 
-func compare(a, b *filter.Small, c *Config) pair {
-	d := filter.Compare(a, b)
-	p := pair{RMSE: d.RMSE, Changed: d.Changed, Significance: max(d.RMSE/usualRMSE, d.Changed/usualChanged)}
-	if c.PHash > 0 {
-		p.Bits = a.Hash().Distance(b.Hash())
-	}
-	return p
+func compare(a, b *grey) pair {
+	rmse, changed := difference(a, b)
+	return pair{RMSE: rmse, Changed: changed, Significance: max(rmse/usualRMSE, changed/usualChanged)}
 }
 
 // enough reports whether a pair is looked at.
 func (p *pair) enough(c *Config) bool {
-	return p.RMSE >= c.RMSE || p.Changed >= c.Changed || c.PHash > 0 && p.Bits >= c.PHash
+	return p.RMSE >= c.RMSE || p.Changed >= c.Changed
 }

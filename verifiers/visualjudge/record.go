@@ -40,9 +40,8 @@ type record struct {
 	unseen int // actions that were done after the last picture
 }
 
-// readRecord reads the record of the stage. kind is the kind of pictures; empty: the
-// first one of each line.
-func readRecord(r *verifier.Request, kind string) (rec record, err error) {
+// readRecord reads the record of the stage, with the first picture of each line.
+func readRecord(r *verifier.Request) (rec record, err error) {
 	next := sight{First: true}
 	sent := ""
 	err = lines(r, "attempt/surface.jsonl", func(raw []byte) {
@@ -64,13 +63,10 @@ func readRecord(r *verifier.Request, kind string) (rec record, err error) {
 				sent = text
 			}
 		}
-		for _, f := range l.Frames {
-			if kind == "" || f.Name == kind {
-				next.Frame = f
-				rec.sights = append(rec.sights, next)
-				next, rec.unseen = sight{Step: next.Step}, 0
-				break
-			}
+		if len(l.Frames) > 0 {
+			next.Frame = l.Frames[0]
+			rec.sights = append(rec.sights, next)
+			next, rec.unseen = sight{Step: next.Step}, 0
 		}
 	})
 	if err != nil {

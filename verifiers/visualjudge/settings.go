@@ -12,11 +12,7 @@ import (
 type Config struct {
 	RMSE        float64 `berth:"rmse" default:"0.03" doc:"A pair of pictures is looked at if the root of their mean square difference reaches this, as a share of the largest possible."`
 	Changed     float64 `berth:"changed" default:"0.01" doc:"A pair is also looked at if this share of the pixels differs at all."`
-	PHash       int     `berth:"phash" default:"0" doc:"A pair is also looked at if the perceptual hashes differ in this many of 64 bits. 0: they are not compared."`
 	MaxPairs    int     `berth:"max_pairs" default:"200" doc:"How many pairs are looked at. If there are more, these are the ones that differ most."`
-	Frame       string  `berth:"frame" default:"" doc:"Kind of picture that is looked at, such as screenshot. Empty: the first picture of each line of the record."`
-	PairsDetail string  `berth:"pairs_detail" enum:"low,high,auto" default:"low" doc:"How closely the model pairs looks at pictures. Only the APIs of OpenAI have this setting."`
-	FinalDetail string  `berth:"final_detail" enum:"low,high,auto" default:"high" doc:"How closely the model final looks at the last picture."`
 	PairsEffort string  `berth:"pairs_effort" default:"" doc:"How hard the model pairs should think, in the provider's own word; empty leaves it to the provider."`
 	FinalEffort string  `berth:"final_effort" default:"" doc:"How hard the model final should think."`
 	Schema      string  `berth:"schema" default:"berth" enum:"berth,paper" doc:"berth: confidence is a number, and the verdict of the comparator binds the model final. paper: confidence is high, medium or low, and the verdict is supporting context."`
@@ -27,11 +23,8 @@ type Config struct {
 	FinalPrompt string  `berth:"final_prompt" default:"" doc:"Question for the score: {TASK_PROMPT}, {SUCCESS_CONDITION}, {LLM_JUDGE_GT}, {OBJECTIVE_EVALUATION_RESULT}, {TRAJECTORY_EVENTS_JSON}, {FINAL_AGENT_ANSWER}."`
 }
 
-// The largest values that make sense.
-const (
-	maxPairs = 10_000
-	hashBits = 64
-)
+// maxPairs is the largest number of pairs that makes sense.
+const maxPairs = 10_000
 
 // Validate implements config.Validator.
 func (c *Config) Validate() (ps []config.Problem) {
@@ -42,9 +35,6 @@ func (c *Config) Validate() (ps []config.Problem) {
 		if !(share.value > 0 && share.value <= 1) {
 			ps = append(ps, config.Problem{Path: config.Path(share.key), Summary: "A share is out of range", Detail: fmt.Sprintf("Got %g. Write a number above 0 and up to 1.", share.value)})
 		}
-	}
-	if c.PHash < 0 || c.PHash > hashBits {
-		ps = append(ps, config.Problem{Path: "phash", Summary: "A number of bits is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.PHash, hashBits)})
 	}
 	if c.MaxPairs < 0 || c.MaxPairs > maxPairs {
 		ps = append(ps, config.Problem{Path: "max_pairs", Summary: "A number of pairs is out of range", Detail: fmt.Sprintf("Got %d. Write 0 to %d.", c.MaxPairs, maxPairs)})

@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
-	"github.com/berth-eval/berth/plugins/agent"
 )
 
 // Experiments declare agents that speak the Agent Client Protocol. Berth has no
@@ -145,33 +144,6 @@ func TestAgentsOfTheProtocolAreGoverned(t *testing.T) {
 					t.Parallel()
 					x.try(t, s)
 				})
-			}
-		})
-	}
-}
-
-// An agent that has used up its steps is asked to stop, and stops.
-func TestAgentsOfTheProtocolStop(t *testing.T) {
-	t.Parallel()
-	for _, s := range scaffolds {
-		if s.plugin != "acp" {
-			continue
-		}
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			needs(t, s)
-			b := set(t, s, "replies:\n  - {when: {last: on}, "+s.call("on and on", "echo on")+"}\n")
-			b.setup.Limits.MaxSteps = 2
-			session, err := b.agent.Open(t.Context(), b.setup)
-			e2etest.Must(t, err)
-			r := &recorder{}
-			y, err := session.Turn(t.Context(), agent.Message{Turn: 1, Text: "go on"}, r)
-			if err != nil || y.End != agent.MaxSteps {
-				t.Errorf("%+v, %v\n%s", y, err, last(b.setup.Scratch))
-			}
-			e2etest.Must(t, session.Close(t.Context(), "", r))
-			if out := e2etest.Read(t, b.setup.Scratch, "stdout.jsonl"); !strings.Contains(out, `"stopReason":"cancelled"`) {
-				t.Errorf("it was not stopped, but killed: %.3000s", out)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package scaffolds
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -75,49 +74,6 @@ func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
 	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "has been changed", "half": "no version is"} {
 		if code, _, stderr := tree.Berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
-		}
-	}
-}
-
-// A name without a version means the only version. gc removes what a killed
-// build left.
-// One bundle that cannot be built does not keep the others from being tried.
-func TestAllBundlesAreTried(t *testing.T) {
-	kept := t.TempDir()
-	t.Setenv(bundle.EnvDir, kept)
-	t.Setenv("PATH", kept) // no client of a registry
-	code, out, stderr := tree.Berth(t, kept, "agent", "bundle", "--all")
-	for _, name := range []string{"claude-code", "codex", "nanobot", "pi"} {
-		if !strings.Contains(stderr, "make bundle "+name+"@") {
-			t.Errorf("%s was not tried", name)
-		}
-	}
-	if code == 0 || !strings.Contains(stderr, "is not on this machine") {
-		t.Errorf("exit code %d\n%s%s", code, out, stderr)
-	}
-	if code, _, stderr = tree.Berth(t, kept, "agent", "bundle", "--all", "codex"); code != 2 || !strings.Contains(stderr, "--all cannot be combined with NAME") {
-		t.Errorf("with a name: exit code %d, %s", code, stderr)
-	}
-}
-
-func TestBundlesWithoutAVersion(t *testing.T) {
-	kept := t.TempDir()
-	t.Setenv(bundle.EnvDir, kept)
-	small(t, kept, "#!/bin/sh\n")
-	if code, out, stderr := tree.Berth(t, kept, "agent", "lock", "tool"); code != 0 || !strings.Contains(out, `"version": "1"`) {
-		t.Errorf("lock: exit code %d\n%s%s", code, out, stderr)
-	}
-	if code, out, stderr := tree.Berth(t, kept, "agent", "export", "tool", "x.tar.zst"); code != 0 {
-		t.Errorf("export: exit code %d\n%s%s", code, out, stderr)
-	}
-	left := filepath.Join(kept, ".making-123")
-	e2etest.Write(t, left, map[string]string{"npm/package.json": "{}"})
-	for _, args := range [][]string{{"gc", "--dry-run"}, {"gc"}} {
-		if code, out, stderr := tree.Berth(t, kept, args...); code != 0 || !strings.Contains(out, left) {
-			t.Errorf("%q: exit code %d; want %s\n%s%s", args, code, left, out, stderr)
-		}
-		if _, err := os.Stat(left); (err == nil) != (len(args) == 2) {
-			t.Errorf("%q: the folder of the killed build: %v", args, err)
 		}
 	}
 }

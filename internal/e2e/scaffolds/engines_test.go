@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
-	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -32,13 +29,6 @@ const patience = 15 * time.Minute // it only ends a test that hangs
 // engine is a container engine that can be used here, with its user.
 type engine struct{ e2etest.Engine }
 
-// find returns the engine of that name if it has both images. Otherwise it
-// skips the test and says why.
-func find(t *testing.T, name string) engine {
-	t.Helper()
-	return engine{e2etest.FindEngine(t, name, debian, busybox)}
-}
-
 // as runs a program as the engine's user.
 func (e engine) as(t *testing.T, dir, program string, args ...string) (string, error) {
 	t.Helper()
@@ -50,24 +40,17 @@ func (e engine) as(t *testing.T, dir, program string, args ...string) (string, e
 	return strings.TrimSpace(string(out)), err
 }
 
-// programs makes a folder with the programs of a release.
-func (e engine) programs(t *testing.T) string {
-	t.Helper()
-	return e.Release(t, tree.Root, "terminus", "scaffolds", "script", "persona", "supervisor")
-}
-
 // folder makes a folder with the programs and the example, with a task for each
-// place. The folder belongs to the user of the engine. config is added to the
-// configuration of the environment.
-func (e engine) folder(t *testing.T, places map[string]place, config string) string {
+// place. The folder belongs to the user of the engine.
+func (e engine) folder(t *testing.T) string {
 	t.Helper()
-	dir := e.programs(t)
+	dir := e.Release(t, tree.Root, "terminus", "scaffolds", "script")
 	example := filepath.Join(tree.Root, "examples", "scaffolds")
 	text := func(name string) string { return e2etest.Read(t, example, name) }
 	change := func(s, from, to string) string { return change(t, s, from, to) }
 	e2etest.Write(t, dir, map[string]string{
 		"x/replies.yaml": text("replies.yaml"),
-		"x/berth.hcl":    e.used(t, text("berth.hcl"), config),
+		"x/berth.hcl":    change(text("berth.hcl"), "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n  }\n", e.Name, e.Socket)),
 	})
 	for name, with := range places {
 		to := filepath.Join(dir, "x", "tasks", name)
@@ -78,33 +61,9 @@ func (e engine) folder(t *testing.T, places map[string]place, config string) str
 			"environment/Dockerfile": change(text("tasks/total/environment/Dockerfile"), "debian:13-slim", with.image) + with.build,
 			"tests/test.sh":          change(text("tasks/total/tests/test.sh"), "reward=0\n", "reward=0\n"+alone+with.test),
 		})
-		e2etest.Write(t, filepath.Join(to, "environment"), with.files)
 	}
 	e.Own(t, dir)
 	return dir
-}
-
-// lay writes an experiment of a scaffold with one task for each trial, in an
-// image of the engine. It returns the folder of the programs and that of the
-// experiment.
-func (e engine) lay(t *testing.T, s scaffold, trials map[string]ending) (dir, x string) {
-	t.Helper()
-	dir = e.programs(t)
-	x = filepath.Join(dir, "x")
-	s.lay(t, x, trials)
-	files := map[string]string{"berth.hcl": e.used(t, e2etest.Read(t, x, "berth.hcl"), "")}
-	for name := range trials {
-		file := filepath.Join("tasks", name, "environment", "Dockerfile")
-		files[file] = change(t, e2etest.Read(t, x, file), "debian:bookworm-slim", debian)
-	}
-	e2etest.Write(t, x, files)
-	return dir, x
-}
-
-// used returns an experiment with this engine instead of local.
-func (e engine) used(t *testing.T, experiment, config string) string {
-	t.Helper()
-	return change(t, experiment, "  plugin = \"local\"\n", fmt.Sprintf("  plugin = %q\n  config {\n    socket = %q\n%s  }\n", e.Name, e.Socket, config))
 }
 
 // change replaces a part of a text that must be there.
@@ -134,48 +93,8 @@ var places = map[string]place{
 }
 
 // place is a task: what is added to its Dockerfile, to the agent block of its
-// task.toml and to its test, and files beside its Dockerfile.
-type place struct {
-	image, build, toml, test string
-	files                    map[string]string
-}
-
-// muslPlace is an image whose C library is musl, as in Alpine: the package of
-// Debian and a static busybox, without glibc.
-func muslPlace(t *testing.T) place {
-	t.Helper()
-	dir := t.TempDir()
-	e2etest.Must(t, os.Chmod(dir, 0o777)) //nolint:gosec // apt downloads as a user of its own
-	for _, argv := range [][]string{{"apt-get", "download", "-qq", "musl"}, {"sh", "-c", "dpkg-deb -x musl_*.deb root"}} {
-		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			testlevel.Cannot(t, "Debian's musl cannot be downloaded: run the test with a network", fmt.Sprintf("%v: %s", err, out))
-		}
-	}
-	found, err := filepath.Glob(filepath.Join(dir, "root", "lib", "*", "libc.so"))
-	e2etest.Must(t, err)
-	if len(found) != 1 {
-		t.Skipf("Debian's musl is not where it is expected: %q", found)
-	}
-	loader := "ld-musl-" + strings.TrimSuffix(filepath.Base(filepath.Dir(found[0])), "-linux-musl") + ".so.1"
-	return place{
-		image: busybox, build: "COPY " + loader + " /lib/" + loader + "\n", files: map[string]string{loader: e2etest.Read(t, filepath.Dir(found[0]), "libc.so")},
-		test: "case $(/lib/" + loader + " 2>&1) in \"musl libc\"*) ;; *) exit 1 ;; esac\n[ -e /lib/x86_64-linux-gnu ] || [ -e /lib64 ] || [ -e /usr/lib ] && exit 1\n",
-	}
-}
-
-// The example works in an image with musl, as in Alpine.
-func TestTheExampleWithMusl(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := find(t, name)
-			e.try(t, map[string]place{"musl": muslPlace(t)}, "")
-		})
-	}
-}
+// task.toml and to its test.
+type place struct{ image, build, toml, test string }
 
 // On real engines, agents that differ by one word solve the same task in a
 // Debian, in an image without a C library, and as a user of the image.
@@ -184,88 +103,20 @@ func TestTheExampleOnEngines(t *testing.T) {
 	for _, name := range []string{"docker", "podman"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e := find(t, name)
-			e.try(t, places, "")
+			engine{e2etest.FindEngine(t, name, debian, busybox)}.try(t)
 		})
-	}
-}
-
-// The real programs work with a home on a read-only file system and leave it
-// unchanged, also as root, whom file modes do not restrict.
-func TestAReadOnlyHome(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := find(t, name)
-			home, err := os.MkdirTemp(testlevel.Tmp(), "bsh")
-			e2etest.Must(t, err)
-			t.Cleanup(func() { _ = os.RemoveAll(home) })
-			e2etest.Must(t, os.Chmod(home, 0o755)) //nolint:gosec // another user mounts it
-			e2etest.Write(t, home, map[string]string{"mark": "MARK"})
-			e.try(t, map[string]place{
-				"home": {image: busybox, test: "[ \"$(ls -A /root)\" = mark ] && ! touch /root/x || exit 1\n"},
-			}, fmt.Sprintf("    mount {\n      source = %q\n      target = \"/root\"\n    }\n", home))
-		})
-	}
-}
-
-// Each of the real programs solves a task in a container. At its deadline it
-// ends before the verifier begins.
-func TestEachOnEngines(t *testing.T) {
-	t.Parallel()
-	if !testlevel.All() {
-		t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
-	}
-	for _, name := range []string{"docker", "podman"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := find(t, name)
-			for _, s := range scaffolds {
-				t.Run(s.name, func(t *testing.T) {
-					t.Parallel()
-					needs(t, s)
-					e.each(t, s)
-				})
-			}
-		})
-	}
-}
-
-func (e engine) each(t *testing.T, s scaffold) {
-	t.Helper()
-	trials := s.trials()
-	maps.DeleteFunc(trials, func(name string, _ ending) bool { return name != "solve" && name != "deadline" })
-	for name, tr := range trials {
-		tr.verify += ` && [ "$(wc -l </proc/net/route)" -le 1 ]`
-		trials[name] = tr
-	}
-	dir, x := e.lay(t, s, trials)
-	e.Own(t, dir)
-	if out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned"); err != nil {
-		t.Errorf("run: %v\n%s", err, out)
-	}
-	found, err := filepath.Glob(filepath.Join(x, "runs", "*", "trials", "*", "attempt-1", "result.json"))
-	e2etest.Must(t, err)
-	if len(found) != len(trials) {
-		t.Errorf("%d results, want %d", len(found), len(trials))
-	}
-	for _, f := range found {
-		r := e2etest.Result(t, filepath.Dir(f))
-		name := strings.TrimPrefix(r.Task, "e2e/")
-		t.Run(name, func(t *testing.T) { s.judge(t, name, trials[name], filepath.Dir(f)) })
 	}
 }
 
 // try runs the example in all places and checks each trial.
-func (e engine) try(t *testing.T, places map[string]place, config string) {
+func (e engine) try(t *testing.T) {
 	t.Helper()
 	for _, s := range scaffolds {
 		if slices.Contains(always, s.name) {
 			bundled(t, s)
 		}
 	}
-	dir := e.folder(t, places, config)
+	dir := e.folder(t)
 	if out, err := e.as(t, filepath.Join(dir, "x"), filepath.Join(dir, "bin", "berth"), "run", ".", "--require", "passed = planned"); err != nil {
 		t.Errorf("run: %v\n%s", err, out)
 	}

@@ -1,14 +1,12 @@
 package scaffolds
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // copilot is the agent that examples/own-cli declares.
@@ -47,35 +45,4 @@ func TestTheExamplesOfDeclarations(t *testing.T) {
 			}
 		})
 	}
-}
-
-// resolved returns the configuration of a scaffold that is declared in HCL, as
-// its plugin gets it.
-func (s scaffold) resolved(t *testing.T) (settings map[string]any) {
-	t.Helper()
-	dir := t.TempDir()
-	s.lay(t, dir, map[string]ending{"solve": s.trials()["solve"]})
-	tree.Berth(t, dir, "run")
-	found := e2etest.Found(t, 1, dir, "runs", "*", "manifest.jsonl")
-	for line := range strings.Lines(e2etest.Read(t, filepath.Dir(found[0]), "manifest.jsonl")) {
-		var m struct {
-			Cell struct {
-				Identity map[string]struct {
-					Agent struct {
-						Config struct {
-							Values map[string]any `json:"values"`
-						} `json:"config"`
-					} `json:"agent"`
-				} `json:"identity"`
-			} `json:"cell"`
-		}
-		e2etest.Must(t, json.Unmarshal([]byte(line), &m))
-		for _, id := range m.Cell.Identity {
-			settings = id.Agent.Config.Values
-		}
-	}
-	if settings == nil {
-		t.Fatal("the manifest has no configuration")
-	}
-	return settings
 }

@@ -141,7 +141,7 @@ func TestTheClosedLoop(t *testing.T) {
 		if !slices.Contains(loops, s.name) {
 			continue
 		}
-		t.Run(s.name+"/local", func(t *testing.T) {
+		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			needs(t, s)
 			dir := t.TempDir()
@@ -151,24 +151,6 @@ func TestTheClosedLoop(t *testing.T) {
 			}
 			s.continues2(t, dir)
 		})
-		for _, name := range []string{"docker", "podman"} {
-			t.Run(s.name+"/"+name, func(t *testing.T) {
-				t.Parallel()
-				e := find(t, name)
-				needs(t, s)
-				dir := e.programs(t)
-				x := filepath.Join(dir, "x")
-				s.looped(t, x)
-				text := e.used(t, e2etest.Read(t, x, "berth.hcl"), "")
-				text = change(t, text, "path   = \"bench\"\n", fmt.Sprintf("path   = \"bench\"\n  config {\n    image = %q\n  }\n", debian))
-				e2etest.Write(t, x, map[string]string{"berth.hcl": text})
-				e.Own(t, dir)
-				if out, err := e.as(t, x, filepath.Join(dir, "bin", "berth"), "run", "--require", "passed = planned"); err != nil {
-					t.Errorf("run: %v\n%s", err, out)
-				}
-				s.continues2(t, x)
-			})
-		}
 	}
 }
 

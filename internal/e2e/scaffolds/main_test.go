@@ -47,15 +47,6 @@ func needs(t *testing.T, s scaffold) {
 	bundled(t, s)
 }
 
-// table skips a test of each scaffold with everything that may come to it,
-// which takes long.
-func table(t *testing.T) {
-	t.Helper()
-	if !testlevel.All() {
-		t.Skip("it takes long: run make test-scaffolds BERTH_TEST=all")
-	}
-}
-
 // bundled skips the test unless the scaffold's bundle is available. It logs the
 // version.
 func bundled(t *testing.T, s scaffold) {

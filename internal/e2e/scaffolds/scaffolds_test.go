@@ -19,23 +19,21 @@ import (
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/conformance"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // scaffold is an agent under test.
 type scaffold struct {
-	name    string
-	tool    string            // its shell, as it offers it to the model
-	arg     string            // the argument with the command
-	more    map[string]string // arguments that it has to have, too
-	plugin  string            // whose it is, if not its own
-	config  string            // of the agent block
-	model   string            // its name; empty: gpt-5.5
-	dialect model.Dialect     // of its model; empty: the best that it speaks
-	claims  bool              // says what it used
-	finish  string            // a command that says that it is done; empty: a text does
-	refuse  record.AgentEnd   // what it makes of a refusal
+	name   string
+	tool   string            // its shell, as it offers it to the model
+	arg    string            // the argument with the command
+	more   map[string]string // arguments that it has to have, too
+	plugin string            // whose it is, if not its own
+	config string            // of the agent block
+	model  string            // its name; empty: gpt-5.5
+	claims bool              // says what it used
+	finish string            // a command that says that it is done; empty: a text does
+	refuse record.AgentEnd   // what it makes of a refusal
 	// settings are the configuration of the agent block. bundle are the
 	// arguments of `agent bundle`, if they are not the name.
 	settings map[string]any

@@ -17,37 +17,24 @@ import (
 // ours are the agents of the tree that work from the host.
 var ours = []scaffold{{name: "terminus", plugin: "terminus"}, {name: "minisweagent", plugin: "minisweagent"}}
 
-// does is a reply that runs a command, of any agent.
-func (s scaffold) does(text, command string) string {
-	switch s.name {
-	case "terminus":
-		return types(text, command, "false")
-	case "minisweagent":
-		return fmt.Sprintf("text: %q", text+"\n\n```bash\n"+command+"\n```")
-	default:
-		return s.call(text, command)
+// last is a reply after which the agent is done.
+func (s scaffold) last(text string) string {
+	if s.finish != "" {
+		return s.call(text, s.finish)
 	}
+	return fmt.Sprintf("text: %q", text)
 }
 
 // ends is a reply after which any agent is done.
 func (s scaffold) ends(text string) string {
 	switch s.name {
 	case "terminus":
-		return types(text, "", "true")
+		return fmt.Sprintf("text: %q", fmt.Sprintf(`{"analysis": %q, "plan": "", "commands": [], "task_complete": true}`, text))
 	case "minisweagent":
-		return s.does(text, "echo TASK_IS_COMPLETE")
+		return fmt.Sprintf("text: %q", text+"\n\n```bash\necho TASK_IS_COMPLETE\n```")
 	default:
 		return s.last(text)
 	}
-}
-
-// types is a reply of terminus.
-func types(text, command, done string) string {
-	commands := ""
-	if command != "" {
-		commands = fmt.Sprintf(`{"keystrokes": %q, "duration": 1}`, command+"\n")
-	}
-	return fmt.Sprintf("text: %q", fmt.Sprintf(`{"analysis": %q, "plan": "", "commands": [%s], "task_complete": %s}`, text, commands, done))
 }
 
 // ready skips the test unless the agent is to be tried.
@@ -135,19 +122,6 @@ func (s scaffold) shared(t *testing.T, attempt string, same bool) {
 	checkTokens(t, s, attempt, r)
 }
 
-// An agent that cannot continue a session is refused before anything runs.
-func TestStepsCannotShareASessionOfEveryAgent(t *testing.T) {
-	t.Parallel()
-	for _, s := range []scaffold{{name: "nop"}, {name: "oracle"}, {name: "cli", config: `command = ["true"]`}, {name: "acp", config: `command = ["true"]`}} {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			s.steps(t, dir, true)
-			refused(t, dir, "cannot continue its session", "Remove same_session")
-		})
-	}
-}
-
 // refused plans an experiment, which must be refused for a reason.
 func refused(t *testing.T, dir string, reasons ...string) {
 	t.Helper()
@@ -159,42 +133,6 @@ func refused(t *testing.T, dir string, reasons ...string) {
 	}
 }
 
-// Each step with a request has the tokens and the cost of that request, and the
-// sums are what the trial used, with replies of several calls, of one, and of
-// none.
-func TestEachStepHasItsTokens(t *testing.T) {
-	t.Parallel()
-	// The steps of Codex are known by their times, so a step has to be seen before
-	// the next request, also on a busy machine.
-	const pause = "sleep 1; "
-	for _, s := range slices.Concat(scaffolds, ours) {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			s.ready(t)
-			one := s.does("I begin.", pause+"echo OUT-1; echo MARK-solve > /app/done")
-			if i := strings.Index(one, "tools: ["); i >= 0 { // two calls in one reply
-				again := s.call("", pause+"echo OUT-2")
-				one = strings.TrimSuffix(one, "]") + ", " + again[strings.Index(again, "tools: [")+len("tools: ["):]
-			}
-			replies := []string{
-				"  - {when: {turn: 0}, " + one + ", usage: {input: 100, cached: 60, output: 11}}\n",
-				"  - {when: {turn: 1}, " + s.does("I go on.", pause+"echo OUT-3") + ", usage: {input: 203, cached: 101, output: 17}}\n",
-			}
-			for turn := 2; turn < 4; turn++ { // the second time, terminus is asked whether it is sure
-				replies = append(replies, fmt.Sprintf("  - {when: {turn: %d}, %s, usage: {input: 307, cached: 211, output: 23}}\n", turn, s.ends("done")))
-			}
-			dir := t.TempDir()
-			s.lay(t, dir, map[string]ending{"solve": {replies: replies, verify: "[ -s /app/done ]"}})
-			attempt := ran(t, dir)
-			r := e2etest.Result(t, attempt)
-			if r.Outcome != record.Passed || r.AgentEnd != record.Yielded {
-				t.Fatalf("%s / %s: %+v\n%s", r.Outcome, r.AgentEnd, r.Error, e2etest.Read(t, attempt, "turns.jsonl"))
-			}
-			checkTokens(t, s, attempt, r)
-		})
-	}
-}
-
 // checkTokens compares the metrics of the steps with the usage of the trial.
 func checkTokens(t *testing.T, s scaffold, attempt string, r *record.Result) {
 	t.Helper()
@@ -202,7 +140,6 @@ func checkTokens(t *testing.T, s scaffold, attempt string, r *record.Result) {
 	e2etest.Must(t, json.Unmarshal([]byte(e2etest.Read(t, attempt, "trajectory.json")), &tr))
 	var in, cached, out int64
 	var cost float64
-	row := ""
 	for _, step := range tr.Steps {
 		if step.Source != trajectory.Model || step.LLMCallCount != nil && *step.LLMCallCount == 0 {
 			continue
@@ -215,7 +152,6 @@ func checkTokens(t *testing.T, s scaffold, attempt string, r *record.Result) {
 			continue
 		}
 		in, cached, out, cost = in+*m.PromptTokens, cached+*m.CachedTokens, out+*m.CompletionTokens, cost+*m.CostUSD
-		row += fmt.Sprintf(" %d+%d", *m.PromptTokens, *m.CompletionTokens)
 	}
 	var used record.Usage
 	for _, u := range r.Usage {
@@ -229,7 +165,6 @@ func checkTokens(t *testing.T, s scaffold, attempt string, r *record.Result) {
 		}
 		used.CostUSD = &sum
 	}
-	t.Logf("| %s |%s | %d+%d |", s.name, row, used.InputTokens, used.OutputTokens)
 	if s.chatty {
 		return // in_no_step says how many tokens it used besides
 	}
@@ -252,23 +187,21 @@ const prior = `{"schema_version": "ATIF-v1.7", "agent": {"name": "other", "versi
   {"step_id": 4, "source": "agent", "message": "I look again.", "tool_calls": [{"tool_call_id": "a b", "function_name": "look.for", "arguments": {}}]},
   {"step_id": 5, "source": "agent", "message": "I found it."}]}`
 
-// An agent continues from the trajectory of a task, or from that of the
-// experiment in its place, and one that cannot is refused.
+// An agent continues from the trajectory of the experiment in place of that of the
+// task, and one that cannot is refused.
 func TestAPriorTrajectory(t *testing.T) {
 	t.Parallel()
 	for _, s := range slices.Concat(scaffolds, ours) {
-		for _, of := range []string{"task", "experiment"} {
-			t.Run(s.name+"/"+of, func(t *testing.T) {
-				t.Parallel()
-				s.ready(t)
-				s.continues(t, of)
-			})
-		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.ready(t)
+			s.continues(t)
+		})
 	}
 }
 
-// continues runs a task with a prior trajectory, of the task or the experiment.
-func (s scaffold) continues(t *testing.T, of string) {
+// continues runs a task with a prior trajectory in an experiment with another one.
+func (s scaffold) continues(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
 	var replies []string
@@ -277,12 +210,9 @@ func (s scaffold) continues(t *testing.T, of string) {
 	}
 	s.lay(t, dir, map[string]ending{"go-on": {replies: replies}})
 	shipped := filepath.Join(dir, "tasks", "go-on")
-	e2etest.Write(t, shipped, map[string]string{"trajectory.json": prior})
-	if of == "experiment" {
-		e2etest.Write(t, dir, map[string]string{"before.json": prior})
-		e2etest.Write(t, shipped, map[string]string{"trajectory.json": strings.ReplaceAll(prior, word, "MANGO-SALAD")})
-		edit(t, dir, "berth.hcl", "agent \"one\" {\n", "agent \"one\" {\n  prior_trajectory = \"before.json\"\n")
-	}
+	e2etest.Write(t, dir, map[string]string{"before.json": prior})
+	e2etest.Write(t, shipped, map[string]string{"trajectory.json": strings.ReplaceAll(prior, word, "MANGO-SALAD")})
+	edit(t, dir, "berth.hcl", "agent \"one\" {\n", "agent \"one\" {\n  prior_trajectory = \"before.json\"\n")
 	if slices.Contains([]string{"claude-code", "codex", "terminus", "minisweagent"}, s.name) {
 		s.continued(t, ran(t, dir))
 	} else {
@@ -307,17 +237,4 @@ func (s scaffold) continued(t *testing.T, attempt string) {
 		t.Errorf("the first request has another trajectory, or its system prompt: %.6000s", first)
 	}
 	checkTokens(t, s, attempt, r)
-}
-
-// A file that is not a trajectory is an error of the experiment.
-func TestAPriorTrajectoryThatIsNone(t *testing.T) {
-	t.Parallel()
-	for file, want := range map[string]string{
-		"none.json": `no such file: "none.json"`, "replies.yaml": "replies.yaml is not a valid trajectory: not JSON", "../x.json": "../x.json",
-	} {
-		dir := t.TempDir()
-		scaffold{name: "minisweagent"}.lay(t, dir, map[string]ending{"go-on": {}})
-		edit(t, dir, "berth.hcl", "agent \"one\" {\n", fmt.Sprintf("agent \"one\" {\n  prior_trajectory = %q\n", file))
-		refused(t, dir, "Trajectory cannot be used", want, "berth.hcl line")
-	}
 }

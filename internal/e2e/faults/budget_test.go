@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -59,49 +57,6 @@ func (s *solver) experiment(p *place, limits string) {
 	p.test.Helper()
 	p.experiment("agent = agent.loop\n  model = model.m\n  "+limits,
 		fmt.Sprintf("agent \"loop\" {\n  plugin = \"minisweagent\"\n}\nmodel \"m\" {\n  provider = \"openai-chat\"\n  name = \"m1\"\n  base_url = \"%s/v1\"\n}\n", s.URL))
-}
-
-// A budget of the run or of a cell that is used up half-way stops the run. No
-// trial fails by it, and with a larger budget the run is resumed and completed. Whether
-// an attempt or the start of the next one meets the budget first differs.
-func TestABudgetThatIsUsedUpStopsTheRun(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		limits  string
-		stopped []string // one of them
-	}{
-		"run": {
-			"repeat = 6\n  limits {\n    in_flight = 2\n    requests = %d\n  }", []string{
-				"stopped: limit used: the budget of the run is used up: 8 of 8 requests", "stopped: the run has used its limit of 8 requests: raise it",
-			},
-		},
-		"cell": {
-			"repeat = 6\n  limits {\n    in_flight = 2\n  }\n  per_cell {\n    requests = %d\n  }", []string{"stopped: cell loop: limit used: the budget of the cell is used up: 8 of 8 requests"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, s := newPlace(t), newSolver(t)
-			p.task("spends", "", solveTiny, testTiny)
-			s.experiment(p, fmt.Sprintf(tt.limits, 8))
-			stopped := p.berth("run", ".", "--no-live").want(t, 3)
-			show := p.settled(p.run())
-			o := show.Summary.Outcomes
-			if s.served.Load() != 8 || o[record.Passed] == 0 || o[record.NotRun] == 0 || o[record.Passed]+o[record.NotRun] != 6 {
-				t.Errorf("%d requests were served, outcomes %v", s.served.Load(), o)
-			}
-			if !slices.ContainsFunc(tt.stopped, func(says string) bool { return strings.Contains(stopped.stdout, says) }) || !strings.Contains(stopped.stdout, "resume with:") {
-				t.Errorf("it says:\n%s", stopped.stdout)
-			}
-			s.experiment(p, fmt.Sprintf(tt.limits, 30))
-			p.berth("resume", p.run(), "--experiment", ".", "--no-live").want(t, 0)
-			show = p.settled(p.run())
-			if o = show.Summary.Outcomes; o[record.Passed] != 6 || !show.Summary.Complete || show.Summary.Tokens != 110*s.served.Load() {
-				t.Errorf("%d requests were served, summary %+v", s.served.Load(), show.Summary)
-			}
-			p.clean()
-		})
-	}
 }
 
 // After a kill and a resume, the spending from before the kill counts, also

@@ -7,11 +7,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/run/cluster"
 	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
@@ -46,26 +44,25 @@ const sayWhere = "#!/bin/sh\n: > /app/done\ngrep ' " + bundle.Place + " ' /proc/
 
 // bundled makes a bundle with a program for where, in a folder that stands for a shared one, and
 // writes the experiment.
-func (p *place) bundled(program string, copied bool) bundle.Bundle {
+func (p *place) bundled(copied bool) (digest string) {
 	p.test.Helper()
 	scratch := filepath.Join(p.dir, "s")
 	e2etest.Must(p.test, os.MkdirAll(scratch, 0o700))
 	root := filepath.Join("shared", "where@1.0", bundle.Root)
-	file := p.write(filepath.Join(root, "bin", "where"), program)
+	file := p.write(filepath.Join(root, "bin", "where"), sayWhere)
 	if err := os.Chmod(file, 0o755); err != nil { //nolint:gosec // a program
 		p.test.Fatal(err)
 	}
 	sum, err := bundle.Measure(filepath.Join(p.dir, root))
 	e2etest.Must(p.test, err)
-	m := bundle.Manifest{
+	raw, err := json.Marshal(bundle.Manifest{
 		Format: 1, Name: "where", Version: "1.0", Arch: runtime.GOARCH, Digest: sum.Digest, Place: bundle.Place, Files: sum.Files, Bytes: sum.Bytes,
-	}
-	raw, err := json.Marshal(m)
+	})
 	e2etest.Must(p.test, err)
-	at := p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
+	p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
 	p.env = append(p.env, bundle.EnvDir+"="+filepath.Join(p.dir, "shared"))
 	p.write("berth.hcl", fmt.Sprintf(where, scratch, copied))
-	return bundle.Bundle{Manifest: m, Folder: filepath.Dir(at)}
+	return sum.Digest
 }
 
 // With copy_bundles sandboxes get a bundle from a disk of the pilot's machine, and
@@ -77,7 +74,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.task("tiny", "", solveTiny, testTiny)
-			b := p.bundled(sayWhere, copied)
+			digest := p.bundled(copied)
 			c, dir := p.coordinated()
 			one := p.pilot(dir, 1)
 			c.wait().want(t, 0)
@@ -87,11 +84,11 @@ func TestPilotsCopyBundles(t *testing.T) {
 				t.Fatalf("%d results", len(results))
 			}
 			for at, r := range results {
-				if r.Outcome != record.Passed || len(r.Bundles) != 1 || r.Bundles[0].Digest != b.Digest {
+				if r.Outcome != record.Passed || len(r.Bundles) != 1 || r.Bundles[0].Digest != digest {
 					t.Errorf("%s: %s, %+v, %+v", at, r.Outcome, r.Error, r.Bundles)
 				}
 				said := read(filepath.Join(dir, "trials", at, record.StepsFile))
-				mine := "bundles/" + strings.ReplaceAll(b.Digest, ":", "-") + "/where@1.0/" + bundle.Root
+				mine := "bundles/" + strings.ReplaceAll(digest, ":", "-") + "/where@1.0/" + bundle.Root
 				if strings.Contains(said, mine) != copied || strings.Contains(said, "shared/where@1.0/"+bundle.Root) == copied {
 					t.Errorf("the bundle was mounted from elsewhere: %s", said)
 				}
@@ -103,57 +100,4 @@ func TestPilotsCopyBundles(t *testing.T) {
 			p.vacated()
 		})
 	}
-}
-
-// A pilot that cannot make a good copy, or has another bundle, takes no attempt, and the run hears why.
-func TestPilotsDeclineWithoutCopiesOfBundles(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
-	b := p.bundled(sayWhere, true)
-	c, dir := p.coordinated()
-	p.write(filepath.Join("shared", "where@1.0", bundle.Root, "more"), "changed")
-	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "copy_bundles: copy bundle where@1.0 to ") || !strings.Contains(said, "has been changed") {
-		t.Errorf("changed content: %s", said)
-	}
-	e2etest.Must(t, os.RemoveAll(b.Folder))
-	p.bundled("#!/bin/sh\n", true)
-	if said := p.pilot(dir, 1).wait().want(t, 2).stderr; !strings.Contains(said, "this machine would make other attempts than the run: bundle where@1.0 is sha256:") {
-		t.Errorf("another bundle: %s", said)
-	}
-	p.bundled(sayWhere, true)
-	p.pilot(dir, 1).wait().want(t, 0)
-	c.wait().want(t, 0)
-	p.vacated()
-}
-
-// A pilot whose scratch folder has no room for the copies takes no attempt, and the
-// journal of the pilot has the reason.
-func TestCopiesOfBundlesThatDoNotFit(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
-	b := p.bundled(sayWhere+"exit\n#"+strings.Repeat("-", 8<<20), true)
-	c, dir := p.coordinated()
-	full := func(why string) {
-		t.Helper()
-		one := p.shepherd(ownMounts, []string{diskEnv + "=s|4m"}, filepath.Join(bin, "berth"), "pilot", dir, "--in-flight", "1")
-		if said := one.wait().want(t, 2).stderr; !strings.Contains(said, why) || !strings.Contains(said, "name another folder with scratch, or remove copy_bundles") {
-			t.Errorf("a full disk: %s", said)
-		}
-	}
-	full("MiB are left, and it needs 9: ")
-	journals, err := filepath.Glob(filepath.Join(dir, cluster.Dir, "pilots", "*.jsonl"))
-	if err != nil || len(journals) != 1 || !strings.Contains(read(journals[0]), "the disk is full: ") {
-		t.Errorf("the run does not hear why: %q, %v", journals, err)
-	}
-	small := b.Manifest // it is full although there seemed to be room
-	small.Bytes = 1
-	raw, err := json.Marshal(small)
-	e2etest.Must(t, err)
-	p.write(filepath.Join("shared", "where@1.0", bundle.ManifestFile), string(raw))
-	full(syscall.ENOSPC.Error())
-	p.pilot(dir, 1).wait().want(t, 0) // on a larger disk
-	c.wait().want(t, 0)
-	p.vacated()
 }

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -81,43 +80,6 @@ func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 	t.Logf("%d kills, %d attempts lost to them, %d torn lines", kills, s.Summary.Lost, s.Torn)
 }
 
-// A dry run of gc lists exactly what gc removes, including the sandboxes of a
-// killed run.
-func TestADryRunOfGCListsWhatGCRemoves(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.task("slow", "", "sleep 100", testTiny)
-	p.experiment("agent = agent.oracle\n  repeat = 3\n  limits {\n    in_flight = 3\n  }", "")
-	s := p.start(nil, "run", ".", "--no-live")
-	poll(t, "agents work", s, func() bool {
-		m, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1", record.TurnsFile))
-		return err == nil && len(m) == 3
-	})
-	s.signal(syscall.SIGKILL)
-	s.wait()
-	gc := func(args ...string) (res output.GC) {
-		t.Helper()
-		r := p.berth(append([]string{"gc", "--json"}, args...)...).want(t, 0)
-		if err := json.Unmarshal([]byte(r.stdout), &res); err != nil {
-			t.Fatalf("%v in %s", err, r.stdout)
-		}
-		return res
-	}
-	first, again, done, after := gc("--dry-run"), gc("--dry-run"), gc(), gc("--dry-run")
-	if len(first.Sandboxes) != 3 || len(first.Folders) == 0 {
-		t.Errorf("a dry run lists %q and %q, want 3 sandboxes and a folder", first.Sandboxes, first.Folders)
-	}
-	for name, got := range map[string]output.GC{"a second dry run": again, "gc": done} {
-		if !slices.Equal(got.Sandboxes, first.Sandboxes) || !slices.Equal(got.Folders, first.Folders) {
-			t.Errorf("%s: %q and %q, want %q and %q", name, got.Sandboxes, got.Folders, first.Sandboxes, first.Folders)
-		}
-	}
-	if len(after.Sandboxes)+len(after.Folders) != 0 {
-		t.Errorf("after it: %q and %q", after.Sandboxes, after.Folders)
-	}
-	p.clean()
-}
-
 // endedOnce checks that no journal records the end of an attempt twice.
 func endedOnce(t *testing.T, dir string) {
 	t.Helper()
@@ -165,14 +127,6 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	if want := fmt.Sprintf("pid %d on ", first.pid); !strings.Contains(second.stderr, want) || !strings.Contains(second.stderr, "in use") {
 		t.Errorf("the second berth does not name the first (%s):\n%s", want, second.stderr)
 	}
-	// Another place of the same user, such as another login, sees the same.
-	other := newPlace(t)
-	for _, flag := range []string{"--no-live", "--take-over"} { // the user's word that the first is gone is not true
-		third := other.berth("resume", dir, flag).want(t, 2)
-		if !strings.Contains(third.stderr, fmt.Sprintf("pid %d on ", first.pid)) {
-			t.Errorf("a berth with another runtime folder does not name the first (%s):\n%s", flag, third.stderr)
-		}
-	}
 	busy := p.sound(dir)
 	if len(busy.Writers) != 1 || busy.Writers[0].Ended {
 		t.Errorf("writers: %+v", busy.Writers)
@@ -195,16 +149,11 @@ const crashTrials = 10
 // With `retry` these are repeated.
 func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
 	t.Parallel()
-	for _, plugin := range []string{"local", "oracle", "script"} {
-		for _, retry := range []bool{false, true} {
-			if retry && plugin == "script" {
-				continue // as with the others
-			}
-			t.Run(fmt.Sprintf("%s/retry=%v", plugin, retry), func(t *testing.T) {
-				t.Parallel()
-				pluginKilled(t, plugin, retry)
-			})
-		}
+	for plugin, retry := range map[string]bool{"local": true, "oracle": false, "script": false} {
+		t.Run(plugin, func(t *testing.T) {
+			t.Parallel()
+			pluginKilled(t, plugin, retry)
+		})
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -244,45 +243,6 @@ func leased(c *session, dir, name string, n int) {
 // solveLong works for two seconds and more.
 const solveLong = "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; " + solveTiny
 
-// A pilot is stopped for longer than its lease, and another one makes the next
-// attempt. When the first goes on, it throws its copy away.
-func TestAStoppedPilotThatGoesOnLosesItsAttempt(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.task("long", "", solveLong, testTiny)
-	p.piloted("agent = agent.oracle\n  retry {\n    max = 2\n    on = [\"preempted\"]\n    wait = \"0s\"\n  }", `lost_after = "2s"`)
-	c, dir := p.coordinated()
-	one := p.pilot(dir, 1)
-	leased(c, dir, "*-1", 1)
-	one.signal(syscall.SIGSTOP)
-	poll(t, "the pilot is lost", c, func() bool { return count(t, dir, "attempt_ended") > 0 })
-	two := p.pilot(dir, 1)
-	leased(c, dir, "*-2", 1)
-	one.signal(syscall.SIGCONT)
-	c.wait().want(t, 0)
-	two.wait().want(t, 0)
-	if r := one.wait().want(t, 0); !strings.Contains(r.stderr, "another result was there first") {
-		t.Errorf("the stopped pilot said:\n%s", r.stderr)
-	}
-	results, none := attemptsOf(t, dir)
-	var found []string
-	for at, r := range results {
-		lost := ""
-		if r.Worker != nil {
-			lost = r.Worker.Lost
-		}
-		found = append(found, fmt.Sprintf("%s %s %s", filepath.Base(at), r.Outcome, lost))
-	}
-	slices.Sort(found)
-	if want := []string{"attempt-1 preempted worker", "attempt-2 passed "}; !slices.Equal(found, want) || none > 0 {
-		t.Errorf("%q, want %q", found, want)
-	}
-	if left, _ := filepath.Glob(filepath.Join(dir, store.TrialsDir, "*", "attempt-1", "*")); len(left) != 1 { //nolint:errcheck // the pattern is good
-		t.Errorf("the lost attempt has %q, want its result only", left)
-	}
-	p.vacated()
-}
-
 // The coordinator is killed. Its pilots go on, and the one that resumes the run
 // keeps what they have.
 func TestPilotsOutliveTheirCoordinator(t *testing.T) {
@@ -334,33 +294,4 @@ func TestOneSignalEndsPilotsToo(t *testing.T) {
 		t.Errorf("%d attempts with and %d without a result, want 4 and 0", len(results), none)
 	}
 	p.vacated()
-}
-
-// A machine with another build of a plugin does not make attempts.
-func TestAPilotWithAnotherPluginIsRefused(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
-	p.piloted("agent = agent.nop", "")
-	c, dir := p.coordinated()
-	other := filepath.Join(p.dir, "bin")
-	e2etest.Must(t, os.CopyFS(other, os.DirFS(bin)))
-	plugin, err := os.OpenFile(filepath.Join(other, "plugins", "berth-plugin-nop"), os.O_WRONLY|os.O_APPEND, 0)
-	e2etest.Must(t, err)
-	if _, err = plugin.WriteString("another build"); err != nil {
-		t.Fatal(err)
-	}
-	e2etest.Must(t, plugin.Close())
-	r := p.shepherd(nil, nil, filepath.Join(other, "berth"), "pilot", dir).wait().want(t, 2)
-	if !strings.Contains(r.stderr, "agent nop is sha256:") || !strings.Contains(r.stderr, "Use the same installation") {
-		t.Errorf("the pilot said:\n%s", r.stderr)
-	}
-	poll(t, "the coordinator heard", c, func() bool { return strings.Contains(read(c.err), "agent nop is sha256:") })
-	nowhere := p.berth("pilot", dir, "--scratch", filepath.Join(p.dir, "none"))
-	if nowhere.Code == 0 || !strings.Contains(nowhere.stderr, "need a folder on a disk of this machine") {
-		t.Errorf("a scratch folder that is not there: %+v", nowhere)
-	}
-	poll(t, "the coordinator heard", c, func() bool { return strings.Contains(read(c.err), "need a folder on a disk of this machine") })
-	p.pilot(dir, 1).wait().want(t, 0)
-	c.wait().want(t, 0)
 }

@@ -14,7 +14,7 @@ import (
 
 // Config is the body of an agent block's config.
 type Config struct {
-	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task without elements, dom if there is an axtree, and marks if there is a screenshot."`
+	Observations    []string `berth:"observations" doc:"Kinds of observation that the model gets, such as screenshot and axtree. Absent: those of the task without elements, and without marks if there is a screenshot."`
 	Memory          int      `berth:"memory" default:"3" doc:"How many observations the model gets in full. Older ones are named, and their pictures and trees are left out."`
 	Prefix          string   `berth:"prefix" default:"" doc:"Text before the task's instruction."`
 	Prompt          string   `berth:"prompt" default:"" doc:"What the model is told first, in place of the agent's own text: file(\"my.md\"). {{actions}} and {{steps}} are replaced by the actions, and how many steps there are."`

@@ -35,7 +35,7 @@ func offer() environment.Offer {
 			{Name: sayAction, Schema: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}`)},
 			{Name: infeasibleAction, Schema: json.RawMessage(`{"type":"object","properties":{"reason":{"type":"string"}},"required":["reason"]}`)},
 		},
-		Observations: []string{"screenshot", "axtree", "dom", "url"}, Steps: 9,
+		Observations: []string{"screenshot", "axtree", "elements", "url"}, Steps: 9,
 	}
 }
 
@@ -43,7 +43,7 @@ func (*page) Actions(context.Context) (environment.Offer, error) { return offer(
 
 func (p *page) Observe(_ context.Context, want []string) (environment.Observation, error) {
 	p.seen++
-	o := environment.Observation{JSON: json.RawMessage(fmt.Sprintf(`{"axtree":"TREE-%d","url":"https://x/%d","dom":"DOM"}`, p.seen, p.seen))}
+	o := environment.Observation{JSON: json.RawMessage(fmt.Sprintf(`{"axtree":"TREE-%d","url":"https://x/%d","elements":"EL"}`, p.seen, p.seen))}
 	if slices.Contains(want, "screenshot") {
 		o.Frames = []environment.Frame{{Name: "screenshot", MediaType: "image/png", Data: []byte("\x89PNG\r\n\x1a\n")}}
 	}
@@ -116,8 +116,8 @@ func TestItSeesActsAndAnswers(t *testing.T) {
 			t.Errorf("no %q in the first request: %s", want, first)
 		}
 	}
-	if strings.Contains(first, "DOM") {
-		t.Error("the DOM is sent beside the tree")
+	if strings.Contains(first, "EL\"") {
+		t.Error("the elements are sent")
 	}
 	if strings.Contains(last, "TREE-1") || !strings.Contains(last, "TREE-2") || !strings.Contains(last, "TREE-3") || strings.Count(last, "input_image") != 2 {
 		t.Errorf("the last two observations are sent in full: %s", last)

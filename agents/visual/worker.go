@@ -58,8 +58,7 @@ func newWorker(s *loop.Session[Config], offer *environment.Offer) *worker {
 	w := &worker{s: s, offer: offer, kinds: s.Config.Observations, system: systemPrompt(offer, s.Config.Prompt)}
 	if len(w.kinds) == 0 {
 		for _, k := range offer.Observations {
-			instead := map[string]string{"dom": "axtree", "marks": "screenshot"}[k] // which says the same
-			if k != "elements" && (instead == "" || !slices.Contains(offer.Observations, instead)) {
+			if k != "elements" && (k != "marks" || !slices.Contains(offer.Observations, "screenshot")) { // which says the same
 				w.kinds = append(w.kinds, k)
 			}
 		}

@@ -18,23 +18,18 @@ type Config struct {
 	Program       string        `berth:"program" default:"chromium" doc:"Chromium in the sandbox: a name in its PATH, or a path."`
 	Width         int           `berth:"width" default:"1280" doc:"Width of the viewport in CSS pixels."`
 	Height        int           `berth:"height" default:"720" doc:"Height of the viewport in CSS pixels."`
-	Scale         float64       `berth:"scale" default:"1" doc:"Pixels of a screenshot per CSS pixel."`
-	Locale        string        `berth:"locale" default:"en-US" doc:"Language of the browser, such as de-DE."`
-	TimeZone      string        `berth:"time_zone" default:"UTC" doc:"Time zone of pages, such as Europe/Berlin."`
-	Clock         string        `berth:"clock" default:"" doc:"Time at which the clock of pages stands still, such as 2026-01-31T12:00:00Z. Empty: the real time."`
 	SlowMo        time.Duration `berth:"slow_mo" default:"1s" doc:"Wait after each action."`
 	ActionTimeout time.Duration `berth:"action_timeout" default:"5s" doc:"How long an action waits until its element can be acted on."`
 	Settle        time.Duration `berth:"settle" default:"500ms" doc:"Wait before each observation."`
 	Load          time.Duration `berth:"load" default:"3s" doc:"How long to wait for the content of a page and of its frames."`
-	InitialDelay  time.Duration `berth:"initial_delay" default:"0s" doc:"Wait after the first page was opened. The task's setting goes first."`
 }
 
 // settings are what a task says about the browser.
 type settings struct {
-	URL          string         `berth:"url" default:"" doc:"Page to open. A path is one of the task's pages. Empty: the level, or the first page."`
-	Pages        string         `berth:"pages" default:"" doc:"Folder of the task's files with the pages. Empty: their only folder, or all of them."`
-	InitialDelay *time.Duration `berth:"initial_delay" doc:"Wait after the first page was opened."`
-	EndOnMessage bool           `berth:"end_on_message" default:"false" doc:"The episode is over when the agent has sent a message to the user, or has said that the task cannot be done."`
+	URL          string        `berth:"url" default:"" doc:"Page to open. A path is one of the task's pages. Empty: the level, or the first page."`
+	Pages        string        `berth:"pages" default:"" doc:"Folder of the task's files with the pages. Empty: their only folder, or all of them."`
+	InitialDelay time.Duration `berth:"initial_delay" default:"0s" doc:"Wait after the first page was opened."`
+	EndOnMessage bool          `berth:"end_on_message" default:"false" doc:"The episode is over when the agent has sent a message to the user, or has said that the task cannot be done."`
 }
 
 // The kinds of captures.
@@ -89,34 +84,13 @@ func problems(c *Config, s *settings) (list []string) {
 	if c.Width < minSide || c.Width > maxSide || c.Height < minSide || c.Height > maxSide {
 		list = append(list, fmt.Sprintf("The viewport of %d × %d is too small or too large: choose width and height from %d to %d.", c.Width, c.Height, minSide, maxSide))
 	}
-	if c.Scale < 0.5 || c.Scale > 4 {
-		list = append(list, fmt.Sprintf("The scale %g is out of range: choose 0.5 to 4.", c.Scale))
-	}
-	if c.Clock != "" {
-		if _, err := time.Parse(time.RFC3339, c.Clock); err != nil {
-			list = append(list, fmt.Sprintf("The clock %q is not a time: write it like 2026-01-31T12:00:00Z.", c.Clock))
-		}
-	}
-	if c.TimeZone != "" {
-		if _, err := time.LoadLocation(c.TimeZone); err != nil {
-			list = append(list, fmt.Sprintf("The time zone %q is not known: write it like Europe/Berlin.", c.TimeZone))
-		}
-	}
-	if d := delay(c, s); d < 0 || d > surface.MaxReset {
+	if d := s.InitialDelay; d < 0 || d > surface.MaxReset {
 		list = append(list, fmt.Sprintf("The initial delay %s is out of range: choose 0s to %s.", d, surface.MaxReset))
 	}
 	if s.Pages != "" && strings.Contains("/"+s.Pages+"/", "/../") {
 		list = append(list, fmt.Sprintf("The folder of pages %q leaves the files of the task.", s.Pages))
 	}
 	return list
-}
-
-// delay returns how long to wait after the first page was opened.
-func delay(c *Config, s *settings) time.Duration {
-	if s.InitialDelay != nil {
-		return *s.InitialDelay
-	}
-	return c.InitialDelay
 }
 
 // at returns the URL of a page; a path is one of the task's pages.

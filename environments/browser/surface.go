@@ -51,7 +51,7 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 		return n, err
 	}
 	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Pictures: []string{page.KindScreenshot}, Refusals: problems(&c, &s)}
-	n.ResetTime = delay(&c, &s).Truncate(time.Millisecond)
+	n.ResetTime = s.InitialDelay.Truncate(time.Millisecond)
 	for _, a := range page.Actions() {
 		n.Actions = append(n.Actions, environment.Action{Name: a.Name, Doc: a.Doc, Schema: a.Schema()})
 	}
@@ -85,13 +85,8 @@ func (e *surfaces) OpenSurface(ctx context.Context, spec environment.SurfaceSpec
 func (o *open) settings() (s page.Settings, err error) {
 	c := &o.config
 	s = page.Settings{
-		Width: c.Width, Height: c.Height, Scale: c.Scale, Locale: c.Locale, TimeZone: c.TimeZone, Open: o.spec.Proxy != "",
+		Width: c.Width, Height: c.Height, Open: o.spec.Proxy != "",
 		SlowMo: c.SlowMo, ActionTimeout: c.ActionTimeout, Settle: c.Settle, Load: c.Load,
-	}
-	if c.Clock != "" {
-		if s.Clock, err = time.Parse(time.RFC3339, c.Clock); err != nil {
-			return s, err
-		}
 	}
 	if o.spec.Files == "" {
 		return s, nil
@@ -143,7 +138,7 @@ func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start
 		return out, o.browser.Explained(err)
 	}
 	select {
-	case <-time.After(delay(&o.config, &o.task)):
+	case <-time.After(o.task.InitialDelay):
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}

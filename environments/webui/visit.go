@@ -49,7 +49,7 @@ func (o *open) visit(ctx context.Context, files fs.FS, see func(ctx context.Cont
 	defer cancel()
 	c := &o.config
 	p, err := o.browse(limited, page.Settings{
-		Width: c.Width, Height: c.Height, Scale: 1, Locale: "en-US", TimeZone: "UTC", Files: files,
+		Width: c.Width, Height: c.Height, Files: files,
 		ActionTimeout: c.ActionTimeout, Load: c.Load, Answer: answerTime, AcceptDialogs: true, OnePage: true,
 	})
 	if err != nil {

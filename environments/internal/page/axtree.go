@@ -144,6 +144,9 @@ var (
 	axBare   = map[string]bool{"required": true, "focused": true, "atomic": true}
 )
 
+// maxDepth bounds how deep trees are followed, in nodes.
+const maxDepth = 512
+
 func (w *axWriter) node(f *axFrame, id string, p place) {
 	n := f.nodes[id]
 	if n == nil || p.deep > maxDepth || w.cut {

@@ -24,11 +24,7 @@ const Origin = "https://app.test"
 
 // Settings are those of a browser.
 type Settings struct {
-	Width, Height int     // of the viewport, in CSS pixels
-	Scale         float64 // device pixels per CSS pixel
-	Locale        string  // such as en-US; empty: the browser's
-	TimeZone      string  // such as Europe/Berlin; empty: the sandbox's
-	Clock         time.Time
+	Width, Height int    // of the viewport, in CSS pixels
 	Files         fs.FS  // the pages at Origin; nil: there are none
 	Open          bool   // other requests are let through; they go to the network of the sandbox
 	Downloads     string // folder in the sandbox; empty: there are no downloads
@@ -306,21 +302,14 @@ func (b *Browser) prepare(t *tab) {
 		{"Inspector.enable", nil},
 		{"Fetch.enable", object{"patterns": []object{{"urlPattern": "*"}}}},
 		{"Target.setAutoAttach", attach},
-		{"Emulation.setDeviceMetricsOverride", object{"width": b.set.Width, "height": b.set.Height, "deviceScaleFactor": b.set.Scale, "mobile": false}},
+		{"Emulation.setDeviceMetricsOverride", object{"width": b.set.Width, "height": b.set.Height, "deviceScaleFactor": 1, "mobile": false}},
 		{"Emulation.setScrollbarsHidden", object{"hidden": false}},
 		{"Emulation.setFocusEmulationEnabled", object{"enabled": true}},
 		{"Page.setInterceptFileChooserDialog", object{"enabled": true}},
+		{"Emulation.setLocaleOverride", object{"locale": locale}},
+		{"Emulation.setTimezoneOverride", object{"timezoneId": "UTC"}},
+		{"Runtime.runIfWaitingForDebugger", nil},
 	}
-	if b.set.Locale != "" {
-		steps = append(steps, step{"Emulation.setLocaleOverride", object{"locale": b.set.Locale}})
-	}
-	if b.set.TimeZone != "" {
-		steps = append(steps, step{"Emulation.setTimezoneOverride", object{"timezoneId": b.set.TimeZone}})
-	}
-	if !b.set.Clock.IsZero() {
-		steps = append(steps, step{"Page.addScriptToEvaluateOnNewDocument", object{"source": clockScript(b.set.Clock), "runImmediately": true}})
-	}
-	steps = append(steps, step{"Runtime.runIfWaitingForDebugger", nil})
 	// A page that another one opens answers some only when it continues.
 	results := make([]func(any) error, len(steps))
 	for i, s := range steps {
@@ -331,21 +320,6 @@ func (b *Browser) prepare(t *tab) {
 			return
 		}
 	}
-}
-
-// clockScript replaces the clock of a page: time stands still at a moment.
-func clockScript(at time.Time) string {
-	return fmt.Sprintf(`(() => {
-  const now = %d, Real = Date;
-  const Fixed = function (...args) {
-    if (!new.target) return new Real(now).toString();
-    return Reflect.construct(Real, args.length ? args : [now], new.target);
-  };
-  Fixed.prototype = Real.prototype;
-  Real.prototype.constructor = Fixed;
-  Object.assign(Fixed, {now: () => now, parse: Real.parse, UTC: Real.UTC});
-  globalThis.Date = Fixed;
-})()`, at.UnixMilli())
 }
 
 // navigate opens a URL in a tab, and waits until its content is loaded, or for the

@@ -2,6 +2,9 @@ package page
 
 import "fmt"
 
+// locale is the language of the browser, on every machine.
+const locale = "en-US"
+
 // Arguments returns how Chromium is started. It reads the protocol from its
 // descriptor 3, and writes it to 4. profile is a folder that does not exist yet.
 // proxy is the URL of a proxy; empty: none, and names are not resolved either.
@@ -11,7 +14,7 @@ func Arguments(profile, proxy string, s Settings) []string {
 		"--no-startup-window", // Reset opens the first page
 		fmt.Sprintf("--window-size=%d,%d", s.Width, s.Height),
 		"--no-sandbox", // the sandbox around it takes its place: namespaces cannot be made in there
-		"--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--mute-audio", "--password-store=basic",
+		"--lang=" + locale, "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb", "--mute-audio", "--password-store=basic",
 		// A fresh profile without questions, and nothing that is sent or fetched unasked.
 		"--no-first-run", "--no-default-browser-check", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--disable-breakpad", "--disable-crash-reporter", "--disable-default-apps", "--disable-extensions", "--disable-quic", "--disable-domain-reliability", "--no-pings",
@@ -22,9 +25,6 @@ func Arguments(profile, proxy string, s Settings) []string {
 		"--disable-hang-monitor", "--disable-popup-blocking", "--disable-prompt-on-repost", "--disable-ipc-flooding-protection",
 		"--disable-site-isolation-trials",
 		"--disable-features=IsolateOrigins,site-per-process,OverlayScrollbar,Translate,OptimizationHints,MediaRouter,DialMediaRouteProvider,PaintHolding,HttpsUpgrades",
-	}
-	if s.Locale != "" {
-		args = append(args, "--lang="+s.Locale)
 	}
 	if proxy != "" {
 		return append(args, "--proxy-server="+proxy, "--proxy-bypass-list=<-loopback>")

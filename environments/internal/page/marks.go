@@ -24,8 +24,8 @@ var hues = []color.RGBA{
 const edge = 2
 
 // marked returns a screenshot with a box around each element of the set of marks, and
-// its bid. scale is how many pixels of the picture a CSS pixel has.
-func marked(screenshot []byte, elements map[string]Element, scale float64) ([]byte, error) {
+// its bid.
+func marked(screenshot []byte, elements map[string]Element) ([]byte, error) {
 	seen, err := png.Decode(bytes.NewReader(screenshot))
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func marked(screenshot []byte, elements map[string]Element, scale float64) ([]by
 	slices.SortFunc(bids, func(a, b string) int { return number(a) - number(b) })
 	for i, bid := range bids {
 		b := elements[bid].Box
-		pixels := func(v float64) int { return int(math.Round(min(max(v, -1e6), 1e6) * scale)) }
+		pixels := func(v float64) int { return int(math.Round(min(max(v, -1e6), 1e6))) }
 		r := image.Rect(pixels(b[0]), pixels(b[1]), pixels(b[0]+b[2]), pixels(b[1]+b[3]))
 		box(to, r, bid, image.NewUniform(hues[i%len(hues)]))
 	}

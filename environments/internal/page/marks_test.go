@@ -9,13 +9,12 @@ import (
 )
 
 // The marks are the screenshot with a numbered box around what can be acted on, also
-// with more pixels, and at the edges.
+// at the edges.
 func TestMarks(t *testing.T) {
 	t.Parallel()
 	set := settings(fstest.MapFS{"index.html": {Data: []byte(`<!doctype html><body style="margin:0;background:#fff">
 <p style="position:absolute;left:300px;top:300px">No mark</p><button style="position:absolute;left:100px;top:50px;width:200px;height:80px;border:0;background:#fff"></button>
 <a href="#" style="position:absolute;left:-20px;top:560px;width:60px;height:60px"></a>`)}})
-	set.Scale = 2
 	b := start(t, set, Origin+"/index.html")
 	o, err := b.Observe(within(t), []string{KindMarks, KindElements})
 	must(t, err)
@@ -28,7 +27,7 @@ func TestMarks(t *testing.T) {
 	must(t, err)
 	without, err := png.Decode(bytes.NewReader(plain.Screenshot))
 	must(t, err)
-	if with.Bounds() != without.Bounds() || with.Bounds().Dx() != 1600 {
+	if with.Bounds() != without.Bounds() || with.Bounds().Dx() != 800 {
 		t.Fatalf("%v and %v", with.Bounds(), without.Bounds())
 	}
 	marks := 0
@@ -45,14 +44,14 @@ func TestMarks(t *testing.T) {
 		x, y    int
 		differs bool
 	}{
-		{"the left edge of the button", 201, 200, true},
-		{"its right edge", 599, 200, true},
-		{"its lower edge", 400, 259, true},
-		{"its middle", 400, 180, false},
-		{"outside of it", 620, 180, false},
-		{"its label", 204, 101, true},
-		{"the text", 650, 640, false},
-		{"the link", 20, 1121, false},
+		{"the left edge of the button", 100, 100, true},
+		{"its right edge", 299, 100, true},
+		{"its lower edge", 200, 129, true},
+		{"its middle", 200, 90, false},
+		{"outside of it", 310, 90, false},
+		{"its label", 102, 51, true},
+		{"the text", 325, 320, false},
+		{"the link", 10, 560, false},
 	} {
 		r1, g1, b1, _ := with.At(tt.x, tt.y).RGBA()
 		r2, g2, b2, _ := without.At(tt.x, tt.y).RGBA()
@@ -66,11 +65,11 @@ func TestMarks(t *testing.T) {
 func TestMarksAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, box := range [][4]float64{{-1e300, -5, 1e300, 2}, {1e18, 1e18, 1, 1}, {3, 3, 1, 1}, {-9, -9, 900, 900}} {
-		if _, err := marked(onePixel, map[string]Element{"7": {Box: &box, Mark: true}, "123456": {Box: &box, Mark: true}}, 4); err != nil {
+		if _, err := marked(onePixel, map[string]Element{"7": {Box: &box, Mark: true}, "123456": {Box: &box, Mark: true}}); err != nil {
 			t.Errorf("%v: %v", box, err)
 		}
 	}
-	if _, err := marked([]byte("x"), nil, 1); err == nil {
+	if _, err := marked([]byte("x"), nil); err == nil {
 		t.Error("what is not a picture is marked")
 	}
 }

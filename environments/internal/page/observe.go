@@ -16,7 +16,6 @@ const (
 	KindScreenshot = "screenshot" // a PNG of the viewport
 	KindMarks      = "marks"      // the same with a numbered box around each element of the set of marks
 	KindAXTree     = "axtree"     // the accessibility tree as text
-	KindDOM        = "dom"        // the DOM as indented HTML
 	KindElements   = "elements"   // Element by bid
 	KindURL        = "url"        // of the active page
 	KindTabs       = "tabs"
@@ -28,7 +27,7 @@ const (
 
 // Kinds returns all kinds.
 func Kinds() []string {
-	return []string{KindScreenshot, KindMarks, KindAXTree, KindDOM, KindElements, KindURL, KindTabs, KindFocused, KindAction, KindFailure, KindElapsed}
+	return []string{KindScreenshot, KindMarks, KindAXTree, KindElements, KindURL, KindTabs, KindFocused, KindAction, KindFailure, KindElapsed}
 }
 
 // maxText bounds the text of one kind, in bytes.
@@ -130,7 +129,7 @@ func (b *Browser) look(ctx context.Context, t *tab, want []string) (o Observatio
 		return slices.ContainsFunc(kinds, func(k string) bool { return slices.Contains(want, k) })
 	}
 	var elements map[string]Element
-	if wants(KindElements, KindDOM, KindMarks) {
+	if wants(KindElements, KindMarks) {
 		s, failed := b.snapshot(ctx, t)
 		if failed != nil {
 			return o, failed
@@ -138,9 +137,6 @@ func (b *Browser) look(ctx context.Context, t *tab, want []string) (o Observatio
 		elements = s.elements(b.set.Width, b.set.Height)
 		if wants(KindElements) {
 			o.Parts[KindElements] = elements
-		}
-		if wants(KindDOM) {
-			o.Parts[KindDOM] = s.domText(elements, maxText)
 		}
 	}
 	if wants(KindAXTree) {
@@ -159,7 +155,7 @@ func (b *Browser) look(ctx context.Context, t *tab, want []string) (o Observatio
 		o.Screenshot, err = b.screenshot(ctx, t)
 	}
 	if wants(KindMarks) && err == nil {
-		o.Marks, err = marked(o.Screenshot, elements, b.set.Scale)
+		o.Marks, err = marked(o.Screenshot, elements)
 	}
 	if !wants(KindScreenshot) {
 		o.Screenshot = nil

@@ -1,6 +1,9 @@
 package page
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // snapshot is the DOM of a page with all its frames, at one moment. What is in a
 // shadow root is a child of its host.
@@ -80,12 +83,8 @@ const (
 	styleCursor     = 3
 )
 
-// Node types of the DOM.
-const (
-	elementNode  = 1
-	textNode     = 3
-	documentNode = 9
-)
+// elementNode is the type of elements in the DOM.
+const elementNode = 1
 
 // snapshot reads the DOM of a page.
 func (b *Browser) snapshot(ctx context.Context, t *tab) (*snapshot, error) {
@@ -228,4 +227,30 @@ func (r Box) within(width, height float64) float64 {
 		return 0
 	}
 	return w * h / (r.Width * r.Height)
+}
+
+// tag returns the name of an element in lower case.
+func (s *snapshot) tag(d *document, node int) string {
+	return strings.ToLower(s.text(at(d.Nodes.Name, node)))
+}
+
+// attr returns an attribute of an element; empty: it has none.
+func (s *snapshot) attr(d *document, node int, name string) string {
+	if node >= len(d.Nodes.Attrs) {
+		return ""
+	}
+	list := d.Nodes.Attrs[node]
+	for i := 0; i+1 < len(list); i += 2 {
+		if s.text(list[i]) == name {
+			return s.text(list[i+1])
+		}
+	}
+	return ""
+}
+
+func at(list []int, i int) int {
+	if i >= len(list) {
+		return -1
+	}
+	return list[i]
 }

@@ -1,7 +1,6 @@
 package base
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -43,7 +42,7 @@ func (b *beside) walk(do func(rel string, info fs.FileInfo) error) error {
 		for _, e := range entries {
 			rel := filepath.Join(folder, e.Name())
 			info, err := os.Lstat(filepath.Join(b.root, rel))
-			if err != nil || slices.Contains(b.hidden, rel) || strings.Contains(rel, "\n") { // the list cannot hold this name
+			if err != nil || slices.Contains(b.hidden, rel) {
 				continue
 			}
 			if err = do(rel, info); err != nil {
@@ -70,33 +69,25 @@ func (b *beside) print() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], err
 }
 
-func (b *beside) build(tree string, list *bufio.Writer) error {
+func (b *beside) build(tree string) error {
 	return b.walk(func(rel string, info fs.FileInfo) error {
 		from, to := filepath.Join(b.root, rel), filepath.Join(tree, rel)
-		var err error
 		switch {
 		case info.IsDir():
-			err = os.Mkdir(to, 0o755)
+			return os.Mkdir(to, 0o755)
 		case info.Mode()&fs.ModeSymlink != 0:
-			var target string
-			if target, err = os.Readlink(from); err == nil {
-				err = os.Symlink(target, to)
-			}
+			return copyLink(from, to)
 		case info.Mode().IsRegular():
-			if err = copyRegular(from, to); err == nil {
+			err := copyRegular(from, to)
+			if err == nil {
 				err = keepSetID(info, to)
 			}
 			if err == nil {
 				err = os.Chtimes(to, time.Time{}, info.ModTime()) // Python compares it with that of compiled code
 			}
-		default:
-			return nil
-		}
-		if err != nil {
 			return err
 		}
-		_, err = list.WriteString(rel + "\n")
-		return err
+		return nil
 	})
 }
 

@@ -1,7 +1,6 @@
 package base
 
 import (
-	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,8 +25,8 @@ func (s *State) Skeleton(root string) (*Copy, error) {
 	return s.get(recipe{
 		kind:        "skeleton" + strings.ReplaceAll(root, "/", "."),
 		fingerprint: func() (string, error) { return folderPrint(root) },
-		build: func(tree string, list *bufio.Writer) error {
-			b := skeleton{slots: make(chan struct{}, 4), root: tree, list: list}
+		build: func(tree string) error {
+			b := skeleton{slots: make(chan struct{}, 4), root: tree}
 			b.copy(root, "")
 			b.work.Wait()
 			return b.err
@@ -77,7 +76,6 @@ type skeleton struct {
 	slots chan struct{}
 	work  sync.WaitGroup
 	mu    sync.Mutex
-	list  *bufio.Writer
 	err   error
 }
 
@@ -86,7 +84,7 @@ type skeleton struct {
 func (s *skeleton) copy(from, to string) {
 	entries, err := os.ReadDir(from)
 	if err != nil && !unreadable(err) {
-		s.note("", err)
+		s.note(err)
 		return
 	}
 	for _, e := range entries {
@@ -94,12 +92,8 @@ func (s *skeleton) copy(from, to string) {
 			continue
 		}
 		f, t := from+"/"+e.Name(), filepath.Join(to, e.Name())
-		if strings.ContainsAny(e.Name(), "\n\x00") {
-			continue // the list cannot hold this name; the folder is only not writable
-		}
-		err := unix.Mkdir(filepath.Join(s.root, t), 0o755)
-		s.note(t, err)
-		if err != nil {
+		if err := os.Mkdir(filepath.Join(s.root, t), 0o755); err != nil {
+			s.note(err)
 			return
 		}
 		select {
@@ -114,14 +108,8 @@ func (s *skeleton) copy(from, to string) {
 	}
 }
 
-// note writes path to the list, or keeps err.
-func (s *skeleton) note(path string, err error) {
+func (s *skeleton) note(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		_, err = s.list.WriteString(path + "\n")
-	}
-	if err != nil {
-		s.err = errors.Join(s.err, fmt.Errorf("%q: %w", path, err))
-	}
+	s.err = errors.Join(s.err, err)
 }

@@ -53,7 +53,6 @@ func (c *Config) Validate() (ps []config.Problem) {
 type Environment struct {
 	process *ids.Process
 	maker   *maker.Maker
-	images  *images
 
 	fault  error // why no sandbox can be made by this process at all
 	checks []environment.MachineCheck
@@ -82,10 +81,7 @@ func New(o Options) *Environment {
 	if e.fault != nil {
 		return e
 	}
-	if e.maker, e.fault = maker.New(o.Process, o.Places, o.Init); e.fault != nil {
-		return e
-	}
-	e.images = newImages(e.maker.WorkFolder)
+	e.maker, e.fault = maker.New(o.Process, o.Places, o.Init)
 	return e
 }
 
@@ -94,7 +90,7 @@ func (e *Environment) Close() error {
 	if e.maker == nil {
 		return nil
 	}
-	return errors.Join(e.maker.Close(), e.images.close())
+	return e.maker.Close()
 }
 
 // Places are where state may be, by the environment of this process.
@@ -130,14 +126,16 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
 	}
-	files, err := e.images.files(j.image)
+	files, err := e.files(j.image)
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
-	defer files.release()
+	if files != nil {
+		defer files.Close()
+	}
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files.file(), Workdir: j.workdir, Host: spec.Hostname,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files, Workdir: j.workdir, Host: spec.Hostname,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}

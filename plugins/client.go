@@ -34,16 +34,16 @@ func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) 
 
 // described checks what a binary says about itself.
 func described(reply *pluginpb.DescribeReply, protocol int) ([]Description, error) {
-	list, err := wire.EachErr(reply.GetPlugins(), func(p *pluginpb.PluginDescription) (Description, error) {
-		if protocol >= 2 {
-			if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil {
-				return Description{}, wire.Invalid("plugin %q: %s", p.GetName(), unknown)
-			}
+	var list []Description
+	for _, p := range reply.GetPlugins() {
+		if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil && protocol >= 2 {
+			return nil, wire.Invalid("plugin %q: %s", p.GetName(), unknown)
 		}
-		return DescriptionFromProto(p)
-	})
-	if err != nil {
-		return nil, err
+		d, err := DescriptionFromProto(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
 	}
 	if len(list) == 0 {
 		return nil, wire.Invalid("the binary says that it serves no plugin")
@@ -62,9 +62,9 @@ func described(reply *pluginpb.DescribeReply, protocol int) ([]Description, erro
 // Validate asks the binary behind conn about a configuration; none means that
 // it is good.
 func Validate(ctx context.Context, conn grpc.ClientConnInterface, kind Kind, name string, conf json.RawMessage) ([]config.Problem, error) {
-	reply, err := pluginpb.NewPluginClient(conn).Validate(ctx, &pluginpb.ValidateRequest{Kind: kinds.To(kind), Plugin: name, ConfigJson: conf})
+	reply, err := pluginpb.NewPluginClient(conn).Validate(ctx, &pluginpb.ValidateRequest{Kind: wire.Number[pluginpb.PluginKind](kind), Plugin: name, ConfigJson: conf})
 	if err != nil {
 		return nil, fmt.Errorf("validate the configuration of %s %q: %w", kind, name, err)
 	}
-	return wire.Each(reply.GetProblems(), problemFromProto), nil
+	return wire.DecodeAll[config.Problem](reply.GetProblems())
 }

@@ -27,12 +27,6 @@ const (
 // Kinds are all of them, in the order in which lists print them.
 var Kinds = []Kind{KindAgent, KindEnvironment, KindVerifier}
 
-var kinds = wire.Enum[Kind, pluginpb.PluginKind]{Name: "kind of plugin", Pairs: []wire.Pair[Kind, pluginpb.PluginKind]{
-	{Word: KindAgent, Number: pluginpb.PluginKind_PLUGIN_KIND_AGENT},
-	{Word: KindEnvironment, Number: pluginpb.PluginKind_PLUGIN_KIND_ENVIRONMENT},
-	{Word: KindVerifier, Number: pluginpb.PluginKind_PLUGIN_KIND_VERIFIER},
-}}
-
 // Description is what a plugin says about itself.
 type Description struct {
 	Kind         Kind             `json:"kind"`
@@ -86,7 +80,7 @@ func DescriptionToProto(d Description) (*pluginpb.PluginDescription, error) {
 		return nil, fmt.Errorf("schema of %s %q: %w", d.Kind, d.Name, err)
 	}
 	p := &pluginpb.PluginDescription{
-		Kind: kinds.To(d.Kind), Name: d.Name, Version: wire.Text(d.Version), Capabilities: d.Capabilities, ConfigSchemaJson: schema,
+		Kind: wire.Number[pluginpb.PluginKind](d.Kind), Name: d.Name, Version: wire.Text(d.Version), Capabilities: d.Capabilities, ConfigSchemaJson: schema,
 		Doc: wire.Text(d.Doc), Env: d.Env,
 	}
 	if d.Bundle != nil {
@@ -95,7 +89,7 @@ func DescriptionToProto(d Description) (*pluginpb.PluginDescription, error) {
 		}
 	}
 	if d.Verifier != nil {
-		p.Verifier = verifier.TraitsToProto(*d.Verifier)
+		p.Verifier = wire.Encode(&pluginpb.VerifierTraits{}, *d.Verifier)
 	}
 	return p, nil
 }
@@ -105,7 +99,7 @@ func DescriptionFromProto(p *pluginpb.PluginDescription) (d Description, err err
 	d = Description{
 		Name: p.GetName(), Version: p.GetVersion(), Capabilities: p.GetCapabilities(), Doc: p.GetDoc(), Env: p.GetEnv(),
 	}
-	if d.Kind, err = kinds.From(p.GetKind()); err != nil {
+	if d.Kind, err = wire.Word[Kind]("kind", p.GetKind()); err != nil {
 		return d, fmt.Errorf("plugin %q: %w", d.Name, err)
 	}
 	if raw := p.GetConfigSchemaJson(); len(raw) > 0 {
@@ -119,7 +113,7 @@ func DescriptionFromProto(p *pluginpb.PluginDescription) (d Description, err err
 		}
 	}
 	if p.GetVerifier() != nil {
-		traits, err := verifier.TraitsFromProto(p.GetVerifier())
+		traits, err := wire.Decode[verifier.Traits](p.GetVerifier())
 		if err != nil {
 			return d, fmt.Errorf("verifier %q: %w", d.Name, err)
 		}

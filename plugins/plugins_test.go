@@ -129,7 +129,7 @@ func TestForeignDescriptionsAreChecked(t *testing.T) {
 		t.Fatalf("the smallest description: %v", err)
 	}
 	for want, spoil := range map[string]func(*pluginpb.PluginDescription){
-		"kind of plugin is not given": func(p *pluginpb.PluginDescription) { p.Kind = 0 },
+		"kind is not given": func(p *pluginpb.PluginDescription) { p.Kind = 0 },
 		"lower case":                  func(p *pluginpb.PluginDescription) { p.Name = "../a" },
 		"schema": func(p *pluginpb.PluginDescription) {
 			p.ConfigSchemaJson = []byte(`{"fields":[{"name":"A","type":"int"}]}`)

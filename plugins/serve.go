@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/inprocess"
@@ -268,7 +267,7 @@ func (s *server) Describe(context.Context, *pluginpb.DescribeRequest) (*pluginpb
 }
 
 func (s *server) Validate(_ context.Context, r *pluginpb.ValidateRequest) (*pluginpb.ValidateReply, error) {
-	kind, err := kinds.From(r.GetKind())
+	kind, err := wire.Word[Kind]("kind", r.GetKind())
 	if err != nil {
 		return nil, err
 	}
@@ -278,16 +277,12 @@ func (s *server) Validate(_ context.Context, r *pluginpb.ValidateRequest) (*plug
 			if raw := r.GetSettingsJson(); len(raw) > 0 && len(problems) == 0 {
 				problems = p.ValidateSettings(Settings{JSON: raw, Config: r.GetConfigJson(), Capture: r.GetCapture()})
 			}
-			return &pluginpb.ValidateReply{Problems: wire.Each(problems, problemToProto)}, nil
+			reply := &pluginpb.ValidateReply{}
+			for _, problem := range problems {
+				reply.Problems = append(reply.Problems, wire.Encode(&pluginpb.ConfigProblem{}, problem))
+			}
+			return reply, nil
 		}
 	}
 	return nil, fmt.Errorf("%s %q: %w", kind, r.GetPlugin(), fault.ErrUnknownPlugin)
-}
-
-func problemToProto(p config.Problem) *pluginpb.ConfigProblem {
-	return &pluginpb.ConfigProblem{Path: wire.Text(string(p.Path)), Summary: wire.Text(p.Summary), Detail: wire.Text(p.Detail)}
-}
-
-func problemFromProto(p *pluginpb.ConfigProblem) config.Problem {
-	return config.Problem{Path: config.Path(p.GetPath()), Summary: p.GetSummary(), Detail: p.GetDetail()}
 }

@@ -49,10 +49,10 @@ func ValidateSettings(ctx context.Context, conn grpc.ClientConnInterface, kind K
 		s.JSON = json.RawMessage("{}")
 	}
 	reply, err := pluginpb.NewPluginClient(conn).Validate(ctx, &pluginpb.ValidateRequest{
-		Kind: kinds.To(kind), Plugin: name, ConfigJson: s.Config, SettingsJson: s.JSON, Capture: s.Capture,
+		Kind: wire.Number[pluginpb.PluginKind](kind), Plugin: name, ConfigJson: s.Config, SettingsJson: s.JSON, Capture: s.Capture,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("validate what a task sets for %s %q: %w", kind, name, err)
 	}
-	return wire.Each(reply.GetProblems(), problemFromProto), nil
+	return wire.DecodeAll[config.Problem](reply.GetProblems())
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 	"github.com/berth-eval/berth/plugins/proto/v1/verifierpb"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // raw are plugins without this module's server: an author who uses another
@@ -52,7 +51,7 @@ func (*lax) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) 
 func (l *lax) Describe(context.Context, *pluginpb.DescribeRequest) (*pluginpb.DescribeReply, error) {
 	d := &pluginpb.PluginDescription{Kind: l.kind, Name: l.info.Name, Version: l.info.Version, Doc: l.info.Doc}
 	if l.kind == pluginpb.PluginKind_PLUGIN_KIND_VERIFIER {
-		d.Verifier = verifier.TraitsToProto(none)
+		d.Verifier = &pluginpb.VerifierTraits{Needs: pluginpb.VerifierNeeds_VERIFIER_NEEDS_NONE}
 	}
 	return &pluginpb.DescribeReply{Plugins: []*pluginpb.PluginDescription{d}}, nil
 }

@@ -90,7 +90,7 @@ func (s *server) Check(ctx context.Context, r *agentpb.AgentCheckRequest) (*agen
 	if err != nil {
 		return nil, err
 	}
-	in, err := checkFromProto(r)
+	in, err := wire.Decode[CheckRequest](r)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *server) Check(ctx context.Context, r *agentpb.AgentCheckRequest) (*agen
 	if err != nil {
 		return nil, err
 	}
-	return &agentpb.AgentCheckReply{Needs: needsToProto(needs)}, nil
+	return &agentpb.AgentCheckReply{Needs: wire.Encode(&agentpb.AgentNeeds{}, needs)}, nil
 }
 
 func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.OpenReply, error) {
@@ -106,7 +106,7 @@ func (s *server) Open(ctx context.Context, r *agentpb.OpenRequest) (*agentpb.Ope
 	if err != nil {
 		return nil, err
 	}
-	setup, err := setupFromProto(r.GetSetup())
+	setup, err := wire.Decode[Setup](r.GetSetup())
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (s *server) Turn(r *agentpb.TurnRequest, stream grpc.ServerStreamingServer[
 	if err != nil {
 		return err
 	}
-	m, err := messageFromProto(r.GetMessage())
+	m, err := wire.Decode[Message](r.GetMessage())
 	if err != nil {
 		return err
 	}
@@ -147,10 +147,10 @@ func (s *server) Turn(r *agentpb.TurnRequest, stream grpc.ServerStreamingServer[
 	if err != nil {
 		return err
 	}
-	if ends.To(y.End) == 0 {
+	if wire.Number[agentpb.AgentEnd](y.End) == 0 {
 		return fmt.Errorf("%w: agent %q yielded with end %q, which is none of the ends", fault.ErrPanic, r.GetPlugin(), y.End)
 	}
-	return out.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Yield{Yield: yieldToProto(y)}})
+	return out.send(&agentpb.SessionEvent{Event: &agentpb.SessionEvent_Yield{Yield: wire.Encode(&agentpb.AgentYield{}, y)}})
 }
 
 func (s *server) Close(r *agentpb.CloseRequest, stream grpc.ServerStreamingServer[agentpb.SessionEvent]) error {
@@ -238,15 +238,15 @@ type client struct {
 }
 
 func (c *client) Check(ctx context.Context, r CheckRequest) (Needs, error) {
-	reply, err := c.rpc.Check(ctx, checkToProto(c.plugin, r))
+	reply, err := c.rpc.Check(ctx, wire.Encode(&agentpb.AgentCheckRequest{Plugin: c.plugin}, r))
 	if err != nil {
 		return Needs{}, err
 	}
-	return needsFromProto(reply.GetNeeds())
+	return wire.Decode[Needs](reply.GetNeeds())
 }
 
 func (c *client) Open(ctx context.Context, setup Setup) (Session, error) {
-	reply, err := c.rpc.Open(ctx, &agentpb.OpenRequest{Plugin: c.plugin, Setup: setupToProto(setup)})
+	reply, err := c.rpc.Open(ctx, &agentpb.OpenRequest{Plugin: c.plugin, Setup: wire.Encode(&agentpb.SessionSetup{}, setup)})
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ type clientSession struct {
 func (s *clientSession) Turn(ctx context.Context, m Message, r Recorder) (Yield, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
-	stream, err := s.rpc.Turn(ctx, &agentpb.TurnRequest{Plugin: s.plugin, Session: s.id, Message: messageToProto(m)})
+	stream, err := s.rpc.Turn(ctx, &agentpb.TurnRequest{Plugin: s.plugin, Session: s.id, Message: wire.Encode(&agentpb.TurnMessage{}, m)})
 	if err != nil {
 		return Yield{}, err
 	}

@@ -359,7 +359,7 @@ func TestWhatAForeignPluginMaySend(t *testing.T) {
 		{"an event of a later version", []*agentpb.SessionEvent{{}, yield}, agent.Done, ""},
 		{"no yield is a crash", nil, agent.Crashed, ""},
 		{"something after the yield", []*agentpb.SessionEvent{yield, yield}, "", "after its yield"},
-		{"a yield without an end", []*agentpb.SessionEvent{{Event: &agentpb.SessionEvent_Yield{}}}, "", "end of the turn is not given"},
+		{"a yield without an end", []*agentpb.SessionEvent{{Event: &agentpb.SessionEvent_Yield{}}}, "", "end is not given"},
 		{"a step that is not JSON", []*agentpb.SessionEvent{{Event: &agentpb.SessionEvent_StepJson{StepJson: []byte("{")}}}, "", "step"},
 	} {
 		conn := servetest.Dial(t, func(s *grpc.Server) { agentpb.RegisterAgentServer(s, other{events: tt.events}) })

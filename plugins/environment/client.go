@@ -48,11 +48,11 @@ var (
 )
 
 func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
-	reply, err := c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: specToProto(spec)})
+	reply, err := c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: wire.Encode(&environmentpb.SandboxSpec{}, spec)})
 	if err != nil {
 		return Report{}, err
 	}
-	return reportFromProto(reply)
+	return wire.Decode[Report](reply)
 }
 
 func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
@@ -64,7 +64,7 @@ func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
 	if err != nil {
 		return Sandbox{}, err
 	}
-	if err = stream.Send(&environmentpb.CreateRequest{Plugin: c.plugin, Spec: specToProto(spec)}); err != nil && !errors.Is(err, io.EOF) { // on EOF, Recv returns the reason
+	if err = stream.Send(&environmentpb.CreateRequest{Plugin: c.plugin, Spec: wire.Encode(&environmentpb.SandboxSpec{}, spec)}); err != nil && !errors.Is(err, io.EOF) { // on EOF, Recv returns the reason
 		return Sandbox{}, err
 	}
 	reply, err := stream.Recv()
@@ -81,7 +81,10 @@ func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
 	if _, err = stream.Recv(); !errors.Is(err, io.EOF) {
 		return Sandbox{}, cmp.Or(err, fmt.Errorf("environment %q sent two answers", c.plugin))
 	}
-	made, err := sandboxFromProto(reply.GetSandbox())
+	made, err := wire.Decode[Sandbox](reply.GetSandbox())
+	if err == nil && made.ID == "" {
+		err = wire.Invalid("the sandbox has no id")
+	}
 	if err != nil {
 		return made, fmt.Errorf("sandbox of environment %q: %w", c.plugin, err)
 	}
@@ -93,7 +96,7 @@ func (c *client) Destroy(ctx context.Context, id string) (Remains, error) {
 	if err != nil {
 		return Remains{}, err
 	}
-	return remainsFromProto(reply)
+	return wire.Decode[Remains](reply)
 }
 
 func (c *client) List(ctx context.Context, owner string) ([]string, error) {
@@ -104,7 +107,7 @@ func (c *client) List(ctx context.Context, owner string) ([]string, error) {
 func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessage, log func(line string)) (Image, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
-	stream, err := c.rpc.Prepare(ctx, &environmentpb.PrepareRequest{Plugin: c.plugin, Image: imageToProto(image), ConfigJson: config})
+	stream, err := c.rpc.Prepare(ctx, &environmentpb.PrepareRequest{Plugin: c.plugin, Image: wire.Encode(&environmentpb.SandboxImage{}, image), ConfigJson: config})
 	if err != nil {
 		return Image{}, err
 	}
@@ -130,7 +133,7 @@ func (c *client) Prepare(ctx context.Context, image Image, config json.RawMessag
 	if made == nil {
 		return Image{}, wire.Invalid("environment %q returned no image from Prepare", c.plugin)
 	}
-	return imageFromProto(made), nil
+	return wire.Decode[Image](made)
 }
 
 func (c *client) Kept(ctx context.Context) ([]KeptImage, error) {
@@ -138,11 +141,7 @@ func (c *client) Kept(ctx context.Context) ([]KeptImage, error) {
 	if err != nil {
 		return nil, err
 	}
-	images := make([]KeptImage, len(reply.GetImages()))
-	for i, im := range reply.GetImages() {
-		images[i] = keptFromProto(im)
-	}
-	return images, nil
+	return wire.DecodeAll[KeptImage](reply.GetImages())
 }
 
 func (c *client) Drop(ctx context.Context, ref string) (bool, error) {

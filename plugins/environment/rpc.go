@@ -3,6 +3,7 @@ package environment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +69,7 @@ func (s *server) Check(ctx context.Context, r *environmentpb.EnvironmentCheckReq
 	if err != nil {
 		return nil, err
 	}
-	spec, err := specFromProto(r.GetSpec())
+	spec, err := wire.Decode[Spec](r.GetSpec())
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (s *server) Check(ctx context.Context, r *environmentpb.EnvironmentCheckReq
 	if err != nil {
 		return nil, err
 	}
-	return reportToProto(report), nil
+	return wire.Encode(&environmentpb.EnvironmentCheckReply{}, report), nil
 }
 
 func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequest, environmentpb.CreateReply]) (err error) {
@@ -89,7 +90,7 @@ func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequ
 	if err != nil {
 		return err
 	}
-	spec, err := specFromProto(r.GetSpec())
+	spec, err := wire.Decode[Spec](r.GetSpec())
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequ
 	if made.ID == "" {
 		return fmt.Errorf("%w: environment %q made a sandbox without an id", fault.ErrPanic, r.GetPlugin())
 	}
-	err = stream.Send(&environmentpb.CreateReply{Sandbox: sandboxToProto(made)})
+	err = stream.Send(&environmentpb.CreateReply{Sandbox: wire.Encode(&environmentpb.SandboxMade{}, made)})
 	if err == nil {
 		// A cancel may cross with this answer. Only a confirmation from the
 		// core says that it has the sandbox.
@@ -127,7 +128,7 @@ func (s *server) Destroy(ctx context.Context, r *environmentpb.DestroyRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return remainsToProto(remains), nil
+	return wire.Encode(&environmentpb.DestroyReply{}, remains), nil
 }
 
 func (s *server) List(ctx context.Context, r *environmentpb.ListRequest) (*environmentpb.ListReply, error) {
@@ -142,18 +143,24 @@ func (s *server) List(ctx context.Context, r *environmentpb.ListRequest) (*envir
 	return &environmentpb.ListReply{Ids: ids}, nil
 }
 
+// prepared is what a request of Prepare has.
+type prepared struct {
+	Image  Image           `json:"image"`
+	Config json.RawMessage `json:"config"`
+}
+
 func (s *server) Prepare(r *environmentpb.PrepareRequest, stream grpc.ServerStreamingServer[environmentpb.PrepareEvent]) error {
 	e, err := lookup[Preparer](s.environments, r.GetPlugin(), "prepare")
 	if err != nil {
 		return err
 	}
-	config, err := wire.JSON("config", r.GetConfigJson())
+	in, err := wire.Decode[prepared](r)
 	if err != nil {
 		return err
 	}
 	var mu sync.Mutex
 	closed := false
-	image, err := e.Prepare(stream.Context(), imageFromProto(r.GetImage()), config, func(line string) {
+	image, err := e.Prepare(stream.Context(), in.Image, in.Config, func(line string) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, piece := range wire.Lines(line) {
@@ -168,7 +175,7 @@ func (s *server) Prepare(r *environmentpb.PrepareRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	return stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Image{Image: imageToProto(image)}})
+	return stream.Send(&environmentpb.PrepareEvent{Event: &environmentpb.PrepareEvent_Image{Image: wire.Encode(&environmentpb.SandboxImage{}, image)}})
 }
 
 func (s *server) Kept(ctx context.Context, r *environmentpb.KeptRequest) (*environmentpb.KeptReply, error) {
@@ -182,7 +189,7 @@ func (s *server) Kept(ctx context.Context, r *environmentpb.KeptRequest) (*envir
 	}
 	reply := &environmentpb.KeptReply{}
 	for _, im := range images {
-		reply.Images = append(reply.Images, keptToProto(im))
+		reply.Images = append(reply.Images, wire.Encode(&environmentpb.KeptImage{}, im))
 	}
 	return reply, nil
 }

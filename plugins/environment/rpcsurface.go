@@ -29,18 +29,15 @@ func (s *surfaceServer) Needs(ctx context.Context, r *environmentpb.SurfaceNeeds
 	if err != nil {
 		return nil, err
 	}
-	q := SurfaceRequest{Level: r.GetLevel()}
-	if q.Config, err = wire.JSON("config", r.GetConfigJson()); err != nil {
-		return nil, err
-	}
-	if q.Settings, err = wire.JSON("settings", r.GetSettingsJson()); err != nil {
+	q, err := wire.Decode[SurfaceRequest](r)
+	if err != nil {
 		return nil, err
 	}
 	n, err := e.Needs(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.SurfaceNeedsReply{Needs: needsToProto(n)}, nil
+	return &environmentpb.SurfaceNeedsReply{Needs: wire.Encode(&environmentpb.SurfaceNeeds{}, n)}, nil
 }
 
 func (s *surfaceServer) Open(ctx context.Context, r *environmentpb.SurfaceOpenRequest) (*environmentpb.SurfaceOpenReply, error) {
@@ -48,7 +45,7 @@ func (s *surfaceServer) Open(ctx context.Context, r *environmentpb.SurfaceOpenRe
 	if err != nil {
 		return nil, err
 	}
-	spec, err := surfaceSpecFromProto(r.GetSpec())
+	spec, err := wire.Decode[SurfaceSpec](r.GetSpec())
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +61,15 @@ func (s *surfaceServer) Reset(ctx context.Context, r *environmentpb.ResetRequest
 	if err != nil {
 		return nil, err
 	}
-	o, err := e.Reset(ctx, r.GetId(), Start{Level: r.GetLevel(), Seed: r.GetSeed(), Want: r.GetWant()})
+	start, err := wire.Decode[Start](r)
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ResetReply{Observation: observationToProto(o)}, nil
+	o, err := e.Reset(ctx, r.GetId(), start)
+	if err != nil {
+		return nil, err
+	}
+	return &environmentpb.ResetReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
 }
 
 func (s *surfaceServer) Observe(ctx context.Context, r *environmentpb.ObserveRequest) (*environmentpb.ObserveReply, error) {
@@ -80,7 +81,7 @@ func (s *surfaceServer) Observe(ctx context.Context, r *environmentpb.ObserveReq
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ObserveReply{Observation: observationToProto(o)}, nil
+	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
 }
 
 func (s *surfaceServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
@@ -88,15 +89,15 @@ func (s *surfaceServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	arguments, err := wire.JSON("arguments", r.GetArgumentsJson())
+	call, err := wire.Decode[Call](r)
 	if err != nil {
 		return nil, err
 	}
-	step, err := e.Act(ctx, r.GetId(), Call{Name: r.GetName(), Arguments: arguments}, r.GetWant())
+	step, err := e.Act(ctx, r.GetId(), call, r.GetWant())
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ActReply{Step: stepToProto(step)}, nil
+	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, nil
 }
 
 func (s *surfaceServer) Capture(ctx context.Context, r *environmentpb.CaptureRequest) (*environmentpb.CaptureReply, error) {
@@ -104,15 +105,17 @@ func (s *surfaceServer) Capture(ctx context.Context, r *environmentpb.CaptureReq
 	if err != nil {
 		return nil, err
 	}
-	settings, err := wire.JSON("settings", r.GetSettingsJson())
+	want, err := wire.Decode[Capture](r)
 	if err != nil {
 		return nil, err
 	}
-	files, err := e.Capture(ctx, r.GetId(), Capture{Name: r.GetName(), Settings: settings, Folder: r.GetFolder()})
+	files, err := e.Capture(ctx, r.GetId(), want)
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.CaptureReply{Files: wire.Texts(files)}, nil
+	return wire.Encode(&environmentpb.CaptureReply{}, struct {
+		Files []string `json:"files"`
+	}{files}), nil
 }
 
 func (s *surfaceServer) Close(ctx context.Context, r *environmentpb.SurfaceCloseRequest) (*environmentpb.SurfaceCloseReply, error) {
@@ -155,7 +158,7 @@ func (s *sessionServer) Actions(ctx context.Context, _ *environmentpb.ActionsReq
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ActionsReply{Actions: wire.Each(o.Actions, actionToProto), Observations: wire.Texts(o.Observations), Steps: o.Steps}, nil
+	return wire.Encode(&environmentpb.ActionsReply{}, o), nil
 }
 
 func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveRequest) (*environmentpb.ObserveReply, error) {
@@ -163,7 +166,7 @@ func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveReq
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ObserveReply{Observation: observationToProto(o)}, nil
+	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
 }
 
 func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
@@ -172,7 +175,7 @@ func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &environmentpb.ActReply{Step: stepToProto(step)}, nil
+	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, nil
 }
 
 // NewSession returns the surface of a session behind conn.
@@ -187,9 +190,7 @@ func (c sessionClient) Actions(ctx context.Context) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	o := Offer{Observations: reply.GetObservations(), Steps: reply.GetSteps()}
-	o.Actions, err = wire.EachErr(reply.GetActions(), actionFromProto)
-	return o, err
+	return wire.Decode[Offer](reply)
 }
 
 func (c sessionClient) Observe(ctx context.Context, want []string) (Observation, error) {
@@ -197,15 +198,15 @@ func (c sessionClient) Observe(ctx context.Context, want []string) (Observation,
 	if err != nil {
 		return Observation{}, err
 	}
-	return observationFromProto(reply.GetObservation())
+	return wire.Decode[Observation](reply.GetObservation())
 }
 
 func (c sessionClient) Act(ctx context.Context, call Call, want []string) (Step, error) {
-	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Name: wire.Text(call.Name), ArgumentsJson: call.Arguments, Want: want, More: call.More})
+	reply, err := c.rpc.Act(ctx, wire.Encode(&environmentpb.ActRequest{Want: want}, call))
 	if err != nil {
 		return Step{}, err
 	}
-	return stepFromProto(reply.GetStep())
+	return wire.Decode[Step](reply.GetStep())
 }
 
 // newSurfaceClient returns the surface of a plugin, for the core.
@@ -219,15 +220,15 @@ type surfaceClient struct {
 }
 
 func (c *surfaceClient) Needs(ctx context.Context, r SurfaceRequest) (SurfaceNeeds, error) {
-	reply, err := c.rpc.Needs(ctx, &environmentpb.SurfaceNeedsRequest{Plugin: c.plugin, ConfigJson: r.Config, SettingsJson: r.Settings, Level: r.Level})
+	reply, err := c.rpc.Needs(ctx, wire.Encode(&environmentpb.SurfaceNeedsRequest{Plugin: c.plugin}, r))
 	if err != nil {
 		return SurfaceNeeds{}, err
 	}
-	return needsFromProto(reply.GetNeeds())
+	return wire.Decode[SurfaceNeeds](reply.GetNeeds())
 }
 
 func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (string, error) {
-	reply, err := c.rpc.Open(ctx, &environmentpb.SurfaceOpenRequest{Plugin: c.plugin, Spec: surfaceSpecToProto(spec)})
+	reply, err := c.rpc.Open(ctx, &environmentpb.SurfaceOpenRequest{Plugin: c.plugin, Spec: wire.Encode(&environmentpb.SurfaceSpec{}, spec)})
 	if err == nil && reply.GetId() == "" {
 		err = wire.Invalid("environment %q opened a surface without an id", c.plugin)
 	}
@@ -235,11 +236,11 @@ func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (stri
 }
 
 func (c *surfaceClient) Reset(ctx context.Context, id string, start Start) (Observation, error) {
-	reply, err := c.rpc.Reset(ctx, &environmentpb.ResetRequest{Plugin: c.plugin, Id: id, Level: start.Level, Seed: start.Seed, Want: start.Want})
+	reply, err := c.rpc.Reset(ctx, wire.Encode(&environmentpb.ResetRequest{Plugin: c.plugin, Id: id}, start))
 	if err != nil {
 		return Observation{}, err
 	}
-	return observationFromProto(reply.GetObservation())
+	return wire.Decode[Observation](reply.GetObservation())
 }
 
 func (c *surfaceClient) Observe(ctx context.Context, id string, want []string) (Observation, error) {
@@ -247,19 +248,19 @@ func (c *surfaceClient) Observe(ctx context.Context, id string, want []string) (
 	if err != nil {
 		return Observation{}, err
 	}
-	return observationFromProto(reply.GetObservation())
+	return wire.Decode[Observation](reply.GetObservation())
 }
 
 func (c *surfaceClient) Act(ctx context.Context, id string, call Call, want []string) (Step, error) {
-	reply, err := c.rpc.Act(ctx, &environmentpb.ActRequest{Plugin: c.plugin, Id: id, Name: call.Name, ArgumentsJson: call.Arguments, Want: want})
+	reply, err := c.rpc.Act(ctx, wire.Encode(&environmentpb.ActRequest{Plugin: c.plugin, Id: id, Want: want}, call))
 	if err != nil {
 		return Step{}, err
 	}
-	return stepFromProto(reply.GetStep())
+	return wire.Decode[Step](reply.GetStep())
 }
 
 func (c *surfaceClient) Capture(ctx context.Context, id string, w Capture) ([]string, error) {
-	reply, err := c.rpc.Capture(ctx, &environmentpb.CaptureRequest{Plugin: c.plugin, Id: id, Name: w.Name, Folder: w.Folder, SettingsJson: w.Settings})
+	reply, err := c.rpc.Capture(ctx, wire.Encode(&environmentpb.CaptureRequest{Plugin: c.plugin, Id: id}, w))
 	return reply.GetFiles(), err
 }
 

@@ -62,10 +62,10 @@ type SurfaceNeeds struct {
 	MemoryMiB    int64          `json:"memory_mib,omitempty"` // at least; 0: any
 	Shell        bool           `json:"shell,omitempty"`      // for SurfaceSpec.Shell
 	Actions      []Action       `json:"actions,omitempty"`
-	Observations []string       `json:"observations,omitempty"` // the kinds
-	Pictures     []string       `json:"pictures,omitempty"`     // of the kinds: recorded at every step, whatever the agent gets
-	Refusals     []string       `json:"refusals,omitempty"`     // why it cannot be opened, and what to do
-	ResetTime    time.Duration  `json:"reset_time,omitempty"`   // how much longer than other calls Reset may take; whole milliseconds, at most an hour
+	Observations []string       `json:"observations,omitempty"`               // the kinds
+	Pictures     []string       `json:"pictures,omitempty"`                   // of the kinds: recorded at every step, whatever the agent gets
+	Refusals     []string       `json:"refusals,omitempty"`                   // why it cannot be opened, and what to do
+	ResetTime    time.Duration  `json:"reset_time,omitempty" wire:"reset_ms"` // how much longer than other calls Reset may take; whole milliseconds, at most an hour
 }
 
 // The kinds with a fixed meaning. Equal states may differ in the last three: they
@@ -118,7 +118,7 @@ type Call struct {
 // members of JSON, an object, are of the kinds of their names.
 type Observation struct {
 	Text   string          `json:"text,omitempty"`
-	JSON   json.RawMessage `json:"json,omitempty"` // structured: accessibility tree, grid
+	JSON   json.RawMessage `json:"json,omitempty" wire:"structure_json"` // structured: accessibility tree, grid
 	Frames []Frame         `json:"frames,omitempty"`
 }
 

@@ -4,7 +4,11 @@
 // It must not know any provider's own library.
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/berth-eval/berth/plugins/internal/wire"
+)
 
 // Dialect is the wire format that an endpoint speaks.
 type Dialect string
@@ -34,4 +38,15 @@ type Endpoint struct {
 type Info struct {
 	Dialect Dialect `json:"dialect"`
 	Name    string  `json:"name"`
+}
+
+// Valid returns an error if the endpoint has no dialect.
+func (e Endpoint) Valid() error { return Info{Dialect: e.Dialect, Name: e.Name}.Valid() }
+
+// Valid returns an error if the model has no dialect.
+func (i Info) Valid() error {
+	if i.Dialect == "" {
+		return wire.Invalid("model %q has no dialect", i.Name)
+	}
+	return nil
 }

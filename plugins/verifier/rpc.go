@@ -47,7 +47,7 @@ func (s *server) Verify(r *verifierpb.VerifyRequest, stream grpc.ServerStreaming
 	if err != nil {
 		return err
 	}
-	in, err := requestFromProto(r.GetRequest())
+	in, err := wire.Decode[Request](r.GetRequest())
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (s *server) Verify(r *verifierpb.VerifyRequest, stream grpc.ServerStreaming
 	if err != nil {
 		return err
 	}
-	out := verdictToProto(verdict)
-	if _, err := verdictFromProto(out); err != nil {
+	out := wire.Encode(&verifierpb.Verdict{}, verdict)
+	if _, err := wire.Decode[Verdict](out); err != nil {
 		if errors.Is(err, ErrBadReward) {
 			return err
 		}
@@ -100,11 +100,11 @@ func (s *server) Rewrite(ctx context.Context, r *verifierpb.RewriteRequest) (*ve
 	if !ok {
 		return nil, fmt.Errorf("verifier %q: rewrite: %w", r.GetPlugin(), fault.ErrUnsupported)
 	}
-	in, err := requestFromProto(r.GetRequest())
+	in, err := wire.Decode[Request](r.GetRequest())
 	if err != nil {
 		return nil, err
 	}
-	verdict, err := verdictFromProto(r.GetVerdict())
+	verdict, err := wire.Decode[Verdict](r.GetVerdict())
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ type client struct {
 func (c *client) Verify(ctx context.Context, r Request, log func(line string)) (Verdict, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream on every return
 	defer cancel()
-	stream, err := c.rpc.Verify(ctx, &verifierpb.VerifyRequest{Plugin: c.plugin, Request: requestToProto(r)})
+	stream, err := c.rpc.Verify(ctx, &verifierpb.VerifyRequest{Plugin: c.plugin, Request: wire.Encode(&verifierpb.VerifierRequest{}, r)})
 	if err != nil {
 		return Verdict{}, err
 	}
@@ -161,7 +161,7 @@ func (c *client) Verify(ctx context.Context, r Request, log func(line string)) (
 	if verdict == nil {
 		return Verdict{}, wire.Invalid("verifier %q ended without a verdict", c.plugin)
 	}
-	out, err := verdictFromProto(verdict)
+	out, err := wire.Decode[Verdict](verdict)
 	if err != nil {
 		return Verdict{}, fmt.Errorf("verdict of %q: %w", c.plugin, err)
 	}
@@ -172,7 +172,7 @@ type rewritingClient struct{ *client }
 
 func (c rewritingClient) Rewrite(ctx context.Context, r Request, v Verdict, candidate string) (string, error) {
 	reply, err := c.rpc.Rewrite(ctx, &verifierpb.RewriteRequest{
-		Plugin: c.plugin, Request: requestToProto(r), Verdict: verdictToProto(v), Candidate: wire.Text(candidate),
+		Plugin: c.plugin, Request: wire.Encode(&verifierpb.VerifierRequest{}, r), Verdict: wire.Encode(&verifierpb.Verdict{}, v), Candidate: wire.Text(candidate),
 	})
 	return reply.GetMessage(), err
 }

@@ -138,7 +138,7 @@ func TestWhatAForeignPluginMaySend(t *testing.T) {
 		{"no decision", []*verifierpb.VerifyEvent{verdict(&verifierpb.Verdict{})}, "decision is not given"},
 		{"NaN", []*verifierpb.VerifyEvent{verdict(&verifierpb.Verdict{
 			Decision: verifierpb.VerdictDecision_VERDICT_DECISION_SCORED, Scores: map[string]*verifierpb.Score{"a": {Value: math.NaN()}},
-		})}, `score "a": bad reward`},
+		})}, `scores "a": bad reward`},
 	} {
 		conn := servetest.Dial(t, func(s *grpc.Server) { verifierpb.RegisterVerifierServer(s, other{events: tt.events}) })
 		v, err := verifier.NewClient(conn, "it", nil).Verify(t.Context(), verifier.Request{}, quiet)

@@ -9,24 +9,20 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/proto/v1/agentpb"
 )
 
-type word string
-
-type number int32
-
-func TestEnumsHaveNoDefault(t *testing.T) {
+func TestWordsHaveNoDefault(t *testing.T) {
 	t.Parallel()
-	e := Enum[word, number]{Name: "color", Pairs: []Pair[word, number]{{"red", 1}, {"blue", 2}}}
-	if got, err := e.From(2); got != "blue" || err != nil {
-		t.Errorf("From(2) = %q, %v", got, err)
+	if got, err := Word[string]("role", Number[agentpb.AgentRole]("user")); got != "user" || err != nil {
+		t.Errorf("user comes back as %q, %v", got, err)
 	}
-	for n, want := range map[number]string{0: "color is not given", 3: "color 3 is not known"} {
-		if _, err := e.From(n); !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("From(%d) = %v, want %q", n, err, want)
+	for n, want := range map[agentpb.AgentRole]string{0: "role is not given", 99: "role 99 is not known"} {
+		if _, err := Word[string]("role", n); !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d is %v, want %q", n, err, want)
 		}
 	}
-	if e.To("red") != 1 || e.To("green") != 0 || e.To("") != 0 {
+	if Number[agentpb.AgentRole]("green") != 0 || Number[agentpb.AgentRole]("") != 0 {
 		t.Error("a word that is not in the vocabulary has a number")
 	}
 }
@@ -66,15 +62,5 @@ func TestLinesAreWholeCharacters(t *testing.T) {
 		if len(p) > MaxLine || strings.ContainsRune(p, '\uFFFD') {
 			t.Errorf("a piece of %d bytes is too long or cut in a character", len(p))
 		}
-	}
-}
-
-func TestJSON(t *testing.T) {
-	t.Parallel()
-	if got, err := JSON("config", nil); got != nil || err != nil {
-		t.Errorf("absent = %s, %v", got, err)
-	}
-	if _, err := JSON("config", []byte("{}{}")); !errors.Is(err, fault.ErrInvalid) || !strings.Contains(err.Error(), "config") {
-		t.Errorf("two values = %v, want fault.ErrInvalid", err)
 	}
 }

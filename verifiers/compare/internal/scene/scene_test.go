@@ -96,6 +96,71 @@ func TestObjects(t *testing.T) {
 		objects("by the begin of its name", `"type": "mesh", "name": "Cylinder_2", "rotation": [0, 1, 0]`, `"type": "mesh", "rotation": [0, 3, 0]`, ""),
 		objects("by no other part of its name", `"type": "mesh", "name": "big cylinder", "rotation": [0, 1, 0]`, `"type": "mesh", "rotation": [0, 3, 0]`, "rotation is"),
 	})
+	check(t, 0.5, []pair{
+		objects("at a wider tolerance", `"position": [1, 2, 3]`, `"position": [1.5, 2, 3]`, ""),
+		objects("above a wider tolerance", `"position": [1, 2, 3]`, `"position": [1.51, 2, 3]`, "position is"),
+	})
+}
+
+func TestPairsOfObjects(t *testing.T) {
+	t.Parallel()
+	box := func(x string) string { return fmt.Sprintf(`{"name": "b", "type": "box", "position": [%s, 0, 0]}`, x) }
+	two := stage("s", "", box("1"), box("5"))
+	check(t, usual, []pair{
+		{"another order", two, scenes(stage("s", "", box("5"), box("1"))), ""},
+		{"an object too many", two, scenes(stage("s", "", box("5"), box("1"), box("9"))), "3 objects, expected 2"},
+		{"an object is missing", two, scenes(stage("s", "", box("5"))), "1 objects, expected 2"},
+		{"one twice", two, scenes(stage("s", "", box("5"), box("5"))), "position is [5,0,0], expected [1,0,0]"},
+		// The first pair without errors is taken, although the second needs it.
+		{"greedy", stage("s", "", box("1"), box("1.1")), scenes(stage("s", "", box("1.1"), box("0.9"))), "position is"},
+	})
+}
+
+func TestWhichSceneCounts(t *testing.T) {
+	t.Parallel()
+	named := func(name string) string { return fmt.Sprintf(`{"name": %q, "type": "box"}`, name) }
+	truth := stage("house", "", named("wall"), named("roof"))
+	other := func(name string) string { return stage(name, "", `{"name": "x", "type": "cone"}`) }
+	check(t, usual, []pair{
+		{"by its name", truth, scenes(other("1"), stage("house", "", named("a"), named("b")), stage("2", "", named("wall"), named("roof"))), ""},
+		{"a wrong one with the name", truth, scenes(other("house"), stage("2", "", named("wall"), named("roof"))), "1 objects"},
+		{"by the names of its objects", truth, scenes(other("1"), stage("2", "", named("wall"), named("roof")), stage("3", "", named("wall"))), ""},
+		{"by most of them", truth, scenes(stage("3", "", named("wall")), stage("2", "", named("wall"), named("roof"))), ""},
+		{"a name twice counts once", truth, scenes(stage("1", "", named("wall"), named("wall"), named("wall")), stage("2", "", named("wall"), named("roof"))), ""},
+		{"only one", truth, scenes(stage("z", "", named("a"), named("b"))), ""},
+		{"a scene alone", truth, truth, ""},
+		{"none", truth, scenes(), "no scenes"},
+		{"no list", truth, `{"scenes": 7}`, "no scenes"},
+		{"a scene without objects", truth, `{"scenes": [{"name": "house"}]}`, "no list of objects"},
+		{"a truth in a list", scenes(truth), scenes(truth), ""},
+		{"an empty truth is 0", stage("house", ""), scenes(stage("house", "")), "empty"},
+	})
+	if _, err := Compare(document.Object{"name": "x"}, document.Object{}, usual); err == nil {
+		t.Error("a truth without a scene is not an error")
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	view := func(name, expected, predicted, want string) pair {
+		return pair{name, stage("s", expected), scenes(stage("s", predicted)), want}
+	}
+	check(t, usual, []pair{
+		view("the same", `"showGrid": true, "fov": 50`, `"fov": 50, "showGrid": true, "more": 1`, ""),
+		view("the grid", `"showGrid": true`, `"showGrid": false`, "showGrid is"),
+		view("the axes", `"showAxes": true`, `"showAxes": false`, "showAxes is"),
+		view("the background", `"backgroundColor": "#ffffff"`, `"backgroundColor": "#FFFFFF"`, "backgroundColor is"),
+		view("the same background", `"backgroundColor": "#ffffff"`, `"backgroundColor": "#ffffff"`, ""),
+		view("fov at the tolerance", `"fov": 50`, `"fov": 50.01`, ""),
+		view("fov above it", `"fov": 50`, `"fov": 50.011`, "fov is"),
+		view("fov below it", `"fov": 50`, `"fov": 49.989`, "fov is"),
+		view("orthoZoom at the tolerance", `"orthoZoom": 1`, `"orthoZoom": 0.99`, ""),
+		view("orthoZoom above it", `"orthoZoom": 1`, `"orthoZoom": 1.02`, "orthoZoom is"),
+		view("fov as text", `"fov": 50`, `"fov": "50"`, "fov is"),
+		view("missing in the prediction", `"fov": 50, "showGrid": true`, ``, ""),
+		view("missing in the truth", `"showGrid": true`, `"showGrid": true, "fov": 1`, ""),
+		view("other settings", `"showGrid": true, "snap": 1`, `"showGrid": true, "snap": 2`, ""),
+	})
 }
 
 // Opacity has the tolerance of other numbers.

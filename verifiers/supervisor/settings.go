@@ -16,7 +16,6 @@ type Config struct {
 	Prompt       string   `berth:"prompt" default:"" doc:"What the supervisor's model is told first, in place of the supervisor's own text: file(\"my.md\"). docs/closed-loop.md lists its placeholders."`
 	Gate         *string  `berth:"gate" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed, without which nothing passes, as docs/closed-loop.md says. Default: the task's, or auto."`
 	Deferred     *string  `berth:"deferred" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed, and messages are left. stop: the user is not asked. nudge: a fixed line asks the agent to finish. Default: the task's, or stop."`
-	Rewrite      *string  `berth:"rewrite" enum:"candidate,composed" doc:"What the message to the agent is made of. candidate: the user's words. composed: these, then the user's points, then hints for the supervisor's tags. Default: the task's, or candidate."`
 	HandoffScore *bool    `berth:"handoff_score" doc:"Whether the user learns the score. Default: the task's, or true."`
 	Tools        string   `berth:"tools" enum:"view,sandbox" default:"view" doc:"What the supervisor's model can do. view: list, read and search the files of its view, and look at pictures. sandbox: also run commands in a separate sandbox."`
 	Effort       string   `berth:"reasoning_effort" default:"" doc:"How hard the model should think, in the provider's own word; empty leaves it to the provider."`
@@ -49,7 +48,6 @@ type said struct {
 	Instructions string `berth:"instructions" default:"" doc:"Further instructions for the supervisor, after its own."`
 	Gate         string `berth:"gate" default:"auto" enum:"auto,strict,text,long_text" doc:"When a turn counts as completed."`
 	Deferred     string `berth:"deferred" default:"stop" enum:"stop,nudge" doc:"What follows when work passes but the turn was not completed."`
-	Rewrite      string `berth:"rewrite" default:"candidate" enum:"candidate,composed" doc:"What the message to the agent is made of."`
 	HandoffScore bool   `berth:"handoff_score" default:"true" doc:"Whether the user learns the score."`
 }
 
@@ -88,7 +86,6 @@ func settingsOf(r *verifier.Request) (settings, error) {
 	replace(&s.Instructions, c.Instructions)
 	replace(&s.Gate, c.Gate)
 	replace(&s.Deferred, c.Deferred)
-	replace(&s.Rewrite, c.Rewrite)
 	replace(&s.HandoffScore, c.HandoffScore)
 	s.prompt, s.tools, s.effort, s.temperature = c.Prompt, c.Tools, c.Effort, c.Temperature
 	return s, nil

@@ -190,10 +190,6 @@ func ask(ctx context.Context, m chat.Model, q chat.Request, log func(string)) (a
 
 // Rewrite makes the message to the agent out of what the user replied.
 func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verdict, candidate string) (string, error) {
-	s, err := settingsOf(&r)
-	if err != nil {
-		return "", err
-	}
 	task, err := r.ReadFile("instruction.md", maxFile)
 	if err != nil {
 		return "", err
@@ -201,17 +197,13 @@ func (supervisor) Rewrite(_ context.Context, r verifier.Request, v verifier.Verd
 	if v.Labels[labelGate] == string(rules.Deferred) { // and the setting is "nudge"
 		return rules.Nudge(string(task)), nil
 	}
-	var f rules.Feedback
-	if json.Unmarshal([]byte(candidate), &f) != nil { // the user is another plugin, or a person
-		f = rules.Feedback{Mode: "instruction", Candidate: candidate}
+	var said struct {
+		Candidate string `json:"candidate_feedback"`
 	}
-	j := rules.Judgement{State: rules.State(v.Labels[labelState])}
-	for _, t := range rules.Tags {
-		if v.Labels[string(t)] != "" {
-			j.Tags = append(j.Tags, t)
-		}
+	if json.Unmarshal([]byte(candidate), &said) != nil { // the user is another plugin, or a person
+		said.Candidate = candidate
 	}
-	return rules.Message(f, j, string(task), s.Rewrite == "composed"), nil
+	return rules.Message(said.Candidate, rules.State(v.Labels[labelState]), string(task)), nil
 }
 
 // ownVerdicts returns those of the supervisor.

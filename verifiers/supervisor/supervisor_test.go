@@ -362,7 +362,6 @@ func TestMessagesToTheAgent(t *testing.T) {
 		want                string
 	}{
 		"feedback":   {`{}`, `{"mode":"instruction","tone":"firm","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing."},
-		"composed":   {`{"rewrite":"composed"}`, `{"mode":"nudge","candidate_feedback":"The price is missing.","public_feedback_points":["Look again"]}`, open, "The price is missing.\nLook again\nPlease keep to what I asked for."},
 		"nothing":    {`{}`, "", open, "Please go on with what I asked for."},
 		"silent":     {`{}`, `{"mode":"silent","tone":"neutral","candidate_feedback":"","public_feedback_points":[]}`, open, "Please go on with what I asked for."},
 		"a text":     {`{}`, `{"mode":"silent","tone":"neutral","candidate_feedback":"The price is missing.","public_feedback_points":[]}`, open, "The price is missing."},
@@ -435,7 +434,7 @@ func lines(t *testing.T, all []verifier.Verdict) string {
 
 func TestSettingsAreChecked(t *testing.T) {
 	t.Parallel()
-	for _, raw := range []string{`{"gate":"loose"}`, `{"unknown":1}`, `{"rewrite":"x"}`, `[]`} {
+	for _, raw := range []string{`{"gate":"loose"}`, `{"unknown":1}`, `[]`} {
 		if _, err := settingsOf(&verifier.Request{Settings: json.RawMessage(raw)}); err == nil {
 			t.Errorf("%s: no error", raw)
 		}

@@ -21,9 +21,6 @@ const (
 	LongText Policy = "long_text" // long words excuse a bad end
 )
 
-// Policies are all policies.
-var Policies = []string{string(Auto), string(Strict), string(Text), string(LongText)}
-
 // published are the policies of the benchmark's own program, by the agent's plugin.
 var published = map[string]Policy{"openclaw": Text, "nanobot": Text, "edict": LongText}
 

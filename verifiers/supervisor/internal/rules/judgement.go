@@ -40,7 +40,7 @@ const (
 // Tag is a hint for the user, by its name.
 type Tag string
 
-// Tags are all tags, in the order in which hints for them are written.
+// Tags are all tags.
 var Tags = []Tag{
 	"follow_public_task", "keep_query_literal", "open_ranked_first_result", "save_visible_evidence", "save_supporting_screenshot",
 	"use_only_visible_evidence", "verify_evidence_matches_conclusion", "check_correct_source_page", "record_observable_conclusion",

@@ -15,29 +15,10 @@ import (
 	"github.com/charmbracelet/x/vt"
 )
 
-// Screen is the contents of a terminal. Methods are not safe for concurrent
-// use.
-type Screen interface {
-	// Write processes output of a program. It never fails.
-	Write(b []byte) (int, error)
-	// Lines returns the visible lines without trailing blanks, and without
-	// blank lines at the bottom.
-	Lines() []string
-	// Scrolled returns the lines that have left the screen at the top since the
-	// last call, oldest first. Call it after each Write, because few are kept.
-	Scrolled() []string
-	// Modes returns the modes that matter for looking and typing.
-	Modes() Modes
-	// Close ends the screen.
-	Close()
-}
-
 // Modes of a screen.
 type Modes struct {
 	Alternate  bool // a program uses the whole screen, such as an editor
 	CursorKeys bool // the application has asked for its own form of arrow keys
-	Margins    bool // only a part of the screen scrolls, or may scroll
-	CursorRow  int  // from 0
 }
 
 // Limits on the work that output can cause in the emulator.
@@ -47,42 +28,35 @@ const (
 	maxRepeat  = 250 // how often one sequence may repeat an action; more than most screens are wide
 )
 
-// emulator implements Screen with a library. If a program's output makes the
-// library panic, the emulator continues with a new screen.
-type emulator struct {
+// Screen is the contents of a terminal. If a program's output makes the library
+// panic, it continues with a new screen. Methods are not safe for concurrent use.
+type Screen struct {
 	rows, columns int
 	answer        func([]byte)
 
 	vt         *vt.Emulator
 	cursorKeys bool
-	margins    bool
 	drained    chan struct{}
 }
 
 // New makes a screen. answer is called with the terminal's answers to requests
 // of a program. It must not block, and is called from another goroutine.
-func New(rows, columns int, answer func([]byte)) Screen {
-	e := &emulator{rows: rows, columns: columns, answer: answer}
+func New(rows, columns int, answer func([]byte)) *Screen {
+	e := &Screen{rows: rows, columns: columns, answer: answer}
 	e.begin()
 	return e
 }
 
-func (e *emulator) begin() {
+func (e *Screen) begin() {
 	e.vt = vt.NewEmulator(e.columns, e.rows)
 	e.vt.SetScrollbackSize(maxHistory)
-	e.cursorKeys, e.margins = false, false
+	e.cursorKeys = false
 	e.vt.SetCallbacks(vt.Callbacks{
 		EnableMode:  func(m ansi.Mode) { e.setMode(m, true) },
 		DisableMode: func(m ansi.Mode) { e.setMode(m, false) },
 	})
 	for _, final := range "@ABCDEFGILMPSTXYZabde" {
 		e.vt.RegisterCsiHandler(int(final), tooOften)
-	}
-	for _, final := range "rs" {
-		e.vt.RegisterCsiHandler(int(final), func(params ansi.Params) bool {
-			e.margins = len(params) > 0
-			return false
-		})
 	}
 	e.drained = make(chan struct{})
 	go func(from *vt.Emulator, drained chan struct{}) {
@@ -105,14 +79,14 @@ func tooOften(params ansi.Params) bool {
 	return n > maxRepeat
 }
 
-func (e *emulator) setMode(m ansi.Mode, on bool) {
+func (e *Screen) setMode(m ansi.Mode, on bool) {
 	if m == ansi.ModeCursorKeys {
 		e.cursorKeys = on
 	}
 }
 
-// Write implements Screen.
-func (e *emulator) Write(b []byte) (n int, err error) {
+// Write processes output of a program. It never fails.
+func (e *Screen) Write(b []byte) (n int, err error) {
 	defer func() {
 		if recover() != nil { // a bug in the library, caused by a program's output
 			e.Close()
@@ -123,8 +97,9 @@ func (e *emulator) Write(b []byte) (n int, err error) {
 	return e.vt.Write(b)
 }
 
-// Lines implements Screen.
-func (e *emulator) Lines() []string {
+// Lines returns the visible lines without trailing blanks, and without blank lines at
+// the bottom.
+func (e *Screen) Lines() []string {
 	out := make([]string, 0, e.rows)
 	for y := range e.vt.Height() {
 		line := make(uv.Line, 0, e.columns)
@@ -143,8 +118,9 @@ func (e *emulator) Lines() []string {
 
 func text(line uv.Line) string { return strings.TrimRight(line.String(), " ") }
 
-// Scrolled implements Screen.
-func (e *emulator) Scrolled() []string {
+// Scrolled returns the lines that have left the screen at the top since the last call,
+// oldest first. Call it after each Write, because few are kept.
+func (e *Screen) Scrolled() []string {
 	history := e.vt.Scrollback()
 	if history.Len() == 0 {
 		return nil
@@ -157,13 +133,13 @@ func (e *emulator) Scrolled() []string {
 	return out
 }
 
-// Modes implements Screen.
-func (e *emulator) Modes() Modes {
-	return Modes{Alternate: e.vt.IsAltScreen(), CursorKeys: e.cursorKeys, Margins: e.margins, CursorRow: e.vt.CursorPosition().Y}
+// Modes returns the modes that matter for looking and typing.
+func (e *Screen) Modes() Modes {
+	return Modes{Alternate: e.vt.IsAltScreen(), CursorKeys: e.cursorKeys}
 }
 
-// Close implements Screen.
-func (e *emulator) Close() {
+// Close ends the screen.
+func (e *Screen) Close() {
 	// The library's own Close races with its Read, so end Read first.
 	if c, ok := e.vt.InputPipe().(io.Closer); ok {
 		_ = c.Close() // closing a pipe never fails

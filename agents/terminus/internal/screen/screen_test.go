@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -277,44 +276,5 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	cancel()
 	if err := tty.Wait(ctx, time.Hour); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// TestAFloodIsShownAsByTheEmulator compares what goes past the emulator with
-// what goes through it.
-func TestAFloodIsShownAsByTheEmulator(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	for round := range 30 {
-		var b bytes.Buffer
-		b.WriteString("$ make\r\n")
-		for range 20 + r.IntN(100) {
-			b.WriteString(strings.Repeat(string(rune('a'+r.IntN(26)))+" ", r.IntN(50)) + "\r\n")
-		}
-		b.WriteString("$ ")
-		fast, slow := NewTTY(Options{Rows: 5, Columns: 40, Limit: 1 << 20}), NewTTY(Options{Rows: 5, Columns: 40, Limit: 1 << 20})
-		past := 0
-		for rest := b.Bytes(); len(rest) > 0; {
-			part := rest[:min(len(rest), 1+r.IntN(2000))]
-			rest = rest[len(part):]
-			slow.write(part)
-			for len(part) > 0 {
-				n := fast.flood(part)
-				past += n
-				if n == 0 {
-					n = min(len(part), 200)
-					fast.write(part[:n])
-				}
-				part = part[n:]
-			}
-		}
-		got, want := fast.Look(), slow.Look()
-		if got != want {
-			t.Fatalf("round %d: got\n%s\nwant\n%s", round, got.Text, want.Text)
-		}
-		if round == 0 && past == 0 {
-			t.Error("nothing went past the emulator")
-		}
-		_, _ = fast.Close(), slow.Close()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,7 +42,7 @@ type TTY struct {
 	answers chan []byte
 
 	mu     sync.Mutex // guards screen and looker
-	screen Screen
+	screen *Screen
 	looker looker
 
 	wire    Wire
@@ -110,47 +111,14 @@ func (t *TTY) read() {
 
 func (t *TTY) show() {
 	for b := range t.queue {
-		b = t.more(b)
-		for len(b) > 0 {
+		for part := range slices.Chunk(b, piece) {
 			t.mu.Lock()
-			n := t.flood(b)
-			if n == 0 {
-				n = min(len(b), piece)
-				t.write(b[:n])
+			_, _ = t.screen.Write(part) // it never fails
+			for _, line := range t.screen.Scrolled() {
+				t.looker.past.add(line)
 			}
 			t.mu.Unlock()
-			b = b[n:]
-			t.waiting.Add(-int64(n))
-		}
-	}
-}
-
-// more appends all other bytes that were read already, so that flood gets as
-// much as possible.
-func (t *TTY) more(b []byte) []byte {
-	for len(b) < queueSize*readSize {
-		select {
-		case next, ok := <-t.queue:
-			if !ok {
-				return b
-			}
-			b = append(b, next...)
-		default:
-			return b
-		}
-	}
-	return b
-}
-
-// write shows b, which is not much longer than a piece. The caller holds the
-// lock.
-func (t *TTY) write(b []byte) {
-	for len(b) > 0 {
-		part := b[:min(len(b), piece)]
-		b = b[len(part):]
-		_, _ = t.screen.Write(part) // it never fails
-		for _, line := range t.screen.Scrolled() {
-			t.looker.past.add(line)
+			t.waiting.Add(-int64(len(part)))
 		}
 	}
 }

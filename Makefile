@@ -19,7 +19,7 @@ go_test = mkdir -p .cache && export BERTH_TEST_TMP=$$(mktemp -d /tmp/bXXX) && ex
 	trap 'chmod -R u+rwx $$TMPDIR 2>/dev/null; rm -rf $$TMPDIR' EXIT && go tool gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped \
 	--jsonfile .cache/$@.json --post-run-command 'go run ./internal/skips .cache/$@.json' -- -timeout 60m
 
-.PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-local-model test-race test-all fuzz \
+.PHONY: build run test test-e2e test-engines test-kits test-scaffolds test-slurm test-race test-all fuzz \
 	setup bench generate lint tools clean help
 
 help: ## what can be made
@@ -49,15 +49,12 @@ test-scaffolds: build ## tests with the real agent CLIs: 5 minutes
 test-slurm: build ## a real Slurm with three nodes, as root; RUN chooses tests: 30 minutes
 	@$(go_test) -count=1 -run '$(RUN)' ./internal/e2e/slurm
 
-test-local-model: ## llama.cpp's server with a small random model: 1 minute
-	@scripts/local-model && $(go_test) -count=1 ./internal/e2e/localmodel
-
 test-race: build ## the race detector, which needs gcc: 10 minutes
 	@export CGO_ENABLED=1 && $(go_test) -race ./core/... ./cmd/berth/internal/config/... ./plugins/... ./dialects/...
 
 test-all: ## all of them one after the other, with all repetitions: 4 hours
 	@if [[ $$(id -u) == 0 ]]; then scripts/setup; fi
-	@for t in lint test test-kits test-e2e test-engines test-scaffolds test-local-model test-race test-slurm fuzz; do $(MAKE) --no-print-directory $$t || exit; done
+	@for t in lint test test-kits test-e2e test-engines test-scaffolds test-race test-slurm fuzz; do $(MAKE) --no-print-directory $$t || exit; done
 
 fuzz: ## each fuzz target for a minute
 	@scripts/fuzz

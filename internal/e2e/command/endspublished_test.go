@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -222,10 +223,17 @@ func TestLoopsEndAsUniClawBenchEndsThem(t *testing.T) {
 		maps.Copy(files, all[i].files())
 	}
 	user = append(user, reply("could not be read", "I still have no idea."))
-	results, run := loopResults(t, dir, files, judge, user)
+	for name, replies := range map[string][]map[string]any{"judge.yaml": judge, "user.yaml": user} {
+		b, err := json.Marshal(map[string]any{"replies": replies})
+		e2etest.Must(t, err)
+		files[name] = string(b) // JSON is YAML
+	}
+	e2etest.Write(t, dir, files)
+	run := berthWith(t, dir, nil, "run", "--in-flight", "4")
+	folders, err := filepath.Glob(filepath.Join(dir, "runs", "*", "trials", "*", "attempt-1"))
+	e2etest.Must(t, err)
 	at := map[string]string{}
-	for _, file := range results {
-		folder := filepath.Dir(file)
+	for _, folder := range folders {
 		at[e2etest.Result(t, folder).Task] = folder
 	}
 	if len(at) != len(all) {

@@ -32,7 +32,20 @@ func TestAClosedLoopIsRegraded(t *testing.T) {
 		task + "instruction.md":                "echo one > /logs/artifacts/n; " + says + "\n",
 		task + "environment/Dockerfile":        "FROM scratch\n",
 		task + "tests/references/eval_rule.md": "n says two.\n",
-		task + "task.toml":                     loopTask(&ending{name: "loop", followUps: 2}),
+		task + "task.toml": `schema_version = "1.4"
+[task]
+name = "e/loop"
+[agent]
+timeout_sec = 60
+[[metadata.berth.verifiers]]
+name = "supervisor"
+settings = { rubric = "tests/references/eval_rule.md" }
+[[metadata.berth.verifiers]]
+name = "loop-result"
+settings = { threshold = 0.9 }
+[metadata.berth.interaction]
+max_follow_ups = 2
+`,
 	})
 	attempt := func(n string, outcome record.Outcome, status string, final float64) record.Result {
 		t.Helper()

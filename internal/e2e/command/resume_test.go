@@ -141,13 +141,6 @@ func TestARunThatOthersCanChangeNeedsTrust(t *testing.T) {
 			}
 			return os.Chmod(filepath.Join(run, "experiment", "experiment.hcl"), mode)
 		},
-		"in which the run is, can be written to by others": func(undo bool) error {
-			mode := os.FileMode(0o777)
-			if undo {
-				mode = 0o755
-			}
-			return os.Chmod(filepath.Dir(run), mode)
-		},
 		"belongs to user 12345": func(undo bool) error {
 			if undo {
 				return os.Chown(run, os.Getuid(), -1)

@@ -2,7 +2,6 @@ package command
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -124,92 +123,6 @@ func TestLevelsOfSokoban(t *testing.T) {
 		}
 		first[key] = text
 	}
-}
-
-// plannersExperiment has two planners and two models, of which one talks nonsense.
-const plannersExperiment = `experiment "planners" {
-  datasets    = [dataset.levels]
-  environment = environment.room
-  matrix {
-    agent = [agent.global, agent.online]
-    model = [model.player, model.nonsense]
-  }
-}
-dataset "levels" {
-  format = "sokoban"
-  path   = "./levels"
-}
-environment "room" {
-  plugin  = "local"
-  surface = "sokoban"
-}
-agent "global" {
-  plugin = "planner"
-  config {
-    mode = "global"
-  }
-}
-agent "online" {
-  plugin = "planner"
-  config {
-    am       = 4
-    om       = 2
-    max_loop = 8
-  }
-}
-model "player" {
-  provider = "script"
-  name     = "gpt-5"
-  script   = "./player.yaml"
-}
-model "nonsense" {
-  provider = "script"
-  name     = "gpt-5"
-  script   = "./nonsense.yaml"
-}
-`
-
-// Both planners play a level with a scripted model. What the model is shown is what
-// am and om say, and never a reward. A model that talks nonsense has no number in
-// the tables.
-func TestPlannersOfSokoban(t *testing.T) {
-	tree.NeedsSandbox(t)
-	t.Parallel()
-	dir := t.TempDir()
-	e2etest.Write(t, dir, map[string]string{
-		"berth.hcl":         plannersExperiment,
-		"levels/levels.txt": "; corridor\n#########\n#@ $   .#\n#########\n", "levels/levels.json": `{"corridor": {"bound": 10.5}}`,
-		"player.yaml": "replies:\n  - when: {system: 'plan a task from beginning to end'}\n    text: \"### Actions\\nRight, Right, Right, Right, Right\"\n" +
-			"  - when: {turn: 2}\n    text: \"I am not sure.\"\n    times: 1\n  - when: {last: '.'}\n    text: \"REPLY\\n# action\\nRight\"\n",
-		"nonsense.yaml": "replies:\n  - when: {last: '.'}\n    text: I like trains.\n",
-	})
-	berth(t, dir, "run").want(t, 0)
-	for attempt, r := range playedIn(t, dir) {
-		cell := fmt.Sprint(r.Cell["agent"], " ", r.Cell["model"])
-		if r.Outcome != record.Scored || r.Score == nil {
-			t.Fatalf("%s: %s, %s", cell, r.Outcome, pretty(r.Error))
-		}
-		plays := r.Cell["model"] == "player"
-		if want := map[bool]float64{true: 100, false: 47.5}[plays]; *r.Score != want || (r.Labels["ife"] == "") != plays {
-			t.Errorf("%s: %v, labels %v; want %v", cell, *r.Score, r.Labels, want)
-		}
-		bodies := requestsOf(t, attempt)
-		for _, b := range bodies {
-			if strings.Contains(b, "10.9") || strings.Contains(b, "reward") {
-				t.Errorf("%s: a reward is in a request: %s", cell, b)
-			}
-		}
-		if r.Cell["agent"] == "online" && plays {
-			last := bodies[len(bodies)-1]
-			if pairs, pictures := strings.Count(last, "REPLY"), strings.Count(last, "data:image/png;base64,"); pairs != 4 || pictures != 2 {
-				t.Errorf("the last of %d requests has %d pairs and %d pictures, want 4 and 2: %s", len(bodies), pairs, pictures, last)
-			}
-		}
-		if want := map[string]int{"global player": 1, "online player": 6, "global nonsense": 3, "online nonsense": 24}[cell]; len(bodies) != want {
-			t.Errorf("%s: %d requests, want %d", cell, len(bodies), want)
-		}
-	}
-	tablesHaveNoNumber(t, dir)
 }
 
 // tablesHaveNoNumber looks for the two cells whose model talks nonsense.

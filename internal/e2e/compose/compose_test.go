@@ -243,21 +243,6 @@ func (e engine) leftNothing(t *testing.T, run string) {
 	}
 }
 
-// What is not copied is named before anything runs.
-func TestModeImageWithSeveralContainersIsRefused(t *testing.T) {
-	t.Parallel()
-	e := find(t, "docker")
-	files := database(e, composeFile)
-	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  matrix {", "  verify = \"image\"\n  matrix {", 1)
-	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
-	said := strings.Join(strings.Fields(string(out)), " ")
-	for _, want := range []string{`container "db" would start anew`, `container "fill" would start anew`, `volume "shared" would be empty`, `verify = "restarted"`} {
-		if err == nil || !strings.Contains(said, want) {
-			t.Errorf("plan: %v, want %q in\n%s", err, want, out)
-		}
-	}
-}
-
 // The second sandbox has sidecars of its own, whose output is kept beside that of
 // the agent's.
 func TestSidecarsOfASeparateVerifierAreKeptApart(t *testing.T) {
@@ -276,20 +261,6 @@ func TestSidecarsOfASeparateVerifierAreKeptApart(t *testing.T) {
 		if errors.Join(err, failed) != nil || r.Outcome != record.Passed || !strings.Contains(string(own), "began at ") || bytes.Equal(own, second) ||
 			len(r.Sidecars) != 1 || r.Sidecars[0].Log != "sidecars/side.log" {
 			t.Errorf("%s, %v, sidecars %+v: %q and %q", r.Outcome, errors.Join(err, failed), r.Sidecars, own, second)
-		}
-	}
-}
-
-func TestLocalNamesWhoRunsSeveralContainers(t *testing.T) {
-	t.Parallel()
-	e := find(t, "docker")
-	e.Name = "local"
-	files := database(e, composeFile)
-	files["experiment.hcl"] = strings.Replace(files["experiment.hcl"], "  config {\n    socket = \""+e.Socket+"\"\n  }\n", "", 1)
-	out, err := e.as(t, e.folder(t, files), filepath.Join(bin, "berth"), "plan", ".").CombinedOutput()
-	for _, want := range []string{`second container, "db"`, "podman", "docker"} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("plan: %v, want %q in\n%s", err, want, out)
 		}
 	}
 }

@@ -56,24 +56,3 @@ command = ["{bundle}/bin/tool"]`}
 		t.Errorf("the run is not marked: %s", out)
 	}
 }
-
-// A changed or incomplete bundle is listed with what is wrong, and the exit
-// code says so too.
-func TestBundlesThatCannotBeUsedAreListed(t *testing.T) {
-	kept := t.TempDir()
-	t.Setenv(bundle.EnvDir, kept)
-	small(t, kept, "#!/bin/sh\n")
-	if code, out, stderr := tree.Berth(t, kept, "agent", "list", "--verify"); code != 0 || !strings.Contains(out, "tool@1") {
-		t.Errorf("whole: exit code %d\n%s%s", code, out, stderr)
-	}
-	e2etest.Write(t, kept, map[string]string{"tool@1/root/bin/tool": "#!/bin/sh\nevil\n", "half@2/bundle.json": "{"})
-	code, out, _ := tree.Berth(t, kept, "agent", "list", "--verify")
-	if code != 1 || !strings.Contains(out, "bundle tool@1 has been changed") || !strings.Contains(out, "berth agent bundle half@2 --again") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
-	for id, want := range map[string]string{"tool@1": "has been changed", "half@2": "unexpected end", "tool": "has been changed", "half": "no version is"} {
-		if code, _, stderr := tree.Berth(t, kept, "agent", "export", id, "x.tar.zst"); code != 2 || !strings.Contains(stderr, want) {
-			t.Errorf("export %s: exit code %d, %s", id, code, stderr)
-		}
-	}
-}

@@ -2,14 +2,9 @@ package slurm
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // One run of 200 trials on a cluster: a pilot is cancelled, jobs are preempted by a
@@ -80,48 +75,6 @@ func (s *site) mounts() string {
 	return all.String()
 }
 
-// The coordinator, pilots, slurmd and slurmctld are killed at random instants.
-func TestKillsAtRandomInstantsLoseNothing(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t)
-	s.work = 1
-	const trials, name = 200, "random"
-	s.experiment(name, trials, executor("requeue"))
-	run := s.start(name, "run . --no-live")
-	s.await("pilots work", func() bool { return s.results(name) > 3 })
-	kills := map[string]int{}
-	for s.results(name) < trials-40 {
-		s.goesOn(name)
-		time.Sleep(rand.N(time.Second)) // the instant of a kill is random
-		node := fmt.Sprintf("node%d", 1+rand.N(3))
-		switch what := []string{"coordinator", "pilot", "slurmd", "slurmctld"}[rand.N(4)]; what {
-		case "coordinator":
-			run.signal("KILL")
-			if code, out := run.wait(); code != 137 {
-				t.Fatalf("code %d\n%s", code, out)
-			}
-			run = s.start(name, "resume last --no-live")
-			kills[what]++
-		case "pilot":
-			if strings.TrimSpace(s.on(node, "pid=$(pgrep -o -f '[b]erth pilot' || true); [ -z \"$pid\" ] || { kill -9 $pid && echo killed; }")) != "" {
-				kills[what]++
-			}
-		case "slurmd":
-			s.root(node, "kill -9 $(cat /run/slurm/slurmd.pid)")
-			s.repaired()
-			kills[what]++
-		default:
-			s.root("login", "kill -9 $(cat /run/slurm/slurmctld.pid)")
-			s.repaired()
-			kills[what]++
-		}
-	}
-	if code, out := run.wait(); code != 0 {
-		t.Fatalf("after %v: code %d\n%s", kills, code, out)
-	}
-	t.Logf("%d attempts of %d trials after %v", s.settled(name, trials), trials, kills)
-	s.empty()
-}
-
 // A node does not see the shared folder for longer than its pilot counts as alive. Its
 // attempts are repeated elsewhere, and the pilot goes on when the folder is back.
 func TestANodeThatLosesTheFolder(t *testing.T) { //nolint:paralleltest // the cluster is shared
@@ -158,66 +111,5 @@ func TestPilotsReachTheTimeLimitOfTheirJobs(t *testing.T) { //nolint:paralleltes
 	if attempts := s.settled(name, trials); attempts <= trials {
 		t.Errorf("%d attempts of %d trials: no job reached its limit, and the test proves nothing", attempts, trials)
 	}
-	s.empty()
-}
-
-// The first Ctrl-C lets pilots end by themselves. They are stopped here, so that they
-// cannot: the second one cancels their jobs. The run is resumed then.
-func TestASecondInterruptCancelsTheJobs(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t)
-	const trials, name = 12, "twice"
-	s.experiment(name, trials, executor("requeue"))
-	run := s.start(name, "run . --no-live")
-	s.await("pilots work", func() bool { return s.results(name) > 0 && len(s.pilots("%i")) == 3 })
-	for _, node := range s.pilots("%N") {
-		s.on(node, "kill -STOP $(pgrep -f '[b]erth pilot')")
-	}
-	run.signal("INT")
-	s.await("the coordinator heard", func() bool {
-		return strings.Contains(s.on("login", "cat "+s.shared+"/twice/runs/*/cluster/coordinators/1.jsonl"), `"kind":"stop"`)
-	})
-	if jobs := s.pilots("%i"); len(jobs) != 3 {
-		t.Errorf("after the first: %q", jobs)
-	}
-	run.signal("INT")
-	code, out := run.wait()
-	if code != 130 || !strings.Contains(out, "cancelling the jobs of the run") {
-		t.Errorf("code %d\n%s", code, out)
-	}
-	s.empty()
-	if out := s.berth(name, "resume last --no-live; echo code $?"); !strings.Contains(out, "code 0") {
-		t.Errorf("%s", out)
-	}
-	s.settled(name, trials)
-	s.empty()
-}
-
-// The shared disk is full for a while. The coordinator says so and begins nothing
-// more; pilots keep their results until there is room. Nothing is lost.
-func TestASharedDiskThatIsFull(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t, "--shared-size", "500m")
-	const trials, name = 40, "full"
-	s.experiment(name, trials, executor("requeue"))
-	run := s.start(name, "run . --no-live")
-	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
-	s.on("login", "dd if=/dev/zero of="+s.shared+"/filler bs=4k 2> /dev/null; true")
-	before := s.results(name)
-	s.await("the coordinator says so", func() bool { return strings.Contains(run.said(), "stopping: the run folder cannot be written") })
-	if full := strings.TrimSpace(s.on("login", "df --output=avail "+s.shared+" | tail -n 1")); full != "0" {
-		t.Errorf("%s KiB are free: the disk was not full", full)
-	}
-	if after := s.results(name); after > before+1 {
-		t.Errorf("%d results before, and %d while the disk was full", before, after)
-	}
-	e2etest.Must(t, os.Remove(filepath.Join(s.files, "filler")))
-	code, out := run.wait()
-	if code != 3 || !strings.Contains(out, "no space left on device") {
-		t.Errorf("code %d", code)
-	}
-	t.Logf("%s", out)
-	if out := s.berth(name, "resume last --no-live; echo code $?"); !strings.Contains(out, "code 0") {
-		t.Errorf("%s", out)
-	}
-	t.Logf("%d attempts of %d trials", s.settled(name, trials), trials)
 	s.empty()
 }

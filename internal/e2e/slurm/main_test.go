@@ -61,7 +61,7 @@ func provide(at string) error {
 // here it returns.
 func (s *site) provider() string {
 	s.t.Helper()
-	dir := filepath.Join(s.files, "provider")
+	dir := filepath.Join(s.shared, "provider")
 	e2etest.Must(s.t, os.MkdirAll(dir, 0o755)) //nolint:gosec // the user works in it
 	self, err := os.ReadFile(os.Args[0])
 	e2etest.Must(s.t, err)

@@ -33,8 +33,8 @@ func podmanSite(t *testing.T) *site {
 	if _, err = exec.LookPath("podman"); err != nil {
 		t.Skipf("podman is not installed%s", e2etest.Help)
 	}
-	e2etest.Must(t, os.WriteFile(filepath.Join(s.files, "base.tar"), archive, 0o644)) //nolint:gosec // everybody may read it
-	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.files, "bin"), "./agents/minisweagent", "./agents/scaffolds", "./environments/podman"))
+	e2etest.Must(t, os.WriteFile(filepath.Join(s.shared, "base.tar"), archive, 0o644)) //nolint:gosec // everybody may read it
+	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.shared, "bin"), "./agents/minisweagent", "./agents/scaffolds", "./environments/podman"))
 	s.on("login", `mkdir -p ~/.config/containers && printf '[storage]\ndriver = "overlay"\n' > ~/.config/containers/storage.conf`)
 	return s
 }
@@ -43,7 +43,7 @@ func podmanSite(t *testing.T) *site {
 // archive. Attempts of the oracle take s.work seconds.
 func (s *site) boxes(name, archive, agents string, n int, executor string) {
 	s.t.Helper()
-	dir := filepath.Join(s.files, name)
+	dir := filepath.Join(s.shared, name)
 	e2etest.Write(s.t, dir, map[string]string{
 		"tasks/box/task.toml": fmt.Sprintf(`schema_version = "1.4"
 [task]
@@ -182,7 +182,7 @@ func (s *site) shown(name string) (shown output.ShowRun) {
 // folder returns the folder of the only run.
 func (s *site) folder(name string) string {
 	s.t.Helper()
-	runs := e2etest.Found(s.t, 1, s.files, name, "runs", "*-*")
+	runs := e2etest.Found(s.t, 1, s.shared, name, "runs", "*-*")
 	return runs[0]
 }
 
@@ -199,7 +199,7 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	if out := s.berth(name, "run . --no-live; echo code $?"); !strings.Contains(out, "code 0") {
 		t.Fatalf("%s", out)
 	}
-	alone := filepath.Join(s.files, name, "alone")
+	alone := filepath.Join(s.shared, name, "alone")
 	e2etest.Must(t, os.Rename(s.folder(name), alone))
 	before := s.requests(asked)
 	// Pilots would find the image there. On other sites the home is on a shared disk,
@@ -212,7 +212,7 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	mounts := s.mounts()
 	e2etest.Must(t, os.WriteFile(filepath.Join(asked, heldFile), nil, 0o644)) //nolint:gosec // the provider reads it
 	// Four pilots on three nodes: two of them share one. They have the podman of a module.
-	e2etest.Write(t, filepath.Join(s.files, "module"), map[string]string{"podman": "#!/bin/sh\n: > /tmp/module\nexec /usr/bin/podman \"$@\"\n"})
+	e2etest.Write(t, filepath.Join(s.shared, "module"), map[string]string{"podman": "#!/bin/sh\n: > /tmp/module\nexec /usr/bin/podman \"$@\"\n"})
 	block := strings.NewReplacer("workers    = 3", "workers    = 4\n  setup      = \"PATH="+s.shared+"/module:$PATH\"", "in_flight  = 2", "in_flight  = 1").Replace(executor("requeue"))
 	s.boxes(name, archive, agents, repeat, block)
 	run := s.start(name, "run . --no-live")
@@ -348,86 +348,4 @@ func (s *site) keyIsNotOnNodes() {
 	if s.asRoot("login", look) == "" {
 		s.t.Error("the key is not seen on the login node, whose coordinator has it: the test proves nothing")
 	}
-}
-
-// nodeOnly is a block for pilots on one node.
-func nodeOnly(node string, workers int) string {
-	return strings.NewReplacer("workers    = 3", fmt.Sprintf("workers    = %d\n  options    = [\"--nodelist=%s\"]", workers, node)).Replace(executor("requeue"))
-}
-
-// of lists what a node has of a pilot: processes, storage and what has a short path.
-func (s *site) of(node, pilot string) string {
-	s.t.Helper()
-	return s.asRoot(node, fmt.Sprintf("pgrep -af '/jobs/%[1]s' | grep -v pgrep; find /srv/scratch -path '*/podman/jobs/%[1]s'; true", pilot))
-}
-
-// A job is cancelled in the middle of attempts. They end as preempted, and nothing of
-// the job is left, while the other job on the node goes on. A pilot that is killed
-// leaves its containers, which the next one removes.
-func TestCancelledJobsLeaveNothingOfPodman(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := podmanSite(t)
-	s.work = 8
-	const name, trials = "cancelled", 12
-	s.boxes(name, filepath.Join(s.shared, "base.tar"), "agent.oracle", trials, nodeOnly("node1", 2))
-	run := s.start(name, "run . --no-live")
-	turns := func() bool { return s.asRoot("node1", "pgrep -fc '^sleep 8$'; true") == "4" }
-	s.await("all four attempts are in turns", turns)
-
-	cancelled, other := s.working(name)
-	s.on("login", "scancel "+cancelled.Job)
-	s.await("the job has ended", func() bool {
-		return !slices.Contains(strings.Fields(s.on("login", "squeue --noheader --array --format=%i")), cancelled.Job)
-	})
-	if left := s.of("node1", cancelled.Pilot); left != "" {
-		t.Errorf("left of the job that was cancelled:\n%s", left)
-	}
-	if s.of("node1", other.Pilot) == "" {
-		t.Error("nothing of the other job is seen: the test proves nothing")
-	}
-	s.goesOn(name)
-
-	s.await("all four attempts are in turns", turns)
-	killed, _ := s.working(name)
-	id, _, _ := strings.Cut(strings.TrimPrefix(killed.Pilot, "slurm-"), "-")
-	s.asRoot("node1", fmt.Sprintf("for p in $(pgrep -f '[b]erth pilot'); do if grep -qz '^SLURM_JOB_ID=%s$' /proc/$p/environ; then kill -9 $p; fi; done", id))
-	if s.of("node1", killed.Pilot) == "" {
-		t.Error("a pilot that was killed left nothing: the test proves nothing")
-	}
-	s.await("another pilot removes it", func() bool { return s.of("node1", killed.Pilot) == "" })
-
-	if code, out := run.wait(); code != 0 {
-		t.Fatalf("code %d\n%s", code, out)
-	}
-	s.settled(name, trials)
-	preempted := map[string]int{}
-	for at, r := range e2etest.Attempts(t, s.folder(name)) {
-		switch {
-		case r.Outcome == record.Preempted:
-			preempted[r.Worker.Pilot]++
-		case r.Outcome != record.Passed:
-			t.Errorf("%s: %s, %+v", at, r.Outcome, r.Error)
-		}
-	}
-	if preempted[cancelled.Pilot] != 2 || preempted[killed.Pilot] != 2 {
-		t.Errorf("preempted attempts of pilots: %v", preempted)
-	}
-	// What the killed pilot staged. migrate ends the one process that every command of
-	// Podman leaves for its user.
-	s.on("node1", s.shared+"/bin/berth gc --scratch /srv/scratch > /dev/null && podman system migrate")
-	s.vacated()
-}
-
-// working returns two pilots that work.
-func (s *site) working(name string) (one, two output.ShowPilot) {
-	s.t.Helper()
-	var all []output.ShowPilot
-	for _, p := range s.shown(name).Pilots {
-		if p.State == output.PilotWorks {
-			all = append(all, p)
-		}
-	}
-	if len(all) != 2 {
-		s.t.Fatalf("pilots that work: %+v", all)
-	}
-	return all[0], all[1]
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +21,7 @@ import (
 type site struct {
 	t      *testing.T
 	script string
-	shared string // path on the nodes
-	files  string // path of the same files here
+	shared string // path of the shared folder, on the nodes and here
 	work   int    // seconds that an attempt takes at least
 	env    string // of berth on the login node, as a shell reads it
 }
@@ -56,14 +54,8 @@ func newSite(t *testing.T, options ...string) *site {
 	out, err = s.run(time.Minute, "shared")
 	e2etest.Must(t, err)
 	s.shared = strings.TrimSpace(out)
-	s.files = s.shared
-	if slices.Contains(options, "--shared-size") { // it is a file system that only the nodes see
-		pid, err := os.ReadFile(filepath.Join("/run/berth-slurm", cluster, "login.pid"))
-		e2etest.Must(t, err)
-		s.files = filepath.Join("/proc", strings.TrimSpace(string(pid)), "root", s.shared)
-	}
 	e2etest.Watch(t, tree)
-	e2etest.Must(t, e2etest.Build(tree, filepath.Join(s.files, "bin"), "./agents/nop", "./agents/oracle", "./environments/local", "./verifiers/script"))
+	e2etest.Must(t, e2etest.Build(tree, filepath.Join(s.shared, "bin"), "./agents/nop", "./agents/oracle", "./environments/local", "./verifiers/script"))
 	return s
 }
 
@@ -89,7 +81,7 @@ func (s *site) on(node, command string) string {
 // experiment writes an experiment of n trials that take some seconds each.
 func (s *site) experiment(name string, n int, executor string) {
 	s.t.Helper()
-	dir := filepath.Join(s.files, name)
+	dir := filepath.Join(s.shared, name)
 	e2etest.Write(s.t, dir, map[string]string{
 		"tasks/slow/task.toml": `schema_version = "1.4"
 [task]
@@ -155,7 +147,7 @@ func executor(partition string) string {
 // its attempts.
 func (s *site) settled(name string, trials int) (attempts int) {
 	s.t.Helper()
-	runs := e2etest.Found(s.t, 1, s.files, name, "runs", "*")
+	runs := e2etest.Found(s.t, 1, s.shared, name, "runs", "*")
 	_, x, err := store.Read(runs[0])
 	e2etest.Must(s.t, err)
 	passed := 0
@@ -230,12 +222,6 @@ func (s *site) start(name, args string) *session {
 	return c
 }
 
-// signal sends a signal to the coordinator.
-func (c *session) signal(name string) {
-	c.t.Helper()
-	c.on("login", fmt.Sprintf("kill -%s $(cat %s/%s/pid)", name, c.shared, c.name))
-}
-
 // wait waits for the end of the coordinator, and returns its exit code and what it
 // said.
 func (c *session) wait() (int, string) {
@@ -266,7 +252,7 @@ func (s *site) await(what string, ok func() bool) {
 
 // results counts the results of an experiment's run.
 func (s *site) results(name string) int {
-	m, err := filepath.Glob(filepath.Join(s.files, name, "runs", "*", "trials", "*", "*", record.ResultFile))
+	m, err := filepath.Glob(filepath.Join(s.shared, name, "runs", "*", "trials", "*", "*", record.ResultFile))
 	e2etest.Must(s.t, err)
 	return len(m)
 }

@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,47 +13,31 @@ import (
 )
 
 // Describe asks the binary behind conn what it serves, and refuses an answer that
-// makes no sense. speaks is its protocol number, which may be one that this
-// version does not know: it is the number of the handshake or, if protocol is 0
-// because there was none, what the binary says. conn decodes errors (fault.Client).
-func Describe(ctx context.Context, conn grpc.ClientConnInterface, protocol int) (list []Description, speaks int, err error) {
+// makes no sense. conn decodes errors (fault.Client).
+func Describe(ctx context.Context, conn grpc.ClientConnInterface) ([]Description, error) {
 	reply, err := pluginpb.NewPluginClient(conn).Describe(ctx, &pluginpb.DescribeRequest{})
 	if err != nil {
-		return nil, protocol, fmt.Errorf("describe: %w", err)
+		return nil, fmt.Errorf("describe: %w", err)
 	}
-	if protocol == 0 {
-		protocol = cmp.Or(int(reply.GetProtocol()), OldestProtocol)
-	}
-	list, err = described(reply, protocol)
-	if err != nil {
-		return nil, protocol, fmt.Errorf("describe: %w", err)
-	}
-	return list, protocol, nil
-}
-
-// described checks what a binary says about itself.
-func described(reply *pluginpb.DescribeReply, protocol int) ([]Description, error) {
 	var list []Description
+	seen := map[string]bool{}
 	for _, p := range reply.GetPlugins() {
-		if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil && protocol >= 2 {
-			return nil, wire.Invalid("plugin %q: %s", p.GetName(), unknown)
+		if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil {
+			return nil, fmt.Errorf("describe: %w", wire.Invalid("plugin %q: %s", p.GetName(), unknown))
 		}
 		d, err := DescriptionFromProto(p)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("describe: %w", err)
 		}
+		id := string(d.Kind) + " " + d.Name
+		if seen[id] {
+			return nil, fmt.Errorf("describe: %w", wire.Invalid("the binary serves %s twice", id))
+		}
+		seen[id] = true
 		list = append(list, d)
 	}
 	if len(list) == 0 {
-		return nil, wire.Invalid("the binary says that it serves no plugin")
-	}
-	seen := map[string]bool{}
-	for _, d := range list {
-		id := string(d.Kind) + " " + d.Name
-		if seen[id] {
-			return nil, wire.Invalid("the binary serves %s twice", id)
-		}
-		seen[id] = true
+		return nil, fmt.Errorf("describe: %w", wire.Invalid("the binary says that it serves no plugin"))
 	}
 	return list, nil
 }

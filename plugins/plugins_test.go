@@ -80,10 +80,7 @@ func TestDescribeSaysWhatABinaryServes(t *testing.T) {
 	t.Parallel()
 	list := two()
 	conn, _ := dial(t, list)
-	got, protocol, err := Describe(t.Context(), conn, 0)
-	if protocol != Protocol {
-		t.Errorf("it speaks protocol %d, want %d", protocol, Protocol)
-	}
+	got, err := Describe(t.Context(), conn)
 	if err != nil || len(got) != 2 {
 		t.Fatalf("Describe = %+v, %v", got, err)
 	}
@@ -130,7 +127,7 @@ func TestForeignDescriptionsAreChecked(t *testing.T) {
 	}
 	for want, spoil := range map[string]func(*pluginpb.PluginDescription){
 		"kind is not given": func(p *pluginpb.PluginDescription) { p.Kind = 0 },
-		"lower case":                  func(p *pluginpb.PluginDescription) { p.Name = "../a" },
+		"lower case":        func(p *pluginpb.PluginDescription) { p.Name = "../a" },
 		"schema": func(p *pluginpb.PluginDescription) {
 			p.ConfigSchemaJson = []byte(`{"fields":[{"name":"A","type":"int"}]}`)
 		},

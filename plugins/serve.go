@@ -32,11 +32,8 @@ import (
 const (
 	CookieKey   = "BERTH_PLUGIN"
 	CookieValue = "7d9b3a62-plugin"
-	// Protocol is the newest protocol number; a new one only for a break.
+	// Protocol is the protocol number; a new one only for a break.
 	Protocol = 2
-	// OldestProtocol is the oldest number that host and plugins still speak. They
-	// agree on the highest that both speak.
-	OldestProtocol = 1
 	// ProgramPrefix begins the name of every program in a plugin folder that is a
 	// plugin. The rest is a name of lower case letters, digits, - and _. Other
 	// programs there are never started.
@@ -69,7 +66,7 @@ func serve(list []Plugin, stderr io.Writer) int {
 	give := giveBackStdio()
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: CookieKey, MagicCookieValue: CookieValue, ProtocolVersion: Protocol},
-		VersionedPlugins: Sets(&set{list: list}),
+		VersionedPlugins: map[int]goplugin.PluginSet{Protocol: {SetName: &set{list: list}}},
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
 			return newServer(stderr, list, append(opts, give...)...)
@@ -193,16 +190,6 @@ func Here(list ...Plugin) (conn grpc.ClientConnInterface, stop func(), err error
 	return inprocess.Serve(server)
 }
 
-// Sets offers p for every protocol number that is spoken, for the configurations
-// of go-plugin. The services are the same in all of them.
-func Sets(p goplugin.Plugin) map[int]goplugin.PluginSet {
-	sets := map[int]goplugin.PluginSet{}
-	for number := OldestProtocol; number <= Protocol; number++ {
-		sets[number] = goplugin.PluginSet{SetName: p}
-	}
-	return sets
-}
-
 // set registers the services.
 type set struct {
 	goplugin.NetRPCUnsupportedPlugin
@@ -255,7 +242,7 @@ type server struct {
 }
 
 func (s *server) Describe(context.Context, *pluginpb.DescribeRequest) (*pluginpb.DescribeReply, error) {
-	reply := &pluginpb.DescribeReply{Protocol: Protocol}
+	reply := &pluginpb.DescribeReply{}
 	for _, p := range s.list {
 		d, err := DescriptionToProto(p.Description)
 		if err != nil {

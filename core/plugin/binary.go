@@ -99,11 +99,11 @@ func (b *binary) ask(ctx context.Context) ([]plugins.Description, int, error) {
 	defer p.stop()
 	ctx, cancel := context.WithTimeout(ctx, describeTime)
 	defer cancel()
-	list, protocol, err := plugins.Describe(ctx, fault.Client(p.conn), p.protocol)
+	list, err := plugins.Describe(ctx, fault.Client(p.conn))
 	if err != nil {
 		return nil, 0, fmt.Errorf("plugin %s: %w", b.path, err)
 	}
-	return list, protocol, nil
+	return list, p.protocol, nil
 }
 
 // current returns the process if it is running.

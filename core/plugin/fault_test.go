@@ -53,7 +53,7 @@ func TestAPluginThatDoesNotStart(t *testing.T) {
 		"hang":   {"did not finish the handshake within 5s", "I am hang"},
 		"exit":   {"ended before the handshake (exit status 3)", "cannot find my own feet"},
 		"stray":  {`printed "Hello, I am a plugin!" on stdout before the handshake`},
-		"newer":  {`plugin "newer" speaks plugin protocol 4, this berth speaks 1 to 2: upgrade berth, or install a version of the plugin that speaks 2`},
+		"newer":  {`plugin "newer" speaks plugin protocol 4, this berth speaks 2: upgrade berth, or install a version of the plugin that speaks 2`},
 		"netrpc": {`speaks "netrpc" instead of grpc`},
 	} {
 		t.Run(role, func(t *testing.T) {

@@ -53,12 +53,8 @@ func play(role string) {
 	case "newer":
 		fmt.Fprintln(os.Stdout, "1|4|unix|/nowhere|grpc|")
 		time.Sleep(time.Hour) // until it is killed
-	case "older": // as if the host spoke only protocol 1
-		if err := os.Setenv("PLUGIN_PROTOCOL_VERSIONS", "1"); err != nil {
-			panic(err)
-		}
-	case "misspelled-1", "misspelled-2":
-		playMisspelled(int(role[len(role)-1] - '0'))
+	case "misspelled":
+		playMisspelled()
 		return
 	case "netrpc":
 		fmt.Fprintln(os.Stdout, "1|1|unix|/nowhere|netrpc|")

@@ -44,7 +44,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 	p := &process{child: c, started: time.Now()}
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{ //nolint:contextcheck // ctx bounds the start, not the process
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
-		VersionedPlugins: plugins.Sets(&dispenser{}),
+		VersionedPlugins: map[int]goplugin.PluginSet{plugins.Protocol: {plugins.SetName: &dispenser{}}},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			c.cmd.Env, c.sockets = append(c.cmd.Env, cmd.Env...), dir
 			return c, nil
@@ -108,7 +108,7 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 	case parts[4] != string(goplugin.ProtocolGRPC):
 		reason = fmt.Sprintf("it speaks %.40q instead of grpc", parts[4])
 	default:
-		if number, bad := strconv.Atoi(parts[1]); bad == nil && (number < plugins.OldestProtocol || number > plugins.Protocol) {
+		if number, bad := strconv.Atoi(parts[1]); bad == nil && number != plugins.Protocol {
 			reason = mismatch(name, number)
 			break
 		}
@@ -117,13 +117,13 @@ func (p *process) explainStart(b *binary, err error, timeout time.Duration) erro
 	return fmt.Errorf("start plugin %s: %s (%s)%s", name, reason, b.path, p.words())
 }
 
-// mismatch is the message for two sides without a common protocol number.
+// mismatch is the message for a plugin of another protocol number.
 func mismatch(name string, number int) string {
 	todo := fmt.Sprintf("upgrade the plugin to a version that speaks %d", plugins.Protocol)
 	if number > plugins.Protocol {
 		todo = fmt.Sprintf("upgrade berth, or install a version of the plugin that speaks %d", plugins.Protocol)
 	}
-	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %d to %d: %s", name, number, plugins.OldestProtocol, plugins.Protocol, todo)
+	return fmt.Sprintf("plugin %q speaks plugin protocol %d, this berth speaks %d: %s", name, number, plugins.Protocol, todo)
 }
 
 // stop ends the process because it is no longer needed.

@@ -12,12 +12,12 @@ import (
 	"github.com/berth-eval/berth/plugins/proto/v1/pluginpb"
 )
 
-// playMisspelled plays a plugin that was written without our SDK, speaks one
-// protocol number, and has a typing error in its schema.
-func playMisspelled(protocol int) {
+// playMisspelled plays a plugin that was written without our SDK and has a typing
+// error in its schema.
+func playMisspelled() {
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  goplugin.HandshakeConfig{MagicCookieKey: plugins.CookieKey, MagicCookieValue: plugins.CookieValue},
-		VersionedPlugins: map[int]goplugin.PluginSet{protocol: {plugins.SetName: &misspelled{}}},
+		VersionedPlugins: map[int]goplugin.PluginSet{plugins.Protocol: {plugins.SetName: &misspelled{}}},
 		GRPCServer:       goplugin.DefaultGRPCServer,
 	})
 }
@@ -43,31 +43,12 @@ func (*misspelled) Describe(context.Context, *pluginpb.DescribeRequest) (*plugin
 	}}, nil
 }
 
-func TestPluginsOfOlderProtocolsAreServed(t *testing.T) {
-	t.Parallel()
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "older", "older"), write(t, "odd", "odd")}})
-	list, err := h.List(t.Context())
-	if err != nil || len(list) != 4 || list[0].Protocol != plugins.OldestProtocol || list[2].Protocol != plugins.Protocol || plugins.OldestProtocol == plugins.Protocol {
-		t.Fatalf("List = %+v, %v; want a plugin of protocol %d, and one of %d", list, err, plugins.OldestProtocol, plugins.Protocol)
-	}
-	if y := turn(t, open(t, h), "step forward"); y.Message != "did step" { // the older one is the first by that name
-		t.Errorf("turn = %+v", y)
-	}
-}
-
-// An unknown key in a schema is an error since protocol 2. A plugin that was
-// written before may have one.
 func TestAnUnknownKeyInASchemaIsAnError(t *testing.T) {
 	t.Parallel()
-	h, _ := newHost(t, Options{Dirs: []string{write(t, "misspelled-1", "older"), write(t, "misspelled-2", "newer")}})
+	h, _ := newHost(t, Options{Dirs: []string{write(t, "misspelled", "misspelled")}})
 	list, err := h.List(t.Context())
-	if err != nil || len(list) != 2 {
-		t.Fatalf("List = %+v, %v", list, err)
-	}
-	if e := list[0]; e.Error != "" || e.Name != "misspelled" || e.Protocol != 1 {
-		t.Errorf("protocol 1: %+v; want that the plugin is served", e)
-	}
-	if want := `schema: unknown key "requried" of field "limit.size": did you mean "required"?`; !strings.Contains(list[1].Error, want) {
-		t.Errorf("protocol 2: %+v; want the error %s", list[1], want)
+	want := `schema: unknown key "requried" of field "limit.size": did you mean "required"?`
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Error, want) {
+		t.Errorf("List = %+v, %v; want the error %s", list, err, want)
 	}
 }

@@ -93,7 +93,7 @@ func start(t *testing.T, top string, change func(*exec.Cmd)) *started {
 	if !ok {
 		t.Fatalf("dispensed a %T", raw)
 	}
-	list, _, err := plugins.Describe(t.Context(), fault.Client(conn), plugins.Protocol)
+	list, err := plugins.Describe(t.Context(), fault.Client(conn))
 	if err != nil || len(list) != 1 || list[0].Name != "local" || list[0].Kind != plugins.KindEnvironment {
 		t.Fatalf("describe: %+v, %v", list, err)
 	}

@@ -22,7 +22,7 @@ from . import verifier as verifiers
 from .shell import ShellError
 
 _COOKIE = "7d9b3a62-plugin"
-_PROTOCOLS = 1, 2
+_PROTOCOL = 2
 _MAX_MESSAGE = 32 << 20
 _MAX_TEXT = 4 << 10  # of an error: it travels in a header
 
@@ -124,7 +124,7 @@ class _Server:
     # Plugin
 
     def Describe(self, request, context):
-        reply = contract.message("DescribeReply")(protocol=max(_PROTOCOLS))
+        reply = contract.message("DescribeReply")()
         for (kind, name), p in self.plugins.items():
             d = reply.plugins.add(kind=_KINDS[kind], name=name, version=p.version, doc=" ".join((type(p).__doc__ or "").split()))
             if p.Config:
@@ -395,12 +395,6 @@ def _end_with_host():
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _protocol(host):
-    """The highest protocol number that both sides speak, or our own highest. host is what the host speaks: "1,2"."""
-    both = [n for n in _PROTOCOLS if str(n) in host.split(",")]
-    return max(both or _PROTOCOLS)
-
-
 def serve(*plugins):
     """Makes this process a Berth plugin. Call it last: it returns when Berth is done with the process."""
     program = os.path.basename(sys.argv[0])
@@ -428,6 +422,6 @@ def serve(*plugins):
     ))
     g.add_insecure_port("unix:" + socket)
     g.start()
-    print("1|%d|unix|%s|grpc|" % (_protocol(os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")), socket), flush=True)
+    print("1|%d|unix|%s|grpc|" % (_PROTOCOL, socket), flush=True)
     done.wait()
     g.stop(grace=1).wait()

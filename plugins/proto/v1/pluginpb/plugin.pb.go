@@ -16,34 +16,29 @@
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
 //                                  started by hand: print that and exit with 1.
-//   PLUGIN_PROTOCOL_VERSIONS=1,2   protocol numbers that the host speaks.
+//   PLUGIN_PROTOCOL_VERSIONS=2     the protocol number of the host.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
 //                                  (0700, a path under 90 bytes; a socket's
 //                                  path ends at 107).
 //   PLUGIN_MIN_PORT, PLUGIN_MAX_PORT   not used.
 //
-// HANDSHAKE. The plugin picks the highest protocol number that both sides
-// speak, or its own highest if there is none. It creates a Unix socket in that
-// folder and serves gRPC without TLS on it. Then it prints one line to stdout
-// and flushes it:
+// HANDSHAKE. The plugin creates a Unix socket in that folder and serves gRPC
+// without TLS on it. Then it prints one line to stdout and flushes it:
 //
 //   1|2|unix|/path/of/the/socket|grpc|
 //
-// The fields are the version of the handshake (1), the chosen protocol number,
+// The fields are the version of the handshake (1), its protocol number,
 // network, address, "grpc", and an empty field. The plugin must print nothing
 // else to stdout before this line; the host logs what it prints afterwards. If
 // the line does not arrive within 20 seconds, the host kills the process.
 //
-// Protocols 1 and 2 consist of these services of package berth.v1: Plugin (this
+// Protocol 2 consists of these services of package berth.v1: Plugin (this
 // file), and Agent, Environment with Surface, or Verifier for the kinds of
 // plugins in the binary. It also needs grpc.health.v1.Health, which answers
 // SERVING for the service "plugin" (the reply is the two bytes 08 01). Within
 // one protocol number there are only additions: ignore fields and capabilities
 // that you do not know. The exception is what is marked EXPERIMENTAL: no core
 // uses it yet, and it may change or be removed until one does.
-//
-// Protocol 2 differs from 1 in one rule: an unknown key in config_schema_json is
-// an error. The host serves plugins of both, so a plugin that speaks only 1 works.
 //
 // The host also calls the following services of github.com/hashicorp/go-plugin,
 // which are optional (answer UNIMPLEMENTED): plugin.GRPCController/Shutdown,
@@ -260,11 +255,8 @@ func (*DescribeRequest) Descriptor() ([]byte, []int) {
 }
 
 type DescribeReply struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Plugins []*PluginDescription   `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // at least one; kind and name together are unique
-	// The protocol number that the process speaks. The host reads it if it did not
-	// start the process (BY HAND). 0: 1.
-	Protocol      int32 `protobuf:"varint,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Plugins       []*PluginDescription   `protobuf:"bytes,1,rep,name=plugins,proto3" json:"plugins,omitempty"` // at least one; kind and name together are unique
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -306,13 +298,6 @@ func (x *DescribeReply) GetPlugins() []*PluginDescription {
 	return nil
 }
 
-func (x *DescribeReply) GetProtocol() int32 {
-	if x != nil {
-		return x.Protocol
-	}
-	return 0
-}
-
 type PluginDescription struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Kind    PluginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=berth.v1.PluginKind" json:"kind,omitempty"`
@@ -333,7 +318,7 @@ type PluginDescription struct {
 	// Types: string, bool, int, float, duration, any, list(T), map(T), and the
 	// nested blocks block, list(block), map(block) with "fields" of their own.
 	// Further keys: required, secret (true), enum (a list of strings). Another key
-	// is an error since protocol 2. Empty means that it takes no configuration.
+	// is an error. Empty means that it takes no configuration.
 	ConfigSchemaJson []byte          `protobuf:"bytes,5,opt,name=config_schema_json,json=configSchemaJson,proto3" json:"config_schema_json,omitempty"`
 	Doc              string          `protobuf:"bytes,6,opt,name=doc,proto3" json:"doc,omitempty"`           // one paragraph for `berth plugin info`
 	Verifier         *VerifierTraits `protobuf:"bytes,7,opt,name=verifier,proto3" json:"verifier,omitempty"` // set for a verifier only
@@ -710,10 +695,9 @@ var File_v1_plugin_proto protoreflect.FileDescriptor
 const file_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"\x0fv1/plugin.proto\x12\bberth.v1\"\x11\n" +
-	"\x0fDescribeRequest\"b\n" +
+	"\x0fDescribeRequest\"F\n" +
 	"\rDescribeReply\x125\n" +
-	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\x12\x1a\n" +
-	"\bprotocol\x18\x02 \x01(\x05R\bprotocol\"\xc5\x02\n" +
+	"\aplugins\x18\x01 \x03(\v2\x1b.berth.v1.PluginDescriptionR\aplugins\"\xc5\x02\n" +
 	"\x11PluginDescription\x12(\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x14.berth.v1.PluginKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +

@@ -16,34 +16,29 @@
 //
 //   BERTH_PLUGIN=7d9b3a62-plugin   the magic cookie. Without it the binary was
 //                                  started by hand: print that and exit with 1.
-//   PLUGIN_PROTOCOL_VERSIONS=1,2   protocol numbers that the host speaks.
+//   PLUGIN_PROTOCOL_VERSIONS=2     the protocol number of the host.
 //   PLUGIN_UNIX_SOCKET_DIR=/path   an empty folder, private to this process
 //                                  (0700, a path under 90 bytes; a socket's
 //                                  path ends at 107).
 //   PLUGIN_MIN_PORT, PLUGIN_MAX_PORT   not used.
 //
-// HANDSHAKE. The plugin picks the highest protocol number that both sides
-// speak, or its own highest if there is none. It creates a Unix socket in that
-// folder and serves gRPC without TLS on it. Then it prints one line to stdout
-// and flushes it:
+// HANDSHAKE. The plugin creates a Unix socket in that folder and serves gRPC
+// without TLS on it. Then it prints one line to stdout and flushes it:
 //
 //   1|2|unix|/path/of/the/socket|grpc|
 //
-// The fields are the version of the handshake (1), the chosen protocol number,
+// The fields are the version of the handshake (1), its protocol number,
 // network, address, "grpc", and an empty field. The plugin must print nothing
 // else to stdout before this line; the host logs what it prints afterwards. If
 // the line does not arrive within 20 seconds, the host kills the process.
 //
-// Protocols 1 and 2 consist of these services of package berth.v1: Plugin (this
+// Protocol 2 consists of these services of package berth.v1: Plugin (this
 // file), and Agent, Environment with Surface, or Verifier for the kinds of
 // plugins in the binary. It also needs grpc.health.v1.Health, which answers
 // SERVING for the service "plugin" (the reply is the two bytes 08 01). Within
 // one protocol number there are only additions: ignore fields and capabilities
 // that you do not know. The exception is what is marked EXPERIMENTAL: no core
 // uses it yet, and it may change or be removed until one does.
-//
-// Protocol 2 differs from 1 in one rule: an unknown key in config_schema_json is
-// an error. The host serves plugins of both, so a plugin that speaks only 1 works.
 //
 // The host also calls the following services of github.com/hashicorp/go-plugin,
 // which are optional (answer UNIMPLEMENTED): plugin.GRPCController/Shutdown,

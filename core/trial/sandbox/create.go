@@ -119,22 +119,15 @@ func (w *Sandbox) first(ctx context.Context) (err error) {
 	if w.Made.Stream != "" {
 		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
 	}
-	if w.way == nil {
-		w.Sandbox, w.core, err = host.ConnectOwn(ctx, w.folder, w.Made.PID, limits.Lease, w.session())
-		return err
-	}
 	if w.Sandbox, err = host.Connect(ctx, w.folder, w.Made.PID, limits.Lease); err != nil {
 		w.Sandbox = nil
 		return err
 	}
-	if err = w.openWay(ctx); err != nil { // changes Env
-		return err
+	if w.way != nil {
+		if err = w.openWay(ctx); err != nil { // changes Env
+			return err
+		}
 	}
-	w.core, err = w.Own(ctx, w.session())
+	w.core, err = w.Shell(ctx, host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env), Grading: true})
 	return err
-}
-
-// session returns the core's own session.
-func (w *Sandbox) session() host.Session {
-	return host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env)}
 }

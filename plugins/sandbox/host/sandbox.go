@@ -57,26 +57,6 @@ const mostRefusal = 1 << 10
 // reported it, or 0; both connections must come from the same process. lease is
 // how long the sandbox lives without contact to this process.
 func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*Sandbox, error) {
-	return connect(ctx, f, pid, greeting(lease))
-}
-
-// ConnectOwn is Connect and Own in one.
-func ConnectOwn(ctx context.Context, f *Folder, pid int, lease time.Duration, who Session) (*Sandbox, *sandbox.Client, error) {
-	q := greeting(lease)
-	q.Own = attachRequest(nil, who)
-	s, err := connect(ctx, f, pid, q)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, sandbox.Over(s.conn), nil
-}
-
-// greeting returns the host's first message.
-func greeting(lease time.Duration) *pb.HelloRequest {
-	return &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()}
-}
-
-func connect(ctx context.Context, f *Folder, pid int, hello *pb.HelloRequest) (*Sandbox, error) {
 	stop := context.AfterFunc(ctx, func() { _ = f.listener.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	control, peer, err := f.accept(stream.Control, pid)
@@ -90,7 +70,7 @@ func connect(ctx context.Context, f *Folder, pid int, hello *pb.HelloRequest) (*
 	if err = f.listener.Close(); err != nil { // which removes the socket, too
 		return nil, errors.Join(fmt.Errorf("close the sandbox's socket: %w", err), control.Close(), supply.Close())
 	}
-	return greet(ctx, control, stream.NewGiver(supply), peer, hello)
+	return greet(ctx, control, stream.NewGiver(supply), peer, lease)
 }
 
 // ConnectStream is Connect for a backend that gives one byte stream to
@@ -104,20 +84,20 @@ func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duratio
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), giver.Close())
 	}
-	return greet(ctx, control, giver, 0, greeting(lease))
+	return greet(ctx, control, giver, 0, lease)
 }
 
 // greet says Hello on the control connection and begins to renew the lease.
-func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, hello *pb.HelloRequest) (*Sandbox, error) {
+func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, lease time.Duration) (*Sandbox, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end, lease: time.Duration(hello.GetLeaseMs()) * time.Millisecond}
+	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end, lease: lease}
 	conn, err := stream.Client(&watched{Conn: control, ended: func(err error) { s.lose(fmt.Errorf("%w: %w", fault.ErrGone, err)) }})
 	if err != nil {
 		end()
 		return nil, errors.Join(err, control.Close(), giver.Close())
 	}
 	s.conn, s.control = conn, pb.NewSandboxControlClient(conn)
-	r, err := s.control.Hello(ctx, hello)
+	r, err := s.control.Hello(ctx, &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Sandbox.Decode(err)), s.Close())
 	}
@@ -278,38 +258,16 @@ func status(err error) error {
 // files and terminals as bytes (gRPC, for sandbox.New or a relay).
 func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 	id := stream.NewID()
-	if err := s.attach(ctx, id[:], who); err != nil {
-		return nil, err
+	if _, err := s.control.Attach(ctx, &pb.AttachRequest{
+		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading, Guarded: who.Guarded,
+	}); err != nil {
+		return nil, fmt.Errorf("attach session %q: %w", who.ID, fault.Sandbox.Decode(err))
 	}
 	c, err := s.giver.Give(stream.Label{Kind: stream.Shell, ID: id})
 	if err != nil {
 		return nil, fmt.Errorf("attach session %q: %w", who.ID, err)
 	}
 	return c, nil
-}
-
-func (s *Sandbox) attach(ctx context.Context, label []byte, who Session) error {
-	_, err := s.control.Attach(ctx, attachRequest(label, who))
-	if err != nil {
-		return fmt.Errorf("attach session %q: %w", who.ID, fault.Sandbox.Decode(err))
-	}
-	return nil
-}
-
-func attachRequest(label []byte, who Session) *pb.AttachRequest {
-	return &pb.AttachRequest{
-		Label: label, Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading, Guarded: who.Guarded,
-	}
-}
-
-// Own returns a client of the host's own session on the control connection. It
-// needs no further connection, ends with the Sandbox, and cannot be detached. A
-// sandbox can have only one (sandbox.ErrExists).
-func (s *Sandbox) Own(ctx context.Context, who Session) (*sandbox.Client, error) {
-	if err := s.attach(ctx, nil, who); err != nil {
-		return nil, err
-	}
-	return sandbox.Over(s.conn), nil
 }
 
 // Detach closes every connection of a session and returns when none of its

@@ -25,8 +25,8 @@ type Session struct {
 	User string   // as in sandbox.Command; empty: 0
 	Dir  string   // absolute; empty: /
 	Env  []string // K=V
-	// Grading is set for a verifier's: sandbox.Client.Read and
-	// sandbox.Command.Sweep work in it.
+	// Grading is set for the core's own and a verifier's: sandbox.Client.Read and
+	// sandbox.Command.Sweep work in it, and it does not count as an agent's.
 	Grading bool
 	// Guarded protects its commands from all other programs of the sandbox, also
 	// those of root: no process can trace them, read their memory or open their pipes.

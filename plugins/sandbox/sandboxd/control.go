@@ -21,22 +21,13 @@ import (
 // control implements the service that the core calls.
 type control struct {
 	pb.UnimplementedSandboxControlServer
-	d   *daemon
-	own *own
+	d *daemon
 }
 
-// Hello begins the lease and, if the core asks for it, the core's own session.
-func (c *control) Hello(ctx context.Context, q *pb.HelloRequest) (*pb.HelloReply, error) {
+// Hello begins the lease.
+func (c *control) Hello(_ context.Context, q *pb.HelloRequest) (*pb.HelloReply, error) {
 	if err := c.renew(q.GetLeaseMs()); err != nil {
 		return nil, err
-	}
-	if own := q.GetOwn(); own != nil {
-		if len(own.GetLabel()) > 0 {
-			return nil, fmt.Errorf("%w: hello attaches this connection, which has no label", fault.ErrInvalid)
-		}
-		if _, err := c.Attach(ctx, own); err != nil {
-			return nil, err
-		}
 	}
 	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
 }

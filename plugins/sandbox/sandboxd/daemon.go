@@ -234,9 +234,7 @@ func (d *daemon) take(from stream.Taker) {
 
 func (d *daemon) serveControl(c net.Conn) {
 	s := stream.NewServer()
-	o := &own{}
-	pb.RegisterSandboxControlServer(s, &control{d: d, own: o})
-	pb.RegisterSandboxShellServer(s, o)
+	pb.RegisterSandboxControlServer(s, &control{d: d})
 	stream.ServeOn(s, c)
 	d.stop(errCore) // ends at once, even if calls are still running
 }

@@ -21,7 +21,7 @@ import (
 // connections.
 type session struct {
 	id   string
-	ours bool // the core's own or a verifier's, not an agent's
+	ours bool // the core's or a verifier's, not an agent's
 
 	mu    sync.Mutex
 	conns map[*connection]struct{}
@@ -54,7 +54,7 @@ type connection struct {
 	s      *session
 	server *grpc.Server
 	ended  chan struct{} // closed when no call is in progress any more
-	leave  chan struct{} // closed when access is being cut; nil: it never is
+	leave  chan struct{} // closed when access is being cut
 
 	mu    sync.Mutex
 	cut   bool
@@ -70,14 +70,11 @@ type call struct {
 // maxSessions is more than the core makes in an attempt.
 const maxSessions = 1024
 
-// Attach announces a connection, or makes this one serve a session.
+// Attach announces a connection.
 func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachReply, error) {
-	var id stream.ID
-	var err error
-	if len(q.GetLabel()) > 0 {
-		if id, err = stream.ParseID(q.GetLabel()); err != nil {
-			return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
-		}
+	id, err := stream.ParseID(q.GetLabel())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
 	}
 	dir := text(q.GetDir())
 	if q.GetSession() == "" || dir != "" && !strings.HasPrefix(dir, "/") {
@@ -99,20 +96,10 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 		if len(d.sessions) >= maxSessions {
 			return nil, fmt.Errorf("%w: %d sessions", fault.ErrNoRoom, len(d.sessions))
 		}
-		ours := q.GetGrading() || len(q.GetLabel()) == 0
-		s = &session{id: q.GetSession(), ours: ours, conns: map[*connection]struct{}{}, known: map[string]*command{}}
+		s = &session{id: q.GetSession(), ours: q.GetGrading(), conns: map[*connection]struct{}{}, known: map[string]*command{}}
 		d.sessions[s.id] = s
 	}
-	if len(q.GetLabel()) > 0 {
-		d.expected[id] = &attachment{session: s, defaults: def}
-		return &pb.AttachReply{}, nil
-	}
-	// This connection is not added to the session's connections, which Detach
-	// closes: sandboxd itself ends with this one.
-	conn := &connection{s: s, calls: map[*call]struct{}{}}
-	if !c.own.CompareAndSwap(nil, &shell{d: d, conn: conn, defaults: def}) {
-		return nil, fmt.Errorf("%w: a session on the control connection", fault.ErrExists)
-	}
+	d.expected[id] = &attachment{session: s, defaults: def}
 	return &pb.AttachReply{}, nil
 }
 
@@ -221,15 +208,13 @@ var errCut = fmt.Errorf("%w: it was cut", fault.ErrRevoked)
 // until returns a context that ends with ctx or when access is cut.
 func (c *connection) until(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if c.leave != nil {
-		go func() {
-			select {
-			case <-c.leave:
-				cancel()
-			case <-ctx.Done():
-			}
-		}()
-	}
+	go func() {
+		select {
+		case <-c.leave:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	return ctx, cancel
 }
 

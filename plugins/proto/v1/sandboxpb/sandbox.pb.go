@@ -52,7 +52,6 @@ type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	CoreVersion   string                 `protobuf:"bytes,1,opt,name=core_version,json=coreVersion,proto3" json:"core_version,omitempty"` // for sandboxd's log
 	LeaseMs       int64                  `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`            // at least 1
-	Own           *AttachRequest         `protobuf:"bytes,3,opt,name=own,proto3" json:"own,omitempty"`                                    // an Attach without a label; absent: it may come later
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -99,13 +98,6 @@ func (x *HelloRequest) GetLeaseMs() int64 {
 		return x.LeaseMs
 	}
 	return 0
-}
-
-func (x *HelloRequest) GetOwn() *AttachRequest {
-	if x != nil {
-		return x.Own
-	}
-	return nil
 }
 
 type HelloReply struct {
@@ -258,12 +250,12 @@ func (*RenewReply) Descriptor() ([]byte, []int) {
 
 type AttachRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be passed on; empty: this one
+	Label   []byte                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`     // 16 bytes, of the connection that will be passed on
 	Session string                 `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"` // chosen by the core; not empty
 	User    string                 `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`       // default of commands, see ExecStart.user; empty: 0
 	Dir     []byte                 `protobuf:"bytes,4,opt,name=dir,proto3" json:"dir,omitempty"`         // default working folder; empty: /
 	Env     [][]byte               `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`         // K=V; each command has these, overridden by its own
-	// A verifier's session, in which Read and ExecStart.sweep are allowed.
+	// A session of the core or of a verifier, in which Read and ExecStart.sweep are allowed.
 	Grading bool `protobuf:"varint,6,opt,name=grading,proto3" json:"grading,omitempty"`
 	// What the session starts is protected from the other programs of the sandbox,
 	// also from those of root: they cannot trace it, read its memory, or open its
@@ -4181,11 +4173,10 @@ var File_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\x10v1/sandbox.proto\x12\bberth.v1\"w\n" +
+	"\x10v1/sandbox.proto\x12\bberth.v1\"L\n" +
 	"\fHelloRequest\x12!\n" +
 	"\fcore_version\x18\x01 \x01(\tR\vcoreVersion\x12\x19\n" +
-	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\x12)\n" +
-	"\x03own\x18\x03 \x01(\v2\x17.berth.v1.AttachRequestR\x03own\"\x8e\x01\n" +
+	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\"\x8e\x01\n" +
 	"\n" +
 	"HelloReply\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x123\n" +
@@ -4558,99 +4549,98 @@ var file_v1_sandbox_proto_goTypes = []any{
 	(*TerminalReply_Output)(nil),   // 68: berth.v1.TerminalReply.Output
 }
 var file_v1_sandbox_proto_depIdxs = []int32{
-	4,  // 0: berth.v1.HelloRequest.own:type_name -> berth.v1.AttachRequest
-	14, // 1: berth.v1.FreezeReply.moved:type_name -> berth.v1.Process
-	15, // 2: berth.v1.Process.listening:type_name -> berth.v1.Socket
-	14, // 3: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
-	15, // 4: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
-	14, // 5: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
-	14, // 6: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
-	14, // 7: berth.v1.SettleReply.left:type_name -> berth.v1.Process
-	15, // 8: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
-	20, // 9: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
-	14, // 10: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
-	14, // 11: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
-	44, // 12: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
-	29, // 13: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
-	62, // 14: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
-	29, // 15: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
-	63, // 16: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	61, // 17: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	42, // 18: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	44, // 19: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	45, // 20: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	48, // 21: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	64, // 22: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	14, // 23: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	65, // 24: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	44, // 25: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	51, // 26: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	66, // 27: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	67, // 28: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	68, // 29: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	48, // 30: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	55, // 31: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	61, // 32: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	48, // 33: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 34: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 35: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 36: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 37: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 38: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
-	10, // 39: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	12, // 40: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	16, // 41: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	18, // 42: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	21, // 43: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	23, // 44: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	25, // 45: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	27, // 46: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	30, // 47: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	32, // 48: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	34, // 49: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	36, // 50: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
-	38, // 51: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
-	40, // 52: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	42, // 53: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	46, // 54: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	49, // 55: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	52, // 56: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	54, // 57: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	57, // 58: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	59, // 59: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	42, // 60: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 61: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 62: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 63: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 64: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 65: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 66: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 67: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 68: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 69: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 70: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 71: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 72: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 73: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 74: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 75: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 76: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 77: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 78: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	41, // 79: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	43, // 80: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	47, // 81: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	50, // 82: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	53, // 83: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	56, // 84: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	58, // 85: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	60, // 86: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	43, // 87: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	61, // [61:88] is the sub-list for method output_type
-	34, // [34:61] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	14, // 0: berth.v1.FreezeReply.moved:type_name -> berth.v1.Process
+	15, // 1: berth.v1.Process.listening:type_name -> berth.v1.Socket
+	14, // 2: berth.v1.ProcessesReply.processes:type_name -> berth.v1.Process
+	15, // 3: berth.v1.ProcessesReply.unattributed:type_name -> berth.v1.Socket
+	14, // 4: berth.v1.SettleReply.killed:type_name -> berth.v1.Process
+	14, // 5: berth.v1.SettleReply.stopped:type_name -> berth.v1.Process
+	14, // 6: berth.v1.SettleReply.left:type_name -> berth.v1.Process
+	15, // 7: berth.v1.SettleReply.unattributed:type_name -> berth.v1.Socket
+	20, // 8: berth.v1.SweepRequest.known:type_name -> berth.v1.ProcessKey
+	14, // 9: berth.v1.SweepReply.killed:type_name -> berth.v1.Process
+	14, // 10: berth.v1.QuiesceReply.killed:type_name -> berth.v1.Process
+	44, // 11: berth.v1.StartServiceRequest.command:type_name -> berth.v1.ExecStart
+	29, // 12: berth.v1.RestartServicesReply.changed:type_name -> berth.v1.ServiceChange
+	62, // 13: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
+	29, // 14: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
+	63, // 15: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
+	61, // 16: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
+	42, // 17: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	44, // 18: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	45, // 19: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	48, // 20: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	64, // 21: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 22: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	65, // 23: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	44, // 24: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	51, // 25: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	66, // 26: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	67, // 27: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	68, // 28: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	48, // 29: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	55, // 30: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	61, // 31: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	48, // 32: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 33: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 34: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 35: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 36: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 37: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 38: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 39: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 40: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 41: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 42: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 43: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 44: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 45: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	30, // 46: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	32, // 47: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	34, // 48: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	36, // 49: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
+	38, // 50: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
+	40, // 51: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	42, // 52: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
+	46, // 53: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	49, // 54: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	52, // 55: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	54, // 56: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	57, // 57: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	59, // 58: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	42, // 59: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 60: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 61: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 62: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 63: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 64: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 65: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 66: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 67: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 68: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 69: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 70: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 71: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 72: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 73: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 74: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 75: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 76: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 77: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	41, // 78: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	43, // 79: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
+	47, // 80: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	50, // 81: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	53, // 82: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	56, // 83: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	58, // 84: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	60, // 85: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	43, // 86: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	60, // [60:87] is the sub-list for method output_type
+	33, // [33:60] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

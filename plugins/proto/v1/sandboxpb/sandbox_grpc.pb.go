@@ -76,7 +76,7 @@ const (
 // that connection ends, sandboxd exits, and everything in the sandbox is
 // killed.
 type SandboxControlClient interface {
-	// Hello is the first call. It may attach the core's own session.
+	// Hello is the first call.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloReply, error)
 	// Renew renews the lease: sandboxd exits if that time passes without another
 	// Renew. Renew also resets PID 1's oom_score_adj, which root in the sandbox
@@ -85,9 +85,7 @@ type SandboxControlClient interface {
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewReply, error)
 	// Attach announces one connection of a session. The core passes the
 	// connection on afterwards with the same label. The session begins with its
-	// first Attach. Without a label, Attach makes this connection serve
-	// SandboxShell too, for the core's own session. This is possible once, and
-	// that session cannot be detached.
+	// first Attach.
 	Attach(ctx context.Context, in *AttachRequest, opts ...grpc.CallOption) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when none of its
 	// calls is running. It kills nothing: commands and terminals keep running,
@@ -374,7 +372,7 @@ func (c *sandboxControlClient) Read(ctx context.Context, in *ReadRequest, opts .
 // that connection ends, sandboxd exits, and everything in the sandbox is
 // killed.
 type SandboxControlServer interface {
-	// Hello is the first call. It may attach the core's own session.
+	// Hello is the first call.
 	Hello(context.Context, *HelloRequest) (*HelloReply, error)
 	// Renew renews the lease: sandboxd exits if that time passes without another
 	// Renew. Renew also resets PID 1's oom_score_adj, which root in the sandbox
@@ -383,9 +381,7 @@ type SandboxControlServer interface {
 	Renew(context.Context, *RenewRequest) (*RenewReply, error)
 	// Attach announces one connection of a session. The core passes the
 	// connection on afterwards with the same label. The session begins with its
-	// first Attach. Without a label, Attach makes this connection serve
-	// SandboxShell too, for the core's own session. This is possible once, and
-	// that session cannot be detached.
+	// first Attach.
 	Attach(context.Context, *AttachRequest) (*AttachReply, error)
 	// Detach closes every connection of a session and returns when none of its
 	// calls is running. It kills nothing: commands and terminals keep running,

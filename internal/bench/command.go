@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +58,7 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 	}
 	defer box.close()
 	const n = 600
-	var in, read, out []time.Duration
+	var in, out []time.Duration
 	for i := range n + 50 {
 		began := time.Now()
 		p, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
@@ -74,20 +73,13 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 		if r, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}}); err != nil || !r.OK() {
 			return fmt.Errorf("command: %+v, %w", r, err)
 		}
-		silent := time.Since(began)
-		began = time.Now()
-		if r, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}, Stdout: io.Discard, Stderr: io.Discard}); err != nil || !r.OK() {
-			return fmt.Errorf("command: %+v, %w", r, err)
-		}
 		if i >= 50 {
-			in, read, out = append(in, silent), append(read, time.Since(began)), append(out, host)
+			in, out = append(in, time.Since(began)), append(out, host)
 		}
 	}
 	p, q := quantile(in, 0.5), quantile(out, 0.5)
 	f.add("command in a sandbox (local, relay), p50", ms(p), "fork+exec+wait on the host: "+ms(q),
 		fmt.Sprintf("+%s, %.2f ×", ms(p-q), float64(p)/float64(q)), "≤ 0.4 ms more, or ≤ 1.6 ×")
-	r := quantile(read, 0.5)
-	f.add("the same, with pipes for its two outputs, p50", ms(r), "", fmt.Sprintf("+%s, %.2f ×", ms(r-q), float64(r)/float64(q)), "")
 	f.add("command in a sandbox (local, relay), p99", ms(quantile(in, 0.99)), "on the host: "+ms(quantile(out, 0.99)), "", "")
 	return nil
 }

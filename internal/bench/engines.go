@@ -8,16 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 )
 
@@ -100,7 +97,7 @@ func (m *measured) all(ctx context.Context, f *figures) error {
 			return err
 		}
 	}
-	return m.crowd(ctx, f)
+	return nil
 }
 
 // spec returns the specification of a sandbox, as a plain trial makes it.
@@ -161,29 +158,6 @@ func (m *measured) bare(ctx context.Context) error {
 	return m.call(ctx, http.MethodDelete, at+name+"?force=true&v=true", nil)
 }
 
-// times runs do n times, with the given concurrency.
-func times(ctx context.Context, n, flight int, do func(context.Context) error) (time.Duration, error) {
-	work := make(chan struct{}, n)
-	for range n {
-		work <- struct{}{}
-	}
-	close(work)
-	var all sync.WaitGroup
-	errs := make([]error, flight)
-	began := time.Now()
-	for i := range flight {
-		all.Go(func() {
-			for range work {
-				if errs[i] = do(ctx); errs[i] != nil {
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	return time.Since(began), errors.Join(errs...)
-}
-
 // rate measures sandboxes per second, alternating with direct requests to the
 // engine.
 func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
@@ -192,7 +166,8 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 	var ours, bare time.Duration
 	var ratios []float64
 	for range rounds {
-		took, err := times(ctx, n, flight, func(ctx context.Context) error {
+		began := time.Now()
+		err := loop(n, flight, func() error {
 			x, err := m.open(ctx)
 			if x != nil {
 				err = errors.Join(err, m.close(ctx, x))
@@ -202,10 +177,12 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 		if err != nil {
 			return err
 		}
-		hand, err := times(ctx, n, flight, m.bare)
-		if err != nil {
+		took := time.Since(began)
+		began = time.Now()
+		if err = loop(n, flight, func() error { return m.bare(ctx) }); err != nil {
 			return err
 		}
+		hand := time.Since(began)
 		ours, bare, ratios = ours+took, bare+hand, append(ratios, hand.Seconds()/took.Seconds())
 	}
 	slices.Sort(ratios)
@@ -213,85 +190,4 @@ func (m *measured) rate(ctx context.Context, f *figures, flight int) error {
 	f.add(fmt.Sprintf("%s: sandboxes/s, %d in flight", m.name, flight), persec(ours), "create, start, remove by hand: "+persec(bare),
 		fmt.Sprintf("%.2f (rounds %.2f–%.2f)", bare.Seconds()/ours.Seconds(), ratios[0], ratios[rounds-1]), "≥ 0.9")
 	return nil
-}
-
-// crowd measures the plugin's memory with 32 sandboxes, and the time of a
-// command in one of them.
-func (m *measured) crowd(ctx context.Context, f *figures) error {
-	var mu sync.Mutex
-	var all []*box
-	defer func() {
-		for _, x := range all {
-			_ = m.close(context.WithoutCancel(ctx), x)
-		}
-	}()
-	if _, err := times(ctx, 32, 16, func(ctx context.Context) error {
-		x, err := m.open(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		if x != nil {
-			all = append(all, x)
-		}
-		return err
-	}); err != nil {
-		return err
-	}
-	f.add(m.name+": plugin's memory with 32 sandboxes", fmt.Sprintf("%.1f MB", rss(filepath.Join(m.bin, "plugins", "berth-plugin-"+m.name))), "", "", "≤ 60 MB")
-	shell, err := all[0].core.Shell(ctx, host.Session{ID: "bench", Dir: "/"})
-	if err != nil {
-		return err
-	}
-	defer shell.Close()
-	var ours, fork []time.Duration
-	for range 60 {
-		began := time.Now()
-		p, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
-		if err == nil {
-			_, err = p.Wait()
-		}
-		if err != nil {
-			return err
-		}
-		bare := time.Since(began)
-		began = time.Now()
-		if r, err := shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}}); err != nil || !r.OK() {
-			return fmt.Errorf("command: %+v, %w", r, err)
-		}
-		ours, fork = append(ours, time.Since(began)), append(fork, bare)
-	}
-	p, r := quantile(ours, 0.5), quantile(fork, 0.5)
-	f.add(m.name+": command in a sandbox, p50", ms(p), "fork+exec+wait on the host: "+ms(r), "+"+ms(p-r), "≤ 0.4 ms more")
-	return nil
-}
-
-func between(text, before, after string) string {
-	_, text, _ = strings.Cut(text, before)
-	text, _, _ = strings.Cut(text, after)
-	return text
-}
-
-// rss returns the memory of the newest process of a program, in MB.
-func rss(program string) float64 {
-	best, kib := 0, 0
-	files, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		return 0
-	}
-	for _, f := range files {
-		pid := 0
-		if at, err := os.Readlink(f); err != nil || at != program {
-			continue
-		}
-		if _, err := fmt.Sscanf(f, "/proc/%d/exe", &pid); err != nil || pid < best {
-			continue
-		}
-		status, err := os.ReadFile(filepath.Join(filepath.Dir(f), "status"))
-		if err != nil {
-			continue
-		}
-		if _, err := fmt.Sscan(between(string(status), "VmRSS:", "kB"), &kib); err == nil {
-			best = pid
-		}
-	}
-	return float64(kib) / 1000
 }

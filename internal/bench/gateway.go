@@ -85,9 +85,6 @@ func (b *bench) gateway(ctx context.Context, f *figures) (err error) {
 	if err = firstByte(ctx, f, direct, through); err != nil {
 		return err
 	}
-	if err = oneStream(ctx, f, direct, through); err != nil {
-		return err
-	}
 	return atOnce(ctx, f, direct, through)
 }
 
@@ -169,25 +166,6 @@ func firstByte(ctx context.Context, f *figures, direct, through way) error {
 		x, y := quantile(a, q.at), quantile(b, q.at)
 		f.add("first byte through the gateway, "+q.name, ms(y), ms(x)+" without it", ms(y-x)+" more", q.wanted)
 	}
-	return nil
-}
-
-func oneStream(ctx context.Context, f *figures, direct, through way) error {
-	var a, b []time.Duration
-	for range 3 {
-		_, x, err := direct.ask(ctx, streamEvents)
-		if err != nil {
-			return err
-		}
-		_, y, err := through.ask(ctx, streamEvents)
-		if err != nil {
-			return err
-		}
-		a, b = append(a, x), append(b, y)
-	}
-	x, y := quantile(a, 0.5), quantile(b, 0.5)
-	f.add(fmt.Sprintf("a stream of %d events through the gateway", streamEvents), ms(y), ms(x)+" without it",
-		fmt.Sprintf("%+.2f %%", 100*(float64(y)/float64(x)-1)), "≤ 2 % more")
 	return nil
 }
 

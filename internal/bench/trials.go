@@ -124,49 +124,44 @@ func (u *used) look(pid int) {
 
 func tail(s string) string { return s[max(0, len(s)-2000):] }
 
-// localTrials measures whole trials per second on `local`, compared with
-// bubblewrap running the same commands as such a trial runs in its sandbox,
-// alternating, for five rounds: for nop the tests, for oracle the solution and
-// the tests.
+// localTrials measures whole trials of nop per second on `local`, compared with
+// bubblewrap running the tests, alternating, for five rounds.
 func (b *bench) localTrials(ctx context.Context, f *figures) error {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
 		f.skipped = append(f.skipped, "trials on local beside bubblewrap: bubblewrap is not installed")
 		return nil //nolint:nilerr // the other figures can be measured
 	}
-	for _, who := range []struct{ name, wanted string }{{"nop", "≥ 0.25"}, {"oracle", ""}} {
-		const trials, flight, rounds = 200, 4, 5
-		dir, err := b.experiment("local-"+who.name, who.name, 1, trials, flight)
-		if err != nil {
-			return err
-		}
-		args, err := bubble(ctx, filepath.Join(dir, "tasks", "t0"), who.name == "oracle")
-		if err != nil {
-			return err
-		}
-		var ours, theirs, ratios []float64
-		for round := range rounds {
-			u, err := b.berth(ctx, "run", dir, "--runs", filepath.Join(b.dir, fmt.Sprint(who.name, "-runs", round)))
-			if err != nil {
-				return err
-			}
-			began := time.Now()
-			if err := loop(trials, flight, func() error { return exec.CommandContext(ctx, bwrap, args...).Run() }); err != nil {
-				return err
-			}
-			a, c := trials/u.wall.Seconds(), trials/time.Since(began).Seconds()
-			ours, theirs, ratios = append(ours, a), append(theirs, c), append(ratios, a/c)
-		}
-		f.add(who.name+" trials/s on local, 4 in flight, five rounds", list(ours, "%.0f"), "bubblewrap, the same commands: "+list(theirs, "%.0f"),
-			list(ratios, "%.2f")+" of it", who.wanted)
+	const trials, flight, rounds = 200, 4, 5
+	dir, err := b.experiment("local", "nop", 1, trials, flight)
+	if err != nil {
+		return err
 	}
+	args, err := bubble(ctx, filepath.Join(dir, "tasks", "t0"))
+	if err != nil {
+		return err
+	}
+	var ours, theirs, ratios []float64
+	for round := range rounds {
+		u, err := b.berth(ctx, "run", dir, "--runs", filepath.Join(b.dir, fmt.Sprint("local-runs", round)))
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := loop(trials, flight, func() error { return exec.CommandContext(ctx, bwrap, args...).Run() }); err != nil {
+			return err
+		}
+		a, c := trials/u.wall.Seconds(), trials/time.Since(began).Seconds()
+		ours, theirs, ratios = append(ours, a), append(theirs, c), append(ratios, a/c)
+	}
+	f.add("nop trials/s on local, 4 in flight, five rounds", list(ours, "%.0f"), "bubblewrap, the same commands: "+list(theirs, "%.0f"), list(ratios, "%.2f")+" of it", "≥ 0.25")
 	return nil
 }
 
 // bubble returns bubblewrap's arguments for the commands of a trial of the
 // task: with the same number of namespaces, and the same programs and
 // arguments.
-func bubble(ctx context.Context, dir string, solve bool) ([]string, error) {
+func bubble(ctx context.Context, dir string) ([]string, error) {
 	t, problems, err := harbor.Format{}.Load(ctx, dir, task.Options{})
 	if err != nil || t == nil {
 		return nil, fmt.Errorf("load %s: %w %v", dir, err, problems)
@@ -180,22 +175,7 @@ func bubble(ctx context.Context, dir string, solve bool) ([]string, error) {
 		"--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev",
 		"--tmpfs", "/tmp", "--dir", "/app", "--chdir", "/app", "--ro-bind", filepath.Join(dir, "tests"), "/tests",
 	}
-	if solve {
-		// Two commands in sequence need a program that starts them, like
-		// sandboxd.
-		both := quoted(t.Stages[0].Reference.Argv) + "; exec " + quoted(tests.Command)
-		return append(args, "--ro-bind", filepath.Join(dir, "solution"), "/solution", "sh", "-c", both), nil
-	}
 	return append(args, tests.Command...), nil
-}
-
-// quoted returns argv as a line for a shell.
-func quoted(argv []string) string {
-	words := make([]string, len(argv))
-	for i, w := range argv {
-		words[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
-	}
-	return strings.Join(words, " ")
 }
 
 func list(v []float64, format string) string {

@@ -67,7 +67,6 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 			return bundle.Bundle{}, fmt.Errorf("bundle %s@%s: %w", o.Name, Latest, err)
 		}
 		o.Log(fmt.Sprintf("the newest version is %s@%s", o.Name, newest))
-		_ = remember(o.Dir, map[string]string{o.Name: newest}) // only a hint would be missing
 		o.Version = newest
 	}
 	id := o.Name + "@" + o.Version
@@ -89,12 +88,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 			return o.there(b)
 		}
 	}
-	enough := func() {}
-	if o.Lock == nil {
-		enough = o.askMeanwhile(ctx)
-	}
 	b, err := build(ctx, o)
-	enough()
 	if err != nil {
 		return b, fmt.Errorf("make bundle %s: %w", id, err)
 	}

@@ -6,18 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/google/renameio/v2"
-	"golang.org/x/mod/semver"
-
-	"github.com/berth-eval/berth/plugins/agent/bundle"
 )
 
 // Latest is the version that stands for the newest one of the registry.
@@ -92,68 +85,4 @@ func (k *kitchen) answers(ctx context.Context) error {
 
 func unansweredNPM(err error) error {
 	return unanswered(err, cmp.Or(os.Getenv("npm_config_registry"), "npm's registry"), "npm_config_registry")
-}
-
-// known is a file in the folder of bundles: the newest versions that registries
-// named when they were last asked, by the names of bundles.
-const known = ".newest.json"
-
-// Known returns the newest versions of bundles, by their names, as far as a
-// registry was asked in an earlier build. It asks no registry.
-func Known(dir string) map[string]string {
-	versions := map[string]string{}
-	raw, err := os.ReadFile(filepath.Join(dir, known))
-	if err != nil || json.Unmarshal(raw, &versions) != nil {
-		return map[string]string{}
-	}
-	for name, version := range versions {
-		if _, _, err := bundle.Parse(name + "@" + version); err != nil {
-			delete(versions, name)
-		}
-	}
-	return versions
-}
-
-// Newer returns the version if it is newer than all of those.
-func Newer(version string, than ...string) string {
-	for _, t := range than {
-		if t == version || semver.Compare("v"+version, "v"+t) <= 0 {
-			return ""
-		}
-	}
-	return version
-}
-
-// remember adds to what Known returns.
-func remember(dir string, found map[string]string) error {
-	if len(found) == 0 {
-		return nil
-	}
-	versions := Known(dir)
-	maps.Copy(versions, found)
-	raw, err := json.Marshal(versions)
-	if err == nil {
-		err = bundle.MakeFolder(dir)
-	}
-	if err == nil {
-		err = renameio.WriteFile(filepath.Join(dir, known), raw, 0o644)
-	}
-	return err
-}
-
-// askMeanwhile asks for the newest version during a build. enough ends that, and
-// remembers the answer if it came: a build never waits for it, nor fails.
-func (o *Order) askMeanwhile(ctx context.Context) (enough func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if version, err := o.newest(ctx); err == nil {
-			_ = remember(o.Dir, map[string]string{o.Name: version}) // there is only no hint then
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }

@@ -66,38 +66,3 @@ func TestARegistryThatIsSilentIsNamed(t *testing.T) {
 		})
 	}
 }
-
-// What registries say is remembered: what a build heard meanwhile. A silent registry costs a build nothing.
-func TestNewerVersionsAreKnown(t *testing.T) {
-	registry(t, script(t))
-	t.Setenv("FAKE_NPM_NEWEST", "1.3.0")
-	t.Setenv("FAKE_NPM_MORE", "sleep 1") // a build takes longer than a question
-	dir := t.TempDir()
-	o := order(dir)
-	if _, err := bundler.Make(t.Context(), o); err != nil || bundler.Known(dir)["thing"] != "1.3.0" {
-		t.Errorf("after a build: %v, %v", bundler.Known(dir), err)
-	}
-	t.Setenv("FAKE_NPM_MORE", "")
-	t.Setenv("FAKE_NPM_SILENT", "60")
-	o.Version = "1.2.4"
-	began := time.Now()
-	if _, err := bundler.Make(t.Context(), o); err != nil || time.Since(began) > 30*time.Second || bundler.Known(dir)["thing"] != "1.3.0" { // the promise: a build does not wait for the answer, which takes 60 s
-		t.Errorf("with a silent registry, after %s: %v, %v", time.Since(began), bundler.Known(dir), err)
-	}
-	for _, tt := range []struct {
-		version string
-		than    []string
-		want    string
-	}{
-		{"1.10.0", []string{"1.9.0", "1.2.3"}, "1.10.0"},
-		{"1.10.0", []string{"1.9.0", "1.10.0"}, ""},
-		{"1.10.0", []string{"1.11.0-beta.1"}, ""},
-		{"2026.9.6", []string{"2026.10.1"}, ""},
-		{"", []string{"1.0.0"}, ""},
-		{"1.0", []string{"odd"}, "1.0"},
-	} {
-		if got := bundler.Newer(tt.version, tt.than...); got != tt.want {
-			t.Errorf("Newer(%q, %q) = %q, want %q", tt.version, tt.than, got, tt.want)
-		}
-	}
-}

@@ -313,7 +313,6 @@ type AgentList struct {
 	Folder  string        `json:"folder"`
 	Bundles []AgentBundle `json:"bundles"`
 	Missing []string      `json:"missing"` // that plugins use when nothing else is said
-	Newer   []string      `json:"newer"`   // newest versions that are known, if they are newer than all that are installed
 }
 
 // PluginList is what `berth plugin list` says.

@@ -133,28 +133,6 @@ agent lock: its exact bundle is rebuilt, or it fails if the digest differs.`,
 
 func (c *Commands) made(b bundle.Bundle) {
 	c.Printf("%s  %s\n%d files, %d MiB, %s\n", b.ID(), b.Digest, b.Files, b.Bytes>>20, b.Folder)
-	if v := bundler.Newer(bundler.Known(c.dir())[b.Name], b.Version); v != "" {
-		c.Notef("a newer version exists: %s@%s\n", terminal.Clean(b.Name), terminal.Clean(v))
-	}
-}
-
-// newer returns the bundles of which a newer version exists than any that is
-// installed, as far as that is known.
-func (c *Commands) newer(there []bundle.Bundle) []string {
-	newer := []string{}
-	for name, version := range bundler.Known(c.dir()) {
-		var have []string
-		for _, b := range there {
-			if b.Name == name {
-				have = append(have, b.Version)
-			}
-		}
-		if len(have) > 0 && bundler.Newer(version, have...) != "" {
-			newer = append(newer, name+"@"+version)
-		}
-	}
-	slices.Sort(newer)
-	return newer
 }
 
 // makeAll builds the bundles of all agents, each in the version of its plugin.
@@ -164,7 +142,7 @@ func (c *Commands) makeAll(cmd *cobra.Command, o bundler.Order) error {
 	if err != nil {
 		return err
 	}
-	res := output.AgentList{Folder: o.Dir, Bundles: []output.AgentBundle{}, Missing: []string{}, Newer: []string{}}
+	res := output.AgentList{Folder: o.Dir, Bundles: []output.AgentBundle{}, Missing: []string{}}
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(recipes)) {
 		if cmd.Context().Err() != nil {
@@ -310,9 +288,8 @@ func (c *Commands) listCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List installed bundles, and those that plugins could use",
-		Long: `Lists the installed bundles, those that plugins use by default and that are not
-installed, and newer versions. It asks no registry for these: it knows what the
-registries said during earlier builds.`,
+		Long: `Lists the installed bundles, and those that plugins use by default and that are
+not installed.`,
 		Example: "  berth agent list\n  berth agent list --verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -344,7 +321,7 @@ func (c *Commands) list(cmd *cobra.Command, dir string, verify bool) (res output
 	if err != nil {
 		return res, err
 	}
-	res = output.AgentList{Folder: dir, Bundles: []output.AgentBundle{}, Newer: c.newer(there)}
+	res = output.AgentList{Folder: dir, Bundles: []output.AgentBundle{}}
 	for _, b := range there {
 		a := output.AgentBundle{Bundle: b}
 		if verify {
@@ -398,9 +375,6 @@ func (c *Commands) say(res *output.AgentList) {
 	}
 	for _, m := range res.Missing {
 		c.Printf("not installed: %s (berth agent bundle %s)\n", terminal.Clean(m), terminal.Clean(m))
-	}
-	for _, n := range res.Newer {
-		c.Printf("newer: %s (berth agent bundle %s)\n", terminal.Clean(n), terminal.Clean(n))
 	}
 }
 

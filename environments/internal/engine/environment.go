@@ -248,7 +248,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 		// container that is not on record.
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
-		state, err := e.run(ctx, calm, r, c)
+		state, err := run(ctx, calm, r, c)
 		if err == nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -277,8 +277,11 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 	return State{}, context.Cause(ctx)
 }
 
+// advice is the end of the error of a container that did not start.
+const advice = ": berth doctor shows what containers need of this machine"
+
 // run is the engine's part of start; it stops when ctx ends.
-func (e *Environment) run(ctx, calm context.Context, r *remote, c Container) (State, error) {
+func run(ctx, calm context.Context, r *remote, c Container) (State, error) {
 	if err := r.Create(calm, c); err != nil {
 		if errors.Is(err, ErrAbsent) {
 			err = fmt.Errorf("%w: %w", environment.ErrBadImage, err)
@@ -289,31 +292,16 @@ func (e *Environment) run(ctx, calm context.Context, r *remote, c Container) (St
 		return State{}, context.Cause(ctx)
 	}
 	if err := r.Start(calm, c.Name); err != nil {
-		return State{}, fmt.Errorf("%s start: %w%s", r.name, err, e.advice())
+		return State{}, fmt.Errorf("%s start: %w%s", r.name, err, advice)
 	}
 	s, err := r.State(calm, c.Name)
 	if err != nil {
 		return State{}, fmt.Errorf("%s inspect: %w", r.name, err)
 	}
 	if !s.Running {
-		return s, fmt.Errorf("%s start: sandboxd ended at once with exit code %d %s%s", r.name, s.ExitCode, s.Error, e.advice())
+		return s, fmt.Errorf("%s start: sandboxd ended at once with exit code %d %s%s", r.name, s.ExitCode, s.Error, advice)
 	}
 	return s, nil
-}
-
-// advice is the end of the error of a container that did not start: which checks of
-// the machine know a remedy for something.
-func (e *Environment) advice() string {
-	var names []string
-	for _, c := range e.checks() {
-		if c.Remedy != "" {
-			names = append(names, c.Name)
-		}
-	}
-	if len(names) == 0 {
-		return ": berth doctor shows what containers need of this machine"
-	}
-	return ": berth doctor shows what containers need of this machine, and has advice on " + strings.Join(names, ", ")
 }
 
 // clean removes a container that may be there.

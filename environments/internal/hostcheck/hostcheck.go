@@ -1,6 +1,5 @@
 // Package hostcheck checks what sandboxes need from this machine: user ids,
-// namespaces, control groups, folders, limits and devices. It says how to fix
-// what is missing. Each environment returns the checks that it needs, and
+// namespaces, control groups and devices. It says how to fix what is missing. Each environment returns the checks that it needs, and
 // `berth doctor` prints them. The package changes nothing, and starts nothing but
 // one program that ends at once, in a user namespace.
 package hostcheck
@@ -24,22 +23,14 @@ import (
 type Machine struct {
 	Root   string // of the file system; "" is this machine's
 	UID    int
-	User   string // name; empty: the account has none
-	Env    func(string) string
-	Limit  func(resource int) uint64 // hard limit; all bits: none
-	Mapper bool                      // newuidmap and newgidmap are there
-	Try    func() error              // makes a user namespace; nil: it is not tried
+	User   string       // name; empty: the account has none
+	Mapper bool         // newuidmap and newgidmap are there
+	Try    func() error // makes a user namespace; nil: it is not tried
 }
 
 // Here is this machine, for the user of that id.
 func Here(uid int) Machine {
-	m := Machine{UID: uid, Env: os.Getenv, Limit: func(resource int) uint64 {
-		var l syscall.Rlimit
-		if syscall.Getrlimit(resource, &l) != nil {
-			return ^uint64(0)
-		}
-		return l.Max
-	}, Try: tryNamespace}
+	m := Machine{UID: uid, Try: tryNamespace}
 	if u, err := user.LookupId(strconv.Itoa(m.UID)); err == nil {
 		m.User = u.Username
 	}
@@ -54,19 +45,16 @@ const (
 	UserIDs        = "user ids"
 	UserNamespaces = "user namespaces"
 	ControlGroups  = "control groups"
-	SessionFolder  = "runtime folder of the session"
-	Limits         = "limits of this process"
 	Devices        = "devices"
-	SELinux        = "SELinux"
 )
 
 // All is every check: what an engine without root depends on.
-var All = []string{UserIDs, UserNamespaces, ControlGroups, SessionFolder, Limits, Devices, SELinux}
+var All = []string{UserIDs, UserNamespaces, ControlGroups, Devices}
 
 // Checks returns the result of each named check.
 func (m Machine) Checks(names ...string) []environment.MachineCheck {
 	looks := map[string]func() (text, remedy string){
-		UserIDs: m.ids, UserNamespaces: m.namespaces, ControlGroups: m.groups, SessionFolder: m.session, Limits: m.limits, Devices: m.devices, SELinux: m.selinux,
+		UserIDs: m.ids, UserNamespaces: m.namespaces, ControlGroups: m.groups, Devices: m.devices,
 	}
 	all := make([]environment.MachineCheck, len(names))
 	for i, name := range names {
@@ -211,56 +199,6 @@ func (m Machine) groups() (text, remedy string) {
 	return "version 2, with " + given, ""
 }
 
-func (m Machine) session() (text, remedy string) {
-	const private = "optional: set XDG_RUNTIME_DIR to a folder that only this user can read (mode 0700), on a local disk; otherwise Berth uses its own folder"
-	dir := m.Env("XDG_RUNTIME_DIR")
-	if dir == "" {
-		if m.UID == 0 {
-			return "XDG_RUNTIME_DIR is not set; root needs none", ""
-		}
-		return "XDG_RUNTIME_DIR is not set", private
-	}
-	info, err := os.Stat(m.Root + dir)
-	if err != nil || !info.IsDir() {
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which does not exist", dir), private
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case ok && int(st.Uid) != os.Geteuid(): // that is m.UID, but in tests
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which belongs to user %d and is not used (su keeps the variable of the previous user)", dir, st.Uid), private
-	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Sprintf("XDG_RUNTIME_DIR is %s, which other users can read", dir), "chmod 700 " + dir
-	default:
-		return dir, ""
-	}
-}
-
-// What container engines ask for by default. They fail to start anything when
-// the hard limit is below it and they may not raise it.
-const (
-	usualFiles     = 1 << 20
-	usualProcesses = 1 << 20
-	rlimitNproc    = 6 // RLIMIT_NPROC, which package syscall does not name
-)
-
-func (m Machine) limits() (text, remedy string) {
-	files, processes := m.Limit(syscall.RLIMIT_NOFILE), m.Limit(rlimitNproc)
-	text = fmt.Sprintf("%s open files, %s processes", count(files), count(processes))
-	if files >= usualFiles && processes >= usualProcesses {
-		return text, ""
-	}
-	n, p := min(files, 1024), min(processes, 4096)
-	return text + ": below the defaults of container engines, which then cannot start containers",
-		fmt.Sprintf("nothing to do for rootless sandboxes, whose limits Berth sets; for other containers set default_ulimits = [\"nofile=%d:%d\", \"nproc=%d:%d\"] in containers.conf, or --default-ulimit nofile=%d:%d for a daemon", n, n, p, p, n, n)
-}
-
-func count(n uint64) string {
-	if n == ^uint64(0) {
-		return "unlimited"
-	}
-	return strconv.FormatUint(n, 10)
-}
-
 func (m Machine) devices() (text, remedy string) {
 	var bad, do []string
 	for _, d := range []struct{ path, what, module string }{
@@ -280,16 +218,4 @@ func (m Machine) devices() (text, remedy string) {
 		return "/dev/net/tun and /dev/fuse can be opened", ""
 	}
 	return strings.Join(bad, ", "), strings.Join(do, " && ")
-}
-
-func (m Machine) selinux() (text, remedy string) {
-	switch m.read("/sys/fs/selinux/enforce") {
-	case "1":
-		return "enforcing: containers run with label=disable, because their labels would block the core's socket",
-			"nothing to do if that is allowed here; if a policy forbids label=disable, only environments without an engine work"
-	case "0":
-		return "permissive", ""
-	default:
-		return "not used", ""
-	}
 }

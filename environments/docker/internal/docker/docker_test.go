@@ -40,11 +40,6 @@ func TestLimits(t *testing.T) {
 	enginetest.Limits(t, e, enginetest.Spec(t, e, sockets...))
 }
 
-func TestGPUs(t *testing.T) {
-	e := made(t)
-	enginetest.GPUs(t, e, enginetest.Spec(t, e, sockets...))
-}
-
 func TestSidecars(t *testing.T) {
 	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
 }

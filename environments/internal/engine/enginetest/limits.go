@@ -1,8 +1,6 @@
 package enginetest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -128,21 +126,5 @@ func (b *Box) remains(t *testing.T, r environment.Remains, spun time.Duration) {
 	}
 	if b.Granted.CPU == environment.GrantEnforced && (r.Throttled <= 0 || r.CPU <= 0) {
 		t.Errorf("spun for %v with a limit of %d thousandths of a processor, and was throttled for %v of %v", spun, fewCPUMilli, r.Throttled, r.CPU)
-	}
-}
-
-// GPUs are refused, by name, where there is none of them: by Check and at
-// Create. More than any machine has are asked for.
-func GPUs(t *testing.T, e *engine.Environment, spec environment.Spec) {
-	t.Helper()
-	spec.Limits.GPUs, spec.Limits.GPUTypes = 512, []string{"H100"}
-	r, err := e.Check(bounded(t), spec)
-	if err != nil || len(r.Refusals) != 1 || !strings.Contains(r.Refusals[0].Summary, "512 GPUs of type H100") || !strings.Contains(r.Refusals[0].Detail, "none here") {
-		t.Errorf("check: %+v, %v", r, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
-	defer cancel()
-	if made, err := e.Create(ctx, spec); !errors.Is(err, environment.ErrRefused) {
-		t.Errorf("create: %+v, %v; want ErrRefused", made, err)
 	}
 }

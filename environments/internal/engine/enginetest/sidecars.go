@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -44,25 +43,5 @@ func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.S
 	}
 	if ids, err := other.List(bounded(t), spec.Labels.Owner); err != nil || len(ids) != 0 {
 		t.Errorf("left: %q, %v", ids, err)
-	}
-	canceledSidecars(t, again(), spec)
-}
-
-// canceledSidecars gives up a create in the midst of its containers.
-func canceledSidecars(t *testing.T, e *engine.Environment, spec environment.Spec) {
-	t.Helper()
-	for _, after := range []time.Duration{time.Millisecond, 60 * time.Millisecond, 200 * time.Millisecond} {
-		ctx, cancel := context.WithTimeout(bounded(t), after)
-		made, err := e.Create(ctx, spec)
-		cancel()
-		if err == nil {
-			if _, err = e.Destroy(bounded(t), made.ID); err != nil {
-				t.Errorf("destroy: %v", err)
-			}
-		}
-		e.Close() // what the canceled call left to do
-		if ids, err := e.List(bounded(t), spec.Labels.Owner); err != nil || len(ids) != 0 {
-			t.Errorf("canceled after %v: left %q, %v", after, ids, err)
-		}
 	}
 }

@@ -40,16 +40,15 @@ type Parent struct {
 }
 
 // Find returns the nearest group around this process below which it may make
-// groups with at least one of the controllers. If there is none, it returns nil
-// and the reason in one sentence.
-func Find() (*Parent, string) {
+// groups with at least one of the controllers, or nil if there is none.
+func Find() *Parent {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
-		return nil, "this kernel has no control groups"
+		return nil
 	}
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return nil, err.Error()
+		return nil
 	}
 	defer f.Close()
 	path, at, top := "", "", ""
@@ -67,12 +66,9 @@ func Find() (*Parent, string) {
 		}
 	}
 	if path == "" || at == "" {
-		return nil, "control groups of version 2 are not mounted"
+		return nil
 	}
-	if p := search(at, strings.TrimPrefix(path, strings.TrimSuffix(top, "/"))); p != nil {
-		return p, ""
-	}
-	return nil, "no control group is delegated to this user: start berth with systemd-run --user --scope, or ask for delegation"
+	return search(at, strings.TrimPrefix(path, strings.TrimSuffix(top, "/")))
 }
 
 // search goes from the group path up to the root of the file system at.

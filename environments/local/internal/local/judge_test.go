@@ -166,16 +166,3 @@ func TestFaultOfTheMachineIsARefusal(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-func TestDoctorNamesMountsBelowTheProgramsOfTheHost(t *testing.T) {
-	if got := mountCheck(nil, nil); got != nil {
-		t.Errorf("without mounts: %+v", got)
-	}
-	got := mountCheck([]string{"/usr/1", "/usr/2", "/usr/3", "/usr/4", "/usr/5", "/usr/6"}, nil)
-	if len(got) != 1 || got[0].Remedy != "" || !strings.Contains(got[0].Text, "/usr/1, /usr/2") || !strings.Contains(got[0].Text, "/usr/5 and 1 more") {
-		t.Errorf("with six: %+v", got)
-	}
-	if got := mountCheck(nil, errors.New("broken")); len(got) != 1 || got[0].Remedy == "" || !strings.Contains(got[0].Text, "broken") {
-		t.Errorf("with an error: %+v", got)
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
@@ -194,26 +193,6 @@ func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environ
 		}
 		j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: "No sandbox can be made on this machine", Detail: err.Error()})
 	}
-	j.report.Machine = append(slices.Clone(e.checks), mountCheck(e.maker.Mounts())...)
+	j.report.Machine = e.checks
 	return j.report, nil
-}
-
-// mountCheck tells of mounts below the folders that sandboxes see, if there are
-// any.
-func mountCheck(mounts []string, err error) []environment.MachineCheck {
-	c := environment.MachineCheck{Name: "mounts"}
-	switch {
-	case err != nil:
-		c.Text, c.Remedy = "cannot be listed: "+err.Error(), "make /proc readable"
-	case len(mounts) == 0:
-		return nil
-	default:
-		const most = 5
-		names := strings.Join(mounts[:min(most, len(mounts))], ", ")
-		if n := len(mounts) - most; n > 0 {
-			names += fmt.Sprintf(" and %d more", n)
-		}
-		c.Text = "below the folders of programs there are " + names + ": sandboxes see what every user may read of them; in a sandbox, the folders above a mount cannot be renamed or removed"
-	}
-	return []environment.MachineCheck{c}
 }

@@ -88,7 +88,8 @@ func explain(f inside.Failure, cause error) error {
 	case f.Step == "layers" && (denied || errno == syscall.ENODEV) && strings.Contains(f.Text, "overlay"):
 		return fmt.Errorf("%w: no overlay in a user namespace (%s): it needs Linux 5.11 or newer with overlayfs; %s", ErrForbidden, where, elsewhere)
 	case f.Step == "layers" && errno == syscall.EINVAL:
-		return explainLayer(where, f.Text)
+		return fmt.Errorf("%w: a folder of this machine cannot be a layer of a sandbox (%s): its file system is not one for layers, or consists of "+
+			"layers in two levels already, as in a container inside a container, or something was mounted below it meanwhile; %s", ErrForbidden, where, elsewhere)
 	case errno == syscall.EDQUOT && f.Step == "session keyring":
 		return fmt.Errorf("%w: %s: the user's quota of kernel keys is used up: an administrator can raise kernel.keys.maxkeys",
 			environment.ErrNoCapacity, where)
@@ -99,16 +100,4 @@ func explain(f inside.Failure, cause error) error {
 	default:
 		return errors.New(where)
 	}
-}
-
-// explainLayer tells why the kernel refuses a folder of the host as a layer, from
-// what is mounted there now. text begins with the folder.
-func explainLayer(where, text string) error {
-	folder, _, _ := strings.Cut(text, ": ")
-	if below, err := mountsBelow([]string{folder}); err == nil && len(below) > 0 {
-		return fmt.Errorf("%w: a folder of this machine cannot be a layer of a sandbox (%s), because something was mounted below it after berth looked: "+
-			"/%s: start berth again; %s", ErrForbidden, where, strings.Join(below, ", /"), elsewhere)
-	}
-	return fmt.Errorf("%w: a folder of this machine cannot be a layer of a sandbox (%s): its file system is not one for layers, or consists of "+
-		"layers in two levels already, as in a container inside a container; %s", ErrForbidden, where, elsewhere)
 }

@@ -101,7 +101,7 @@ func New(process *ids.Process, places base.Places, initPath string) (*Maker, err
 		}
 		m.outside[name] = link
 	}
-	m.groups, _ = cgroup.Find()
+	m.groups = cgroup.Find()
 	var err error
 	m.init, err = openInit(initPath)
 	return m, err

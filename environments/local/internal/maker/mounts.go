@@ -58,20 +58,6 @@ func divide(folder string, points []string) (d division) {
 	return d
 }
 
-// Mounts returns the mounts of the host below the folders that sandboxes see, as
-// absolute paths.
-func (m *Maker) Mounts() ([]string, error) {
-	folders, _, err := visible("/")
-	if err != nil {
-		return nil, err
-	}
-	points, err := mountsBelow(folders)
-	for i, p := range points {
-		points[i] = "/" + p
-	}
-	return points, err
-}
-
 // mountsBelow returns the mounts below folders, relative to the root.
 func mountsBelow(folders []string) (below []string, err error) {
 	points, err := mountPoints("/proc/self/mountinfo")

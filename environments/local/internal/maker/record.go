@@ -64,28 +64,16 @@ func (m *Maker) write(r *record) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := whole(state.Boxes, recordPath(state, r.ID), data); err != nil {
+	if err := whole(recordPath(state, r.ID), data); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
 	return nil
 }
 
 // whole writes a file that is either complete or does not exist, even if we are
-// killed: it has no name until it is written. It is not synced to disk, because
-// after a crash of the machine the sandbox is gone too. On a file system
-// without nameless files it is renamed from a name that sweep removes.
-func whole(dir, name string, data []byte) error {
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		f := os.NewFile(uintptr(fd), name)
-		defer f.Close()
-		if _, err = f.Write(data); err == nil {
-			err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
-		}
-		if err == nil {
-			return nil
-		}
-	}
+// killed. It is not synced to disk, because after a crash of the machine the sandbox
+// is gone too. sweep removes files with the name that it has before.
+func whole(name string, data []byte) error {
 	tmp := strings.TrimSuffix(name, ".json") + ".new"
 	if err := os.WriteFile(tmp, data, 0o600); err != nil {
 		return err

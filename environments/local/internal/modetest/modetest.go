@@ -31,9 +31,7 @@ const (
 	markStage = "BERTH_TEST_STAGE" // set in the process that prepares a mount namespace
 	markTools = "BERTH_TEST_TOOLS" // folder with the built programs
 	markPlace = "BERTH_TEST_PLACE" // the Place this process is in
-
-	markNested = "BERTH_TEST_NESTED" // set in the process that is in NoNamespaces
-	markCan    = "BERTH_TEST_CAN"    // set in the process that tries this machine out
+	markCan   = "BERTH_TEST_CAN"   // set in the process that tries this machine out
 )
 
 // User is the ordinary user that root becomes: an id that nobody has, but for
@@ -65,7 +63,7 @@ var started bool
 func expected() *ids.Process {
 	p := &ids.Process{Mode: ids.OneID, UID: os.Getuid(), GID: os.Getgid()}
 	switch {
-	case p.UID == 0 && os.Getenv(markNested) == "":
+	case p.UID == 0:
 		p.Mode = ids.RealRoot
 	case ids.HasRanges(p.UID):
 		p.Mode = ids.Held
@@ -86,11 +84,6 @@ func Main(m *testing.M, packages ...string) int {
 		return 0 // the process that it started ran the tests
 	}
 	defer stopOthers()
-	if os.Getenv(markNested) != "" {
-		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
-			return fail(err)
-		}
-	}
 	var err error
 	if Tools = os.Getenv(markTools); Tools == "" {
 		if Tools, err = os.MkdirTemp("", "berth-test-"); err != nil {
@@ -173,12 +166,9 @@ type Place string
 
 // The places.
 const (
-	Chrooted     Place = "chrooted"      // the kernel refuses user namespaces: EPERM
-	NoNamespaces Place = "no-namespaces" // user.max_user_namespaces is 0: ENOSPC
-	MaskedProc   Place = "masked-proc"   // as in a container: a new /proc is refused
-	ReadOnlySys  Place = "read-only-sys" // as in a container: /proc/sys is read-only, too
-	OverlaidUsr  Place = "overlaid-usr"  // as in a container, for root: ids of /usr cannot be shifted
-	MountedUsr   Place = "mounted-usr"   // has mounts below /usr: see mountBelowUsr
+	MaskedProc  Place = "masked-proc"  // as in a container: a new /proc is refused
+	OverlaidUsr Place = "overlaid-usr" // as in a container, for root: ids of /usr cannot be shifted
+	MountedUsr  Place = "mounted-usr"  // has mounts below /usr: see mountBelowUsr
 )
 
 // In runs do in that place: as root in OverlaidUsr, else as an ordinary user
@@ -282,9 +272,6 @@ func becomeUser() error {
 			env = append(env, e)
 		}
 	}
-	if Place(os.Getenv(markPlace)) == NoNamespaces {
-		return inNested(env)
-	}
 	if os.Getenv(markStage) == names[ids.RealRoot] {
 		return syscall.Exec("/proc/self/exe", os.Args, env)
 	}
@@ -317,30 +304,12 @@ func openTun() error {
 	return errors.Join(unix.Mknod("/dev/net/tun", unix.S_IFCHR|0o666, int(unix.Mkdev(10, 200))), os.Chmod("/dev/net/tun", 0o666))
 }
 
-// inNested becomes the user in its own user namespace that allows no
-// further one.
-func inNested(env []string) error {
-	one := []syscall.SysProcIDMap{{ContainerID: 0, HostID: User, Size: 1}}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // as long as we
-	cmd.Env = append(env, markNested+"=1")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWUSER, UidMappings: one, GidMappings: one, GidMappingsEnableSetgroups: true,
-		Credential: &syscall.Credential{Uid: 0, Gid: 0}, Pdeathsig: syscall.SIGKILL,
-	}
-	return cmd.Run()
-}
-
 func cacheOf(uid int) string { return filepath.Join(Tools, fmt.Sprintf("cache-%d", uid)) }
 
 // Cache is a folder for copies of the host that this user's tests share: the
 // skeleton takes seconds to make.
 func Cache() (string, error) {
-	uid := Process.UID
-	if os.Getenv(markNested) != "" {
-		uid = User // under another number
-	}
-	dir := cacheOf(uid)
+	dir := cacheOf(Process.UID)
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}

@@ -10,16 +10,6 @@ import (
 // putUp changes what this mount namespace sees.
 func putUp(place Place) error {
 	switch place {
-	case Chrooted:
-		// A root that is not that of the mount namespace.
-		dir, err := os.MkdirTemp(os.Getenv(markTools), "root-")
-		if err != nil {
-			return err
-		}
-		if err := unix.Mount("/", dir, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return err
-		}
-		return errors.Join(unix.Chroot(dir), os.Chdir("/"))
 	case OverlaidUsr:
 		dir, err := os.MkdirTemp(os.Getenv(markTools), "usr-")
 		if err != nil {
@@ -34,12 +24,6 @@ func putUp(place Place) error {
 		return unix.Mount("none", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+dir+"/u,workdir="+dir+"/w")
 	case MaskedProc:
 		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
-	case ReadOnlySys:
-		return errors.Join(
-			unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, ""),
-			unix.Mount("/proc/sys", "/proc/sys", "", unix.MS_BIND, ""),
-			unix.Mount("", "/proc/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""),
-		)
 	case MountedUsr:
 		return mountBelowUsr()
 	default:

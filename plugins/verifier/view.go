@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -26,6 +27,41 @@ func (r *Request) ReadFile(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("view: %w", untrusted.Below(err)) // a verdict may say it, and a model read that
 	}
 	return data, nil
+}
+
+// The bounds of a record, in bytes.
+const (
+	maxLine   = 32 << 20
+	maxRecord = 4 << 30
+)
+
+// Lines calls each with the lines of a record of the view, such as
+// "attempt/steps.jsonl". Fails with fs.ErrNotExist, and if a line or all of them are
+// too long.
+func (r *Request) Lines(name string, each func(line []byte)) error {
+	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, each)
+	if err == nil && cut {
+		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// DecodeSettings reads the settings of the task, and the configuration of the
+// experiment over them, into a struct with config tags.
+func (r *Request) DecodeSettings(into any) error {
+	raw, err := config.Over(r.Settings, r.Config)
+	if err == nil {
+		if ps := config.Validate(raw, into); len(ps) > 0 {
+			err = config.Problems(ps)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("settings for this verifier: %w", err)
+	}
+	return nil
 }
 
 // ViewFolder is where PlaceView puts the view in a sandbox.

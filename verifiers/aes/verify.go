@@ -14,9 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/surface"
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/aes/internal/similarity"
 )
@@ -35,8 +33,6 @@ const (
 	fileDetails = "aes.json"
 
 	fileVerdicts = "attempt/verdicts.jsonl"
-	maxVerdict   = 32 << 20 // bytes of a line
-	maxVerdicts  = 1 << 30  // bytes
 )
 
 // The scores.
@@ -51,8 +47,8 @@ type aes struct{}
 // Verify implements verifier.Verifier.
 func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
 	var c Config
-	if err = settings(&r, &c); err != nil {
-		return v, fmt.Errorf("settings for this verifier: %w", err)
+	if err = r.DecodeSettings(&c); err != nil {
+		return v, err
 	}
 	dir := captures(&r)
 	target, err := read(&r, path.Join(dir, fileTarget))
@@ -91,7 +87,7 @@ func (aes) Verify(ctx context.Context, r verifier.Request, log func(string)) (v 
 func series(r *verifier.Request, scores map[string]verifier.Score) error {
 	var stages []string
 	values := map[string]verifier.Score{}
-	_, err := untrusted.Lines(r.View, fileVerdicts, maxVerdict, maxVerdicts, func(line []byte) {
+	err := r.Lines(fileVerdicts, func(line []byte) {
 		var v verifier.Verdict
 		if json.Unmarshal(line, &v) != nil || v.Stage == r.Stage {
 			return
@@ -104,7 +100,7 @@ func series(r *verifier.Request, scores map[string]verifier.Score) error {
 		}
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // before the first verdict there is no file
-		return fmt.Errorf("%s: %w", fileVerdicts, err)
+		return err
 	}
 	values[r.Stage] = scores[scoreAES]
 	for i, stage := range append(stages, r.Stage) {
@@ -121,18 +117,6 @@ func captures(r *verifier.Request) string {
 		return own
 	}
 	return dirCaptures
-}
-
-// settings reads those of the task, and of the experiment over them.
-func settings(r *verifier.Request, c *Config) error {
-	raw, err := config.Over(r.Settings, r.Config)
-	if err != nil {
-		return err
-	}
-	if ps := config.Validate(raw, c); len(ps) > 0 {
-		return config.Problems(ps)
-	}
-	return nil
 }
 
 // read reads a capture. One that was not taken is a missing artifact.

@@ -4,22 +4,16 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// Bounds of the records that are read, in bytes.
-const (
-	maxLine   = 32 << 20
-	maxRecord = 1 << 30
-	maxAnswer = 1 << 20
-)
+// maxAnswer is how many bytes an answer may have.
+const maxAnswer = 1 << 20
 
 // The actions with which an agent tells the user something: an answer, or why the
 // task cannot be done, which may be the answer.
@@ -111,7 +105,7 @@ func argument(raw json.RawMessage) string {
 // lines calls each with the lines of a record that belong to the stage. A record
 // that is not there has none.
 func lines(r *verifier.Request, name string, each func(*said)) error {
-	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, func(line []byte) {
+	err := r.Lines(name, func(line []byte) {
 		var s said
 		if json.Unmarshal(line, &s) == nil && (s.Stage == "" || r.Stage == "" || s.Stage == r.Stage) {
 			each(&s)
@@ -120,11 +114,5 @@ func lines(r *verifier.Request, name string, each func(*said)) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && cut {
-		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return err
 }

@@ -10,10 +10,8 @@ import (
 	"maps"
 	"math"
 
-	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -36,12 +34,6 @@ const (
 // Its value says why.
 const ife = "ife"
 
-// The bounds of what is read of a record, in bytes.
-const (
-	maxLine   = 32 << 20
-	maxRecord = 4 << 30
-)
-
 type judge struct{}
 
 // seen is what the record says.
@@ -57,18 +49,18 @@ type seen struct {
 // Verify implements verifier.Verifier.
 func (judge) Verify(ctx context.Context, r verifier.Request, _ func(string)) (v verifier.Verdict, err error) {
 	var c Config
-	if err = read(&r, &c); err != nil {
+	if err = r.DecodeSettings(&c); err != nil {
 		return v, err
 	}
 	if c.Stages == stagesAll {
 		r.Stage = ""
 	}
 	s := seen{actions: map[string]int{}}
-	if err = lines(&r, "attempt/surface.jsonl", s.surface); errors.Is(err, fs.ErrNotExist) {
+	if err = r.Lines("attempt/surface.jsonl", func(line []byte) { s.surface(line, r.Stage) }); errors.Is(err, fs.ErrNotExist) {
 		return v, fmt.Errorf("attempt/surface.jsonl: %w: the task has no surface, or it was never opened", verifier.ErrArtifactMissing)
 	}
 	if err == nil {
-		if err = lines(&r, "attempt/steps.jsonl", s.step); errors.Is(err, fs.ErrNotExist) {
+		if err = r.Lines("attempt/steps.jsonl", func(line []byte) { s.step(line, r.Stage) }); errors.Is(err, fs.ErrNotExist) {
 			err = nil // an agent without steps
 		}
 	}
@@ -196,28 +188,4 @@ func (s *seen) step(raw []byte, stage string) {
 	if len(l.Step.ToolCalls) == 0 {
 		s.empty++
 	}
-}
-
-// lines calls each with the lines of a record.
-func lines(r *verifier.Request, name string, each func(line []byte, stage string)) error {
-	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, func(line []byte) { each(line, r.Stage) })
-	if err == nil && cut {
-		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-// read reads the settings of the task, and of the experiment over them.
-func read(r *verifier.Request, c *Config) error {
-	raw, err := config.Over(r.Settings, r.Config)
-	if err != nil {
-		return fmt.Errorf("settings for this verifier: %w", err)
-	}
-	if ps := config.Validate(raw, c); len(ps) > 0 {
-		return fmt.Errorf("settings for this verifier: %w", config.Problems(ps))
-	}
-	return nil
 }

@@ -2,19 +2,11 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 	"github.com/berth-eval/berth/verifiers/supervisor/internal/rules"
-)
-
-// Bounds of the records that are read, in bytes.
-const (
-	maxLine   = 32 << 20
-	maxRecord = 1 << 30
 )
 
 // turnLine is a line of attempt/turns.jsonl.
@@ -29,7 +21,7 @@ type turnLine struct {
 // turns returns the lines about the ends of turns of a stage, and why the loop of
 // turns ended, if it has.
 func turns(r *verifier.Request) (ends []turnLine, why string, err error) {
-	err = each(r, "attempt/turns.jsonl", func(line []byte) {
+	err = r.Lines("attempt/turns.jsonl", func(line []byte) {
 		var t turnLine
 		if json.Unmarshal(line, &t) != nil || t.Stage != r.Stage {
 			return
@@ -48,7 +40,7 @@ func turns(r *verifier.Request) (ends []turnLine, why string, err error) {
 // stage. Request.Earlier has only one verdict of each verifier after the last
 // turn.
 func rounds(r *verifier.Request) (own []verifier.Verdict, err error) {
-	err = each(r, "attempt/verdicts.jsonl", func(line []byte) {
+	err = r.Lines("attempt/verdicts.jsonl", func(line []byte) {
 		var v verifier.Verdict
 		if json.Unmarshal(line, &v) == nil && v.Stage == r.Stage {
 			own = append(own, ownVerdicts([]verifier.Verdict{v})...)
@@ -76,7 +68,7 @@ func (s *stepLine) ofAgent() bool { return s.Role == agent.RoleAgent || s.Role =
 // lastStep returns the agent's last step of a turn; nil: it has none.
 func lastStep(r *verifier.Request, turn int) (last *rules.Step, err error) {
 	asked := false
-	err = each(r, "attempt/steps.jsonl", func(line []byte) {
+	err = r.Lines("attempt/steps.jsonl", func(line []byte) {
 		s, ok := stepOf(line)
 		if !ok || s.Stage != r.Stage || s.Turn != turn || !s.ofAgent() || s.Step.Source != trajectory.Model {
 			return
@@ -101,15 +93,4 @@ func stop(extra json.RawMessage) string {
 		return e.Finish
 	}
 	return e.Stop
-}
-
-func each(r *verifier.Request, name string, line func([]byte)) error {
-	cut, err := untrusted.Lines(r.View, name, maxLine, maxRecord, line)
-	if err == nil && cut {
-		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
 }

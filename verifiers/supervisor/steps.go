@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/berth-eval/berth/plugins/untrusted"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -58,13 +57,10 @@ func (e *excerpt) String() string {
 // steps returns the lines of the agent's steps, shortened.
 func steps(r *verifier.Request) (string, error) {
 	var e excerpt
-	_, err := untrusted.Lines(r.View, "attempt/steps.jsonl", maxLine, maxRecord, func(line []byte) {
+	err := r.Lines("attempt/steps.jsonl", func(line []byte) {
 		if s, ok := stepOf(line); ok && s.Stage == r.Stage && s.ofAgent() {
 			e.add(line)
 		}
 	})
-	if err != nil {
-		return "", fmt.Errorf("attempt/steps.jsonl: %w", err)
-	}
-	return e.String(), nil
+	return e.String(), err
 }

@@ -15,8 +15,6 @@ import (
 
 // Bounds of what is read and shown.
 const (
-	maxLine    = 32 << 20 // bytes of a line of a record
-	maxRecord  = 1 << 30  // bytes of a record
 	maxAction  = 2 << 10  // bytes of an action, with its arguments and its error
 	maxActions = 20       // actions between two pictures that are shown: the last ones
 	maxAnswer  = 64 << 10 // bytes of the agent's answer
@@ -111,17 +109,11 @@ func argument(raw json.RawMessage) string {
 
 // lines calls each with the lines of a record. A record that is not there has none.
 func lines(r *verifier.Request, name string, each func(line []byte)) error {
-	longer, err := untrusted.Lines(r.View, name, maxLine, maxRecord, each)
+	err := r.Lines(name, each)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && longer {
-		err = fmt.Errorf("it has a line of more than %d MiB, or more than %d MiB in all", maxLine>>20, maxRecord>>20)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
+	return err
 }
 
 // picture reads a picture of the record.

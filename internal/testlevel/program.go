@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
-	"strconv"
 	"testing"
 )
 
@@ -26,15 +24,6 @@ func PluginsInPython(t testing.TB) {
 	t.Helper()
 	if err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import grpc, google.protobuf").Run(); err != nil {
 		t.Skip(Missing("gRPC for Python", "python3-grpcio python3-protobuf"))
-	}
-}
-
-// Account skips a test of a program that works for users with an account only.
-func Account(t testing.TB) {
-	t.Helper()
-	id := strconv.Itoa(os.Getuid())
-	if _, err := user.LookupId(id); err != nil {
-		t.Skipf("user id %s has no account: useradd --uid %[1]s tester", id)
 	}
 }
 

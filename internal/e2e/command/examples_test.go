@@ -34,7 +34,6 @@ var tooMuch = []struct {
 	{regexp.MustCompile(`^berth (run examples/closed-loop|show last samples/sales)\b`), "needs plugins that are built first: TestTheClosedLoop"},
 	{regexp.MustCompile(`^berth (run examples/surface|show last (--select 'agent|tictactoe))\b`), "needs plugins in Python: TestTheSurfaceExample"},
 	{regexp.MustCompile(`^berth (run examples/gauntlet|show last tc_graph_002)\b`), "needs Chromium, and takes minutes: TestTheGauntletExample, TestAScriptedGauntlet"},
-	{regexp.MustCompile(`^berth (run examples/visual-judge|show last examples/greet)\b`), "needs Chromium: TestTheVisualJudge"},
 	{regexp.MustCompile(`^berth run examples/faults\b`), "ends with code 1, as the example says"},
 	{regexp.MustCompile(`--model [a-z]+/`), "needs a key"},
 	{regexp.MustCompile(`^berth try average\b`), "needs an engine; the task is checked by the test below"},
@@ -151,7 +150,7 @@ func (c *checked) first(line string) bool {
 // be carried out.
 func (c *checked) document(t *testing.T, text string) {
 	t.Helper()
-	if strings.Contains(text, "berth run examples/webui\n") {
+	if strings.Contains(text, "berth run examples/webui\n") || strings.Contains(text, "berth run examples/visual-judge\n") {
 		testlevel.Program(t, "chromium", "chromium")
 	}
 	sh := reader(t)

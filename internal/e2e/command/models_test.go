@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -197,59 +195,5 @@ func TestAProviderThatRefusesForAWhile(t *testing.T) {
 	}
 	if waited < 2 || p.refused.Load() == 0 || len(all) != 64*8 {
 		t.Errorf("%d attempts waited, %d requests refused, %d exchanges", waited, p.refused.Load(), len(all))
-	}
-}
-
-// traffic returns the exchanges between a model and the agents of a run, by
-// task.
-func traffic(t *testing.T, show *types.ShowRun) map[string][]string {
-	t.Helper()
-	out := map[string][]string{}
-	for i := range show.Trials {
-		for _, x := range exchangesOf(t, &show.Trials[i]) {
-			out[show.Trials[i].Task] = append(out[show.Trials[i].Task], x.Request+" "+x.Reply)
-		}
-	}
-	return out
-}
-
-// A run is recorded and replayed without the script: the traffic is equal byte
-// for byte, and so are the rewards. An additional byte in an instruction is
-// reported with its position.
-func TestARunIsReplayedWithoutItsModel(t *testing.T) {
-	t.Parallel()
-	tree.NeedsSandbox(t)
-	dir := t.TempDir()
-	task(t, filepath.Join(dir, "tasks"), "one", "touch /app/done")
-	task(t, filepath.Join(dir, "tasks"), "two", "touch /app/done")
-	e2etest.Write(t, dir, map[string]string{
-		"replies.yaml":             strings.Replace(twoSteps, "touch", "uname -s; ls /app; touch", 1),
-		"tasks/two/tests/test.sh":  "#!/bin/sh\necho 0.25 > /logs/verifier/reward.txt\n",
-		"tasks/two/instruction.md": "Do the other thing.\n",
-	})
-	modelled(t, dir, "  agent = agent.one", "  provider = \"script\"\n  name = \"m\"\n  script = \"replies.yaml\"")
-	first := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
-	recorded := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
-	e2etest.Must(t, os.Remove(filepath.Join(dir, "replies.yaml")))
-	modelled(t, dir, "  agent = agent.one", fmt.Sprintf("  provider = \"script\"\n  name = \"m\"\n  replay = %q", first.Dir))
-	again := answer[types.Run](t, berth(t, dir, "run", "--json"), "cli-run")
-	played := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
-	a, b := traffic(t, &recorded), traffic(t, &played)
-	if !maps.EqualFunc(a, b, slices.Equal) || len(a["e2e/one"]) != 2 || again.Dir == first.Dir {
-		t.Errorf("recorded %v\nplayed %v", a, b)
-	}
-	for i := range again.Summary.Tasks {
-		if x, y := first.Summary.Tasks[i], again.Summary.Tasks[i]; *x.Score != *y.Score || x.Name != y.Name {
-			t.Errorf("rewards: %+v, replayed %+v", x, y)
-		}
-	}
-
-	// The flag does the same without the key of a provider.
-	e2etest.Write(t, dir, map[string]string{"tasks/one/instruction.md": "Write the file done!\n"})
-	modelled(t, dir, "  agent = agent.one", "  provider = \"openai-chat\"\n  name = \"m\"\n  api_key = secret(\"NO_SUCH_KEY\")")
-	r := berth(t, dir, "run", "--json", "--replay", filepath.Base(first.Dir))
-	r.want(t, 1)
-	if !strings.Contains(r.stderr, `replay of task e2e/one (repetition 1, attempt 1), model "m": the request differs from exchange 1 of the recorded run: message 1, at messages[1].content`) {
-		t.Errorf("no warning says where the replay differs: %s", r.stderr)
 	}
 }

@@ -1,12 +1,10 @@
 package command
 
 import (
-	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -88,25 +86,4 @@ func listings(text string) (blocks [][]string) {
 		}
 	}
 	return blocks
-}
-
-// printsFirst starts a command that runs until the test ends, and returns the
-// first line that it prints.
-func printsFirst(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		cmd.Stderr = os.Stderr
-		err = cmd.Start()
-	}
-	e2etest.Must(t, err)
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if ended := cmd.Wait(); ended != nil {
-			t.Errorf("%s: %v", cmd, ended)
-		}
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	e2etest.Must(t, err)
-	return strings.TrimSuffix(line, "\n")
 }

@@ -97,19 +97,3 @@ func TestANodeThatLosesTheFolder(t *testing.T) { //nolint:paralleltest // the cl
 	}
 	s.empty()
 }
-
-// The scheduler ends pilots at the time limit of their jobs. Their attempts are
-// repeated by the next ones.
-func TestPilotsReachTheTimeLimitOfTheirJobs(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t)
-	s.work = 20
-	const trials, name = 24, "limit"
-	s.experiment(name, trials, strings.Replace(executor("requeue"), "{", "{\n  options = [\"--time=1\"]", 1))
-	if code, out := s.start(name, "run . --no-live").wait(); code != 0 {
-		t.Fatalf("code %d\n%s", code, out)
-	}
-	if attempts := s.settled(name, trials); attempts <= trials {
-		t.Errorf("%d attempts of %d trials: no job reached its limit, and the test proves nothing", attempts, trials)
-	}
-	s.empty()
-}

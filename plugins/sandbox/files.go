@@ -22,7 +22,7 @@ import (
 // nothing is written through a link.
 func (c *Client) Upload(ctx context.Context, dir string, tar io.Reader, o UploadOptions) error {
 	return c.upload(ctx, dir, o, func(w io.Writer) error {
-		_, err := archive.Clean(w, tar, o.Limits, false)
+		_, err := archive.Clean(w, tar, o.Limits)
 		return err
 	})
 }
@@ -31,7 +31,7 @@ func (c *Client) Upload(ctx context.Context, dir string, tar io.Reader, o Upload
 // the folder dir of the sandbox. Links are copied as links.
 func (c *Client) UploadFolder(ctx context.Context, host, dir string, o UploadOptions) error {
 	return c.upload(ctx, dir, o, func(w io.Writer) error {
-		_, err := archive.PackFolder(w, host, archive.Packing{Limits: o.Limits, Skip: o.Skip, Sorted: true})
+		_, err := archive.PackFolder(w, host, archive.Packing{Limits: o.Limits, Skip: o.Skip})
 		return err
 	})
 }

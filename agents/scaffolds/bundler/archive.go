@@ -29,7 +29,7 @@ func Export(b bundle.Bundle, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = archive.PackFolder(z, b.Folder, archive.Packing{Limits: limits, Sorted: true})
+	_, err = archive.PackFolder(z, b.Folder, archive.Packing{Limits: limits})
 	if err = errors.Join(err, z.Close()); err != nil {
 		return fmt.Errorf("export bundle %s: %w", b.ID(), err)
 	}

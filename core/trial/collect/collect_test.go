@@ -248,33 +248,6 @@ func fill(mib int, filler string) collect.Fetch {
 	}
 }
 
-// A sparse file of an agent does not fill the disk.
-func TestASparseFileStaysSparse(t *testing.T) {
-	t.Parallel()
-	into := t.TempDir()
-	c := &collect.Collector{Into: into, Plain: true, Fetch: func(_ context.Context, _, _ string, w io.Writer) error {
-		out := tar.NewWriter(w)
-		err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "big", Size: 256 << 20})
-		if _, copyErr := io.CopyN(out, endless{}, 256<<20); err == nil {
-			err = copyErr
-		}
-		return errors.Join(err, out.Close())
-	}}
-	es, err := c.All(t.Context(), []collect.Artifact{artifact("/big", "")})
-	if err != nil || es[0].Status != collect.OK || es[0].Bytes != 256<<20 {
-		t.Fatalf("%+v, %v", es, err)
-	}
-	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join(into, "big"), &st); err != nil || st.Size != 256<<20 || st.Blocks*512 > 1<<20 {
-		t.Errorf("%d bytes take %d, %v", st.Size, st.Blocks*512, err)
-	}
-}
-
-// endless are zeros.
-type endless struct{}
-
-func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
-
 // Artifacts get half of what is free on the disk. If it is full nevertheless, the
 // artifact that filled it is removed and has failed, and the host's disk is no
 // cause for another attempt.

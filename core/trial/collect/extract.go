@@ -143,8 +143,7 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 		return hostOrName(x, name, err)
 	}
 	left := x.c.MaxBytes - x.c.bytes
-	holes := &archive.Sparse{File: f}
-	w := x.c.Redactor.Writer(holes)
+	w := x.c.Redactor.Writer(f)
 	var found []secret
 	if x.c.Unmasked != "" {
 		w.Found = func(at int64, value string) {
@@ -154,7 +153,7 @@ func (x *extraction) file(name string, mode fs.FileMode, r io.Reader) error {
 		}
 	}
 	n, err := io.Copy(markHost{w}, io.LimitReader(r, left+1))
-	err = errors.Join(err, hostly(w.Close()), hostly(holes.End()), hostly(f.Close()))
+	err = errors.Join(err, hostly(w.Close()), hostly(f.Close()))
 	x.c.bytes += n
 	x.e.Files++
 	x.e.Bytes += n

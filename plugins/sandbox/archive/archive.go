@@ -216,13 +216,12 @@ func (l *limited) Read(b []byte) (int, error) {
 
 // Clean copies the archive r to w in a form that sandboxd accepts. An entry
 // that sandboxd would refuse ends the copy with an error that wraps ErrUnsafe
-// and names the entry. With skip, such entries are left out and reported
-// instead. Owners, permission bits beyond 0777 and extended attributes are
-// dropped.
-func Clean(w io.Writer, r io.Reader, l Limits, skip bool) (report Report, err error) {
+// and names the entry. Owners, permission bits beyond 0777 and extended attributes
+// are dropped.
+func Clean(w io.Writer, r io.Reader, l Limits) (report Report, err error) {
 	in, out := newReader(r, l, &report), tar.NewWriter(w)
 	for {
-		head, err := in.next(report.refusal(skip))
+		head, err := in.next(report.refusal(false))
 		if errors.Is(err, io.EOF) {
 			return report, out.Close()
 		}

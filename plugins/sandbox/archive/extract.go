@@ -186,11 +186,7 @@ func (x *extractor) place(head *tar.Header, data io.Reader) error {
 	// Release the slot before waiting for data from the other side.
 	release()
 	release = func() {}
-	holes := &Sparse{File: f}
-	_, err = io.CopyBuffer(writer{holes, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
-	if err == nil {
-		err = holes.End()
-	}
+	_, err = io.CopyBuffer(writer{f, x.how.Block}, struct{ io.Reader }{data}, make([]byte, 64<<10))
 	if !x.how.Owned {
 		mode |= 0o600 // the host must be able to delete what it got
 	}

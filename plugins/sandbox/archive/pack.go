@@ -24,9 +24,6 @@ type Packing struct {
 	// Skip, if set, leaves out a name (relative, with slashes) and what is
 	// below it.
 	Skip func(name string) bool
-	// Sorted makes the archive of a tree reproducible. It needs memory for the
-	// names of one folder.
-	Sorted bool
 	// Special writes an empty entry for a device, a socket or a pipe, so that the
 	// reader knows of it. Else it is only reported.
 	Special bool
@@ -191,29 +188,19 @@ func (p *packer) folder(dir int, name, as string, head *tar.Header, depth int) e
 	if err := p.t.WriteHeader(head); err != nil {
 		return err
 	}
-	batch := 256
-	if p.how.Sorted {
-		batch = int(min(p.left.Entries, 1<<30)) + 1
+	release = p.how.Block()
+	names, err := f.Readdirnames(int(min(p.left.Entries, 1<<30)) + 1)
+	release()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fault.Errno(err)
 	}
-	for {
-		release := p.how.Block()
-		names, err := f.Readdirnames(batch)
-		release()
-		if p.how.Sorted {
-			slices.Sort(names)
-		}
-		for _, n := range names {
-			if failed := p.entry(fd, n, strings.TrimPrefix(as+"/"+n, "/"), depth+1); failed != nil && !errors.Is(failed, syscall.ENOENT) {
-				return failed // ignore a file that was removed meanwhile
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fault.Errno(err)
+	slices.Sort(names) // the archive of a tree is reproducible
+	for _, n := range names {
+		if failed := p.entry(fd, n, strings.TrimPrefix(as+"/"+n, "/"), depth+1); failed != nil && !errors.Is(failed, syscall.ENOENT) {
+			return failed // ignore a file that was removed meanwhile
 		}
 	}
+	return nil
 }
 
 // blockReader holds a slot for each read only.

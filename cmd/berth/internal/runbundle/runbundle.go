@@ -118,7 +118,7 @@ func leftOut(folder, name string) bool {
 func add(t *tar.Writer, name, folder string, skip func(string) bool) error {
 	r, w := io.Pipe()
 	go func() {
-		_, err := archive.PackFolder(w, folder, archive.Packing{Limits: archive.Limits{Bytes: maxBytes, Entries: maxEntries}, Skip: skip, Sorted: true})
+		_, err := archive.PackFolder(w, folder, archive.Packing{Limits: archive.Limits{Bytes: maxBytes, Entries: maxEntries}, Skip: skip})
 		_ = w.CloseWithError(err) // it never fails
 	}()
 	defer r.Close()

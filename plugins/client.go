@@ -22,9 +22,6 @@ func Describe(ctx context.Context, conn grpc.ClientConnInterface) ([]Description
 	var list []Description
 	seen := map[string]bool{}
 	for _, p := range reply.GetPlugins() {
-		if unknown := config.UnknownKeys(p.GetConfigSchemaJson()); unknown != nil {
-			return nil, fmt.Errorf("describe: %w", wire.Invalid("plugin %q: %s", p.GetName(), unknown))
-		}
 		d, err := DescriptionFromProto(p)
 		if err != nil {
 			return nil, fmt.Errorf("describe: %w", err)

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -103,7 +104,9 @@ func DescriptionFromProto(p *pluginpb.PluginDescription) (d Description, err err
 		return d, fmt.Errorf("plugin %q: %w", d.Name, err)
 	}
 	if raw := p.GetConfigSchemaJson(); len(raw) > 0 {
-		if err = json.Unmarshal(raw, &d.Schema); err != nil {
+		strict := json.NewDecoder(bytes.NewReader(raw))
+		strict.DisallowUnknownFields() // a misspelled "required" would make a field optional
+		if err = strict.Decode(&d.Schema); err != nil {
 			return d, fmt.Errorf("schema of %s %q: %w", d.Kind, d.Name, err)
 		}
 	}

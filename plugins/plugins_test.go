@@ -131,7 +131,7 @@ func TestForeignDescriptionsAreChecked(t *testing.T) {
 		"schema": func(p *pluginpb.PluginDescription) {
 			p.ConfigSchemaJson = []byte(`{"fields":[{"name":"A","type":"int"}]}`)
 		},
-		"unexpected end":       func(p *pluginpb.PluginDescription) { p.ConfigSchemaJson = []byte(`{`) },
+		"unexpected EOF":       func(p *pluginpb.PluginDescription) { p.ConfigSchemaJson = []byte(`{`) },
 		"no secrets":           func(p *pluginpb.PluginDescription) { p.Env = []string{"OPENAI_API_KEY"} },
 		"names are upper case": func(p *pluginpb.PluginDescription) { p.Env = []string{"my_token"} },
 		"has traits": func(p *pluginpb.PluginDescription) {

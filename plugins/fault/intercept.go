@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ func ServerOptions(panicked func(ctx context.Context, method string, value any, 
 	}
 	guard := func(ctx context.Context, method string, err *error) {
 		if p := recover(); p != nil { // a bug in one attempt must not end the others
-			panicked(ctx, method, p, ownStack(debug.Stack()))
+			panicked(ctx, method, p, debug.Stack())
 			*err = fmt.Errorf("%w: panic in %s: %v%s", ErrPanic, path.Base(method), p, panicAt())
 		}
 		*err = Plugin.Encode(*err)
@@ -70,23 +69,6 @@ func panicAt() string {
 		panicking = panicking || f.Function == "runtime.gopanic"
 	}
 	return ""
-}
-
-// ownStack leaves out what is above the panic and below the server of the contract
-// in a stack: frames of the runtime, of this package, of generated code and of gRPC.
-func ownStack(stack []byte) []byte {
-	head, rest, ok := bytes.Cut(stack, []byte("\npanic("))
-	if !ok {
-		return stack
-	}
-	goroutine, _, _ := bytes.Cut(head, []byte("\n"))
-	for range 2 { // the rest of panic's line, and that of its file
-		_, rest, _ = bytes.Cut(rest, []byte("\n"))
-	}
-	for _, other := range []string{"github.com/berth-eval/berth/plugins/proto/", "google.golang.org/grpc."} {
-		rest, _, _ = bytes.Cut(rest, []byte("\n"+other))
-	}
-	return bytes.Join([][]byte{goroutine, rest}, []byte("\n"))
 }
 
 // DialOptions returns the options of a connection to such a server.

@@ -315,7 +315,7 @@ func TestArgumentsBecomeObjects(t *testing.T) {
 }
 
 // A message in very many pieces, or with very many calls, takes time by its
-// length, and keeps its beginning and its end.
+// length, and is cut.
 func TestAMessageInManyPieces(t *testing.T) {
 	t.Parallel()
 	r := &recorded{}
@@ -326,8 +326,7 @@ func TestAMessageInManyPieces(t *testing.T) {
 		b.Say("1", "something \xff")
 		b.Think("1", "deep")
 	}
-	b.Say("1", "end")
-	if w := b.words(); !strings.HasPrefix(w, "begin\n") || !strings.HasSuffix(w, "\nend") || len(w) > maxText+200 || !strings.Contains(w, "bytes in the middle") {
+	if w := b.words(); !strings.HasPrefix(w, "begin\n") || len(w) > maxText+200 || !strings.Contains(w, "bytes in the middle") {
 		t.Errorf("%d bytes, from %.20q", len(w), w)
 	}
 	for i := range 2*maxCalls + 1 {
@@ -336,12 +335,5 @@ func TestAMessageInManyPieces(t *testing.T) {
 	b.end()
 	if len(r.steps) != 3 || r.steps[0].Message.Text != b.said || len(r.steps[0].ToolCalls) != maxCalls || len(r.steps[2].ToolCalls) != 1 || len(r.steps[0].ReasoningContent) > maxText+200 {
 		t.Errorf("%d steps", len(r.steps))
-	}
-	var short growing
-	for _, piece := range []string{"a", "", strings.Repeat("x", 3*maxText), "z"} {
-		short.add(piece)
-	}
-	if s := short.String(); !strings.HasPrefix(s, "a\n\nxx") || !strings.HasSuffix(s, "x\nz") || len(s) > maxText+200 {
-		t.Errorf("%d bytes, from %.20q", len(s), s)
 	}
 }

@@ -36,8 +36,8 @@ type Transcript struct {
 	dir    string // scratch; empty: nowhere
 
 	open    *trajectory.Step
-	text    growing // of open
-	thought growing
+	text    *growing // of open
+	thought *growing
 	id      string // of the message in open
 	pending int    // calls of open that have no result yet
 	count   int64  // steps of the model so far
@@ -60,6 +60,7 @@ type Transcript struct {
 func newTranscript(model, effort, dir string) *Transcript {
 	return &Transcript{
 		agent: trajectory.Agent{Name: "subagent", Version: "1", ModelName: model}, model: model, effort: effort, dir: dir, subs: map[string]*Transcript{},
+		text: &growing{}, thought: &growing{},
 	}
 }
 
@@ -104,47 +105,23 @@ func (b *Transcript) words() string {
 	return b.said
 }
 
-// growing is a text that arrives in pieces. It keeps the beginning and the end
-// of a long text, a little over maxText bytes.
+// growing is a text that arrives in pieces, of which only the beginning is kept if it
+// is very long.
 type growing struct {
-	head, tail []byte
-	left       int  // bytes left out between them
-	some       bool // a piece was added, maybe an empty one
+	text strings.Builder
+	some bool // a piece was added, maybe an empty one
 }
 
 // add adds a piece, on its own line.
 func (g *growing) add(piece string) {
 	if g.some {
-		g.put("\n")
+		piece = "\n" + piece
 	}
 	g.some = true
-	g.put(strings.ToValidUTF8(piece, "\uFFFD"))
+	g.text.WriteString(piece[:min(len(piece), max(0, 4*maxText-g.text.Len()))])
 }
 
-func (g *growing) put(piece string) {
-	const half = maxText / 2
-	n := min(len(piece), half-len(g.head))
-	g.head = append(g.head, piece[:n]...)
-	if piece = piece[n:]; len(piece) > 2*half {
-		g.left += len(piece) - 2*half
-		piece = piece[len(piece)-2*half:]
-		g.left, g.tail = g.left+len(g.tail), g.tail[:0]
-	}
-	if g.tail = append(g.tail, piece...); len(g.tail) > 2*half {
-		out := len(g.tail) - half
-		g.left += out
-		g.tail = append(g.tail[:0], g.tail[out:]...)
-	}
-}
-
-func (g *growing) String() string {
-	if g.left == 0 {
-		return output.Middle(string(g.head)+string(g.tail), maxText)
-	}
-	tail := g.tail[max(0, len(g.tail)-maxText/2):]
-	return fmt.Sprintf("%s\n[… %d bytes in the middle are left out …]\n%s",
-		strings.ToValidUTF8(string(g.head), ""), g.left+len(g.tail)-len(tail), strings.ToValidUTF8(string(tail), ""))
-}
+func (g *growing) String() string { return output.Middle(g.text.String(), maxText) }
 
 // Call adds a tool call to the model's message id. Arguments that are not an
 // object are wrapped in one. If a call is added again, the last values count.
@@ -337,7 +314,7 @@ func (b *Transcript) Flush() {
 		s.Message = trajectory.Text(b.said)
 	}
 	s.ReasoningContent = b.thought.String()
-	b.open, b.pending, b.text, b.thought = nil, 0, growing{}, growing{}
+	b.open, b.pending, b.text, b.thought = nil, 0, &growing{}, &growing{}
 	one := int64(1)
 	s.LLMCallCount = &one
 	b.count++

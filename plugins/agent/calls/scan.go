@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/berth-eval/berth/plugins/number"
 )
 
 // scanner reads calls as Python writes them: calls separated by white space, and
@@ -92,7 +93,7 @@ func (s *scanner) value(depth int) (json.RawMessage, error) {
 	case c == '{':
 		return s.dict(depth)
 	case c == '\'' || c == '"':
-		text, err := s.quoted(false)
+		text, err := s.quoted()
 		if err != nil {
 			return nil, err
 		}
@@ -102,13 +103,6 @@ func (s *scanner) value(depth int) (json.RawMessage, error) {
 	}
 	begin := s.at
 	name := s.name()
-	if q := s.peek(); (q == '\'' || q == '"') && (strings.EqualFold(name, "r") || strings.EqualFold(name, "u")) {
-		text, err := s.quoted(strings.EqualFold(name, "r"))
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(text)
-	}
 	if v, ok := map[string]string{"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}[name]; ok {
 		return json.RawMessage(v), nil
 	}
@@ -170,29 +164,23 @@ func (s *scanner) dict(depth int) (json.RawMessage, error) {
 
 func (s *scanner) number() (json.RawMessage, error) {
 	begin := s.at
-	for s.at < len(s.text) && strings.IndexByte("+-.0123456789eExXabcdefABCDEFoOjJ_", s.text[s.at]) >= 0 {
+	for s.at < len(s.text) && strings.IndexByte("+-.0123456789eE", s.text[s.at]) >= 0 {
 		s.at++
 	}
 	word := s.text[begin:s.at]
-	if i, err := strconv.ParseInt(strings.TrimPrefix(word, "+"), 0, 64); err == nil && !oldOctal(word) {
-		return json.Marshal(i)
-	}
-	f, err := strconv.ParseFloat(strings.ReplaceAll(word, "_", ""), 64)
-	if err != nil || math.IsInf(f, 0) || strings.ContainsAny(word, "xX") || oldOctal(word) {
+	f, ok := number.Decimal(word)
+	if !ok {
 		s.at = begin
 		return nil, s.wrong(fmt.Sprintf("%q is not a number that can be sent", shorten(word)))
+	}
+	if i, err := strconv.ParseInt(strings.TrimPrefix(word, "+"), 10, 64); err == nil {
+		return json.Marshal(i)
 	}
 	return json.Marshal(f)
 }
 
-// oldOctal reports whether Python refuses an integer for its leading zero.
-func oldOctal(word string) bool {
-	digits := strings.TrimLeft(word, "+-")
-	return len(digits) > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9' && strings.Trim(digits, "0") != "" && !strings.ContainsAny(digits, ".eE")
-}
-
 // quoted reads a text in one or three quotes.
-func (s *scanner) quoted(raw bool) (string, error) {
+func (s *scanner) quoted() (string, error) {
 	begin, mark := s.at, s.text[s.at:s.at+1]
 	if triple := strings.Repeat(mark, 3); strings.HasPrefix(s.text[s.at:], triple) {
 		mark = triple
@@ -207,10 +195,7 @@ func (s *scanner) quoted(raw bool) (string, error) {
 			s.at = begin
 			return "", s.wrong("a text in quotes ends at the end of the line: write \\n, or use three quotes")
 		case c == '\\' && s.at+1 < len(s.text):
-			if raw {
-				b.WriteString(s.text[s.at : s.at+2])
-				s.at += 2
-			} else if err := s.escape(&b); err != nil {
+			if err := s.escape(&b); err != nil {
 				return "", err
 			}
 		default:
@@ -246,15 +231,6 @@ func (s *scanner) escape(b *strings.Builder) error {
 			return s.wrong(fmt.Sprintf("%q is not an escape", s.text[s.at:end]))
 		}
 		b.WriteRune(rune(n))
-		s.at = end
-		return nil
-	}
-	if end := s.at + 1; c >= '0' && c <= '7' {
-		n := rune(0)
-		for ; end < min(s.at+4, len(s.text)) && s.text[end] >= '0' && s.text[end] <= '7'; end++ {
-			n = n*8 + rune(s.text[end]-'0')
-		}
-		b.WriteRune(n)
 		s.at = end
 		return nil
 	}

@@ -43,7 +43,6 @@ type exchange struct {
 
 	forward *forwarding // of a request from another gateway; nil: it is a client's
 	remote  forwarded   // the result of a request to another gateway
-	askedAt time.Time   // when the other gateway asked the provider; zero: not yet
 
 	keep     bool         // it is to be recorded
 	asked    []byte       // body without secrets
@@ -224,7 +223,7 @@ func (x *exchange) generate(ctx context.Context, hold *ledger.Hold) {
 		resp, sent, turn, err = x.paced(ctx)
 	}
 	if err != nil {
-		x.unanswered(ctx, err, hold, !sent.IsZero() && (!x.e.up.relayed || !x.askedAt.IsZero()))
+		x.unanswered(ctx, err, hold, !sent.IsZero())
 		done = true
 		if errors.Is(err, dialect.ErrDropped) {
 			panic(http.ErrAbortHandler)

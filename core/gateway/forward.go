@@ -174,11 +174,9 @@ type forwardWriter struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *forwardWriter) WriteHeader(status int) {
-	if status >= 200 {
-		f := &w.x.forward.forwarded
-		f.Key, f.Limit, f.Tries, f.Cause = w.x.line.Key, w.x.line.Limit, w.x.line.Tries, w.x.line.Cause
-		w.Header().Set(forwardedHeader, string(dialect.JSON(f)))
-	}
+	f, l := &w.x.forward.forwarded, &w.x.line
+	f.Key, f.Limit, f.Tries, f.Cause, f.Waited = l.Key, l.Limit, l.Tries, l.Cause, l.Waited
+	w.Header().Set(forwardedHeader, string(dialect.JSON(f)))
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -188,11 +186,4 @@ func (w *forwardWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // alone reports whether nothing else serves the request if this model does not.
 func (x *exchange) alone() bool {
 	return x.e.next == nil && (x.forward == nil || !x.forward.once)
-}
-
-// doing tells another gateway what is done with its request.
-func (x *exchange) doing(status int) {
-	if x.forward != nil {
-		x.w.WriteHeader(status)
-	}
 }

@@ -170,14 +170,9 @@ func (x *exchange) paced(ctx context.Context) (resp *http.Response, sent time.Ti
 func (x *exchange) try(ctx context.Context) (resp *http.Response, sent time.Time, err error) {
 	sent, x.line.Limit = time.Now(), x.e.up.keys[x.key].limiter.State().Limit
 	if x.e.up.relayed { // it sends keep-alives itself
-		x.askedAt = time.Time{}
 		resp, err = x.send(ctx)
-		if !x.askedAt.IsZero() {
-			sent = x.askedAt
-		}
-		return resp, sent, err
+		return resp, sent.Add(x.remote.Waited), err
 	}
-	x.doing(nowAsking)
 	if x.failing != nil {
 		defer x.signing()() // the client has waited for long
 	}
@@ -213,7 +208,6 @@ func (x *exchange) again(resp *http.Response, err error, sent time.Time, keys []
 	if hopeless(err, 0) && !x.e.up.health.hasServed() && x.alone() { // waiting does not help
 		return false
 	}
-	x.doing(nowWaiting)
 	failed(x.failing.Error())
 	return !x.gaveUp(keys) && (x.alone() || !down(resp, err))
 }

@@ -8,9 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
-	"net/textproto"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -25,12 +22,6 @@ import (
 const (
 	originHeader    = "Berth-Origin"
 	forwardedHeader = "Berth-Forwarded"
-)
-
-// While a request is under way, the other gateway says what it does with it.
-const (
-	nowAsking  = http.StatusProcessing // it has asked the provider
-	nowWaiting = http.StatusEarlyHints // the provider did not serve, and is asked again later
 )
 
 // origin says for whom a request is forwarded.
@@ -61,6 +52,7 @@ type forwarded struct {
 	Key      int                 `json:"key,omitempty"`
 	Limit    int                 `json:"limit,omitempty"`
 	Tries    int                 `json:"tries,omitempty"`
+	Waited   time.Duration       `json:"waited_ns,omitempty"` // for room in a budget, or for the provider
 }
 
 // remoteError is a failure that the other gateway reports. It has tried what can
@@ -132,91 +124,12 @@ func (s *session) endUp(ctx context.Context) {
 // leads.
 const uplinkBase = "https://gateway/forward"
 
-// underway is a forwarded request without an answer. Until the provider is asked
-// for it, the client waits.
-type underway struct {
-	x      *exchange
-	cancel context.CancelCauseFunc
-
-	mu    sync.Mutex
-	over  bool
-	end   func() // of the wait; nil: the provider has been asked
-	quiet func() // ends keep-alives; nil: none are sent
-	dog   *watchdog
-}
-
-// wait records that the client waits. The caller holds the lock.
-func (u *underway) wait() {
-	if u.end == nil {
-		u.stop()
-		u.end = u.x.waiting()
-	}
-}
-
-// asked records that the provider is asked. The caller holds the lock.
-func (u *underway) asked() {
-	if u.end == nil {
-		return
-	}
-	u.end()
-	u.end = nil
-	if u.x.early { // the client has waited for long
-		u.quiet = u.x.signing()
-	}
-	// The other gateway watches the provider, too, and is the first to give up.
-	first, idle := silenceLimits(&u.x.e.up.model)
-	u.dog = u.x.s.watchProvider(first+pingTime, idle+pingTime, u.cancel)
-	u.x.askedAt = time.Now()
-}
-
-// pingTime is more than what passes until the other gateway is known to be gone.
-const pingTime = 45 * time.Second
-
-// stop ends what happens while the provider is asked. The caller holds the lock.
-func (u *underway) stop() {
-	if u.quiet != nil {
-		u.quiet()
-		u.quiet = nil
-	}
-	if u.dog != nil {
-		u.dog.stop()
-		u.dog = nil
-	}
-}
-
-// heard takes what the other gateway says before it answers.
-func (u *underway) heard(code int, _ textproto.MIMEHeader) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch {
-	case u.over:
-	case code == nowAsking:
-		u.asked()
-	case code == nowWaiting:
-		u.wait()
-	}
-	return nil
-}
-
-// finish ends the wait for an answer. ok: there is one, whose body is to be
-// watched.
-func (u *underway) finish(ok bool) *watchdog {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.over = true
-	if ok {
-		u.asked()
-		dog := u.dog
-		u.dog = nil
-		u.stop()
-		return dog
-	}
-	u.stop()
-	if u.end != nil {
-		u.end()
-	}
-	return nil
-}
+// Bounds of a forwarded request. The other gateway watches the provider and is the
+// first to give up; that it is gone itself is found out within pingTime.
+const (
+	pingTime = 45 * time.Second
+	longest  = 24 * time.Hour
+)
 
 // askUp forwards the request, and returns when an answer has begun.
 func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response, error) {
@@ -226,36 +139,30 @@ func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response
 	req.Header.Set(originHeader, string(dialect.JSON(o)))
 	ctx, cancel := context.WithCancelCause(ctx)
 	sent := time.Now()
-	u := &underway{x: x, cancel: cancel}
-	u.mu.Lock()
-	u.wait()
-	u.mu.Unlock()
-	trace := &httptrace.ClientTrace{Got1xxResponse: u.heard}
-	resp, err := x.s.g.o.Uplink.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	_, idle := silenceLimits(&x.e.up.model)
+	dog := x.s.watchProvider(longest, idle+pingTime, cancel)
+	quiet := x.signing()
+	resp, err := x.s.g.o.Uplink.RoundTrip(req.WithContext(ctx))
 	if err == nil {
 		err = x.became(resp)
+	} else if context.Cause(ctx) == nil {
+		err = &uplinkError{clip(err.Error())}
 	}
-	dog := u.finish(err == nil)
-	if dog != nil {
-		return x.begun(ctx, answering{resp: resp, dog: dog, cancel: cancel, sent: x.askedAt})
+	quiet()
+	if err == nil {
+		return x.begun(ctx, answering{resp: resp, dog: dog, cancel: cancel, sent: sent})
 	}
 	if resp != nil {
 		_ = resp.Body.Close()
 	}
-	silent := silentOr(ctx, err)
-	ended := context.Cause(ctx)
-	cancel(nil)
-	switch {
-	case errors.As(err, new(*remoteError)), errors.As(err, new(*longError)):
-		return nil, err
-	case errors.As(silent, new(*silentError)):
-		return nil, silent
-	case ended != nil:
-		return nil, ended
-	default:
+	if ended := context.Cause(ctx); ended != nil {
+		err = ended
+	} else {
 		x.s.wait.addSince(sent)
-		return nil, &uplinkError{clip(err.Error())}
 	}
+	dog.stop()
+	cancel(nil)
+	return nil, err
 }
 
 // became reads the result of a forwarded request.
@@ -268,6 +175,8 @@ func (x *exchange) became(resp *http.Response) error {
 	}
 	x.line.Key, x.line.Limit, x.remote = f.Key, f.Limit, f
 	x.line.Tries += f.Tries
+	x.line.Waited += f.Waited
+	x.s.wait.addSince(time.Now().Add(-f.Waited))
 	if f.Wait > 0 {
 		return &longError{f.Wait, f.Why}
 	}

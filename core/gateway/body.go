@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"compress/gzip"
 	"context"
 	"fmt"
@@ -26,19 +25,22 @@ func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := min(firstRoom, most)
+	size := most
 	if known >= 0 && in == x.r.Body {
-		first = known
+		size = known
 	}
-	x.held = &held{s: x.s}
-	if err = x.held.take(ctx, 2*first+perRequest); err != nil {
+	if err = x.hold(ctx, size); err != nil {
 		return nil, err
 	}
 	x.readUntil(time.Now().Add(slowest))
-	b, err := x.held.read(in, first, most)
+	b, err := io.ReadAll(io.LimitReader(in, most+1))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the body cannot be read: %w", err)
 	}
+	if int64(len(b)) > most {
+		return nil, &sizeError{most}
+	}
+	x.release(2 * max(0, size-int64(len(b))))
 	x.readUntil(time.Time{})
 	return b, nil
 }
@@ -57,36 +59,6 @@ func (x *exchange) readUntil(t time.Time) {
 func (x *exchange) drain() {
 	x.readUntil(time.Now().Add(slowest))
 	_, _ = io.CopyN(io.Discard, x.r.Body, maxDrained)
-}
-
-// read reads a body of at most most bytes. Room for the first bytes is already
-// reserved.
-func (h *held) read(in io.Reader, first, most int64) ([]byte, error) {
-	in = io.LimitReader(in, most+1)
-	b := make([]byte, 0, first+bytes.MinRead)
-	for {
-		n, err := in.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		switch {
-		case err == io.EOF: //nolint:errorlint // as io.Reader has it
-			h.less(2 * max(0, first-int64(len(b))))
-			return b, nil
-		case err != nil:
-			return nil, fmt.Errorf("the body cannot be read: %w", err)
-		case int64(len(b)) > most:
-			return nil, &sizeError{most}
-		case len(b) < cap(b):
-			continue
-		}
-		next := min(2*first, most)
-		if err = h.more(2 * (next - first)); err != nil {
-			return nil, err
-		}
-		first = next
-		grown := make([]byte, len(b), first+bytes.MinRead)
-		copy(grown, b)
-		b = grown
-	}
 }
 
 // unpacking returns the decompressed body of a request.

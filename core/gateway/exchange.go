@@ -32,7 +32,7 @@ type exchange struct {
 	price   *dialect.Price // of the requested model; nil: not known
 	hide    bool           // hide the events that only we asked for
 	early   bool           // the answer has begun, but only with keep-alives
-	held    *held          // the memory reserved for the exchange; nil: none
+	held    int64          // bytes of memory that are reserved for the request
 	lost    error          // why the provider's answer is not passed on
 	failing error          // why the last try failed, when the provider is asked again
 	limited bool           // it failed because of the provider's rate limit
@@ -130,22 +130,10 @@ func (x *exchange) read(ctx context.Context) bool {
 	switch {
 	case x.life.Err() != nil:
 		x.fail(dialect.Over, "the turn that this token is good for is over")
-	case errors.Is(err, errTooMany): // the client has to change the request
-		x.fail(dialect.Overloaded, "%s", err)
-	case errors.Is(err, errNoRoom):
-		x.s.setDown(err)
-		x.fail(dialect.Overloaded, "%s", err)
 	default:
 		x.reject(dialect.BadRequest, "%s", err)
 	}
 	return false
-}
-
-// leave releases the memory of the exchange.
-func (x *exchange) leave() {
-	if x.held != nil {
-		x.held.leave()
-	}
 }
 
 // reserve reserves the largest possible cost of the request, and waits until

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
@@ -104,6 +106,7 @@ func (g *Gateway) guest(o *origin) (*session, *entry, error) {
 	spec := o.spec()
 	s := &session{
 		g: g, spec: *spec, payer: g.payer(spec), endpoints: map[string]model.Endpoint{}, entries: map[string]*entry{}, spent: make(chan struct{}),
+		memory:   semaphore.NewWeighted(maxTogether), // another gateway limits it
 		accounts: append([]*ledger.Account{g.ledger.Open("attempt", ledger.Limit{}, ledger.Amount{})}, g.shared(o.Trial)...),
 	}
 	e, err := s.entry("", m, key) // no client can have a header like this

@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
@@ -93,7 +94,7 @@ type Gateway struct {
 	cells  map[string]*ledger.Account // by trial
 	trials map[string]*Cell           // by trial
 	guests guests
-	memory *memory
+	memory *semaphore.Weighted // bytes for requests
 	count  atomic.Int64
 
 	mu       sync.Mutex
@@ -142,7 +143,7 @@ func New(o Options) (*Gateway, error) {
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, trials: map[string]*Cell{}, attempts: map[string]*ledger.Account{},
 		payers: map[string]*ledger.Attempt{},
-		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, private: map[string]http.RoundTripper{}, memory: newMemory(), records: map[string]*recording.Room{},
+		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, private: map[string]http.RoundTripper{}, memory: semaphore.NewWeighted(maxTogether), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
 	for _, m := range o.Models {

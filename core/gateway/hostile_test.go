@@ -236,27 +236,6 @@ func TestALongNameOfAModel(t *testing.T) {
 	}
 }
 
-// A sandbox cannot fill the memory of the host with requests.
-func TestRequestsHaveLittleRoom(t *testing.T) {
-	t.Parallel()
-	b := start(t, scripted(t, oneReply))
-	b.underWay.Store(maxRequests - 10)
-	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusTooManyRequests || !strings.Contains(got.body, "256 MiB") {
-		t.Errorf("without room: %d %s", got.status, got.body)
-	}
-	if left := b.underWay.Load(); left != maxRequests-10 {
-		t.Errorf("%d bytes are under way, want %d", left, maxRequests-10)
-	}
-	b.underWay.Store(0)
-	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); got.status != http.StatusOK {
-		t.Errorf("with room: %d %s", got.status, got.body)
-	}
-	b.last(t)
-	if err := b.Revoke(t.Context()); err != nil || b.underWay.Load() != 0 {
-		t.Errorf("%d bytes are under way, %v", b.underWay.Load(), err)
-	}
-}
-
 // The upper bound for the cost of a request holds, whatever the request asks
 // for and however it is written.
 func TestTheWorstCaseOfARequest(t *testing.T) {

@@ -47,10 +47,9 @@ func TestARequestHasABoundedSize(t *testing.T) {
 				} else if got.status != http.StatusBadRequest || !strings.Contains(got.body, tt.want) || len(p.bodies) > 0 {
 					t.Errorf("%d %s %v", got.status, got.body, got.err)
 				}
-				if err := b.Revoke(t.Context()); err != nil || b.underWay.Load() != 0 || !b.g.memory.requests.TryAcquire(maxTogether) {
-					t.Errorf("%d bytes are held still, %v", b.underWay.Load(), err)
+				if err := b.Revoke(t.Context()); err != nil || !b.memory.TryAcquire(maxRequests) || !b.g.memory.TryAcquire(maxTogether) {
+					t.Errorf("bytes are held still, %v", err)
 				}
-				b.g.memory.requests.Release(maxTogether)
 			})
 		}
 	}
@@ -83,57 +82,32 @@ func (b *bench) send(t *testing.T, body string, chunked bool) reply {
 	return reply{resp.StatusCode, resp.Header, string(all), err}
 }
 
-// While all sessions together use the allowed memory, a request waits. This
-// time does not count as the agent's.
-func TestAllSessionsShareTheMemory(t *testing.T) {
+// While the session, or all sessions together, use the allowed memory, a request
+// waits. The wait for other sessions does not count as the agent's time.
+func TestRequestsWaitForMemory(t *testing.T) {
 	t.Parallel()
 	b := start(t, scripted(t, oneReply))
-	testlevel.Must(t, b.g.memory.requests.Acquire(t.Context(), maxTogether))
-	done := make(chan reply, 1)
-	go func() { done <- b.ask(t.Context(), t, requests[0].path, requests[0].body) }()
-	for b.Waited() < 20*time.Millisecond {
+	for _, all := range []bool{false, true} {
+		room, n := b.memory, int64(maxRequests)
+		if all {
+			room, n = b.g.memory, maxTogether
+		}
+		testlevel.Must(t, room.Acquire(t.Context(), n))
+		before := b.Waited()
+		done := make(chan reply, 1)
+		go func() { done <- b.ask(t.Context(), t, requests[0].path, requests[0].body) }()
 		select {
 		case got := <-done:
 			t.Fatalf("it did not wait: %d %s", got.status, got.body)
-		case <-time.After(time.Millisecond):
+		case <-time.After(50 * time.Millisecond):
 		}
-	}
-	b.g.memory.requests.Release(maxTogether)
-	if got := <-done; got.status != http.StatusOK {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-}
-
-// A response that needs more memory than there is left is cut off. Who is at
-// fault depends on who uses the rest.
-func TestAnswersHaveLittleRoom(t *testing.T) {
-	t.Parallel()
-	large := strings.Repeat("x", 4<<20)
-	for _, tt := range []struct {
-		name      string
-		own, all  int64
-		down, cut bool
-	}{
-		{"room", 0, 0, false, false},
-		{"of the session", maxReplies - 1<<20, 0, false, true},
-		{"of all", 0, maxRepliesAll - 1<<20, true, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-				_, _ = io.WriteString(w, `{"content":[],"usage":{"input_tokens":3,"output_tokens":4},"x":"`+large+`"}`)
-			})
-			b := start(t, p.model("anthropic"))
-			b.replies.Store(tt.own)
-			b.g.memory.replies.Store(tt.all)
-			got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
-			if x := b.last(t); (got.err != nil) != tt.cut || (b.Down() != nil) != tt.down || (x.Broken == string(byGateway)) != tt.cut {
-				t.Errorf("%v, down %v, written down %+v", got.err, b.Down(), x)
-			}
-			if err := b.Revoke(t.Context()); err != nil || b.replies.Load() != tt.own || b.g.memory.replies.Load() != tt.all {
-				t.Errorf("held still: %d, %d, %v", b.replies.Load(), b.g.memory.replies.Load(), err)
-			}
-		})
+		if waited := b.Waited() - before; waited > 10*time.Millisecond != all {
+			t.Errorf("the wait is %s", waited)
+		}
+		room.Release(n)
+		if got := <-done; got.status != http.StatusOK {
+			t.Errorf("%d %s", got.status, got.body)
+		}
 	}
 }
 

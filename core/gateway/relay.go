@@ -196,9 +196,6 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 				x.lost = errTooMuch
 				return byProvider
 			}
-			if x.lost = x.held.reply(int64(x.reply.Len() + n)); x.lost != nil {
-				return byGateway
-			}
 			if !pass(filter.next(buf[:n])) {
 				return byClient
 			}

@@ -37,7 +37,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 func (x *exchange) run(leave func()) {
 	defer func() {
 		x.finish(func() {
-			x.leave()
+			x.release(x.held)
 			leave()
 		})
 	}()

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
@@ -41,10 +43,9 @@ type session struct {
 	serving   sync.WaitGroup
 	wait      waits
 	secrets   secrets
-	underWay  atomic.Int64  // bytes held for requests
-	replies   atomic.Int64  // bytes held for answers
-	uplink    atomic.Bool   // a request was forwarded
-	places    chan struct{} // for requests in progress; nil: another gateway limits them
+	memory    *semaphore.Weighted // bytes for requests
+	uplink    atomic.Bool         // a request was forwarded
+	places    chan struct{}       // for requests in progress; nil: another gateway limits them
 
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the current turn: a request has to end with it
@@ -92,7 +93,7 @@ var errRevoked = errors.New("the turn is over")
 func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
 	s := &session{
 		g: g, spec: spec, accounts: g.accounts(&spec), payer: g.payer(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
-		spent: make(chan struct{}), places: make(chan struct{}, maxAtOnce),
+		spent: make(chan struct{}), places: make(chan struct{}, maxAtOnce), memory: semaphore.NewWeighted(maxRequests),
 	}
 	defer func() {
 		if err != nil {

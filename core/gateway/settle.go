@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -164,7 +163,7 @@ func (x *exchange) judge(status int, r dialect.Reading, broken breakage) {
 	failed := func(format string, args ...any) { x.down(fmt.Errorf(format, args...), hopeless(nil, status)) }
 	refusal := refusalInWords(x.e.up.host(), status)
 	switch {
-	case broken == byClient, errors.Is(x.lost, errOwnReplies):
+	case broken == byClient:
 	case status == http.StatusTooManyRequests || status == statusOverloaded:
 		failed("%s: %w", refusal, models.ErrRateLimited)
 	case x.lost != nil:

@@ -2,68 +2,38 @@ package gateway
 
 import (
 	"bytes"
-	"hash/maphash"
 
 	"github.com/berth-eval/berth/plugins/dialect"
 )
 
-// known is a request whose number of tokens the provider reported, with digests
-// of its parts. The parts that the next request has in common with it are then
-// known, too.
+// known is a request whose number of tokens the provider reported. The parts that the
+// next request has in common with it are then known, too.
 type known struct {
-	part       int // bytes of each part except the last
-	head, tail []uint64
-	size       int   // of the text of the request, in bytes
-	input      int64 // tokens of all of it
+	text  []byte
+	input int64 // tokens of all of it
 }
-
-// Bounds of the digests of a request: the smallest size of a part in bytes, and
-// the largest number of parts, counted from each end.
-const (
-	minPart  = 64
-	maxParts = 4096
-)
 
 // seam is how many extra tokens cutting a request into parts can cause.
 const seam = 8
 
-func knownOf(b []byte, input int64) known {
-	k := known{part: max(minPart, len(b)/maxParts+1), size: len(b), input: input}
-	k.head, k.tail = make([]uint64, 0, len(b)/k.part), make([]uint64, 0, len(b)/k.part)
-	for n := k.part; n <= len(b); n += k.part {
-		k.head = append(k.head, maphash.Bytes(seed, b[n-k.part:n]))
-		k.tail = append(k.tail, maphash.Bytes(seed, b[len(b)-n:len(b)-n+k.part]))
-	}
-	return k
-}
-
 // fresh returns how many bytes of b are in neither the beginning nor the end of
 // k, so that their number of tokens is unknown.
 func (k *known) fresh(b []byte) int {
-	most := min(k.size, len(b)) // bytes at both ends count once
-	head := 0
-	for _, h := range k.head {
-		if head+k.part > most || maphash.Bytes(seed, b[head:head+k.part]) != h {
-			break
-		}
-		head += k.part
+	old := k.text
+	for len(old) > 0 && len(b) > 0 && old[0] == b[0] {
+		old, b = old[1:], b[1:]
 	}
-	tail := 0
-	for _, h := range k.tail {
-		n := tail + k.part
-		if head+n > most || maphash.Bytes(seed, b[len(b)-n:len(b)-tail]) != h {
-			break
-		}
-		tail = n
+	for len(old) > 0 && len(b) > 0 && old[len(old)-1] == b[len(b)-1] {
+		old, b = old[:len(old)-1], b[:len(b)-1]
 	}
-	return len(b) - head - tail
+	return len(b)
 }
 
 // most returns the largest possible number of tokens in the text b when perToken
 // bytes make one token.
 func (k *known) most(b []byte, perToken int64) int64 {
 	text := int64(len(b))
-	if k.size == 0 {
+	if len(k.text) == 0 {
 		return text / perToken
 	}
 	return min(text, k.input+seam+int64(k.fresh(b))/perToken)

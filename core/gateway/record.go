@@ -59,8 +59,6 @@ type Exchange struct {
 }
 
 // digests computes the digests of the request, for the record and for a replay.
-// This takes longer than everything else before a request is sent, so it is
-// done while the answer is on its way, or after it.
 func (x *exchange) digests() {
 	if x.asked != nil {
 		return
@@ -85,44 +83,22 @@ func (x *exchange) digests() {
 	})
 }
 
-// finish records the exchange while the client already has its answer, and then
-// lets the turn end.
-func (x *exchange) finish(leave func()) {
+// finish records the exchange.
+func (x *exchange) finish() {
 	x.s.count(&x.line)
 	if !x.keep || x.s.spec.Append == nil {
-		leave()
 		return
 	}
-	before, done := x.s.inLine()
-	go func() {
-		defer leave()
-		defer close(done)
-		x.digests()
-		if x.s.spec.Dir != "" {
-			if err := x.store(); err != nil {
-				x.s.find("model_record", verifier.Note, err.Error())
-			}
+	x.digests()
+	if x.s.spec.Dir != "" {
+		if err := x.store(); err != nil {
+			x.s.find("model_record", verifier.Note, err.Error())
 		}
-		<-before // lines are in the order in which answers ended
-		if x.line.Unkept && x.line.Usage == nil {
-			return // a client may have thousands of them
-		}
-		x.s.spec.Append(record.ExchangesFile, &x.line)
-	}()
-}
-
-// inLine returns a channel that is closed when the previous exchange is
-// recorded, and the channel to close when this one is.
-func (s *session) inLine() (before <-chan struct{}, done chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	done = make(chan struct{})
-	if s.written == nil {
-		s.written = make(chan struct{})
-		close(s.written)
 	}
-	before, s.written = s.written, done
-	return before, done
+	if x.line.Unkept && x.line.Usage == nil {
+		return // a client may have thousands of them
+	}
+	x.s.spec.Append(record.ExchangesFile, &x.line)
 }
 
 // maxRecord is how many bytes on disk the compressed bodies of an attempt may

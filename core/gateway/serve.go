@@ -36,10 +36,9 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) { //nolint:c
 // run answers the request, and then lets the turn end.
 func (x *exchange) run(leave func()) {
 	defer func() {
-		x.finish(func() {
-			x.release(x.held)
-			leave()
-		})
+		x.finish()
+		x.release(x.held)
+		leave()
 	}()
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)

@@ -64,7 +64,6 @@ type session struct {
 	spent    chan struct{}
 	refusal  *models.Refusal        // why spent is closed
 	watched  map[*watchdog]struct{} // requests to providers in progress
-	written  chan struct{}          // closed when the last exchange so far is recorded
 }
 
 // entry is one model of a session.

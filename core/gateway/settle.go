@@ -127,7 +127,7 @@ func (x *exchange) input(perToken int64) int64 {
 }
 
 // add adds the exchange to the usage of its model.
-func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok bool) {
+func (x *exchange) add(u dialect.Usage, requests int64, cost float64, priced, ok bool) {
 	e := x.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -140,7 +140,7 @@ func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok 
 	if x.line.Estimated {
 		e.usage.Estimated++
 	}
-	e.priced = e.priced && known
+	e.priced = e.priced && priced
 	sum := cost
 	if e.usage.CostUSD != nil {
 		sum += *e.usage.CostUSD
@@ -148,7 +148,7 @@ func (x *exchange) add(u dialect.Usage, requests int64, cost float64, known, ok 
 	e.usage.CostUSD = &sum
 	e.most = max(e.most, u.Input+u.Output)
 	if ok && !x.line.Estimated {
-		e.known = knownOf(x.text(), u.Input)
+		e.known = known{text: x.text(), input: u.Input}
 	}
 }
 

@@ -360,16 +360,6 @@ func (s *session) Last() *record.Exchange {
 	return s.last
 }
 
-// Cost implements models.Session.
-func (s *session) Cost(name string, input, cached, output int64) (float64, bool) {
-	for _, e := range s.sorted() {
-		if p := e.up.priceOf(name); p != nil {
-			return p.Cost(dialect.Usage{Input: input, Cached: cached, Output: output})
-		}
-	}
-	return 0, false
-}
-
 // count counts a finished exchange. One without a status and without an error
 // was a request for the list of models.
 func (s *session) count(e *Exchange) {

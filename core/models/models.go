@@ -104,9 +104,6 @@ type Session interface {
 	// Waited is how long requests have waited for a rate limit so far.
 	Waited() time.Duration
 	Usage() []record.Usage
-	// Cost is what a request to the model called name would cost in USD, with
-	// this usage in tokens; input includes cached. False: it is not known.
-	Cost(name string, input, cached, output int64) (float64, bool)
 	// Findings are unusual things about the requests.
 	Findings() []verifier.Finding
 	Close(ctx context.Context) error

@@ -22,10 +22,6 @@ type Demand struct {
 // outside is the part of an attempt that has not begun or has ended.
 const outside trial.Part = 0
 
-// preparing is what an attempt does beside its part: it prepares the images of
-// another sandbox.
-const preparing trial.Part = -1
-
 // places counts the attempts that are in progress by what they are doing, and
 // says which may continue. It is safe for concurrent use.
 type places struct {
@@ -96,7 +92,7 @@ func (p *places) holder(d Demand) *holder {
 func counts(part trial.Part) [3]bool {
 	return [3]bool{
 		part == trial.Building || part == trial.Working || part == trial.Verifying,
-		part == trial.Building || part == preparing,
+		part == trial.Building,
 		part == trial.Verifying,
 	}
 }
@@ -210,16 +206,6 @@ func (h *holder) Enter(ctx context.Context, part trial.Part) error {
 		p.leave(h)
 		return context.Cause(ctx)
 	}
-}
-
-// Build implements [trial.Places].
-func (h *holder) Build(ctx context.Context) (leave func(), err error) {
-	more := &holder{p: h.p, tallies: h.tallies}
-	if err = more.Enter(ctx, preparing); err != nil {
-		more.end() // it may have got the place at the moment when ctx ended
-		return nil, err
-	}
-	return more.end, nil
 }
 
 // leave ends the wait of an attempt. The caller holds the lock.

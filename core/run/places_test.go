@@ -107,7 +107,6 @@ func TestCellsThatWereAddedCatchUp(t *testing.T) {
 // and counts how many are in each at the same time.
 type parts struct {
 	build, work, verify func(*plan.Trial) time.Duration
-	second              time.Duration // how long the images of a second sandbox take
 
 	mu   sync.Mutex
 	now  map[string]int
@@ -134,10 +133,7 @@ func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 	e.in(j.Trial, "building", e.build(j.Trial))
 	err := j.Places.Enter(ctx, trial.Working)
 	if err == nil {
-		images := make(chan error, 1)
-		go func() { images <- e.images(ctx, j) }()
 		e.in(j.Trial, "working", e.work(j.Trial))
-		err = <-images
 	}
 	if err == nil {
 		err = j.Places.Enter(ctx, trial.Verifying)
@@ -148,71 +144,6 @@ func (e *parts) Attempt(ctx context.Context, j run.Job) (record.Result, error) {
 		r.Outcome = record.Cancelled
 	}
 	return r, j.Attempt.Publish(r)
-}
-
-// images prepares the images of a second sandbox, if there is one.
-func (e *parts) images(ctx context.Context, j run.Job) error {
-	if e.second == 0 {
-		return nil
-	}
-	leave, err := j.Places.Build(ctx)
-	if err == nil {
-		e.in(j.Trial, "building", e.second)
-		leave()
-	}
-	return err
-}
-
-// The images of a second sandbox count for the limit of what is built, also while
-// the agent works.
-func TestImagesOfASecondSandboxCount(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := cellsOf(t, 20)
-		e := newParts()
-		e.second = 4 * time.Second
-		report := schedule(t, run.Options{Plan: p, Store: r, Executor: e, Demand: demandOf, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(8), Building: new(2)}}})
-		if report.Ran != 20 || e.most["building"] != 2 {
-			t.Errorf("report %+v; at most %v at the same time, want 2 building", report, e.most)
-		}
-	})
-}
-
-// A place that is given up at the moment when the wait for it is cancelled is not
-// lost.
-func TestACancelledWaitTakesNoPlace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, _ := cellsOf(t, 1)
-		p.Experiment.Cells = []*experiment.Cell{{}}
-		limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1), Building: new(1)}}
-		places, end, ok := run.NewNode(nil, run.Spec{Plan: p, Limits: limits}, "").Start(&p.Trials[0])
-		if !ok {
-			t.Fatal("the first attempt does not start")
-		}
-		defer end()
-		testlevel.Must(t, places.Enter(t.Context(), trial.Working))
-		for range 200 {
-			soon, stop := context.WithTimeout(t.Context(), time.Second)
-			leave, err := places.Build(soon)
-			if err != nil {
-				t.Fatalf("a place that a cancelled wait has taken: %v", err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				if late, err := places.Build(ctx); err == nil {
-					late()
-				}
-			}()
-			synctest.Wait() // until it waits for the place
-			cancel()
-			leave()
-			<-done
-			stop()
-		}
-	})
 }
 
 // demandOf gives odd cells to the environment "docker", and all to one agent.

@@ -339,11 +339,8 @@ func (p portOpen) GaveUp() error                { return nil }
 func (p portOpen) Refused() error               { return nil }
 func (p portOpen) Refusal() *models.Refusal     { return nil }
 func (p portOpen) Silent(time.Time) bool        { return false }
-func (p portOpen) Cost(_ string, input, cached, output int64) (float64, bool) {
-	return float64(input-cached+output) / 1000, true
-}
-func (p portOpen) Served() bool           { return true }
-func (p portOpen) Last() *record.Exchange { return nil }
+func (p portOpen) Served() bool                 { return true }
+func (p portOpen) Last() *record.Exchange       { return nil }
 
 // If a port in the sandbox cannot be opened for the models of a later stage, no
 // model is at fault.

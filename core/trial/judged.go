@@ -24,7 +24,7 @@ import (
 
 // attemptView adds the attempt so far to a view, with the artifacts of the stage or
 // the copies of a round.
-func (s *stage) attemptView(view string, j judgement, room *views.Room) (err error) {
+func (s *stage) attemptView(view string, j judgement) (err error) {
 	dir, own := s.a.in.Record.Dir(), s.a.in.Record.Dir()
 	shown := views.Copies{Dir: j.copies}
 	if o := s.a.in.Origin; o != nil { // what the agent did and left
@@ -50,9 +50,9 @@ func (s *stage) attemptView(view string, j judgement, room *views.Room) (err err
 			return err
 		}
 	}
-	err = views.Attempt(view, dir, shown, task.RoleVerifier, room)
+	err = views.Attempt(view, dir, shown, task.RoleVerifier)
 	if err == nil {
-		err = views.Folder(s.subagents(dir), filepath.Join(view, views.AttemptFolder, record.AgentDir, subagents), room)
+		err = views.Folder(s.subagents(dir), filepath.Join(view, views.AttemptFolder, record.AgentDir, subagents))
 	}
 	if err == nil {
 		err = s.disclose(view)
@@ -104,7 +104,7 @@ func (a *attempt) unmasked(folder string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return a.folders().Large(filepath.Join("unmasked", in))
+	return a.folders().Make(filepath.Join("unmasked", in))
 }
 
 // placeUnmasked places those files of an artifact over it that held secrets.

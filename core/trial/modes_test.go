@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // listener is a script that leaves a server running on a socket with the path
@@ -41,15 +40,14 @@ func TestModes(t *testing.T) {
 		sameAs           string
 		finding, not     string
 	}{
-		{"restarted, honest", "echo 1 > /app/x", "test -s /app/x", task.ModeRestarted, record.Passed, record.Checked, "", "", "needs_live"},
-		{"restarted, a server is needed", listener, asks, task.ModeRestarted, record.Failed, record.Checked, "", "needs_live", "left_running"},
-		{"restarted, fails without a server", "true", "false", task.ModeRestarted, record.Failed, record.Checked, "", "", "needs_live"},
+		{"restarted, honest", "echo 1 > /app/x", "test -s /app/x", task.ModeRestarted, record.Passed, record.Checked, "", "", "processes_ended"},
+		{"restarted, a server is needed", listener, asks, task.ModeRestarted, record.Failed, record.Checked, "", "processes_ended", "left_running"},
 		{"restarted, a daemon", "(setsid sleep 1000 &) ; echo 1 > /app/x", "! pgrep sleep", task.ModeRestarted, record.Passed, record.Checked, "", "processes_ended", "left_running"},
-		{"restarted, fails without a process", "(setsid sleep 1000 &)", "pgrep sleep", task.ModeRestarted, record.Failed, record.Checked, "", "processes_ended", "needs_live"},
+		{"restarted, fails without a process", "(setsid sleep 1000 &)", "pgrep sleep", task.ModeRestarted, record.Failed, record.Checked, "", "processes_ended", "left_running"},
 		{"restarted, nothing left", "true", "true", task.ModeRestarted, record.Passed, record.Checked, "", "", "processes_ended"},
-		{"image, a server is needed", listener, asks, task.ModeImage, record.Failed, record.Checked, "", "needs_live", "left_running"},
-		{"separate, a server is needed", "echo 1 > /app/x\n" + listener, asks, task.ModeSeparate, record.Failed, record.Checked, "", "needs_live", "left_running"},
-		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "needs_live"},
+		{"image, a server is needed", listener, asks, task.ModeImage, record.Failed, record.Checked, "", "processes_ended", "left_running"},
+		{"separate, a server is needed", "echo 1 > /app/x\n" + listener, asks, task.ModeSeparate, record.Failed, record.Checked, "", "processes_ended", "left_running"},
+		{"live, a server is needed", listener, asks, task.ModeLive, record.Passed, record.Exposed, "", "left_running", "processes_ended"},
 		{"live, nothing left", "echo 1 > /app/x", "test -s /app/x", task.ModeLive, record.Passed, record.Checked, "restarted", "", "left_running"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -91,32 +89,12 @@ func TestWhatAModeEndsIsListed(t *testing.T) {
 	}
 }
 
-func TestNeedsLiveFollowsTheTasksRule(t *testing.T) {
-	t.Parallel()
-	needs(t, listener)
-	j := tests(asks)
-	honest := j.verify
-	j.verify = func(ctx context.Context, r verifierRequest) (verifierVerdict, error) {
-		v, err := honest(ctx, r)
-		v.Decision = verifier.Scored // as a verifier that only reads rewards
-		return v, err
-	}
-	b := newBench(t, does(listener), j)
-	one := 1.0
-	b.task.Success = task.Success{Score: "reward", AtLeast: &one}
-	r := b.run(t.Context(), t)
-	want(t, r, record.Failed, record.Yielded, record.Checked)
-	if !found(r, "needs_live") {
-		t.Errorf("findings %s", pretty(r.Findings))
-	}
-}
-
 func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
 	t.Parallel()
 	needs(t, listener)
 	b := newBench(t, does(listener), tests(asks))
 	b.task.Mode, b.cell.Verify = task.ModeLive, task.ModeRestarted
-	if r := b.run(t.Context(), t); r.Mode != "restarted" || !found(r, "needs_live") {
+	if r := b.run(t.Context(), t); r.Mode != "restarted" || !found(r, "processes_ended") {
 		t.Errorf("mode %s, findings %s", r.Mode, pretty(r.Findings))
 	}
 	b = newBench(t, does("true"), tests("true"))

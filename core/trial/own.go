@@ -21,15 +21,14 @@ import (
 // own is the sandbox of a verifier that wants one of its own (needs = own). It is
 // kept over all rounds of a stage. Nothing of the agent is in it but artifacts.
 type own struct {
-	second // its images are prepared while the agent works
+	second
 
 	box    *sandbox.Sandbox // nil until it is needed
 	placed []string         // artifacts of an earlier judgement, by their absolute paths
 	steers bool             // a model chooses the commands that run in it
 }
 
-// prepareOwn checks that the environment can create the verifiers' own
-// sandboxes, and begins to pull or build their images.
+// prepareOwn checks that the environment can create the verifiers' own sandboxes.
 func (s *stage) prepareOwn(ctx context.Context) error {
 	a := s.a
 	p := s.phase(record.PhasePrepare, record.ByConfig)
@@ -56,16 +55,8 @@ func (s *stage) prepareOwn(ctx context.Context) error {
 			s.own = map[string]*own{}
 		}
 		s.own[u.Name] = o
-		o.prepare(ctx, a, a.env)
 	}
 	return nil
-}
-
-// stopOwn ends the preparation of images that are no longer needed.
-func (s *stage) stopOwn() {
-	for _, o := range s.own {
-		o.stop()
-	}
 }
 
 // createOwn creates those of the verifiers' own sandboxes that do not exist yet.
@@ -77,11 +68,8 @@ func (s *stage) createOwn(ctx context.Context, uses []task.VerifierUse) error {
 		}
 		a := s.a
 		p := s.phase(record.PhaseCreate, record.ByEnvironment)
-		if err := o.admitted(ctx); err != nil {
-			return a.at(p, err)
-		}
 		err := a.phase(ctx, p, limits.Prepare+limits.Control+a.startTime(), func(ctx context.Context) error {
-			err := o.wait(ctx)
+			err := a.images(ctx, a.env, &o.spec)
 			if err == nil {
 				err = s.newOwn(ctx, o)
 			}

@@ -26,9 +26,6 @@ type Places interface {
 	Try(p Part) bool
 	// Enter waits for a place. Fails with the cause of ctx when that ends before.
 	Enter(ctx context.Context, p Part) error
-	// Build waits for a place among the attempts in Building, in addition to the
-	// place that the attempt has. leave gives it up.
-	Build(ctx context.Context) (leave func(), err error)
 }
 
 // enter waits for a place. The wait is in no phase, and is charged to no role.

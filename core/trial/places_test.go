@@ -50,8 +50,6 @@ func (b *busy) Enter(ctx context.Context, p trial.Part) error {
 	}
 }
 
-func (b *busy) Build(context.Context) (leave func(), err error) { return func() {}, nil }
-
 // TestAProcessThatIsLeftDoesNotWorkWhileItWaits has an agent that leaves a process
 // running, which would have finished its work if the wait for the verification
 // counted.

@@ -55,10 +55,7 @@ func (p *purse) Refused() error               { return p.refused }
 func (p *purse) Last() *record.Exchange       { return p.last }
 func (p *purse) Served() bool                 { return p.served }
 func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }
-func (p *purse) Cost(_ string, input, cached, output int64) (float64, bool) {
-	return float64(input-cached+output) / 1000, true
-}
-func (p *purse) Waited() time.Duration { return time.Duration(p.waited.Load()) }
+func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
 func (p *purse) Usage() []record.Usage {
 	return []record.Usage{{Role: "agent", Model: "m", Requests: 3}}
 }

@@ -127,7 +127,6 @@ func (a *attempt) regrade(ctx context.Context) error {
 	if s.mode, err = feasible.Mode(a.task, s.task, a.in.Cell.Verify); err != nil {
 		return a.at(s.phase(record.PhaseSetup, record.ByConfig), err)
 	}
-	defer s.stopOwn()
 	if err = s.prepareOwn(ctx); err != nil {
 		return err
 	}
@@ -185,7 +184,6 @@ func (a *attempt) gradeRestored(ctx context.Context, s *stage) (err error) {
 	} else {
 		err = a.programs(inside, start{sandbox: a.sandbox, task: &a.task.Environment, services: a.task.Services, health: a.task.Healthcheck, not: a.notAgain(s)})
 	}
-	defer func() { s.second.stop() }()
 	if err == nil {
 		err = s.collect(inside)
 	}

@@ -323,7 +323,7 @@ func (s *stage) userView(view string) error {
 		return err
 	}
 	copies := views.Copies{Dir: s.roundCopies(s.turns), Shown: s.shownToUser()}
-	return views.Attempt(view, s.a.in.Record.Dir(), copies, task.RoleUser, nil)
+	return views.Attempt(view, s.a.in.Record.Dir(), copies, task.RoleUser)
 }
 
 // shownToUser returns the copies of the round that the user may see. A copy that

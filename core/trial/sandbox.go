@@ -35,7 +35,7 @@ func (a *attempt) newAgentSandbox(ctx context.Context) (err error) {
 // newSandbox creates and connects a sandbox. As soon as there is something to
 // destroy, the sandbox is registered in the attempt and returned.
 func (a *attempt) newSandbox(ctx context.Context, name string, o sandbox.Order) (_ *sandbox.Sandbox, err error) {
-	if o.Spec.Scratch, err = a.folders().Scratch("env-" + name); err == nil {
+	if o.Spec.Scratch, err = a.folders().Make("env-" + name); err == nil {
 		o.Spec.Files, err = a.environmentFiles(name, o.Task.Files)
 	}
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *attempt) environmentFiles(of string, names []string) (string, error) {
 	if len(names) == 0 {
 		return "", nil
 	}
-	dir, err := a.folders().Large("files-" + of) // levels and pages may be large
+	dir, err := a.folders().Make("files-" + of) // levels and pages may be large
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +144,6 @@ func (a *attempt) destroy(ctx context.Context) {
 	p := record.Phase{Name: record.PhaseDestroy, Who: record.ByEnvironment}
 	err := a.phase(ctx, p, limits.Destroy, func(ctx context.Context) error {
 		errs := []error{a.closeSession(ctx), a.surface.open.Close(ctx)}
-		a.removeAhead(ctx)
 		for _, name := range slices.Sorted(maps.Keys(a.sandboxes)) {
 			errs = append(errs, a.destroySandbox(ctx, name))
 		}
@@ -171,15 +170,7 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 			a.environmentSays(record.PhaseDestroy, "sidecar_lost", fmt.Sprintf("sidecar %q was gone before the end: %s", s.Name, s.Lost))
 		}
 	}
-	var remains environment.Remains
-	err := errors.ErrUnsupported
-	if w.Removal != nil {
-		done := <-w.Removal
-		remains, err = done.Remains, done.Err
-	}
-	if err != nil {
-		remains, err = a.remove(ctx, w.Made.ID)
-	}
+	remains, err := a.remove(ctx, w.Made.ID)
 	if err == nil {
 		if remains.OOMKills > 0 {
 			a.environmentSays(record.PhaseDestroy, "oom_kills", fmt.Sprintf("out of memory: %d processes were killed", remains.OOMKills))
@@ -195,32 +186,6 @@ func (a *attempt) destroySandbox(ctx context.Context, name string) error {
 		}
 	}
 	return errors.Join(kept, err, w.Shutdown())
-}
-
-// removeAhead removes further sandboxes, while the agent's is removed. What fails
-// is removed again afterwards, which is not an error for what is gone.
-func (a *attempt) removeAhead(ctx context.Context) {
-	for name, w := range a.sandboxes {
-		if name != agentSandbox && len(w.Sidecars) == 0 {
-			a.beginRemoval(ctx, w)
-		}
-	}
-}
-
-// beginRemoval begins to remove a sandbox without sidecars that nothing needs any
-// more. destroySandbox waits for the end.
-func (a *attempt) beginRemoval(ctx context.Context, w *sandbox.Sandbox) {
-	if w.Removal != nil {
-		return
-	}
-	env := a.env
-	w.Removal = make(chan sandbox.Removed, 1)
-	go func() {
-		remains, err := call(context.WithoutCancel(ctx), record.ByEnvironment, "destroy sandbox", limits.Destroy, func(ctx context.Context) (environment.Remains, error) {
-			return env.Destroy(ctx, w.Made.ID)
-		})
-		w.Removal <- sandbox.Removed{Remains: remains, Err: err}
-	}()
 }
 
 // remove destroys a sandbox, with a new process of the plugin if the old one

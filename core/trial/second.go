@@ -28,7 +28,7 @@ import (
 )
 
 // second is the sandbox in which the verifiers of a stage work when the mode is
-// image or separate. Its images are prepared while the agent works.
+// image or separate.
 type second struct {
 	name string // in attempt.sandboxes
 	spec environment.Spec
@@ -39,50 +39,10 @@ type second struct {
 	lasts bool // the agent's sandbox is needed after the copy
 	began bool // the agent's sandbox is not needed any more: its end is not the agent's work
 	holds bool // it has what the agent made, which may be why it fails
-
-	cancel context.CancelFunc // stops the preparation
-	placed chan struct{}      // closed when it has a place among those that build
-	ready  chan error         // its result
 }
 
-// admitted waits until the preparation of the images has a place to build. The wait
-// is in no phase, and is charged to no role.
-func (s *second) admitted(ctx context.Context) error {
-	if s.placed == nil {
-		return nil
-	}
-	select {
-	case <-s.placed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// wait waits for the preparation of the images.
-func (s *second) wait(ctx context.Context) error {
-	select {
-	case err := <-s.ready:
-		s.cancel()
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// stop ends the preparation of the images, and waits for its end.
-func (s *second) stop() {
-	if s == nil || s.cancel == nil {
-		return
-	}
-	s.cancel()
-	for range s.ready { // until it is closed
-	}
-	s.cancel = nil
-}
-
-// prepareSecond checks that the environment can create the second sandbox, and
-// begins to pull or build its images. It does nothing if the stage needs none.
+// prepareSecond checks that the environment can create the second sandbox. It does
+// nothing if the stage needs none.
 func (s *stage) prepareSecond(ctx context.Context) error {
 	a := s.a
 	if !feasible.InSecondSandbox(s.mode) || !s.inSandbox(s.atEnd()) {
@@ -112,9 +72,6 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 		return a.at(p, err)
 	}
 	s.second = w
-	if s.mode == task.ModeSeparate {
-		s.second.prepare(ctx, a, a.env)
-	}
 	return nil
 }
 
@@ -125,25 +82,6 @@ func (s *stage) modified(what []string) {
 			s.a.res.Modified = append(s.a.res.Modified, m)
 		}
 	}
-}
-
-// prepare begins to pull or build the images.
-func (s *second) prepare(ctx context.Context, a *attempt, env environment.Environment) {
-	ctx, s.cancel = context.WithCancel(ctx)
-	s.ready, s.placed = make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(s.ready)
-		leave, err := func() {}, error(nil)
-		if a.in.Places != nil {
-			leave, err = a.in.Places.Build(ctx)
-		}
-		close(s.placed)
-		if err == nil {
-			err = a.images(ctx, env, &s.spec)
-			leave()
-		}
-		s.ready <- err
-	}()
 }
 
 // grade runs the verifiers, in the agent's sandbox or in the second one.
@@ -168,9 +106,6 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		programs.health = s.task.VerifyHealthcheck
 	}
 	p := s.phase(record.PhaseCreate, record.ByEnvironment)
-	if err := w.admitted(ctx); err != nil {
-		return a.at(p, err)
-	}
 	err := a.phase(ctx, p, limits.Prepare+2*limits.Control+2*a.startTime(), func(ctx context.Context) (err error) {
 		if s.mode == task.ModeImage {
 			programs.services = a.task.Services
@@ -178,7 +113,7 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 				programs.health, err = s.healthcheck(ctx, p)
 			}
 		} else {
-			err = w.wait(ctx)
+			err = a.images(ctx, a.env, &w.spec)
 		}
 		if err == nil {
 			w.began = true
@@ -302,12 +237,8 @@ func (s *stage) fillSecond(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = s.copyWork(ctx, p)
-		if w.lasts {
-			return errors.Join(err, a.sandbox.Halt(ctx))
-		}
-		if err == nil {
-			a.beginRemoval(ctx, a.sandbox)
+		if err = s.copyWork(ctx, p); w.lasts {
+			err = errors.Join(err, a.sandbox.Halt(ctx))
 		}
 		return err
 	})

@@ -159,7 +159,7 @@ func (a *attempt) open(ctx context.Context, o opening) (_ *session, err error) {
 			err = errors.Join(err, s.revoke(ctx), s.shut(end))
 		}
 	}()
-	if s.scratch, err = a.folders().Scratch("scratch-" + s.id); err != nil {
+	if s.scratch, err = a.folders().Make("scratch-" + s.id); err != nil {
 		return nil, outcome.On(record.ByCore, err)
 	}
 	setup := agent.Setup{
@@ -212,7 +212,6 @@ func (a *attempt) models(ctx context.Context, s *session, o opening, setup *agen
 	}
 	s.models, err = a.in.Gateway.Session(ctx, spec)
 	if err == nil {
-		s.recorder.Price(s.models.Cost)
 		setup.Models = s.models.Endpoints()
 		for _, e := range setup.Models {
 			a.recorder.Hide(e.Token)

@@ -43,7 +43,6 @@ func (s *stage) settle(ctx context.Context) error {
 		case task.ModeCopies:
 			return s.still(ctx)
 		case task.ModeImage, task.ModeSeparate:
-			s.listeningStopped(left)
 			return s.still(ctx)
 		default:
 			if len(left) > 0 || len(now.Unattributed) > 0 {
@@ -102,24 +101,12 @@ func (s *stage) notRestarted(name string, files []string) {
 		name, listed(files, 0), task.ModeLive)
 }
 
-// listeningStopped stores those of the processes that were listening and belong
-// to no service.
-func (s *stage) listeningStopped(ps []host.Process) {
-	for _, p := range ps {
-		if p.Service == "" && len(p.Listening) > 0 {
-			s.killed = append(s.killed, sandbox.Describe([]host.Process{p}, nil))
-		}
-	}
-}
-
 // restart kills everything but PID 1 and starts the task's own services again.
 func (s *stage) restart(ctx context.Context) error {
 	w := s.a.sandbox
-	killed, err := w.Quiesce(ctx)
-	if err != nil {
+	if _, err := w.Quiesce(ctx); err != nil {
 		return err
 	}
-	s.listeningStopped(killed)
 	s.a.surface.killed = s.a.surface.open != nil
 	started, changed, err := w.RestartServices(ctx)
 	for _, v := range changed {
@@ -256,7 +243,7 @@ func (a *attempt) closeSession(ctx context.Context) error {
 	logs := ""
 	if len(s.needs.Logs) > 0 && a.sandbox != nil && !a.sandbox.Gone() {
 		var err error
-		if logs, err = a.folders().Large("logs-" + s.id); err == nil {
+		if logs, err = a.folders().Make("logs-" + s.id); err == nil {
 			err = a.agentLogs(ctx, s, logs)
 		}
 		errs = append(errs, err)
@@ -290,14 +277,4 @@ func (a *attempt) agentLogs(ctx context.Context, s *session, to string) error {
 		}
 	}
 	return errors.Join(append(errs, collect.OpenUp(to))...)
-}
-
-// needsLive records that a failed task may have needed processes that were
-// stopped before the verification.
-func (s *stage) needsLive() {
-	if len(s.killed) > 0 && outcome.StageOutcome(s.a.success, s.out) == record.Failed {
-		s.a.recorder.Note(s.phase(record.PhaseVerify, record.ByVerifier), "needs_live",
-			"it failed after processes that were listening had been stopped (%s): if the task grades what is left running, verify it in %q",
-			strings.Join(s.killed, "; "), task.ModeLive)
-	}
 }

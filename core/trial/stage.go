@@ -42,7 +42,6 @@ type stage struct {
 	shell   *relay.Relay   // of the current verifier
 	models  models.Session // of the current verifier; nil without any
 	bulky   bool           // the last artifacts are large enough to be the cause of a full disk
-	killed  []string       // listening processes that were stopped before the verification
 
 	collected []collect.Entry // artifacts of the stage
 
@@ -95,8 +94,6 @@ func (s *stage) run(outer context.Context) (err error) {
 	if err == nil {
 		err = s.grade(outer, reach)
 	}
-	s.second.stop()
-	s.stopOwn()
 	s.closeUser(ctx)
 	s.out.Rounds = s.reducedRounds()
 	if err != nil {
@@ -295,15 +292,15 @@ func (s *stage) placeTurn(ctx context.Context) error {
 }
 
 // view makes a view folder of the stage; more, which may be nil, adds to it.
-func (s *stage) view(role task.Role, name string, more func(dir string, room *views.Room) error) (string, error) {
-	dir, err := s.a.folders().View(fmt.Sprintf("view-%d-%s", s.i+1, name), func(dir string, room *views.Room) error {
-		if err := views.Build(dir, s.a.task, role, s.task.Name, room); err != nil {
+func (s *stage) view(role task.Role, name string, more func(dir string) error) (string, error) {
+	dir, err := s.a.folders().View(fmt.Sprintf("view-%d-%s", s.i+1, name), func(dir string) error {
+		if err := views.Build(dir, s.a.task, role, s.task.Name); err != nil {
 			return outcome.On(record.ByTask, err)
 		}
 		if more == nil {
 			return nil
 		}
-		return more(dir, room)
+		return more(dir)
 	})
 	return dir, outcome.On(record.ByCore, err)
 }

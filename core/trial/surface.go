@@ -89,7 +89,7 @@ func (a *attempt) openSurface(ctx context.Context) (err error) {
 	if environ.Surface == "" {
 		spec.Sandbox = box.Made.ID
 	}
-	dir, err := a.folders().Large("surface")
+	dir, err := a.folders().Make("surface")
 	if err == nil {
 		spec.Files, err = a.environmentFiles("surface", a.task.Environment.Files)
 	}
@@ -164,7 +164,7 @@ func (s *stage) captures(ctx context.Context) error {
 		return nil
 	}
 	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {
-		dir, err := a.folders().Large(fmt.Sprintf("captures-%d-%d", s.i+1, s.turns))
+		dir, err := a.folders().Make(fmt.Sprintf("captures-%d-%d", s.i+1, s.turns))
 		if err != nil {
 			return outcome.On(record.ByCore, err)
 		}

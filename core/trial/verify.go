@@ -79,7 +79,6 @@ func (s *stage) verify(ctx context.Context) error {
 			return err
 		}
 		s.out.Verified = true
-		s.needsLive()
 		return s.changed(ctx, p, sums)
 	})
 }
@@ -393,11 +392,11 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 		Stage: s.task.Name, Round: j.round, RoundsLeft: j.left, Earlier: slices.Clone(j.earlier), Timeout: s.verifyTime(),
 		Settings: j.use.Settings, Config: own.Config.JSON(),
 	}
-	r.View, err = s.view(task.RoleVerifier, id, func(dir string, room *views.Room) error { return s.attemptView(dir, j, room) })
+	r.View, err = s.view(task.RoleVerifier, id, func(dir string) error { return s.attemptView(dir, j) })
 	if err != nil {
 		return r, done, err
 	}
-	if r.Scratch, err = a.folders().Scratch("scratch-" + id); err != nil {
+	if r.Scratch, err = a.folders().Make("scratch-" + id); err != nil {
 		return r, done, outcome.On(record.ByCore, err)
 	}
 	undo = append(undo, func() error {

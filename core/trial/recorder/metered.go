@@ -53,7 +53,7 @@ func eachLine(file string, each func(line []byte)) error {
 // meter gives steps the usage that the gateway measured for their requests, in
 // place of what the agent reported. A step that names its response gets that
 // one. The others of a turn get the other responses of the turn in order, if
-// there are as many, or else by time, if that can be told.
+// there are as many.
 func meter(steps []record.Step, replies []gateway.Exchange) {
 	for len(steps) > 0 {
 		turn, first := 1, &steps[0]
@@ -105,46 +105,12 @@ func meterTurn(steps []record.Step, replies []gateway.Exchange) {
 		return true
 	})
 	whole := slices.DeleteFunc(slices.Clone(replies), func(x gateway.Exchange) bool { return x.Broken != "" })
-	switch len(asking) {
-	case 0:
-	case len(replies):
-		inOrder(asking, replies)
-	case len(whole): // there is no step of an answer that was cut off
-		inOrder(asking, whole)
-	default:
-		byTime(asking, replies)
+	if len(asking) == len(whole) { // there is no step of an answer that was cut off
+		replies = whole
 	}
-}
-
-func inOrder(steps []*trajectory.Step, replies []gateway.Exchange) {
-	for i, s := range steps {
-		measured(s, &replies[i])
-	}
-}
-
-// byTime gives each reply to the first of the steps that were seen after its
-// request began, and before the next one did. Further steps are parts of the
-// same reply, and made no request. It changes nothing if requests overlap, if a
-// time is missing, or if the agent itself says what its steps used.
-func byTime(steps []*trajectory.Step, replies []gateway.Exchange) {
-	for i := range replies[:max(0, len(replies)-1)] {
-		if replies[i].Time.Add(replies[i].Took).After(replies[i+1].Time) {
-			return
-		}
-	}
-	of := make([]int, len(steps)) // index of the step's reply
-	for i, s := range steps {
-		at, err := time.Parse(time.RFC3339, s.Timestamp)
-		of[i] = since(replies, at.Add(time.Millisecond)) - 1 // the resolution of its time
-		if err != nil || of[i] < 0 || s.Metrics != nil && s.Metrics.PromptTokens != nil {
-			return
-		}
-	}
-	for i, s := range steps {
-		if i == 0 || of[i] != of[i-1] {
-			measured(s, &replies[of[i]])
-		} else {
-			s.LLMCallCount = new(int64)
+	if len(asking) == len(replies) {
+		for i, s := range asking {
+			measured(s, &replies[i])
 		}
 	}
 }

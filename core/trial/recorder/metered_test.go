@@ -80,40 +80,6 @@ func TestStepsHaveTheUsageThatWasMeasured(t *testing.T) {
 	}
 }
 
-// If there are more or fewer steps than replies, their times tell which belong
-// together: several steps may be parts of one reply, and of another reply the
-// agent may say nothing.
-func TestStepsHaveTheUsageOfTheirTime(t *testing.T) {
-	t.Parallel()
-	at := func(millis int, line string) string {
-		return strings.Replace(line, `"step_id":1`, fmt.Sprintf(`"step_id":1,"timestamp":"2026-01-01T00:00:%02d.%03dZ"`, millis/1000, millis%1000), 1)
-	}
-	// The requests began half a second later.
-	apart := []string{replyLine(1, 10, ""), replyLine(2, 20, `,"took_ns":500000000`), replyLine(3, 30, "")}
-	for _, tt := range []struct {
-		seen    []int // milliseconds
-		replies []string
-		what    string
-		want    string
-	}{
-		{[]int{1600, 1700, 2500}, apart[:2], "agent", "- 10 0 20"}, // times are cut to milliseconds
-		{[]int{1600, 2501, 2600}, apart[:2], "agent", "- 10 20 0"},
-		{[]int{1600, 1700, 1800, 3600}, apart, "agent", "- 10 0 0 30"},
-		{[]int{1600, 3600}, apart, "agent", "- 10 30"},
-		{[]int{1400, 1600}, apart, "agent", "- - -"},
-		{[]int{1600, 3600}, apart, "own", "- 7 7"},
-		{[]int{1600, 3600}, []string{replyLine(1, 10, `,"took_ns":1000000001`), replyLine(2, 20, ""), replyLine(3, 30, "")}, "agent", "- - -"},
-	} {
-		steps := []string{stepLine(0, "s", 1, "user")}
-		for _, millis := range tt.seen {
-			steps = append(steps, at(millis, stepLine(0, "s", 1, tt.what)))
-		}
-		if have := inputs(trajectoryOf(t, t.TempDir(), steps, tt.replies)); have != tt.want {
-			t.Errorf("%s seen at %v of %v have %q; want %q", tt.what, tt.seen, tt.replies, have, tt.want)
-		}
-	}
-}
-
 // The requests of a turn belong to the steps of that turn.
 func TestStepsHaveTheUsageOfTheirTurn(t *testing.T) {
 	t.Parallel()

@@ -31,42 +31,10 @@ type SessionRecorder struct {
 	most    int64          // steps
 	called  map[string]int // functions, by name
 	stopped bool
-	price   Price
 
 	clock func() time.Duration // the time of the turn
 	heard time.Duration        // when it last recorded or logged something, by clock
 	spoke bool                 // it did so in this turn
-}
-
-// Price returns the cost in USD of one request to a model with this usage in
-// tokens; input includes cached. False: it is not known.
-type Price func(model string, input, cached, output int64) (float64, bool)
-
-// Price sets the prices of the session's models. They are for steps whose agent
-// reports tokens and no cost.
-func (p *SessionRecorder) Price(by Price) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.price = by
-}
-
-// cost returns the metrics of a step with their cost, if it can be known.
-func (p *SessionRecorder) cost(s trajectory.Step) *trajectory.Metrics {
-	m := s.Metrics
-	if p.price == nil || m == nil || m.CostUSD != nil || m.PromptTokens == nil || m.CompletionTokens == nil {
-		return m
-	}
-	var cached int64
-	if m.CachedTokens != nil {
-		cached = *m.CachedTokens
-	}
-	usd, known := p.price(s.ModelName, *m.PromptTokens, cached, *m.CompletionTokens)
-	if !known {
-		return m
-	}
-	priced := *m
-	priced.CostUSD = &usd
-	return &priced
 }
 
 // ForSession makes the recorder of one session, for its role.
@@ -135,7 +103,6 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	if first && s.Source == trajectory.User && s.Message.Parts == nil && s.Message.Text == p.message {
 		return nil // the core has recorded it already
 	}
-	s.Metrics = p.cost(s)
 	p.write(s)
 	who := record.ByAgent
 	if p.role == agent.RoleUser {

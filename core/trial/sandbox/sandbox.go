@@ -56,8 +56,6 @@ type Sandbox struct {
 	User     string            // user of commands that name no user; empty: root
 	Sidecars []*Sidecar        // in the order of the task; they end with it
 
-	Removal chan Removed // its result, if the removal has begun; else nil
-
 	served bool // including a service
 
 	task   *task.Environment // dependencies; nil in a sidecar
@@ -68,12 +66,6 @@ type Sandbox struct {
 	net    *host.Network     // of its containers; nil: there is one, or it is a sidecar's
 	joined *host.Joining     // nil without net of the whole
 	frozen time.Time         // start of the freeze; zero: it runs
-}
-
-// Removed is the result of removing a sandbox.
-type Removed struct {
-	Remains environment.Remains
-	Err     error
 }
 
 // coreSession is the name of the core's own session in a sandbox.

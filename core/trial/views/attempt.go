@@ -2,7 +2,6 @@ package views
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -13,10 +12,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // MaxLine is the longest line of a record that a role can see, in bytes; the
@@ -137,9 +136,8 @@ func (c *Copies) kept(f filter) filter {
 }
 
 // Attempt copies the parts of the attempt so far that role may see from the
-// attempt's folder to the view in dir. Missing records are left out. Fails with
-// ErrNoRoom when the view does not fit into room.
-func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) error {
+// attempt's folder to the view in dir. Missing records are left out.
+func Attempt(dir, attempt string, artifacts Copies, role task.Role) error {
 	to := filepath.Join(dir, AttemptFolder)
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
@@ -155,12 +153,12 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		if plain := filepath.Join(artifacts.Records, name); artifacts.Records != "" && exists(plain) {
 			file = plain
 		}
-		if err := copyRecord(file, filepath.Join(to, name), f, room); err != nil {
+		if err := copyRecord(file, filepath.Join(to, name), f); err != nil {
 			return fmt.Errorf("view of %s: %s: %w", role, name, err)
 		}
 	}
 	seen := func(path string) bool { return artifacts.Dir != "" && artifacts.has(role, path) }
-	if err := addFolder(artifacts.Dir, artifacts.Unmasked, filepath.Join(to, "artifacts"), seen, room); err != nil {
+	if err := addFolder(artifacts.Dir, artifacts.Unmasked, filepath.Join(to, "artifacts"), seen); err != nil {
 		return fmt.Errorf("view of %s: %w", role, err)
 	}
 	for _, name := range folders[role] {
@@ -168,7 +166,7 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role, room *Room) 
 		if name == record.CapturesDir {
 			plain = artifacts.Captures
 		}
-		if err := addFolder(filepath.Join(attempt, name), plain, filepath.Join(to, name), func(string) bool { return true }, room); err != nil {
+		if err := addFolder(filepath.Join(attempt, name), plain, filepath.Join(to, name), func(string) bool { return true }); err != nil {
 			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
@@ -182,14 +180,14 @@ func exists(path string) bool {
 
 // Folder copies a folder to a folder of a view: only regular files and folders. A
 // missing folder is left out.
-func Folder(from, to string, room *Room) error {
-	return addFolder(from, "", to, func(string) bool { return true }, room)
+func Folder(from, to string) error {
+	return addFolder(from, "", to, func(string) bool { return true })
 }
 
 // addFolder copies the parts of a folder of the attempt that are seen to a folder
 // of the view, as Folder does. Files of the folder unmasked, if it is not empty,
 // replace those at the same paths.
-func addFolder(from, unmasked, to string, seen func(path string) bool, room *Room) error {
+func addFolder(from, unmasked, to string, seen func(path string) bool) error {
 	root, err := os.OpenRoot(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -232,29 +230,11 @@ func addFolder(from, unmasked, to string, seen func(path string) bool, room *Roo
 			return err
 		}
 		defer in.Close()
-		if err = roomFor(in, room); err != nil {
-			return err
-		}
 		return newFile(target, in, 0o600)
 	})
 }
 
-// roomFor subtracts the size of a file from room.
-func roomFor(f *os.File, room *Room) error {
-	if room == nil {
-		return nil
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	return room.take(info.Size())
-}
-
-// readers are reused, because every trial needs one.
-var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
-
-func copyRecord(from, to string, f filter, room *Room) (err error) {
+func copyRecord(from, to string, f filter) (err error) {
 	in, err := os.Open(from)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -263,42 +243,27 @@ func copyRecord(from, to string, f filter, room *Room) (err error) {
 		return err
 	}
 	defer in.Close()
-	if err = roomFor(in, room); err != nil {
-		return err
-	}
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	r, ok := readers.Get().(*bufio.Reader)
-	if !ok {
-		r = bufio.NewReader(nil)
-	}
-	r.Reset(in)
-	defer func() {
-		r.Reset(nil)
-		readers.Put(r)
-	}()
-	w := bufio.NewWriter(out)
+	r, w := bufio.NewReader(in), bufio.NewWriter(out)
 	for {
-		line, readErr := readLine(r)
+		line, readErr := untrusted.Line(r, MaxLine)
 		if errors.Is(readErr, io.EOF) {
 			return w.Flush() // a line without its end was torn by a crash
 		}
 		if readErr != nil {
 			return readErr
 		}
-		if line = filtered(line, f); line == nil {
-			continue
-		}
-		if _, err = w.Write(line); err != nil {
-			return err
+		if line = filtered(line, f); line != nil {
+			_, _ = w.Write(append(line, '\n')) // Flush returns the error
 		}
 	}
 }
 
-// filtered returns what f keeps of a line, with its line end; nil: nothing.
+// filtered returns what f keeps of a line; nil: nothing.
 func filtered(line []byte, f filter) []byte {
 	if f == nil {
 		if !json.Valid(line) {
@@ -317,23 +282,5 @@ func filtered(line []byte, f filter) []byte {
 	if err != nil {
 		return nil
 	}
-	return append(b, '\n')
-}
-
-// readLine returns the next line with its end; io.EOF also for a line without
-// one.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	var b bytes.Buffer
-	for {
-		part, err := r.ReadSlice('\n')
-		b.Write(part)
-		switch {
-		case err == nil:
-			return b.Bytes(), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, err
-		case b.Len() > MaxLine:
-			return nil, fmt.Errorf("a line is longer than %d bytes", MaxLine)
-		}
-	}
+	return b
 }

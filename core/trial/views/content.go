@@ -85,32 +85,13 @@ func fileItem(t *task.Task, r *task.Resource, e *task.Entry, root *os.Root) (ite
 	return it, nil
 }
 
-// Room is how many more bytes of files may be written to a place; nil means no
-// bound.
-type Room struct{ Left int64 }
-
-// ErrNoRoom means that a view is larger than its Room. What was written so far
-// stays there.
-var ErrNoRoom = errors.New("the view is larger than there is room for")
-
-func (r *Room) take(bytes int64) error {
-	if r == nil {
-		return nil
-	}
-	if r.Left -= bytes; r.Left < 0 {
-		return ErrNoRoom
-	}
-	return nil
-}
-
 // write writes the items of a resource below dir, as name.
-func write(root *os.Root, its []item, dir, name string, room *Room) error {
+func write(root *os.Root, its []item, dir, name string) error {
 	base := filepath.Join(dir, filepath.FromSlash(name))
 	for _, it := range its {
 		to := filepath.Join(base, filepath.FromSlash(it.name))
-		err := room.take(it.size)
+		var err error
 		switch {
-		case err != nil:
 		case it.folder:
 			err = folder(to)
 		case it.link != "":

@@ -13,9 +13,8 @@ import (
 
 // Build makes the view of a role in a stage as the new folder dir: task.json,
 // instruction.md and the resources for the role under their names. Attempt adds
-// what the attempt itself made. Fails with ErrNoRoom when its files do not fit
-// into room.
-func Build(dir string, t *task.Task, role task.Role, stage string, room *Room) error {
+// what the attempt itself made.
+func Build(dir string, t *task.Task, role task.Role, stage string) error {
 	s := t.Stage(stage)
 	if s == nil {
 		return fmt.Errorf("task %s has no stage %q", t.Name, stage)
@@ -46,7 +45,7 @@ func Build(dir string, t *task.Task, role task.Role, stage string, room *Room) e
 		}
 		its, err := items(t, r, root)
 		if err == nil {
-			err = write(root, its, dir, r.Name, room)
+			err = write(root, its, dir, r.Name)
 		}
 		if err != nil {
 			return fmt.Errorf("view of %s: resource %q: %w", role, r.Name, err)
@@ -96,7 +95,7 @@ func Resources(dir string, t *task.Task, names []string) error {
 		}
 		its, err := items(t, r, root)
 		if err == nil {
-			err = write(root, its, dir, r.Name, nil)
+			err = write(root, its, dir, r.Name)
 		}
 		if err != nil {
 			return fmt.Errorf("resource %q: %w", r.Name, err)

@@ -117,7 +117,7 @@ func TestEachRoleSeesItsOwnAndNothingElse(t *testing.T) {
 		t.Run(string(role), func(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "view")
-			testlevel.Must(t, views.Build(dir, planted(t), role, "one", nil))
+			testlevel.Must(t, views.Build(dir, planted(t), role, "one"))
 			text := everything(t, dir) + "\n"
 			text = strings.ReplaceAll(text, "MARK-content-agent", "MARK-content-agent\n")
 			text = strings.ReplaceAll(text, "MARK-content-agent\n2", "MARK-content-agent2")
@@ -159,7 +159,7 @@ func TestOfTheAttemptEachRoleSeesItsPart(t *testing.T) {
 	shown := map[task.Role][]string{task.RoleUser: {"out", "f"}}
 	for role, may := range want {
 		view := t.TempDir()
-		testlevel.Must(t, views.Attempt(view, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts"), Shown: shown[role]}, role, nil))
+		testlevel.Must(t, views.Attempt(view, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts"), Shown: shown[role]}, role))
 		text := everything(t, view)
 		for _, m := range []string{
 			"words", "reason", "said", "thought", "usersaid", "torn", "seen", "reward", "info", "rationale", "handoff", "event",
@@ -192,7 +192,7 @@ func TestAViewDoesNotFollowLinksOutOfTheTask(t *testing.T) {
 	} {
 		tk := &task.Task{Name: "t", Dir: dir, Stages: []task.Stage{{Name: "s"}}, Resources: []task.Resource{r}}
 		view := filepath.Join(t.TempDir(), "view")
-		if err := views.Build(view, tk, task.RoleAgent, "s", nil); err == nil {
+		if err := views.Build(view, tk, task.RoleAgent, "s"); err == nil {
 			t.Errorf("%+v was taken into a view: %s", r, everything(t, view))
 		}
 	}
@@ -257,29 +257,5 @@ func TestInstructionWithPictures(t *testing.T) {
 	}
 	if got := views.Files(s); !slices.Equal(got, []string{"references/map.png"}) {
 		t.Errorf("files %q", got)
-	}
-}
-
-func TestAViewEndsWhereItsRoomEnds(t *testing.T) {
-	t.Parallel()
-	tk := planted(t)
-	whole := filepath.Join(t.TempDir(), "v")
-	room := &views.Room{Left: 1 << 20}
-	testlevel.Must(t, views.Build(whole, tk, task.RoleVerifier, "one", room))
-	needs := 1<<20 - room.Left
-	if want := int64(len("MARK-content-public") + len("MARK-content-verifier") + len("MARK-content-tests/inner")); needs != want {
-		t.Errorf("the view took %d bytes of its room, want %d", needs, want)
-	}
-	err := views.Build(filepath.Join(t.TempDir(), "v"), tk, task.RoleVerifier, "one", &views.Room{Left: needs - 1})
-	if !errors.Is(err, views.ErrNoRoom) {
-		t.Errorf("one byte less than it needs: %v", err)
-	}
-	attempt := t.TempDir()
-	write(t, attempt, map[string]string{"turns.jsonl": "{}\n", "artifacts/a": strings.Repeat("x", 100)})
-	for left, want := range map[int64]error{103: nil, 102: views.ErrNoRoom, 2: views.ErrNoRoom} {
-		dir := t.TempDir()
-		if err := views.Attempt(dir, attempt, views.Copies{Dir: filepath.Join(attempt, "artifacts")}, task.RoleVerifier, &views.Room{Left: left}); !errors.Is(err, want) {
-			t.Errorf("an attempt of 103 bytes in %d: %v, want %v", left, err, want)
-		}
 	}
 }

@@ -41,7 +41,7 @@ func TestTasksThatGoWrongOnPurpose(t *testing.T) {
 		"restarted": {
 			{task: "cheat", outcomes: []record.Outcome{record.Failed}, finding: "planted"},
 			{task: "honest", outcomes: []record.Outcome{record.Passed}, unmarked: true},
-			{task: "server", outcomes: []record.Outcome{record.Failed}, finding: "needs_live"},
+			{task: "server", outcomes: []record.Outcome{record.Failed}, finding: "processes_ended"},
 			{task: "hang", outcomes: invalid, err: "the tests were stopped after"},
 			{task: "forks", outcomes: invalid, err: "the tests were stopped after"},
 			{task: "nan", outcomes: invalid, err: "NaN"},

@@ -41,7 +41,6 @@ type binary struct {
 // crashes counts unexpected exits of processes and failed starts in a row.
 type crashes struct {
 	count int
-	at    time.Time
 	last  error
 }
 
@@ -49,8 +48,6 @@ const (
 	// steady is how long a process must live for a later crash to count as the
 	// first in a row.
 	steady = time.Minute
-	// maxBackoff bounds the wait before a restart.
-	maxBackoff = 5 * time.Second
 	// describeTime is how long a binary may take to describe what it serves.
 	describeTime = 10 * time.Second
 )
@@ -139,9 +136,6 @@ func (b *binary) acquire(ctx context.Context) (*process, error) {
 		return nil, fmt.Errorf("%w: %s is not started again: it failed %d times in a row, the last time: %w",
 			ErrPluginGone, b.path, b.bad.count, b.bad.last)
 	}
-	if err := b.backoff(ctx); err != nil {
-		return nil, err
-	}
 	if err := b.unchanged(); err != nil {
 		return nil, err
 	}
@@ -210,25 +204,8 @@ func (b *binary) countCrash() {
 
 func (b *binary) fail(err error) {
 	b.bad.count++
-	b.bad.at, b.bad.last = time.Now(), err
-}
-
-// backoff waits before a restart.
-func (b *binary) backoff(ctx context.Context) error {
-	if b.bad.count == 0 {
-		return nil
-	}
-	wait := min(maxBackoff, b.host.firstBackoff<<min(b.bad.count-1, 16)) - time.Since(b.bad.at)
-	if wait <= 0 {
-		return nil
-	}
-	b.log.Warn().Int("crashes", b.bad.count).Int64("wait_ms", wait.Milliseconds()).Msg("plugin is started again")
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for plugin %s to start: %w", b.name(), ctx.Err())
-	}
+	b.bad.last = err
+	b.log.Warn().Int("crashes", b.bad.count).Msg("plugin ended, and is started again when it is needed")
 }
 
 // unchanged refuses a binary that differs from the one that was identified,

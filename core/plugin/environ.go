@@ -2,9 +2,7 @@ package plugin
 
 import (
 	"os"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/runtimedir"
@@ -28,19 +26,5 @@ func environ(all, extra []string) []string {
 }
 
 func (h *Host) environ(extra []string) []string {
-	return slices.Concat(environ(os.Environ(), extra), tuning(), h.opts.Env)
-}
-
-// tuning returns settings for the Go runtime of a plugin; other languages
-// ignore them. A plugin waits most of the time: with half of the processors, or
-// as many as the user grants the host, it wakes fewer threads for a call and
-// leaves more processor time to sandboxes. Its heap is only a few megabytes: by
-// default the garbage collector would run every few trials and wake those
-// threads.
-func tuning() []string {
-	procs := os.Getenv("GOMAXPROCS")
-	if procs == "" {
-		procs = strconv.Itoa(max(1, runtime.NumCPU()/2))
-	}
-	return []string{"GOMAXPROCS=" + procs, "GOGC=400"}
+	return slices.Concat(environ(os.Environ(), extra), h.opts.Env)
 }

@@ -242,7 +242,7 @@ func TestThePluginGetsNeitherSecretsNorOurStdin(t *testing.T) {
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}, Env: []string{"ODD_ADDED=yes"}})
 	s := open(t, h)
 	got := turn(t, s, "environment").Message
-	for _, want := range []string{"ODD_ASKED=granted", "LC_BERTH=kept", "ODD_ADDED=yes", "PATH=", "GOGC=400"} {
+	for _, want := range []string{"ODD_ASKED=granted", "LC_BERTH=kept", "ODD_ADDED=yes", "PATH="} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is missing in:\n%s", want, got)
 		}

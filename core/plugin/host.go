@@ -66,7 +66,6 @@ type Host struct {
 
 	startTimeout time.Duration // for a handshake
 	maxCrashes   int           // in a row, before a binary is no longer restarted
-	firstBackoff time.Duration // wait before the first restart, doubled for each further one
 
 	output atomic.Pointer[output] // never nil
 
@@ -102,7 +101,7 @@ func New(opts Options) (*Host, error) {
 	}
 	h := &Host{
 		opts: opts, sockets: sockets, plugins: map[id]*served{},
-		startTimeout: 20 * time.Second, maxCrashes: 5, firstBackoff: 100 * time.Millisecond,
+		startTimeout: 20 * time.Second, maxCrashes: 5,
 	}
 	h.Keep(nil, nil)
 	return h, nil

@@ -209,7 +209,6 @@ func newHost(t *testing.T, o Options) (*Host, *journal) {
 	o.Log = zerolog.New(j)
 	h, err := New(o)
 	testlevel.Must(t, err)
-	h.firstBackoff = time.Millisecond
 	t.Cleanup(func() {
 		h.Stop()
 		if t.Failed() {

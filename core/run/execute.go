@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"slices"
 
 	"github.com/rs/zerolog"
@@ -86,10 +84,6 @@ type Observer func(Event)
 //
 // A failed trial is in the run's record and is not an error. An error means
 // that the run could not start; the Report says why a run stopped early.
-//
-// During the call this process uses half of its processors and collects garbage
-// half as often as usual, unless $GOMAXPROCS or $GOGC are set: sandboxes need
-// the processors, and the core waits most of the time.
 func Execute(ctx context.Context, s Spec, watch Observer) (report Report, err error) {
 	err = s.prepared(ctx, func(h *here) (err error) {
 		report, err = Schedule(ctx, Options{
@@ -107,7 +101,6 @@ func (s Spec) prepared(ctx context.Context, work func(*here) error) error {
 	if s.LookupEnv == nil {
 		s.LookupEnv = func(string) (string, bool) { return "", false }
 	}
-	defer yieldProcessors(s.LookupEnv)()
 	label, garbage, scratch := s.Store.Manifest.Header.Run, s.Store.Manifest.Header.Run, ""
 	if s.Worker != nil { // others work on the same run, perhaps on this machine
 		label, garbage, scratch = s.Worker.label(label), "", s.Worker.Scratch
@@ -177,24 +170,4 @@ func environmentsOf(e *experiment.Experiment) []string {
 		}
 	}
 	return names
-}
-
-// yieldProcessors makes this process use half of the processors: waking up more
-// of them for a moment costs time that sandboxes need. undo restores the
-// setting.
-func yieldProcessors(env func(string) (string, bool)) (undo func()) {
-	undos := []func(){}
-	if n, set := env("GOMAXPROCS"); !set || n == "" {
-		runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)/2))
-		undos = append(undos, runtime.SetDefaultGOMAXPROCS)
-	}
-	if n, set := env("GOGC"); !set || n == "" {
-		before := debug.SetGCPercent(200)
-		undos = append(undos, func() { debug.SetGCPercent(before) })
-	}
-	return func() {
-		for _, undo := range undos {
-			undo()
-		}
-	}
 }

@@ -185,16 +185,12 @@ func Schedule(ctx context.Context, o Options) (Report, error) {
 	return s.report, nil
 }
 
-// processors is the number of processors of this machine that we may use,
-// before the core reduces its own share.
-var processors = runtime.GOMAXPROCS(0)
-
 // inFlight returns how many attempts run at the same time.
 func inFlight(l experiment.RunLimits) int {
 	if l.InFlight != nil && *l.InFlight > 0 {
 		return *l.InFlight
 	}
-	return processors
+	return runtime.GOMAXPROCS(0)
 }
 
 // item is a trial that still has to run.

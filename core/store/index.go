@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -226,16 +224,11 @@ func (x *Index) clone() *Index {
 // anything. It may be called while the run is in progress.
 func Read(dir string) (*Manifest, *Index, error) {
 	for tries := 0; ; tries++ {
-		var js []Journal
-		var wrong error
-		var reading sync.WaitGroup
-		reading.Go(func() { js, wrong = ReadJournals(dir) }) // as much work as the plan
 		m, err := ReadManifest(dir)
-		reading.Wait()
-		if err = cmp.Or(err, wrong); err != nil {
+		if err != nil {
 			return nil, nil, err
 		}
-		x, err := indexOf(dir, m, js)
+		x, err := readIndex(dir, m)
 		if err != nil || x.strange == 0 || tries == 2 {
 			return m, x, err
 		}
@@ -249,10 +242,6 @@ func readIndex(dir string, m *Manifest) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return indexOf(dir, m, js)
-}
-
-func indexOf(dir string, m *Manifest, js []Journal) (*Index, error) {
 	x := newIndex(m)
 	for i := range js {
 		x.take(&js[i])

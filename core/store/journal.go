@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -242,39 +241,6 @@ type Journal struct {
 	// Bad are the numbers, from 1, of the lines that Torn and Damaged count; of a
 	// gap it is the line after it.
 	Bad []int
-}
-
-// tail is how many bytes at the end of a journal are searched for its last
-// line, which is short if the writer ended properly.
-const tail = 4 << 10
-
-// ends reads the first line of a journal, which identifies the writer, and
-// checks whether the last line records its end. began is nil when the first
-// line is incomplete: such a writer cannot have begun anything.
-func ends(file string) (began *Entry, ended bool, err error) {
-	f, err := untrusted.Open(filepath.Dir(file), filepath.Base(file), maxJournal)
-	if err != nil {
-		return nil, false, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, false, err
-	}
-	first, err := bufio.NewReader(io.LimitReader(f, maxEntry)).ReadBytes('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, false, err
-	}
-	if e, ok := unseal(first); ok && e.Kind == WriterBegan {
-		began = &e
-	}
-	b := make([]byte, min(fi.Size(), tail))
-	if _, err = f.ReadAt(b, fi.Size()-int64(len(b))); err != nil {
-		return nil, false, err
-	}
-	b, whole := bytes.CutSuffix(b, []byte("\n"))
-	e, ok := unseal(b[bytes.LastIndexByte(b, '\n')+1:])
-	return began, whole && ok && e.Kind == WriterEnded, nil
 }
 
 // readJournal reads every readable line of a journal; only a failed read from

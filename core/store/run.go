@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store/node"
-	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Run is a run folder that this process writes. It is safe for concurrent use.
@@ -188,19 +186,17 @@ func (e *BusyError) Error() string {
 // vacant fails with a *BusyError when a writer other than self may be active.
 // takeOver ignores writers whose state cannot be seen from this machine.
 func vacant(dir, self string, takeOver bool) error {
-	entries, err := untrusted.Dir(dir, JournalDir, maxJournals)
+	js, err := ReadJournals(dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.Name() == self+".jsonl" || !strings.HasSuffix(e.Name(), ".jsonl") || !e.Type().IsRegular() {
+	for i := range js {
+		j := &js[i]
+		if j.Writer == self || len(j.Entries) == 0 || j.Entries[len(j.Entries)-1].Kind == WriterEnded {
 			continue
 		}
-		began, ended, err := ends(filepath.Join(dir, JournalDir, e.Name()))
-		if err != nil {
-			return fmt.Errorf("journal: %w", err)
-		}
-		if ended || began == nil || began.Process == nil {
+		began := &j.Entries[0]
+		if began.Kind != WriterBegan || began.Process == nil { // such a writer cannot have begun anything
 			continue
 		}
 		if s := began.Process.State(); s == node.Alive || s == node.Unknown && !takeOver {

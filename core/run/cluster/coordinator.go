@@ -2,9 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +17,6 @@ import (
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/core/trial"
-	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Options are the options of a coordinator.
@@ -342,7 +338,7 @@ func (c *Coordinator) settle(w *waiting, r *record.Result) {
 	a, _ := w.job.Attempt.(settler) //nolint:errcheck // Attempt has checked it
 	switch err := a.Settle(r); {
 	case errors.Is(err, store.ErrSettled):
-		published, _, unread := readResult(a.Dir())
+		published, unread := store.ReadResult(a.Dir())
 		if unread == nil {
 			r = published
 		}
@@ -390,23 +386,6 @@ func (c *Coordinator) unmade(w *waiting, o record.Outcome, why string) record.Re
 	r.Phases = []record.Phase{{Name: phase, Stage: w.last.Stage, Turn: w.last.Turn, Who: record.ByCore, Start: r.Start, End: r.End, Error: why}}
 	return r
 }
-
-// readResult reads the result of an attempt, with its checksum.
-func readResult(dir string) (*record.Result, string, error) {
-	b, err := untrusted.Read(dir, record.ResultFile, maxResult)
-	if err != nil {
-		return nil, "", err
-	}
-	r := &record.Result{}
-	if err = json.Unmarshal(b, r); err != nil {
-		return nil, "", fmt.Errorf("%s: %w", filepath.Join(dir, record.ResultFile), err)
-	}
-	sum := sha256.Sum256(b)
-	return r, "sha256:" + hex.EncodeToString(sum[:]), nil
-}
-
-// maxResult is the largest size of a result in bytes, as in package store.
-const maxResult = 256 << 20
 
 // Close tells pilots that no more attempts come, and stops watching. All calls of
 // Attempt have returned.

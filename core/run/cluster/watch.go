@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store"
 )
 
 // pilot is what a coordinator knows of a pilot.
@@ -268,8 +270,8 @@ func (c *Coordinator) progress(p *pilot, doing []Running) {
 // collect reads a published result, and reports whether it is there. It may be seen
 // here later than the line that tells of it.
 func (c *Coordinator) collect(w *waiting, passed time.Duration) bool {
-	r, sum, err := readResult(w.job.Attempt.Dir())
-	if err == nil && sum == w.sum {
+	r, err := store.ReadResult(w.job.Attempt.Dir())
+	if sum, _ := store.SumOf(filepath.Join(w.job.Attempt.Dir(), record.ResultFile)); err == nil && sum == w.sum {
 		c.over(w, end{result: *r})
 		return true
 	}

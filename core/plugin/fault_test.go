@@ -41,7 +41,7 @@ func startFault(t *testing.T, role string) string {
 // noSocketsIn checks that no process left its folder behind.
 func noSocketsIn(t *testing.T, h *Host) {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(h.sockets.path, "plugin*"))
+	left, err := filepath.Glob(filepath.Join(h.sockets.Dir, "plugin*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("folders of sockets that are left: %v, %v", left, err)
 	}
@@ -263,7 +263,7 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	h.Stop()
 	testlevel.Eventually(t, "the plugin ends", func() bool { return !alive(pid) })
 	testlevel.Eventually(t, "its child ends", func() bool { return !alive(child) })
-	if _, err := os.Stat(h.sockets.path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.sockets.Dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder for sockets is still there: %v", err)
 	}
 	if _, err := s.Turn(t.Context(), agent.Message{Text: "pid"}, &notes{}); !errors.Is(err, ErrStopped) {
@@ -317,32 +317,6 @@ func TestABinaryThatIsReplacedIsRefused(t *testing.T) {
 	}
 }
 
-func TestFoldersOfKilledHostsAreRemoved(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	var names []string
-	for _, name := range []string{"old", "held", "empty", "killed"} {
-		names = append(names, filepath.Join(base, socketPrefix+name))
-		testlevel.Must(t, os.Mkdir(filepath.Join(base, socketPrefix+name), 0o700))
-	}
-	old, held, empty, killed := names[0], names[1], names[2], names[3]
-	lock, err := lockFile(held, os.O_CREATE)
-	testlevel.Must(t, err)
-	defer lock.Close() //nolint:errcheck // a lock
-	gone, err := lockFile(killed, os.O_CREATE)
-	testlevel.Must(t, errors.Join(err, gone.Close()))
-	hourAgo := time.Now().Add(-time.Hour)
-	for _, dir := range []string{old, held} {
-		testlevel.Must(t, os.Chtimes(dir, hourAgo, hourAgo))
-	}
-	sweep(base, socketPrefix)
-	for dir, want := range map[string]bool{old: false, held: true, empty: false, killed: false} {
-		if _, err := os.Stat(dir); (err == nil) != want {
-			t.Errorf("%s exists: %v, want %v", filepath.Base(dir), err == nil, want)
-		}
-	}
-}
-
 // Hosts that start at the same time must not mistake each other's folders for
 // stale ones.
 func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
@@ -355,30 +329,13 @@ func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if _, err := os.Stat(filepath.Join(h.sockets.path, "lock")); err != nil {
+			if _, err := os.Stat(h.sockets.Dir); err != nil {
 				t.Error(err)
 			}
 			h.Stop()
 		})
 	}
 	wait.Wait()
-}
-
-// A folder may lose its lock and keep a socket, when the process that removes it is
-// killed.
-func TestTheRestOfASocketFolderIsRemoved(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	for name, age := range map[string]time.Duration{"old": time.Hour, "young": 0} {
-		dir := filepath.Join(base, name)
-		err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "plugin1"), nil, 0o600))
-		at := time.Now().Add(-age)
-		testlevel.Must(t, errors.Join(err, os.Chtimes(dir, at, at)))
-	}
-	sweep(base, "")
-	if left, err := os.ReadDir(base); err != nil || len(left) != 1 || left[0].Name() != "young" {
-		t.Errorf("left: %v, %v", left, err)
-	}
 }
 
 // playHost starts a plugin and a child of it, prints their PIDs, and waits to

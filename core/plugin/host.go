@@ -20,6 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/store/node"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/config"
@@ -62,7 +63,7 @@ type Options struct {
 // use.
 type Host struct {
 	opts    Options
-	sockets *socketDir
+	sockets *node.Scratch
 
 	startTimeout time.Duration // for a handshake
 	maxCrashes   int           // in a row, before a binary is no longer restarted
@@ -245,7 +246,9 @@ func (h *Host) Stop() {
 		wait.Go(b.stop)
 	}
 	wait.Wait()
-	h.sockets.close(h.opts.Log)
+	if err := h.sockets.Remove(); err != nil {
+		h.opts.Log.Warn().Err(err).Msg("folder for plugin sockets stays")
+	}
 }
 
 func (s *served) used() record.PluginUsed {

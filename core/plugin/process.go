@@ -49,7 +49,7 @@ func (h *Host) start(ctx context.Context, b *binary, env []string) (*process, er
 			c.cmd.Env, c.sockets = append(c.cmd.Env, cmd.Env...), dir
 			return c, nil
 		},
-		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.sockets.path},
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.sockets.Dir},
 		SkipHostEnv:      true,
 		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC}, // the default is net/rpc
 		StartTimeout:     h.startTimeout,

@@ -155,6 +155,35 @@ func SweepScratch(dir string, dry bool) (left []string, err error) {
 	return left, err
 }
 
+// Scratch is a folder of this process for files that nobody needs after its end. What
+// is left after a kill is removed by SweepScratch.
+type Scratch struct {
+	Dir  string
+	lock *flock.Flock
+}
+
+// NewScratch makes a folder in parent, and removes what dead processes left there.
+func NewScratch(parent string) (*Scratch, error) {
+	_, _ = SweepScratch(parent, false) // what it cannot remove is removed later
+	s := &Scratch{}
+	for tries := 0; s.lock == nil; tries++ { // a cleaner may hold a lock that it believes to be stale
+		var err error
+		s.Dir = filepath.Join(parent, strings.ToLower(rand.Text()[:8]))
+		if s.lock, err = try(lockOf(s.Dir)); err != nil || s.lock == nil && tries == sweepTries {
+			return nil, errors.Join(fmt.Errorf("scratch folder: %s cannot be locked", lockOf(s.Dir)), err)
+		}
+	}
+	if err := os.Mkdir(s.Dir, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("scratch folder: %w", err), remove(s.lock))
+	}
+	return s, nil
+}
+
+// Remove removes the folder with its content.
+func (s *Scratch) Remove() error {
+	return errors.Join(os.RemoveAll(s.Dir), remove(s.lock))
+}
+
 // Leave releases the lock and leaves the place as it is, for the next cleaner.
 func (p *Place) Leave() error {
 	if p.lock == nil {

@@ -33,7 +33,8 @@ func under(path, dir string) bool { return path == dir || strings.HasPrefix(path
 var layers = [][]string{
 	{"cell", "redact", "record"},
 	{"models"},
-	{"experiment", "gateway", "plugin", "store"},
+	{"experiment", "gateway", "store"},
+	{"plugin"},
 	{"trial"},
 	{"plan"},
 	{"run"},

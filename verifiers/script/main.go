@@ -24,5 +24,5 @@ func main() {
 			}
 			return nil
 		},
-	}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, script{dial: dial}))
+	}, nil, verifier.Traits{Needs: verifier.NeedsSandbox}, script{}))
 }

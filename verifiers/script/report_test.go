@@ -67,7 +67,7 @@ func TestReportsOfTests(t *testing.T) {
 	} {
 		files := map[string]string{rewardText: tt.reward, reportJSON: tt.ctrf, reportXML: tt.junit}
 		maps.DeleteFunc(files, func(_, content string) bool { return content == "" })
-		v, err := verify(t, &fake{run: writes(files)}, withReports(t))
+		v, err := verified(t, &fake{run: writes(files)}, withReports(t))
 		if tt.err != "" {
 			if !errors.Is(err, verifier.ErrBadReward) || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%s: %v, want a bad reward with %q", tt.name, err, tt.err)
@@ -87,7 +87,7 @@ func TestReportsOfTests(t *testing.T) {
 func TestAStaleReportIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := &fake{files: map[string]string{reportJSON: report()}, run: writes(map[string]string{rewardText: "1", reportXML: `<testsuite><testcase name="a"/></testsuite>`})}
-	v, err := verify(t, f, withReports(t))
+	v, err := verified(t, f, withReports(t))
 	if err != nil || len(v.Checkpoints) != 1 || len(v.Findings) != 1 || v.Findings[0].Code != "stale_reward" {
 		t.Errorf("got %+v, %v; want the tests' own report, and a finding", v, err)
 	}

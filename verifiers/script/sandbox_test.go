@@ -56,7 +56,7 @@ func (r *fixture) sh(command string) {
 
 func (r *fixture) verify(ctx context.Context) (verifier.Verdict, error) {
 	r.t.Helper()
-	return script{dial: func(string) (box, error) { return shell{r.client}, nil }}.Verify(ctx, r.request, func(line string) { r.t.Log(line) })
+	return verify(ctx, r.client, r.request, func(line string) { r.t.Log(line) })
 }
 
 func TestInARealSandbox(t *testing.T) {

@@ -26,35 +26,25 @@ const outputFile = "test-stdout.txt"
 // shown is how many bytes of the end of the output go into the rationale.
 const shown = 4 << 10
 
-// box is the part of the sandbox client that the verifier uses.
-type box interface {
-	// Run runs a command like sandbox.Client.Exec.
-	Run(ctx context.Context, c sandbox.Command) (sandbox.Result, error)
-	// Exists reports whether the path exists.
-	Exists(ctx context.Context, path string) (bool, error)
-	// Remove removes the path.
-	Remove(ctx context.Context, path string) error
-	Close() error
-}
-
-// script is the verifier. dial connects to a sandbox.
-type script struct {
-	dial func(address string) (box, error)
-}
+// script is the verifier.
+type script struct{}
 
 // Verify runs the test program and reads the scores that it leaves. The task's
 // rule of success decides whether they are high enough.
-func (s script) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
-	settings, err := settingsOf(r.Settings)
-	if err != nil {
-		return v, err
-	}
-	b, err := s.dial(r.Shell)
+func (script) Verify(ctx context.Context, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+	b, err := sandbox.Dial(r.Shell)
 	if err != nil {
 		return v, fmt.Errorf("connect to the sandbox: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
+	return verify(ctx, b, r, log)
+}
 
+func verify(ctx context.Context, b sandbox.Shell, r verifier.Request, log func(string)) (v verifier.Verdict, err error) {
+	settings, err := settingsOf(r.Settings)
+	if err != nil {
+		return v, err
+	}
 	v.Decision = verifier.Scored
 	end := output.NewTail(shown)
 	command := tests(settings, r)
@@ -178,17 +168,17 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 // fresh removes reward files and reports from before the tests, because the tests did not
 // write them. The folder was recreated after the agent's turn, so only a
 // program that is still running, or an earlier verifier, can have written one.
-func fresh(ctx context.Context, b box, files []sandbox.Reading, again bool) ([]verifier.Finding, error) {
+func fresh(ctx context.Context, b sandbox.Shell, files []sandbox.Reading, again bool) ([]verifier.Finding, error) {
 	var findings []verifier.Finding
 	for _, f := range files {
-		there, err := b.Exists(ctx, f.Path)
+		_, err := b.Lstat(ctx, f.Path)
+		if errors.Is(err, sandbox.ErrNotFound) {
+			continue
+		}
 		if err != nil {
 			return nil, fmt.Errorf("look for %s: %w", f.Path, err)
 		}
-		if !there {
-			continue
-		}
-		if err := b.Remove(ctx, f.Path); err != nil {
+		if err := remove(ctx, b, f.Path); err != nil {
 			return nil, bad("%s was there before the tests ran and cannot be removed: %v", f.Path, err)
 		}
 		if again {
@@ -200,6 +190,26 @@ func fresh(ctx context.Context, b box, files []sandbox.Reading, again bool) ([]v
 		})
 	}
 	return findings, nil
+}
+
+// remove uses the sandbox's own rm, and then looks whether the file is gone: rm may be
+// a manipulated one.
+func remove(ctx context.Context, b sandbox.Shell, path string) error {
+	said := output.NewTail(1 << 10)
+	r, err := b.Exec(ctx, sandbox.Command{Argv: []string{"rm", "-rf", "--", path}, User: "0", Dir: "/", Stdout: said, Stderr: said})
+	if err == nil && !r.OK() {
+		err = fmt.Errorf("rm ended with exit code %d: %s", r.ExitCode, strings.TrimSpace(said.String()))
+	}
+	if err != nil {
+		return err
+	}
+	switch _, err = b.Lstat(ctx, path); {
+	case errors.Is(err, sandbox.ErrNotFound):
+		return nil
+	case err == nil:
+		return errors.New("it is there again")
+	}
+	return err
 }
 
 // tests returns one command that runs the test program, kills what it leaves
@@ -221,14 +231,14 @@ func tests(s task.Script, r verifier.Request) sandbox.Command {
 
 // run runs the tests and bounds their output. If a reward file that must not
 // exist yet does exist, run fails with sandbox.ErrExists and has run nothing.
-func run(ctx context.Context, b box, c sandbox.Command, scratch string, end io.Writer) (sandbox.Result, error) {
+func run(ctx context.Context, b sandbox.Shell, c sandbox.Command, scratch string, end io.Writer) (sandbox.Result, error) {
 	file, err := output.Create(filepath.Join(scratch, outputFile))
 	if err != nil {
 		return sandbox.Result{}, err
 	}
 	both := io.MultiWriter(file, end)
 	c.Stdout, c.Stderr = both, both
-	result, err := b.Run(ctx, c)
+	result, err := b.Exec(ctx, c)
 	if closed := file.Close(); err == nil && closed != nil {
 		err = fmt.Errorf("write %s: %w", outputFile, closed)
 	}

@@ -221,31 +221,6 @@ func TestAnEditorIsUsed(t *testing.T) {
 	l.close()
 }
 
-func TestFiftyThousandLinesLeaveBothEnds(t *testing.T) {
-	t.Parallel()
-	l := newFixture(t, `{}`, agent.Setup{}, chattest.Script(typing("seq 50000\n", 8), complete))
-	l.turn("Print.")
-	got := l.saw(1)
-	if !strings.Contains(got, "seq 50000\n1\n2\n3\n") || !strings.Contains(got, "\n49999\n50000\n") || !strings.Contains(got, "are left out") || len(got) > 10500 {
-		t.Errorf("got %d bytes: %.200q … %q", len(got), got, got[max(0, len(got)-200):])
-	}
-	l.close()
-	cast, err := os.ReadFile(filepath.Join(l.scratch, castFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out strings.Builder
-	for i, line := range strings.Split(strings.TrimSpace(string(cast)), "\n") {
-		var e []any
-		if i > 0 && json.Unmarshal([]byte(line), &e) == nil && e[1] == "o" {
-			fmt.Fprint(&out, e[2])
-		}
-	}
-	if n := strings.Count(out.String(), "\r\n"); n < 50000 {
-		t.Errorf("the recording has %d lines", n)
-	}
-}
-
 func TestAReplyThatCannotBeUsedTypesNothing(t *testing.T) {
 	t.Parallel()
 	l := newFixture(t, `{}`, agent.Setup{}, func(q chattest.Question) chattest.Answer {
@@ -384,33 +359,6 @@ func TestWithoutRoomForASummaryItBeginsAnew(t *testing.T) {
 	}
 	if !found {
 		t.Error("no step says that the conversation was begun anew")
-	}
-	l.close()
-}
-
-func TestSkillsStandInThePrompt(t *testing.T) {
-	t.Parallel()
-	l := newFixture(t, `{}`, agent.Setup{
-		Skills: []string{"/tmp/skills", "/tmp/none"},
-	}, chattest.Script(complete))
-	for path, text := range map[string]string{
-		"/tmp/skills/a/SKILL.md": "---\nname: plot\ndescription: Makes <plots>.\n---\nHow.\n", "/tmp/skills/b/SKILL.md": "no head", "/tmp/skills/c/other.md": "---\nname: c\n---\n",
-	} {
-		if r, err := l.box.Exec(t.Context(), sandbox.Command{Argv: []string{"mkdir", "-p", filepath.Dir(path)}}); err != nil || !r.OK() {
-			t.Fatal(r, err)
-		}
-		if err := l.box.WriteFile(t.Context(), path, []byte(text), sandbox.FileOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.turn("Go.")
-	first := l.model.Questions()[0].Last
-	for _, want := range []string{
-		"<available_skills>\n<skill>\n<name>plot</name>\n<description>Makes &lt;plots&gt;.</description>\n<location>/tmp/skills/a/SKILL.md</location>\n</skill>\n</available_skills>",
-	} {
-		if !strings.Contains(first, want) {
-			t.Errorf("%q is not in the prompt:\n%s", want, first)
-		}
 	}
 	l.close()
 }

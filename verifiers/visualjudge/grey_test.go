@@ -144,14 +144,3 @@ func TestPicturesThatAreNotRead(t *testing.T) {
 func bomb() []byte {
 	return encoded(image.NewGray(image.Rect(0, 0, 8192, 4097)))
 }
-
-func FuzzReadGrey(f *testing.F) {
-	f.Add(encoded(coloured(3, 3, color.White)))
-	f.Add(encoded(noise(9, 5, 1)))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := readGrey(data, "image/png")
-		if (s == nil) == (err == nil) {
-			t.Errorf("%v, %v", s == nil, err)
-		}
-	})
-}

@@ -1,11 +1,12 @@
 package webui
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // kind is the kind of a token.
@@ -32,167 +33,101 @@ type statement struct {
 	tokens []token
 }
 
-// scanner splits Python into statements. It knows no more of the language than
-// what a list of actions may have.
-type scanner struct {
-	text string
-	at   int
-	line int
-	deep int // open brackets
-	all  []statement
-	now  statement
-}
+const maxDeep = 100 // open brackets
 
-const maxDeep = 100
+// lexeme matches what comes next in Python: nothing that counts, a string with its
+// prefix, the beginning of a string that is not closed, a number, a name or a sign. It
+// knows no more of the language than what a list of actions may have.
+var lexeme = regexp.MustCompile(`(?s)^(?:` +
+	`([ \t\f]+|\\\n|#[^\n]*)|` +
+	`(\pL{0,2})("""(?:\\.|[^\\])*?"""|'''(?:\\.|[^\\])*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')|` +
+	`(\pL{0,2}["'])|` +
+	`(\.?[0-9][0-9a-z_.]*)|` +
+	`([\pL_][\pL\pN_]*)|` +
+	`(.))`)
 
 // scanPython returns the statements of a text, or the line of what cannot be read.
 func scanPython(text string) (all []statement, line int, err error) {
-	s := &scanner{text: strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n"), line: 1}
-	s.begin()
-	for s.at < len(s.text) && err == nil {
-		err = s.next()
-	}
-	if err == nil && s.deep > 0 {
-		err = fmt.Errorf("a bracket is not closed")
-	}
-	s.end()
-	return s.all, s.line, err
-}
-
-// begin measures the indentation of a line.
-func (s *scanner) begin() {
-	for ; s.at < len(s.text); s.at++ {
-		switch s.text[s.at] {
-		case ' ':
-			s.now.indent++
-		case '\t':
-			s.now.indent += 8 - s.now.indent%8
-		default:
-			return
-		}
-	}
-}
-
-func (s *scanner) end() {
-	if len(s.now.tokens) > 0 {
-		s.all = append(s.all, s.now)
-	}
-	s.now = statement{}
-}
-
-func (s *scanner) add(k kind, text string) {
-	s.now.tokens = append(s.now.tokens, token{k, text, s.line})
-}
-
-func (s *scanner) next() error {
-	c := s.text[s.at]
-	rest := s.text[s.at:]
-	switch {
-	case c == '\n':
-		s.at++
-		if s.deep == 0 {
-			s.end()
-			s.line++
-			s.begin()
-			return nil
-		}
-		s.line++
-	case c == ' ' || c == '\t' || c == '\f':
-		s.at++
-	case strings.HasPrefix(rest, "\\\n"):
-		s.at += 2
-		s.line++
-	case c == '#':
-		n := strings.IndexByte(rest, '\n')
-		if n < 0 {
-			n = len(rest)
-		}
-		s.at += n
-	case c == '\'' || c == '"':
-		return s.quoted("")
-	case c >= '0' && c <= '9' || c == '.' && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9':
-		n := 1
-		for n < len(rest) && (rest[n] == '.' || rest[n] == '_' || rest[n] >= '0' && rest[n] <= '9' || rest[n] >= 'a' && rest[n] <= 'z') {
-			n++
-		}
-		s.add(kindNumber, rest[:n])
-		s.at += n
-	default:
-		return s.word(rest)
-	}
-	return nil
-}
-
-// word reads a name, a string with a prefix, or a sign.
-func (s *scanner) word(rest string) error {
-	r, size := utf8.DecodeRuneInString(rest)
-	if r != '_' && !unicode.IsLetter(r) {
-		switch r {
-		case '(', '[', '{':
-			if s.deep++; s.deep > maxDeep {
-				return fmt.Errorf("more than %d brackets are open", maxDeep)
-			}
-		case ')', ']', '}':
-			s.deep = max(0, s.deep-1)
-		}
-		s.add(kindSign, rest[:size])
-		s.at += size
-		return nil
-	}
-	n := 0
-	for n < len(rest) {
-		r, size = utf8.DecodeRuneInString(rest[n:])
-		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
-			break
-		}
-		n += size
-	}
-	s.at += n
-	if s.at < len(s.text) && (s.text[s.at] == '\'' || s.text[s.at] == '"') && n <= 2 {
-		return s.quoted(strings.ToLower(rest[:n]))
-	}
-	s.add(kindName, rest[:n])
-	return nil
-}
-
-// quoted reads a string.
-func (s *scanner) quoted(prefix string) error {
-	quote := s.text[s.at : s.at+1]
-	if strings.HasPrefix(s.text[s.at:], strings.Repeat(quote, 3)) {
-		quote = strings.Repeat(quote, 3)
-	}
-	from := s.at + len(quote)
-	begin := s.line
-	for i := from; i < len(s.text); i++ {
+	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
+	now, deep := statement{indent: indent(text)}, 0
+	line = 1
+	for text != "" {
+		m := lexeme.FindStringSubmatch(text)
+		text = text[len(m[0]):]
+		t := token{text: m[0], line: line}
+		line += strings.Count(m[0], "\n")
 		switch {
-		case s.text[i] == '\\' && i+1 < len(s.text):
-			if s.text[i+1] == '\n' {
-				s.line++
+		case m[0] == "\n" && deep == 0:
+			if len(now.tokens) > 0 {
+				all = append(all, now)
 			}
-			i++
-		case s.text[i] == '\n' && len(quote) == 1:
-			return fmt.Errorf("a string is not closed")
-		case s.text[i] == '\n':
-			s.line++
-		case strings.HasPrefix(s.text[i:], quote):
-			t := token{kindString, s.text[from:i], begin}
-			s.at = i + len(quote)
-			switch prefix {
-			case "", "u":
-				var ok bool
-				if t.text, ok = unescape(t.text); !ok {
-					t.kind = kindOther
+			now = statement{indent: indent(text)}
+			continue
+		case m[0] == "\n", m[1] != "":
+			continue
+		case m[4] != "", len(m[3]) == 2 && strings.HasPrefix(text, m[3][:1]): // the latter begins a long string
+			return all, t.line, errors.New("a string is not closed")
+		case m[3] != "":
+			t.kind, t.text = literal(strings.ToLower(m[2]), m[3])
+		case m[5] != "":
+			t.kind = kindNumber
+		case m[6] != "":
+			t.kind = kindName
+		default:
+			t.kind = kindSign
+			switch t.text {
+			case "(", "[", "{":
+				if deep++; deep > maxDeep {
+					return all, line, fmt.Errorf("more than %d brackets are open", maxDeep)
 				}
-			case "r":
-			default: // f"…" has code in it, b"…" is not text
-				t.kind = kindOther
+			case ")", "]", "}":
+				deep = max(0, deep-1)
 			}
-			s.now.tokens = append(s.now.tokens, t)
-			return nil
+		}
+		now.tokens = append(now.tokens, t)
+	}
+	if len(now.tokens) > 0 {
+		all = append(all, now)
+	}
+	if deep > 0 {
+		err = errors.New("a bracket is not closed")
+	}
+	return all, line, err
+}
+
+// indent returns how many columns a line is indented by.
+func indent(line string) (columns int) {
+	for i := range len(line) {
+		switch line[i] {
+		case ' ':
+			columns++
+		case '\t':
+			columns += 8 - columns%8
+		default:
+			return columns
 		}
 	}
-	s.line = begin
-	return fmt.Errorf("a string is not closed")
+	return columns
+}
+
+// literal returns the value of a string with its quotes. f"…" has code in it, and b"…"
+// is not text.
+func literal(prefix, quoted string) (kind, string) {
+	n := 1
+	if len(quoted) >= 6 && quoted[1] == quoted[0] {
+		n = 3
+	}
+	text, ok := quoted[n:len(quoted)-n], prefix == "r"
+	if prefix == "" || prefix == "u" {
+		var plain string
+		if plain, ok = unescape(text); ok {
+			text = plain
+		}
+	}
+	if !ok {
+		return kindOther, text
+	}
+	return kindString, text
 }
 
 // unescape returns the value of a string. Escapes that Python does not know stay.

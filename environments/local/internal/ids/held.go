@@ -2,7 +2,6 @@ package ids
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,8 +21,8 @@ import (
 // gid of the user on the host.
 const heldMark = "BERTH_LOCAL_HELD"
 
-// heldChannel is the descriptor on which that process first learns that its ids
-// are mapped, and then sends requests to the process outside.
+// heldChannel is the descriptor on which that process learns that its ids are
+// mapped.
 const heldChannel = 3
 
 // heldCaps are the capabilities that this process needs in its own user
@@ -67,7 +66,7 @@ func enter(p *Process) error {
 	if err != nil {
 		return err
 	}
-	ours, theirs, err := pair()
+	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return err
 	}
@@ -82,8 +81,8 @@ func enter(p *Process) error {
 	}
 	err = cmd.Start()
 	_ = theirs.Close()
+	defer ours.Close()
 	if err != nil {
-		_ = ours.Close()
 		return fmt.Errorf("enter subordinate ids: %w", err)
 	}
 	err = mapBoth(cmd.Process.Pid, tools, ranges, [2]int{p.UID, p.GID})
@@ -91,11 +90,9 @@ func enter(p *Process) error {
 		_, err = ours.Write([]byte{'\n'})
 	}
 	if err != nil {
-		_ = ours.Close()
 		return errors.Join(err, cmd.Process.Kill(), ignoreExit(cmd.Wait()))
 	}
 	signal.Ignore(syscall.SIGINT) // like go-plugin's own processes: the host decides when we end
-	go serveOutside(ours)
 	if err := ignoreExit(cmd.Wait()); err != nil {
 		fmt.Fprintln(os.Stderr, "local:", err)
 		os.Exit(1) //nolint:forbidigo // the process that this one stands for has ended
@@ -163,15 +160,6 @@ func mapBoth(pid int, tools [2]string, ranges [2]span, own [2]int) error {
 	return errors.Join(errs[:]...)
 }
 
-// pair makes a channel between the process outside and the one inside.
-func pair() (ours, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("socketpair: %w", err)
-	}
-	return os.NewFile(uintptr(fds[0]), "channel"), os.NewFile(uintptr(fds[1]), "channel"), nil
-}
-
 // resume is the part of Enter in the process inside.
 func resume(mark string) (*Process, error) {
 	p := &Process{Mode: Held}
@@ -189,79 +177,15 @@ func resume(mark string) (*Process, error) {
 	if os.Geteuid() != self {
 		return nil, fmt.Errorf("enter subordinate ids: we are user %d, not %d", os.Geteuid(), self)
 	}
-	p.outside = &outside{ask: json.NewEncoder(channel), answers: json.NewDecoder(channel)}
-	return p, nil
+	return p, channel.Close()
 }
 
-// outside sends requests to the process that stayed in the host's user
-// namespace, for actions that only the user there may do.
-type outside struct {
-	mu      sync.Mutex
-	ask     *json.Encoder
-	answers *json.Decoder
-}
-
-// killRequest names a process by number and start time, so that it cannot hit
-// another process that got the same number.
-type killRequest struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"`
-}
-
-type killReply struct {
-	Errno int `json:"errno"`
-}
-
-// Kill kills a process of a sandbox that another process of this plugin may
-// have made. start is its start time in ticks; unix.ESRCH means that it is
-// gone. In mode Held the first processes of other plugin processes belong to
-// ids of a namespace that does not contain ours, so only the user outside may
-// kill them.
-func (p *Process) Kill(pid int, start uint64) error {
-	err := kill(pid, start)
-	if !errors.Is(err, unix.EPERM) || p.outside == nil {
-		return err
-	}
-	o := p.outside
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	var r killReply
-	if err := o.ask.Encode(killRequest{pid, start}); err != nil {
-		return fmt.Errorf("ask outside: %w", err)
-	}
-	if err := o.answers.Decode(&r); err != nil {
-		return fmt.Errorf("ask outside: %w", err)
-	}
-	if r.Errno != 0 {
-		return syscall.Errno(r.Errno)
-	}
-	return nil
-}
-
-// serveOutside answers requests until the process inside ends.
-func serveOutside(channel *os.File) {
-	requests, replies := json.NewDecoder(channel), json.NewEncoder(channel)
-	for {
-		var q killRequest
-		if requests.Decode(&q) != nil {
-			return
-		}
-		var r killReply
-		var errno syscall.Errno
-		if err := kill(q.PID, q.Start); errors.As(err, &errno) {
-			r.Errno = int(errno)
-		} else if err != nil {
-			r.Errno = int(syscall.EIO)
-		}
-		if replies.Encode(r) != nil {
-			return
-		}
-	}
-}
-
-// kill kills by descriptor, so that the number cannot go to another process
+// Kill kills a process of a sandbox that another process of this plugin may have
+// made. start is its start time in ticks; unix.ESRCH means that it is gone, and
+// unix.EPERM, in mode Held, that its maker lives: only the user outside may kill it
+// then. It kills by descriptor, so that the number cannot go to another process
 // between the check of the start time and the signal.
-func kill(pid int, start uint64) error {
+func Kill(pid int, start uint64) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return err

@@ -212,22 +212,21 @@ func TestAProcessIsKilledOnlyUnderItsStartTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
-	p := &Process{}
 	start, err := Started(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Kill(cmd.Process.Pid, start+1); !errors.Is(err, unix.ESRCH) {
+	if err := Kill(cmd.Process.Pid, start+1); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("with another start time: %v, want ESRCH", err)
 	}
 	if s, err := Started(cmd.Process.Pid); err != nil || s != start {
 		t.Errorf("it was killed all the same: %v", err)
 	}
-	if err := p.Kill(cmd.Process.Pid, start); err != nil {
+	if err := Kill(cmd.Process.Pid, start); err != nil {
 		t.Error(err)
 	}
 	_ = cmd.Wait()
-	if err := p.Kill(cmd.Process.Pid, start); !errors.Is(err, unix.ESRCH) {
+	if err := Kill(cmd.Process.Pid, start); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("once it is gone: %v, want ESRCH", err)
 	}
 }

@@ -63,8 +63,7 @@ type Process struct {
 	// the mode is the best for this user.
 	Why string
 
-	outside *outside               // in mode Held: the process that waits in the host's namespace
-	slots   func() (*slots, error) // in mode RealRoot; opens them once
+	slots func() (*slots, error) // in mode RealRoot; opens them once
 }
 
 // Maps are the ids of one sandbox, and how to write them.

@@ -197,7 +197,11 @@ func (m *Maker) destroyForeign(ctx context.Context, id string) error {
 		if r.PIDNS != m.outside["pid"] {
 			return fmt.Errorf("destroy sandbox %s: it belongs to another container of this machine, which its processes cannot be reached from", id)
 		}
-		if err := m.process.Kill(r.PID, r.Start); err != nil && !errors.Is(err, unix.ESRCH) {
+		err := ids.Kill(r.PID, r.Start)
+		if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("destroy sandbox %s: another process of berth made it and still runs: end that process, and its sandboxes end", id)
+		}
+		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("destroy sandbox %s: kill process %d: %w", id, r.PID, err)
 		}
 		for {

@@ -1,8 +1,7 @@
 // Package modetest runs tests of sandboxes as each kind of user: the host's
 // root, an ordinary user with one id, and one with subordinate ids. Started by
-// root it starts one process for each of the others, which serves all subtests
-// of that user; started by an ordinary user it runs what that user is, and says
-// what it left out.
+// root it starts a process for each subtest of the others; started by an ordinary
+// user it runs what that user is, and says what it left out.
 //
 // It is for tests only, and changes nothing on the machine: a user's
 // subordinate ids are written to files that only its own mount namespace sees.
@@ -83,7 +82,6 @@ func Main(m *testing.M, packages ...string) int {
 		}
 		return 0 // the process that it started ran the tests
 	}
-	defer stopOthers()
 	var err error
 	if Tools = os.Getenv(markTools); Tools == "" {
 		if Tools, err = os.MkdirTemp("", "berth-test-"); err != nil {
@@ -98,9 +96,6 @@ func Main(m *testing.M, packages ...string) int {
 		Process = expected()
 	} else if Process, err = ids.Enter(); err != nil { // in mode "ranges" it returns in another process
 		return fail(err)
-	}
-	if os.Getenv(markMode) != "" {
-		return serve(m)
 	}
 	return m.Run()
 }

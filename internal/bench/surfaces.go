@@ -22,17 +22,12 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// How often things of surfaces are measured.
 const (
-	observeRounds = 21 // or as many as fit into observeTime, at least leastRounds
-	leastRounds   = 5
-	observeTime   = time.Minute
-	actRounds     = 60
-	manyNodes     = 5000
+	actRounds = 60
+	manyNodes = 5000 // of the page
 )
 
-// surfaces measures a browser as a surface: what an observation takes, and what the core
-// adds to an action.
+// surfaces measures what the core adds to an action of a browser.
 func (b *bench) surfaces(ctx context.Context, f *figures) error {
 	if _, err := exec.LookPath("chromium"); err != nil {
 		f.skipped = append(f.skipped, "surfaces: chromium is not installed: apt-get install chromium")
@@ -48,12 +43,7 @@ func (b *bench) surfaces(ctx context.Context, f *figures) error {
 	}
 	defer h.Stop()
 	s := &browsing{b: b, f: f, plugins: h, site: site}
-	for _, part := range []func(context.Context) error{s.observed, s.acts} {
-		if err := part(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.acts(ctx)
 }
 
 // browsing is the state of the measurements.
@@ -173,38 +163,6 @@ func (s *browsing) open(ctx context.Context) (o *open, err error) {
 	door.Open(ctx)
 	o.agent, err = surface.Dial(door.Address())
 	return o, err
-}
-
-// observed measures an observation, as the agent gets it.
-func (s *browsing) observed(ctx context.Context) error {
-	o, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer o.close()
-	var times []time.Duration
-	size, begin := 0, time.Now()
-	for i := range observeRounds + 1 {
-		if i > leastRounds && time.Since(begin) > observeTime {
-			break
-		}
-		began := time.Now()
-		seen, err := o.agent.Observe(ctx, wanted)
-		took := time.Since(began)
-		if err != nil {
-			return err
-		}
-		if len(seen.Frames) != 1 || len(seen.JSON) == 0 {
-			return fmt.Errorf("an observation with %d pictures and %d bytes of a tree", len(seen.Frames), len(seen.JSON))
-		}
-		size = len(seen.JSON)
-		if i == 0 {
-			continue
-		}
-		times = append(times, took)
-	}
-	s.f.add(fmt.Sprintf("observe a page (tree of %d KiB) with a screenshot, p50 of %d", size>>10, len(times)), ms(quantile(times, 0.5)), "", "", "printed")
-	return nil
 }
 
 // acts measures what an action takes beyond the plugin's part.

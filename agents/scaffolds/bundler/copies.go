@@ -132,20 +132,13 @@ func (c *Copies) copy(ctx context.Context, b bundle.Bundle) (err error) {
 	if old, missing := bundle.Open(dir, b.Name, b.Version); missing == nil && old.Digest == b.Digest && old.Verify() == nil {
 		return nil
 	}
-	if err = c.room(b); err != nil {
-		return err
-	}
 	work, done, err := workIn(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	whole := filepath.Join(work, "whole")
-	from, ok := os.DirFS(b.Folder).(fs.ReadLinkFS)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	if err = os.CopyFS(whole, stoppable{from, ctx.Err}); err == nil {
+	if err = os.CopyFS(whole, os.DirFS(b.Folder)); err == nil {
 		err = forEverybody(whole)
 	}
 	if err != nil {
@@ -158,39 +151,8 @@ func (c *Copies) copy(ctx context.Context, b bundle.Bundle) (err error) {
 	return err
 }
 
-// room fails if a bundle does not fit on the disk.
-func (c *Copies) room(b bundle.Bundle) error {
-	if free, known := runtimedir.Free(c.dir); known && free>>20 < CopyMiB(b) {
-		return noRoom(fmt.Errorf("%d MiB are left, and it needs %d", free>>20, CopyMiB(b)))
-	}
-	return nil
-}
-
-// CopyMiB is how much room a copy of a bundle needs, in MiB.
-func CopyMiB(b bundle.Bundle) int64 {
-	const block = 4096 // what a file takes at least, on most file systems
-	return max(b.Bytes, 0)>>20 + min(max(b.Files, 0), 1<<40)*block>>20 + 1
-}
-
-// CopyOf is where the copy of a bundle is, below the folder of copies.
-func CopyOf(b bundle.Bundle) string { return filepath.Join(byDigest(b), b.ID()) }
-
 func noRoom(err error) error {
 	return fmt.Errorf("the disk is full: %w: name another folder with scratch, or remove copy_bundles, in the executor block", err)
-}
-
-// stoppable is a tree in which nothing more is opened when stopped returns an error.
-type stoppable struct {
-	fs.ReadLinkFS
-
-	stopped func() error
-}
-
-func (s stoppable) Open(name string) (fs.File, error) {
-	if err := s.stopped(); err != nil {
-		return nil, err
-	}
-	return s.ReadLinkFS.Open(name)
 }
 
 // SweepCopies removes the folder of copies that no process holds, and returns its

@@ -192,21 +192,6 @@ func TestPluginServesFromEveryKindOfUser(t *testing.T) {
 	})
 }
 
-// An experiment on a machine without network.
-func TestPluginWorksWhereThereIsOnlyLoopback(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
-		if mode != ids.RealRoot {
-			t.Skip("only root of the machine can take the network away: run the tests as root")
-		}
-		s := start(t, folder(t), func(c *exec.Cmd) { c.SysProcAttr.Cloneflags = unix.CLONE_NEWNET })
-		b := s.open(t, "c", environment.Spec{})
-		b.sh(t, "true")
-		if _, err := s.Destroy(t.Context(), b.ID); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestKilledPluginLeavesNoProcessAndItsRecordsAreFound(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
 		top := folder(t)
@@ -334,30 +319,5 @@ func TestAnotherProcessDestroysALiveSandbox(t *testing.T) {
 		if _, err := s.Destroy(t.Context(), b.ID); err != nil {
 			t.Errorf("destroy by its maker, afterwards: %v", err)
 		}
-	})
-}
-
-func TestSeveralProcessesAtOnce(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
-		top := folder(t)
-		var work sync.WaitGroup
-		var mu sync.Mutex
-		seen := map[string]bool{}
-		for i := range 3 {
-			s := start(t, top, nil)
-			for k := range 6 {
-				work.Go(func() {
-					b := s.open(t, fmt.Sprintf("c%d.%d", i, k), environment.Spec{Labels: environment.Labels{Owner: "many"}})
-					first := strings.Fields(b.sh(t, "cat /proc/self/uid_map"))[1]
-					mu.Lock()
-					defer mu.Unlock()
-					if mode == ids.RealRoot && seen[first] {
-						t.Errorf("two sandboxes have the ids from %s", first)
-					}
-					seen[first] = true
-				})
-			}
-		}
-		work.Wait()
 	})
 }

@@ -77,26 +77,6 @@ func Images(t *testing.T, again func() *engine.Environment, spec environment.Spe
 	})
 	t.Run("what only BuildKit reads is built", func(t *testing.T) { builtByBuildKit(t, again, last, spec, stamp) })
 	t.Run("the commands of a build may have no network", func(t *testing.T) { builtAlone(t, again(), spec, stamp) })
-	t.Run("a build that failed is not tried again", func(t *testing.T) {
-		var log lines
-		e := again()
-		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + " once; exit 3\n"})
-		for range 2 {
-			if _, err := e.Prepare(bounded(t), environment.Image{Build: dir}, spec.Config, log.add); !errors.Is(err, environment.ErrBuildFailed) {
-				t.Errorf("got %v", err)
-			}
-		}
-		if n := log.count("build " + dir); n != 1 {
-			t.Errorf("built %d times", n)
-		}
-	})
-	t.Run("a build that hangs ends at its deadline", func(t *testing.T) {
-		dir := folder(t, map[string]string{"Dockerfile": "FROM " + Base + "\nRUN echo " + stamp + "; sleep 300\n"})
-		_, err := again().Prepare(bounded(t), environment.Image{Build: dir, Timeout: 3 * time.Second}, spec.Config, nil)
-		if !errors.Is(err, environment.ErrBuildFailed) || !strings.Contains(err.Error(), "3s") {
-			t.Errorf("got %v", err)
-		}
-	})
 	t.Run("an image that was built is kept until it is dropped, and never while it is used", func(t *testing.T) { kept(t, again, spec, stamp) })
 	for _, kind := range []string{"docker", "oci"} {
 		t.Run("an archive of kind "+kind+" is loaded, or refused by what the engine can read", func(t *testing.T) { loaded(t, again(), spec, kind) })

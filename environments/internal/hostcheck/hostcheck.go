@@ -1,12 +1,10 @@
 // Package hostcheck checks what sandboxes need from this machine: user ids,
-// namespaces, control groups and devices. It says how to fix what is missing. Each environment returns the checks that it needs, and
-// `berth doctor` prints them. The package changes nothing, and starts nothing but
-// one program that ends at once, in a user namespace.
+// namespaces, control groups and devices. It says how to fix what is missing. Each
+// environment returns the checks that it needs, and `berth doctor` prints them. The
+// package changes nothing.
 package hostcheck
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/berth-eval/berth/plugins/environment"
 )
@@ -23,14 +20,13 @@ import (
 type Machine struct {
 	Root   string // of the file system; "" is this machine's
 	UID    int
-	User   string       // name; empty: the account has none
-	Mapper bool         // newuidmap and newgidmap are there
-	Try    func() error // makes a user namespace; nil: it is not tried
+	User   string // name; empty: the account has none
+	Mapper bool   // newuidmap and newgidmap are there
 }
 
 // Here is this machine, for the user of that id.
 func Here(uid int) Machine {
-	m := Machine{UID: uid, Try: tryNamespace}
+	m := Machine{UID: uid}
 	if u, err := user.LookupId(strconv.Itoa(m.UID)); err == nil {
 		m.User = u.Username
 	}
@@ -148,20 +144,7 @@ func (m Machine) namespaces() (text, remedy string) {
 			return c.text, c.remedy
 		}
 	}
-	if m.Try != nil {
-		if err := m.Try(); errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) {
-			return fmt.Sprintf("not allowed to this process (%v)", err),
-				"start berth outside of a chroot or a container, or start the container with a seccomp profile that allows them"
-		}
-	}
 	return "allowed", ""
-}
-
-// tryNamespace starts a program in its own user namespace.
-func tryNamespace() error {
-	cmd := exec.CommandContext(context.Background(), "/bin/true")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL}
-	return cmd.Run()
 }
 
 func (m Machine) groups() (text, remedy string) {
@@ -200,22 +183,15 @@ func (m Machine) groups() (text, remedy string) {
 }
 
 func (m Machine) devices() (text, remedy string) {
-	var bad, do []string
-	for _, d := range []struct{ path, what, module string }{
-		{"/dev/net/tun", "networks of rootless sandboxes", "tun"}, {"/dev/fuse", "overlays on kernels before 5.13", "fuse"},
-	} {
-		f, err := os.OpenFile(m.Root+d.path, os.O_RDWR, 0)
-		switch {
-		case err == nil:
-			_ = f.Close()
-		case os.IsNotExist(err):
-			bad, do = append(bad, fmt.Sprintf("%s does not exist (needed for %s)", d.path, d.what)), append(do, "sudo modprobe "+d.module)
-		case os.IsPermission(err):
-			bad, do = append(bad, fmt.Sprintf("%s cannot be opened (needed for %s)", d.path, d.what)), append(do, "sudo chmod 666 "+d.path)
-		}
+	const tun = "/dev/net/tun"
+	f, err := os.OpenFile(m.Root+tun, os.O_RDWR, 0)
+	switch {
+	case os.IsNotExist(err):
+		return tun + " does not exist (needed for networks of rootless sandboxes)", "sudo modprobe tun"
+	case os.IsPermission(err):
+		return tun + " cannot be opened (needed for networks of rootless sandboxes)", "sudo chmod 666 " + tun
+	case err == nil:
+		_ = f.Close()
 	}
-	if len(bad) == 0 {
-		return "/dev/net/tun and /dev/fuse can be opened", ""
-	}
-	return strings.Join(bad, ", "), strings.Join(do, " && ")
+	return tun + " can be opened", ""
 }

@@ -9,9 +9,7 @@
 package answer
 
 import (
-	"bytes"
 	"encoding/json"
-	"slices"
 
 	"github.com/tidwall/gjson"
 
@@ -82,41 +80,11 @@ func Problem(body []byte) string {
 	return r.p.Error
 }
 
-// parse parses JSON, also with a byte order mark, or with the numbers that
-// Python writes and JSON does not have.
 func parse(body []byte) (gjson.Result, bool) {
-	body = bytes.TrimPrefix(bytes.TrimSpace(body), []byte("\xef\xbb\xbf"))
 	if !json.Valid(body) {
-		if body = withoutNaN(body); !json.Valid(body) {
-			return gjson.Result{}, false
-		}
+		return gjson.Result{}, false
 	}
 	return gjson.ParseBytes(body), true
-}
-
-// noNumbers are the numbers that JSON does not have.
-var noNumbers = [][]byte{[]byte("-Infinity"), []byte("Infinity"), []byte("NaN")}
-
-// withoutNaN replaces these numbers by null.
-func withoutNaN(body []byte) (out []byte) {
-	text := false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case c == '"':
-			text = !text
-		case c == '\\' && text && i+1 < len(body):
-			out = append(out, c)
-			i++
-		case !text && (c == 'N' || c == 'I' || c == '-'):
-			if n := slices.IndexFunc(noNumbers, func(n []byte) bool { return bytes.HasPrefix(body[i:], n) }); n >= 0 {
-				out = append(out, "null"...)
-				i += len(noNumbers[n]) - 1
-				continue
-			}
-		}
-		out = append(out, body[i])
-	}
-	return out
 }
 
 func read(d model.Dialect, v gjson.Result) Piece {

@@ -56,7 +56,7 @@ var allForms = map[model.Dialect]forms{
 			"data: {\"choices\":[{\"delta\":{\"content\":[{\"text\":\"Hello\"}]},\"finish_reason\":\"\"}],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\ndata: {\"choices\":[{\"delta\":{},\"usage\":‹usage›}]}\n\n‹end›",
 			"data:{\"choices\":[{\"delta\":{\"content\":\"Hello\"}}],\"usage\":{\"prompt_tokens\":1234,\"completion_tokens\":1}}\r\n\r\ndata:{\"choices\":[{\"delta\":{}}],\"x_groq\":{\"usage\":‹usage›}}\r\n\r\n‹end›",
 			"data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"}}],\"usage\":‹usage›}\n\n: a comment\n\ndata: {\"choices\":[{\"delta\":{}}],\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n‹end›",
-			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":{\"a\":1}}}],\"content\":null}}],\"usage\":‹usage›,\"logprobs\":NaN}\n\n‹end›",
+			"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":{\"a\":1}}}],\"content\":null}}],\"usage\":‹usage›}\n\n‹end›",
 		},
 		stops: []string{
 			"data: {\"choices\":[],\"usage\":{}}\n\n", "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",

@@ -206,12 +206,7 @@ func startError(p *plan, err error) error {
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // lookPath finds argv[0] like execvp, with the PATH that the command will have.
-func lookPath(name, dir string, env []string) (at string, err error) {
-	at, err = lookWith(syscall.Stat, name, dir, env)
-	return at, err
-}
-
-func lookWith(stat func(string, *syscall.Stat_t) error, name, dir string, env []string) (string, error) {
+func lookPath(name, dir string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil // relative to dir: the child changes into it before it executes the program
 	}
@@ -222,44 +217,19 @@ func lookWith(stat func(string, *syscall.Stat_t) error, name, dir string, env []
 		}
 	}
 	sentinel := fault.ErrNoProgram
-	var failed error
 	for d := range strings.SplitSeq(path, ":") {
 		if !strings.HasPrefix(d, "/") {
 			d = dir + "/" + d
 		}
-		f := d + "/" + name
-		var st syscall.Stat_t
-		err := stat(f, &st)
-		for errors.Is(err, syscall.EINTR) { // a file system in its own process, such as fuse-overlayfs
-			err = stat(f, &st)
-		}
-		switch {
+		switch info, err := os.Stat(d + "/" + name); { // which repeats a look that is interrupted
 		case err != nil:
-			if failed == nil && !absent(err) {
-				failed = fmt.Errorf("look for %s: %w", f, err)
-			}
-		case st.Mode&syscall.S_IFMT == syscall.S_IFREG && st.Mode&0o111 != 0:
-			return f, nil
+		case info.Mode().IsRegular() && info.Mode()&0o111 != 0:
+			return d + "/" + name, nil
 		default:
 			sentinel = fault.ErrDenied
 		}
 	}
-	why := ""
-	if failed != nil {
-		why = ": " + failed.Error()
-	}
-	return "", fmt.Errorf("start %q: %w in PATH %q%s", name, sentinel, path, why)
-}
-
-// absent reports whether an error of stat means that there is no such file. Other
-// errors come from the machine, and a reader has to know of them.
-func absent(err error) bool {
-	for _, no := range []error{syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES, syscall.ELOOP, syscall.ENAMETOOLONG} {
-		if errors.Is(err, no) {
-			return true
-		}
-	}
-	return false
+	return "", fmt.Errorf("start %q: %w in PATH %q", name, sentinel, path)
 }
 
 // environment merges layers of K=V. Later layers win; the order is kept.

@@ -15,7 +15,6 @@ import (
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
-	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
 // shell serves one connection of a session.
@@ -334,9 +333,6 @@ func pass(ctx context.Context, from *ring.Reader, send func(b []byte, offset int
 		}
 		if err != nil {
 			return err
-		}
-		if n == len(b) && len(b) < stream.Chunk {
-			b = make([]byte, stream.Chunk)
 		}
 	}
 }

@@ -40,9 +40,6 @@ func report() {
 	}
 }
 
-// LookWith is how a program is looked up, with another stat.
-var LookWith = lookWith
-
 // FrozenAtItsEnd freezes and thaws a deadline whose time is over, and that has not
 // been noticed: the machine is busy. It calls expired when the deadline is.
 func FrozenAtItsEnd(expired func()) {

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
 // Output is the reading end of a pipe or the master of a terminal.
@@ -23,12 +21,6 @@ type Output struct {
 	File     *os.File
 	Terminal bool // File is the master
 }
-
-// The buffers are small because most commands write little.
-var (
-	small = sync.Pool{New: func() any { b := make([]byte, 4<<10); return &b }}
-	large = sync.Pool{New: func() any { b := make([]byte, stream.Chunk); return &b }}
-)
 
 // Deadlines: past wakes up a blocked call, never removes a deadline.
 var (
@@ -46,26 +38,18 @@ func (o *Output) End() { _ = o.File.SetReadDeadline(past) } // wakes the reader,
 // it with SIGPIPE. After an error of sink, Copy reads on, because the command
 // must not block.
 func (o *Output) Copy(sink func([]byte) error) {
-	pool := &small
-	buffer, ok := pool.Get().(*[]byte)
-	if !ok {
-		return
-	}
-	defer func() { pool.Put(buffer) }()
+	buffer, grown := make([]byte, 32<<10), false
 	give := func(n int) {
-		if n > 0 && sink != nil && sink((*buffer)[:n]) != nil {
+		if n > 0 && sink != nil && sink(buffer[:n]) != nil {
 			sink = nil
 		}
 	}
 	for {
-		n, err := o.File.Read(*buffer)
+		n, err := o.File.Read(buffer)
 		give(n)
-		if n == len(*buffer) && pool == &small {
-			if b, ok := large.Get().(*[]byte); ok {
-				small.Put(buffer)
-				pool, buffer = &large, b
-				o.grow()
-			}
+		if n == len(buffer) && !grown { // it writes much
+			grown = true
+			o.grow()
 		}
 		if err == nil {
 			continue
@@ -76,7 +60,7 @@ func (o *Output) Copy(sink func([]byte) error) {
 		}
 		break
 	}
-	if !o.rest(*buffer, give) {
+	if !o.rest(buffer, give) {
 		_ = o.File.Close()
 		return
 	}

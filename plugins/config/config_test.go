@@ -110,22 +110,6 @@ func TestSchemaIsWhatTheTagsSay(t *testing.T) {
 	}
 }
 
-// What SchemaOf returns is the caller's own.
-func TestSchemasShareNothing(t *testing.T) {
-	one, err := config.SchemaOf(example{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	one.Fields[1].Default[1], one.Fields[2].Enum[0], one.Field("mount").Fields[0].Name = 'X', "X", "X"
-	two, err := config.SchemaOf(example{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(two.Fields[1].Default)[1] == 'X' || two.Fields[2].Enum[0] == "X" || two.Field("mount").Fields[0].Name == "X" {
-		t.Error("a change of one schema shows in the next")
-	}
-}
-
 func TestDecodeSetsValuesAndDefaults(t *testing.T) {
 	yes := true
 	withDefaults := func(change func(*example)) example {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -121,9 +120,7 @@ func TestUserByNameOrNumber(t *testing.T) {
 		{"", "1000:1000:1000 50:/home/alice"},
 		{"alice", "1000:1000:1000 50:/home/alice"},
 		{"1001", "1001:100:100 50:/home/bob"},
-		{"bob:alice", "1001:1000:1000:/home/bob"},
 		{"7777", "7777:0:0:/"},
-		{"7777:8888", "7777:8888:8888:/"},
 		{"root", "0:0:0:/root"},
 	} {
 		var out bytes.Buffer
@@ -381,23 +378,6 @@ func TestSignalReachesTheGroup(t *testing.T) {
 	if r := <-done; r.ExitCode != 5 {
 		t.Errorf("got %+v, want exit code 5 of its handler", r)
 	}
-}
-
-func TestManyCommandsAtOnce(t *testing.T) {
-	t.Parallel()
-	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			var out bytes.Buffer
-			want := fmt.Sprintf("%d\n", i)
-			r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", fmt.Sprintf("sleep 0 & echo %d; exit %d", i, i)}, Stdout: &out})
-			if err != nil || r.ExitCode != i || out.String() != want {
-				t.Errorf("command %d: %+v, %v, %q", i, r, err, out.String())
-			}
-		})
-	}
-	wg.Wait()
 }
 
 func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {

@@ -6,9 +6,6 @@ import (
 	"io"
 	"testing"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
 	"github.com/berth-eval/berth/internal/testlevel"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
@@ -85,51 +82,5 @@ func TestHalfCloseEndsStandardInput(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-func TestRequestsThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	c, ctx := raw(t, sandboxtest.Start(t, sandboxtest.Options{})), t.Context()
-	for name, m := range map[string]*pb.ExecRequest{
-		"nothing":         {},
-		"input first":     {Is: &pb.ExecRequest_Stdin{Stdin: []byte("x")}},
-		"kept without id": {Is: &pb.ExecRequest_Start{Start: &pb.ExecStart{Argv: [][]byte{[]byte("true")}, Keep: true}}},
-	} {
-		st, err := c.Exec(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = st.Send(m)
-		if _, err = st.Recv(); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("exec, %s: %v", name, err)
-		}
-	}
-	for name, m := range map[string]*pb.TerminalRequest{
-		"nothing": {},
-		"no id":   {Is: &pb.TerminalRequest_Open{Open: &pb.TerminalOpen{Command: &pb.ExecStart{Argv: [][]byte{[]byte("sh")}}}}},
-		"with a timeout": {Is: &pb.TerminalRequest_Open{Open: &pb.TerminalOpen{
-			Id: "t", Command: &pb.ExecStart{Argv: [][]byte{[]byte("sh")}, TimeoutMs: 5},
-		}}},
-	} {
-		st, err := c.Terminal(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = st.Send(m)
-		if _, err = st.Recv(); status.Code(err) != codes.InvalidArgument {
-			t.Errorf("terminal, %s: %v", name, err)
-		}
-	}
-	up, err := c.Upload(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = up.Send(&pb.UploadRequest{Data: []byte("x")})
-	if _, err = up.CloseAndRecv(); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("upload without start: %v", err)
-	}
-	if _, err = c.Signal(ctx, &pb.SignalRequest{Id: "x", Signal: 99}); status.Code(err) != codes.NotFound {
-		t.Errorf("signal: %v", err)
 	}
 }

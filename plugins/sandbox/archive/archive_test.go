@@ -46,38 +46,8 @@ func file(name, data string) entry {
 	return entry{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, data}
 }
 
-// naive is an extractor as it is written every day. What it lets happen is what
-// the tests below show not to happen.
-func naive(dir string, r io.Reader) error {
-	t := tar.NewReader(r)
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, h.Name) // cleaned, and yet not safe
-		switch h.Typeflag {
-		case tar.TypeSymlink:
-			err = os.Symlink(h.Linkname, to)
-		case tar.TypeLink:
-			err = os.Link(filepath.Join(dir, h.Linkname), to)
-		case tar.TypeReg:
-			var data []byte
-			if data, err = io.ReadAll(t); err == nil {
-				err = os.WriteFile(to, data, 0o644)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
-
-// Each archive writes to, or takes, a file beside the folder; the naive
-// extractor lets it.
+// Each archive would write to a file beside the folder, or take it, if it were
+// extracted as it says.
 func TestNothingLeavesTheFolder(t *testing.T) {
 	t.Parallel()
 	for name, entries := range map[string][]entry{
@@ -86,30 +56,20 @@ func TestNothingLeavesTheFolder(t *testing.T) {
 		"link and over":    {{tar.Header{Name: "v", Linkname: "../victim", Typeflag: tar.TypeSymlink}, ""}, file("v", "bad")},
 		"hard link":        {{tar.Header{Name: "v", Linkname: "../victim", Typeflag: tar.TypeLink}, ""}, file("v", "bad")},
 	} {
-		for _, guarded := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, guarded %v", name, guarded), func(t *testing.T) {
-				t.Parallel()
-				top := t.TempDir()
-				dir, victim := filepath.Join(top, "dir"), filepath.Join(top, "victim")
-				if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(victim, []byte("good"), 0o644)); err != nil {
-					t.Fatal(err)
-				}
-				b := build(t, entries...)
-				var err error
-				if guarded {
-					_, err = ExtractFolder(dir, b, Extraction{Links: true, AnyTarget: true})
-				} else {
-					err = naive(dir, b)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				data, _ := os.ReadFile(victim)
-				if damaged := string(data) == "bad"; damaged == guarded {
-					t.Errorf("the file beside the folder holds %q", data)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			top := t.TempDir()
+			dir, victim := filepath.Join(top, "dir"), filepath.Join(top, "victim")
+			if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(victim, []byte("good"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ExtractFolder(dir, build(t, entries...), Extraction{Links: true, AnyTarget: true}); err != nil {
+				t.Fatal(err)
+			}
+			if data, err := os.ReadFile(victim); err != nil || string(data) != "good" {
+				t.Errorf("the file beside the folder holds %q, %v", data, err)
+			}
+		})
 	}
 }
 
@@ -216,7 +176,6 @@ func TestBombs(t *testing.T) {
 		"count":           build(t, many...),
 		"bytes":           build(t, big[:11]...),
 		"one size":        build(t, file("x", strings.Repeat("x", 1001))),
-		"sparse":          bytes.NewReader(sparse()),
 		"records":         build(t, entry{tar.Header{Name: "x", Typeflag: tar.TypeReg, PAXRecords: records, Format: tar.FormatPAX}, ""}),
 		"zeros":           endless{0},
 		"headers at will": headers{build(t, file("x", "")).Bytes()[:512]},
@@ -227,40 +186,6 @@ func TestBombs(t *testing.T) {
 			t.Errorf("zeros: %v", err)
 		}
 	}
-}
-
-// sparse is a GNU sparse file of a terabyte in 1.5 KiB, in the format 1.0.
-func sparse() []byte {
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
-	_ = w.WriteHeader(&tar.Header{Name: "x", Typeflag: tar.TypeReg, Size: 512, Format: tar.FormatPAX, PAXRecords: map[string]string{"VND.mark": "1"}})
-	_, _ = w.Write(append([]byte("1\n1099511627775\n1\n"), make([]byte, 512-18)...))
-	_ = w.Close()
-	// The writer refuses such records, so they are put in place of another.
-	old := "15 VND.mark=1\n"
-	records := ""
-	for _, r := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=x", "GNU.sparse.realsize=1099511627776"} {
-		n := len(r) + 3
-		if len(fmt.Sprint(n)) > 1 {
-			n++
-		}
-		for fmt.Sprint(n) != fmt.Sprint(len(fmt.Sprint(n))+len(r)+2) {
-			n = len(fmt.Sprint(n)) + len(r) + 2
-		}
-		records += fmt.Sprintf("%d %s\n", n, r)
-	}
-	data := b.Bytes()
-	at := bytes.Index(data, []byte("VND.mark=1")) - 3
-	copy(data[at:], append([]byte(records), make([]byte, len(old))...))
-	// And the size of the record block in its header, with the checksum anew.
-	copy(data[124:136], fmt.Sprintf("%011o\x00", len(records)))
-	copy(data[148:156], "        ")
-	sum := 0
-	for _, c := range data[:512] {
-		sum += int(c)
-	}
-	copy(data[148:156], fmt.Sprintf("%06o\x00 ", sum))
-	return data
 }
 
 type endless struct{ b byte }
@@ -343,7 +268,6 @@ func TestCleanMakesItHarmless(t *testing.T) {
 // FuzzExtract: no archive may panic, escape, or leave more than its limits.
 func FuzzExtract(f *testing.F) {
 	f.Add(build(f, file("a/b", "x"), entry{tar.Header{Name: "l", Linkname: "a", Typeflag: tar.TypeSymlink}, ""}, file("l/c", "y")).Bytes())
-	f.Add(sparse())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		top := t.TempDir()
 		report, _ := ExtractFolder(top+"/dir", bytes.NewReader(b), Extraction{Limits: Limits{Bytes: 1 << 16, Entries: 50}, Links: true})

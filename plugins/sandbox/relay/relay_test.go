@@ -436,13 +436,3 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 	goleak.VerifyNone(t, before)
 }
-
-func TestPathIsChecked(t *testing.T) {
-	t.Parallel()
-	if _, err := relay.New("/tmp/"+strings.Repeat("x", 100), &fake{}); err == nil || !strings.Contains(err.Error(), "100") {
-		t.Errorf("a long path: %v", err)
-	}
-	if _, err := relay.New("/nowhere/s", &fake{}); err == nil {
-		t.Error("a folder that is not there")
-	}
-}

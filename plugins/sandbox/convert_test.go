@@ -12,7 +12,7 @@ func TestConvertersForgetNothing(t *testing.T) {
 	t.Parallel()
 	for name, v := range map[string]any{
 		"Result": resultOf(&pb.Exit{
-			Code: 1, Signal: 2, TimedOut: true, Killed: true, UserUs: 3, SystemUs: 4, PeakRssBytes: 5,
+			Code: 1, Signal: 2, TimedOut: true, Killed: true,
 			Swept: []*pb.Process{{CommandLine: []byte("a\x00b\x00")}}, Read: []*pb.Exit_Answer{{Data: []byte("d")}},
 		}),
 		"FileInfo": fileInfo(&pb.FileInfo{

@@ -189,8 +189,7 @@ func feed(st grpc.BidiStreamingClient[pb.ExecRequest, pb.ExecReply], in io.Reade
 func resultOf(e *pb.Exit) Result {
 	return Result{
 		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
-		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
-		PeakRSS: e.GetPeakRssBytes(), Swept: swept(e.GetSwept()), Read: answers(e.GetRead()),
+		Swept: swept(e.GetSwept()), Read: answers(e.GetRead()),
 	}
 }
 

@@ -136,9 +136,6 @@ type Result struct {
 	Signal   syscall.Signal // that signal, or 0
 	TimedOut bool           // Command.Timeout ended it
 	Killed   bool           // a cancel, or the core, ended it
-	// Of the first process and the children it waited for.
-	UserTime, SystemTime time.Duration
-	PeakRSS              int64 // bytes
 	// Swept are the command lines of the processes that Command.Sweep killed.
 	// This text comes from the sandbox and cannot be trusted.
 	Swept []string

@@ -19,10 +19,7 @@ import (
 // again stops what has had itself continued, and returns it.
 func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
-	return Frozen{
-		Stopped: int(r.GetStopped()), Already: int(r.GetAlready()), Took: time.Duration(r.GetTookUs()) * time.Microsecond,
-		Moved: processes(r.GetMoved()),
-	}, wrap("freeze", err)
+	return Frozen{Stopped: int(r.GetStopped()), Moved: processes(r.GetMoved())}, wrap("freeze", err)
 }
 
 // Thaw continues the processes that Freeze stopped.
@@ -149,7 +146,7 @@ func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
 	}
 	var out []ServiceState
 	for _, v := range r.GetServices() {
-		state := ServiceState{Name: v.GetName(), PID: int(v.GetPid()), Starts: int(v.GetStarts()), Output: v.GetOutput()}
+		state := ServiceState{Name: v.GetName(), PID: int(v.GetPid()), Output: v.GetOutput()}
 		if v.GetExit() != nil {
 			result := resultOf(v.GetExit())
 			state.Exit = &result
@@ -205,8 +202,8 @@ func processes(in []*pb.Process) []Process {
 	out := make([]Process, len(in))
 	for i, p := range in {
 		out[i] = Process{
-			PID: int(p.GetPid()), Parent: int(p.GetParent()), Started: p.GetStarted(), KernelSession: int(p.GetKernelSession()),
-			UID: p.GetUid(), State: p.GetState(), Comm: string(p.GetComm()), Executable: string(p.GetExecutable()),
+			PID: int(p.GetPid()), Parent: int(p.GetParent()), Started: p.GetStarted(), UID: p.GetUid(),
+			State: p.GetState(), Comm: string(p.GetComm()), Executable: string(p.GetExecutable()),
 			Service: p.GetService(), Session: p.GetSession(), Listening: sockets(p.GetListening()),
 		}
 		if line := strings.TrimRight(string(p.GetCommandLine()), "\x00"); line != "" {
@@ -227,8 +224,6 @@ func sockets(in []*pb.Socket) []Socket {
 func resultOf(e *pb.Exit) sandbox.Result {
 	return sandbox.Result{
 		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
-		UserTime: time.Duration(e.GetUserUs()) * time.Microsecond, SystemTime: time.Duration(e.GetSystemUs()) * time.Microsecond,
-		PeakRSS: e.GetPeakRssBytes(),
 	}
 }
 

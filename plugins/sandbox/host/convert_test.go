@@ -28,13 +28,13 @@ func TestConvertersForgetNothing(t *testing.T) {
 	t.Parallel()
 	socket := &pb.Socket{Network: "tcp", Address: "a"}
 	p := &pb.Process{
-		Pid: 1, Parent: 2, Started: 3, KernelSession: 4, Uid: 5, State: "S", Comm: []byte("c"), CommandLine: []byte("a\x00b\x00"),
+		Pid: 1, Parent: 2, Started: 3, Uid: 5, State: "S", Comm: []byte("c"), CommandLine: []byte("a\x00b\x00"),
 		Executable: []byte("e"), Service: "s", Session: "t", Listening: []*pb.Socket{socket},
 	}
 	got := processes([]*pb.Process{p})
 	filled(t, "Process", reflect.ValueOf(got[0]))
 	filled(t, "Socket", reflect.ValueOf(got[0].Listening[0]))
-	exit := resultOf(&pb.Exit{Code: 1, Signal: 2, TimedOut: true, Killed: true, UserUs: 3, SystemUs: 4, PeakRssBytes: 5})
+	exit := resultOf(&pb.Exit{Code: 1, Signal: 2, TimedOut: true, Killed: true})
 	exit.Swept, exit.Read = []string{"nothing is swept after a service"}, []sandbox.Answer{{}} // and nothing read
 	filled(t, "Result", reflect.ValueOf(exit))
 	filled(t, "FileInfo", reflect.ValueOf(fileInfo(&pb.FileInfo{

@@ -28,7 +28,7 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	})
 	testlevel.Eventually(t, "the other writes", func() bool { _, missing := c.Stat(ctx, "/tmp/count"); return missing == nil })
 	f, err := b.Freeze(ctx)
-	if err != nil || f.Stopped < 2 || f.Already != 1 {
+	if err != nil || f.Stopped < 2 {
 		t.Fatalf("freeze: %+v, %v", f, err)
 	}
 	size := func() int {
@@ -45,7 +45,7 @@ func TestNothingMovesWhileFrozen(t *testing.T) {
 	if _, err = c.Terminal(ctx, sandbox.TerminalSpec{ID: "t", Argv: []string{"sh"}}); !errors.Is(err, sandbox.ErrFrozen) {
 		t.Errorf("a terminal while frozen: %v, want ErrFrozen", err)
 	}
-	if f, err = b.Freeze(ctx); err != nil || f.Already != 1 || len(f.Moved) > 0 {
+	if f, err = b.Freeze(ctx); err != nil || len(f.Moved) > 0 {
 		t.Errorf("a second freeze: %+v, %v", f, err)
 	}
 	time.Sleep(50 * time.Millisecond) // nothing tells that nothing is written

@@ -1,8 +1,6 @@
 package host
 
 import (
-	"time"
-
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -38,18 +36,17 @@ type Session struct {
 // Process is one process in the sandbox. Its text comes from the sandbox: it
 // may be truncated, may contain any bytes, and cannot be trusted.
 type Process struct {
-	PID           int    // in the sandbox
-	Parent        int    // 1: sandboxd, so also an orphan
-	Started       uint64 // clock ticks since boot; with PID it identifies the process uniquely
-	KernelSession int
-	UID           uint32 // effective
-	State         string // one letter, as in /proc/<pid>/stat, of all threads: Z when all have ended, X when all are ending
-	Comm          string
-	Argv          []string
-	Executable    string // empty where it cannot be read
-	Service       string // the service that it is, or descends from
-	Session       string // the session whose command or terminal it is, or descends from
-	Listening     []Socket
+	PID        int    // in the sandbox
+	Parent     int    // 1: sandboxd, so also an orphan
+	Started    uint64 // clock ticks since boot; with PID it identifies the process uniquely
+	UID        uint32 // effective
+	State      string // one letter, as in /proc/<pid>/stat, of all threads: Z when all have ended, X when all are ending
+	Comm       string
+	Argv       []string
+	Executable string // empty where it cannot be read
+	Service    string // the service that it is, or descends from
+	Session    string // the session whose command or terminal it is, or descends from
+	Listening  []Socket
 }
 
 // Key returns the key of the process.
@@ -121,9 +118,7 @@ func (p Processes) Since(known []Key) []Process {
 
 // Frozen is the result of Freeze.
 type Frozen struct {
-	Stopped int           // processes that are stopped now
-	Already int           // of these, that were stopped before, and stay so at Thaw
-	Took    time.Duration // inside
+	Stopped int // processes that are stopped now
 	// Moved are processes that ran although the sandbox was frozen before, or that
 	// ended: one can have itself continued, with a timer.
 	Moved []Process
@@ -148,8 +143,7 @@ type Service struct {
 // ServiceState is the state of a service.
 type ServiceState struct {
 	Name   string
-	PID    int // 0: it does not run
-	Starts int
+	PID    int             // 0: it does not run
 	Exit   *sandbox.Result // of its last run, once ended
 	Output []byte          // the last 64 KiB of both outputs
 }

@@ -64,7 +64,6 @@ func (c *command) exit() *pb.Exit {
 	p := c.process
 	e := &pb.Exit{
 		Code: int32(p.Status.ExitStatus()), TimedOut: c.timedOut.Load(), Killed: c.killed.Load(),
-		UserUs: p.Usage.Utime.Nano() / 1000, SystemUs: p.Usage.Stime.Nano() / 1000, PeakRssBytes: p.Usage.Maxrss * 1024,
 	}
 	if p.Status.Signaled() {
 		e.Code, e.Signal = -1, int32(p.Status.Signal())

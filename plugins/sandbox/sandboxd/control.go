@@ -122,7 +122,7 @@ func (d *daemon) describe(t proc.Table, sockets bool) (list []*pb.Process, rest 
 		}
 		from := of(p)
 		m := &pb.Process{
-			Pid: int64(p.PID), Parent: int64(p.Parent), Started: p.Started, KernelSession: int64(p.Session), Uid: more.UID,
+			Pid: int64(p.PID), Parent: int64(p.Parent), Started: p.Started, Uid: more.UID,
 			State: state(p), Comm: p.Comm, CommandLine: cut(bytes.TrimRight(more.CommandLine, "\x00")),
 			Executable: cut([]byte(more.Executable)), Service: from.service, Session: from.session,
 		}

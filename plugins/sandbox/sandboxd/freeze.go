@@ -38,7 +38,6 @@ const (
 // reaches every process of the namespace except ourselves. The kernel restarts
 // a fork that is in progress after the signal, so no process escapes.
 func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, error) {
-	begin := time.Now()
 	frozen, first := c.d.noStarts()
 	t, err := table()
 	if err != nil {
@@ -66,9 +65,7 @@ func (c *control) Freeze(context.Context, *pb.FreezeRequest) (*pb.FreezeReply, e
 	frozen.still = now
 	c.d.mu.Unlock()
 	list, _ := c.d.describe(ran, false)
-	return &pb.FreezeReply{
-		Stopped: int64(len(t)), Already: int64(len(frozen.already)), TookUs: time.Since(begin).Microseconds(), Moved: list,
-	}, nil
+	return &pb.FreezeReply{Stopped: int64(len(t)), Moved: list}, nil
 }
 
 // stoppedNow returns the stopped processes in t, start time by pid.

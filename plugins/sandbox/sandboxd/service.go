@@ -19,7 +19,6 @@ type service struct {
 
 	// Guarded by daemon.mu.
 	command *command // the last run
-	starts  int64
 	altered []string // its files that changed after Mark
 }
 
@@ -89,7 +88,6 @@ func (d *daemon) run(s *service) error {
 	fds.Close()
 	d.mu.Lock()
 	s.command = c
-	s.starts++
 	d.mu.Unlock()
 	go out.Copy(func(b []byte) error { _, err := s.output.Write(b); return err })
 	go func() {
@@ -135,7 +133,7 @@ func (c *control) Services(context.Context, *pb.ServicesRequest) (*pb.ServicesRe
 	defer c.d.mu.Unlock()
 	reply := &pb.ServicesReply{}
 	for _, s := range c.d.services {
-		m := &pb.ServicesReply_Service{Name: s.name, Starts: s.starts, Output: s.output.Bytes()}
+		m := &pb.ServicesReply_Service{Name: s.name, Output: s.output.Bytes()}
 		switch {
 		case s.command == nil:
 		case s.command.over():

@@ -306,10 +306,9 @@ type PluginDescription struct {
 	// What it can do beyond the required calls. For an environment: "images"
 	// (Prepare), "image_gc" (Kept, Drop), "sidecars" (Create makes
 	// SandboxSpec.sidecars and .volumes; without it Check refuses them),
-	// "snapshot" (Stop, Snapshot, Changed), "surface" (service Surface) and
-	// "no_sandboxes" (it has only a surface: Check refuses). For a verifier:
-	// "rewrite" (Rewrite). For a verifier and an environment with a surface:
-	// "settings" (Validate checks settings of tasks).
+	// "surface" (service Surface) and "no_sandboxes" (it has only a surface: Check
+	// refuses). For a verifier: "rewrite" (Rewrite). For a verifier and an
+	// environment with a surface: "settings" (Validate checks settings of tasks).
 	Capabilities []string `protobuf:"bytes,4,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// The schema of its configuration, {"fields":[...]}:
 	//

@@ -597,12 +597,10 @@ func (*FreezeRequest) Descriptor() ([]byte, []int) {
 
 type FreezeReply struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
-	Stopped int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`             // number of stopped processes
-	Already int64                  `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`             // of these, stopped before the call
-	TookUs  int64                  `protobuf:"varint,3,opt,name=took_us,json=tookUs,proto3" json:"took_us,omitempty"` // microseconds
+	Stopped int64                  `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"` // number of stopped processes
 	// If the sandbox was frozen before: the processes that have run since then, or
 	// have ended.
-	Moved         []*Process `protobuf:"bytes,4,rep,name=moved,proto3" json:"moved,omitempty"`
+	Moved         []*Process `protobuf:"bytes,2,rep,name=moved,proto3" json:"moved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -640,20 +638,6 @@ func (*FreezeReply) Descriptor() ([]byte, []int) {
 func (x *FreezeReply) GetStopped() int64 {
 	if x != nil {
 		return x.Stopped
-	}
-	return 0
-}
-
-func (x *FreezeReply) GetAlready() int64 {
-	if x != nil {
-		return x.Already
-	}
-	return 0
-}
-
-func (x *FreezeReply) GetTookUs() int64 {
-	if x != nil {
-		return x.TookUs
 	}
 	return 0
 }
@@ -744,18 +728,17 @@ func (*ThawReply) Descriptor() ([]byte, []int) {
 // sockets are reported.
 type Process struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`         // in the sandbox's pid namespace
-	Parent        int64                  `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`   // 1: sandboxd, also for orphans
-	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"` // clock ticks since boot; (pid, started) identifies a process uniquely
-	KernelSession int64                  `protobuf:"varint,4,opt,name=kernel_session,json=kernelSession,proto3" json:"kernel_session,omitempty"`
-	Uid           uint32                 `protobuf:"varint,5,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
-	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but for all threads: Z when all have ended, X when all are ending and none runs code again
-	Comm          []byte                 `protobuf:"bytes,7,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
-	CommandLine   []byte                 `protobuf:"bytes,8,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
-	Executable    []byte                 `protobuf:"bytes,9,opt,name=executable,proto3" json:"executable,omitempty"`                      // target of /proc/<pid>/exe; empty if it cannot be read
-	Service       string                 `protobuf:"bytes,10,opt,name=service,proto3" json:"service,omitempty"`                           // name of the service that it is or descends from
-	Session       string                 `protobuf:"bytes,11,opt,name=session,proto3" json:"session,omitempty"`                           // session whose command or terminal it is or descends from
-	Listening     []*Socket              `protobuf:"bytes,12,rep,name=listening,proto3" json:"listening,omitempty"`
+	Pid           int64                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`                                   // in the sandbox's pid namespace
+	Parent        int64                  `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"`                             // 1: sandboxd, also for orphans
+	Started       uint64                 `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`                           // clock ticks since boot; (pid, started) identifies a process uniquely
+	Uid           uint32                 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`                                   // effective
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`                                // one letter, as in /proc/<pid>/stat, but for all threads: Z when all have ended, X when all are ending and none runs code again
+	Comm          []byte                 `protobuf:"bytes,6,opt,name=comm,proto3" json:"comm,omitempty"`                                  // at most 15 bytes
+	CommandLine   []byte                 `protobuf:"bytes,7,opt,name=command_line,json=commandLine,proto3" json:"command_line,omitempty"` // zero bytes between arguments, at most 1024 bytes
+	Executable    []byte                 `protobuf:"bytes,8,opt,name=executable,proto3" json:"executable,omitempty"`                      // target of /proc/<pid>/exe; empty if it cannot be read
+	Service       string                 `protobuf:"bytes,9,opt,name=service,proto3" json:"service,omitempty"`                            // name of the service that it is or descends from
+	Session       string                 `protobuf:"bytes,10,opt,name=session,proto3" json:"session,omitempty"`                           // session whose command or terminal it is or descends from
+	Listening     []*Socket              `protobuf:"bytes,11,rep,name=listening,proto3" json:"listening,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -807,13 +790,6 @@ func (x *Process) GetParent() int64 {
 func (x *Process) GetStarted() uint64 {
 	if x != nil {
 		return x.Started
-	}
-	return 0
-}
-
-func (x *Process) GetKernelSession() int64 {
-	if x != nil {
-		return x.KernelSession
 	}
 	return 0
 }
@@ -2806,11 +2782,8 @@ type Exit struct {
 	Signal        int32                  `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	TimedOut      bool                   `protobuf:"varint,3,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"` // killed by the timeout
 	Killed        bool                   `protobuf:"varint,4,opt,name=killed,proto3" json:"killed,omitempty"`                     // killed by a cancel, Settle, Sweep or Quiesce
-	UserUs        int64                  `protobuf:"varint,5,opt,name=user_us,json=userUs,proto3" json:"user_us,omitempty"`       // of the first process and the children it waited for
-	SystemUs      int64                  `protobuf:"varint,6,opt,name=system_us,json=systemUs,proto3" json:"system_us,omitempty"`
-	PeakRssBytes  int64                  `protobuf:"varint,7,opt,name=peak_rss_bytes,json=peakRssBytes,proto3" json:"peak_rss_bytes,omitempty"`
-	Swept         []*Process             `protobuf:"bytes,8,rep,name=swept,proto3" json:"swept,omitempty"` // what ExecStart.sweep killed, in its state before that
-	Read          []*Exit_Answer         `protobuf:"bytes,9,rep,name=read,proto3" json:"read,omitempty"`   // of ExecStart.read, in its order
+	Swept         []*Process             `protobuf:"bytes,5,rep,name=swept,proto3" json:"swept,omitempty"`                        // what ExecStart.sweep killed, in its state before that
+	Read          []*Exit_Answer         `protobuf:"bytes,6,rep,name=read,proto3" json:"read,omitempty"`                          // of ExecStart.read, in its order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2871,27 +2844,6 @@ func (x *Exit) GetKilled() bool {
 		return x.Killed
 	}
 	return false
-}
-
-func (x *Exit) GetUserUs() int64 {
-	if x != nil {
-		return x.UserUs
-	}
-	return 0
-}
-
-func (x *Exit) GetSystemUs() int64 {
-	if x != nil {
-		return x.SystemUs
-	}
-	return 0
-}
-
-func (x *Exit) GetPeakRssBytes() int64 {
-	if x != nil {
-		return x.PeakRssBytes
-	}
-	return 0
 }
 
 func (x *Exit) GetSwept() []*Process {
@@ -3768,10 +3720,9 @@ func (x *FileInfo) GetLinks() int64 {
 type ServicesReply_Service struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"` // 0: not running
-	Starts        int64                  `protobuf:"varint,3,opt,name=starts,proto3" json:"starts,omitempty"`
-	Exit          *Exit                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`     // of the last run, once ended
-	Output        []byte                 `protobuf:"bytes,5,opt,name=output,proto3" json:"output,omitempty"` // its last 64 KiB, stdout and stderr together
+	Pid           int64                  `protobuf:"varint,2,opt,name=pid,proto3" json:"pid,omitempty"`      // 0: not running
+	Exit          *Exit                  `protobuf:"bytes,3,opt,name=exit,proto3" json:"exit,omitempty"`     // of the last run, once ended
+	Output        []byte                 `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"` // its last 64 KiB, stdout and stderr together
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3816,13 +3767,6 @@ func (x *ServicesReply_Service) GetName() string {
 func (x *ServicesReply_Service) GetPid() int64 {
 	if x != nil {
 		return x.Pid
-	}
-	return 0
-}
-
-func (x *ServicesReply_Service) GetStarts() int64 {
-	if x != nil {
-		return x.Starts
 	}
 	return 0
 }
@@ -4204,30 +4148,27 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\vStartsReply\x12\x18\n" +
 	"\astarted\x18\x01 \x01(\x04R\astarted\x12\x18\n" +
 	"\arefused\x18\x02 \x01(\fR\arefused\"\x0f\n" +
-	"\rFreezeRequest\"\x83\x01\n" +
+	"\rFreezeRequest\"P\n" +
 	"\vFreezeReply\x12\x18\n" +
-	"\astopped\x18\x01 \x01(\x03R\astopped\x12\x18\n" +
-	"\aalready\x18\x02 \x01(\x03R\aalready\x12\x17\n" +
-	"\atook_us\x18\x03 \x01(\x03R\x06tookUs\x12'\n" +
-	"\x05moved\x18\x04 \x03(\v2\x11.berth.v1.ProcessR\x05moved\"\r\n" +
+	"\astopped\x18\x01 \x01(\x03R\astopped\x12'\n" +
+	"\x05moved\x18\x02 \x03(\v2\x11.berth.v1.ProcessR\x05moved\"\r\n" +
 	"\vThawRequest\"\v\n" +
-	"\tThawReply\"\xd7\x02\n" +
+	"\tThawReply\"\xb0\x02\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x03R\x03pid\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\x03R\x06parent\x12\x18\n" +
-	"\astarted\x18\x03 \x01(\x04R\astarted\x12%\n" +
-	"\x0ekernel_session\x18\x04 \x01(\x03R\rkernelSession\x12\x10\n" +
-	"\x03uid\x18\x05 \x01(\rR\x03uid\x12\x14\n" +
-	"\x05state\x18\x06 \x01(\tR\x05state\x12\x12\n" +
-	"\x04comm\x18\a \x01(\fR\x04comm\x12!\n" +
-	"\fcommand_line\x18\b \x01(\fR\vcommandLine\x12\x1e\n" +
+	"\astarted\x18\x03 \x01(\x04R\astarted\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x12\n" +
+	"\x04comm\x18\x06 \x01(\fR\x04comm\x12!\n" +
+	"\fcommand_line\x18\a \x01(\fR\vcommandLine\x12\x1e\n" +
 	"\n" +
-	"executable\x18\t \x01(\fR\n" +
+	"executable\x18\b \x01(\fR\n" +
 	"executable\x12\x18\n" +
-	"\aservice\x18\n" +
-	" \x01(\tR\aservice\x12\x18\n" +
-	"\asession\x18\v \x01(\tR\asession\x12.\n" +
-	"\tlistening\x18\f \x03(\v2\x10.berth.v1.SocketR\tlistening\"<\n" +
+	"\aservice\x18\t \x01(\tR\aservice\x12\x18\n" +
+	"\asession\x18\n" +
+	" \x01(\tR\asession\x12.\n" +
+	"\tlistening\x18\v \x03(\v2\x10.berth.v1.SocketR\tlistening\"<\n" +
 	"\x06Socket\x12\x18\n" +
 	"\anetwork\x18\x01 \x01(\tR\anetwork\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\"\x12\n" +
@@ -4268,15 +4209,14 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05files\x18\x02 \x03(\fR\x05files\x12\x1c\n" +
 	"\ttraceable\x18\x03 \x01(\bR\ttraceable\"\x11\n" +
-	"\x0fServicesRequest\"\xd2\x01\n" +
+	"\x0fServicesRequest\"\xb9\x01\n" +
 	"\rServicesReply\x12;\n" +
-	"\bservices\x18\x01 \x03(\v2\x1f.berth.v1.ServicesReply.ServiceR\bservices\x1a\x83\x01\n" +
+	"\bservices\x18\x01 \x03(\v2\x1f.berth.v1.ServicesReply.ServiceR\bservices\x1ak\n" +
 	"\aService\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
-	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\x16\n" +
-	"\x06starts\x18\x03 \x01(\x03R\x06starts\x12\"\n" +
-	"\x04exit\x18\x04 \x01(\v2\x0e.berth.v1.ExitR\x04exit\x12\x16\n" +
-	"\x06output\x18\x05 \x01(\fR\x06output\"#\n" +
+	"\x03pid\x18\x02 \x01(\x03R\x03pid\x12\"\n" +
+	"\x04exit\x18\x03 \x01(\v2\x0e.berth.v1.ExitR\x04exit\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\fR\x06output\"#\n" +
 	"\rListenRequest\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\rR\x04port\"A\n" +
 	"\vListenReply\x12\x14\n" +
@@ -4355,17 +4295,14 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x06Joined\x12#\n" +
 	"\rstdout_offset\x18\x01 \x01(\x03R\fstdoutOffset\x12#\n" +
 	"\rstderr_offset\x18\x02 \x01(\x03R\fstderrOffsetB\x04\n" +
-	"\x02is\"\xe3\x02\n" +
+	"\x02is\"\x87\x02\n" +
 	"\x04Exit\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\x05R\x04code\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x1b\n" +
 	"\ttimed_out\x18\x03 \x01(\bR\btimedOut\x12\x16\n" +
-	"\x06killed\x18\x04 \x01(\bR\x06killed\x12\x17\n" +
-	"\auser_us\x18\x05 \x01(\x03R\x06userUs\x12\x1b\n" +
-	"\tsystem_us\x18\x06 \x01(\x03R\bsystemUs\x12$\n" +
-	"\x0epeak_rss_bytes\x18\a \x01(\x03R\fpeakRssBytes\x12'\n" +
-	"\x05swept\x18\b \x03(\v2\x11.berth.v1.ProcessR\x05swept\x12)\n" +
-	"\x04read\x18\t \x03(\v2\x15.berth.v1.Exit.AnswerR\x04read\x1aJ\n" +
+	"\x06killed\x18\x04 \x01(\bR\x06killed\x12'\n" +
+	"\x05swept\x18\x05 \x03(\v2\x11.berth.v1.ProcessR\x05swept\x12)\n" +
+	"\x04read\x18\x06 \x03(\v2\x15.berth.v1.Exit.AnswerR\x04read\x1aJ\n" +
 	"\x06Answer\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +

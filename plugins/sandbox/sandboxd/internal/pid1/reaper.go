@@ -40,7 +40,6 @@ type Process struct {
 	Ended chan struct{} // closed after Status and Usage are set
 	// Status and Usage may be read after Ended is closed.
 	Status syscall.WaitStatus
-	Usage  syscall.Rusage
 }
 
 func newReaper() *Reaper {
@@ -162,11 +161,10 @@ func (r *Reaper) Score() {
 func (r *Reaper) Collect() {
 	for {
 		var status syscall.WaitStatus
-		var usage syscall.Rusage
 		r.mu.Lock()
-		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, &usage)
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
 		if p := r.running[pid]; err == nil && pid > 0 && p != nil {
-			p.Status, p.Usage = status, usage
+			p.Status = status
 			delete(r.running, pid)
 			close(p.Ended)
 		}

@@ -22,6 +22,9 @@ import (
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
+// window is the size of an ordinary terminal.
+var window = pty.Winsize{Rows: 30, Cols: 100}
+
 // typist is a person at a terminal: it types a line whenever its text appears.
 type typist struct {
 	mu   sync.Mutex

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,41 +65,12 @@ func answer[T any](t *testing.T, r result, schema string) T {
 // task writes a task that the oracle solves with the script solution.
 func task(t *testing.T, dir, name, solution string) {
 	t.Helper()
-	e2etest.Write(t, filepath.Join(dir, name), map[string]string{
-		"task.toml": fmt.Sprintf("schema_version = \"1.4\"\n[task]\nname = \"e2e/%s\"\n[agent]\ntimeout_sec = 600\n[verifier]\ntimeout_sec = 60\n"+
-			"[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n", name),
-		"instruction.md":         "Write the file done.\n",
-		"environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
-		"solution/solve.sh":      "#!/bin/sh\n" + solution + "\n",
-		"tests/test.sh":          "#!/bin/sh\nif [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
-	})
+	(&e2etest.Task{Name: "e2e/" + name, Solve: solution, Test: e2etest.TestTiny}).Write(t, dir)
 }
 
 // experiment writes an experiment over ./tasks.
 func experiment(t *testing.T, dir, agents, extra string) {
 	t.Helper()
-	text := fmt.Sprintf(`experiment "e2e" {
-  datasets    = [dataset.tasks]
-  environment = environment.local
-  matrix {
-    agent = [%s]
-  }
-%s
-}
-dataset "tasks" {
-  format = "harbor"
-  path   = "./tasks"
-}
-environment "local" {
-  plugin = "local"
-}
-agent "oracle" {
-  plugin = "oracle"
-  oracle = true
-}
-agent "nop" {
-  plugin = "nop"
-}
-`, agents, extra)
-	e2etest.Write(t, dir, map[string]string{"experiment.hcl": text})
+	body := "matrix {\n    agent = [" + agents + "]\n  }\n" + extra
+	e2etest.Write(t, dir, map[string]string{"experiment.hcl": e2etest.Experiment("local", "", body, "")})
 }

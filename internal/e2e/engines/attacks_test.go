@@ -3,6 +3,7 @@ package engines
 import (
 	"context"
 	"errors"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,7 +64,7 @@ func everywhere(t *testing.T, f func(t *testing.T, p *place, plugin, mode string
 // attack writes a task whose solution is an attack.
 func (p *place) attack(plugin, name, script string) {
 	p.test.Helper()
-	p.task(name, "", `attacker="$(dirname "$0")/attacker -berth-program"`+"\n"+script, "sleep 1\n"+testTiny)
+	p.task(name, "", `attacker="$(dirname "$0")/attacker -berth-program"`+"\n"+script, "sleep 1\n"+e2etest.TestTiny)
 	dir := filepath.Join(p.dir, "tasks", name)
 	text, err := os.ReadFile(filepath.Join(dir, "task.toml"))
 	if err == nil {

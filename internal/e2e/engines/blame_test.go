@@ -2,6 +2,7 @@ package engines
 
 import (
 	"fmt"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,9 +38,9 @@ func TestAnAgentEarnsNoFurtherAttemptByBreakingItsSandbox(t *testing.T) {
 // breaks runs the tasks whose agents break their sandboxes.
 func breaks(t *testing.T, p *place, plugin, mode string) {
 	t.Helper()
-	p.task("honest", "", solveTiny, testTiny)
+	p.task("honest", "", e2etest.SolveTiny, e2etest.TestTiny)
 	for name, script := range spoils {
-		p.task(name, "", script, testTiny)
+		p.task(name, "", script, e2etest.TestTiny)
 	}
 	p.images(plugin)
 	p.experiment(plugin, "", fmt.Sprintf("verify = %q\n  retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 3\n  }", mode))

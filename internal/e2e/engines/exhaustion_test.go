@@ -51,14 +51,14 @@ func TestATrialThatTakesAllLeavesItsNeighboursAndTheHostAlone(t *testing.T) {
 func (p *place) exhausted(plugin string) {
 	t := p.test
 	t.Helper()
-	p.task("neighbour", "", neighbour, testTiny)
+	p.task("neighbour", "", neighbour, e2etest.TestTiny)
 	for name, solve := range greedy {
 		more := ""
 		if name == "memory" {
 			more = "memory_mb = 96\n"
 		}
 		solve = strings.Replace(solve, "perl -e '", "perl -e '# "+p.dir+"\n", 1) // by which the host knows them
-		p.task(name, more, "sleep 2 # so that the neighbour is at work\n"+solve, testTiny)
+		p.task(name, more, "sleep 2 # so that the neighbour is at work\n"+solve, e2etest.TestTiny)
 	}
 	p.images(plugin)
 	config := "pids = 128" // as many as the neighbour needs, and a few more

@@ -3,6 +3,7 @@ package engines
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ import (
 func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	t.Helper()
 	p := newPlace(t, m.env())
-	p.task("slow", "", "sleep 5; "+solveTiny, testTiny)
+	p.task("slow", "", "sleep 5; "+e2etest.SolveTiny, e2etest.TestTiny)
 	p.experiment(m.plugin, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
 	s := p.start("run", ".", "--no-live")
 	p.until(s, record.PhaseTurn)

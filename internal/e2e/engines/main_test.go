@@ -105,56 +105,13 @@ func (p *place) read(name string) string {
 // task writes a task that starts from the engine's base image.
 func (p *place) task(name, more, solve, test string) {
 	p.test.Helper()
-	dir := filepath.Join("tasks", name)
-	p.write(filepath.Join(dir, "task.toml"), fmt.Sprintf(`schema_version = "1.4"
-[task]
-name = "engines/%s"
-[agent]
-timeout_sec = 120
-[verifier]
-timeout_sec = 60
-[environment]
-docker_image = %q
-network_mode = "no-network"
-workdir = "/app"
-%s`, name, base, more))
-	p.write(filepath.Join(dir, "instruction.md"), "Do it.\n")
-	p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\n"+solve+"\n")
-	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
+	(&e2etest.Task{Name: "engines/" + name, Image: base, More: more, Solve: solve, Test: test}).Write(p.test, filepath.Join(p.dir, "tasks"))
 }
-
-// Only the oracle passes this task, the smallest one.
-const (
-	solveTiny = ": > /app/done"
-	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
-)
 
 // experiment writes an experiment of the oracle over ./tasks.
 func (p *place) experiment(plugin, config, more string) {
 	p.test.Helper()
-	p.write("berth.hcl", fmt.Sprintf(`experiment "engines" {
-  datasets    = [dataset.tasks]
-  environment = environment.it
-  matrix {
-    agent = [agent.oracle]
-  }
-  %s
-}
-dataset "tasks" {
-  format = "harbor"
-  path   = "./tasks"
-}
-environment "it" {
-  plugin = %q
-  config {
-    %s
-  }
-}
-agent "oracle" {
-  plugin = "oracle"
-  oracle = true
-}
-`, more, plugin, config))
+	p.write("berth.hcl", e2etest.Experiment(plugin, config, "matrix {\n    agent = [agent.oracle]\n  }\n  "+more, ""))
 }
 
 // session is a berth process that is running.

@@ -2,6 +2,7 @@ package engines
 
 import (
 	"encoding/json"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +16,9 @@ func TestImagesArePreparedAheadOfARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
-		p.task("named", "", solveTiny, testTiny)
-		p.task("built", "", solveTiny, testTiny)
-		p.task("broken", "", solveTiny, testTiny)
+		p.task("named", "", e2etest.SolveTiny, e2etest.TestTiny)
+		p.task("built", "", e2etest.SolveTiny, e2etest.TestTiny)
+		p.task("broken", "", e2etest.SolveTiny, e2etest.TestTiny)
 		for task, text := range map[string]string{"built": "FROM " + base + "\nWORKDIR /app\nENV OF=" + t.Name() + "\n", "broken": "FROM " + base + "\nRUN echo it is broken; false\n"} {
 			dir := filepath.Join("tasks", task)
 			p.write(filepath.Join(dir, "task.toml"), "schema_version = \"1.4\"\n[task]\nname = \"engines/"+task+"\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n")

@@ -68,7 +68,7 @@ func TestABudgetIsAsSpentAfterAKill(t *testing.T) {
 		inFlight = 2
 	)
 	p, s := newPlace(t), newSolver(t)
-	p.task("spends", "", solveTiny, testTiny)
+	p.task("spends", "", e2etest.SolveTiny, e2etest.TestTiny)
 	s.experiment(p, fmt.Sprintf("repeat = 8\n  per_cell {\n    requests = %d\n  }\n  limits {\n    in_flight = %d\n  }", most, inFlight))
 	first := p.start(nil, "run", ".", "--no-live")
 	poll(t, "five requests", first, func() bool { return s.served.Load() >= 5 })

@@ -73,7 +73,7 @@ func TestPilotsCopyBundles(t *testing.T) {
 		t.Run(fmt.Sprint(copied), func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.task("tiny", "", solveTiny, testTiny)
+			p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 			digest := p.bundled(copied)
 			c, dir := p.coordinated()
 			one := p.pilot(dir, 1)

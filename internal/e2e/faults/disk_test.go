@@ -61,7 +61,7 @@ func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	const trials = 40
-	p.task("tiny", "", solveTiny, testTiny)
+	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	p.experiment(fmt.Sprintf("repeat = %d\n  matrix {\n    agent = [agent.oracle]\n  }", trials), "")
 	e2etest.Must(t, os.Mkdir(filepath.Join(p.dir, "runs"), 0o700))
 	p.write("script.sh", `

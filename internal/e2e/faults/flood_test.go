@@ -20,7 +20,7 @@ func TestATestThatPrintsAGigabyte(t *testing.T) {
 		most = 150_000_000
 	)
 	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
+	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", "flood"), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", "flood"))))
 	p.experiment("matrix {\n    agent = [agent.oracle]\n  }", "")
 	r := p.start([]string{fileEnv + "=" + strconv.Itoa(file)}, "run", ".", "--no-live").wait().want(t, 0)

@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"fmt"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -24,7 +25,7 @@ const killTrials = 200
 func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
+	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	p.experiment(fmt.Sprintf(`repeat = %d
   matrix {
     agent = [agent.oracle, agent.nop]
@@ -106,8 +107,8 @@ func wait(s *session, d time.Duration) {
 func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.task("slow", "", "sleep 600", testTiny)
-	p.task("tiny", "", solveTiny, testTiny)
+	p.task("slow", "", "sleep 600", e2etest.TestTiny)
+	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	p.experiment(`matrix {
     agent = [agent.oracle]
   }
@@ -160,7 +161,7 @@ func TestAPluginKilledInTheMiddleOfARun(t *testing.T) {
 func pluginKilled(t *testing.T, plugin string, retry bool) {
 	t.Helper()
 	p := newPlace(t)
-	p.task("slow", "", solveTiny+"; sleep 1.01", "sleep 1.02; "+testTiny)
+	p.task("slow", "", e2etest.SolveTiny+"; sleep 1.01", "sleep 1.02; "+e2etest.TestTiny)
 	body := fmt.Sprintf("repeat = %d\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 2\n  }", crashTrials)
 	if retry {
 		body += "\n  retry {\n    max = 3\n    on = [\"plugin_crashed\"]\n    wait = \"10ms\"\n  }"

@@ -96,7 +96,7 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 	t.Parallel()
 	users(t, func(p *place) {
 		t := p.test
-		p.task("tiny", "", solveTiny, testTiny)
+		p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 		const body = "repeat = 3\n  matrix {\n    agent = [agent.oracle, agent.nop]\n  }"
 		p.experiment(body, "")
 		p.berth("run", ".", "--no-live").want(t, 0)
@@ -157,7 +157,7 @@ func TestKilledPilotsAndCoordinatorsLoseNothing(t *testing.T) {
 		trials = 200
 	}
 	p := newPlace(t)
-	p.task("tiny", "", solveTiny, testTiny)
+	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	p.piloted(fmt.Sprintf(`repeat = %d
   matrix {
     agent = [agent.oracle, agent.nop]
@@ -241,14 +241,14 @@ func leased(c *session, dir, name string, n int) {
 }
 
 // solveLong works for two seconds and more.
-const solveLong = "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; " + solveTiny
+const solveLong = "i=0; while [ $i -lt 20 ]; do sleep 0.1; i=$((i+1)); done; " + e2etest.SolveTiny
 
 // The coordinator is killed. Its pilots go on, and the one that resumes the run
 // keeps what they have.
 func TestPilotsOutliveTheirCoordinator(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.task("long", "", solveLong, testTiny)
+	p.task("long", "", solveLong, e2etest.TestTiny)
 	p.piloted("agent = agent.oracle\n  repeat = 4", "")
 	c, dir := p.coordinated()
 	pilots := []*session{p.pilot(dir, 1), p.pilot(dir, 1)}
@@ -276,7 +276,7 @@ func TestPilotsOutliveTheirCoordinator(t *testing.T) {
 func TestOneSignalEndsPilotsToo(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.task("long", "", solveLong, testTiny)
+	p.task("long", "", solveLong, e2etest.TestTiny)
 	p.piloted("agent = agent.oracle\n  repeat = 4", "")
 	c, dir := p.coordinated()
 	pilot := p.pilot(dir, 2)

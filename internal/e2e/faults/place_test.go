@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -71,58 +70,17 @@ func (p *place) write(name, text string) string {
 	return path
 }
 
-// task writes a task of the sample format whose environment is the host's base.
+// task writes a task whose environment is the host's base.
 func (p *place) task(name, more, solve, test string) {
 	p.test.Helper()
-	dir := filepath.Join("tasks", name)
-	p.write(filepath.Join(dir, "task.toml"), fmt.Sprintf(`schema_version = "1.4"
-[task]
-name = "e2e/%s"
-version = "1.0.0"
-[agent]
-timeout_sec = 120
-[verifier]
-timeout_sec = 60
-[environment]
-network_mode = "no-network"
-workdir = "/app"
-%s`, name, more))
-	p.write(filepath.Join(dir, "instruction.md"), "Do it.\n")
-	p.write(filepath.Join(dir, "environment", "Dockerfile"), "FROM debian:bookworm-slim\nWORKDIR /app\n")
-	p.write(filepath.Join(dir, "solution", "solve.sh"), "#!/bin/sh\n"+solve+"\n")
-	p.write(filepath.Join(dir, "tests", "test.sh"), "#!/bin/sh\n"+test+"\n")
+	(&e2etest.Task{Name: "e2e/" + name, More: more, Solve: solve, Test: test}).Write(p.test, filepath.Join(p.dir, "tasks"))
 }
-
-// Only the oracle passes this task, the smallest one.
-const (
-	solveTiny = ": > /app/done"
-	testTiny  = "if [ -e /app/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
-)
 
 // experiment writes berth.hcl. body is added to its experiment block, and more
 // to the end of the file.
 func (p *place) experiment(body, more string) {
 	p.test.Helper()
-	p.write("berth.hcl", fmt.Sprintf(`experiment "e2e" {
-  datasets    = [dataset.tasks]
-  environment = environment.local
-  %s
-}
-dataset "tasks" {
-  format = "harbor"
-  path   = "./tasks"
-}
-environment "local" {
-  plugin = "local"
-}
-agent "oracle" {
-  plugin = "oracle"
-  oracle = true
-}
-agent "nop" {
-  plugin = "nop"
-}
-%s`, body, more))
+	p.write("berth.hcl", e2etest.Experiment("local", "", body, more))
 }
 
 // session is a berth process that is running.

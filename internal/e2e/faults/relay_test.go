@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,7 +42,7 @@ func TestRequestsWaitForTheNextCoordinator(t *testing.T) {
 			return ctx.Err()
 		}
 	}
-	p.task("relayed", "", solveTiny, testTiny)
+	p.task("relayed", "", e2etest.SolveTiny, e2etest.TestTiny)
 	p.piloted("agent = agent.loop\n  model = model.m\n  repeat = 4\n  limits {\n    requests = 40\n  }", fmt.Sprintf(`lost_after = "30s"
 }
 agent "loop" {

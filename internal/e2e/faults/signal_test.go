@@ -18,7 +18,7 @@ import (
 func long(t *testing.T) (*place, *session) {
 	t.Helper()
 	p := newPlace(t)
-	p.task("long", "", "setsid sleep 7201 & sleep 7202", testTiny)
+	p.task("long", "", "setsid sleep 7201 & sleep 7202", e2etest.TestTiny)
 	p.experiment("repeat = 4\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 2\n  }", "")
 	s := p.start(nil, "run", ".", "--no-live")
 	poll(t, "solutions run", s, func() bool {

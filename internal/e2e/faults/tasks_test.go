@@ -60,10 +60,10 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 	for _, w := range want {
 		e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", w.task), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", w.task))))
 	}
-	p.experiment(fmt.Sprintf("verify = %q\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 3\n  }", mode), "")
 	// The largest allowed number of processes try to start more, which slows
 	// down this machine.
-	p.write("berth.hcl", strings.Replace(read(filepath.Join(p.dir, "berth.hcl")), `plugin = "local"`, "plugin = \"local\"\n  config {\n    pids = 256\n  }", 1))
+	body := fmt.Sprintf("verify = %q\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 3\n  }", mode)
+	p.write("berth.hcl", e2etest.Experiment("local", "pids = 256", body, ""))
 	r := p.berth("run", ".", "--no-live").want(t, 1) // complete, with errors
 	show := p.settled(p.run())
 	if !show.Summary.Complete || len(show.Trials) != len(want) {

@@ -88,32 +88,10 @@ func newBed(t *testing.T, uid int) *bed {
 	e2etest.Must(t, err)
 	e2etest.Watch(t, tree)
 	b := &bed{t: t, dir: dir, uid: uid, said: &bytes.Buffer{}, trials: 3, program: filepath.Join(dir, "berth", "berth")}
-	e2etest.Must(t, e2etest.Build(tree, filepath.Dir(b.program), "./agents/oracle", "./environments/local", "./verifiers/script"))
+	e2etest.Must(t, e2etest.Build(tree, filepath.Dir(b.program), "./agents/nop", "./agents/oracle", "./environments/local", "./verifiers/script"))
+	(&e2etest.Task{Name: "e2e/t", Solve: e2etest.SolveTiny, Test: e2etest.TestTiny}).Write(t, filepath.Join(dir, "tasks"))
 	e2etest.Write(t, dir, map[string]string{
-		"tasks/t/task.toml":              "schema_version = \"1.4\"\n[task]\nname = \"e2e/t\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n",
-		"tasks/t/instruction.md":         "Do it.\n",
-		"tasks/t/environment/Dockerfile": "FROM debian:bookworm-slim\nWORKDIR /app\n",
-		"tasks/t/solution/solve.sh":      "#!/bin/sh\necho 42 > /app/answer\n",
-		"tasks/t/tests/test.sh":          "#!/bin/sh\nif [ \"$(cat /app/answer)\" = 42 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n",
-		"berth.hcl": fmt.Sprintf(`experiment "e" {
-  datasets    = [dataset.tasks]
-  environment = environment.local
-  agent       = agent.oracle
-  repeat      = %d
-}
-dataset "tasks" {
-  format = "harbor"
-  path   = "./tasks"
-}
-environment "local" {
-  plugin = "local"
-}
-agent "oracle" {
-  plugin = "oracle"
-  oracle = true
-}
-executor "pilots" {}
-`, b.trials),
+		"berth.hcl": e2etest.Experiment("local", "", fmt.Sprintf("agent  = agent.oracle\n  repeat = %d", b.trials), "executor \"pilots\" {}\n"),
 	})
 	if uid != os.Getuid() {
 		e2etest.Must(t, exec.CommandContext(t.Context(), "chown", "-R", fmt.Sprintf("%d:%d", uid, uid), dir).Run())

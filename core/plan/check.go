@@ -42,8 +42,7 @@ func (m *maker) checks(ctx context.Context) error {
 type asker struct {
 	*maker
 
-	delivered map[int][]Delivered       // by the place of a task
-	causes    map[string][]task.Feature // why tasks are refused
+	delivered map[int][]Delivered // by the place of a task
 }
 
 func (a *asker) cell(ctx context.Context, i int) error {
@@ -168,7 +167,8 @@ func (a *asker) task(ctx context.Context, cell int, tc cell.Cell, place int) err
 	if len(report.Refusals) > 0 {
 		a.refuse(cell, place, report.Refusals[0])
 	}
-	return a.declare(ctx, cell, tc, place, report.Refusals)
+	a.declare(cell, tc, place, len(report.Refusals) > 0)
+	return nil
 }
 
 // refusals returns all reasons why a cell cannot run a task, and what its environment

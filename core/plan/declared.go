@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -16,8 +14,8 @@ import (
 type Declared struct {
 	Features []task.Feature `json:"features"`
 	Tasks    []string       `json:"tasks"`
-	// Cells say how the cells deliver the features. Each cell that runs the tasks is in
-	// one of them.
+	// Cells say how the cells that can run the tasks deliver the features. Each of them
+	// is in one.
 	Cells []Delivered `json:"cells"`
 }
 
@@ -27,35 +25,31 @@ type Delivered struct {
 	Delivery map[task.Feature]feasible.Delivery `json:"delivery"`
 }
 
-// declare notes how a cell delivers what a task declares. refused is why the cell
-// cannot run the task.
-func (a *asker) declare(ctx context.Context, cell int, tc cell.Cell, place int, refused []feasible.Problem) error {
+// declare notes how a cell that can run a task delivers what it declares, and of
+// others only that the task declares it.
+func (a *asker) declare(cell int, tc cell.Cell, place int, refused bool) {
 	t := a.plan.Tasks[place].Task
 	features := featuresOf(t)
 	if len(features) == 0 {
-		return nil
-	}
-	because, err := a.because(ctx, cell, tc, place, refused)
-	if err != nil {
-		return err
-	}
-	delivery := map[task.Feature]feasible.Delivery{}
-	for _, f := range features {
-		if delivery[f] = feasible.Deliver(t, f, tc, a.plan.needs[cell].Agent); slices.Contains(because, f) {
-			delivery[f] = feasible.Refused
-		}
+		return
 	}
 	if a.delivered == nil {
 		a.delivered = map[int][]Delivered{}
 	}
 	key, list := a.plan.Experiment.Cells[cell].Key, a.delivered[place]
+	if a.delivered[place] = list; refused {
+		return
+	}
+	delivery := map[task.Feature]feasible.Delivery{}
+	for _, f := range features {
+		delivery[f] = feasible.Deliver(t, f, tc, a.plan.needs[cell].Agent)
+	}
 	at := slices.IndexFunc(list, func(d Delivered) bool { return maps.Equal(d.Delivery, delivery) })
 	if at < 0 {
 		a.delivered[place] = append(list, Delivered{Cells: []string{key}, Delivery: delivery})
 	} else {
 		list[at].Cells = append(list[at].Cells, key)
 	}
-	return nil
 }
 
 func featuresOf(t *task.Task) (fs []task.Feature) {
@@ -67,43 +61,6 @@ func featuresOf(t *task.Task) (fs []task.Feature) {
 	return fs
 }
 
-// because returns the features without which a cell would have fewer reasons to refuse
-// a task. Tasks with the same features and reasons get the same answer.
-func (a *asker) because(ctx context.Context, cell int, tc cell.Cell, place int, refused []feasible.Problem) (because []task.Feature, err error) {
-	if len(refused) == 0 {
-		return nil, nil
-	}
-	t, left := &a.plan.Tasks[place], slices.Clone(refused)
-	features := featuresOf(t.Task)
-	key := fmt.Sprint(cell, features, refused)
-	if known, ok := a.causes[key]; ok {
-		return known, nil
-	}
-	// The last one is blamed only for what no other feature explains: everything that a
-	// later stage asks for is gone without it.
-	last := slices.DeleteFunc(slices.Clone(features), func(f task.Feature) bool { return f != task.FeatureStages })
-	for _, f := range append(slices.DeleteFunc(slices.Clone(features), func(f task.Feature) bool { return f == task.FeatureStages }), last...) {
-		without := t.Task.Without(f)
-		if without == nil {
-			continue
-		}
-		report, err := a.refusals(ctx, cell, tc, without, t.Options)
-		if err != nil {
-			return nil, err
-		}
-		gone := func(p feasible.Problem) bool { return !slices.Contains(report.Refusals, p) }
-		if f == task.FeatureStages && slices.ContainsFunc(left, gone) || f != task.FeatureStages && slices.ContainsFunc(refused, gone) {
-			because = append(because, f)
-		}
-		left = slices.DeleteFunc(left, gone)
-	}
-	if a.causes == nil {
-		a.causes = map[string][]task.Feature{}
-	}
-	a.causes[key] = because
-	return because, nil
-}
-
 // declared groups the tasks of the plan.
 func (a *asker) declared() (all []Declared) {
 	for place := range a.plan.Tasks {
@@ -112,7 +69,7 @@ func (a *asker) declared() (all []Declared) {
 			continue
 		}
 		t := &a.plan.Tasks[place]
-		d := Declared{Features: featuresOf(t.Task), Tasks: []string{t.Name}, Cells: list}
+		d := Declared{Features: featuresOf(t.Task), Tasks: []string{t.Name}, Cells: append([]Delivered{}, list...)}
 		at := slices.IndexFunc(all, func(o Declared) bool {
 			return slices.Equal(o.Features, d.Features) && slices.EqualFunc(o.Cells, d.Cells, func(x, y Delivered) bool {
 				return slices.Equal(x.Cells, y.Cells) && maps.Equal(x.Delivery, y.Delivery)

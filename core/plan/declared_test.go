@@ -10,8 +10,8 @@ import (
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Tasks with the same features and deliveries are one line. What is refused is known
-// for each feature, whoever refuses it.
+// Tasks with the same features and deliveries are one line. A cell that refuses them
+// delivers nothing.
 func TestWhatTasksDeclareIsListed(t *testing.T) {
 	t.Parallel()
 	dir := folder(t, map[string]string{"plain": "", "one": "skills\ngpu\nusers", "two": "skills\ngpu\nusers", "net": "network"})
@@ -26,7 +26,7 @@ func TestWhatTasksDeclareIsListed(t *testing.T) {
 	got, err := json.Marshal(made.Declared)
 	testlevel.Must(t, err)
 	want := `[{"features":["network"],"tasks":["net"],"cells":[{"cells":["agent=shell","agent=talker"],"delivery":{"network":"delivered"}}]},` +
-		`{"features":["gpu","users","skills"],"tasks":["one","two"],"cells":[{"cells":["agent=shell","agent=talker"],"delivery":{"gpu":"refused","skills":"told","users":"delivered"}}]}]`
+		`{"features":["gpu","users","skills"],"tasks":["one","two"],"cells":[]}]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -58,9 +58,9 @@ type Plan struct {
 	Diagnostics config.Diagnostics `json:"diagnostics"`
 	Problems    []plan.Problem     `json:"problems"`
 	Missing     []plan.Missing     `json:"missing"`
-	// Declared says what the tasks declare, and how the cells deliver it: delivered,
-	// told in the first message, reduced by the experiment, unused by the agent, or
-	// refused. Empty: a plugin could not be asked.
+	// Declared says what the tasks declare, and how the cells that can run them deliver
+	// it: delivered, told in the first message, reduced by the experiment, or unused by
+	// the agent. Empty: a plugin could not be asked.
 	Declared []plan.Declared `json:"declared"`
 	// Power says what difference of two cells the run can detect; absent if it has
 	// fewer than two cells.

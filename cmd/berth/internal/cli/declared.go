@@ -27,6 +27,8 @@ func (a *app) sayDeclared(p *output.Plan) {
 		}
 		text := ""
 		switch {
+		case len(d.Cells) == 0:
+			text = "; no cell can run it"
 		case len(differ) == 0:
 			text = "; every cell delivers all of it"
 		case len(everywhere) > 0:
@@ -70,12 +72,7 @@ func (a *app) deliveries(d plan.Declared, fs []task.Feature, p *output.Plan) {
 	for _, c := range d.Cells {
 		var row []string
 		for _, f := range fs {
-			way := c.Delivery[f]
-			text := cmp.Or(string(way), "not known")
-			if way == feasible.Refused {
-				text = terminal.Paint(a.Color, terminal.Bad, text)
-			}
-			row = append(row, text)
+			row = append(row, cmp.Or(string(c.Delivery[f]), "not known"))
 		}
 		for _, key := range c.Cells {
 			t.Row(append([]string{terminal.Clean(cellName(p, key))}, row...)...)

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 const (
@@ -283,26 +282,6 @@ func TestAnAgentHasSoManyRequestsInFlight(t *testing.T) {
 	}
 	if b.Waited() == 0 {
 		t.Error("the agent was charged for waiting")
-	}
-}
-
-// A key is given up only if another one serves the request, and not if the
-// provider then finds the request itself wrong.
-func TestABadRequestProvesNoKeyRefused(t *testing.T) {
-	t.Parallel()
-	p, m := twoKeys(t, func(key string, w http.ResponseWriter) {
-		if key == keyA {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		w.WriteHeader(http.StatusBadRequest)
-	})
-	b := start(t, m)
-	for range 2 {
-		b.ask(t.Context(), t, requests[2].path, requests[2].body)
-	}
-	if n := len(slices.DeleteFunc(p.keysAsked(), func(k string) bool { return k != keyA })); n != 2 || slices.ContainsFunc(b.Findings(), func(f verifier.Finding) bool { return f.Code == "key_refused" }) {
-		t.Errorf("key A was asked %d times, findings %+v; want it asked with each request", n, b.Findings())
 	}
 }
 

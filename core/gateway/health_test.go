@@ -176,27 +176,6 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 	}
 }
 
-func TestWhatALogSaysOfAProvider(t *testing.T) {
-	t.Parallel()
-	for want, s := range map[string]ratelimit.State{
-		"model x: connection refused by 127.0.0.1:9, trying again in 1 s, up to 10 min": {
-			Result: ratelimit.Failed, Why: "connection refused by 127.0.0.1:9", Pause: 900 * time.Millisecond, Failing: time.Second, Left: 599 * time.Second,
-		},
-		"model x: status 429 from api.example.com, trying again in 30 s, up to 60 s, with 8 at the same time": {
-			Result: ratelimit.Limited, Why: "status 429 from api.example.com", Limit: 8, Pause: 30 * time.Second, Failing: time.Second, Left: time.Minute,
-		},
-		"model x: the provider takes as many requests as before": {Limit: 16},
-	} {
-		if got := told("x", s); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	}
-	proxy := &net.OpError{Op: "proxyconnect", Net: "tcp", Err: &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 3128}, Err: errors.New("no")}}
-	if got := inWords("api.example.com", proxy); !strings.HasPrefix(got, "no answer from the proxy that leads to api.example.com, 127.0.0.1:3128:") {
-		t.Error(got)
-	}
-}
-
 // A provider with the certificate of a private authority serves with ca_file;
 // otherwise the error names ca_file.
 func TestAPrivateAuthority(t *testing.T) {

@@ -1,20 +1,16 @@
 package gateway
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -220,19 +216,6 @@ func TestAShortKeyIsNoSecret(t *testing.T) {
 	b := start(t, m)
 	if got := b.ask(t.Context(), t, requests[0].path, requests[0].body); !strings.Contains(got.body, "EMPTY") {
 		t.Errorf("got %s", got.body)
-	}
-}
-
-// A request with more content than the record can hold does not damage the
-// record.
-func TestALongNameOfAModel(t *testing.T) {
-	t.Parallel()
-	b := start(t, scripted(t, oneReply))
-	got := b.ask(t.Context(), t, requests[0].path, `{"model":"a\nb`+strings.Repeat("x", 20<<20)+`","messages":[]}`)
-	b.last(t)
-	line, err := os.ReadFile(filepath.Join(b.dir, record.ExchangesFile))
-	if err != nil || got.status != http.StatusOK || len(line) > 4096 || bytes.Count(line, []byte("\n")) != 1 {
-		t.Errorf("%d: a line of %d bytes, %v", got.status, len(line), err)
 	}
 }
 

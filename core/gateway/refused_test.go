@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
-	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/dialect"
 )
 
@@ -133,43 +131,6 @@ func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 	b.ask(t.Context(), t, requests[1].path, requests[1].body)
 	if x := b.last(t); x.Cause != CauseProvider || b.Down() == nil || !strings.Contains(p.bodies[1], `"temperature":0`) {
 		t.Errorf("cause %q, down %v, asked %q", x.Cause, b.Down(), p.bodies)
-	}
-}
-
-// A test of the provider that the end of a turn cuts off says nothing about the
-// requests of others.
-func TestATestOfTheProviderThatIsCutOffDoesNotCount(t *testing.T) {
-	t.Parallel()
-	tested := make(chan struct{}, 2)
-	var p *provider
-	p = provide(t, func(w http.ResponseWriter, r *http.Request) {
-		p.mu.Lock()
-		asked := len(p.bodies)
-		p.mu.Unlock()
-		w.Header().Set("Content-Type", "application/json")
-		switch asked {
-		case 2: // the first test
-			tested <- struct{}{}
-			<-r.Context().Done()
-		case 4:
-			_, _ = io.WriteString(w, `{}`)
-		default:
-			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, `{"error":{"message":"something about the request"}}`)
-		}
-	})
-	b := start(t, p.model("openai"))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		b.ask(t.Context(), t, requests[1].path, requests[1].body)
-	}()
-	<-tested
-	testlevel.Must(t, errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())))
-	<-ended
-	b.ask(t.Context(), t, requests[1].path, requests[1].body)
-	if x := b.last(t); x.Cause != CauseRequest {
-		t.Errorf("cause %q, down %v, refused %v", x.Cause, b.Down(), b.Refused())
 	}
 }
 

@@ -216,23 +216,3 @@ func TestAProviderThatAsksToWaitForDays(t *testing.T) {
 		})
 	}
 }
-
-// Another key may serve at once, and so may a wait that is short enough.
-func TestAWaitThatIsNotTooLong(t *testing.T) {
-	t.Parallel()
-	for header, value := range map[string]string{"Retry-After": "274579", "Retry-After-Ms": "5", "X-Ratelimit-Reset-Tokens": "5ms"} {
-		var asked atomic.Int64
-		_, m := twoKeys(t, func(_ string, w http.ResponseWriter) {
-			if asked.Add(1) == 1 {
-				w.Header().Set(header, value)
-				w.WriteHeader(http.StatusTooManyRequests)
-				return
-			}
-			answerChat(w)
-		})
-		b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit = ratelimit.Options{} })
-		if got := b.ask(t.Context(), t, requests[2].path, requests[2].body); got.status != http.StatusOK || asked.Load() != 2 || b.Down() != nil {
-			t.Errorf("%s: %d after %d requests, down %v", header, got.status, asked.Load(), b.Down())
-		}
-	}
-}

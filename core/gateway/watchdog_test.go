@@ -74,25 +74,6 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	}
 }
 
-// One setting limits the wait for the first byte, for streams and for responses
-// in one piece.
-func TestTheLimitsOfSilence(t *testing.T) {
-	t.Parallel()
-	minute := time.Minute
-	for _, tt := range []struct {
-		m           cell.Model
-		first, idle time.Duration
-	}{
-		{cell.Model{}, 2 * minute, minute},
-		{cell.Model{FirstByteTimeout: new(9 * minute)}, 9 * minute, minute},
-		{cell.Model{IdleTimeout: new(3 * minute)}, 2 * minute, 3 * minute},
-	} {
-		if first, idle := silenceLimits(&tt.m); first != tt.first || idle != tt.idle {
-			t.Errorf("%+v: %s and %s, want %s and %s", tt.m, first, idle, tt.first, tt.idle)
-		}
-	}
-}
-
 // A stream that stalls is broken off. The time of its silence does not count as
 // the agent's.
 func TestAStreamThatStallsIsBrokenOff(t *testing.T) {

@@ -265,41 +265,6 @@ func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
 	}
 }
 
-// If its session cannot be closed, work that was graded keeps its verdict.
-func TestASimulatedUserThatDoesNotCloseIsAFinding(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	u, _ := b.agents["user"].(*scripted)
-	u.closed = func(context.Context, string, agent.Recorder) error { return errors.New("busy") }
-	if r := b.run(t.Context(), t); r.Outcome != record.Passed || !found(r, "close_session") {
-		t.Errorf("%s, %+v, findings %s", r.Outcome, r.Error, pretty(r.Findings))
-	}
-}
-
-// What a verifier wrote on the host may come from the sandbox. If it cannot be
-// kept, the verdict still counts.
-func TestFilesOfAVerifierThatCannotBeKeptAreAFinding(t *testing.T) {
-	t.Parallel()
-	j := tests("true")
-	honest := j.verify
-	j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		v, err := honest(ctx, r)
-		root, failed := os.OpenRoot(r.Scratch)
-		for range 25 { // deeper than one path can be
-			if failed == nil {
-				failed = root.Mkdir(strings.Repeat("d", 200), 0o700)
-			}
-			if failed == nil {
-				root, failed = root.OpenRoot(strings.Repeat("d", 200))
-			}
-		}
-		return v, errors.Join(err, failed)
-	}
-	if r := newBench(t, does("true"), j).run(t.Context(), t); r.Outcome != record.Passed || !found(r, "verifier_files") {
-		t.Errorf("%s, %+v, findings %s", r.Outcome, r.Error, pretty(r.Findings))
-	}
-}
-
 // gatewayOfAPort is a gateway that opens a port in the sandbox of each stage.
 type gatewayOfAPort struct {
 	next models.Session // of every session but for its end

@@ -56,28 +56,6 @@ rm -rf /usr/local/bin; ln -s /app/evil /usr/local/bin; echo 41 > /app/answer`, s
 	}
 }
 
-// What the interpreters of the image write beside their modules is not the agent's work.
-func TestCachesOfPythonAreNotChanges(t *testing.T) {
-	t.Parallel()
-	testlevel.Program(t, "python3", "python3")
-	const lib = `d=$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])') && `
-	for name, tt := range map[string]struct {
-		does      string
-		integrity record.Integrity
-	}{
-		"caches":                {lib + `rm -f $d/__pycache__/this.*.pyc; python3 -c 'import this' > /dev/null; mkdir -p $d/xmlrpc/__pycache__; python3 -c 'import xmlrpc.client'`, record.Checked},
-		"a cache and a removal": {lib + `python3 -c 'import this' > /dev/null; rm $d/antigravity.py`, record.Exposed},
-		"a module":              {lib + `echo 1 > $d/mine.py`, record.Exposed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, does(tt.does), tests("true"))
-			b.task.Mode = task.ModeLive
-			want(t, b.run(t.Context(), t), record.Passed, record.Yielded, tt.integrity)
-		})
-	}
-}
-
 // The healthcheck of the image's own files runs again, and what it leaves running is
 // ended before the tests. One that the agent changed does not run beside them.
 func TestAHealthcheckOfTheAgentDoesNotRun(t *testing.T) {

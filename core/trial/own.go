@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/core/trial/feasible"
@@ -40,21 +39,14 @@ func (s *stage) prepareOwn(ctx context.Context) error {
 		if err != nil {
 			return a.at(p, err)
 		}
-		s.modified(modified)
-		e := feasible.VerifierEnvironment(a.task, s.task, task.ModeSeparate)
-		env, err := e.Env.Resolve(a.in.LookupEnv)
+		w, err := s.newSpec(ctx, fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec, feasible.VerifierEnvironment(a.task, s.task, task.ModeSeparate), modified)
 		if err != nil {
-			return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
-		}
-		spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-		o := &own{second: second{name: fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec: spec, env: e}, steers: len(a.verifiers[u.Name].Traits.Models) > 0}
-		if err := a.check(ctx, spec); err != nil {
 			return a.at(p, err)
 		}
 		if s.own == nil {
 			s.own = map[string]*own{}
 		}
-		s.own[u.Name] = o
+		s.own[u.Name] = &own{second: *w, steers: len(a.verifiers[u.Name].Traits.Models) > 0}
 	}
 	return nil
 }
@@ -86,38 +78,19 @@ func (s *stage) createOwn(ctx context.Context, uses []task.VerifierUse) error {
 	return nil
 }
 
-// newOwn creates and connects a verifier's own sandbox, with the folders that the
-// task expects and the verifier's files.
-func (s *stage) newOwn(ctx context.Context, o *own) error {
+// newOwn creates and connects a verifier's own sandbox, with the verifier's files.
+func (s *stage) newOwn(ctx context.Context, o *own) (err error) {
 	a := s.a
-	sidecars, err := feasible.SidecarEnv(o.env, a.in.LookupEnv)
+	o.box, err = s.newSecond(ctx, &o.second, o.name+"-", feasible.Reach(a.task, s.task).Verify, s.uploads())
 	if err != nil {
-		return outcome.On(record.ByConfig, err)
-	}
-	made, err := a.newSandbox(ctx, o.name, sandbox.Order{
-		Spec: o.spec, Folder: filepath.Join(a.in.Runtime, o.name+"-"), Task: o.env, Sidecars: sidecars, Reach: feasible.Reach(a.task, s.task).Verify,
-	})
-	if o.box = made; err != nil {
 		return err
-	}
-	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
-		a.environmentSays(record.PhaseCreate, "protection", f)
-	}
-	s.out.VerifierImage = cmp.Or(s.out.VerifierImage, &made.Made.Image)
-	if err = made.Folders(ctx, a.task.Paths.All()...); err != nil {
-		return err
-	}
-	if s.task.VerifyIn == nil || s.task.VerifyIn.Upload {
-		if err = a.place(ctx, made, task.PlaceCreate, ""); err != nil {
-			return err
-		}
 	}
 	for i := range a.task.Resources {
 		r := &a.task.Resources[i]
 		if r.Phase != task.PlaceVerify || r.Place == "" || r.Stage != "" && r.Stage != s.task.Name || s.task.VerifyFilesInImage {
 			continue
 		}
-		if _, err = a.put(ctx, made, r, s.ownUser(o)); err != nil {
+		if _, err = a.put(ctx, o.box, r, s.ownUser(o)); err != nil {
 			return fmt.Errorf("place %s: %w", r.Name, err)
 		}
 	}

@@ -57,22 +57,27 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 		return a.at(p, fmt.Errorf("work of the agent would be lost: the image keeps %s in volumes, which are not copied: choose verify = %q",
 			strings.Join(lost, ", "), task.ModeRestarted))
 	}
-	s.modified(modified)
-	e := feasible.VerifierEnvironment(a.task, s.task, s.mode)
-	env, err := e.Env.Resolve(a.in.LookupEnv)
-	if err != nil {
-		return a.at(p, fmt.Errorf("environment of the verifier: %w", err))
-	}
-	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-	w := &second{name: fmt.Sprintf("verifier-%d", s.i+1), spec: spec, env: e, lasts: s.i+1 < len(a.task.Stages)}
 	if s.mode == task.ModeImage {
-		w.spec.Image, w.spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
+		spec.Image, spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
 	}
-	if err := a.check(ctx, w.spec); err != nil {
+	w, err := s.newSpec(ctx, fmt.Sprintf("verifier-%d", s.i+1), spec, feasible.VerifierEnvironment(a.task, s.task, s.mode), modified)
+	if err != nil {
 		return a.at(p, err)
 	}
-	s.second = w
+	w.lasts, s.second = s.i+1 < len(a.task.Stages), w
 	return nil
+}
+
+// newSpec checks that the environment can create a sandbox for verifiers.
+func (s *stage) newSpec(ctx context.Context, name string, spec environment.Spec, e *task.Environment, modified []string) (*second, error) {
+	a := s.a
+	s.modified(modified)
+	env, err := e.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("environment of the verifier: %w", err)
+	}
+	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
+	return &second{name: name, spec: spec, env: e}, a.check(ctx, spec)
 }
 
 // modified records what the experiment changed of the task's wishes.
@@ -117,7 +122,11 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		}
 		if err == nil {
 			w.began = true
-			err = s.newSecond(ctx, reach.Setup)
+			var made *sandbox.Sandbox
+			made, err = s.newSecond(ctx, w, fmt.Sprintf("g%d-", s.i+1), reach.Setup, s.mode == task.ModeImage || s.uploads())
+			if made != nil {
+				s.graded = made
+			}
 		}
 		return outcome.On(record.ByEnvironment, err)
 	})
@@ -144,42 +153,32 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	return err
 }
 
-// newSecond creates and connects the second sandbox, with the folders that the
-// task expects.
-func (s *stage) newSecond(ctx context.Context, reach task.Hosts) error {
-	a, w := s.a, s.second
+// newSecond creates and connects a sandbox for verifiers, with the folders that the
+// task expects and, if upload is set, the files that it has from the beginning.
+func (s *stage) newSecond(ctx context.Context, w *second, folder string, reach task.Hosts, upload bool) (*sandbox.Sandbox, error) {
+	a := s.a
 	sidecars, err := feasible.SidecarEnv(w.env, a.in.LookupEnv)
 	if err != nil {
-		return outcome.On(record.ByConfig, err)
+		return nil, outcome.On(record.ByConfig, err)
 	}
 	made, err := a.newSandbox(ctx, w.name, sandbox.Order{
-		Spec: w.spec, Folder: filepath.Join(a.in.Runtime, fmt.Sprintf("g%d-", s.i+1)), Task: w.env, Sidecars: sidecars, Reach: reach,
+		Spec: w.spec, Folder: filepath.Join(a.in.Runtime, folder), Task: w.env, Sidecars: sidecars, Reach: reach,
 	})
-	if made != nil {
-		s.graded = made
+	if err != nil {
+		return made, err
 	}
-	if err == nil {
-		err = s.equip(ctx, made)
-	}
-	return err
-}
-
-// equip makes the folders that the task expects in the second sandbox, and
-// records what it is.
-func (s *stage) equip(ctx context.Context, made *sandbox.Sandbox) error {
-	a := s.a
-	s.out.VerifierImage = &made.Made.Image
+	s.out.VerifierImage = cmp.Or(s.out.VerifierImage, &made.Made.Image)
 	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
 		a.environmentSays(record.PhaseCreate, "protection", f)
 	}
-	if err := made.Folders(ctx, a.task.Paths.All()...); err != nil {
-		return err
+	if err = made.Folders(ctx, a.task.Paths.All()...); err == nil && upload {
+		err = a.place(ctx, made, task.PlaceCreate, "")
 	}
-	if s.mode == task.ModeImage || s.task.VerifyIn == nil || s.task.VerifyIn.Upload {
-		return a.place(ctx, made, task.PlaceCreate, "")
-	}
-	return nil
+	return made, err
 }
+
+// uploads reports whether a sandbox for verifiers alone has the task's files for agents.
+func (s *stage) uploads() bool { return s.task.VerifyIn == nil || s.task.VerifyIn.Upload }
 
 // settled looks at the agent's sandbox before its work is copied.
 func (s *stage) settled(ctx context.Context, p record.Phase) error {

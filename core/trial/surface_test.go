@@ -227,25 +227,6 @@ func TestTheSurfaceOfAnEarlierTurnRefuses(t *testing.T) {
 	}
 }
 
-func TestTheStepsOfATaskAreCounted(t *testing.T) {
-	t.Parallel()
-	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
-		for range 3 {
-			if _, err := add(ctx, s, "1"); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	b := played(t, &game{}, a, looks(func(verifierRequest) bool { return false }))
-	b.task.Stages[0].Surface.Steps = 2
-	r := b.run(t.Context(), t)
-	want(t, r, record.Failed, record.MaxSteps, record.Checked)
-	if all := surfaceLines(t, b.dir); len(all) != 4 || !all[2].Truncated || !strings.Contains(all[3].Error, "used up") {
-		t.Errorf("the record is %+v", all)
-	}
-}
-
 // A surface that lacks something is not the agent's fault, and another attempt would end
 // in the same way. An agent with a shell may have removed it.
 func TestASurfaceThatRefuses(t *testing.T) {

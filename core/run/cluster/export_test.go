@@ -84,14 +84,6 @@ func Keep(ctx context.Context, f Fleet, todo int, begin bool, say func(string)) 
 	return stopped
 }
 
-// SetLeastScratch sets the room that a pilot needs in its scratch folder.
-func SetLeastScratch(t *testing.T, bytes int64) {
-	t.Helper()
-	before := leastScratch
-	leastScratch = bytes
-	t.Cleanup(func() { leastScratch = before })
-}
-
 // refusing is a scheduler whose pilots end as soon as they are submitted.
 type refusing struct {
 	Scheduler

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -248,21 +247,4 @@ func add(t *testing.T, file string, b []byte) {
 	must(t, err)
 	_, err = f.Write(b)
 	must(t, errors.Join(err, f.Close()))
-}
-
-// A scratch folder without room spoils one attempt after the other. A pilot that has
-// one takes nothing.
-func TestAPilotWithAFullScratchTakesNothing(t *testing.T) { //nolint:paralleltest // it changes a limit
-	b := newBed(t, 2)
-	c := b.carry(calm, 2)
-	cluster.SetLeastScratch(t, 1<<60)
-	one := b.pilot("one", 1, fake(func(context.Context, run.Job) (record.Result, error) { return record.Result{}, syscall.ENOSPC }))
-	b.until("the user is told", func() bool { return b.heard("pilot one: ") && b.heard("has no room for attempts") })
-	one.stop()
-	must(t, <-one.done)
-	if o, _ := b.attempts(); o[record.Preempted] > 0 {
-		t.Errorf("spoiled: %v", o)
-	}
-	c.stop()
-	c.wait(t)
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/core/trial/outcome"
-	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
 // PilotOptions are the options of a pilot.
@@ -57,14 +56,11 @@ type Pilot struct {
 
 	open    map[string]int  // attempts in the queue that this pilot may take, with their place in it
 	place   int             // the last one
-	near    int             // from so many of the first ones it chooses: more if others are faster
-	beaten  bool            // another pilot was faster the last time
 	tried   map[string]bool // attempts that it does not look at again
 	mu      sync.Mutex
 	running map[string]*flight
 	ended   chan *flight
 
-	full   bool      // the scratch folder has no room
 	unsaid []Line    // lines that could not be written yet
 	told   time.Time // when the user last heard of trouble
 }
@@ -162,8 +158,8 @@ func (p *Pilot) Work(ctx context.Context, n *run.Node) error {
 			said = now
 			p.say(Line{Kind: Alive, Running: p.doing()})
 		}
-		if wait = min(time.Duration(float64(wait)*relax), late); news && !p.beaten && len(p.running) < p.o.Identity.InFlight {
-			wait = soon // without room, or with too little work for all, it need not look often
+		if wait = min(time.Duration(float64(wait)*relax), late); news && len(p.running) < p.o.Identity.InFlight {
+			wait = soon // without room, it need not look often
 		}
 		select {
 		case f := <-p.ended:
@@ -294,11 +290,10 @@ func (p *Pilot) offer(name string) {
 // queue: pilots should not all ask for the same one. It reports whether it started any.
 func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 	names := slices.SortedFunc(maps.Keys(p.open), func(a, b string) int { return p.open[a] - p.open[b] })
-	p.beaten, p.near = false, max(p.near, 4*p.o.Identity.InFlight)
-	near := names[:min(len(names), p.near)] // those that were queued first, roughly
+	near := names[:min(len(names), 4*p.o.Identity.InFlight)] // those that were queued first, roughly
 	rand.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
 	for _, name := range names {
-		if len(p.running) >= p.o.Identity.InFlight || p.cramped(n) {
+		if len(p.running) >= p.o.Identity.InFlight {
 			return began
 		}
 		t, job, err := p.job(name)
@@ -329,32 +324,12 @@ func (p *Pilot) take(ctx context.Context, n *run.Node) (began bool) {
 		if err != nil || !mine {
 			leave()
 			p.trouble(err)
-			p.near, p.beaten = min(2*p.near, ahead), true
-			return began
+			continue
 		}
-		p.near -= p.near / 8
 		began = true
 		p.begin(ctx, n, run.Job{Trial: t, Places: places}, &flight{Running: Running{Attempt: name, Phase: record.PhasePrepare}, number: job.Attempt, leave: leave})
 	}
 	return began
-}
-
-// leastScratch is the room in bytes without which a pilot takes nothing: it would
-// spoil one attempt after the other. It is changed only in tests.
-var leastScratch int64 = 16 << 20
-
-// cramped reports whether the scratch folder has no room, and says so when that
-// begins.
-func (p *Pilot) cramped(n *run.Node) bool {
-	dir := filepath.Dir(filepath.Dir(n.Scratch)) // the folders below are made when they are needed
-	free, known := runtimedir.Free(dir)
-	before := p.full
-	if p.full = known && free < leastScratch; p.full && !before {
-		why := fmt.Sprintf("%s has no room for attempts, %d MiB are left: it takes nothing until there is room", dir, free>>20)
-		p.say(Line{Kind: Troubled, Why: why})
-		p.o.Say(why)
-	}
-	return p.full
 }
 
 // forget does not look at a job again.

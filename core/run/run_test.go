@@ -259,31 +259,6 @@ func TestACancelEndsWhatRunsAndBeginsNothing(t *testing.T) {
 	}
 }
 
-// A run that is ended for a reason says this reason, and not that somebody
-// interrupted it.
-func TestARunSaysWhyItWasEnded(t *testing.T) {
-	t.Parallel()
-	p, r := planOf(t, 3)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	var stopping []string
-	one := 1
-	report, err := run.Schedule(ctx, run.Options{
-		Plan: p, Store: r, Executor: &fake{attempt: always(record.Passed)}, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}},
-		Watch: func(e run.Event) {
-			switch e.Kind {
-			case run.Began:
-				cancel(fmt.Errorf("wrapped: %w", run.Stop{Why: "no machine is left"}))
-			case run.Stopping:
-				stopping = append(stopping, e.Text)
-			default:
-			}
-		},
-	})
-	if err != nil || report.Stopped != "no machine is left" || !slices.Equal(stopping, []string{report.Stopped}) {
-		t.Errorf("report %+v, %v, told %q", report, err, stopping)
-	}
-}
-
 func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	t.Parallel()
 	p, r := planOf(t, 10)

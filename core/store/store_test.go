@@ -216,25 +216,6 @@ func TestAnAttemptIsPublishedOnce(t *testing.T) {
 	}
 }
 
-func TestFoldersThatExistAreNotUsedAgain(t *testing.T) {
-	t.Parallel()
-	r := create(t, 1)
-	dir := filepath.Join(r.Dir, store.TrialsDir, r.Manifest.Trials[0].Dir)
-	// Its process was killed before it could write the journal.
-	file := filepath.Join(dir, "attempt-1", record.ExchangesFile)
-	testlevel.Must(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(`{"usage":{"input":60,"output":40}}`+"\n"), 0o600)))
-	a := attempt(t, r, 0, record.Passed)
-	if a.Number() != 2 {
-		t.Errorf("attempt %d took a folder that was there", a.Number())
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
-	if tr := read(t, r.Dir).Trials[0]; len(tr.Attempts) != 2 || tr.Attempts[0].Spend().Tokens != 100 || tr.Outcome() != record.Passed {
-		t.Errorf("attempts: %+v", tr.Attempts)
-	}
-}
-
 func TestTwoRunsOfOneSecondHaveTwoFolders(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

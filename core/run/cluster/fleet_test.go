@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -193,19 +191,6 @@ func TestARefusedSubmissionStopsTheRunAtOnce(t *testing.T) {
 		t.Errorf("%+v, %v, %d submissions", c.report, c.err, len(s.submits))
 	}
 	c.err = nil
-}
-
-// What a job printed that ended without a pilot is said: often its setup failed.
-func TestJobsThatEndWithoutAPilotAreQuoted(t *testing.T) { //nolint:paralleltest // it changes the folder
-	t.Chdir(t.TempDir())
-	must(t, os.Mkdir("log", 0o755))
-	must(t, os.WriteFile(filepath.Join("log", "3_0.out"), []byte("loading\nmodule: not found\x1b[31m\xff\n\n"), 0o600))
-	synctest.Test(t, func(t *testing.T) {
-		stopped := cluster.Keep(t.Context(), cluster.Fleet{Scheduler: &site{}, Workers: 1, InFlight: 1}, 10, false, func(string) {})
-		if want := `none took an attempt: job 3_0 printed "module: not found\x1b[31m?"`; stopped == nil || !strings.Contains(stopped.Error(), want) {
-			t.Errorf("%v, want %s", stopped, want)
-		}
-	})
 }
 
 // Pilots that begin and take nothing, because their machine cannot make attempts, are

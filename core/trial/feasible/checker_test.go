@@ -69,22 +69,3 @@ func TestAnswersOfAgentsAreKeptWhenTheyRefuseNothing(t *testing.T) {
 		}
 	}
 }
-
-func TestReportsOfEnvironmentsAreKeptWhenTheyRefuseNothing(t *testing.T) {
-	t.Parallel()
-	var c feasible.Checker
-	asked := 0
-	p := reports{asked: &asked, refusals: []environment.Problem{{Summary: "no"}}}
-	ask := func(p reports, spec environment.Spec, want int) {
-		t.Helper()
-		if _, err := c.Environment(t.Context(), p, record.PluginUsed{Name: "e"}, spec); err != nil || asked != want {
-			t.Errorf("%v after %d questions, want %d", err, asked, want)
-		}
-	}
-	ask(p, environment.Spec{}, 1)
-	ask(p, environment.Spec{}, 2)
-	p.refusals = nil
-	ask(p, environment.Spec{}, 3)
-	ask(p, environment.Spec{}, 3)
-	ask(p, environment.Spec{Workdir: "/w"}, 4)
-}

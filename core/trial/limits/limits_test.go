@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/berth-eval/berth/core/trial/limits"
@@ -34,19 +33,6 @@ func TestADeadlineNamesItsSetting(t *testing.T) {
 	}
 }
 
-func TestALimitSaysWhatTookTooLong(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := limits.Limited(t.Context(), "thinking", time.Minute)
-		defer cancel()
-		<-ctx.Done()
-		err := limits.Caused(ctx, ctx.Err())
-		if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "thinking took longer than 1m0s" {
-			t.Errorf("error %v", err)
-		}
-	})
-}
-
 func TestCausedKeepsBothReasons(t *testing.T) {
 	t.Parallel()
 	why, what := errors.New("the sandbox is gone"), errors.New("connection broke")
@@ -63,20 +49,4 @@ func TestCausedKeepsBothReasons(t *testing.T) {
 	if err := limits.Caused(ctx, nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
-}
-
-func TestSleepEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		why := errors.New("enough")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(why) })
-		begin := time.Now()
-		if err := limits.Sleep(ctx, time.Hour); !errors.Is(err, why) || time.Since(begin) != time.Second { // in a synctest bubble: the time is exact
-			t.Errorf("%v after %s", err, time.Since(begin))
-		}
-		if err := limits.Sleep(t.Context(), time.Minute); err != nil {
-			t.Error(err)
-		}
-	})
 }

@@ -19,7 +19,7 @@ func JSON(v any) json.RawMessage {
 
 // Canonical is v in the one form of JSON in which identities are stored, compared and
 // hashed: that of [JSON], also in its raw parts, with numbers as they were written.
-// Any other way to write the same, such as that of an older berth, gets this form.
+// Any other way to write the same gets this form.
 func Canonical(v any) json.RawMessage {
 	var tree any
 	d := json.NewDecoder(bytes.NewReader(JSON(v)))

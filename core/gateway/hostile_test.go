@@ -11,6 +11,7 @@ import (
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/redact"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -173,36 +174,14 @@ func TestAKeyThatIsSaidAgain(t *testing.T) {
 			b := start(t, p.model("anthropic"))
 			path, body := streaming(0)
 			got := b.ask(t.Context(), t, path, body)
-			want := strings.ReplaceAll(said, canaryKey, string(hidden))
-			if got.body != want || got.header.Get("X-Echo") != "Bearer "+string(hidden) {
+			want := strings.ReplaceAll(said, canaryKey, strings.Repeat("*", len(canaryKey)))
+			if got.body != want || got.header.Get("X-Echo") != "Bearer "+redact.Mark {
 				t.Errorf("got %q and %v; want %q", got.body, got.header, want)
 			}
-			if x := b.last(t); x.Upstream != "x: the key [hidden] is bad" || strings.Contains(fmt.Sprint(b.Down()), canaryKey) {
+			if x := b.last(t); x.Upstream != "x: the key "+strings.Repeat("*", len(canaryKey))+" is bad" || strings.Contains(fmt.Sprint(b.Down()), canaryKey) {
 				t.Errorf("written down %+v, down %v", x, b.Down())
 			}
 		})
-	}
-}
-
-// The part of a response that is held back, because it may be the start of a
-// key, is sent in the end.
-func TestWhatLooksLikeAKeyIsNotLost(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{canaryKey[:len(canaryKey)-1], "k", canaryKey[:5] + canaryKey[:7], strings.Repeat("key-", 9)} {
-		for size := 1; size <= len(text); size++ {
-			var s secrets
-			s.add(canaryKey)
-			s.add("another-secret-of-this-session")
-			f, got := s.filter(), ""
-			for rest := text; rest != ""; {
-				n := min(size, len(rest))
-				got += string(f.next([]byte(rest[:n])))
-				rest = rest[n:]
-			}
-			if got += string(f.rest()); got != text {
-				t.Errorf("%q in pieces of %d became %q", text, size, got)
-			}
-		}
 	}
 }
 

@@ -184,11 +184,10 @@ func (x *exchange) relayStream(ctx context.Context, resp *http.Response, m *answ
 func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte) error) breakage {
 	buf := make([]byte, 32<<10)
 	x.answered = true
-	filter := x.s.secrets.filter()
-	pass := func(p []byte) bool {
+	filter := x.s.secrets.redact.Writer(passed(func(p []byte) error {
 		x.reply.Write(p)
-		return len(p) == 0 || to(p) == nil
-	}
+		return to(p)
+	}))
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
@@ -196,13 +195,13 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 				x.lost = errTooMuch
 				return byProvider
 			}
-			if !pass(filter.next(buf[:n])) {
+			if _, err := filter.Write(buf[:n]); err != nil {
 				return byClient
 			}
 		}
 		switch {
 		case err == io.EOF: //nolint:errorlint // as io.Reader has it
-			if !pass(filter.rest()) {
+			if filter.Close() != nil {
 				return byClient
 			}
 			return ""
@@ -216,3 +215,9 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 		}
 	}
 }
+
+// passed is called with what is written.
+type passed func([]byte) error
+
+// Write implements io.Writer.
+func (f passed) Write(p []byte) (int, error) { return len(p), f(p) }

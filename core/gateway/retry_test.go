@@ -200,7 +200,7 @@ func TestAProviderThatAsksToWaitForDays(t *testing.T) {
 				t.Errorf("%d %v %s", got.status, got.header, got.body)
 			}
 			<-b.Spent()
-			if down := b.Down(); !errors.Is(down, models.ErrRateLimited) || !strings.Contains(down.Error(), "the monthly limit of [hidden] is reached, and it asks to wait 3 d 4 h") {
+			if down := b.Down(); !errors.Is(down, models.ErrRateLimited) || !strings.Contains(down.Error(), "the monthly limit of [secret] is reached, and it asks to wait 3 d 4 h") {
 				t.Errorf("down: %v", down)
 			}
 			if why := b.Refusal(); why.Scope != "" || !why.Provider || !errors.Is(why.Err, models.ErrRateLimited) {

@@ -27,7 +27,6 @@ const Least = 8
 type Redactor struct {
 	values  []string // longest first, so that no part of one is left
 	encoded [][]byte // as they may stand in JSON
-	longest int
 }
 
 // New makes a Redactor for values; those shorter than Least are left out.
@@ -40,7 +39,6 @@ func New(values ...string) *Redactor {
 	}
 	slices.SortFunc(r.values, func(a, b string) int { return len(b) - len(a) })
 	for _, v := range r.values {
-		r.longest = max(r.longest, len(v))
 		r.encoded = append(r.encoded, []byte(v))
 		for _, html := range []bool{true, false} {
 			var b bytes.Buffer
@@ -169,12 +167,16 @@ type Writer struct {
 
 // Write implements io.Writer.
 func (w *Writer) Write(p []byte) (int, error) {
-	if w.r == nil || w.r.longest == 0 {
+	if w.r == nil || len(w.r.values) == 0 {
 		return w.w.Write(p)
 	}
 	w.held = append(w.held, p...)
 	w.mask()
-	if ready := len(w.held) - w.r.longest + 1; ready > 0 {
+	ready := len(w.held)
+	for _, v := range w.r.values {
+		ready = min(ready, len(w.held)-begun(w.held, v))
+	}
+	if ready > 0 {
 		if _, err := w.w.Write(w.held[:ready]); err != nil {
 			return 0, err
 		}
@@ -182,6 +184,16 @@ func (w *Writer) Write(p []byte) (int, error) {
 		w.held = append(w.held[:0], w.held[ready:]...)
 	}
 	return len(p), nil
+}
+
+// begun returns how many bytes at the end of p are the beginning of v, but not all of it.
+func begun(p []byte, v string) int {
+	for n := min(len(p), len(v)-1); n > 0; n-- {
+		if string(p[len(p)-n:]) == v[:n] {
+			return n
+		}
+	}
+	return 0
 }
 
 func (w *Writer) mask() {
@@ -203,6 +215,9 @@ func (w *Writer) mask() {
 
 // Close writes the rest.
 func (w *Writer) Close() error {
+	if len(w.held) == 0 {
+		return nil
+	}
 	_, err := w.w.Write(w.held)
 	w.held = nil
 	return err

@@ -111,3 +111,25 @@ func TestValueKeepsItsTypesWhateverTheSecret(t *testing.T) {
 		t.Errorf("Value = %+v, %g", got, *got.F)
 	}
 }
+
+// What is held back, because it may be the start of a secret, is written in the end,
+// and nothing else is held back.
+func TestWhatLooksLikeASecretIsNotLost(t *testing.T) {
+	t.Parallel()
+	const secret = "key-4f1d9b7ae2c05368"
+	for _, text := range []string{secret[:len(secret)-1], "k", secret[:5] + secret[:7], strings.Repeat("key-", 9)} {
+		for size := 1; size <= len(text); size++ {
+			var out strings.Builder
+			w := redact.New(secret, "another-secret-of-this-session").Writer(&out)
+			for rest := text + "."; rest != ""; {
+				n := min(size, len(rest))
+				_, err := w.Write([]byte(rest[:n]))
+				testlevel.Must(t, err)
+				rest = rest[n:]
+			}
+			if got := out.String(); got != text+"." {
+				t.Errorf("%q in pieces of %d became %q", text, size, got)
+			}
+		}
+	}
+}

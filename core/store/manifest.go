@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -260,9 +259,6 @@ func (m *Manifest) add(n int, l ManifestLine) error {
 	case l.Cell != nil && len(m.Cells) == maxCells, l.Trial != nil && len(m.Trials) == maxTrials:
 		return fmt.Errorf("more than %d cells or %d trials: no berth plans so many", maxCells, maxTrials)
 	case l.Cell != nil:
-		for dataset, identity := range l.Cell.Identity {
-			l.Cell.Identity[dataset] = cell.Canonical(identity) // an older berth escaped it
-		}
 		m.Cells = append(m.Cells, *l.Cell)
 	case l.Trial == nil:
 		return errors.New("it describes neither a cell nor a trial")

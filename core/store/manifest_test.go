@@ -23,22 +23,6 @@ func TestAManifestIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// The id of a trial is made of the identity of its cell: one that was stored with
-// other escapes is read as the same bytes.
-func TestAnIdentityIsReadInOneForm(t *testing.T) {
-	t.Parallel()
-	const want = `{"a":1e21,"b":"<x> & \u2028 ü"}`
-	for _, text := range []string{want, `{ "b": "\u003cx\u003e \u0026 \u2028 \u00fc", "a": 1e21 }`} {
-		dir := t.TempDir()
-		text = `{"run":{"version":1,"run":"r"}}` + "\n" + `{"cell":{"index":0,"key":"k","identity":{"d":` + text + "}}}\n"
-		testlevel.Must(t, os.WriteFile(filepath.Join(dir, store.ManifestFile), []byte(text), 0o600))
-		m, err := store.ReadManifest(dir)
-		if err != nil || string(m.Cells[0].Identity["d"]) != want {
-			t.Errorf("%s: %v", m.Cells[0].Identity["d"], err)
-		}
-	}
-}
-
 // A plan that was edited by hand or cut must not be run, because trials would
 // silently be missing.
 func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {

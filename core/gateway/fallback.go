@@ -8,7 +8,6 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // pausedError says why a provider was not asked.
@@ -66,7 +65,7 @@ func (x *exchange) fallBack(ctx context.Context, why error) (*ledger.Hold, bool)
 	}
 	x.e = x.e.next
 	x.line.Model, x.line.Key, x.line.Limit, x.asked, x.failing = x.e.up.model.Name, 0, 0, nil, nil
-	x.s.find("model_fallback", verifier.Note, fmt.Sprintf("model %q did not serve, and %q was asked instead: %s", from, x.line.Model, why))
+	x.s.find("model_fallback", fmt.Sprintf("model %q did not serve, and %q was asked instead: %s", from, x.line.Model, why))
 	var err error
 	if x.body, err = dialect.ParseObject(x.sent); err == nil {
 		x.facts, err = x.d.Facts(x.call, x.body)

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // apiKey is one key of a model. Models with the same address and name share it.
@@ -120,7 +119,7 @@ func (x *exchange) accepted(refused map[int]bool) {
 		}
 		text := fmt.Sprintf("model %s: the provider does not accept key %d of %d, and the others serve", x.e.up.model.Name, i+1, len(keys))
 		x.s.g.o.Log.Warn().Msg(text)
-		x.s.find("key_refused", verifier.Note, text)
+		x.s.find("key_refused", text)
 	}
 }
 

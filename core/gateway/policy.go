@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // seed is the seed of the digests that recognise a repeated request.
@@ -22,7 +21,7 @@ func (x *exchange) policy() bool {
 	} else if asked := x.facts.Model; asked != u.model.Name && !slices.Contains(u.model.AllowModels, asked) {
 		edit.Model = u.model.Name
 		x.line.Asked = clip(asked)
-		x.s.find("other_model", verifier.Note, fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
+		x.s.find("other_model", fmt.Sprintf("the %s asked for model %q and was served by %q", x.s.spec.Role, clip(asked), u.model.Name))
 	}
 	if !x.seal() {
 		return false
@@ -60,7 +59,7 @@ func (x *exchange) seal() bool {
 	}
 	dropped, r := x.d.Restrict(x.call, x.body, x.e.up.model.AllowHosted)
 	if r != "" {
-		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
+		x.s.find("hosted_tool", fmt.Sprintf("a request was refused with something that the provider would fetch or run, because no network is granted: %s; "+
 			"allow_hosted = [%q] in the model block allows it", clip(r), clip(r)))
 		x.s.setRefused(fmt.Errorf("a request of the %s was refused: %q runs at the provider, or is fetched by it", x.s.spec.Role, clip(r)))
 		x.fail(dialect.BadRequest, "%q runs at the provider, or is fetched by it, and this task grants no network: leave it out, or send the content itself", clip(r))
@@ -68,7 +67,7 @@ func (x *exchange) seal() bool {
 	}
 	if len(dropped) > 0 {
 		slices.Sort(dropped)
-		x.s.find("hosted_tool", verifier.Note, fmt.Sprintf("taken out of requests, because the provider would or might fetch or run something, and no network is granted: %s",
+		x.s.find("hosted_tool", fmt.Sprintf("taken out of requests, because the provider would or might fetch or run something, and no network is granted: %s",
 			clip(strings.Join(dropped, ", "))))
 	}
 	return true

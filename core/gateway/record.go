@@ -10,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Exchange is one line of exchanges.jsonl: a request and its result. The bodies
@@ -92,7 +91,7 @@ func (x *exchange) finish() {
 	x.digests()
 	if x.s.spec.Dir != "" {
 		if err := x.store(); err != nil {
-			x.s.find("model_record", verifier.Note, err.Error())
+			x.s.find("model_record", err.Error())
 		}
 	}
 	if x.line.Unkept && x.line.Usage == nil {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Cause says why a provider refused a request.
@@ -120,7 +119,7 @@ func (x *exchange) smallest(ctx context.Context) bool {
 // refused records that a request was refused because of its content.
 func (x *exchange) refused(why string) {
 	x.s.setRefused(fmt.Errorf("a request of the %s was refused: %s", x.s.spec.Role, why))
-	x.s.find("request_refused", verifier.Note, fmt.Sprintf("a request of the %s was refused for what it asks: %s", x.s.spec.Role, why))
+	x.s.find("request_refused", fmt.Sprintf("a request of the %s was refused for what it asks: %s", x.s.spec.Role, why))
 }
 
 // reject answers a request that the gateway itself does not serve.
@@ -133,7 +132,7 @@ func (x *exchange) reject(kind dialect.FailureKind, format string, args ...any) 
 // been answered may request things other than models, such as a list of
 // features or an address for statistics.
 func (s *session) notServed(what string) {
-	s.find("not_served", verifier.Note, fmt.Sprintf("the %s sent %s", s.spec.Role, what))
+	s.find("not_served", fmt.Sprintf("the %s sent %s", s.spec.Role, what))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.answered {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Recording is a run whose exchanges are replayed.
@@ -75,7 +74,7 @@ func (x *exchange) played() (*http.Response, error) {
 	}
 	if err != nil {
 		if errors.Is(err, dialect.ErrDiffers) {
-			x.s.find("replay_differs", verifier.Note, err.Error())
+			x.s.find("replay_differs", err.Error())
 		}
 		x.s.g.o.Log.Warn().Msgf("replay of task %s (repetition %d, attempt %d), model %q: %s", x.s.spec.Task, x.s.spec.Repetition, x.s.spec.Attempt, x.e.up.model.Name, err)
 		return nil, &replayError{err}
@@ -83,7 +82,7 @@ func (x *exchange) played() (*http.Response, error) {
 	if served.Ignored != "" {
 		x.line.Alike = true
 		x.e.alike.Do(func() {
-			x.s.find("replay_alike", verifier.Note, fmt.Sprintf("requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); "+
+			x.s.find("replay_alike", fmt.Sprintf("requests differ from the recorded run in values that change from run to run, which is ignored (alike in the record of requests); "+
 				"the first: %s", served.Ignored))
 		})
 	}
@@ -94,7 +93,7 @@ func (x *exchange) played() (*http.Response, error) {
 func (x *exchange) playedBy(name string) error {
 	for e := x.e.next; e != nil; e = e.next {
 		if e.up.model.Name == name {
-			x.s.find("model_fallback", verifier.Note, fmt.Sprintf("model %q did not serve in the recorded run, and %q was asked instead", x.line.Model, name))
+			x.s.find("model_fallback", fmt.Sprintf("model %q did not serve in the recorded run, and %q was asked instead", x.line.Model, name))
 			x.line.FallbackFor, x.line.Model = x.line.Model, name
 			x.e, x.price = e, e.up.priceOf(name)
 			return nil

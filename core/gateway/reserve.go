@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // limits returns the limits of the requested model.
@@ -47,7 +46,7 @@ func (x *exchange) bounded(so func(ledger.Limit) bool) bool {
 // tokens.
 func (x *exchange) usualRate() {
 	for _, name := range dialect.Dearer(x.body, x.d.Rates()) {
-		x.s.find("price_tier", verifier.Note, fmt.Sprintf("taken out of requests, because it changes the price of tokens: %s = %s; to use it, set it in the parameters of the model block, "+
+		x.s.find("price_tier", fmt.Sprintf("taken out of requests, because it changes the price of tokens: %s = %s; to use it, set it in the parameters of the model block, "+
 			"with its price", name, clip(string(x.body.Get(name)))))
 		x.body.Delete(name)
 	}

@@ -305,7 +305,7 @@ func (s *session) refuse(by *ledger.SpentError, why error) {
 	r := &models.Refusal{First: by.First, Err: why}
 	switch by.Account {
 	case s.accounts[0]:
-		s.find("budget", verifier.Note, why.Error())
+		s.find("budget", why.Error())
 	case s.g.run:
 		r.Scope = record.ScopeRun
 	default:
@@ -386,8 +386,9 @@ func (s *session) Findings() []verifier.Finding {
 // maxFindings keeps a client from filling the record with the same finding.
 const maxFindings = 50
 
-func (s *session) find(code string, severity verifier.Severity, text string) {
-	f := verifier.Finding{Code: code, Severity: severity, Text: text}
+// find adds a finding, a note.
+func (s *session) find(code, text string) {
+	f := verifier.Finding{Code: code, Severity: verifier.Note, Text: text}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.findings) < maxFindings && !slices.Contains(s.findings, f) {

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // settle ends the reservation with the usage that the provider reports. If an
@@ -31,12 +30,12 @@ func (x *exchange) settle(r dialect.Reading, status int, broken breakage, hold *
 		x.line.Upstream = r.Error
 	}
 	if len(r.Notes) > 0 {
-		x.s.find("answer_form", verifier.Note, fmt.Sprintf("model %q: members of an answer have an unknown form, and were not read: %s",
+		x.s.find("answer_form", fmt.Sprintf("model %q: members of an answer have an unknown form, and were not read: %s",
 			x.e.up.model.Name, clip(string(x.clean([]byte(strings.Join(r.Notes, ", ")))))))
 	}
 	believed := x.believed(u)
 	if !believed {
-		x.s.find("usage_not_believed", verifier.Note, fmt.Sprintf("model %q reported %d input and %d output tokens for one request, which is more than it can have used: "+
+		x.s.find("usage_not_believed", fmt.Sprintf("model %q reported %d input and %d output tokens for one request, which is more than it can have used: "+
 			"the usage is estimated", x.e.up.model.Name, u.Input, u.Output))
 		u = dialect.Usage{}
 	}
@@ -85,7 +84,7 @@ func (x *exchange) cost(u dialect.Usage, stated *float64) (usd float64, by *dial
 	case known:
 		if stated != nil && math.Abs(usd-*stated) > usd/100+1e-6 {
 			x.e.costly.Do(func() {
-				x.s.find("stated_cost", verifier.Note, fmt.Sprintf("model %q: the provider states another cost than the price gives: %g USD for a request that costs %g USD by its price: "+
+				x.s.find("stated_cost", fmt.Sprintf("model %q: the provider states another cost than the price gives: %g USD for a request that costs %g USD by its price: "+
 					"check its price block", x.e.up.model.Name, *stated, usd))
 			})
 		}

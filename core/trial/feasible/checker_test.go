@@ -9,7 +9,6 @@ import (
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
 	"github.com/berth-eval/berth/plugins/agent"
-	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // says answers every Check in the same way, and counts the questions.
@@ -23,17 +22,6 @@ type says struct {
 func (s says) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
 	*s.asked++
 	return s.needs, s.err
-}
-
-type reports struct {
-	environment.Environment
-	refusals []environment.Problem
-	asked    *int
-}
-
-func (r reports) Check(context.Context, environment.Spec) (environment.Report, error) {
-	*r.asked++
-	return environment.Report{Refusals: r.refusals}, nil
 }
 
 func TestAnswersOfAgentsAreKeptWhenTheyRefuseNothing(t *testing.T) {

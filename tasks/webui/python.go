@@ -101,38 +101,43 @@ type chain struct {
 	last  *element // where the mouse is
 }
 
-// reading reads the statements of a function.
+// reading reads the statements of a function. Behind the first error it reads nothing.
 type reading struct {
 	driver string
 	values map[string]value
 	tokens []token
 	steps  []step
+	err    error
+}
+
+func (r *reading) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err, r.tokens = fmt.Errorf(format, args...), nil
+	}
 }
 
 // statement reads one: name = value, or what is done.
 func (r *reading) statement(tokens []token) error {
 	r.tokens = tokens
-	if r.is(kindName, "pass") && len(tokens) == 1 || r.is(kindString, "") && len(tokens) == 1 {
+	if len(tokens) == 1 && (r.is(kindName, "pass") || r.is(kindString, "")) {
 		return nil
 	}
 	name := ""
 	if len(tokens) > 2 && tokens[0].kind == kindName && tokens[1].text == "=" && tokens[1].kind == kindSign {
 		name, r.tokens = tokens[0].text, tokens[2:]
 	}
-	v, done, err := r.expression()
+	v, done := r.expression()
 	switch {
-	case err != nil:
-		return err
 	case len(r.tokens) > 0:
-		return fmt.Errorf("%q is not expected here", r.tokens[0].text)
+		r.fail("%q is not expected here", r.tokens[0].text)
 	case name != "" && v.chain == nil && (done || v.element == nil):
-		return fmt.Errorf("%s is set to something that is not an element", name)
+		r.fail("%s is set to something that is not an element", name)
 	case name != "":
 		r.values[name] = v
 	case !done:
-		return fmt.Errorf("it does nothing that is known")
+		r.fail("it does nothing that is known")
 	}
-	return nil
+	return r.err
 }
 
 func (r *reading) is(k kind, text string) bool {
@@ -149,77 +154,49 @@ func (r *reading) take() token {
 }
 
 // expect reads signs and names.
-func (r *reading) expect(texts ...string) error {
+func (r *reading) expect(texts ...string) {
 	for _, want := range texts {
 		if t := r.take(); t.text != want || t.kind != kindSign && t.kind != kindName {
-			return fmt.Errorf("want %s instead of %q", want, t.text)
+			r.fail("want %s instead of %q", want, t.text)
 		}
 	}
-	return nil
+}
+
+// closed reads the end of a call.
+func (r *reading) closed() {
+	if r.is(kindSign, ",") {
+		r.take()
+	}
+	r.expect(")")
 }
 
 // expression reads a value and what is called on it. done means that a step was
 // made of it.
-func (r *reading) expression() (v value, done bool, err error) {
-	t := r.take()
+func (r *reading) expression() (v value, done bool) {
 	switch {
-	case t.kind != kindName:
-		return v, false, fmt.Errorf("%q is not expected here", t.text)
-	case t.text == "time":
-		return v, true, r.sleep()
-	case t.text == "ActionChains":
-		if err = r.expect("(", r.driver, ")"); err != nil {
-			return v, false, err
+	case r.is(kindName, "time"):
+		r.expect("time", ".", "sleep", "(")
+		if seconds := r.number(); seconds > 0 {
+			r.steps = append(r.steps, step{Do: doWait, Seconds: seconds})
 		}
+		r.closed()
+		return v, true
+	case r.is(kindName, "ActionChains"):
+		r.expect("ActionChains", "(", r.driver, ")")
 		v.chain = &chain{}
-		done, err = r.chained(v.chain)
-		return v, done, err
-	case t.text == r.driver:
-		if v, done, err = r.ofDriver(); err != nil || done {
-			return v, done, err
-		}
+	case len(r.tokens) > 2 && r.tokens[0].text == r.driver && r.tokens[2].text == "execute_script":
+		r.script()
+		return v, true
 	default:
-		known, ok := r.values[t.text]
-		if !ok {
-			return v, false, fmt.Errorf("%q is not known here", t.text)
-		}
-		v = known
+		v = r.operand()
 	}
 	if v.chain != nil {
-		done, err = r.chained(v.chain)
-		return v, done, err
+		return v, r.chained(v.chain)
 	}
-	if v, err = r.indexed(v); err != nil {
-		return v, false, err
-	}
-	done, err = r.ofElement(v)
-	return v, done, err
+	return v, r.ofElement(v)
 }
 
-// closed reads the end of a call.
-func (r *reading) closed() error {
-	if r.is(kindSign, ",") {
-		r.take()
-	}
-	return r.expect(")")
-}
-
-// sleep reads time.sleep(seconds).
-func (r *reading) sleep() error {
-	if err := r.expect(".", "sleep", "("); err != nil {
-		return err
-	}
-	seconds, err := r.number()
-	if err == nil {
-		err = r.closed()
-	}
-	if err == nil && seconds > 0 {
-		r.steps = append(r.steps, step{Do: doWait, Seconds: seconds})
-	}
-	return err
-}
-
-func (r *reading) number() (float64, error) {
+func (r *reading) number() float64 {
 	sign := 1.0
 	if r.is(kindSign, "-") {
 		r.take()
@@ -228,210 +205,161 @@ func (r *reading) number() (float64, error) {
 	t := r.take()
 	n, err := strconv.ParseFloat(t.text, 64)
 	if t.kind != kindNumber || err != nil {
-		return 0, fmt.Errorf("want a number instead of %q", t.text)
+		r.fail("want a number instead of %q", t.text)
 	}
-	return sign * n, nil
+	return sign * n
 }
 
 // text reads a string; strings that follow each other are one.
-func (r *reading) text() (string, error) {
-	if !r.is(kindString, "") {
-		return "", fmt.Errorf("want a plain string instead of %q", r.take().text)
-	}
+func (r *reading) text() string {
 	var text strings.Builder
+	if !r.is(kindString, "") {
+		r.fail("want a plain string instead of %q", r.take().text)
+	}
 	for r.is(kindString, "") {
 		text.WriteString(r.take().text)
 	}
-	return text.String(), nil
+	return text.String()
 }
 
 var bys = map[string]string{
 	"ID": "id", "CLASS_NAME": "class", "CSS_SELECTOR": "css", "XPATH": "xpath", "TAG_NAME": "tag", "NAME": "name", "LINK_TEXT": "link",
 }
 
-// ofDriver reads what follows the browser: find_element, find_elements or
-// execute_script.
-func (r *reading) ofDriver() (v value, done bool, err error) {
-	if err = r.expect("."); err != nil {
-		return v, false, err
-	}
-	switch t := r.take(); t.text {
-	case "execute_script":
-		return v, true, r.script()
-	case "find_element", "find_elements":
-		if err = r.expect("(", "By", "."); err != nil {
-			return v, false, err
-		}
-		how := r.take()
-		by, ok := bys[how.text]
-		if !ok {
-			return v, false, fmt.Errorf("the way By.%s is not known", how.text)
-		}
-		if err = r.expect(","); err != nil {
-			return v, false, err
-		}
-		selector, err := r.text()
-		if err == nil {
-			err = r.closed()
-		}
-		return value{element: &element{By: by, Selector: selector}, list: t.text == "find_elements"}, false, err
+// operand reads a name, or what the browser finds, and [number] after a list.
+func (r *reading) operand() (v value) {
+	t := r.take()
+	known, ok := r.values[t.text]
+	switch {
+	case t.kind != kindName:
+		r.fail("%q is not expected here", t.text)
+	case t.text == r.driver:
+		v = r.find()
+	case ok:
+		v = known
 	default:
-		return v, false, fmt.Errorf("%s.%s is not known", r.driver, t.text)
+		r.fail("%q is not known here", t.text)
 	}
+	if !r.is(kindSign, "[") {
+		return v
+	}
+	if !v.list {
+		r.fail("only what find_elements returns has a number")
+		return v
+	}
+	r.take()
+	n := r.number()
+	r.expect("]")
+	if n != float64(int(n)) || n < -1e4 || n > 1e4 {
+		r.fail("%g is not a position", n)
+	}
+	one := *v.element
+	one.Index = int(n)
+	return value{element: &one}
 }
 
-// script reads the arguments of execute_script.
-func (r *reading) script() error {
-	if err := r.expect("("); err != nil {
-		return err
+// find reads find_element or find_elements after the browser.
+func (r *reading) find() value {
+	r.expect(".")
+	name := r.take().text
+	if name != "find_element" && name != "find_elements" {
+		r.fail("%s.%s is not known", r.driver, name)
 	}
-	text, err := r.text()
-	if err != nil {
-		return err
+	r.expect("(", "By", ".")
+	how := r.take().text
+	by, ok := bys[how]
+	if !ok {
+		r.fail("the way By.%s is not known", how)
 	}
-	s := step{Do: doScript, Script: text}
+	r.expect(",")
+	selector := r.text()
+	r.closed()
+	return value{element: &element{By: by, Selector: selector}, list: name == "find_elements"}
+}
+
+// script reads a call of execute_script.
+func (r *reading) script() {
+	r.expect(r.driver, ".", "execute_script", "(")
+	s := step{Do: doScript, Script: r.text()}
 	for r.is(kindSign, ",") {
 		r.take()
 		if r.is(kindSign, ")") {
 			break
 		}
-		e, err := r.argument()
-		if err != nil {
-			return err
-		}
-		s.On = append(s.On, *e)
+		s.On = append(s.On, r.argument())
 	}
 	r.steps = append(r.steps, s)
-	return r.expect(")")
-}
-
-// indexed reads [number] after a list.
-func (r *reading) indexed(v value) (value, error) {
-	if !r.is(kindSign, "[") {
-		return v, nil
-	}
-	if !v.list {
-		return v, fmt.Errorf("only what find_elements returns has a number")
-	}
-	r.take()
-	n, err := r.number()
-	if err == nil {
-		err = r.expect("]")
-	}
-	if err == nil && (n != float64(int(n)) || n < -1e4 || n > 1e4) {
-		err = fmt.Errorf("%g is not a position", n)
-	}
-	if err != nil {
-		return v, err
-	}
-	one := *v.element
-	one.Index = int(n)
-	return value{element: &one}, nil
+	r.expect(")")
 }
 
 // argument reads an element.
-func (r *reading) argument() (*element, error) {
-	t := r.take()
-	var v value
-	var err error
-	switch known, ok := r.values[t.text]; {
-	case t.kind == kindName && t.text == r.driver:
-		if v, _, err = r.ofDriver(); err != nil {
-			return nil, err
-		}
-	case t.kind == kindName && ok:
-		v = known
+func (r *reading) argument() element {
+	v := r.operand()
+	if v.element == nil || v.list {
+		r.fail("want an element")
+		return element{}
 	}
-	if v.element != nil {
-		v, err = r.indexed(v)
-	}
-	if err == nil && (v.element == nil || v.list) {
-		err = fmt.Errorf("want an element instead of %q", t.text)
-	}
-	return v.element, err
+	return *v.element
 }
 
 // ofElement reads .click(), .clear() or .send_keys("…") after an element.
-func (r *reading) ofElement(v value) (done bool, err error) {
+func (r *reading) ofElement(v value) (done bool) {
 	if !r.is(kindSign, ".") {
-		return false, nil
+		return false
 	}
 	if v.element == nil || v.list {
-		return false, fmt.Errorf("a list of elements needs a number in brackets")
+		r.fail("a list of elements needs a number in brackets")
+		return false
 	}
 	r.take()
-	switch name := r.take(); name.text {
+	s := step{Do: r.take().text, element: *v.element}
+	switch s.Do {
 	case "click", "clear":
-		r.steps = append(r.steps, step{Do: name.text, element: *v.element})
-		return true, r.expect("(", ")")
+		r.expect("(")
 	case "send_keys":
-		if err = r.expect("("); err != nil {
-			return true, err
-		}
-		text, err := r.text()
-		if err != nil {
-			return true, err
-		}
-		r.steps = append(r.steps, step{Do: doType, element: *v.element, Text: text})
-		return true, r.closed()
+		r.expect("(")
+		s.Do, s.Text = doType, r.text()
 	default:
-		return false, fmt.Errorf(".%s is not known", name.text)
+		r.fail(".%s is not known", s.Do)
 	}
+	r.closed()
+	r.steps = append(r.steps, s)
+	return true
 }
 
 // chained reads what follows ActionChains. done means that steps were made, or are
 // kept for perform.
-func (r *reading) chained(c *chain) (done bool, err error) {
-	for r.is(kindSign, ".") {
+func (r *reading) chained(c *chain) (done bool) {
+	for ; r.is(kindSign, "."); done = true {
 		r.take()
 		name := r.take().text
-		if err = r.expect("("); err != nil {
-			return true, err
-		}
-		done = true
+		r.expect("(")
+		s := step{Do: doClick}
 		switch name {
 		case "perform":
-			r.steps = append(r.steps, c.steps...)
-			c.steps = nil
-		case "move_to_element":
-			if c.last, err = r.argument(); err == nil {
-				c.steps = append(c.steps, step{Do: doHover, element: *c.last})
-			}
+			r.steps, c.steps = append(r.steps, c.steps...), nil
+			r.closed()
+			continue
 		case "click":
-			if !r.is(kindSign, ")") {
-				c.last, err = r.argument()
+			if c.last != nil && r.is(kindSign, ")") {
+				s.element = *c.last
+			} else {
+				s.element = r.argument()
 			}
-			if err == nil && c.last == nil {
-				err = fmt.Errorf("click needs an element")
-			}
-			if err == nil {
-				c.steps = append(c.steps, step{Do: doClick, element: *c.last})
-			}
+			c.last = &s.element
+		case "move_to_element":
+			s.Do, s.element = doHover, r.argument()
+			c.last = &s.element
 		case "drag_and_drop":
-			err = r.dragged(c)
+			s.Do, s.element = doDrag, r.argument()
+			r.expect(",")
+			to := r.argument()
+			s.To, c.last = &to, &to
 		default:
-			err = fmt.Errorf("ActionChains.%s is not known", name)
+			r.fail("ActionChains.%s is not known", name)
 		}
-		if err == nil {
-			err = r.closed()
-		}
-		if err != nil {
-			return true, err
-		}
+		r.closed()
+		c.steps = append(c.steps, s)
 	}
-	return done, nil
-}
-
-func (r *reading) dragged(c *chain) error {
-	from, err := r.argument()
-	if err == nil {
-		err = r.expect(",")
-	}
-	if err != nil {
-		return err
-	}
-	if c.last, err = r.argument(); err == nil {
-		c.steps = append(c.steps, step{Do: doDrag, element: *from, To: c.last})
-	}
-	return err
+	return done
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -97,25 +96,14 @@ func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, l
 		return nil, errors.Join(err, control.Close(), giver.Close())
 	}
 	s.conn, s.control = conn, pb.NewSandboxControlClient(conn)
-	r, err := s.control.Hello(ctx, &pb.HelloRequest{CoreVersion: version(), LeaseMs: lease.Milliseconds()})
+	r, err := s.control.Hello(ctx, &pb.HelloRequest{LeaseMs: lease.Milliseconds()})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("greet sandboxd: %w", fault.Sandbox.Decode(err)), s.Close())
 	}
-	s.Hello = Hello{
-		Version: r.GetVersion(), BoundingCapabilities: r.GetBoundingCapabilities(), OneID: r.GetOneId(),
-		Findings: r.GetFindings(),
-	}
+	s.Hello = Hello{BoundingCapabilities: r.GetBoundingCapabilities(), Findings: r.GetFindings()}
 	s.workers.Go(func() { s.renew(life, s.lease) })
 	return s, nil
 }
-
-// version is the version of this program.
-var version = sync.OnceValue(func() string {
-	if b, ok := debug.ReadBuildInfo(); ok {
-		return b.Main.Version
-	}
-	return "unknown"
-})
 
 // accept takes one connection of the given kind, from process pid (0: any).
 func (f *Folder) accept(kind stream.Kind, pid int) (*net.UnixConn, int, error) {

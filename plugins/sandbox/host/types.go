@@ -6,12 +6,9 @@ import (
 
 // Hello is what sandboxd reports about itself and its sandbox.
 type Hello struct {
-	Version string
 	// BoundingCapabilities is a mask of 1<<CAP_X: the most that a command can
 	// have.
 	BoundingCapabilities uint64
-	// OneID: the sandbox has a single user id, so everything in it runs as it.
-	OneID bool
 	// Findings are protections that are not available here, for people.
 	Findings []string
 }

@@ -29,7 +29,7 @@ func (c *control) Hello(_ context.Context, q *pb.HelloRequest) (*pb.HelloReply, 
 	if err := c.renew(q.GetLeaseMs()); err != nil {
 		return nil, err
 	}
-	return &pb.HelloReply{Version: Version, BoundingCapabilities: become.Bounding(), OneId: oneID(), Findings: c.d.findings}, nil
+	return &pb.HelloReply{BoundingCapabilities: become.Bounding(), Findings: c.d.findings}, nil
 }
 
 // Renew renews the lease. It also checks what root of the sandbox can still

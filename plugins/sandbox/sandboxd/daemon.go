@@ -33,9 +33,6 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
 
-// Version is sent to the core in Hello.
-const Version = "1"
-
 // Where a control folder is mounted, and its contents.
 const (
 	Path   = "/berth/sandboxd"

@@ -50,8 +50,7 @@ const (
 
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	CoreVersion   string                 `protobuf:"bytes,1,opt,name=core_version,json=coreVersion,proto3" json:"core_version,omitempty"` // for sandboxd's log
-	LeaseMs       int64                  `protobuf:"varint,2,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`            // at least 1
+	LeaseMs       int64                  `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -86,13 +85,6 @@ func (*HelloRequest) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *HelloRequest) GetCoreVersion() string {
-	if x != nil {
-		return x.CoreVersion
-	}
-	return ""
-}
-
 func (x *HelloRequest) GetLeaseMs() int64 {
 	if x != nil {
 		return x.LeaseMs
@@ -102,10 +94,8 @@ func (x *HelloRequest) GetLeaseMs() int64 {
 
 type HelloReply struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
-	Version              string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	BoundingCapabilities uint64                 `protobuf:"fixed64,2,opt,name=bounding_capabilities,json=boundingCapabilities,proto3" json:"bounding_capabilities,omitempty"` // bits 1<<CAP_X: the most that a command can have
-	OneId                bool                   `protobuf:"varint,3,opt,name=one_id,json=oneId,proto3" json:"one_id,omitempty"`                                               // the user namespace has only one user id, which everything runs as
-	Findings             []string               `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"`                                                       // protections that are not available here, for people
+	BoundingCapabilities uint64                 `protobuf:"fixed64,1,opt,name=bounding_capabilities,json=boundingCapabilities,proto3" json:"bounding_capabilities,omitempty"` // bits 1<<CAP_X: the most that a command can have
+	Findings             []string               `protobuf:"bytes,2,rep,name=findings,proto3" json:"findings,omitempty"`                                                       // protections that are not available here, for people
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -140,25 +130,11 @@ func (*HelloReply) Descriptor() ([]byte, []int) {
 	return file_v1_sandbox_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *HelloReply) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
-}
-
 func (x *HelloReply) GetBoundingCapabilities() uint64 {
 	if x != nil {
 		return x.BoundingCapabilities
 	}
 	return 0
-}
-
-func (x *HelloReply) GetOneId() bool {
-	if x != nil {
-		return x.OneId
-	}
-	return false
 }
 
 func (x *HelloReply) GetFindings() []string {
@@ -4117,16 +4093,13 @@ var File_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"\x10v1/sandbox.proto\x12\bberth.v1\"L\n" +
-	"\fHelloRequest\x12!\n" +
-	"\fcore_version\x18\x01 \x01(\tR\vcoreVersion\x12\x19\n" +
-	"\blease_ms\x18\x02 \x01(\x03R\aleaseMs\"\x8e\x01\n" +
+	"\x10v1/sandbox.proto\x12\bberth.v1\")\n" +
+	"\fHelloRequest\x12\x19\n" +
+	"\blease_ms\x18\x01 \x01(\x03R\aleaseMs\"]\n" +
 	"\n" +
-	"HelloReply\x12\x18\n" +
-	"\aversion\x18\x01 \x01(\tR\aversion\x123\n" +
-	"\x15bounding_capabilities\x18\x02 \x01(\x06R\x14boundingCapabilities\x12\x15\n" +
-	"\x06one_id\x18\x03 \x01(\bR\x05oneId\x12\x1a\n" +
-	"\bfindings\x18\x04 \x03(\tR\bfindings\")\n" +
+	"HelloReply\x123\n" +
+	"\x15bounding_capabilities\x18\x01 \x01(\x06R\x14boundingCapabilities\x12\x1a\n" +
+	"\bfindings\x18\x02 \x03(\tR\bfindings\")\n" +
 	"\fRenewRequest\x12\x19\n" +
 	"\blease_ms\x18\x01 \x01(\x03R\aleaseMs\"\f\n" +
 	"\n" +

@@ -100,11 +100,10 @@ type Spec struct {
 	Image    Image             `json:"image"`             //
 	Workdir  string            `json:"workdir,omitempty"` // absolute; empty: the image's, else /
 	Env      map[string]string `json:"env,omitempty"`     // for every command in main
-	Users    []string          `json:"users,omitempty"`   // names or ids that commands will run as, in addition to root
+	Users    []string          `json:"users,omitempty"`   // names or ids that commands and services will run as, in addition to root
 	Limits   Limits            `json:"limits"`
 	Network  Network           `json:"network"`
-	Mounts   []Mount           `json:"mounts,omitempty"`   // read-only folders of the host (bundles)
-	Services []Service         `json:"services,omitempty"` // run by the core through sandboxd; listed so that Check can refuse them
+	Mounts   []Mount           `json:"mounts,omitempty"` // read-only folders of the host (bundles)
 	Sidecars []Sidecar         `json:"sidecars,omitempty"`
 	Volumes  []Volume          `json:"volumes,omitempty"`  // of the main container
 	Control  string            `json:"control"`            // control folder of main, mounted read-only at /berth
@@ -169,28 +168,13 @@ const (
 // Network is what a sandbox may reach at any time of its life. The core
 // narrows it per phase through its own proxy.
 type Network struct {
-	Mode  NetworkMode `json:"mode"`
-	Allow []string    `json:"allow,omitempty"` // with NetworkAllow: host names, "*.name", addresses, CIDR
+	Mode NetworkMode `json:"mode"`
 }
 
 // Mount is a folder of the host that is mounted read-only.
 type Mount struct {
 	Source string `json:"source"` // absolute, on the host
 	Target string `json:"target"` // absolute, in the sandbox
-}
-
-// Service is a program that runs next to the agent and is never counted as a
-// process that the agent left. The core starts it through sandboxd once the
-// sandbox is connected.
-type Service struct {
-	Name    string            `json:"name"`
-	Argv    []string          `json:"argv"`
-	Env     map[string]string `json:"env,omitempty"`
-	User    string            `json:"user,omitempty"`
-	Workdir string            `json:"workdir,omitempty"`
-	Oneshot bool              `json:"oneshot,omitempty"` // must exit 0 before the next one starts; otherwise a daemon
-	Ready   []string          `json:"ready,omitempty"`   // of a daemon: argv of a probe that must exit 0
-	Timeout time.Duration     `json:"timeout,omitempty"` // for Oneshot, or for Ready to succeed; 0: 60 s
 }
 
 // Sidecar is a further container of a task, with its own sandboxd.
@@ -297,8 +281,7 @@ type ImageFacts struct {
 	Env        map[string]string `json:"env,omitempty"`
 	User       string            `json:"user,omitempty"`
 	Workdir    string            `json:"workdir,omitempty"`
-	Shell      []string          `json:"shell,omitempty"`   // of the image's SHELL; empty: /bin/sh -c
-	Volumes    []string          `json:"volumes,omitempty"` // of the image's VOLUME; a snapshot lacks the files there
+	Volumes    []string          `json:"volumes,omitempty"` // of the image's VOLUME; mode image lacks the files there
 }
 
 // SidecarSandbox is one running sidecar.

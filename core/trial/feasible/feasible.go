@@ -221,7 +221,7 @@ func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []str
 	for _, b := range needs.Bundles {
 		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
 	}
-	s.Services = services(t)
+	s.Users = withServices(s.Users, t)
 	return s, modified, nil
 }
 
@@ -230,7 +230,7 @@ func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []str
 func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) (environment.Spec, []string) {
 	s := environment.Spec{
 		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
-		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode), Allow: given.Allow},
+		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode)},
 		Settings: e.Settings, Image: imageOf(t, e), Hostname: e.Hostname, Aliases: e.Aliases,
 	}
 	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
@@ -239,14 +239,15 @@ func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) 
 	return s, changed
 }
 
-func services(t *task.Task) (all []environment.Service) {
-	for _, sv := range t.Services {
-		all = append(all, environment.Service{
-			Name: sv.Name, Argv: sv.Command.Argv, User: sv.Command.User, Workdir: sv.Command.Dir,
-			Oneshot: sv.Oneshot, Timeout: sv.Command.Time.Std(),
-		})
+// withServices adds those whom the services of a task run as.
+func withServices(users []string, t *task.Task) []string {
+	for i := range t.Services {
+		user := t.Services[i].Command.User
+		if name, _, _ := strings.Cut(user, ":"); name != "" && name != "root" && name != "0" && !slices.Contains(users, user) {
+			users = append(users, user)
+		}
 	}
-	return all
+	return users
 }
 
 func imageOf(t *task.Task, e *task.Environment) environment.Image {

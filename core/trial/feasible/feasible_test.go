@@ -267,7 +267,7 @@ func TestSpec(t *testing.T) {
 	tk.Environment.Network = task.Network{Mode: task.NetworkPublic}
 	tk.Environment.Build = &task.Build{Context: "environment", File: "Dockerfile", Digest: "sha256:1"}
 	tk.Interaction = &task.Interaction{MaxFollowUps: 2}
-	tk.Services = []task.Service{{Name: "s", Command: task.Command{Argv: []string{"serve"}}}}
+	tk.Services = []task.Service{{Name: "s", Command: task.Command{Argv: []string{"serve"}, User: "web"}}}
 	c := cell.Cell{Environment: cell.Environment{
 		Limits: task.Limits{MemoryMiB: 1024, Pids: 100}, Network: &task.Network{Mode: task.NetworkNone},
 	}}
@@ -280,7 +280,7 @@ func TestSpec(t *testing.T) {
 	if s.Image.Build != "/nowhere/environment" || s.Image.File != "Dockerfile" || s.Image.Digest != "sha256:1" {
 		t.Errorf("image %+v", s.Image)
 	}
-	if s.Network.Mode != environment.NetworkNone || len(s.Mounts) != 1 || len(s.Services) != 1 {
+	if s.Network.Mode != environment.NetworkNone || len(s.Mounts) != 1 || !slices.Contains(s.Users, "web") {
 		t.Errorf("spec %+v", s)
 	}
 	if len(modified) != 5 || !slices.Contains(modified, "memory_mib: 1024 instead of 4096") {

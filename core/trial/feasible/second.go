@@ -31,7 +31,7 @@ func VerifierEnvironment(t *task.Task, s *task.Stage, m task.Mode) *task.Environ
 func VerifierSpec(t *task.Task, s *task.Stage, m task.Mode, c cell.Cell) (environment.Spec, []string, error) {
 	spec, modified, err := verifierSpec(t, s, VerifierEnvironment(t, s, m), t.NetworkOf(&s.Verify), c)
 	if err == nil && m == task.ModeImage {
-		spec.Services = services(t)
+		spec.Users = withServices(spec.Users, t)
 	}
 	return spec, modified, err
 }

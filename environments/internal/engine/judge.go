@@ -259,11 +259,7 @@ func (j *judgement) judgeUsers(spec environment.Spec) {
 	if !j.facts.OneID {
 		return
 	}
-	all := slices.Clone(spec.Users)
-	for _, s := range spec.Services {
-		all = append(all, s.User)
-	}
-	for _, u := range all {
+	for _, u := range spec.Users {
 		name, _, _ := strings.Cut(u, ":")
 		if name != "" && name != "root" && name != "0" {
 			j.refuse(fmt.Sprintf("The task needs a second user, %q", name), "The engine's containers have one user id here, root: an administrator can give "+

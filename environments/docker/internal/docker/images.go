@@ -33,7 +33,7 @@ func (d *docker) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 		im.Ref = r.RepoTags[0]
 	}
 	if c := r.Config; c != nil {
-		im.Entrypoint, im.Cmd, im.User, im.Workdir, im.Shell, im.Labels = c.Entrypoint, c.Cmd, c.User, c.WorkingDir, c.Shell, c.Labels
+		im.Entrypoint, im.Cmd, im.User, im.Workdir, im.Labels = c.Entrypoint, c.Cmd, c.User, c.WorkingDir, c.Labels
 		im.Volumes = slices.Sorted(maps.Keys(c.Volumes))
 		for _, kv := range c.Env {
 			k, v, _ := strings.Cut(kv, "=")

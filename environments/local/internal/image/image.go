@@ -58,7 +58,7 @@ func Read(build environment.Image) (*Image, error) {
 	}
 	im.From, im.steps = f.From, f.Steps
 	im.Facts.Env, im.Facts.User, im.Facts.Workdir = f.Env, f.User, f.Workdir
-	im.Facts.Shell, im.Facts.Entrypoint, im.Facts.Cmd = f.Shell, f.Entrypoint, f.Cmd
+	im.Facts.Entrypoint, im.Facts.Cmd = f.Entrypoint, f.Cmd
 	if len(build.Files) > 1 || len(build.Files) == 1 && !added {
 		im.refuse(1, "copies files of a compose file", "they are not in a folder")
 	}

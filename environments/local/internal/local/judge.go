@@ -200,9 +200,6 @@ func (j *judgement) judgeUsers(spec environment.Spec, many bool, why string) err
 	all := slices.Clone(spec.Users)
 	all = append(all, j.image.Facts.User)
 	all = append(all, j.image.Owners()...)
-	for _, s := range spec.Services {
-		all = append(all, s.User)
-	}
 	seen := map[string]bool{}
 	for _, u := range all {
 		name, _, _ := strings.Cut(u, ":")

@@ -59,7 +59,6 @@ func TestRefusals(t *testing.T) {
 			{name: "one that nobody knows", change: func(s *environment.Spec) { s.Users = []string{"berth-nobody-knows"} }, want: "second user", many: "no user"},
 			{name: "sandboxd's own", change: func(s *environment.Spec) { s.Users = []string{"65533"} }, want: "second user", many: "does not exist"},
 			{name: "of USER", change: func(s *environment.Spec) { s.Image = dockerfile(t, "FROM a\nUSER 7\n") }, want: `"7"`, many: "-"},
-			{name: "of a service", change: func(s *environment.Spec) { s.Services = []environment.Service{{Name: "x", User: "7"}} }, want: `"7"`, many: "-"},
 			{name: "of COPY", change: func(s *environment.Spec) { s.Image = dockerfile(t, "FROM a\nCOPY --chown=7 Dockerfile /x\n") }, want: `"7"`, many: "-"},
 			{name: "a relative workdir", change: func(s *environment.Spec) { s.Workdir = "app" }, want: "not absolute"},
 			{name: "a workdir in /proc", change: func(s *environment.Spec) { s.Workdir = "/app/../proc/x" }, want: "is reserved"},

@@ -491,28 +491,27 @@ type SandboxSpec struct {
 	Image      *SandboxImage          `protobuf:"bytes,3,opt,name=image,proto3" json:"image,omitempty"`                                                                       // absent: the environment's base
 	Workdir    string                 `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`                                                                   // absolute, inside; empty: the image's, else /
 	Env        map[string]string      `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // for every command in main
-	Users      []string               `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`                                                                       // names or ids that commands will run as, in addition to root
+	Users      []string               `protobuf:"bytes,6,rep,name=users,proto3" json:"users,omitempty"`                                                                       // names or ids that commands and services will run as, in addition to root
 	Limits     *SandboxLimits         `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`                                                                     // absent: none
 	Network    *SandboxNetwork        `protobuf:"bytes,8,opt,name=network,proto3" json:"network,omitempty"`                                                                   // required
 	Mounts     []*SandboxMount        `protobuf:"bytes,9,rep,name=mounts,proto3" json:"mounts,omitempty"`                                                                     // read-only folders of the host (bundles)
-	Services   []*SandboxService      `protobuf:"bytes,10,rep,name=services,proto3" json:"services,omitempty"`                                                                // run by the core through sandboxd; listed so that Check can refuse them
-	Sidecars   []*SandboxSidecar      `protobuf:"bytes,11,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
+	Sidecars   []*SandboxSidecar      `protobuf:"bytes,10,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
 	// Control folder of main. Mount it read-only at /berth. Use no init program
 	// of the engine, no health check of the image and no restart policy.
-	Control      string `protobuf:"bytes,12,opt,name=control,proto3" json:"control,omitempty"`
-	LeaseMs      int64  `protobuf:"varint,13,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox ends itself if the core is silent for this long
-	Files        string `protobuf:"bytes,14,opt,name=files,proto3" json:"files,omitempty"`                                   // folder with the task's files for the environment; empty: none
-	SettingsJson []byte `protobuf:"bytes,15,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
-	Scratch      string `protobuf:"bytes,16,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk for the plugin, until Destroy
+	Control      string `protobuf:"bytes,11,opt,name=control,proto3" json:"control,omitempty"`
+	LeaseMs      int64  `protobuf:"varint,12,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`               // a sandbox ends itself if the core is silent for this long
+	Files        string `protobuf:"bytes,13,opt,name=files,proto3" json:"files,omitempty"`                                   // folder with the task's files for the environment; empty: none
+	SettingsJson []byte `protobuf:"bytes,14,opt,name=settings_json,json=settingsJson,proto3" json:"settings_json,omitempty"` // the task's settings for the environment
+	Scratch      string `protobuf:"bytes,15,opt,name=scratch,proto3" json:"scratch,omitempty"`                               // folder on node-local disk for the plugin, until Destroy
 	// Volumes of main. Like `sidecars`, set only with capability "sidecars".
-	Volumes []*SandboxVolume `protobuf:"bytes,17,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Volumes []*SandboxVolume `protobuf:"bytes,16,rep,name=volumes,proto3" json:"volumes,omitempty"`
 	// IPv4 address of main, by which the sidecars know the name "main"; empty
 	// without sidecars.
-	Address string `protobuf:"bytes,18,opt,name=address,proto3" json:"address,omitempty"`
+	Address string `protobuf:"bytes,17,opt,name=address,proto3" json:"address,omitempty"`
 	// Host name of main, which it has itself; empty: the environment's own. With
 	// sidecars, all containers resolve it to `address`, too.
-	Hostname      string   `protobuf:"bytes,19,opt,name=hostname,proto3" json:"hostname,omitempty"`
-	Aliases       []string `protobuf:"bytes,20,rep,name=aliases,proto3" json:"aliases,omitempty"` // further names that all containers resolve to `address`
+	Hostname      string   `protobuf:"bytes,18,opt,name=hostname,proto3" json:"hostname,omitempty"`
+	Aliases       []string `protobuf:"bytes,19,rep,name=aliases,proto3" json:"aliases,omitempty"` // further names that all containers resolve to `address`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -606,13 +605,6 @@ func (x *SandboxSpec) GetNetwork() *SandboxNetwork {
 func (x *SandboxSpec) GetMounts() []*SandboxMount {
 	if x != nil {
 		return x.Mounts
-	}
-	return nil
-}
-
-func (x *SandboxSpec) GetServices() []*SandboxService {
-	if x != nil {
-		return x.Services
 	}
 	return nil
 }
@@ -959,7 +951,6 @@ func (x *SandboxLimits) GetGpuTypes() []string {
 type SandboxNetwork struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          NetworkMode            `protobuf:"varint,1,opt,name=mode,proto3,enum=berth.v1.NetworkMode" json:"mode,omitempty"`
-	Allow         []string               `protobuf:"bytes,2,rep,name=allow,proto3" json:"allow,omitempty"` // with NETWORK_MODE_ALLOW: host names, "*.name", addresses, CIDR
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -999,13 +990,6 @@ func (x *SandboxNetwork) GetMode() NetworkMode {
 		return x.Mode
 	}
 	return NetworkMode_NETWORK_MODE_UNSPECIFIED
-}
-
-func (x *SandboxNetwork) GetAllow() []string {
-	if x != nil {
-		return x.Allow
-	}
-	return nil
 }
 
 type SandboxMount struct {
@@ -1060,108 +1044,6 @@ func (x *SandboxMount) GetTarget() string {
 	return ""
 }
 
-// SandboxService is a program that runs next to the agent and is never counted
-// as a process that the agent left.
-type SandboxService struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Argv          []string               `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	Env           map[string]string      `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
-	Workdir       string                 `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	Oneshot       bool                   `protobuf:"varint,6,opt,name=oneshot,proto3" json:"oneshot,omitempty"`                      // must exit 0 before the next one starts; otherwise a daemon
-	Ready         []string               `protobuf:"bytes,7,rep,name=ready,proto3" json:"ready,omitempty"`                           // of a daemon: argv of a probe that must exit 0
-	TimeoutMs     int64                  `protobuf:"varint,8,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // for a oneshot, or for `ready` to succeed; 0: 60 s
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *SandboxService) Reset() {
-	*x = SandboxService{}
-	mi := &file_v1_environment_proto_msgTypes[12]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *SandboxService) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*SandboxService) ProtoMessage() {}
-
-func (x *SandboxService) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[12]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use SandboxService.ProtoReflect.Descriptor instead.
-func (*SandboxService) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *SandboxService) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *SandboxService) GetArgv() []string {
-	if x != nil {
-		return x.Argv
-	}
-	return nil
-}
-
-func (x *SandboxService) GetEnv() map[string]string {
-	if x != nil {
-		return x.Env
-	}
-	return nil
-}
-
-func (x *SandboxService) GetUser() string {
-	if x != nil {
-		return x.User
-	}
-	return ""
-}
-
-func (x *SandboxService) GetWorkdir() string {
-	if x != nil {
-		return x.Workdir
-	}
-	return ""
-}
-
-func (x *SandboxService) GetOneshot() bool {
-	if x != nil {
-		return x.Oneshot
-	}
-	return false
-}
-
-func (x *SandboxService) GetReady() []string {
-	if x != nil {
-		return x.Ready
-	}
-	return nil
-}
-
-func (x *SandboxService) GetTimeoutMs() int64 {
-	if x != nil {
-		return x.TimeoutMs
-	}
-	return 0
-}
-
 // SandboxSidecar is an additional container of a task, with its own sandboxd
 // and a network namespace of its own, which has what the network of the
 // SandboxSpec allows. With sidecars, every container starts with the capability
@@ -1190,7 +1072,7 @@ type SandboxSidecar struct {
 
 func (x *SandboxSidecar) Reset() {
 	*x = SandboxSidecar{}
-	mi := &file_v1_environment_proto_msgTypes[13]
+	mi := &file_v1_environment_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1084,7 @@ func (x *SandboxSidecar) String() string {
 func (*SandboxSidecar) ProtoMessage() {}
 
 func (x *SandboxSidecar) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[13]
+	mi := &file_v1_environment_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1097,7 @@ func (x *SandboxSidecar) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxSidecar.ProtoReflect.Descriptor instead.
 func (*SandboxSidecar) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{13}
+	return file_v1_environment_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SandboxSidecar) GetName() string {
@@ -1315,7 +1197,7 @@ type SandboxVolume struct {
 
 func (x *SandboxVolume) Reset() {
 	*x = SandboxVolume{}
-	mi := &file_v1_environment_proto_msgTypes[14]
+	mi := &file_v1_environment_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1209,7 @@ func (x *SandboxVolume) String() string {
 func (*SandboxVolume) ProtoMessage() {}
 
 func (x *SandboxVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[14]
+	mi := &file_v1_environment_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1222,7 @@ func (x *SandboxVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxVolume.ProtoReflect.Descriptor instead.
 func (*SandboxVolume) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{14}
+	return file_v1_environment_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SandboxVolume) GetName() string {
@@ -1379,7 +1261,7 @@ type SandboxGranted struct {
 
 func (x *SandboxGranted) Reset() {
 	*x = SandboxGranted{}
-	mi := &file_v1_environment_proto_msgTypes[15]
+	mi := &file_v1_environment_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1273,7 @@ func (x *SandboxGranted) String() string {
 func (*SandboxGranted) ProtoMessage() {}
 
 func (x *SandboxGranted) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[15]
+	mi := &file_v1_environment_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1286,7 @@ func (x *SandboxGranted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxGranted.ProtoReflect.Descriptor instead.
 func (*SandboxGranted) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{15}
+	return file_v1_environment_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SandboxGranted) GetCpu() SandboxGrant {
@@ -1474,7 +1356,7 @@ type SandboxMade struct {
 
 func (x *SandboxMade) Reset() {
 	*x = SandboxMade{}
-	mi := &file_v1_environment_proto_msgTypes[16]
+	mi := &file_v1_environment_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1368,7 @@ func (x *SandboxMade) String() string {
 func (*SandboxMade) ProtoMessage() {}
 
 func (x *SandboxMade) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[16]
+	mi := &file_v1_environment_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,7 +1381,7 @@ func (x *SandboxMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxMade.ProtoReflect.Descriptor instead.
 func (*SandboxMade) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{16}
+	return file_v1_environment_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SandboxMade) GetId() string {
@@ -1563,15 +1445,14 @@ type ImageFacts struct {
 	Env           map[string]string      `protobuf:"bytes,6,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
 	Workdir       string                 `protobuf:"bytes,8,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	Shell         []string               `protobuf:"bytes,9,rep,name=shell,proto3" json:"shell,omitempty"`      // of the image's SHELL; empty: /bin/sh -c
-	Volumes       []string               `protobuf:"bytes,10,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the image's VOLUME; mode image lacks the files there
+	Volumes       []string               `protobuf:"bytes,9,rep,name=volumes,proto3" json:"volumes,omitempty"` // of the image's VOLUME; mode image lacks the files there
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ImageFacts) Reset() {
 	*x = ImageFacts{}
-	mi := &file_v1_environment_proto_msgTypes[17]
+	mi := &file_v1_environment_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +1464,7 @@ func (x *ImageFacts) String() string {
 func (*ImageFacts) ProtoMessage() {}
 
 func (x *ImageFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[17]
+	mi := &file_v1_environment_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +1477,7 @@ func (x *ImageFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageFacts.ProtoReflect.Descriptor instead.
 func (*ImageFacts) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{17}
+	return file_v1_environment_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ImageFacts) GetRef() string {
@@ -1655,13 +1536,6 @@ func (x *ImageFacts) GetWorkdir() string {
 	return ""
 }
 
-func (x *ImageFacts) GetShell() []string {
-	if x != nil {
-		return x.Shell
-	}
-	return nil
-}
-
 func (x *ImageFacts) GetVolumes() []string {
 	if x != nil {
 		return x.Volumes
@@ -1682,7 +1556,7 @@ type SidecarMade struct {
 
 func (x *SidecarMade) Reset() {
 	*x = SidecarMade{}
-	mi := &file_v1_environment_proto_msgTypes[18]
+	mi := &file_v1_environment_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1568,7 @@ func (x *SidecarMade) String() string {
 func (*SidecarMade) ProtoMessage() {}
 
 func (x *SidecarMade) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[18]
+	mi := &file_v1_environment_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1581,7 @@ func (x *SidecarMade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SidecarMade.ProtoReflect.Descriptor instead.
 func (*SidecarMade) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{18}
+	return file_v1_environment_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SidecarMade) GetName() string {
@@ -1748,7 +1622,7 @@ type DestroyRequest struct {
 
 func (x *DestroyRequest) Reset() {
 	*x = DestroyRequest{}
-	mi := &file_v1_environment_proto_msgTypes[19]
+	mi := &file_v1_environment_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1634,7 @@ func (x *DestroyRequest) String() string {
 func (*DestroyRequest) ProtoMessage() {}
 
 func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[19]
+	mi := &file_v1_environment_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1647,7 @@ func (x *DestroyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyRequest.ProtoReflect.Descriptor instead.
 func (*DestroyRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{19}
+	return file_v1_environment_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DestroyRequest) GetPlugin() string {
@@ -1804,7 +1678,7 @@ type DestroyReply struct {
 
 func (x *DestroyReply) Reset() {
 	*x = DestroyReply{}
-	mi := &file_v1_environment_proto_msgTypes[20]
+	mi := &file_v1_environment_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1690,7 @@ func (x *DestroyReply) String() string {
 func (*DestroyReply) ProtoMessage() {}
 
 func (x *DestroyReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[20]
+	mi := &file_v1_environment_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1703,7 @@ func (x *DestroyReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyReply.ProtoReflect.Descriptor instead.
 func (*DestroyReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{20}
+	return file_v1_environment_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DestroyReply) GetOomKills() int64 {
@@ -1877,7 +1751,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_v1_environment_proto_msgTypes[21]
+	mi := &file_v1_environment_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1763,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[21]
+	mi := &file_v1_environment_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1776,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{21}
+	return file_v1_environment_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRequest) GetPlugin() string {
@@ -1928,7 +1802,7 @@ type ListReply struct {
 
 func (x *ListReply) Reset() {
 	*x = ListReply{}
-	mi := &file_v1_environment_proto_msgTypes[22]
+	mi := &file_v1_environment_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +1814,7 @@ func (x *ListReply) String() string {
 func (*ListReply) ProtoMessage() {}
 
 func (x *ListReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[22]
+	mi := &file_v1_environment_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +1827,7 @@ func (x *ListReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListReply.ProtoReflect.Descriptor instead.
 func (*ListReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{22}
+	return file_v1_environment_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListReply) GetIds() []string {
@@ -1974,7 +1848,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_v1_environment_proto_msgTypes[23]
+	mi := &file_v1_environment_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +1860,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[23]
+	mi := &file_v1_environment_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +1873,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{23}
+	return file_v1_environment_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PrepareRequest) GetPlugin() string {
@@ -2036,7 +1910,7 @@ type PrepareEvent struct {
 
 func (x *PrepareEvent) Reset() {
 	*x = PrepareEvent{}
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +1922,7 @@ func (x *PrepareEvent) String() string {
 func (*PrepareEvent) ProtoMessage() {}
 
 func (x *PrepareEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[24]
+	mi := &file_v1_environment_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +1935,7 @@ func (x *PrepareEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareEvent.ProtoReflect.Descriptor instead.
 func (*PrepareEvent) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{24}
+	return file_v1_environment_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PrepareEvent) GetEvent() isPrepareEvent_Event {
@@ -2114,7 +1988,7 @@ type KeptRequest struct {
 
 func (x *KeptRequest) Reset() {
 	*x = KeptRequest{}
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2000,7 @@ func (x *KeptRequest) String() string {
 func (*KeptRequest) ProtoMessage() {}
 
 func (x *KeptRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[25]
+	mi := &file_v1_environment_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2013,7 @@ func (x *KeptRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptRequest.ProtoReflect.Descriptor instead.
 func (*KeptRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{25}
+	return file_v1_environment_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *KeptRequest) GetPlugin() string {
@@ -2158,7 +2032,7 @@ type KeptReply struct {
 
 func (x *KeptReply) Reset() {
 	*x = KeptReply{}
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2044,7 @@ func (x *KeptReply) String() string {
 func (*KeptReply) ProtoMessage() {}
 
 func (x *KeptReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[26]
+	mi := &file_v1_environment_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2057,7 @@ func (x *KeptReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptReply.ProtoReflect.Descriptor instead.
 func (*KeptReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{26}
+	return file_v1_environment_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *KeptReply) GetImages() []*KeptImage {
@@ -2206,7 +2080,7 @@ type KeptImage struct {
 
 func (x *KeptImage) Reset() {
 	*x = KeptImage{}
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2092,7 @@ func (x *KeptImage) String() string {
 func (*KeptImage) ProtoMessage() {}
 
 func (x *KeptImage) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[27]
+	mi := &file_v1_environment_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2105,7 @@ func (x *KeptImage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeptImage.ProtoReflect.Descriptor instead.
 func (*KeptImage) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{27}
+	return file_v1_environment_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KeptImage) GetRef() string {
@@ -2272,7 +2146,7 @@ type DropRequest struct {
 
 func (x *DropRequest) Reset() {
 	*x = DropRequest{}
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2284,7 +2158,7 @@ func (x *DropRequest) String() string {
 func (*DropRequest) ProtoMessage() {}
 
 func (x *DropRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[28]
+	mi := &file_v1_environment_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2297,7 +2171,7 @@ func (x *DropRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropRequest.ProtoReflect.Descriptor instead.
 func (*DropRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{28}
+	return file_v1_environment_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DropRequest) GetPlugin() string {
@@ -2323,7 +2197,7 @@ type DropReply struct {
 
 func (x *DropReply) Reset() {
 	*x = DropReply{}
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2335,7 +2209,7 @@ func (x *DropReply) String() string {
 func (*DropReply) ProtoMessage() {}
 
 func (x *DropReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[29]
+	mi := &file_v1_environment_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2222,7 @@ func (x *DropReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropReply.ProtoReflect.Descriptor instead.
 func (*DropReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{29}
+	return file_v1_environment_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DropReply) GetDropped() bool {
@@ -2370,7 +2244,7 @@ type SurfaceNeedsRequest struct {
 
 func (x *SurfaceNeedsRequest) Reset() {
 	*x = SurfaceNeedsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2256,7 @@ func (x *SurfaceNeedsRequest) String() string {
 func (*SurfaceNeedsRequest) ProtoMessage() {}
 
 func (x *SurfaceNeedsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[30]
+	mi := &file_v1_environment_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2269,7 @@ func (x *SurfaceNeedsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeedsRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceNeedsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{30}
+	return file_v1_environment_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SurfaceNeedsRequest) GetPlugin() string {
@@ -2435,7 +2309,7 @@ type SurfaceNeedsReply struct {
 
 func (x *SurfaceNeedsReply) Reset() {
 	*x = SurfaceNeedsReply{}
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2321,7 @@ func (x *SurfaceNeedsReply) String() string {
 func (*SurfaceNeedsReply) ProtoMessage() {}
 
 func (x *SurfaceNeedsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[31]
+	mi := &file_v1_environment_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2334,7 @@ func (x *SurfaceNeedsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeedsReply.ProtoReflect.Descriptor instead.
 func (*SurfaceNeedsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{31}
+	return file_v1_environment_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SurfaceNeedsReply) GetNeeds() *SurfaceNeeds {
@@ -2489,7 +2363,7 @@ type SurfaceNeeds struct {
 
 func (x *SurfaceNeeds) Reset() {
 	*x = SurfaceNeeds{}
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2375,7 @@ func (x *SurfaceNeeds) String() string {
 func (*SurfaceNeeds) ProtoMessage() {}
 
 func (x *SurfaceNeeds) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[32]
+	mi := &file_v1_environment_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2388,7 @@ func (x *SurfaceNeeds) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceNeeds.ProtoReflect.Descriptor instead.
 func (*SurfaceNeeds) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{32}
+	return file_v1_environment_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SurfaceNeeds) GetMounts() []*SandboxMount {
@@ -2597,7 +2471,7 @@ type SurfaceOpenRequest struct {
 
 func (x *SurfaceOpenRequest) Reset() {
 	*x = SurfaceOpenRequest{}
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2483,7 @@ func (x *SurfaceOpenRequest) String() string {
 func (*SurfaceOpenRequest) ProtoMessage() {}
 
 func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[33]
+	mi := &file_v1_environment_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2496,7 @@ func (x *SurfaceOpenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{33}
+	return file_v1_environment_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SurfaceOpenRequest) GetPlugin() string {
@@ -2658,7 +2532,7 @@ type SurfaceSpec struct {
 
 func (x *SurfaceSpec) Reset() {
 	*x = SurfaceSpec{}
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2670,7 +2544,7 @@ func (x *SurfaceSpec) String() string {
 func (*SurfaceSpec) ProtoMessage() {}
 
 func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[34]
+	mi := &file_v1_environment_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2683,7 +2557,7 @@ func (x *SurfaceSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceSpec.ProtoReflect.Descriptor instead.
 func (*SurfaceSpec) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{34}
+	return file_v1_environment_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SurfaceSpec) GetSandbox() string {
@@ -2772,7 +2646,7 @@ type SurfaceOpenReply struct {
 
 func (x *SurfaceOpenReply) Reset() {
 	*x = SurfaceOpenReply{}
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2658,7 @@ func (x *SurfaceOpenReply) String() string {
 func (*SurfaceOpenReply) ProtoMessage() {}
 
 func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[35]
+	mi := &file_v1_environment_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2671,7 @@ func (x *SurfaceOpenReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceOpenReply.ProtoReflect.Descriptor instead.
 func (*SurfaceOpenReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{35}
+	return file_v1_environment_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SurfaceOpenReply) GetId() string {
@@ -2817,7 +2691,7 @@ type ActionsRequest struct {
 
 func (x *ActionsRequest) Reset() {
 	*x = ActionsRequest{}
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +2703,7 @@ func (x *ActionsRequest) String() string {
 func (*ActionsRequest) ProtoMessage() {}
 
 func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[36]
+	mi := &file_v1_environment_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +2716,7 @@ func (x *ActionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsRequest.ProtoReflect.Descriptor instead.
 func (*ActionsRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{36}
+	return file_v1_environment_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ActionsRequest) GetPlugin() string {
@@ -2870,7 +2744,7 @@ type ActionsReply struct {
 
 func (x *ActionsReply) Reset() {
 	*x = ActionsReply{}
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2756,7 @@ func (x *ActionsReply) String() string {
 func (*ActionsReply) ProtoMessage() {}
 
 func (x *ActionsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[37]
+	mi := &file_v1_environment_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2769,7 @@ func (x *ActionsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActionsReply.ProtoReflect.Descriptor instead.
 func (*ActionsReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{37}
+	return file_v1_environment_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ActionsReply) GetActions() []*SurfaceAction {
@@ -2931,7 +2805,7 @@ type SurfaceAction struct {
 
 func (x *SurfaceAction) Reset() {
 	*x = SurfaceAction{}
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2943,7 +2817,7 @@ func (x *SurfaceAction) String() string {
 func (*SurfaceAction) ProtoMessage() {}
 
 func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[38]
+	mi := &file_v1_environment_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2956,7 +2830,7 @@ func (x *SurfaceAction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceAction.ProtoReflect.Descriptor instead.
 func (*SurfaceAction) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{38}
+	return file_v1_environment_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SurfaceAction) GetName() string {
@@ -2993,7 +2867,7 @@ type ResetRequest struct {
 
 func (x *ResetRequest) Reset() {
 	*x = ResetRequest{}
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +2879,7 @@ func (x *ResetRequest) String() string {
 func (*ResetRequest) ProtoMessage() {}
 
 func (x *ResetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[39]
+	mi := &file_v1_environment_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +2892,7 @@ func (x *ResetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetRequest.ProtoReflect.Descriptor instead.
 func (*ResetRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{39}
+	return file_v1_environment_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ResetRequest) GetPlugin() string {
@@ -3065,7 +2939,7 @@ type ResetReply struct {
 
 func (x *ResetReply) Reset() {
 	*x = ResetReply{}
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3077,7 +2951,7 @@ func (x *ResetReply) String() string {
 func (*ResetReply) ProtoMessage() {}
 
 func (x *ResetReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[40]
+	mi := &file_v1_environment_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3090,7 +2964,7 @@ func (x *ResetReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetReply.ProtoReflect.Descriptor instead.
 func (*ResetReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{40}
+	return file_v1_environment_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResetReply) GetObservation() *SurfaceObservation {
@@ -3111,7 +2985,7 @@ type ObserveRequest struct {
 
 func (x *ObserveRequest) Reset() {
 	*x = ObserveRequest{}
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +2997,7 @@ func (x *ObserveRequest) String() string {
 func (*ObserveRequest) ProtoMessage() {}
 
 func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[41]
+	mi := &file_v1_environment_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3010,7 @@ func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
 func (*ObserveRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{41}
+	return file_v1_environment_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ObserveRequest) GetPlugin() string {
@@ -3169,7 +3043,7 @@ type ObserveReply struct {
 
 func (x *ObserveReply) Reset() {
 	*x = ObserveReply{}
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3181,7 +3055,7 @@ func (x *ObserveReply) String() string {
 func (*ObserveReply) ProtoMessage() {}
 
 func (x *ObserveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[42]
+	mi := &file_v1_environment_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3194,7 +3068,7 @@ func (x *ObserveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
 func (*ObserveReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{42}
+	return file_v1_environment_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ObserveReply) GetObservation() *SurfaceObservation {
@@ -3216,7 +3090,7 @@ type SurfaceObservation struct {
 
 func (x *SurfaceObservation) Reset() {
 	*x = SurfaceObservation{}
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3102,7 @@ func (x *SurfaceObservation) String() string {
 func (*SurfaceObservation) ProtoMessage() {}
 
 func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[43]
+	mi := &file_v1_environment_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3115,7 @@ func (x *SurfaceObservation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceObservation.ProtoReflect.Descriptor instead.
 func (*SurfaceObservation) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{43}
+	return file_v1_environment_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SurfaceObservation) GetText() string {
@@ -3278,7 +3152,7 @@ type SurfaceFrame struct {
 
 func (x *SurfaceFrame) Reset() {
 	*x = SurfaceFrame{}
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3290,7 +3164,7 @@ func (x *SurfaceFrame) String() string {
 func (*SurfaceFrame) ProtoMessage() {}
 
 func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[44]
+	mi := &file_v1_environment_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3303,7 +3177,7 @@ func (x *SurfaceFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceFrame.ProtoReflect.Descriptor instead.
 func (*SurfaceFrame) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{44}
+	return file_v1_environment_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SurfaceFrame) GetMediaType() string {
@@ -3348,7 +3222,7 @@ type ActRequest struct {
 
 func (x *ActRequest) Reset() {
 	*x = ActRequest{}
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3234,7 @@ func (x *ActRequest) String() string {
 func (*ActRequest) ProtoMessage() {}
 
 func (x *ActRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[45]
+	mi := &file_v1_environment_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3247,7 @@ func (x *ActRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActRequest.ProtoReflect.Descriptor instead.
 func (*ActRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{45}
+	return file_v1_environment_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ActRequest) GetPlugin() string {
@@ -3427,7 +3301,7 @@ type ActReply struct {
 
 func (x *ActReply) Reset() {
 	*x = ActReply{}
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3439,7 +3313,7 @@ func (x *ActReply) String() string {
 func (*ActReply) ProtoMessage() {}
 
 func (x *ActReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[46]
+	mi := &file_v1_environment_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3452,7 +3326,7 @@ func (x *ActReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActReply.ProtoReflect.Descriptor instead.
 func (*ActReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{46}
+	return file_v1_environment_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ActReply) GetStep() *SurfaceStep {
@@ -3477,7 +3351,7 @@ type SurfaceStep struct {
 
 func (x *SurfaceStep) Reset() {
 	*x = SurfaceStep{}
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3489,7 +3363,7 @@ func (x *SurfaceStep) String() string {
 func (*SurfaceStep) ProtoMessage() {}
 
 func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[47]
+	mi := &file_v1_environment_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3502,7 +3376,7 @@ func (x *SurfaceStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceStep.ProtoReflect.Descriptor instead.
 func (*SurfaceStep) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{47}
+	return file_v1_environment_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SurfaceStep) GetObservation() *SurfaceObservation {
@@ -3560,7 +3434,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3572,7 +3446,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[48]
+	mi := &file_v1_environment_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3585,7 +3459,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{48}
+	return file_v1_environment_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CaptureRequest) GetPlugin() string {
@@ -3632,7 +3506,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3518,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[49]
+	mi := &file_v1_environment_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3531,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{49}
+	return file_v1_environment_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CaptureReply) GetFiles() []string {
@@ -3677,7 +3551,7 @@ type SurfaceCloseRequest struct {
 
 func (x *SurfaceCloseRequest) Reset() {
 	*x = SurfaceCloseRequest{}
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3563,7 @@ func (x *SurfaceCloseRequest) String() string {
 func (*SurfaceCloseRequest) ProtoMessage() {}
 
 func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[50]
+	mi := &file_v1_environment_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3576,7 @@ func (x *SurfaceCloseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseRequest.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseRequest) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{50}
+	return file_v1_environment_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SurfaceCloseRequest) GetPlugin() string {
@@ -3727,7 +3601,7 @@ type SurfaceCloseReply struct {
 
 func (x *SurfaceCloseReply) Reset() {
 	*x = SurfaceCloseReply{}
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3739,7 +3613,7 @@ func (x *SurfaceCloseReply) String() string {
 func (*SurfaceCloseReply) ProtoMessage() {}
 
 func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
-	mi := &file_v1_environment_proto_msgTypes[51]
+	mi := &file_v1_environment_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3752,7 +3626,7 @@ func (x *SurfaceCloseReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SurfaceCloseReply.ProtoReflect.Descriptor instead.
 func (*SurfaceCloseReply) Descriptor() ([]byte, []int) {
-	return file_v1_environment_proto_rawDescGZIP(), []int{51}
+	return file_v1_environment_proto_rawDescGZIP(), []int{50}
 }
 
 var File_v1_environment_proto protoreflect.FileDescriptor
@@ -3780,7 +3654,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04spec\x18\x02 \x01(\v2\x15.berth.v1.SandboxSpecR\x04spec\x12\x14\n" +
 	"\x05taken\x18\x03 \x01(\bR\x05taken\">\n" +
 	"\vCreateReply\x12/\n" +
-	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xb5\x06\n" +
+	"\asandbox\x18\x01 \x01(\v2\x15.berth.v1.SandboxMadeR\asandbox\"\xff\x05\n" +
 	"\vSandboxSpec\x12/\n" +
 	"\x06labels\x18\x01 \x01(\v2\x17.berth.v1.SandboxLabelsR\x06labels\x12\x1f\n" +
 	"\vconfig_json\x18\x02 \x01(\fR\n" +
@@ -3792,18 +3666,17 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x06limits\x18\a \x01(\v2\x17.berth.v1.SandboxLimitsR\x06limits\x122\n" +
 	"\anetwork\x18\b \x01(\v2\x18.berth.v1.SandboxNetworkR\anetwork\x12.\n" +
 	"\x06mounts\x18\t \x03(\v2\x16.berth.v1.SandboxMountR\x06mounts\x124\n" +
-	"\bservices\x18\n" +
-	" \x03(\v2\x18.berth.v1.SandboxServiceR\bservices\x124\n" +
-	"\bsidecars\x18\v \x03(\v2\x18.berth.v1.SandboxSidecarR\bsidecars\x12\x18\n" +
-	"\acontrol\x18\f \x01(\tR\acontrol\x12\x19\n" +
-	"\blease_ms\x18\r \x01(\x03R\aleaseMs\x12\x14\n" +
-	"\x05files\x18\x0e \x01(\tR\x05files\x12#\n" +
-	"\rsettings_json\x18\x0f \x01(\fR\fsettingsJson\x12\x18\n" +
-	"\ascratch\x18\x10 \x01(\tR\ascratch\x121\n" +
-	"\avolumes\x18\x11 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
-	"\aaddress\x18\x12 \x01(\tR\aaddress\x12\x1a\n" +
-	"\bhostname\x18\x13 \x01(\tR\bhostname\x12\x18\n" +
-	"\aaliases\x18\x14 \x03(\tR\aaliases\x1a6\n" +
+	"\bsidecars\x18\n" +
+	" \x03(\v2\x18.berth.v1.SandboxSidecarR\bsidecars\x12\x18\n" +
+	"\acontrol\x18\v \x01(\tR\acontrol\x12\x19\n" +
+	"\blease_ms\x18\f \x01(\x03R\aleaseMs\x12\x14\n" +
+	"\x05files\x18\r \x01(\tR\x05files\x12#\n" +
+	"\rsettings_json\x18\x0e \x01(\fR\fsettingsJson\x12\x18\n" +
+	"\ascratch\x18\x0f \x01(\tR\ascratch\x121\n" +
+	"\avolumes\x18\x10 \x03(\v2\x17.berth.v1.SandboxVolumeR\avolumes\x12\x18\n" +
+	"\aaddress\x18\x11 \x01(\tR\aaddress\x12\x1a\n" +
+	"\bhostname\x18\x12 \x01(\tR\bhostname\x12\x18\n" +
+	"\aaliases\x18\x13 \x03(\tR\aaliases\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
@@ -3838,26 +3711,12 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\ashm_mib\x18\x04 \x01(\x03R\x06shmMib\x12\x12\n" +
 	"\x04pids\x18\x05 \x01(\x03R\x04pids\x12\x12\n" +
 	"\x04gpus\x18\x06 \x01(\x03R\x04gpus\x12\x1b\n" +
-	"\tgpu_types\x18\a \x03(\tR\bgpuTypes\"Q\n" +
+	"\tgpu_types\x18\a \x03(\tR\bgpuTypes\";\n" +
 	"\x0eSandboxNetwork\x12)\n" +
-	"\x04mode\x18\x01 \x01(\x0e2\x15.berth.v1.NetworkModeR\x04mode\x12\x14\n" +
-	"\x05allow\x18\x02 \x03(\tR\x05allow\">\n" +
+	"\x04mode\x18\x01 \x01(\x0e2\x15.berth.v1.NetworkModeR\x04mode\">\n" +
 	"\fSandboxMount\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
-	"\x06target\x18\x02 \x01(\tR\x06target\"\xa2\x02\n" +
-	"\x0eSandboxService\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04argv\x18\x02 \x03(\tR\x04argv\x123\n" +
-	"\x03env\x18\x03 \x03(\v2!.berth.v1.SandboxService.EnvEntryR\x03env\x12\x12\n" +
-	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
-	"\aworkdir\x18\x05 \x01(\tR\aworkdir\x12\x18\n" +
-	"\aoneshot\x18\x06 \x01(\bR\aoneshot\x12\x14\n" +
-	"\x05ready\x18\a \x03(\tR\x05ready\x12\x1d\n" +
-	"\n" +
-	"timeout_ms\x18\b \x01(\x03R\ttimeoutMs\x1a6\n" +
-	"\bEnvEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcf\x03\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\"\xcf\x03\n" +
 	"\x0eSandboxSidecar\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12,\n" +
 	"\x05image\x18\x02 \x01(\v2\x16.berth.v1.SandboxImageR\x05image\x12\x12\n" +
@@ -3894,7 +3753,7 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\agranted\x18\x05 \x01(\v2\x18.berth.v1.SandboxGrantedR\agranted\x12*\n" +
 	"\x05image\x18\x06 \x01(\v2\x14.berth.v1.ImageFactsR\x05image\x121\n" +
 	"\bsidecars\x18\a \x03(\v2\x15.berth.v1.SidecarMadeR\bsidecars\x12\x1a\n" +
-	"\bfindings\x18\b \x03(\tR\bfindingsJ\x04\b\x04\x10\x05\"\xc3\x02\n" +
+	"\bfindings\x18\b \x03(\tR\bfindingsJ\x04\b\x04\x10\x05\"\xad\x02\n" +
 	"\n" +
 	"ImageFacts\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
@@ -3906,10 +3765,8 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x03cmd\x18\x05 \x03(\tR\x03cmd\x12/\n" +
 	"\x03env\x18\x06 \x03(\v2\x1d.berth.v1.ImageFacts.EnvEntryR\x03env\x12\x12\n" +
 	"\x04user\x18\a \x01(\tR\x04user\x12\x18\n" +
-	"\aworkdir\x18\b \x01(\tR\aworkdir\x12\x14\n" +
-	"\x05shell\x18\t \x03(\tR\x05shell\x12\x18\n" +
-	"\avolumes\x18\n" +
-	" \x03(\tR\avolumes\x1a6\n" +
+	"\aworkdir\x18\b \x01(\tR\aworkdir\x12\x18\n" +
+	"\avolumes\x18\t \x03(\tR\avolumes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
@@ -4112,7 +3969,7 @@ func file_v1_environment_proto_rawDescGZIP() []byte {
 }
 
 var file_v1_environment_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
+var file_v1_environment_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_v1_environment_proto_goTypes = []any{
 	(NetworkMode)(0),                // 0: berth.v1.NetworkMode
 	(SandboxGrant)(0),               // 1: berth.v1.SandboxGrant
@@ -4128,54 +3985,52 @@ var file_v1_environment_proto_goTypes = []any{
 	(*SandboxLimits)(nil),           // 11: berth.v1.SandboxLimits
 	(*SandboxNetwork)(nil),          // 12: berth.v1.SandboxNetwork
 	(*SandboxMount)(nil),            // 13: berth.v1.SandboxMount
-	(*SandboxService)(nil),          // 14: berth.v1.SandboxService
-	(*SandboxSidecar)(nil),          // 15: berth.v1.SandboxSidecar
-	(*SandboxVolume)(nil),           // 16: berth.v1.SandboxVolume
-	(*SandboxGranted)(nil),          // 17: berth.v1.SandboxGranted
-	(*SandboxMade)(nil),             // 18: berth.v1.SandboxMade
-	(*ImageFacts)(nil),              // 19: berth.v1.ImageFacts
-	(*SidecarMade)(nil),             // 20: berth.v1.SidecarMade
-	(*DestroyRequest)(nil),          // 21: berth.v1.DestroyRequest
-	(*DestroyReply)(nil),            // 22: berth.v1.DestroyReply
-	(*ListRequest)(nil),             // 23: berth.v1.ListRequest
-	(*ListReply)(nil),               // 24: berth.v1.ListReply
-	(*PrepareRequest)(nil),          // 25: berth.v1.PrepareRequest
-	(*PrepareEvent)(nil),            // 26: berth.v1.PrepareEvent
-	(*KeptRequest)(nil),             // 27: berth.v1.KeptRequest
-	(*KeptReply)(nil),               // 28: berth.v1.KeptReply
-	(*KeptImage)(nil),               // 29: berth.v1.KeptImage
-	(*DropRequest)(nil),             // 30: berth.v1.DropRequest
-	(*DropReply)(nil),               // 31: berth.v1.DropReply
-	(*SurfaceNeedsRequest)(nil),     // 32: berth.v1.SurfaceNeedsRequest
-	(*SurfaceNeedsReply)(nil),       // 33: berth.v1.SurfaceNeedsReply
-	(*SurfaceNeeds)(nil),            // 34: berth.v1.SurfaceNeeds
-	(*SurfaceOpenRequest)(nil),      // 35: berth.v1.SurfaceOpenRequest
-	(*SurfaceSpec)(nil),             // 36: berth.v1.SurfaceSpec
-	(*SurfaceOpenReply)(nil),        // 37: berth.v1.SurfaceOpenReply
-	(*ActionsRequest)(nil),          // 38: berth.v1.ActionsRequest
-	(*ActionsReply)(nil),            // 39: berth.v1.ActionsReply
-	(*SurfaceAction)(nil),           // 40: berth.v1.SurfaceAction
-	(*ResetRequest)(nil),            // 41: berth.v1.ResetRequest
-	(*ResetReply)(nil),              // 42: berth.v1.ResetReply
-	(*ObserveRequest)(nil),          // 43: berth.v1.ObserveRequest
-	(*ObserveReply)(nil),            // 44: berth.v1.ObserveReply
-	(*SurfaceObservation)(nil),      // 45: berth.v1.SurfaceObservation
-	(*SurfaceFrame)(nil),            // 46: berth.v1.SurfaceFrame
-	(*ActRequest)(nil),              // 47: berth.v1.ActRequest
-	(*ActReply)(nil),                // 48: berth.v1.ActReply
-	(*SurfaceStep)(nil),             // 49: berth.v1.SurfaceStep
-	(*CaptureRequest)(nil),          // 50: berth.v1.CaptureRequest
-	(*CaptureReply)(nil),            // 51: berth.v1.CaptureReply
-	(*SurfaceCloseRequest)(nil),     // 52: berth.v1.SurfaceCloseRequest
-	(*SurfaceCloseReply)(nil),       // 53: berth.v1.SurfaceCloseReply
-	nil,                             // 54: berth.v1.SandboxSpec.EnvEntry
-	nil,                             // 55: berth.v1.SandboxImage.ArgsEntry
-	nil,                             // 56: berth.v1.SandboxImage.FilesEntry
-	nil,                             // 57: berth.v1.SandboxService.EnvEntry
-	nil,                             // 58: berth.v1.SandboxSidecar.EnvEntry
-	nil,                             // 59: berth.v1.ImageFacts.EnvEntry
-	nil,                             // 60: berth.v1.SurfaceNeeds.PortsEntry
-	nil,                             // 61: berth.v1.SurfaceSpec.PortsEntry
+	(*SandboxSidecar)(nil),          // 14: berth.v1.SandboxSidecar
+	(*SandboxVolume)(nil),           // 15: berth.v1.SandboxVolume
+	(*SandboxGranted)(nil),          // 16: berth.v1.SandboxGranted
+	(*SandboxMade)(nil),             // 17: berth.v1.SandboxMade
+	(*ImageFacts)(nil),              // 18: berth.v1.ImageFacts
+	(*SidecarMade)(nil),             // 19: berth.v1.SidecarMade
+	(*DestroyRequest)(nil),          // 20: berth.v1.DestroyRequest
+	(*DestroyReply)(nil),            // 21: berth.v1.DestroyReply
+	(*ListRequest)(nil),             // 22: berth.v1.ListRequest
+	(*ListReply)(nil),               // 23: berth.v1.ListReply
+	(*PrepareRequest)(nil),          // 24: berth.v1.PrepareRequest
+	(*PrepareEvent)(nil),            // 25: berth.v1.PrepareEvent
+	(*KeptRequest)(nil),             // 26: berth.v1.KeptRequest
+	(*KeptReply)(nil),               // 27: berth.v1.KeptReply
+	(*KeptImage)(nil),               // 28: berth.v1.KeptImage
+	(*DropRequest)(nil),             // 29: berth.v1.DropRequest
+	(*DropReply)(nil),               // 30: berth.v1.DropReply
+	(*SurfaceNeedsRequest)(nil),     // 31: berth.v1.SurfaceNeedsRequest
+	(*SurfaceNeedsReply)(nil),       // 32: berth.v1.SurfaceNeedsReply
+	(*SurfaceNeeds)(nil),            // 33: berth.v1.SurfaceNeeds
+	(*SurfaceOpenRequest)(nil),      // 34: berth.v1.SurfaceOpenRequest
+	(*SurfaceSpec)(nil),             // 35: berth.v1.SurfaceSpec
+	(*SurfaceOpenReply)(nil),        // 36: berth.v1.SurfaceOpenReply
+	(*ActionsRequest)(nil),          // 37: berth.v1.ActionsRequest
+	(*ActionsReply)(nil),            // 38: berth.v1.ActionsReply
+	(*SurfaceAction)(nil),           // 39: berth.v1.SurfaceAction
+	(*ResetRequest)(nil),            // 40: berth.v1.ResetRequest
+	(*ResetReply)(nil),              // 41: berth.v1.ResetReply
+	(*ObserveRequest)(nil),          // 42: berth.v1.ObserveRequest
+	(*ObserveReply)(nil),            // 43: berth.v1.ObserveReply
+	(*SurfaceObservation)(nil),      // 44: berth.v1.SurfaceObservation
+	(*SurfaceFrame)(nil),            // 45: berth.v1.SurfaceFrame
+	(*ActRequest)(nil),              // 46: berth.v1.ActRequest
+	(*ActReply)(nil),                // 47: berth.v1.ActReply
+	(*SurfaceStep)(nil),             // 48: berth.v1.SurfaceStep
+	(*CaptureRequest)(nil),          // 49: berth.v1.CaptureRequest
+	(*CaptureReply)(nil),            // 50: berth.v1.CaptureReply
+	(*SurfaceCloseRequest)(nil),     // 51: berth.v1.SurfaceCloseRequest
+	(*SurfaceCloseReply)(nil),       // 52: berth.v1.SurfaceCloseReply
+	nil,                             // 53: berth.v1.SandboxSpec.EnvEntry
+	nil,                             // 54: berth.v1.SandboxImage.ArgsEntry
+	nil,                             // 55: berth.v1.SandboxImage.FilesEntry
+	nil,                             // 56: berth.v1.SandboxSidecar.EnvEntry
+	nil,                             // 57: berth.v1.ImageFacts.EnvEntry
+	nil,                             // 58: berth.v1.SurfaceNeeds.PortsEntry
+	nil,                             // 59: berth.v1.SurfaceSpec.PortsEntry
 }
 var file_v1_environment_proto_depIdxs = []int32{
 	8,  // 0: berth.v1.EnvironmentCheckRequest.spec:type_name -> berth.v1.SandboxSpec
@@ -4183,85 +4038,83 @@ var file_v1_environment_proto_depIdxs = []int32{
 	5,  // 2: berth.v1.EnvironmentCheckReply.degraded:type_name -> berth.v1.SpecProblem
 	4,  // 3: berth.v1.EnvironmentCheckReply.machine:type_name -> berth.v1.MachineCheck
 	8,  // 4: berth.v1.CreateRequest.spec:type_name -> berth.v1.SandboxSpec
-	18, // 5: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
+	17, // 5: berth.v1.CreateReply.sandbox:type_name -> berth.v1.SandboxMade
 	9,  // 6: berth.v1.SandboxSpec.labels:type_name -> berth.v1.SandboxLabels
 	10, // 7: berth.v1.SandboxSpec.image:type_name -> berth.v1.SandboxImage
-	54, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
+	53, // 8: berth.v1.SandboxSpec.env:type_name -> berth.v1.SandboxSpec.EnvEntry
 	11, // 9: berth.v1.SandboxSpec.limits:type_name -> berth.v1.SandboxLimits
 	12, // 10: berth.v1.SandboxSpec.network:type_name -> berth.v1.SandboxNetwork
 	13, // 11: berth.v1.SandboxSpec.mounts:type_name -> berth.v1.SandboxMount
-	14, // 12: berth.v1.SandboxSpec.services:type_name -> berth.v1.SandboxService
-	15, // 13: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
-	16, // 14: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
-	55, // 15: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
-	56, // 16: berth.v1.SandboxImage.files:type_name -> berth.v1.SandboxImage.FilesEntry
-	0,  // 17: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
-	57, // 18: berth.v1.SandboxService.env:type_name -> berth.v1.SandboxService.EnvEntry
-	10, // 19: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
-	58, // 20: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
-	11, // 21: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
-	16, // 22: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
-	1,  // 23: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
-	1,  // 24: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
-	1,  // 25: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
-	1,  // 26: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
-	1,  // 27: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
-	1,  // 28: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
-	17, // 29: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
-	19, // 30: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
-	20, // 31: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
-	59, // 32: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
-	19, // 33: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
-	10, // 34: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
-	10, // 35: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
-	29, // 36: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
-	34, // 37: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
-	13, // 38: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
-	60, // 39: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
-	40, // 40: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
-	36, // 41: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
-	61, // 42: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
-	40, // 43: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
-	45, // 44: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
-	45, // 45: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
-	46, // 46: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
-	49, // 47: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
-	45, // 48: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
-	2,  // 49: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
-	6,  // 50: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
-	21, // 51: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
-	23, // 52: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
-	25, // 53: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
-	27, // 54: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
-	30, // 55: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
-	32, // 56: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
-	35, // 57: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
-	38, // 58: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
-	41, // 59: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
-	43, // 60: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
-	47, // 61: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
-	50, // 62: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
-	52, // 63: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
-	3,  // 64: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
-	7,  // 65: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
-	22, // 66: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
-	24, // 67: berth.v1.Environment.List:output_type -> berth.v1.ListReply
-	26, // 68: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
-	28, // 69: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
-	31, // 70: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
-	33, // 71: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
-	37, // 72: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
-	39, // 73: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
-	42, // 74: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
-	44, // 75: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
-	48, // 76: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
-	51, // 77: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
-	53, // 78: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
-	64, // [64:79] is the sub-list for method output_type
-	49, // [49:64] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	14, // 12: berth.v1.SandboxSpec.sidecars:type_name -> berth.v1.SandboxSidecar
+	15, // 13: berth.v1.SandboxSpec.volumes:type_name -> berth.v1.SandboxVolume
+	54, // 14: berth.v1.SandboxImage.args:type_name -> berth.v1.SandboxImage.ArgsEntry
+	55, // 15: berth.v1.SandboxImage.files:type_name -> berth.v1.SandboxImage.FilesEntry
+	0,  // 16: berth.v1.SandboxNetwork.mode:type_name -> berth.v1.NetworkMode
+	10, // 17: berth.v1.SandboxSidecar.image:type_name -> berth.v1.SandboxImage
+	56, // 18: berth.v1.SandboxSidecar.env:type_name -> berth.v1.SandboxSidecar.EnvEntry
+	11, // 19: berth.v1.SandboxSidecar.limits:type_name -> berth.v1.SandboxLimits
+	15, // 20: berth.v1.SandboxSidecar.volumes:type_name -> berth.v1.SandboxVolume
+	1,  // 21: berth.v1.SandboxGranted.cpu:type_name -> berth.v1.SandboxGrant
+	1,  // 22: berth.v1.SandboxGranted.memory:type_name -> berth.v1.SandboxGrant
+	1,  // 23: berth.v1.SandboxGranted.pids:type_name -> berth.v1.SandboxGrant
+	1,  // 24: berth.v1.SandboxGranted.disk:type_name -> berth.v1.SandboxGrant
+	1,  // 25: berth.v1.SandboxGranted.network:type_name -> berth.v1.SandboxGrant
+	1,  // 26: berth.v1.SandboxGranted.gpu:type_name -> berth.v1.SandboxGrant
+	16, // 27: berth.v1.SandboxMade.granted:type_name -> berth.v1.SandboxGranted
+	18, // 28: berth.v1.SandboxMade.image:type_name -> berth.v1.ImageFacts
+	19, // 29: berth.v1.SandboxMade.sidecars:type_name -> berth.v1.SidecarMade
+	57, // 30: berth.v1.ImageFacts.env:type_name -> berth.v1.ImageFacts.EnvEntry
+	18, // 31: berth.v1.SidecarMade.image:type_name -> berth.v1.ImageFacts
+	10, // 32: berth.v1.PrepareRequest.image:type_name -> berth.v1.SandboxImage
+	10, // 33: berth.v1.PrepareEvent.image:type_name -> berth.v1.SandboxImage
+	28, // 34: berth.v1.KeptReply.images:type_name -> berth.v1.KeptImage
+	33, // 35: berth.v1.SurfaceNeedsReply.needs:type_name -> berth.v1.SurfaceNeeds
+	13, // 36: berth.v1.SurfaceNeeds.mounts:type_name -> berth.v1.SandboxMount
+	58, // 37: berth.v1.SurfaceNeeds.ports:type_name -> berth.v1.SurfaceNeeds.PortsEntry
+	39, // 38: berth.v1.SurfaceNeeds.actions:type_name -> berth.v1.SurfaceAction
+	35, // 39: berth.v1.SurfaceOpenRequest.spec:type_name -> berth.v1.SurfaceSpec
+	59, // 40: berth.v1.SurfaceSpec.ports:type_name -> berth.v1.SurfaceSpec.PortsEntry
+	39, // 41: berth.v1.ActionsReply.actions:type_name -> berth.v1.SurfaceAction
+	44, // 42: berth.v1.ResetReply.observation:type_name -> berth.v1.SurfaceObservation
+	44, // 43: berth.v1.ObserveReply.observation:type_name -> berth.v1.SurfaceObservation
+	45, // 44: berth.v1.SurfaceObservation.frames:type_name -> berth.v1.SurfaceFrame
+	48, // 45: berth.v1.ActReply.step:type_name -> berth.v1.SurfaceStep
+	44, // 46: berth.v1.SurfaceStep.observation:type_name -> berth.v1.SurfaceObservation
+	2,  // 47: berth.v1.Environment.Check:input_type -> berth.v1.EnvironmentCheckRequest
+	6,  // 48: berth.v1.Environment.Create:input_type -> berth.v1.CreateRequest
+	20, // 49: berth.v1.Environment.Destroy:input_type -> berth.v1.DestroyRequest
+	22, // 50: berth.v1.Environment.List:input_type -> berth.v1.ListRequest
+	24, // 51: berth.v1.Environment.Prepare:input_type -> berth.v1.PrepareRequest
+	26, // 52: berth.v1.Environment.Kept:input_type -> berth.v1.KeptRequest
+	29, // 53: berth.v1.Environment.Drop:input_type -> berth.v1.DropRequest
+	31, // 54: berth.v1.Surface.Needs:input_type -> berth.v1.SurfaceNeedsRequest
+	34, // 55: berth.v1.Surface.Open:input_type -> berth.v1.SurfaceOpenRequest
+	37, // 56: berth.v1.Surface.Actions:input_type -> berth.v1.ActionsRequest
+	40, // 57: berth.v1.Surface.Reset:input_type -> berth.v1.ResetRequest
+	42, // 58: berth.v1.Surface.Observe:input_type -> berth.v1.ObserveRequest
+	46, // 59: berth.v1.Surface.Act:input_type -> berth.v1.ActRequest
+	49, // 60: berth.v1.Surface.Capture:input_type -> berth.v1.CaptureRequest
+	51, // 61: berth.v1.Surface.Close:input_type -> berth.v1.SurfaceCloseRequest
+	3,  // 62: berth.v1.Environment.Check:output_type -> berth.v1.EnvironmentCheckReply
+	7,  // 63: berth.v1.Environment.Create:output_type -> berth.v1.CreateReply
+	21, // 64: berth.v1.Environment.Destroy:output_type -> berth.v1.DestroyReply
+	23, // 65: berth.v1.Environment.List:output_type -> berth.v1.ListReply
+	25, // 66: berth.v1.Environment.Prepare:output_type -> berth.v1.PrepareEvent
+	27, // 67: berth.v1.Environment.Kept:output_type -> berth.v1.KeptReply
+	30, // 68: berth.v1.Environment.Drop:output_type -> berth.v1.DropReply
+	32, // 69: berth.v1.Surface.Needs:output_type -> berth.v1.SurfaceNeedsReply
+	36, // 70: berth.v1.Surface.Open:output_type -> berth.v1.SurfaceOpenReply
+	38, // 71: berth.v1.Surface.Actions:output_type -> berth.v1.ActionsReply
+	41, // 72: berth.v1.Surface.Reset:output_type -> berth.v1.ResetReply
+	43, // 73: berth.v1.Surface.Observe:output_type -> berth.v1.ObserveReply
+	47, // 74: berth.v1.Surface.Act:output_type -> berth.v1.ActReply
+	50, // 75: berth.v1.Surface.Capture:output_type -> berth.v1.CaptureReply
+	52, // 76: berth.v1.Surface.Close:output_type -> berth.v1.SurfaceCloseReply
+	62, // [62:77] is the sub-list for method output_type
+	47, // [47:62] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_v1_environment_proto_init() }
@@ -4269,18 +4122,18 @@ func file_v1_environment_proto_init() {
 	if File_v1_environment_proto != nil {
 		return
 	}
-	file_v1_environment_proto_msgTypes[24].OneofWrappers = []any{
+	file_v1_environment_proto_msgTypes[23].OneofWrappers = []any{
 		(*PrepareEvent_Log)(nil),
 		(*PrepareEvent_Image)(nil),
 	}
-	file_v1_environment_proto_msgTypes[47].OneofWrappers = []any{}
+	file_v1_environment_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_v1_environment_proto_rawDesc), len(file_v1_environment_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   60,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -16,15 +16,13 @@ import (
 
 // Process is one line of the process table.
 type Process struct {
-	PID, Parent, Session  int
-	State                 byte // of all its threads, see stat
-	Ending                bool // all its threads have ended or are in the kernel's exit: none runs code or starts a process again
-	Threads               int  // including those that have ended and were not yet waited for
-	Thread                int  // a living thread if there is one: the first, if it lives
-	Comm                  []byte
-	Started               uint64 // clock ticks since boot
-	UserTicks, SystemTick uint64 // including those of children it waited for
-	RSSPages              int64
+	PID, Parent, Session int
+	State                byte // of all its threads, see stat
+	Ending               bool // all its threads have ended or are in the kernel's exit: none runs code or starts a process again
+	Threads              int  // including those that have ended and were not yet waited for
+	Thread               int  // a living thread if there is one: the first, if it lives
+	Comm                 []byte
+	Started              uint64 // clock ticks since boot
 }
 
 // Zombie is true for a process that has ended with all its threads and was not
@@ -239,11 +237,11 @@ func parseStat(b []byte) (p Process, ok bool) {
 	}
 	pid, ok := number(bytes.TrimSpace(b[:begin]))
 	f := bytes.Fields(b[end+1:])
-	if !ok || len(f) < 22 || len(f[0]) != 1 {
+	if !ok || len(f) < 20 || len(f[0]) != 1 {
 		return p, false
 	}
 	// Numbered as in proc_pid_stat(5), whose field 3, the state, is f[0].
-	fields := [...]int{4, 6, 14, 15, 16, 17, 20, 22, 24, 9}
+	fields := [...]int{4, 6, 20, 22, 9}
 	var v [len(fields)]uint64
 	for i, n := range fields {
 		if v[i], ok = number(bytes.TrimPrefix(f[n-3], []byte("-"))); !ok {
@@ -252,8 +250,7 @@ func parseStat(b []byte) (p Process, ok bool) {
 	}
 	return Process{
 		PID: int(pid), State: f[0][0], Comm: bytes.Clone(b[begin+1 : end]), Parent: int(v[0]), Session: int(v[1]),
-		UserTicks: v[2] + v[4], SystemTick: v[3] + v[5], Threads: int(v[6]), Thread: int(pid), Started: v[7], RSSPages: int64(v[8]),
-		Ending: v[9]&exiting != 0,
+		Threads: int(v[2]), Thread: int(pid), Started: v[3], Ending: v[4]&exiting != 0,
 	}, true
 }
 

@@ -153,14 +153,8 @@ func (a *attempt) surfaceLost(why error) (record.AgentEnd, error) {
 // One that fails is a finding: a verifier that needs it says so.
 func (s *stage) captures(ctx context.Context) error {
 	a := s.a
-	if a.surface.open == nil || s.task.Surface == nil {
-		return nil
-	}
 	p := s.phase(record.PhaseHooks, record.ByEnvironment)
-	for _, boast := range a.surface.open.Boasts(a.session.recorder.Called()) {
-		a.recorder.Note(p, "surface_claims", "%s", boast)
-	}
-	if len(s.task.Captures) == 0 {
+	if a.surface.open == nil || s.task.Surface == nil || len(s.task.Captures) == 0 {
 		return nil
 	}
 	return a.phase(ctx, p, limits.Collect, func(ctx context.Context) error {

@@ -178,9 +178,6 @@ func TestAnAgentPlaysOnASurface(t *testing.T) {
 	if g.spec.Frames == "" || g.spec.Scratch == "" || g.spec.Workdir != "/app" || g.spec.Sandbox != "" || g.spec.Shell != "" {
 		t.Errorf("it was opened with %+v", g.spec)
 	}
-	if !found(r, "surface_claims") {
-		t.Errorf("no finding says that clear was never done: %s", pretty(r.Findings))
-	}
 	if s, err := surface.Dial(address); err == nil {
 		_, err = s.Observe(t.Context(), nil)
 		if err == nil {

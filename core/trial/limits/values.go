@@ -13,7 +13,6 @@ const (
 	StepText        = 1 << 20  // of one text in a step that had to be cut
 	Steps           = 100_000  // of one session
 	StepsBytes      = 1 << 30  // of all steps of one session
-	Functions       = 1000     // that the steps of one session call, and whose calls are counted
 	LogLine         = 64 << 10 // of one line of a plugin's log
 	LogBytes        = 64 << 20 // of the log of an attempt
 	LogsBytes       = 1 << 30  // of the logs that an agent left in the sandbox
@@ -26,7 +25,6 @@ const (
 	OutputTail      = 4096     // of the output of a task's own command, kept in an error
 	ListedProcesses = 20       // in one finding
 	ListedFiles     = 10       // in one finding
-	ListedName      = 1024     // of one name in a list
 	HashedTests     = 1 << 30  // of the verifier's files, looked at again after it
 )
 

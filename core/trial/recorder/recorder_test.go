@@ -163,21 +163,6 @@ func TestAPenStopsAtItsBounds(t *testing.T) {
 	}
 }
 
-// A model chooses the names of the functions that it calls.
-func TestCallsAreCountedInBoundedMemory(t *testing.T) {
-	t.Parallel()
-	p := recorder.ForSession(newScribe(&journal{}, nil), agent.RoleAgent)
-	p.Begin("s", 1, nil)
-	step := trajectory.Step{Source: trajectory.Model, ToolCalls: []trajectory.ToolCall{{Name: "click"}, {Name: "click"}, {Name: strings.Repeat("n", 1<<20)}}}
-	for i := range 2 * limits.Functions {
-		step.ToolCalls = append(step.ToolCalls, trajectory.ToolCall{Name: fmt.Sprint(i)})
-	}
-	testlevel.Must(t, p.Step(step))
-	if called := p.Called(); len(called) != limits.Functions || called["click"] != 2 {
-		t.Errorf("%d functions, click %d times", len(called), called["click"])
-	}
-}
-
 func TestAStepOfAnySizeFits(t *testing.T) {
 	t.Parallel()
 	j := &journal{}

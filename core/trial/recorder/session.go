@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -28,8 +27,7 @@ type SessionRecorder struct {
 	first   bool
 	steps   int64
 	size    int64
-	most    int64          // steps
-	called  map[string]int // functions, by name
+	most    int64 // steps
 	stopped bool
 
 	clock func() time.Duration // the time of the turn
@@ -39,7 +37,7 @@ type SessionRecorder struct {
 
 // ForSession makes the recorder of one session, for its role.
 func ForSession(s *Recorder, role agent.Role) *SessionRecorder {
-	return &SessionRecorder{s: s, role: role, most: limits.Steps, called: map[string]int{}}
+	return &SessionRecorder{s: s, role: role, most: limits.Steps}
 }
 
 var errNotWriting = errors.New("the turn is over: nothing more is recorded")
@@ -112,14 +110,6 @@ func (p *SessionRecorder) Step(s trajectory.Step) error {
 	return nil
 }
 
-// Called returns how often the steps so far call each function, of the first
-// limits.Functions.
-func (p *SessionRecorder) Called() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.called)
-}
-
 // write appends a step. The caller holds the lock.
 func (p *SessionRecorder) write(s trajectory.Step) {
 	at := record.Phase{Name: record.PhaseTurn, Stage: p.stage}
@@ -132,11 +122,6 @@ func (p *SessionRecorder) write(s trajectory.Step) {
 		return
 	}
 	p.steps++
-	for _, c := range s.ToolCalls {
-		if len(c.Name) <= limits.ListedName && (p.called[c.Name] > 0 || len(p.called) < limits.Functions) {
-			p.called[c.Name]++
-		}
-	}
 	s.StepID = p.steps
 	if s.Timestamp == "" {
 		s.Timestamp = trajectory.Stamp(p.s.now())

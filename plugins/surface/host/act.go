@@ -77,7 +77,6 @@ func (s *Surface) act(ctx context.Context, c environment.Call, want []string) (e
 		s.mu.Lock()
 		first := !s.any
 		s.any = true
-		s.acts[c.Name]++
 		s.mu.Unlock()
 		step, err = call(ctx, s, func(ctx context.Context) (environment.Step, error) {
 			return s.o.Plugin.Act(ctx, s.id, c, st.asked(want))

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -68,9 +67,8 @@ type Surface struct {
 
 	mu   sync.Mutex
 	err  error
-	any  bool           // an action reached the plugin
-	acts map[string]int // how many of the stage, by name
-	over bool           // the steps of the stage are used up
+	any  bool // an action reached the plugin
+	over bool // the steps of the stage are used up
 }
 
 // stage is what the agent may do in a stage.
@@ -120,7 +118,7 @@ func newStage(name string, n environment.SurfaceNeeds, asks *task.Surface) (*sta
 
 // Open opens a surface. Close frees it.
 func Open(ctx context.Context, o Options) (*Surface, error) {
-	s := &Surface{o: o, limit: surface.CallTime, calling: make(chan struct{}, 1), lost: make(chan struct{}), acts: map[string]int{}}
+	s := &Surface{o: o, limit: surface.CallTime, calling: make(chan struct{}, 1), lost: make(chan struct{})}
 	var once sync.Once
 	s.lose = func(why error) {
 		once.Do(func() {
@@ -228,7 +226,7 @@ func (s *Surface) Begin(ctx context.Context, of *task.Stage, seed int64) error {
 	}
 	defer release()
 	s.mu.Lock()
-	s.stage, s.over, s.acts = st, false, map[string]int{}
+	s.stage, s.over = st, false
 	s.mu.Unlock()
 	if st == nil {
 		return nil
@@ -256,28 +254,6 @@ func (s *Surface) Acted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.any
-}
-
-// Boasts says which actions of the stage the steps of an agent call more often
-// than they reached the surface. called are its calls by name.
-func (s *Surface) Boasts(called map[string]int) (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stage == nil {
-		return nil
-	}
-	for _, a := range s.stage.offer.Actions {
-		n := 0
-		for name, times := range called {
-			if name == a.Name || strings.HasSuffix(strings.ReplaceAll(name, "__", "_"), "surface_"+a.Name) { // a tool of package mcp, as agents name it
-				n += times
-			}
-		}
-		if n > s.acts[a.Name] {
-			all = append(all, fmt.Sprintf("the agent's steps have %d calls of %s, and %d reached the surface", n, a.Name, s.acts[a.Name]))
-		}
-	}
-	return all
 }
 
 // OutOfSteps reports whether the agent has used up the steps of the stage.

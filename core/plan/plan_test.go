@@ -98,6 +98,8 @@ func (p *fakePlugins) Environment(_ context.Context, name string) (environment.E
 	return fakeEnvironment{p: p}, record.PluginUsed{}, nil
 }
 
+func (*fakePlugins) Incarnation(string) int { return 1 }
+
 func (p *fakePlugins) Verifier(context.Context, string) (trial.VerifierPlugin, record.PluginUsed, error) {
 	return trial.VerifierPlugin{Traits: verifier.Traits{Needs: verifier.NeedsSandbox}}, record.PluginUsed{}, nil
 }

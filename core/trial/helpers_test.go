@@ -270,7 +270,7 @@ type bench struct {
 	apart   func() (verifier.Verifier, error) // a verifier in a process of its own; nil: there is no such thing
 }
 
-// Incarnation implements trial.Incarnations.
+// Incarnation implements trial.Plugins.
 func (b *bench) Incarnation(string) int { return int(b.starts.Load()) }
 
 func newBench(t *testing.T, a *scripted, j *judge) *bench {

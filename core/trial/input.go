@@ -74,13 +74,9 @@ type Plugins interface {
 	Agent(ctx context.Context, name string) (agent.Agent, record.PluginUsed, error)
 	Environment(ctx context.Context, name string) (environment.Environment, record.PluginUsed, error)
 	Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error)
-}
-
-// Incarnations is optional: Plugins that implement it say which process of a
-// plugin runs. If a sandbox is lost and the process that made it no longer
-// runs, that process was the cause, and not the agent.
-type Incarnations interface {
-	// Incarnation grows with each start of the environment's process.
+	// Incarnation grows with each start of an environment's process. If a sandbox is
+	// lost and the process that made it no longer runs, that process was the cause,
+	// and not the agent.
 	Incarnation(environment string) int
 }
 

@@ -95,13 +95,9 @@ func (a *attempt) orphaned(ctx context.Context, w *sandbox.Sandbox, err error) e
 	})
 }
 
-// environmentProcess returns the number of the environment's process; 0 if not
-// known.
+// environmentProcess returns the number of the environment's process.
 func (a *attempt) environmentProcess() int {
-	if p, ok := a.in.Plugins.(Incarnations); ok {
-		return p.Incarnation(a.in.Cell.Environment.Plugin)
-	}
-	return 0
+	return a.in.Plugins.Incarnation(a.in.Cell.Environment.Plugin)
 }
 
 // askForSandbox makes the environment create a sandbox. When ctx ends, it waits

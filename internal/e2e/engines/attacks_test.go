@@ -3,7 +3,6 @@ package engines
 import (
 	"context"
 	"errors"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"

@@ -2,12 +2,13 @@ package engines
 
 import (
 	"fmt"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"

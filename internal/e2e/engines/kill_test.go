@@ -3,13 +3,14 @@ package engines
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/testlevel"

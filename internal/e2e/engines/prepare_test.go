@@ -2,10 +2,11 @@ package engines
 
 import (
 	"encoding/json"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 )

@@ -3,7 +3,6 @@ package faults
 import (
 	"errors"
 	"fmt"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"

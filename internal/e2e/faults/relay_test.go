@@ -3,10 +3,11 @@ package faults
 import (
 	"context"
 	"fmt"
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 
 	"github.com/berth-eval/berth/core/record"
 )

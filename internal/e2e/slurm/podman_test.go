@@ -1,10 +1,8 @@
 package slurm
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -117,7 +115,7 @@ func (s *site) asRoot(node, command string) string {
 }
 
 // left lists what Podman and pilots have on a node: processes of the user, storage and
-// sockets of jobs, mounts, and locks of containers.
+// sockets of jobs, and mounts.
 func (s *site) left(node string) (all []string) {
 	s.t.Helper()
 	user := strings.TrimSpace(s.on("login", "id -un"))
@@ -126,29 +124,7 @@ find /srv/scratch -mindepth 2 ! -path '*/podman' ! -path '*/podman/images*' ! -p
 find /tmp/berth-* -maxdepth 1 -name 'j*' 2> /dev/null
 find /dev/shm/berth-*/p /dev/shm/berth-*/s -mindepth 1 2> /dev/null
 grep -E ' (/srv/scratch|/tmp)/' /proc/self/mountinfo; true`), func(r rune) bool { return r == '\n' })
-	if n := s.locks(node); n > 0 {
-		all = append(all, fmt.Sprintf("%d locks", n))
-	}
 	return all
-}
-
-// locks counts the locks that Podman has given to containers and volumes on a node. Its
-// table of them in memory has a word for each group of 32.
-func (s *site) locks(node string) (n int) {
-	s.t.Helper()
-	pid, err := os.ReadFile(filepath.Join("/run/berth-slurm", cluster, node+".pid"))
-	e2etest.Must(s.t, err)
-	found, err := filepath.Glob(filepath.Join("/proc", strings.TrimSpace(string(pid)), "root/dev/shm/libpod_rootless_lock_*"))
-	e2etest.Must(s.t, err)
-	for _, file := range found {
-		table, err := os.ReadFile(file)
-		e2etest.Must(s.t, err)
-		const head, group = 56, 8 + 32*40
-		for at := head; at+group <= len(table); at += group {
-			n += bits.OnesCount32(binary.LittleEndian.Uint32(table[at:]))
-		}
-	}
-	return n
 }
 
 // vacated waits until no job is left, and checks that nothing of pilots is left on a

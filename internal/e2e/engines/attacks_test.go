@@ -11,10 +11,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // attacks are the actions of an agent, as root of its sandbox, to pass without

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // spoils are actions of an agent that has not solved its task and wants another

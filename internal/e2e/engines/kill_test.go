@@ -10,9 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 

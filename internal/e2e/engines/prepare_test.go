@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // Images are pulled, loaded and built before a run. If one is not available, an

@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // killTrials is the number of trials of the run that is killed repeatedly.

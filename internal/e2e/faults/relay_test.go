@@ -7,9 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
-
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // relayKey is the key of the model, which only the coordinator has.

@@ -6,9 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/cases"
-	"golang.org/x/text/unicode/norm"
-
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
 )
@@ -86,33 +83,16 @@ func lands(a task.Artifact) string {
 	return strings.TrimPrefix(path.Clean(a.Source), "/")
 }
 
-// devices are names that Windows keeps for itself.
-var devices = []string{
-	"con", "prn", "aux", "nul", "conin$", "conout$", "com¹", "com²", "com³", "lpt¹", "lpt²", "lpt³", "com1", "com2", "com3", "com4", "com5", "com6", "com7", "com8", "com9",
-	"lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
-}
-
-// stepName checks that a name may be a folder anywhere, and that no other step
-// has one that some file system takes for the same.
+// stepName checks that a name may be a folder, and that no other step has it.
 func (d *decoder) stepName(t *document.Table, name string, before []stepConfig) {
-	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
-	stem = strings.TrimRight(stem, " ")
 	switch {
 	case len(name) > 255:
 		d.Bad(t.At("name"), "Step name is too long", "It has %d bytes, 255 are allowed.", len(name))
-	case strings.TrimSpace(name) == "" || name == "." || name == ".." || strings.ContainsAny(name, "<>:\"/\\|?*") || strings.ContainsFunc(name, unicode.IsControl):
+	case strings.TrimSpace(name) == "" || strings.ContainsAny(name, "<>:\"/\\|?*") || strings.ContainsFunc(name, unicode.IsControl):
 		d.Bad(t.At("name"), "Malformed step name", "%q cannot be the name of a folder: leave out < > : \" / \\ | ? * and control characters.", name)
 	case strings.HasSuffix(name, ".") || strings.HasSuffix(name, " "):
 		d.Bad(t.At("name"), "Malformed step name", "%q ends with a dot or a space.", name)
-	case slices.Contains(devices, stem):
-		d.Bad(t.At("name"), "Malformed step name", "%q is the name of a device on some systems.", name)
-	}
-	for _, b := range before {
-		if folded(b.name) == folded(name) {
-			d.Bad(t.At("name"), "Step name is used twice", "%q and %q are the same name on some file systems.", b.name, name)
-			return
-		}
+	case slices.ContainsFunc(before, func(b stepConfig) bool { return b.name == name }):
+		d.Bad(t.At("name"), "Step name is used twice", "%q is the name of a step before it.", name)
 	}
 }
-
-func folded(s string) string { return cases.Fold().String(norm.NFC.String(s)) }

@@ -181,8 +181,8 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
-	if len(j.report.Refusals) > 0 {
-		return environment.Sandbox{}, refused(j.report.Refusals)
+	if err = j.Refused(); err != nil {
+		return environment.Sandbox{}, err
 	}
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
@@ -208,7 +208,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
-	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.granted, Image: facts}
+	made := environment.Sandbox{ID: j.remote.id(c.Name), PID: state.PID, Granted: j.Granted, Image: facts}
 	e.keep(made.ID, c.Image, state, parts{})
 	return made, nil
 }
@@ -399,15 +399,6 @@ func (r *remote) list(ctx context.Context, want map[string]string) ([]string, er
 		ids = append(ids, r.id(sandboxOf(v)))
 	}
 	return ids, nil
-}
-
-// refused returns the error of Create for refusals of Check.
-func refused(ps []environment.Problem) error {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = p.String()
-	}
-	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
 }
 
 // box is what is known of a sandbox that this process made.

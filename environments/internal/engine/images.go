@@ -80,8 +80,8 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 	if err != nil {
 		return environment.Image{}, err
 	}
-	if len(j.report.Refusals) > 0 {
-		return environment.Image{}, refused(j.report.Refusals)
+	if err = j.Refused(); err != nil {
+		return environment.Image{}, err
 	}
 	im, err := e.image(ctx, j, want, log)
 	if err != nil {

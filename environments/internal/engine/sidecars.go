@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/berth-eval/berth/environments/internal/judge"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -55,13 +56,13 @@ func (j *judgement) judgeSidecars(spec environment.Spec) {
 	j.judgeVolumes("main", spec.Volumes)
 	j.judgeNames("main", spec.Hostname, spec.Aliases)
 	if _, err := os.Stat(TUN); err != nil && len(spec.Sidecars) > 0 {
-		j.refuse("Containers cannot be connected", fmt.Sprintf("This machine has no %s (%v). Load the kernel's module tun: sudo modprobe tun.", TUN, err))
+		j.Refuse("Containers cannot be connected", fmt.Sprintf("This machine has no %s (%v). Load the kernel's module tun: sudo modprobe tun.", TUN, err))
 	}
 	names := map[string]bool{"main": true, "localhost": true}
 	for _, s := range spec.Sidecars {
 		side := &judgement{config: j.config, remote: j.remote, facts: j.facts}
 		if s.Name == "" || names[s.Name] {
-			side.refuse("The name of a container is taken", fmt.Sprintf("%q is empty, main, localhost or used twice.", s.Name))
+			side.Refuse("The name of a container is taken", fmt.Sprintf("%q is empty, main, localhost or used twice.", s.Name))
 		}
 		names[s.Name] = true
 		side.judgeNames(s.Name, s.Hostname, s.Aliases)
@@ -72,11 +73,11 @@ func (j *judgement) judgeSidecars(spec environment.Spec) {
 		side.judgeVolumes(s.Name, s.Volumes)
 		side.container.Mounts = nil // those of the experiment are for the agent
 		side.container.NoSELinux = j.container.NoSELinux
-		for _, p := range side.report.Refusals {
-			j.refuse(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
+		for _, p := range side.Report.Refusals {
+			j.Refuse(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
 		}
-		for _, p := range side.report.Degraded {
-			j.degrade(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
+		for _, p := range side.Report.Degraded {
+			j.Degrade(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
 		}
 		j.sidecars = append(j.sidecars, side.container)
 	}
@@ -89,15 +90,15 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 func (j *judgement) judgeNames(container, hostname string, aliases []string) {
 	for _, name := range append(slices.Clip(aliases), hostname) {
 		if name != "" && !hostName.MatchString(name) || name == "localhost" {
-			j.refuse("A host name is malformed", fmt.Sprintf("%q of container %q: letters, digits, -, _ and . are allowed, and localhost is taken.", name, container))
+			j.Refuse("A host name is malformed", fmt.Sprintf("%q of container %q: letters, digits, -, _ and . are allowed, and localhost is taken.", name, container))
 		}
 	}
 }
 
 func (j *judgement) judgeVolumes(container string, vs []environment.Volume) {
 	for _, v := range vs {
-		if v.Name == "" || !path.IsAbs(v.Target) || isReserved(v.Target) {
-			j.refuse("A volume cannot be mounted", fmt.Sprintf("%q on %q in container %q: a name and an absolute path that is the task's to use are needed.", v.Name, v.Target, container))
+		if v.Name == "" || !path.IsAbs(v.Target) || judge.Reserved(v.Target) {
+			j.Refuse("A volume cannot be mounted", fmt.Sprintf("%q on %q in container %q: a name and an absolute path that is the task's to use are needed.", v.Name, v.Target, container))
 		}
 	}
 }
@@ -145,7 +146,7 @@ func (e *Environment) compose(ctx context.Context, j *judgement, spec environmen
 	if err != nil {
 		return made, err
 	}
-	made = environment.Sandbox{ID: j.remote.id(main.Name), PID: state.PID, Granted: j.granted, Image: facts, Sidecars: make([]environment.SidecarSandbox, len(images))}
+	made = environment.Sandbox{ID: j.remote.id(main.Name), PID: state.PID, Granted: j.Granted, Image: facts, Sidecars: make([]environment.SidecarSandbox, len(images))}
 	var all errgroup.Group
 	for i := range spec.Sidecars {
 		all.Go(func() error {

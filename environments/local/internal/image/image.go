@@ -5,9 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
+	"github.com/berth-eval/berth/environments/internal/judge"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -66,7 +66,7 @@ func Read(build environment.Image) (*Image, error) {
 		im.refuse(r.Line, r.Text, r.Why)
 	}
 	for _, s := range f.Steps {
-		if s.Copy != nil && isReserved(s.Copy.To) {
+		if s.Copy != nil && judge.Reserved(s.Copy.To) {
 			im.refuse(s.Copy.Line, "copies to "+s.Copy.To, "that place is made by the sandbox itself")
 		}
 	}
@@ -81,12 +81,6 @@ func (im *Image) refuse(line int, what, why string) {
 		Summary: fmt.Sprintf("Dockerfile line %d: %s", line, what),
 		Detail:  fmt.Sprintf("Environment \"local\" does not apply it (%s, on the host's own programs): %s.", why, elsewhere),
 	})
-}
-
-// isReserved reports whether a path of the image cannot contain files.
-func isReserved(p string) bool {
-	top, _, _ := strings.Cut(strings.TrimPrefix(p, "/"), "/")
-	return slices.Contains([]string{"proc", "dev", "sys", "berth"}, top)
 }
 
 // Empty reports whether Pack has nothing to write.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/berth-eval/berth/environments/internal/judge"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/uplink"
@@ -20,21 +22,13 @@ import (
 
 // judgement is the result of checking a Spec.
 type judgement struct {
-	report   environment.Report
+	judge.Judgement
+
 	image    *image.Image
-	granted  environment.Granted
 	findings []string
 	workdir  string
 	pids     int64
 	storage  int64
-}
-
-func (j *judgement) refuse(summary, detail string) {
-	j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: summary, Detail: detail})
-}
-
-func (j *judgement) degrade(summary, detail string) {
-	j.report.Degraded = append(j.report.Degraded, environment.Problem{Summary: summary, Detail: detail})
 }
 
 // containers is who can do what needs an image.
@@ -51,7 +45,15 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 		return nil, err
 	}
 	j.judgeLimits(spec.Limits, c, e.maker.Keeps)
-	j.judgeNetwork(spec.Network, e.maker.Uplink)
+	missing := ""
+	if spec.Network.Mode == environment.NetworkPublic {
+		if program := e.maker.Uplink(); program != "" {
+			j.Granted.How += ", public network through " + program
+		} else {
+			missing = "Environment \"local\" needs a program for that, and finds none: install " + uplink.Packages + "; or " + containers
+		}
+	}
+	j.Network(spec.Network.Mode, missing)
 	j.judgePlaces(spec)
 	return j, j.judgeUsers(spec, e.process.Mode.Many(), e.process.Why)
 }
@@ -60,27 +62,27 @@ func (e *Environment) judge(spec environment.Spec) (*judgement, error) {
 func (j *judgement) judgeImage(spec environment.Spec) (err error) {
 	j.image = &image.Image{Facts: environment.ImageFacts{Base: image.Base}}
 	for _, s := range spec.Sidecars {
-		j.refuse(fmt.Sprintf("The task needs a second container, %q", s.Name), "Environment \"local\" makes one sandbox and no sidecars: "+containers+".")
+		j.Refuse(fmt.Sprintf("The task needs a second container, %q", s.Name), "Environment \"local\" makes one sandbox and no sidecars: "+containers+".")
 	}
 	for _, v := range spec.Volumes {
-		j.refuse(fmt.Sprintf("The task needs the volume %q", v.Name), "Environment \"local\" has no volumes: "+containers+".")
+		j.Refuse(fmt.Sprintf("The task needs the volume %q", v.Name), "Environment \"local\" has no volumes: "+containers+".")
 	}
 	if spec.Image.Ref != "" {
-		j.refuse(fmt.Sprintf("The task needs the image %q", spec.Image.Ref), "Environment \"local\" has the host's own programs and no images: "+containers+".")
+		j.Refuse(fmt.Sprintf("The task needs the image %q", spec.Image.Ref), "Environment \"local\" has the host's own programs and no images: "+containers+".")
 		return nil
 	}
 	im, err := image.Read(spec.Image)
 	if errors.Is(err, environment.ErrBuildFailed) || errors.Is(err, environment.ErrBadImage) {
-		j.refuse("The task's Dockerfile cannot be read", err.Error()+": correct it, or "+containers+".")
+		j.Refuse("The task's Dockerfile cannot be read", err.Error()+": correct it, or "+containers+".")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	j.image = im
-	j.report.Refusals = append(j.report.Refusals, im.Refusals...)
+	j.Report.Refusals = append(j.Report.Refusals, im.Refusals...)
 	if im.From != "" && im.From != "scratch" {
-		j.degrade("The programs of this machine are used instead of the task's image", "To run the image, use environment \"podman\" or \"docker\".")
+		j.Degrade("The programs of this machine are used instead of the task's image", "To run the image, use environment \"podman\" or \"docker\".")
 	}
 	return nil
 }
@@ -94,9 +96,9 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 	}
 	how = append(how, fmt.Sprintf("RLIMIT_NPROC of %d a user", j.pids))
 	if l.Pids > 0 {
-		j.granted.Pids = environment.GrantBestEffort // root of the sandbox has more than one user to count
+		j.Granted.Pids = environment.GrantBestEffort // root of the sandbox has more than one user to count
 		if keeps(cgroup.Pids) {
-			j.granted.Pids = environment.GrantEnforced
+			j.Granted.Pids = environment.GrantEnforced
 			how = append(how, "a control group")
 		}
 	}
@@ -107,92 +109,48 @@ func (j *judgement) judgeLimits(l environment.Limits, c Config, keeps func(cgrou
 		how = append(how, fmt.Sprintf("a tmpfs of %d MiB", j.storage))
 	}
 	if l.StorageMiB > 0 {
-		j.granted.Disk = environment.GrantEnforced
+		j.Granted.Disk = environment.GrantEnforced
 	}
 	const none = "Environment \"local\" has no control group for it on this machine. Start berth with systemd-run --user --scope, or " +
 		"choose an environment that runs containers. Otherwise attempts run without this limit, but with their deadlines."
 	if l.MemoryMiB > 0 {
-		if j.granted.Memory = environment.GrantEnforced; !keeps(cgroup.Memory) {
-			j.granted.Memory = environment.GrantNo
-			j.degrade("The memory limit is not enforced", none)
+		if j.Granted.Memory = environment.GrantEnforced; !keeps(cgroup.Memory) {
+			j.Granted.Memory = environment.GrantNo
+			j.Degrade("The memory limit is not enforced", none)
 		}
 	}
 	if l.CPUMilli > 0 {
-		if j.granted.CPU = environment.GrantEnforced; !keeps(cgroup.CPU) {
-			j.granted.CPU = environment.GrantNo
-			j.degrade("The limit on processors is not enforced", none)
+		if j.Granted.CPU = environment.GrantEnforced; !keeps(cgroup.CPU) {
+			j.Granted.CPU = environment.GrantNo
+			j.Degrade("The limit on processors is not enforced", none)
 		}
 	}
 	if l.GPUs > 0 {
-		j.granted.GPU = environment.GrantNo
+		j.Granted.GPU = environment.GrantNo
 		needs := fmt.Sprintf("The task needs %d GPU", l.GPUs)
 		if l.GPUs > 1 {
 			needs += "s"
 		}
-		j.refuse(needs, "Environment \"local\" offers none: choose another environment.")
+		j.Refuse(needs, "Environment \"local\" offers none: choose another environment.")
 	}
 	for _, n := range []struct {
 		name  string
 		value int64
 	}{{"pids", l.Pids}, {"storage_mib", l.StorageMiB}, {"shm_mib", l.ShmMiB}, {"memory_mib", l.MemoryMiB}, {"cpu_milli", l.CPUMilli}} {
 		if n.value < 0 {
-			j.refuse("A limit is negative", fmt.Sprintf("%s is %d: write 0 for none, or a positive number.", n.name, n.value))
+			j.Refuse("A limit is negative", fmt.Sprintf("%s is %d: write 0 for none, or a positive number.", n.name, n.value))
 		}
 	}
-	j.granted.How = strings.Join(how, ", ")
-}
-
-// judgeNetwork checks whether the requested network is available; uplinked
-// returns the program that connects to the public network, or "".
-func (j *judgement) judgeNetwork(n environment.Network, uplinked func() string) {
-	switch n.Mode {
-	case environment.NetworkNone, environment.NetworkAllow:
-		j.granted.Network = environment.GrantEnforced
-	case environment.NetworkPublic:
-		if program := uplinked(); program != "" {
-			j.granted.Network = environment.GrantEnforced
-			j.granted.How += ", public network through " + program
-			return
-		}
-		j.granted.Network = environment.GrantNo
-		j.refuse("The task needs the public network", "Environment \"local\" needs a program for that, and finds none: install "+uplink.Packages+
-			"; or grant less (network = \"none\" in the environment block; the result is then marked modified); or "+containers+".")
-	default:
-		j.refuse("The network mode is not known", fmt.Sprintf("Got %q: it is \"none\", \"allow\" or \"public\".", n.Mode))
-	}
-}
-
-// reserved are the folders of a sandbox that are not a task's.
-var reserved = []string{"proc", "dev", "sys", "berth"}
-
-func isReserved(p string) bool {
-	top, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(p), "/"), "/")
-	return top == "" || slices.Contains(reserved, top)
+	j.Granted.How = strings.Join(how, ", ")
 }
 
 // judgePlaces checks the paths inside.
 func (j *judgement) judgePlaces(spec environment.Spec) {
-	j.workdir = spec.Workdir
-	if j.workdir == "" {
-		j.workdir = j.image.Facts.Workdir
+	if j.workdir = cmp.Or(spec.Workdir, j.image.Facts.Workdir); j.workdir != "" {
+		j.Workdir(j.workdir)
+		j.workdir = path.Clean(j.workdir)
 	}
-	switch clean := path.Clean(j.workdir); {
-	case j.workdir == "":
-	case !path.IsAbs(j.workdir):
-		j.refuse("The working folder is not absolute", fmt.Sprintf("Got %q.", j.workdir))
-	case clean != "/" && isReserved(clean):
-		j.refuse("The working folder is reserved", fmt.Sprintf("The sandbox itself creates %q.", j.workdir))
-	default:
-		j.workdir = clean
-	}
-	for _, m := range spec.Mounts {
-		switch {
-		case !path.IsAbs(m.Source) || !path.IsAbs(m.Target):
-			j.refuse("A mount is not absolute", fmt.Sprintf("Got %q on %q.", m.Source, m.Target))
-		case isReserved(m.Target):
-			j.refuse("A mount is where the sandbox's own folders are", fmt.Sprintf("Nothing can be mounted on %q.", m.Target))
-		}
-	}
+	j.Mounts(spec.Mounts)
 }
 
 // judgeUsers checks that users other than root are possible.
@@ -208,14 +166,14 @@ func (j *judgement) judgeUsers(spec environment.Spec, many bool, why string) err
 		}
 		seen[name] = true
 		if !many {
-			j.refuse(fmt.Sprintf("The task needs a second user, %q", name), "The sandboxes of this user have one user id, root"+because(why)+
+			j.Refuse(fmt.Sprintf("The task needs a second user, %q", name), "The sandboxes of this user have one user id, root"+because(why)+
 				": an administrator can give the user a range of ids (usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER) "+
 				"and install newuidmap; or run as root; or "+containers+".")
 			continue
 		}
 		if n, err := strconv.Atoi(name); err == nil {
 			if n < 0 || n >= become.OwnID {
-				j.refuse(fmt.Sprintf("User %d does not exist in a sandbox", n), fmt.Sprintf("Ids go from 0 to %d here.", become.OwnID-1))
+				j.Refuse(fmt.Sprintf("User %d does not exist in a sandbox", n), fmt.Sprintf("Ids go from 0 to %d here.", become.OwnID-1))
 			}
 			continue
 		}
@@ -224,7 +182,7 @@ func (j *judgement) judgeUsers(spec environment.Spec, many bool, why string) err
 			return err
 		}
 		if !ok {
-			j.refuse(fmt.Sprintf("There is no user %q", name), "Users come from the host's /etc/passwd, and no image is built that could add one: "+
+			j.Refuse(fmt.Sprintf("There is no user %q", name), "Users come from the host's /etc/passwd, and no image is built that could add one: "+
 				"create the user on this machine, name a number, or "+containers+".")
 		}
 	}

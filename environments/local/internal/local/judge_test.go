@@ -126,11 +126,11 @@ func TestDegradedLimitsAreSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (j.granted.Memory == environment.GrantNo) != strings.Contains(text, "memory limit is not enforced") {
-			t.Errorf("granted %+v and degraded %q disagree", j.granted, text)
+		if (j.Granted.Memory == environment.GrantNo) != strings.Contains(text, "memory limit is not enforced") {
+			t.Errorf("granted %+v and degraded %q disagree", j.Granted, text)
 		}
-		if j.granted.Disk != environment.GrantEnforced || j.granted.Network != environment.GrantEnforced || j.granted.Pids == "" {
-			t.Errorf("granted %+v", j.granted)
+		if j.Granted.Disk != environment.GrantEnforced || j.Granted.Network != environment.GrantEnforced || j.Granted.Pids == "" {
+			t.Errorf("granted %+v", j.Granted)
 		}
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
 	"github.com/berth-eval/berth/environments/local/internal/base"
@@ -119,8 +118,8 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
-	if len(j.report.Refusals) > 0 {
-		return environment.Sandbox{}, refused(j.report.Refusals)
+	if err = j.Refused(); err != nil {
+		return environment.Sandbox{}, err
 	}
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
@@ -148,16 +147,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 		}
 		return environment.Sandbox{}, err
 	}
-	return environment.Sandbox{ID: box.ID, PID: box.PID, Granted: j.granted, Image: j.image.Facts, Findings: j.findings}, nil
-}
-
-// refused returns the error of Create for refusals of Check.
-func refused(ps []environment.Problem) error {
-	texts := make([]string, len(ps))
-	for i, p := range ps {
-		texts[i] = p.Summary + ": " + p.Detail
-	}
-	return fmt.Errorf("%w: %s", environment.ErrRefused, strings.Join(texts, "\n"))
+	return environment.Sandbox{ID: box.ID, PID: box.PID, Granted: j.Granted, Image: j.image.Facts, Findings: j.findings}, nil
 }
 
 // Destroy removes a sandbox.
@@ -191,8 +181,8 @@ func (e *Environment) Check(ctx context.Context, spec environment.Spec) (environ
 		if ctx.Err() != nil {
 			return environment.Report{}, err
 		}
-		j.report.Refusals = append(j.report.Refusals, environment.Problem{Summary: "No sandbox can be made on this machine", Detail: err.Error()})
+		j.Report.Refusals = append(j.Report.Refusals, environment.Problem{Summary: "No sandbox can be made on this machine", Detail: err.Error()})
 	}
-	j.report.Machine = e.checks
-	return j.report, nil
+	j.Report.Machine = e.checks
+	return j.Report, nil
 }

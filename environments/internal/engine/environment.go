@@ -17,6 +17,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/berth-eval/berth/environments/internal/hostcheck"
+	"github.com/berth-eval/berth/environments/internal/remains"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -335,20 +336,20 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 			return environment.Remains{}, err
 		}
 	}
-	remains, alive := usage(b.pid)
+	left, alive := remains.Of(b.pid)
 	if !alive {
 		if s, err := r.State(ctx, name); err == nil && s.OOM {
-			remains.OOMKills = 1 // at least
+			left.OOMKills = 1 // at least
 		}
 	}
-	p.add(&remains)
+	p.add(&left)
 	if err := r.cleanAll(ctx, name, p); err != nil {
-		return remains, err
+		return left, err
 	}
 	e.mu.Lock()
 	delete(e.boxes, id)
 	e.mu.Unlock()
-	return remains, nil
+	return left, nil
 }
 
 // List returns the ids of sandboxes. Without

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"github.com/berth-eval/berth/environments/internal/remains"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -116,7 +117,7 @@ func (r *remote) kept(ctx context.Context) ([]environment.KeptImage, error) {
 	kept := make([]environment.KeptImage, len(list))
 	for i, im := range list {
 		mark := short(r.address, im.Name)
-		kept[i] = environment.KeptImage{Ref: r.id(im.Name), SizeMiB: mib(im.Size), Used: im.Created}
+		kept[i] = environment.KeptImage{Ref: r.id(im.Name), SizeMiB: remains.MiB(im.Size), Used: im.Created}
 		if kept[i].InUse, err = busy(mark, im.ID); err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/environments/internal/judge"
+	"github.com/berth-eval/berth/environments/internal/remains"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -43,7 +44,7 @@ type part struct {
 // add adds what the sidecars used to what the main container did.
 func (p parts) add(r *environment.Remains) {
 	for _, c := range p.containers {
-		used, _ := usage(c.pid)
+		used, _ := remains.Of(c.pid)
 		r.OOMKills += used.OOMKills
 		r.CPU += used.CPU
 		r.Throttled += used.Throttled

@@ -199,42 +199,6 @@ func (p *Parent) settings(l Limits) (all []setting) {
 // FD returns the descriptor for clone into the group.
 func (g *Group) FD() int { return int(g.dir.Fd()) }
 
-// Usage is what a group has used. Zero means not known.
-type Usage struct {
-	CPU, Throttled time.Duration
-	PeakMiB        int64
-	OOMKills       int64
-}
-
-// Usage reads what the group has used so far.
-func (g *Group) Usage() (u Usage) {
-	cpu := numbers(filepath.Join(g.Path, "cpu.stat"))
-	u.CPU, u.Throttled = time.Duration(cpu["usage_usec"])*time.Microsecond, time.Duration(cpu["throttled_usec"])*time.Microsecond
-	u.OOMKills = numbers(filepath.Join(g.Path, "memory.events"))["oom_kill"]
-	if text, err := os.ReadFile(filepath.Join(g.Path, "memory.peak")); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
-			u.PeakMiB = (n + 1<<20 - 1) >> 20
-		}
-	}
-	return u
-}
-
-// numbers reads a file of lines "key number".
-func numbers(file string) map[string]int64 {
-	all := map[string]int64{}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return all
-	}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-			all[key] = n
-		}
-	}
-	return all
-}
-
 // removeTime is how long the kernel may take to empty a group after its
 // processes have died.
 const removeTime = 2 * time.Second

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 )
 
 // tree is a folder that looks like a file system of control groups: name of a
@@ -86,24 +85,6 @@ func TestLimitsAreThoseOfTheKernel(t *testing.T) {
 		if got := tt.p.settings(tt.l); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
-	}
-}
-
-func TestUsageIsRead(t *testing.T) {
-	g := &Group{Path: t.TempDir()}
-	if got := g.Usage(); got != (Usage{}) {
-		t.Errorf("without files: %+v", got)
-	}
-	for file, text := range map[string]string{
-		"cpu.stat": "usage_usec 2500\nuser_usec 1\nthrottled_usec 7\n", "memory.events": "low 0\noom 3\noom_kill 2\n", "memory.peak": "1048577\n",
-	} {
-		if err := os.WriteFile(filepath.Join(g.Path, file), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want := Usage{CPU: 2500 * time.Microsecond, Throttled: 7 * time.Microsecond, PeakMiB: 2, OOMKills: 2}
-	if got := g.Usage(); got != want {
-		t.Errorf("usage %+v, want %+v", got, want)
 	}
 }
 

@@ -133,12 +133,9 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	}
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Files: files, Workdir: j.workdir, Host: spec.Hostname,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Mounts: spec.Mounts, Files: files, Workdir: j.workdir, Host: spec.Hostname,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
-	}
-	for _, m := range spec.Mounts {
-		o.Mounts = append(o.Mounts, maker.Mount{Source: m.Source, Target: m.Target})
 	}
 	box, err := e.maker.Create(ctx, o)
 	if err != nil {
@@ -155,8 +152,7 @@ func (e *Environment) Destroy(ctx context.Context, id string) (environment.Remai
 	if e.fault != nil {
 		return environment.Remains{}, e.fault
 	}
-	u, err := e.maker.Destroy(ctx, id)
-	return environment.Remains{OOMKills: u.OOMKills, PeakMemoryMiB: u.PeakMiB, CPU: u.CPU, Throttled: u.Throttled}, err
+	return e.maker.Destroy(ctx, id)
 }
 
 // List returns the ids of sandboxes of this user.

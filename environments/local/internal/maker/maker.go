@@ -19,10 +19,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-eval/berth/environments/internal/remains"
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/uplink"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 // Maker makes sandboxes for one user of the machine. It is safe for concurrent
@@ -52,7 +54,7 @@ type Order struct {
 	Attempt int
 
 	Control string // folder, mounted read-only at /berth
-	Mounts  []Mount
+	Mounts  []environment.Mount
 	Files   *os.File // tar archive that is unpacked at the root, or nil; the caller closes it
 	Workdir string   // absolute, or empty
 	Host    string   // name of the machine inside; empty: berth
@@ -66,18 +68,11 @@ type Order struct {
 	breakAt string // name of a step that must fail: only tests set it
 }
 
-// Mount is a folder of the host that is mounted read-only.
-type Mount struct{ Source, Target string }
-
 // Box is a running sandbox.
 type Box struct {
 	ID  string
 	PID int // of sandboxd, in our pid namespace
 }
-
-// Usage is what a sandbox has used. Without a control group only its CPU time
-// is known.
-type Usage = cgroup.Usage
 
 // box is a sandbox of this process.
 type box struct {
@@ -86,7 +81,7 @@ type box struct {
 	group   *cgroup.Group
 	link    *uplink.Link
 	once    sync.Once
-	usage   Usage
+	usage   environment.Remains
 	err     error
 }
 
@@ -272,15 +267,15 @@ func newID() string {
 // pid namespace; mounts, tmpfs and network end with the last process. It also
 // works for sandboxes of other processes of this user. An id that is unknown or
 // gone is not an error.
-func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
+func (m *Maker) Destroy(ctx context.Context, id string) (environment.Remains, error) {
 	if !validID(id) {
-		return Usage{}, nil // there is no sandbox of ours
+		return environment.Remains{}, nil // there is no sandbox of ours
 	}
 	m.mu.Lock()
 	b := m.boxes[id]
 	m.mu.Unlock()
 	if b == nil {
-		return Usage{}, m.destroyForeign(ctx, id)
+		return environment.Remains{}, m.destroyForeign(ctx, id)
 	}
 	b.once.Do(func() {
 		_ = b.cmd.Process.Kill() // it may have ended by itself
@@ -291,7 +286,7 @@ func (m *Maker) Destroy(ctx context.Context, id string) (Usage, error) {
 		}
 		b.release()
 		if b.group != nil {
-			b.usage = b.group.Usage()
+			b.usage = remains.Group(b.group.Path)
 		}
 		b.err = errors.Join(closeGroup(b.group), m.forget(id))
 		m.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/internal/testlevel"
+	"github.com/berth-eval/berth/plugins/environment"
 )
 
 func TestSandboxSeesNothingOfTheHostButItsPrograms(t *testing.T) {
@@ -280,7 +281,7 @@ func TestFilesMountsAndWorkdirAreInPlace(t *testing.T) {
 			{Typeflag: tar.TypeReg, Name: "../../../etc/up", Mode: 0o644, Size: 5},
 		})
 		for range 2 { // the second reads the same descriptor from its start
-			x := r.open(t, Order{Files: f, Workdir: "/work/deep", Mounts: []Mount{{mount, "/opt/bundle"}, {mount, "/usr/lib/berth/x"}}})
+			x := r.open(t, Order{Files: f, Workdir: "/work/deep", Mounts: []environment.Mount{{Source: mount, Target: "/opt/bundle"}, {Source: mount, Target: "/usr/lib/berth/x"}}})
 			got := x.sh(t, "stat -c '%a %u %n' /app/d /app/d/f /app/hard /usr/local/bin/deep/program /etc/up /work/deep; cat /app/d/f; /opt/bundle/tool; /usr/lib/berth/x/tool")
 			want := fmt.Sprintf("750 0 /app/d\n640 %d /app/d/f\n640 %d /app/hard\n4755 0 /usr/local/bin/deep/program\n644 0 /etc/up\n755 0 /work/deep\nhellotool\ntool\n", owner, owner)
 			if got != want {

@@ -1,4 +1,5 @@
-package engine
+// Package remains reads what sandboxes have used from their control groups.
+package remains
 
 import (
 	"os"
@@ -10,11 +11,11 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// usage reads the control groups of a container, found by its PID 1. alive is
+// Of reads the control groups of a container, found by its PID 1. alive is
 // false if PID 1 has ended, because its groups are then gone. A process that
 // shares its group with others (rootless engines on version 1) has no group of
 // its own, and its usage is unknown.
-func usage(pid int) (r environment.Remains, alive bool) {
+func Of(pid int) (r environment.Remains, alive bool) {
 	if pid <= 0 {
 		return r, false
 	}
@@ -56,7 +57,7 @@ func ownGroup(path string) bool {
 func group1(r *environment.Remains, controller, dir string) {
 	switch controller {
 	case "memory":
-		r.PeakMemoryMiB = mib(number(dir, "memory.max_usage_in_bytes"))
+		r.PeakMemoryMiB = MiB(number(dir, "memory.max_usage_in_bytes"))
 		r.OOMKills = field(dir, "memory.oom_control", "oom_kill")
 	case "cpuacct":
 		r.CPU = time.Duration(number(dir, "cpuacct.usage"))
@@ -65,10 +66,15 @@ func group1(r *environment.Remains, controller, dir string) {
 	}
 }
 
-// group2 reads a group of version 2.
+// Group reads a control group of version 2.
+func Group(dir string) (r environment.Remains) {
+	group2(&r, dir)
+	return r
+}
+
 func group2(r *environment.Remains, dir string) {
 	if peak := number(dir, "memory.peak"); peak > 0 {
-		r.PeakMemoryMiB = mib(peak)
+		r.PeakMemoryMiB = MiB(peak)
 	}
 	if n := field(dir, "memory.events", "oom_kill"); n > 0 {
 		r.OOMKills = n
@@ -81,7 +87,8 @@ func group2(r *environment.Remains, dir string) {
 	}
 }
 
-func mib(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
+// MiB returns a size in MiB, rounded up.
+func MiB(bytes int64) int64 { return (bytes + 1<<20 - 1) >> 20 }
 
 // number returns the number in a file, or 0.
 func number(dir, name string) int64 {

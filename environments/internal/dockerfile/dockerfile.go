@@ -63,8 +63,6 @@ type Copy struct {
 	User, Group string
 	// Mode is what --chmod says, in octal digits; empty keeps each file's own.
 	Mode string
-	// Exclude are patterns of what to leave out.
-	Exclude []string
 }
 
 // Inline is a here-document.
@@ -286,10 +284,10 @@ func (s *state) copy(c *instructions.CopyCommand) {
 	switch {
 	case c.From != "":
 		s.refuse(c, "it copies from another image or stage")
-	case c.Parents:
-		s.refuse(c, "--parents is not applied")
+	case c.Parents || len(c.ExcludePatterns) > 0:
+		s.refuse(c, "--parents and --exclude are not applied")
 	default:
-		s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod, Exclude: c.ExcludePatterns}, c.Chown)
+		s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod}, c.Chown)
 	}
 }
 
@@ -297,10 +295,12 @@ func (s *state) add(c *instructions.AddCommand) {
 	switch {
 	case slices.ContainsFunc(c.SourcePaths, remote):
 		s.refuse(c, "it needs the network")
+	case len(c.ExcludePatterns) > 0:
+		s.refuse(c, "--exclude is not applied")
 	case slices.ContainsFunc(c.SourcePaths, archived) && (c.Unpack == nil || *c.Unpack):
 		s.refuse(c, "archives are not unpacked: COPY what is in them")
 	default:
-		s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod, Exclude: c.ExcludePatterns}, c.Chown)
+		s.files(c, &c.SourcesAndDest, &Copy{Mode: c.Chmod}, c.Chown)
 	}
 }
 

@@ -60,8 +60,7 @@ type packer struct {
 	exists  func(string) bool
 	made    map[string]bool // folders that are in the archive
 
-	c       *dockerfile.Copy // the current instruction
-	exclude *patternmatcher.PatternMatcher
+	c *dockerfile.Copy // the current instruction
 }
 
 // folder adds a folder of WORKDIR.
@@ -81,10 +80,6 @@ func (p *packer) note(dir string) {
 }
 
 func (p *packer) copy(c *dockerfile.Copy) error {
-	var err error
-	if p.exclude, err = patternmatcher.New(c.Exclude); err != nil {
-		return fmt.Errorf("--exclude: %w", err)
-	}
 	p.c = c
 	var found []string
 	for _, source := range c.Sources {
@@ -178,12 +173,8 @@ func (p *packer) glob(pattern string) (found []string, err error) {
 
 // left reports whether a file is left out.
 func (p *packer) left(name string) bool {
-	for _, m := range []*patternmatcher.PatternMatcher{p.ignored, p.exclude} {
-		if out, err := m.MatchesOrParentMatches(name); out || err != nil {
-			return true
-		}
-	}
-	return p.excluded(name)
+	out, err := p.ignored.MatchesOrParentMatches(name)
+	return out || err != nil || p.excluded(name)
 }
 
 // excluded reports whether a file is not part of the build folder.

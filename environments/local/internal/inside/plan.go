@@ -14,10 +14,6 @@ const Channel = 3
 // Ready is sent on Channel when all steps have succeeded. A Failure may still follow if sandboxd cannot be executed.
 const Ready = "ready"
 
-// Version is the version of Plan. The plugin and local-init are built together,
-// and a local-init of another build refuses the plan.
-const Version = 2
-
 // MaxPlan is the longest plan in bytes, because the plan is sent as one packet.
 const MaxPlan = 128 << 10
 
@@ -25,7 +21,6 @@ const MaxPlan = 128 << 10
 // plugin checks everything that comes from a task: it decides paths on the host
 // itself, and paths inside are resolved only after the root was changed.
 type Plan struct {
-	Version int `json:"version"`
 	// Outside are the links /proc/self/ns/{user,mnt,pid} of the plugin. If one
 	// of these namespaces is also ours, the process fails.
 	Outside map[string]string `json:"outside"`

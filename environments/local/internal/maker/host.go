@@ -255,7 +255,7 @@ func visible(top string) (folders []string, links []inside.Link, err error) {
 // plan describes the parts of the sandbox. The caller owns the descriptors.
 func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, err error) {
 	p = &inside.Plan{
-		Version: inside.Version, Outside: m.outside, Nested: m.process.Nested, Staging: h.staging, Links: h.links, Fresh: fresh, Host: cmp.Or(o.Host, "berth"),
+		Outside: m.outside, Nested: m.process.Nested, Staging: h.staging, Links: h.links, Fresh: fresh, Host: cmp.Or(o.Host, "berth"),
 		SizeMiB: o.SizeMiB, ShmMiB: o.ShmMiB, Nproc: uint64(max(0, o.Nproc)), PtsGroup: m.process.Mode.Many(),
 		Workdir: o.Workdir, Probe: o.probe, Break: o.breakAt,
 	}

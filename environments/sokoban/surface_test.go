@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"image/color"
 	"image/png"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -160,24 +159,5 @@ func TestTheLargestPicture(t *testing.T) {
 	seen, err := s.Reset(t.Context(), id, environment.Start{Level: level, Want: []string{"image"}})
 	if err != nil || len(seen.Frames) != 1 || len(seen.Frames[0].Data) > 1<<20 {
 		t.Fatalf("%d frames, %v", len(seen.Frames), err)
-	}
-}
-
-// What a step with a picture costs in the plugin.
-func BenchmarkSteps(b *testing.B) {
-	s := newSurface()
-	id, err := s.OpenSurface(b.Context(), environment.SurfaceSpec{Frames: b.TempDir(), Settings: json.RawMessage(`{"max_steps":1000000}`)})
-	if err == nil {
-		_, err = s.Reset(b.Context(), id, environment.Start{Level: "##########/##########/#####   ##/#####  .##/#####   ##/#### $ .##/#### $$ ##/#### @. ##/##########/##########"})
-	}
-	if err != nil {
-		b.Fatal(err)
-	}
-	dice, want := rand.New(rand.NewPCG(3, 3)), []string{kindImage}
-	for b.Loop() {
-		step, err := s.Act(b.Context(), id, environment.Call{Name: moves[dice.IntN(len(moves))]}, want)
-		if err != nil || step.Error != "" || len(step.Observation.Frames) != 1 {
-			b.Fatalf("%+v, %v", step, err)
-		}
 	}
 }

@@ -98,13 +98,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkPicture(b *testing.B) {
-	r, err := Parse(strings.Repeat("##########/", 4) + "#@  $   .#/" + strings.Repeat("##########/", 5))
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		r.Picture(16)
-	}
-}

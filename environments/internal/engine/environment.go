@@ -196,10 +196,7 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	c := j.container
 	c.Name, c.Image, c.Hostname = newName(), im.ID, spec.Hostname
 	c.Labels = labels(spec.Labels, spec.Lease)
-	c.Workdir = spec.Workdir
-	if c.Workdir == "" {
-		c.Workdir = facts.Workdir
-	}
+	c.Workdir = cmp.Or(spec.Workdir, facts.Workdir)
 	c.Entrypoint = []string{program}
 	c.Mounts = append(c.Mounts, environment.Mount{Source: spec.Control, Target: "/berth"})
 	if len(spec.Sidecars)+len(spec.Volumes) > 0 {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -22,28 +23,24 @@ var (
 
 // FileSystem names the file system of a folder, for people.
 func FileSystem(dir string) string {
+	kind := kindOf(dir)
+	return cmp.Or(fileSystems[kind], sharedFileSystems[kind], fmt.Sprintf("a file system of kind %#x", kind))
+}
+
+// kindOf returns the magic number of the file system of a folder; 0: it cannot be
+// looked at.
+func kindOf(dir string) int64 {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
-		return "a file system that cannot be looked at"
+		return 0
 	}
-	kind := int64(fs.Type) //nolint:unconvert // int32 on some machines
-	if name := fileSystems[kind]; name != "" {
-		return name
-	}
-	if name := sharedFileSystems[kind]; name != "" {
-		return name
-	}
-	return fmt.Sprintf("a file system of kind %#x", kind)
+	return int64(fs.Type) //nolint:unconvert // int32 on some machines
 }
 
 // SharedStore returns the problem of an engine that stores its images on a
 // network file system; setting is the option that moves them.
 func SharedStore(engine, dir, setting string) []environment.Problem {
-	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) != nil {
-		return nil
-	}
-	kind, ok := sharedFileSystems[int64(fs.Type)] //nolint:unconvert // int32 on some machines
+	kind, ok := sharedFileSystems[kindOf(dir)]
 	if !ok {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,10 +32,7 @@ const loadTime = 30 * time.Minute
 
 // fileOf is the name of an image's Dockerfile in its folder.
 func fileOf(im environment.Image) string {
-	if im.File == "" {
-		return "Dockerfile"
-	}
-	return im.File
+	return cmp.Or(im.File, "Dockerfile")
 }
 
 // wantsOf is what an image's Dockerfile wants; nothing where it cannot be read,
@@ -60,11 +58,6 @@ func archive(ref string) (kind, file string, ok bool) {
 	return "", "", false
 }
 
-func ofArchive(ref string) bool {
-	_, _, ok := archive(ref)
-	return ok
-}
-
 // from returns the reference that a sandbox starts from: the base of the environment if
 // the task names no image. Empty: an image that is built, or known by its digest.
 func (j *judgement) from(want environment.Image) string {
@@ -87,17 +80,11 @@ func (e *Environment) Prepare(ctx context.Context, want environment.Image, raw j
 	if err != nil {
 		return environment.Image{}, err
 	}
-	ref := want.Ref
-	if from := j.from(want); ref == "" && ofArchive(from) {
-		ref = from
+	var from string
+	if _, _, ok := archive(j.from(want)); ok {
+		from = j.from(want)
 	}
-	if im.Named != "" {
-		ref = im.Named
-	}
-	if ref == "" {
-		ref = im.Ref
-	}
-	return environment.Image{Ref: ref, Digest: im.ID}, nil
+	return environment.Image{Ref: cmp.Or(im.Named, want.Ref, from, im.Ref), Digest: im.ID}, nil
 }
 
 // image returns the image of a sandbox and pulls, builds or loads it if it is
@@ -232,11 +219,7 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 		return Image{}, fmt.Errorf("%w: image %q is not on this machine and is not pulled (pull = %q; names under localhost/ are never pulled): load or build it first",
 			environment.ErrBadImage, ref, j.config.Pull)
 	}
-	limit := want.Timeout
-	if limit == 0 {
-		limit = j.config.PullTime
-	}
-	return r.once(ctx, job{what: ref, limit: limit, here: here, fresh: err == nil, work: func(ctx context.Context) error {
+	return r.once(ctx, job{what: ref, limit: cmp.Or(want.Timeout, j.config.PullTime), here: here, fresh: err == nil, work: func(ctx context.Context) error {
 		log("pull " + ref)
 		err := r.Pull(ctx, ref, log)
 		switch {
@@ -254,16 +237,12 @@ func pull(ctx context.Context, j *judgement, want environment.Image, log func(st
 // build finds or builds the image of a folder.
 func build(ctx context.Context, j *judgement, want environment.Image, name string, log func(string)) (Image, error) {
 	r := j.remote
-	limit := want.Timeout
-	if limit == 0 {
-		limit = j.config.BuildTime
-	}
 	here := func() (Image, error) { return r.image(ctx, name) }
 	if im, err := here(); err == nil || !errors.Is(err, ErrAbsent) {
 		return im, err
 	}
 	caller := ctx // whose end is not a failure of the build
-	return r.once(ctx, job{what: name, limit: limit, here: here, work: func(ctx context.Context) error {
+	return r.once(ctx, job{what: name, limit: cmp.Or(want.Timeout, j.config.BuildTime), here: here, work: func(ctx context.Context) error {
 		if err := r.failure(name); err != nil {
 			return err
 		}

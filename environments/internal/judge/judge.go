@@ -1,4 +1,5 @@
-// Package judge holds what all environments check alike of a Spec.
+// Package judge holds what all environments check alike of a Spec. It must not know
+// an engine, images or limits.
 package judge
 
 import (

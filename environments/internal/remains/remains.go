@@ -1,4 +1,5 @@
-// Package remains reads what sandboxes have used from their control groups.
+// Package remains reads what sandboxes have used from their control groups. It must
+// not change a group.
 package remains
 
 import (

@@ -128,15 +128,6 @@ func (s *Set) Speaks(provider string) []Dialect {
 	return nil
 }
 
-// Keys returns the environment variables in which libraries look for the key of
-// a model of the provider.
-func (s *Set) Keys(provider string) (names []string) {
-	for _, d := range s.Speaks(provider) {
-		names = append(names, d.Variables().Keys...)
-	}
-	return names
-}
-
 // Of returns the dialect of a request, and its call.
 func (s *Set) Of(r *http.Request) (Dialect, Call, bool) {
 	for _, d := range s.Dialects {

@@ -265,15 +265,14 @@ func text(b []byte) string { return string(b) }
 // deadline is a command's timeout. Time in which the sandbox is frozen does not
 // count.
 type deadline struct {
-	mu      sync.Mutex
-	timer   *time.Timer // nil if stopped
-	end     time.Time
-	left    time.Duration // while frozen
-	expired func()
+	mu    sync.Mutex
+	timer *time.Timer // nil if stopped
+	end   time.Time
+	left  time.Duration // while frozen
 }
 
 func newDeadline(after time.Duration, expired func()) *deadline {
-	d := &deadline{expired: expired, end: time.Now().Add(after)}
+	d := &deadline{end: time.Now().Add(after)}
 	d.timer = time.AfterFunc(after, expired)
 	return d
 }

@@ -29,8 +29,6 @@ type Options struct {
 	Longest func(*plan.Trial) time.Duration
 	// relay serves pilots; nil: they need none.
 	relay *relay
-	// Kept says that a scheduler keeps pilots alive; otherwise the user starts them.
-	Kept bool
 	// Say receives messages about pilots for the user; it may be nil.
 	Say func(string)
 }
@@ -396,17 +394,4 @@ func (c *Coordinator) Close() error {
 		return c.usurper
 	}
 	return c.journal.add(Line{Kind: CoordinatorEnded})
-}
-
-// Pilots returns what is known of the pilots that have not ended.
-func (c *Coordinator) Pilots() []Identity {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var all []Identity
-	for _, p := range c.pilots {
-		if p.identity != nil && !p.ended && !p.lost {
-			all = append(all, *p.identity)
-		}
-	}
-	return all
 }

@@ -32,7 +32,7 @@ type pilot struct {
 // watch follows the journals of pilots until ctx ends.
 func (c *Coordinator) watch(ctx context.Context) {
 	var listed time.Time
-	var leased, lonely time.Duration
+	var leased time.Duration
 	wait, last := soon, time.Now()
 	for ctx.Err() == nil {
 		now := time.Now()
@@ -50,12 +50,6 @@ func (c *Coordinator) watch(ctx context.Context) {
 			leased = 0
 			c.lookAtLeases()
 		}
-		if lonely += passed; c.o.Kept || c.attended() {
-			lonely = 0
-		} else if lonely >= lonelyAfter {
-			lonely = 0
-			c.say("no pilot works on this run: start one with berth pilot %s on a machine that sees this folder", c.o.Store.Dir)
-		}
 		if wait = min(time.Duration(float64(wait)*relax), late); news {
 			wait = soon
 		}
@@ -70,19 +64,6 @@ func (c *Coordinator) watch(ctx context.Context) {
 // perPilot bounds how often the journals of many pilots are read: the time between
 // two readings, for each of them.
 const perPilot = 5 * time.Millisecond
-
-// lonelyAfter is how long attempts wait without a pilot before the user is told.
-const lonelyAfter = 30 * time.Second
-
-// attended reports whether a pilot works, or nothing waits for one.
-func (c *Coordinator) attended() bool {
-	if len(c.Pilots()) > 0 {
-		return true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.waiting) == 0
-}
 
 // relist looks for new pilots, and for a coordinator that took over.
 func (c *Coordinator) relist() {

@@ -62,36 +62,11 @@ type Plan struct {
 	// it: delivered, told in the first message, reduced by the experiment, or unused by
 	// the agent. Empty: a plugin could not be asked.
 	Declared []plan.Declared `json:"declared"`
-	// Power says what difference of two cells the run can detect; absent if it has
-	// fewer than two cells.
-	Power *Power `json:"power,omitempty"`
 	// Ready says that `berth run` would start.
 	Ready bool `json:"ready"`
 	// Pilots says what a cluster is asked for; absent: it is asked for nothing.
 	Pilots *PlanPilots   `json:"pilots,omitempty"`
 	List   []store.Trial `json:"list,omitempty"` // with --trials
-}
-
-// Power says what a comparison of two cells can find, before there are results.
-// Rates and differences are fractions.
-type Power struct {
-	Tasks       int     `json:"tasks"` // that each cell runs, at least
-	Repetitions int     `json:"repetitions"`
-	Power       float64 `json:"power"` // probability that the difference is found
-	Level       float64 `json:"level"` // of the two-sided test
-	// Rate, ICC and Correlation are assumed: the success rate, the correlation of
-	// two trials of a task, and that of two cells over tasks.
-	Rate        float64 `json:"rate"`
-	ICC         float64 `json:"icc"`
-	Correlation float64 `json:"correlation"`
-	// Detectable is the smallest difference that is found; more than 1: none is.
-	Detectable float64 `json:"detectable"`
-	// Detect is the difference that was asked for, and Needed the repetitions that
-	// find it. Needed is absent if no number of repetitions does; Impossible says
-	// so.
-	Detect     float64 `json:"detect,omitempty"`
-	Needed     int     `json:"needed_repetitions,omitempty"`
-	Impossible string  `json:"impossible,omitempty"`
 }
 
 // Cost is what a run can cost at most, in USD, of models.

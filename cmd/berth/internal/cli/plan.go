@@ -23,7 +23,6 @@ import (
 func (a *app) planCommand() *cobra.Command {
 	var f experiment.Flags
 	var trials bool
-	var detect float64
 	cmd := &cobra.Command{
 		Use:   "plan [PATH]",
 		Short: "Show the trials of an experiment, their cost, and what is missing",
@@ -34,22 +33,16 @@ berth run would not start.
 It lists what tasks declare (skills, MCP servers, users, GPUs and others), and
 how the cells deliver it. told: the agent does not support it, and its first
 message says where it is. reduced: the experiment grants less. unused: the agent
-uses no model, or is an oracle. refused: the cell cannot run the task.
-
-If there are several cells, the command prints the smallest difference of their
-success rates that the run can detect.`,
-		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --all\n  berth plan experiment.hcl --detect 0.05",
+uses no model, or is an oracle. refused: the cell cannot run the task.`,
+		Example: "  berth plan experiment.hcl\n  berth plan experiment.hcl --all",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("detect") && !(detect > 0 && detect < 1) {
-				return fmt.Errorf("--detect: %g is not a difference of success rates. Write a fraction between 0 and 1, such as 0.05 for 5 points", detect)
-			}
 			l, err := a.load(cmd.Context(), experimentPath(args), &f)
 			if err != nil {
 				return err
 			}
 			l.Close()
-			if err = a.sayPlan(l, trials, detect); err != nil {
+			if err = a.sayPlan(l, trials); err != nil {
 				return err
 			}
 			if !l.Ready() {
@@ -66,7 +59,6 @@ success rates that the run can detect.`,
 	}
 	f.Register(cmd)
 	cmd.Flags().BoolVar(&trials, "all", false, "also list every trial with its id")
-	cmd.Flags().Float64Var(&detect, "detect", 0, "print how many repetitions it takes to detect this `DIFFERENCE` of success rates, a fraction such as 0.05")
 	return cmd
 }
 
@@ -157,9 +149,8 @@ func grading(e *config.Experiment, t *plan.Task) (verifiers, rules []string) {
 	return verifiers, rules
 }
 
-func (a *app) sayPlan(l *experiment.Loaded, trials bool, detect float64) error {
+func (a *app) sayPlan(l *experiment.Loaded, trials bool) error {
 	p := planAnswer(l, trials)
-	p.Power = powerOf(&p, detect)
 	if done, err := a.Answer(p); done {
 		return err
 	}
@@ -214,7 +205,6 @@ func (a *app) planTables(p *output.Plan) {
 		a.Printf("\n")
 	}
 	a.sayDeclared(p)
-	a.power(p.Power)
 	a.Printf("at most %s\n", terminal.Count(p.Cost.Attempts, "attempt", "attempts"))
 	a.Printf("worst-case cost: %s\n", costText(p.Cost))
 	if p.Pilots != nil {

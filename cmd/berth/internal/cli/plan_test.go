@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,23 +75,6 @@ func TestTheQuickstartIsValid(t *testing.T) {
 	run(t, "berth", "validate", quickstart).must(exit(0), prints("quickstart is valid: 9 trials of 3 tasks in 3 cells"))
 }
 
-// A plan says what difference can be detected. With three tasks even many
-// repetitions do not detect 5 points.
-func TestAPlanSaysWhatItCanDetect(t *testing.T) {
-	t.Parallel()
-	const quickstart = "../../../../examples/quickstart"
-	var p output.Plan
-	run(t, "berth", "plan", quickstart, "--detect", "0.9", "--json").must(exit(0), printsJSON("cli-plan", &p))
-	// (1.95996 + 0.84162)·√((0.125 + 0.25)/3)
-	if w := p.Power; w == nil || w.Tasks != 3 || w.Repetitions != 1 || math.Abs(w.Detectable-2.80158*math.Sqrt(0.375/3)) > 1e-3 || w.Needed != 2 || w.Impossible != "" {
-		t.Errorf("power %+v", w)
-	}
-	for detect, want := range map[string]string{"0.05": "add tasks", "0.9": "to detect 90 points: 2 repetitions of each task"} {
-		run(t, "berth", "plan", quickstart, "--detect", detect).must(exit(0), prints(want,
-			"a difference between two cells of 99.1 points or more with 3 tasks × 1 repetition (power 0.8"))
-	}
-}
-
 // A run in which no trial can begin is not started.
 func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
 	t.Parallel()
@@ -150,7 +132,6 @@ func TestAnExperimentThatIsWrong(t *testing.T) {
 	dir := experiment(t)
 	write(t, dir, map[string]string{"tasks/one/task.toml": "[task\n"})
 	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(exit(2), prints("task.toml:1"))
-	run(t, "berth", "plan", dir, "--detect", "2").must(usage("--detect: 2 is not a difference of success rates"))
 }
 
 // A verifier block that no task names is an error, so that a typing mistake in

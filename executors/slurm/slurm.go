@@ -89,12 +89,6 @@ func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 		"--output="+plain(s.job.Run)+"/coordinator-%j.out"))
 }
 
-// Try submits one job that runs berth with some arguments on a node as a pilot gets
-// it, and returns its number. What it prints goes to a file.
-func (s *Slurm) Try(ctx context.Context, file string, args ...string) (string, error) {
-	return s.sbatch(ctx, s.Script(args, false), s.likePilot("--output="+plain(file)))
-}
-
 // likePilot are the options of a job that gets what a pilot gets.
 func (s *Slurm) likePilot(more ...string) []string {
 	args := append(s.options(), "--job-name="+s.name(), "--cpus-per-task="+strconv.Itoa(max(1, s.job.CPUs)))

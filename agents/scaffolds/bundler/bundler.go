@@ -37,10 +37,6 @@ type Order struct {
 	Version string // empty: the recipe's; Latest: the newest one of the registry
 	Recipe  bundle.Recipe
 	Again   bool // build it even if it exists
-	// Lock rebuilds the bundle that the lock describes, with its name, version
-	// and recipe. If the digest differs, Make fails. Nil: use the newest
-	// packages that fit the recipe.
-	Lock *Lock
 	// Log receives progress, one line at a time; may be nil.
 	Log func(line string)
 }
@@ -49,9 +45,6 @@ type Order struct {
 // same bundle, also in different processes, wait for each other. An existing
 // bundle stays until the new one is complete.
 func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
-	if l := o.Lock; l != nil {
-		o.Name, o.Version, o.Recipe = l.Name, l.Version, l.Recipe
-	}
 	if o.Version == "" {
 		o.Version = o.Recipe.Version
 	}
@@ -61,7 +54,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	if o.Log == nil {
 		o.Log = func(string) {}
 	}
-	if o.Version == Latest && o.Lock == nil {
+	if o.Version == Latest {
 		newest, err := o.newest(ctx)
 		if err != nil {
 			return bundle.Bundle{}, fmt.Errorf("bundle %s@%s: %w", o.Name, Latest, err)
@@ -75,7 +68,7 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	}
 	if !o.Again && ctx.Err() == nil { // the folder may belong to another user
 		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
-			return o.there(b)
+			return b, nil
 		}
 	}
 	unlock, err := lock(ctx, o.Dir, id)
@@ -85,20 +78,12 @@ func Make(ctx context.Context, o Order) (bundle.Bundle, error) {
 	defer unlock()
 	if !o.Again {
 		if b, missing := bundle.Open(o.Dir, o.Name, o.Version); missing == nil {
-			return o.there(b)
+			return b, nil
 		}
 	}
 	b, err := build(ctx, o)
 	if err != nil {
 		return b, fmt.Errorf("make bundle %s: %w", id, err)
-	}
-	return b, nil
-}
-
-// there returns an existing bundle if it matches the lock.
-func (o *Order) there(b bundle.Bundle) (bundle.Bundle, error) {
-	if o.Lock != nil && o.Lock.Digest != b.Digest {
-		return b, fmt.Errorf("bundle %s is there with the digest %s, the lock's is %s: say --again to replace it", b.ID(), b.Digest, o.Lock.Digest)
 	}
 	return b, nil
 }
@@ -138,11 +123,6 @@ func build(ctx context.Context, o Order) (b bundle.Bundle, err error) {
 		}
 		m.Packages = append(m.Packages, ps...)
 	}
-	if o.Lock != nil {
-		if err = o.Lock.holds(m.Packages); err != nil {
-			return b, err
-		}
-	}
 	if err = k.finish(ctx, m.Recipe); err != nil {
 		return b, err
 	}
@@ -172,9 +152,6 @@ func (k *kitchen) place(m bundle.Manifest) (bundle.Bundle, error) {
 	sum, err := bundle.Measure(filepath.Join(whole, bundle.Root))
 	if err != nil {
 		return bundle.Bundle{}, err
-	}
-	if l := k.order.Lock; l != nil && l.Digest != sum.Digest {
-		return bundle.Bundle{}, fmt.Errorf("it came out with the digest %s, and the lock's is %s: the packages are the same, so npm, pip or Berth made something else of them", sum.Digest, l.Digest)
 	}
 	m.Digest, m.Files, m.Bytes, m.Made = sum.Digest, sum.Files, sum.Bytes, time.Now().UTC().Truncate(time.Second)
 	raw, err := json.MarshalIndent(m, "", "  ")

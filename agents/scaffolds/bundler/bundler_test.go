@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -432,53 +430,5 @@ func TestTheLoaderLooksInTheBundleAlone(t *testing.T) {
 	}
 	if err := bundler.FitLoader(root); err == nil || !strings.Contains(err.Error(), "of another kind") {
 		t.Errorf("a loader that is not known: %v", err)
-	}
-}
-
-// A lock has the same bundle made again elsewhere, and another one that comes
-// out is refused.
-func TestALockMakesTheSameBundle(t *testing.T) {
-	program := script(t)
-	registry(t, program)
-	first, err := bundler.Make(t.Context(), order(t.TempDir()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := bundler.LockOf(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := json.Marshal(l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	read, err := bundler.ReadLock(bytes.NewReader(raw))
-	if err != nil || !reflect.DeepEqual(read, l) || len(l.NPM) != 2 {
-		t.Fatalf("%v: %+v became %+v", err, l, read)
-	}
-	dir := t.TempDir()
-	again, err := bundler.Make(t.Context(), bundler.Order{Dir: dir, Lock: &read})
-	if err != nil || again.Digest != first.Digest || again.ID() != first.ID() {
-		t.Errorf("%s %s, %v; want %s %s", again.ID(), again.Digest, err, first.ID(), first.Digest)
-	}
-	other := read
-	other.Packages = []bundle.Package{{From: "npm", Name: "@a/thing", Version: "1.2.3", Integrity: "sha512-other"}}
-	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &other}); err == nil || !strings.Contains(err.Error(), "sha512-abc, and was sha512-other") {
-		t.Errorf("a package with another digest: %v", err)
-	}
-	if err = os.WriteFile(program, []byte("#!/bin/sh\necho something else\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &read}); err == nil || !strings.Contains(err.Error(), "and the lock's is "+first.Digest) {
-		t.Errorf("another content: %v", err)
-	}
-	other.Digest = "sha256:0"
-	if _, err = bundler.Make(t.Context(), bundler.Order{Dir: dir, Lock: &other}); err == nil || !strings.Contains(err.Error(), "--again") {
-		t.Errorf("another one that is there: %v", err)
-	}
-	for text, want := range map[string]string{"{}": "not a lock of a bundle", "[": "lock of a bundle", `{"format": 1, "arch": "vax"}`: "it is for vax"} {
-		if _, err := bundler.ReadLock(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %q", text, err, want)
-		}
 	}
 }

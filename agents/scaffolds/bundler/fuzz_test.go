@@ -5,28 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
 )
-
-// A lock of a bundle is refused, or no name in it is taken as an option by npm, pip
-// or apt.
-func FuzzLock(f *testing.F) {
-	f.Add([]byte(`{"format":1,"arch":"amd64","name":"a","version":"1","packages":[{"from":"pypi","name":"--index-url=x","version":"1"}]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		l, err := ReadLock(bytes.NewReader(text))
-		if err != nil {
-			return
-		}
-		for _, p := range l.Packages {
-			if strings.HasPrefix(p.Name, "-") || strings.ContainsAny(p.Name+p.Version, " \t\n") {
-				t.Errorf("package %+v", p)
-			}
-		}
-	})
-}
 
 // What npm and pip report is refused or read.
 func FuzzReported(f *testing.F) {

@@ -43,13 +43,6 @@ func (k *kitchen) pypi(ctx context.Context, r bundle.Recipe) ([]bundle.Package, 
 	for _, p := range []string{"manylinux2014", "manylinux_2_28", "manylinux_2_34", "manylinux_2_17", "manylinux_2_39"} {
 		argv = append(argv, "--platform", p+"_"+arch)
 	}
-	if l := k.order.Lock; l != nil {
-		pins := filepath.Join(k.work, "constraints.txt")
-		if err = os.WriteFile(pins, []byte(strings.Join(l.versions("pypi", "=="), "\n")+"\n"), 0o644); err != nil {
-			return nil, err
-		}
-		argv = append(argv, "--constraint", pins)
-	}
 	if _, err = k.run(ctx, k.work, quietPip(), append(append(argv, "--"), r.PyPI...)...); err != nil {
 		return nil, unansweredPyPI(err)
 	}

@@ -96,13 +96,6 @@ func TestAPackageWithoutAWheelIsBuilt(t *testing.T) {
 	if _, err = os.Stat(filepath.Join(root, "python/bin/thing")); err == nil {
 		t.Error("a script for the machine's own Python is in the bundle")
 	}
-	l, err := bundler.LockOf(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := bundler.Make(t.Context(), bundler.Order{Dir: t.TempDir(), Lock: &l}); err != nil || again.Digest != b.Digest {
-		t.Errorf("made again from its lock: %s, %v; want %s", again.Digest, err, b.Digest)
-	}
 }
 
 func TestPackagesOfPyPIThatAreRefused(t *testing.T) {

@@ -43,14 +43,7 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 		}
 	}
 	argv := []string{"npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--no-update-notifier", "--loglevel=error"}
-	if l := k.order.Lock; l != nil {
-		if err := l.unpack(dir); err != nil {
-			return nil, err
-		}
-		argv[1] = "ci"
-	} else {
-		argv = append(append(argv, "--"), r.NPM...)
-	}
+	argv = append(append(argv, "--"), r.NPM...)
 	if _, err := k.run(ctx, dir, nil, argv...); err != nil {
 		return nil, unansweredNPM(err)
 	}
@@ -59,13 +52,11 @@ func (k *kitchen) npm(ctx context.Context, r bundle.Recipe) ([]bundle.Package, e
 	if err != nil {
 		return nil, err
 	}
-	if k.order.Lock == nil { // a lock's file is kept unchanged
-		if raw, err = anywhere(raw); err == nil {
-			err = os.WriteFile(file, raw, 0o644)
-		}
-		if err != nil {
-			return nil, err
-		}
+	if raw, err = anywhere(raw); err == nil {
+		err = os.WriteFile(file, raw, 0o644)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return locked(raw)
 }
@@ -165,15 +156,11 @@ func (k *kitchen) debian(ctx context.Context, r bundle.Recipe) ([]bundle.Package
 		}
 		return nil, unanswered(err, mirror(), "BERTH_DEBIAN_MIRROR")
 	}
-	wanted := r.Debian
-	if l := k.order.Lock; l != nil {
-		wanted = l.versions("debian", "=")
-	}
 	debsDir := filepath.Join(dir, "debs")
 	if err = os.Mkdir(debsDir, 0o755); err != nil {
 		return nil, err
 	}
-	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, wanted...)...); err != nil {
+	if _, err = k.run(ctx, debsDir, env, append([]string{"apt-get", "download", "-qq", "--"}, r.Debian...)...); err != nil {
 		return nil, unanswered(err, mirror(), "BERTH_DEBIAN_MIRROR")
 	}
 	debs, err := filepath.Glob(filepath.Join(debsDir, "*.deb"))

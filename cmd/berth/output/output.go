@@ -357,17 +357,6 @@ type Doctor struct {
 	Environments []DoctorEnvironment `json:"environments"`
 }
 
-// DoctorCluster is what `berth doctor FILE` says of the nodes of a cluster, of which
-// one job looked at one.
-type DoctorCluster struct {
-	Ready        bool                `json:"ready"` // the experiment can run there
-	Host         string              `json:"host"`  // the machine that submitted the job
-	Job          string              `json:"job"`
-	Node         string              `json:"node,omitempty"` // where the job ran; empty: it left no report
-	Checks       []DoctorCheck       `json:"checks"`
-	Environments []DoctorEnvironment `json:"environments"` // on the node
-}
-
 // DoctorCheck is one thing looked at.
 type DoctorCheck struct {
 	Name   string `json:"name"`

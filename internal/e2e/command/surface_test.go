@@ -28,8 +28,6 @@ func TestTheSurfaceExample(t *testing.T) {
 		want []string
 	}{
 		{[]string{"run", "surface"}, 0, []string{"1 passed + 1 failed"}},
-		{[]string{"show", "last", "tictactoe--oracle", "--surface"}, 0, []string{`reset main, level "agent", seed 1`, `act 1: place({"row":1,"column":1})`, "reward 1, done", "frames/"}},
-		{[]string{"show", "last", "tictactoe--oracle", "--surface", "--json"}, 0, []string{`"kind":"reset"`, `"info":{"winner":"X"}`}},
 	} {
 		r := berthWith(t, dir, path, tt.args...)
 		if r.code != tt.code {

@@ -56,13 +56,13 @@ func TestATaskIsCheckedByRunningIt(t *testing.T) {
 	runnable(t, dir, "good", same, map[string]string{"cheat/reward.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"})
 	got := verdicts(t, dir, "good", 0, 2)
 	for _, mode := range []string{"live", "restarted", "image"} {
-		contains(t, got, "oracle  "+mode+": held :0 passed 2 of 2", "nop  "+mode+": held :0 passed 0 of 2", "cheat reward "+mode+": held", "empty  "+mode+": held")
+		contains(t, got, "oracle  "+mode+": held :0 passed 2 of 2", "nop  "+mode+": held :0 passed 0 of 2", "cheat reward "+mode+": held")
 	}
 	contains(t, got, "oracle  separate: skipped :0 task declares no artifacts", "flaky  : held", "network  : skipped", "answers  : held", "history  : held")
 }
 
-// A task whose tests accept an empty file, and whose sandbox has the answer as a
-// file and in the history of a repository.
+// A task whose tests accept a cheat, and whose sandbox has the answer as a file and in
+// the history of a repository.
 func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 	t.Parallel()
 	tree.NeedsSandbox(t)
@@ -83,7 +83,6 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	contains(t, verdicts(t, dir, "leaky", 1, 1),
-		"empty  live: failed tests/test.sh:3 passed 1 of 1 with empty files: /app/word",
 		"cheat touch live: failed cheat/touch/solve.sh:0",
 		"answers  : failed tests/expected.txt:0 the agent can read it as /app/notes.txt",
 		"history  : failed environment:0 the repository /app/repo has the commit ")

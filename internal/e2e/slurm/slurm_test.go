@@ -1,13 +1,9 @@
 package slurm
 
 import (
-	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/berth-eval/berth/internal/e2e/e2etest"
 )
 
 // The shared folder is behind sshfs, which shows what other nodes write some seconds
@@ -81,63 +77,5 @@ func TestWhatAClusterRefuses(t *testing.T) {
 	s.experiment("short", 1, strings.Replace(executor("requeue"), `"30m"`, `"2m"`, 1))
 	if out := s.berth("short", "plan .; echo code $?"); !strings.Contains(out, "does not fit into the time of a pilot") || !strings.Contains(out, "code 2") {
 		t.Errorf("a short time: %s", out)
-	}
-}
-
-// doctor looks at one node for an experiment of its own, and returns what it said and
-// its exit code.
-func (s *site) doctor(node, block, options string) (said, code string) {
-	s.t.Helper()
-	s.experiment(node, 1, strings.Replace(block, "{", fmt.Sprintf("{\n  options = [\"--nodelist=%s\"]", node), 1))
-	said, code, _ = strings.Cut(s.berth(node, "doctor berth.hcl "+options+"; echo code $?"), "code ")
-	if files := s.on("login", "ls -A "+node); files != "berth.hcl\ntasks\n" {
-		s.t.Errorf("%s: doctor left something: %q", node, files)
-	}
-	return said, strings.TrimSpace(code)
-}
-
-// keyed adds a model with a key to an experiment.
-const keyed = `agent "asks" {
-  plugin = "minisweagent"
-}
-model "m" {
-  provider = "openai-chat"
-  name     = "m1"
-  api_key  = secret("E2E_NONE")
-}
-`
-
-func TestDoctorSeesBothEndsOfAGoodAndOfACrippledNode(t *testing.T) { //nolint:paralleltest // the cluster is shared
-	s := newSite(t, "--no-userns", "node3", "--no-subids", "node2", "--walled", "node2")
-	e2etest.Must(t, e2etest.Build(filepath.Join(filepath.Dir(s.script), ".."), filepath.Join(s.shared, "bin"), "./agents/minisweagent"))
-	out, code := s.doctor("node1", executor("requeue"), "")
-	for _, want := range []string{"and both see the run folder", "scratch: /srv/scratch/", "the node reaches the relay of login at 10.121.7.1:", "The experiment can run on node1"} {
-		if !strings.Contains(out, want) || code != "0" {
-			t.Errorf("no %q in (code %s):\n%s", want, code, out)
-		}
-	}
-	relayed := strings.Replace(executor("requeue"), "{", "{\n  models = \"relay\"", 1) + keyed
-	for name, c := range map[string]struct {
-		node, block, options string
-		want                 []string
-	}{
-		"no user namespaces": {"node3", executor("requeue"), "", []string{
-			"on the node: user namespaces: not allowed to this process", "environment local: the experiment uses it, and it cannot make sandboxes", "unprivileged_userns_clone",
-		}},
-		"shared scratch": {"node1", strings.Replace(executor("requeue"), "/srv/scratch", s.shared, 1), "", []string{"so it is shared", "set scratch in the executor block"}},
-		"blocked relay, no subordinate ids": {"node2", relayed, "", []string{
-			"the node does not reach the relay of login", "--relay-address", "0 subordinate user ids", "usermod --add-subuids",
-		}},
-	} {
-		out, code = s.doctor(c.node, c.block, c.options)
-		for _, want := range append(c.want, "cannot run on this cluster yet") {
-			if !strings.Contains(out, want) || code != "1" {
-				t.Errorf("%s: no %q in (code %s):\n%s", name, want, code, out)
-			}
-		}
-	}
-	// The same node reaches a port that is open.
-	if out, code = s.doctor("node2", relayed, "--relay-address 10.121.7.1:7001"); code != "0" || !strings.Contains(out, "the node reaches the relay of login at 10.121.7.1:7001") {
-		t.Errorf("an open port (code %s):\n%s", code, out)
 	}
 }

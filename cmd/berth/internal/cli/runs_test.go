@@ -89,7 +89,6 @@ func TestATrialIsShown(t *testing.T) {
 		"aaaa 7":                  `trial aaaaaaaaaaaa has no attempt "7"; number of attempts: 1`,
 		"aaaa x":                  `has no attempt "x"`,
 		"--trajectory":            "--trajectory needs a run and a trial",
-		"--surface":               "--surface needs a run and a trial",
 		"aaaa 1 --watch":          "--watch is for a run or a trial",
 		"aaaa --select measured":  "needs a run and no trial",
 		"aaaa --follow":           "unknown flag: --follow",

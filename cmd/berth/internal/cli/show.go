@@ -22,15 +22,14 @@ import (
 
 // showFlags are the flags of show that are not about numbers of groups.
 type showFlags struct {
-	all, steps, watch, surface bool
-	filter                     report.Filter
+	all, steps, watch bool
+	filter            report.Filter
 }
 
 func (f *showFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.all, "all", false, "print lists, logs, trajectories and the output of plugins in full")
 	fs.BoolVar(&f.steps, "trajectory", false, "print only the trajectory: what the agent did")
-	fs.BoolVar(&f.surface, "surface", false, "print only what the agent observed and did on the surface")
 	fs.BoolVar(&f.watch, "watch", false, "print a run again when it changes, or what a trial does, until it ends")
 	fs.Var((*selection.Text)(&f.filter.Expression), "select", "list only the trials for which this `EXPRESSION` is true")
 }
@@ -39,20 +38,18 @@ func (f *showFlags) register(cmd *cobra.Command) {
 // numbers of groups are wanted.
 func (f *showFlags) check(args []string, table bool) error {
 	switch {
-	case table && (f.all || f.steps || f.surface || f.watch):
-		return errors.New("--all, --trajectory, --surface and --watch are about trials, and not about numbers of groups. Leave them out")
+	case table && (f.all || f.steps || f.watch):
+		return errors.New("--all, --trajectory and --watch are about trials, and not about numbers of groups. Leave them out")
 	case table:
 		return nil
 	case len(args) > 3:
 		return fmt.Errorf("expected RUN, TRIAL and ATTEMPT, or runs only, got %d arguments, and %q is not a run. Example: berth show last 3f9a2c 2", len(args), args[1])
 	case f.watch && len(args) == 0:
 		return errors.New("--watch needs a run. Example: berth show last --watch")
-	case f.watch && (len(args) > 2 || f.steps || f.surface):
-		return errors.New("--watch is for a run or a trial, without an attempt, --trajectory or --surface. Example: berth show last 3f9a2c --watch")
+	case f.watch && (len(args) > 2 || f.steps):
+		return errors.New("--watch is for a run or a trial, without an attempt or --trajectory. Example: berth show last 3f9a2c --watch")
 	case f.filter.Expression != "" && len(args) != 1:
 		return errors.New("--select needs a run and no trial. Example: berth show last --select 'outcome == \"failed\"'")
-	case f.surface && (len(args) < 2 || f.steps):
-		return errors.New("--surface needs a run and a trial, without --trajectory. Example: berth show last 3f9a2c --surface")
 	case f.steps && len(args) < 2:
 		return errors.New("--trajectory needs a run and a trial. Example: berth show last 3f9a2c --trajectory")
 	}
@@ -265,7 +262,7 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 		return err
 	}
 	dir, m, x, t := c.dir, c.manifest, c.index, c.trial
-	if len(args) == 2 && a.JSON && !f.surface {
+	if len(args) == 2 && a.JSON {
 		_, err = a.Answer(report.Trial(dir, m, x, t))
 		return err
 	}
@@ -273,15 +270,12 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(args) == 2 && !f.steps && !f.surface {
+	if len(args) == 2 && !f.steps {
 		report.TrialHead(a.Printer, m, t, report.Running(dir, x, t, report.Pilots(dir)), number)
 	}
 	if number == 0 {
 		a.Printf("no attempt yet\n")
 		return nil
-	}
-	if f.surface {
-		return report.Surface(a.Printer, report.Folder(dir, t, number), a.JSON, f.all)
 	}
 	full, err := report.Attempt(report.Folder(dir, t, number), report.StateOf(x, t, number))
 	if err != nil {

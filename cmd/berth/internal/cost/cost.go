@@ -1,5 +1,4 @@
-// Package cost tells what a planned run can cost at most, and which of its budgets
-// are too small for one request.
+// Package cost tells what a planned run can cost at most.
 package cost
 
 import (
@@ -99,7 +98,7 @@ func trialCost(c *experiment.Cell, dialects *dialect.Set, n plan.Needs) (usd flo
 			unknown = append(unknown, unbounded{who + " has no budget: set cost_usd or tokens", false})
 		}
 	}
-	if usesModels(n) {
+	if n.Agent == nil || len(n.Agent.Dialects) > 0 { // one that could not be asked is taken to ask models
 		add("an attempt", c.Agent.Models, c.Limits.CostUSD, c.Limits.Tokens)
 	}
 	if u := c.User; u != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
-	"github.com/berth-eval/berth/cmd/berth/internal/cost"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/cell"
 	core "github.com/berth-eval/berth/core/experiment"
@@ -159,7 +158,6 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 	}
 	l.checkVerifiers()
 	l.warnOfUsers()
-	l.Plan.Problems = append(l.Plan.Problems, cost.SmallBudgets(l.Plan, &dialects.All)...)
 	if f.SkipRefused {
 		l.Plan.SkipRefused()
 	}

@@ -47,7 +47,4 @@ func attempt(t *testing.T, p *terminal.Printer, folder string, state output.Atte
 	if _, err := agreement.Compare(folder, folder); err != nil {
 		t.Log(err)
 	}
-	if err := report.Surface(p, folder, false, true); err != nil {
-		t.Log(err)
-	}
 }

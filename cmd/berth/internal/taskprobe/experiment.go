@@ -33,7 +33,7 @@ func (p *Probe) hasSolution() bool {
 // Tricks returns the experiment with the solutions that must not pass; empty:
 // there are none.
 func (p *Probe) Tricks() string {
-	return p.text("tricks", p.of(Cheat, Empty), "",
+	return p.text("tricks", p.of(Cheat), "",
 		fmt.Sprintf("  agent  = agent.oracle\n  repeat = %d\n  verify = matrix.mode\n  matrix {\n    mode = [%s]\n  }\n", p.Times, p.modeList()))
 }
 

@@ -160,28 +160,14 @@ func (p *Probe) solutions(all []sample) []output.TaskVerdict {
 	return vs
 }
 
-// tricks judges the cheats and the empty files.
+// tricks judges the cheats.
 func (p *Probe) tricks(all []sample) []output.TaskVerdict {
-	vs := p.leftOut(Cheat, Empty)
-	for _, t := range p.of(Cheat, Empty) {
-		at := place{file: t.File}
-		if t.Check == Empty {
-			at = p.empty[0]
-		}
+	vs := p.leftOut(Cheat)
+	for _, t := range p.of(Cheat) {
 		for _, mode := range p.Modes {
-			ss := pick(all, t.Label, Oracle, string(mode))
-			if len(ss) == 0 {
-				continue
+			if ss := pick(all, t.Label, Oracle, string(mode)); len(ss) > 0 {
+				vs = append(vs, judged(output.TaskVerdict{Check: t.Check, Subject: t.Subject, Mode: string(mode)}, ss, false, place{file: t.File}))
 			}
-			v := judged(output.TaskVerdict{Check: t.Check, Subject: t.Subject, Mode: string(mode)}, ss, false, at)
-			if t.Check == Empty && v.Verdict == failed && v.File != "" {
-				var names []string
-				for _, e := range p.empty {
-					names = append(names, e.what)
-				}
-				v.Detail += " with empty files: " + strings.Join(names, " ")
-			}
-			vs = append(vs, v)
 		}
 	}
 	return vs

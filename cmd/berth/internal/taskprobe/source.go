@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -110,52 +109,6 @@ var (
 	networks = regexp.MustCompile(`\b(curl|wget|pip3? install|uvx?|apt-get|apk add|npm|npx|git clone|urllib|requests|nc)\b|https?://`)
 	chances  = regexp.MustCompile(`\$\{?RANDOM|/dev/u?random|\brandom\b|\bshuf\b|\buuid|\bdate\b|\btime\b|\bsleep\b|\btimeout\b`)
 )
-
-var (
-	absolute = regexp.MustCompile(`(?:^|[\s"'=(<>:,\[])(/[\w.+@-]+(?:/[\w.+@-]+)*)`)
-	relative = regexp.MustCompile(`["']((?:[\w+@-]+/)*[\w+@-]+\.[A-Za-z][A-Za-z0-9]{0,4})["']`)
-	foreign  = regexp.MustCompile(`^/(tests|logs|solution|usr|bin|sbin|lib\w*|etc|proc|sys|dev|run|tmp|boot)(/|$)`)
-)
-
-// named are the files that the tests name and that an agent could create, with
-// the line of each.
-func (s *source) named(workdir string) []place {
-	found := map[string]place{}
-	for _, f := range s.tests {
-		for i, line := range bytes.Split(f.text, []byte("\n")) {
-			for _, m := range slices.Concat(absolute.FindAllSubmatch(line, -1), relative.FindAllSubmatch(line, -1)) {
-				name := string(m[1])
-				if !path.IsAbs(name) && workdir != "" {
-					name = path.Join(workdir, name)
-				}
-				name = path.Clean(name)
-				if _, ok := found[name]; ok || !path.IsAbs(name) || foreign.MatchString(name) || name == path.Clean(workdir) || len(found) >= maxFiles {
-					continue
-				}
-				found[name] = place{name, f.name, i + 1}
-			}
-		}
-	}
-	var ps []place
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		folder := slices.ContainsFunc(slices.Collect(maps.Keys(found)), func(o string) bool { return strings.HasPrefix(o, name+"/") })
-		if !folder {
-			ps = append(ps, found[name])
-		}
-	}
-	return ps
-}
-
-// emptyScript is a solution that creates files without content.
-func emptyScript(files []place) []byte {
-	var b bytes.Buffer
-	b.WriteString("#!/bin/sh\nmake() {\n  [ -e \"$1\" ] && return\n  mkdir -p \"$(dirname \"$1\")\" && : > \"$1\" && chmod 755 \"$1\"\n}\n")
-	for _, p := range files {
-		fmt.Fprintf(&b, "make %s\n", quoted(p.what))
-	}
-	b.WriteString("exit 0\n")
-	return b.Bytes()
-}
 
 // probeFile is what the solution of probeScript leaves among the artifacts.
 const probeFile = "berth-task-check"

@@ -27,7 +27,6 @@ const (
 	Nop     = "nop"
 	Cheat   = "cheat"
 	Flaky   = "flaky"
-	Empty   = "empty"
 	Network = "network"
 	Answers = "answers"
 	History = "history"
@@ -42,7 +41,7 @@ const largest = 1 << 20
 // Variant is the task with another solution, or other settings.
 type Variant struct {
 	Label   string // of its dataset
-	Check   string // Cheat, Empty, Network or Answers
+	Check   string // Cheat, Network or Answers
 	Subject string // name of the cheat
 	File    string // of the cheat, below the task's folder
 	Dir     string // folder of the copy
@@ -62,7 +61,6 @@ type Probe struct {
 	Skipped map[string]string
 
 	source source
-	empty  []place          // files that the tests name
 	secret map[string]place // files that the agent must not have, by the digest of their content
 }
 
@@ -77,7 +75,7 @@ func New(t *task.Task, environment string, times int, dir string) (*Probe, error
 		}
 		return p, p.vary(dir)
 	}
-	for _, check := range []string{Cheat, Empty, Network, Answers, History} {
+	for _, check := range []string{Cheat, Network, Answers, History} {
 		p.Skipped[check] = why
 	}
 	return p, nil
@@ -144,17 +142,7 @@ func (p *Probe) vary(dir string) error {
 	if len(p.Variants) == 0 {
 		p.Skipped[Cheat] = "the task has no folder " + cheats
 	}
-	return errors.Join(p.varyEmpty(dir), p.varyNetwork(dir), p.varyProbe(dir))
-}
-
-func (p *Probe) varyEmpty(dir string) error {
-	if p.empty = p.source.named(p.Task.Environment.Workdir); len(p.empty) == 0 {
-		p.Skipped[Empty] = "the tests name no file that an agent could create"
-		return nil
-	}
-	return p.copied(dir, &Variant{Label: Empty, Check: Empty}, func(to string) error {
-		return script(to, func() ([]byte, error) { return emptyScript(p.empty), nil })
-	})
+	return errors.Join(p.varyNetwork(dir), p.varyProbe(dir))
 }
 
 func (p *Probe) varyProbe(dir string) error {

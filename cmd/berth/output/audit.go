@@ -20,14 +20,8 @@ type Audit struct {
 	Integrity map[string]int `json:"integrity"`
 	Modes     map[string]int `json:"modes"`
 	// Interventions are what people did during the run that can change results.
-	Interventions []string `json:"interventions,omitempty"`
-	// Digests are those of tasks, plugins, bundles and images, by what they are of,
-	// with the number of attempts that used each.
-	Digests map[string]map[string]int `json:"digests"`
-	// Prices are those that requests were priced at, in USD for a million tokens, as
-	// JSON, by the model, with the number of requests at each.
-	Prices map[string]map[string]int `json:"prices,omitempty"`
-	Cells  []summary.Row             `json:"cells"` // computed again
+	Interventions []string      `json:"interventions,omitempty"`
+	Cells         []summary.Row `json:"cells"` // computed again
 }
 
 // AuditCheck is one kind of check.

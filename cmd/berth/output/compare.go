@@ -3,11 +3,10 @@ package output
 // Comparison is what `berth compare` says. Rates, scores and differences are
 // fractions.
 type Comparison struct {
-	Level     float64        `json:"level"` // of all intervals
-	Seed      uint64         `json:"seed"`  // of bootstrap intervals and random permutations
-	Resamples int            `json:"resamples"`
-	Cells     []ComparedCell `json:"cells"`
-	Pairs     []ComparedPair `json:"pairs"` // all pairs of cells
+	Level float64        `json:"level"` // of all intervals
+	Seed  uint64         `json:"seed"`  // of random permutations
+	Cells []ComparedCell `json:"cells"`
+	Pairs []ComparedPair `json:"pairs"` // all pairs of cells
 	// Weigh, Policy and Accepted are as in a Table. The comparisons of pairs are
 	// never weighed.
 	Weigh    string `json:"weigh,omitempty"`
@@ -56,10 +55,8 @@ type ComparedCell struct {
 	// population standard deviation. Null if there is one repetition.
 	SE *float64 `json:"se_over_repetitions"`
 	SD *float64 `json:"population_sd_over_repetitions"`
-	// Interval and Bootstrap take the tasks as a sample. Null if there is one
-	// task.
-	Interval  *Interval `json:"interval"`
-	Bootstrap *Interval `json:"bootstrap_interval"`
+	// Interval takes the tasks as a sample. Null if there is one task.
+	Interval *Interval `json:"interval"`
 	// Numbers of tasks that all, some and none of their trials solve. Null like
 	// PassAt1.
 	Always    *int `json:"tasks_always_solved"`

@@ -5,11 +5,9 @@ import "github.com/berth-eval/berth/core/record"
 // Table is what `berth show --by` says. Rates, scores and differences are
 // fractions.
 type Table struct {
-	Runs      []string `json:"runs"` // folders
-	By        []string `json:"by"`   // what the rows differ in
-	Level     float64  `json:"level"`
-	Seed      uint64   `json:"seed"` // of bootstrap intervals
-	Resamples int      `json:"resamples"`
+	Runs  []string `json:"runs"` // folders
+	By    []string `json:"by"`   // what the rows differ in
+	Level float64  `json:"level"`
 	// Weigh is "category" if the success rates are means of the categories' means,
 	// and empty if every trial weighs the same.
 	Weigh string `json:"weigh,omitempty"`
@@ -58,7 +56,6 @@ type TableRow struct {
 	AllK     *float64 `json:"all_k,omitempty"`
 	BestOfK  *float64 `json:"best_of_k,omitempty"`
 	TasksOfK int      `json:"tasks_of_k,omitempty"` // that have k trials, over which the means are
-	Curve    []AtK    `json:"curve,omitempty"`      // for 1 to K, if every task has so many
 
 	// SE is the standard error of the success rate over repetitions, and SD the
 	// population standard deviation. Null if there is one repetition, or if the
@@ -66,10 +63,9 @@ type TableRow struct {
 	SE *float64 `json:"se_over_repetitions"`
 	SD *float64 `json:"population_sd_over_repetitions"`
 	// ClusterSE is the standard error with the tasks as clusters. It and the
-	// intervals take the tasks as a sample. Null if there is one task.
+	// interval take the tasks as a sample. Null if there is one task.
 	ClusterSE *float64  `json:"cluster_robust_se"`
 	Interval  *Interval `json:"interval"`
-	Bootstrap *Interval `json:"bootstrap_interval,omitempty"`
 
 	// The names of tasks that all, some and none of their trials solve.
 	Always    []string `json:"tasks_always_solved"`
@@ -88,14 +84,6 @@ type TableRow struct {
 	// Pareto says that no other row has at least the same success rate at no more
 	// mean cost. Absent if the cost is not known.
 	Pareto *bool `json:"pareto,omitempty"`
-}
-
-// AtK are the means over tasks for k trials of a task.
-type AtK struct {
-	K       int      `json:"k"`
-	PassAtK *float64 `json:"pass_at_k,omitempty"`
-	AllK    *float64 `json:"all_k,omitempty"`
-	BestOfK float64  `json:"best_of_k"`
 }
 
 // Measure is a number of each measured trial.

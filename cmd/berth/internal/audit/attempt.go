@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -42,11 +41,7 @@ func (a *audit) attempt(t *store.TrialState, state *store.AttemptState) {
 		a.problem(results, path.Join(name, record.ResultFile), 0, "it is not the result that the journal has: %s", differs)
 	}
 	a.identity(path.Join(name, record.ResultFile), t, r)
-	a.digests(r)
-	if r.Regraded != nil && a.manifest.Header.Imported == "" {
-		a.origin(name, dir, r)
-	}
-	a.rule(name, t, r)
+	a.taskUsed(r)
 	a.scores(name, dir, r)
 	a.usage(name, dir, r)
 }
@@ -110,10 +105,6 @@ func shown(v json.RawMessage) string {
 // that list and the result with the journal.
 func (a *audit) files(name, dir string) {
 	list := path.Join(name, store.ChecksumsFile)
-	if a.sums[list] == "" {
-		a.skip(files, "the journal has no checksums of an attempt: an older berth wrote it")
-		return
-	}
 	a.same(files, list, a.sums[list])
 	a.same(files, path.Join(name, record.ResultFile), a.sums[path.Join(name, record.ResultFile)])
 	var was store.Checksums
@@ -147,37 +138,4 @@ func (a *audit) files(name, dir string) {
 			a.problem(files, path.Join(name, file), 0, "it was added after the attempt had ended")
 		}
 	}
-}
-
-// compareSummary says where summary.json differs from what the records give.
-func (a *audit) compareSummary(text []byte, now *summary.Summary) {
-	var was summary.Summary
-	if err := json.Unmarshal(text, &was); err != nil {
-		a.problem(numbers, store.SummaryFile, 0, "it is not a summary: %v", err)
-		return
-	}
-	want := *now
-	want.Updated = was.Updated
-	if r := want.Regrades; r != nil && was.Regrades == nil { // an older berth counted them among the others
-		all := store.Spend{CostUSD: want.CostUSD, Unpriced: want.Unpriced, Tokens: want.Tokens, Estimated: want.Estimated, Fallback: want.Fallback}
-		all.Add(*r)
-		want.CostUSD, want.Unpriced, want.Tokens, want.Estimated, want.Fallback, want.Regrades = all.CostUSD, all.Unpriced, all.Tokens, all.Estimated, all.Fallback, nil
-	}
-	old, err := json.MarshalIndent(&was, "", "  ")
-	if err != nil {
-		a.problem(numbers, store.SummaryFile, 0, "it is not a summary: %v", err)
-		return
-	}
-	again, err := json.MarshalIndent(&want, "", "  ")
-	if err != nil || string(old) == string(again) {
-		return
-	}
-	is, should := lines(old), lines(again)
-	for i := range is {
-		if i >= len(should) || is[i] != should[i] {
-			a.problem(numbers, store.SummaryFile, i+1, "it has %s, and the records give %s", shown(json.RawMessage(is[i])), shown(json.RawMessage(at(should, i))))
-			return
-		}
-	}
-	a.problem(numbers, store.SummaryFile, len(is), "it is shorter than what the records give")
 }

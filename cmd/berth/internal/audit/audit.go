@@ -6,7 +6,6 @@
 package audit
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -23,7 +22,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // maxListed is how many problems of a check are listed.
@@ -37,7 +35,6 @@ const (
 	results
 	scores
 	usage
-	numbers
 	digests
 )
 
@@ -50,10 +47,8 @@ type audit struct {
 	// of the file below the run.
 	sums map[string]string
 
-	tails   int               // journals whose last line a crash cut off
-	decided map[string][]rule // of the attempts, by cell and task
-
 	mu    sync.Mutex
+	used  map[string]bool // tasks with their digests, of attempts
 	page  output.Audit
 	notes [digests + 1]map[string]int // what could not be checked, and how often
 }
@@ -71,10 +66,10 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}, decided: map[string][]rule{}}
+	a := &audit{dir: dir, manifest: m, index: x, sums: map[string]string{}, used: map[string]bool{}}
 	a.page = output.Audit{
 		Version: 1, Run: m.Header.Run, Journals: map[string]string{}, Outcomes: map[string]int{}, Integrity: map[string]int{}, Modes: map[string]int{},
-		Digests: map[string]map[string]int{}, Prices: map[string]map[string]int{}, Interventions: summary.Interventions(x),
+		Interventions: summary.Interventions(x),
 		Checks: []output.AuditCheck{
 			journals: {Name: "journals", What: "The checksum and the number of each line of the journals."},
 			manifest: {Name: "manifest", What: "The checksum of the manifest, the id of each trial, and the files of the experiment."},
@@ -82,7 +77,6 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 			results:  {Name: "results", What: "Each result.json beside the line of the journal."},
 			scores:   {Name: "scores", What: "Scores, outcome and integrity, from the verdicts, findings and reward files."},
 			usage:    {Name: "usage", What: "Requests, tokens and costs of each attempt from its recorded requests, and of these from the replies."},
-			numbers:  {Name: "numbers", What: "The numbers of summary.json and of all tables, from the results."},
 			digests:  {Name: DigestsCheck, What: "The digest of each task of an archive, from its files."},
 		},
 	}
@@ -91,7 +85,6 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	}
 	a.theManifest()
 	a.attempts()
-	a.rules()
 	a.numbers()
 	a.tasks(tasks)
 	a.uncovered()
@@ -181,7 +174,6 @@ func (a *audit) journals() error {
 		bad := j.Bad
 		if j.Tail {
 			bad = bad[:len(bad)-1]
-			a.tails++
 			a.skip(journals, name+": a crash of its writer left a part of the last line, which does not count")
 		}
 		for _, n := range bad {
@@ -207,7 +199,7 @@ func (a *audit) journals() error {
 		a.same(manifest, file, sum)
 	}
 	if of[store.ManifestFile] == "" {
-		a.skip(manifest, "no journal has the checksum of the manifest: a crash took the line that has it, or an older berth wrote the run")
+		a.skip(manifest, "no journal has the checksum of the manifest: a crash took the line that has it")
 	}
 	if _, err = os.Lstat(filepath.Join(a.dir, store.PluginsFile)); err == nil && of[store.PluginsFile] == "" {
 		a.skip(manifest, "no checksum of "+store.PluginsFile+" (messages of plugins): the last process that wrote the run did not end by itself")
@@ -276,8 +268,7 @@ func (a *audit) attempts() {
 	all.Wait()
 }
 
-// numbers compares the numbers that tables are made of: those of the journals, which
-// are compared with the results, and those of summary.json.
+// numbers computes the numbers of the page.
 func (a *audit) numbers() {
 	now := summary.Of(a.manifest, a.index)
 	a.page.Cells = now.Cells
@@ -289,20 +280,5 @@ func (a *audit) numbers() {
 			a.page.Integrity[string(acc.Result.Integrity)]++
 			a.page.Modes[cmp.Or(acc.Result.Mode, "none")]++
 		}
-	}
-	a.did(numbers, len(a.index.Trials))
-	b, err := untrusted.Read(a.dir, store.SummaryFile, 1<<30)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		a.skip(numbers, "there is no "+store.SummaryFile+": the run was imported, or it has not ended")
-	case err != nil:
-		a.problem(numbers, store.SummaryFile, 0, "it cannot be read: %v", err)
-	case a.index.Writing() == nil:
-		if a.tails > 0 && !bytes.Contains(b, []byte(" of the journals could not be read")) { // it was written before the crash
-			before := *a.index
-			before.Torn -= a.tails
-			now = summary.Of(a.manifest, &before)
-		}
-		a.compareSummary(b, now)
 	}
 }

@@ -156,32 +156,14 @@ func (e *exchanges) reply(x *gateway.Exchange) {
 // cost computes the cost of a request again, from its price.
 func (e *exchanges) cost(x *gateway.Exchange) {
 	if x.Price == nil {
-		if x.CostUSD != nil && x.StatedUSD != nil && near(*x.CostUSD, *x.StatedUSD) {
-			e.skip(usage, "costs that the provider states, because no price is known")
-			return
-		}
 		if x.CostUSD != nil && *x.CostUSD != 0 {
-			e.skip(usage, "costs of requests without their prices, which an older berth recorded")
+			e.skip(usage, "costs that the provider states, because no price is known")
 		}
 		return
-	}
-	price, err := json.Marshal(x.Price)
-	if err == nil {
-		e.priced(x.Model, string(price))
 	}
 	if got, known := x.Price.Cost(*x.Usage); !known || x.CostUSD == nil || !near(got, *x.CostUSD) {
 		e.problem(usage, e.file, e.n, "its tokens cost %g USD at its price, and the line has %s", got, dollars(x.CostUSD))
 	}
-}
-
-// priced counts a request at a price.
-func (a *audit) priced(of, price string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.page.Prices[of] == nil {
-		a.page.Prices[of] = map[string]int{}
-	}
-	a.page.Prices[of][price]++
 }
 
 // compare compares the sums with those of a result, by who used which model.
@@ -265,13 +247,4 @@ func dollars(v *float64) string {
 		return "an unknown cost"
 	}
 	return fmt.Sprintf("%.6f USD", *v)
-}
-
-func lines(text []byte) []string { return strings.Split(string(text), "\n") }
-
-func at(lines []string, i int) string {
-	if i < len(lines) {
-		return strings.TrimSpace(lines[i])
-	}
-	return "no such line"
 }

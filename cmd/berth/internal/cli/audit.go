@@ -213,11 +213,6 @@ func (a *app) printAudit(p *output.Audit, signed bool) {
 	for _, what := range p.Interventions {
 		a.Hang("changed:   ", what)
 	}
-	for _, of := range slices.Sorted(maps.Keys(p.Digests)) {
-		if n := len(p.Digests[of]); n > 1 {
-			a.Printf("%s was used in %d versions: %s\n", terminal.Clean(of), n, counts(p.Digests[of]))
-		}
-	}
 	if p.Problems == 0 {
 		a.Printf("\nThe record is consistent.\n")
 		if !signed {

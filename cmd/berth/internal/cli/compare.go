@@ -67,7 +67,7 @@ func (a *app) compare(names []string, c *comparison) error {
 	if err != nil {
 		return err
 	}
-	c.options.Seed, c.options.Force = seed, c.flags.force
+	c.options.Force = c.flags.force
 	if c.options.Rules, err = numbers.RulesOf(runs); err != nil {
 		return err
 	}

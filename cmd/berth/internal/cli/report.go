@@ -68,7 +68,7 @@ func (a *app) report(names []string, o *reportOf) error {
 	if o.Selected, err = chosenTrials(runs, o.selected); err != nil {
 		return err
 	}
-	o.Choice, o.Seed = choice(o.selected), seed
+	o.Choice = choice(o.selected)
 	b, err := page.Make(runs, &o.Options)
 	if err != nil {
 		return err

@@ -19,10 +19,6 @@ type tableFlags struct {
 	force                bool
 }
 
-// seed is what bootstrap intervals and random permutations begin with, so that the
-// same runs have the same numbers.
-const seed = 1
-
 func (f *tableFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.BoolVar(&f.csv, "csv", false, "print the table as CSV, with fractions in full")
@@ -101,7 +97,7 @@ func (a *app) showTable(names []string, o *tableOf) error {
 	if err != nil {
 		return err
 	}
-	res, err := o.of(runs, &numbers.Wanted{Bootstrap: a.JSON, Force: o.force})
+	res, err := o.of(runs, &numbers.Wanted{Force: o.force})
 	if err != nil {
 		return err
 	}
@@ -134,7 +130,7 @@ func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, erro
 	if w.Selected, err = chosenTrials(runs, o.filter.Expression); err != nil {
 		return nil, err
 	}
-	w.K, w.Seed, w.Choice = o.k, seed, choice(o.filter.Expression)
+	w.K, w.Choice = o.k, choice(o.filter.Expression)
 	return numbers.Table(j, w)
 }
 

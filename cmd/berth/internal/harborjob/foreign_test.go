@@ -94,29 +94,6 @@ func TestFilesOfSteps(t *testing.T) {
 	}
 }
 
-// Trials that have only a result are told apart by the agent and the model in it.
-func TestAgentsWithoutConfig(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "job")
-	for name, agent := range map[string]string{
-		"a": `{"name": "one"}`, "b": `{"name": "two"}`, "c": `{"name": "two", "model_info": {"name": "m", "provider": "p"}}`,
-	} {
-		write(t, filepath.Join(dir, name, resultFile), `{"task_name": "t", "agent_info": `+agent+`}`)
-	}
-	_, r := read(t, dir)
-	var keys []string
-	ids := map[string]bool{}
-	for i := range r.Manifest.Cells {
-		keys = append(keys, r.Manifest.Cells[i].Key)
-	}
-	for _, tr := range r.Index.Trials {
-		ids[tr.ID] = true
-	}
-	if got := strings.Join(keys, ", "); got != "agent=one, agent=two, agent=two model=p/m" || len(ids) != 3 {
-		t.Errorf("cells %s, %d trials", got, len(ids))
-	}
-}
-
 // A cost is known only if that of every part is.
 func TestUnknownCostsStayUnknown(t *testing.T) {
 	t.Parallel()

@@ -59,15 +59,6 @@ type trialConfig struct {
 	Agent       agentConfig       `json:"agent"`
 	Environment environmentConfig `json:"environment"`
 	JobID       string            `json:"job_id,omitempty"`
-	// Policies say, by the type of an exception, what the user of the job decided
-	// about it.
-	Policies map[string]errorPolicy `json:"override_error_policy,omitempty"`
-}
-
-// errorPolicy is the part of what Harbor does after an exception that says whether
-// the reward counts; nil: it does not say.
-type errorPolicy struct {
-	Valid *bool `json:"has_valid_reward"`
 }
 
 // trialLock is lock.json of a trial. Its digest says which content the task had.
@@ -123,8 +114,6 @@ type exception struct {
 	Message   string    `json:"exception_message"`
 	Traceback string    `json:"exception_traceback"`
 	Occurred  timestamp `json:"occurred_at"`
-	// Policy includes what the user of the job decided. Harbor writes it since 0.26.
-	Policy *errorPolicy `json:"policy,omitempty"`
 }
 
 type timing struct {
@@ -163,8 +152,7 @@ type trialResult struct {
 	Execution   *timing           `json:"agent_execution"`
 	Verified    *timing           `json:"verifier"`
 	Steps       []stepResult      `json:"step_results"`
-	// RewardValid says whether Harbor counts the reward; nil: the job is of a version
-	// before 0.26.
+	// RewardValid says whether Harbor counts the reward.
 	RewardValid *bool `json:"reward_valid,omitempty"`
 }
 

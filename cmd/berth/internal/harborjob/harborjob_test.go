@@ -136,44 +136,6 @@ func TestThereAndBackAgain(t *testing.T) {
 	}
 }
 
-// A job that is not finished yet has folders of the trials that began. The others are
-// planned, from its lock file or from its configuration.
-func TestAJobInProgressPlansAllOfItsTrials(t *testing.T) {
-	t.Parallel()
-	dir := job(t)
-	if err := errors.Join(os.RemoveAll(trialOf(t, dir, "fails")), os.Remove(filepath.Join(trialOf(t, dir, "two"), resultFile))); err != nil {
-		t.Fatal(err)
-	}
-	_, whole := read(t, job(t))
-	_, r := read(t, dir)
-	got := brief(r)
-	if len(got) != 7 || got["fails"] != "not_run" || got["two"] != "not_run" || len(r.Manifest.Cells) != 1 {
-		t.Errorf("by the lock file: %v, %d cells", got, len(r.Manifest.Cells))
-	}
-	digests := map[string]bool{}
-	for _, tr := range whole.Index.Trials {
-		digests[tr.TaskDigest] = true
-	}
-	for _, tr := range r.Index.Trials {
-		if !digests[tr.TaskDigest] {
-			t.Errorf("%s has the digest %q", tr.Task, tr.TaskDigest)
-		}
-	}
-
-	dir = filepath.Join(t.TempDir(), "job")
-	write(t, filepath.Join(dir, configFile), `{"n_attempts": 2, "agents": [{"name": "a"}, {"name": "b"}], "tasks": [{"path": "t/one"}, {"path": "t/two"}]}`)
-	write(t, filepath.Join(dir, resultFile), `{"started_at": "2026-11-20T10:00:00Z", "n_total_trials": 8}`)
-	write(t, filepath.Join(dir, "x", configFile), `{"task": {"path": "t/one"}, "agent": {"name": "a"}, "environment": {"type": "docker"}}`)
-	write(t, filepath.Join(dir, "x", resultFile), `{"task_name": "org/one", "agent_info": {"name": "a"}, "verifier_result": {"rewards": {"reward": 1}}}`)
-	if done, r := read(t, dir); done.Trials != 8 || len(r.Manifest.Cells) != 2 || r.Index.Trials[1].Task != "org/one" {
-		t.Errorf("by its configuration: %+v, %d cells, %s", done, len(r.Manifest.Cells), r.Index.Trials[1].Task)
-	}
-	write(t, filepath.Join(dir, resultFile), `{"started_at": "2026-11-20T10:00:00Z", "n_total_trials": 9}`) // of datasets, too
-	if done, _ := read(t, dir); done.Trials != 1 {
-		t.Errorf("not known: %+v", done)
-	}
-}
-
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	one, zero, half := 1.0, 0.0, 0.5
@@ -229,30 +191,23 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A trial whose reward Harbor does not count is not measured, whoever decided it: the
-// result itself, the policy of the exception, or that of the job. One that Harbor does
+// A trial whose reward Harbor does not count is not measured. One that Harbor does
 // count is, whatever its exception.
 func TestAnInvalidRewardIsNotMeasured(t *testing.T) {
 	t.Parallel()
-	const no, yes = `{"has_valid_reward": false}`, `{"has_valid_reward": true}`
-	thrown := func(typ, policy string) string {
-		return `"exception_info": {"exception_type": "` + typ + `", "policy": ` + policy + `}, `
-	}
+	thrown := func(typ string) string { return `"exception_info": {"exception_type": "` + typ + `"}, ` }
 	for name, tt := range map[string]struct {
 		text    string
 		outcome record.Outcome
 		end     record.AgentEnd
 	}{
-		"valid":             {`"reward_valid": true`, record.Passed, record.Yielded},
-		"not valid":         {`"reward_valid": false`, record.EnvironmentError, record.Yielded},
-		"late, not valid":   {thrown("AgentTimeoutError", no) + `"reward_valid": false`, record.EnvironmentError, record.Timeout},
-		"by its policy":     {thrown("AgentTimeoutError", no) + `"task_name": "t"`, record.EnvironmentError, record.Timeout},
-		"by the job":        {thrown("AgentTimeoutError", "null") + `"config": {"override_error_policy": {"AgentTimeoutError": ` + no + `}}`, record.EnvironmentError, record.Timeout},
-		"rate, valid":       {thrown("ApiRateLimitError", yes) + `"reward_valid": true`, record.Passed, record.Yielded},
-		"rate":              {thrown("ApiRateLimitError", no) + `"reward_valid": false`, record.RateLimited, record.Yielded},
-		"tests, not valid":  {thrown("VerifierTimeoutError", no) + `"reward_valid": false`, record.EnvironmentError, record.Yielded},
-		"unknown":           {thrown("FooError", yes) + `"reward_valid": true`, record.Passed, record.Yielded},
-		"a step, not valid": {`"step_results": [{"step_name": "one", "exception_info": {"exception_type": "AgentTimeoutError", "policy": ` + no + `}}]`, record.EnvironmentError, record.Timeout},
+		"valid":            {`"reward_valid": true`, record.Passed, record.Yielded},
+		"not valid":        {`"reward_valid": false`, record.EnvironmentError, record.Yielded},
+		"late, not valid":  {thrown("AgentTimeoutError") + `"reward_valid": false`, record.EnvironmentError, record.Timeout},
+		"rate, valid":      {thrown("ApiRateLimitError") + `"reward_valid": true`, record.Passed, record.Yielded},
+		"rate":             {thrown("ApiRateLimitError") + `"reward_valid": false`, record.RateLimited, record.Yielded},
+		"tests, not valid": {thrown("VerifierTimeoutError") + `"reward_valid": false`, record.EnvironmentError, record.Yielded},
+		"unknown":          {thrown("FooError") + `"reward_valid": true`, record.Passed, record.Yielded},
 	} {
 		r := &trialResult{}
 		text := `{"verifier_result": {"rewards": {"reward": 1}}, "agent_execution": {"started_at": "2026-11-20T10:00:00Z"}, ` + tt.text + `}`
@@ -280,7 +235,8 @@ func TestADamagedJob(t *testing.T) {
 	if err = errors.Join(os.Remove(filepath.Join(trials[2], resultFile)), os.Symlink(secret, filepath.Join(trials[3], "verifier", "link"))); err != nil {
 		t.Fatal(err)
 	}
-	huge := map[string]any{"task_name": "../../../etc/passwd\x1b[31m", "config": map[string]any{"task": map[string]any{"path": "x"}}, "verifier_result": map[string]any{"rewards": map[string]any{"reward": nil}}}
+	write(t, filepath.Join(dir, "odd", configFile), `{"task": {"path": "x"}}`)
+	huge := map[string]any{"task_name": "../../../etc/passwd\x1b[31m", "verifier_result": map[string]any{"rewards": map[string]any{"reward": nil}}}
 	b, err := json.Marshal(huge)
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +249,7 @@ func TestADamagedJob(t *testing.T) {
 			t.Errorf("notes lack %q:\n%s", want, notes)
 		}
 	}
-	if done.Trials != 8 { // of one that was left out, the lock file of the job says that it was planned
+	if done.Trials != 7 {
 		t.Errorf("%d trials", done.Trials)
 	}
 	ran := 0

@@ -28,9 +28,8 @@ const (
 // imported is what the plan of a run needs of a trial of a job. Its result is read
 // again when it is published, so that one result at a time is in memory.
 type imported struct {
-	dir         string // name of its folder; empty: it has none yet
-	key         [3]string
-	finished    bool // it has a result
+	dir         string // name of its folder
+	finished    bool   // it has a result
 	started     time.Time
 	task        string // empty: its files name none
 	dataset     string
@@ -56,7 +55,6 @@ type rawTask struct {
 	Path   string `json:"path"`
 	Name   string `json:"name"`
 	Source string `json:"source"`
-	Digest string `json:"digest"` // in lock files only
 }
 
 // Imported says what was imported.
@@ -132,32 +130,24 @@ func readJob(job string, done *Imported) ([]imported, error) {
 	slices.SortFunc(trials, func(a, b imported) int {
 		return cmp.Or(a.started.Compare(b.started), strings.Compare(a.dir, b.dir))
 	})
-	return append(trials, pending(job, trials)...), nil
+	return trials, nil
 }
 
 // readTrial reads what the plan needs of the trial in a folder. Nil if the folder is
 // no trial, or if it cannot be one of the run; note says what is wrong with it.
 func readTrial(dir string) (t *imported, note string) {
 	c, r := &rawConfig{}, &trialResult{}
-	err := readJSON(dir, configFile, c)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
+	switch err := readJSON(dir, configFile, c); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "" // not a trial
+	case err != nil:
 		return nil, fmt.Sprintf("left out: %v", err)
 	}
-	switch err = readJSON(dir, resultFile, r); {
-	case errors.Is(err, fs.ErrNotExist) && missing:
-		return nil, "" // not a trial
+	switch err := readJSON(dir, resultFile, r); {
 	case errors.Is(err, fs.ErrNotExist):
 		r, note = nil, "it was not finished: not_run"
 	case err != nil:
 		r, note = nil, fmt.Sprintf("not_run: %v", err)
-	case missing:
-		err = readJSON(dir, resultFile, &struct {
-			Config *rawConfig `json:"config"`
-		}{c})
-		if err != nil {
-			return nil, fmt.Sprintf("left out: %v", err)
-		}
 	}
 	t = &imported{
 		dir: filepath.Base(dir), finished: r != nil, task: c.taskName(r), dataset: c.dataset(r), digest: taskDigest(dir), environment: c.Environment.Type,
@@ -169,13 +159,6 @@ func readTrial(dir string) (t *imported, note string) {
 		t.started = r.Started.Time
 	}
 	t.agent, t.model = c.agent(r)
-	if r == nil && len(c.Agent) == 0 { // before 0.26, a configuration leaves out what is the default
-		lock := &rawConfig{}
-		if readJSON(dir, lockFile, lock) == nil {
-			t.agent, t.model = lock.agent(nil)
-		}
-	}
-	t.key = c.key(t.agent, t.model)
 	t.settings = c.settings(t.agent, t.model)
 	return t, note
 }
@@ -267,8 +250,6 @@ func created(job string, trials []imported) time.Time {
 
 // settings returns what makes the trial's cell: its agent with its model and options,
 // and its environment. Options that do not change what an agent does are left out.
-// The names are there on their own because a trial without config.json has them only
-// in its result.
 func (c *rawConfig) settings(name, model string) string {
 	agent := maps.Clone(c.Agent)
 	for _, key := range []string{"n_concurrent", "concurrency_group", "env"} {
@@ -392,7 +373,7 @@ func (t *imported) attempt(r *trialResult, run *store.Run, number int) record.Re
 		if e := r.thrown(); e != nil {
 			res.Error.Message = e.Type + ": " + e.Message
 		}
-		if valid := r.valid(); valid != nil && !*valid && len(res.Scores) > 0 {
+		if r.RewardValid != nil && !*r.RewardValid && len(res.Scores) > 0 {
 			res.Error.Message += " (the job says that its reward is not valid)"
 		}
 	}

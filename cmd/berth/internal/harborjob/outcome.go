@@ -88,28 +88,10 @@ var causes = func() map[string]cause {
 // numbers. A trial whose reward is not valid is not measured, as in Harbor.
 func (t *trialResult) outcome(rewards map[string]float64) (o record.Outcome, end record.AgentEnd, by record.Boundary) {
 	o, end, by = t.classified(rewards)
-	if valid := t.valid(); valid != nil && !*valid && o.MeasuredAfter(end) {
+	if t.RewardValid != nil && !*t.RewardValid && o.MeasuredAfter(end) {
 		o, by = record.EnvironmentError, cmp.Or(by, record.ByEnvironment)
 	}
 	return o, end, by
-}
-
-// valid says whether Harbor counts the reward; nil: the files do not say, because they
-// are of a version before 0.26.
-func (t *trialResult) valid() (valid *bool) {
-	if t.RewardValid != nil {
-		return t.RewardValid
-	}
-	for _, e := range t.exceptions() {
-		one := t.Config.Policies[e.Type].Valid
-		if one == nil && e.Policy != nil {
-			one = e.Policy.Valid
-		}
-		if one != nil && (valid == nil || !*one) {
-			valid = one
-		}
-	}
-	return valid
 }
 
 // classified returns what the rewards and the exception of a trial mean.
@@ -119,7 +101,7 @@ func (t *trialResult) classified(rewards map[string]float64) (o record.Outcome, 
 	}
 	e := t.thrown()
 	if e != nil && len(rewards) > 0 {
-		if valid := t.valid(); valid != nil && *valid {
+		if t.RewardValid != nil && *t.RewardValid {
 			return decided(rewards), cmp.Or(causes[e.Type].end, record.Yielded), ""
 		}
 	}

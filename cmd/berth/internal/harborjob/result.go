@@ -52,7 +52,7 @@ func (t *trialResult) phases() []record.Phase {
 func (t *trialResult) stages() (all []record.StageResult) {
 	for i := range t.Steps {
 		s := &t.Steps[i]
-		alone := trialResult{Verifier: s.Verifier, Exception: s.Exception, Execution: s.Execution, Config: t.Config}
+		alone := trialResult{Verifier: s.Verifier, Exception: s.Exception, Execution: s.Execution}
 		one := record.StageResult{Name: s.Name, Rewards: alone.rewards()}
 		one.Outcome, one.AgentEnd, _ = alone.outcome(one.Rewards)
 		all = append(all, one)

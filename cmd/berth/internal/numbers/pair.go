@@ -13,7 +13,7 @@ type Side struct {
 
 // Pair compares two cells on the tasks that both have; tasks of the same name are
 // the same. Its p-value is not corrected, and it has no sentence yet.
-func Pair(a, b Side, seed uint64) (*output.ComparedPair, error) {
+func Pair(a, b Side) (*output.ComparedPair, error) {
 	c, err := stats.Compare(a.Sample, b.Sample, level, permutations, seed)
 	if err != nil {
 		return nil, err

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -20,13 +18,10 @@ const accepted = "the last attempt that settled the trial counts; all attempts b
 
 // Wanted says which table is made.
 type Wanted struct {
-	By []string
-	K  int // for pass@k, all-k and best-of-k; 0: what every task has
-	// Seed of bootstrap intervals, which are left out unless Bootstrap is set.
-	Seed      uint64
-	Bootstrap bool
-	Rules     Rules
-	Force     bool
+	By    []string
+	K     int // for pass@k, all-k and best-of-k; 0: what every task has
+	Rules Rules
+	Force bool
 	// Selected says which trials count; nil: all. Choice names what it is made from,
 	// such as "--select", for the note that says so.
 	Selected func(*Trial) (bool, error)
@@ -60,7 +55,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 		fields = append([]groupField{cellField(j)}, fields...) // agents are not mixed with each other
 	}
 	res := &output.Table{
-		Level: level, Seed: w.Seed, Resamples: resamples, Weigh: w.Rules.Weigh, Policy: summary.Policy, Accepted: accepted,
+		Level: level, Weigh: w.Rules.Weigh, Policy: summary.Policy, Accepted: accepted,
 		Notes: slices.Clone(j.Notes), Rows: []output.TableRow{},
 	}
 	for i := range j.Runs {
@@ -86,19 +81,8 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 		g.is(raw, rewardIn(g.values, fields))
 	}
 	res.Rows = make([]output.TableRow, len(groups))
-	errs := make([]error, len(groups))
-	var work sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i := range groups {
-		work.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			res.Rows[i], errs[i] = groups[i].row(j, w)
-		})
-	}
-	work.Wait()
-	for i, err := range errs {
-		if err != nil {
+		if res.Rows[i], err = groups[i].row(j, w); err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.Join(groups[i].values, ", "), err)
 		}
 	}
@@ -277,13 +261,10 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		over := s.OverRepetitions()
 		r.SE, r.SD = number(over.SE), number(over.SD)
 	}
-	switch {
-	case w.Rules.Weigh == WeighCategory:
+	if w.Rules.Weigh == WeighCategory {
 		weighed := s.GroupsEqually(level)
 		r.Mean, r.ClusterSE, r.Interval = &weighed.Mean, number(weighed.SE), interval(weighed.Interval)
 		r.SE, r.SD = nil, nil // they are about the mean over trials
-	case w.Bootstrap:
-		r.Bootstrap = interval(s.Bootstrap(level, resamples, w.Seed))
 	}
 	if g.full {
 		r.PassAt1 = &one
@@ -300,33 +281,34 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 	if w.K > most {
 		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, plural(most, "trial", "trials")[2:])
 	}
-	for k := 1; k <= r.K; k++ {
-		at, tasks, err := atK(s, k)
-		if err != nil {
-			return err
-		}
-		if !g.full {
-			at.PassAtK, at.AllK = nil, nil
-		}
-		if r.K <= least {
-			r.Curve = append(r.Curve, at)
-		}
-		r.PassAtK, r.AllK, r.BestOfK, r.TasksOfK = at.PassAtK, at.AllK, &at.BestOfK, tasks
+	at, err := atK(s, r.K)
+	if err != nil {
+		return err
 	}
+	if g.full {
+		r.PassAtK, r.AllK = at.passAtK, at.allK
+	}
+	r.BestOfK, r.TasksOfK = at.bestOfK, at.tasks
 	return nil
 }
 
-func atK(s *stats.Sample, k int) (at output.AtK, tasks int, err error) {
+// ofK are the means over tasks for k trials of a task.
+type ofK struct {
+	passAtK, allK, bestOfK *float64
+	tasks                  int // that have so many
+}
+
+func atK(s *stats.Sample, k int) (at ofK, err error) {
 	some, err := s.PassAtK(k)
 	if err != nil {
-		return at, 0, err
+		return at, err
 	}
 	all, err := s.AllK(k)
 	if err != nil {
-		return at, 0, err
+		return at, err
 	}
 	best, err := s.BestOf(k)
-	return output.AtK{K: k, PassAtK: &some.Value, AllK: &all.Value, BestOfK: best.Value}, some.Tasks, err
+	return ofK{&some.Value, &all.Value, &best.Value, some.Tasks}, err
 }
 
 // spent computes what the trials of a row used.

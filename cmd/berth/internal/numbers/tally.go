@@ -2,9 +2,6 @@ package numbers
 
 import (
 	"fmt"
-	"runtime"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
@@ -60,7 +57,7 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 
 // compute computes the numbers of the trials that were added. Without a measured
 // one there are none.
-func (c *Tally) compute(rules Rules, seed uint64) (err error) {
+func (c *Tally) compute(rules Rules) (err error) {
 	if len(c.trials) == 0 {
 		return nil
 	}
@@ -78,19 +75,18 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 		c.PassAt1 = &one
 	}
 	if least > 1 && !c.open {
-		at, _, err := atK(s, least)
+		at, err := atK(s, least)
 		if err != nil {
 			return err
 		}
-		c.K, c.PassAtK, c.AllK = least, at.PassAtK, at.AllK
+		c.K, c.PassAtK, c.AllK = least, at.passAtK, at.allK
 	}
 	over := s.OverRepetitions()
 	c.SE, c.SD = number(over.SE), number(over.SD)
 	c.Interval = interval(s.Interval(level))
-	c.Bootstrap = interval(s.Bootstrap(level, resamples, seed))
 	if rules.Weigh == WeighCategory {
 		g := s.GroupsEqually(level)
-		c.Mean, c.Interval, c.Bootstrap, c.SE, c.SD = &g.Mean, interval(g.Interval), nil, nil, nil
+		c.Mean, c.Interval, c.SE, c.SD = &g.Mean, interval(g.Interval), nil, nil
 	}
 	if by := s.Solved(); !c.open {
 		always, sometimes, never := len(by.Always), len(by.Sometimes), len(by.Never)
@@ -99,17 +95,12 @@ func (c *Tally) compute(rules Rules, seed uint64) (err error) {
 	return nil
 }
 
-// ComputeAll computes the numbers of several cells, on all processors.
-func ComputeAll(cells []*Tally, rules Rules, seed uint64) error {
-	var work errgroup.Group
-	work.SetLimit(runtime.GOMAXPROCS(0))
+// ComputeAll computes the numbers of several cells.
+func ComputeAll(cells []*Tally, rules Rules) error {
 	for _, c := range cells {
-		work.Go(func() error {
-			if err := c.compute(rules, seed); err != nil {
-				return fmt.Errorf("cell %s: %w", c.Name, err)
-			}
-			return nil
-		})
+		if err := c.compute(rules); err != nil {
+			return fmt.Errorf("cell %s: %w", c.Name, err)
+		}
 	}
-	return work.Wait()
+	return nil
 }

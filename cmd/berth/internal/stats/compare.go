@@ -40,10 +40,8 @@ type Comparison struct {
 	Interval Interval
 	P        float64 // two-sided, not corrected for several comparisons
 	Test     Test
-	// Permutations is how many were tried, and Seed what random ones were drawn
-	// with; 0 for McNemar's test.
+	// Permutations is how many were tried; 0 for McNemar's test.
 	Permutations int
-	Seed         uint64
 	// Solved are the names of the tasks that only one solves: at least one of its
 	// attempts has the full reward, and none of the other's.
 	Solved [2][]string
@@ -151,7 +149,7 @@ func (c *Comparison) signs(differences []float64, permutations int, seed uint64)
 		c.P = float64(allSigns(differences, sum, least)) / float64(c.Permutations)
 		return
 	}
-	c.Test, c.Permutations, c.Seed = TestSignsSampled, permutations, seed
+	c.Test, c.Permutations = TestSignsSampled, permutations
 	// The observed one is a permutation as well.
 	c.P = float64(1+randomSigns(differences, least, permutations, seed)) / float64(permutations+1)
 }

@@ -47,11 +47,11 @@ func (w world) attempts(r *rand.Rand) (float64, []Attempt) {
 	return rate, all
 }
 
-// covered is how often each interval contained the true rate, and how often a
+// covered is how often the interval contained the true rate, and how often a
 // comparison of two equal cells was significant at 5 %.
-type covered struct{ closed, bootstrap, size float64 }
+type covered struct{ closed, size float64 }
 
-func (w world) simulate(t *testing.T, times, resamples, permutations int) covered {
+func (w world) simulate(t *testing.T, times, permutations int) covered {
 	t.Helper()
 	var sum covered
 	var mu sync.Mutex
@@ -62,19 +62,19 @@ func (w world) simulate(t *testing.T, times, resamples, permutations int) covere
 			r := rand.New(rand.NewPCG(uint64(i), uint64(w.tasks*100+w.repetitions))) //nolint:gosec // a simulation
 			var own covered
 			for n := i; n < times; n += workers {
-				w.once(t, r, resamples, permutations, &own)
+				w.once(t, r, permutations, &own)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			sum.closed, sum.bootstrap, sum.size = sum.closed+own.closed, sum.bootstrap+own.bootstrap, sum.size+own.size
+			sum.closed, sum.size = sum.closed+own.closed, sum.size+own.size
 		})
 	}
 	wg.Wait()
 	n := float64(times)
-	return covered{sum.closed / n, sum.bootstrap / n, sum.size / n}
+	return covered{sum.closed / n, sum.size / n}
 }
 
-func (w world) once(t *testing.T, r *rand.Rand, resamples, permutations int, sum *covered) {
+func (w world) once(t *testing.T, r *rand.Rand, permutations int, sum *covered) {
 	rate, all := w.attempts(r)
 	s, err := New(all)
 	if err != nil {
@@ -83,11 +83,6 @@ func (w world) once(t *testing.T, r *rand.Rand, resamples, permutations int, sum
 	}
 	if in := s.Interval(0.95); in.Low <= rate && rate <= in.High {
 		sum.closed++
-	}
-	if resamples > 0 {
-		if in := s.Bootstrap(0.95, resamples, r.Uint64()); in.Low <= rate && rate <= in.High {
-			sum.bootstrap++
-		}
 	}
 	// Two equal cells: who is which is drawn for each attempt.
 	var a, b []Attempt
@@ -125,26 +120,23 @@ func (w world) once(t *testing.T, r *rand.Rand, resamples, permutations int, sum
 func TestIntervalsCoverAndTestsHoldTheirLevel(t *testing.T) {
 	t.Parallel()
 	rates, tasks, repetitions := []float64{0.1, 0.5}, []int{30, 100}, []int{1, 5}
-	times, resamples, permutations, slack := 400, 0, 50, 0.035
+	times, permutations, slack := 400, 50, 0.035
 	if testlevel.All() {
 		rates, tasks, repetitions = []float64{0.1, 0.3, 0.5, 0.7, 0.9}, []int{30, 100, 500}, []int{1, 3, 5}
-		times, resamples, permutations, slack = 4000, 500, 100, 0.017
+		times, permutations, slack = 4000, 100, 0.017
 	}
 	var table strings.Builder
 	for _, w := range worlds(rates, tasks, repetitions) {
-		got := w.simulate(t, times, resamples, permutations)
-		fmt.Fprintf(&table, "%s  %6.3f %9.3f %6.3f\n", w, got.closed, got.bootstrap, got.size)
+		got := w.simulate(t, times, permutations)
+		fmt.Fprintf(&table, "%s  %6.3f %6.3f\n", w, got.closed, got.size)
 		if math.Abs(got.closed-0.95) > slack {
 			t.Errorf("%s: the interval covers %.3f", w, got.closed)
-		}
-		if resamples > 0 && math.Abs(got.bootstrap-0.95) > slack {
-			t.Errorf("%s: the bootstrap interval covers %.3f", w, got.bootstrap)
 		}
 		if got.size > 0.055+slack/2 {
 			t.Errorf("%s: equal cells differ in %.3f", w, got.size)
 		}
 	}
-	t.Logf("rate icc  tasks × repetitions  closed bootstrap size\n%s", table.String())
+	t.Logf("rate icc  tasks × repetitions  closed size\n%s", table.String())
 }
 
 func worlds(rates []float64, tasks, repetitions []int) (all []world) {

@@ -2,10 +2,7 @@ package stats
 
 import (
 	"math"
-	"math/rand/v2"
-	"slices"
 
-	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -21,8 +18,6 @@ const (
 	MethodCluster Method = "cluster"
 	// MethodStudent is the mean ± t·(cluster-robust standard error).
 	MethodStudent Method = "student"
-	// MethodBootstrap is the cluster bootstrap.
-	MethodBootstrap Method = "bootstrap"
 )
 
 // Interval is a confidence interval.
@@ -30,8 +25,6 @@ type Interval struct {
 	Low, High float64
 	Level     float64 // such as 0.95
 	Method    Method
-	Seed      uint64 // of a bootstrap
-	Resamples int    // of a bootstrap
 }
 
 // SE returns the cluster-robust standard error of Mean, where tasks are the
@@ -94,10 +87,6 @@ func wilson(rate, n, z float64) (low, high float64) {
 // is the one at which the simulation in coverage_test.go is closest to 95 %.
 const unseen = 0.1
 
-// unseenDrawn is the same for the bootstrap, which draws tasks, if attempts at a
-// task are independent of each other.
-const unseenDrawn = 0.45
-
 // effective returns how many independent attempts would make the mean as
 // certain as the attempts of the sample do: at least one, at most their number.
 func (s *Sample) effective() float64 {
@@ -124,47 +113,6 @@ func (s *Sample) alike(n float64) float64 {
 		return 0
 	}
 	return min(1, max(0, (float64(s.n)/n-1)/(each-1)))
-}
-
-// Bootstrap returns a confidence interval of Mean from resamples of the tasks,
-// with all their attempts: the percentiles, taken a little further out so that few
-// tasks do not make it too narrow (Hesterberg, 2015, arXiv:1411.5279, section 5.3).
-// For scores from 0 to 1 the tasks are drawn together with unseen ones, the more
-// the less an attempt says. Equal seeds give equal intervals.
-func (s *Sample) Bootstrap(level float64, resamples int, seed uint64) Interval {
-	in := Interval{Level: level, Method: MethodBootstrap, Seed: seed, Resamples: resamples, Low: math.NaN(), High: math.NaN()}
-	g := len(s.tasks)
-	if g < 2 || resamples < 1 {
-		return in
-	}
-	extra := 0.0
-	if s.fractions() {
-		extra = unseenDrawn * float64(g) / s.effective()
-	}
-	each := float64(s.n) / float64(g)
-	r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a stored seed
-	means := make([]float64, resamples)
-	for b := range means {
-		sum, n := 0.0, 0.0
-		for range g {
-			u := r.Float64() * (float64(g) + 2*extra)
-			switch {
-			case u < float64(g):
-				t := &s.tasks[int(u)]
-				sum, n = sum+t.sum, n+float64(len(t.scores))
-			case u < float64(g)+extra:
-				sum, n = sum+each, n+each
-			default:
-				n += each
-			}
-		}
-		means[b] = sum / n
-	}
-	slices.Sort(means)
-	further := math.Sqrt(float64(g)/float64(g-1)) * s.student(level)
-	in.Low = stat.Quantile(distuv.UnitNormal.CDF(-further), stat.LinInterp, means, nil)
-	in.High = stat.Quantile(distuv.UnitNormal.CDF(further), stat.LinInterp, means, nil)
-	return in
 }
 
 // Weighed is a mean in which all groups weigh the same, however many tasks each

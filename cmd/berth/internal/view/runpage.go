@@ -104,7 +104,7 @@ func reportOf(k *numbers.Run, berth string) (*page.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return page.New(runs, &page.Options{Seed: 1, Berth: berth, Rules: rules, Force: true, Base: address(k.Dir)})
+	return page.New(runs, &page.Options{Berth: berth, Rules: rules, Force: true, Base: address(k.Dir)})
 }
 
 // counts returns the outcomes that occur.

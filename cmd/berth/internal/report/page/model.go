@@ -22,7 +22,6 @@ import (
 
 // Options say how the numbers are computed.
 type Options struct {
-	Seed  uint64 // of bootstrap intervals and random permutations
 	Berth string // version of this program
 	Rules numbers.Rules
 	Force bool // also what the rules refuse, with marks
@@ -71,8 +70,7 @@ type Report struct {
 	Data     string // of the script, compressed
 	Findings []finding
 	Reasons  []finding // of integrity
-	Seed     uint64
-	Raw      bool // scores have values below 0 or above 1: their means are printed as they are
+	Raw      bool      // scores have values below 0 or above 1: their means are printed as they are
 
 	joined *numbers.Joined
 	tasks  []string
@@ -104,7 +102,7 @@ func New(runs []numbers.Run, o *Options) (*Report, error) {
 	if all := slices.Concat(refused...); len(all) > 0 && !o.Force {
 		return nil, numbers.Refusal(all)
 	}
-	m := &Report{Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Seed: o.Seed, Rules: o.Rules, joined: j}
+	m := &Report{Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Rules: o.Rules, joined: j}
 	raw := numbers.RawOf(j.Trials) // of all trials, also those that are not selected
 	m.Raw = raw.Any()
 	if err = m.choose(o); err != nil {
@@ -126,7 +124,7 @@ func New(runs []numbers.Run, o *Options) (*Report, error) {
 	for i, c := range m.Cells {
 		tallies[i] = &c.Tally
 	}
-	if err = numbers.ComputeAll(tallies, o.Rules, o.Seed); err != nil {
+	if err = numbers.ComputeAll(tallies, o.Rules); err != nil {
 		return nil, err
 	}
 	m.Ranked = slices.Clone(m.Cells)
@@ -242,7 +240,7 @@ func (m *Report) pairs() ([]output.ComparedPair, error) {
 			if a.Sample == nil || b.Sample == nil {
 				continue
 			}
-			pair, err := numbers.Pair(numbers.Side{Name: a.Name, Sample: a.Sample}, numbers.Side{Name: b.Name, Sample: b.Sample}, m.Seed)
+			pair, err := numbers.Pair(numbers.Side{Name: a.Name, Sample: a.Sample}, numbers.Side{Name: b.Name, Sample: b.Sample})
 			if errors.Is(err, stats.ErrNoCommonTask) {
 				continue
 			}

@@ -107,7 +107,7 @@ func result(m *store.Manifest, i, tasks, cells int, random *rand.Rand) record.Re
 // made returns the report of a run.
 func made(t testing.TB, runs ...numbers.Run) []byte {
 	t.Helper()
-	b, err := Make(runs, &Options{Seed: 1, Berth: "test", Rules: numbers.Rules{MaxInfrastructure: 0.02}, Force: true})
+	b, err := Make(runs, &Options{Berth: "test", Rules: numbers.Rules{MaxInfrastructure: 0.02}, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestPageFollowsTheRules(t *testing.T) {
 	if failed == 0 {
 		t.Fatal("no trial failed for a reason that is not the agent's")
 	}
-	o := Options{Seed: 1, Rules: numbers.Rules{MaxInfrastructure: 0.02}}
+	o := Options{Rules: numbers.Rules{MaxInfrastructure: 0.02}}
 	if _, err := Make([]numbers.Run{r}, &o); !errors.As(err, new(numbers.Refusal)) || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("more trials failed than the rules allow: %v", err)
 	}
@@ -230,7 +230,7 @@ func TestPageOfScoresThatAreNoShares(t *testing.T) {
 func TestPageWeighsCategories(t *testing.T) {
 	t.Parallel()
 	r := makeRun(t, 12, 4, 2)
-	o := Options{Seed: 1, Force: true, Rules: numbers.Rules{Weigh: numbers.WeighCategory}}
+	o := Options{Force: true, Rules: numbers.Rules{Weigh: numbers.WeighCategory}}
 	m, err := New([]numbers.Run{r}, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -246,7 +246,7 @@ func TestPageWeighsCategories(t *testing.T) {
 	for i := range table.Rows {
 		row := &table.Rows[i]
 		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
-		if c.rate() != *row.Mean || *c.Interval != *row.Interval || c.SE != nil || c.Bootstrap != nil {
+		if c.rate() != *row.Mean || *c.Interval != *row.Interval || c.SE != nil {
 			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Mean, c.Interval, *row.Mean, row.Interval)
 		}
 	}
@@ -264,7 +264,7 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 			b.Rewards = map[string]float64{"reward": *b.Score, "cases": float64(i)}
 		}
 	}
-	o := Options{Seed: 1, Force: true, Selected: func(t *numbers.Trial) (bool, error) { return t.Repetition == 1 || t.Cell > 0, nil }, Choice: "--select"}
+	o := Options{Force: true, Selected: func(t *numbers.Trial) (bool, error) { return t.Repetition == 1 || t.Cell > 0, nil }, Choice: "--select"}
 	m, err := New([]numbers.Run{r}, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -283,11 +283,6 @@ func TestPageGroupsAsTablesDo(t *testing.T) {
 	}
 	if want := map[string]int{"category": 5, "difficulty": 2, "tag": 3, "reward": 2, "mode": 3, "integrity": 2, "agent_end": 2}; !maps.Equal(seen, want) {
 		t.Errorf("groups %v, want %v", seen, want)
-	}
-	for _, c := range m.Cells {
-		if c.Interval == nil || c.Bootstrap == nil || c.Bootstrap.Method != "bootstrap" || math.Abs(c.Bootstrap.Low-c.Interval.Low) > 0.1 {
-			t.Errorf("%s: %+v, by bootstrap %+v", c.Name, c.Interval, c.Bootstrap)
-		}
 	}
 }
 

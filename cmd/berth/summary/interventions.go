@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -23,7 +25,7 @@ func Interventions(x *store.Index) []string {
 		said = append(said[:most:most], fmt.Sprintf("and %d more changes during the run", n-most))
 	}
 	if n := rerun(x); n > 0 {
-		said = append(said, plural(n, "trial was run again, although it was measured, after an error of its verifier (--again verifier_error)",
+		said = append(said, terminal.Count(n, "trial was run again, although it was measured, after an error of its verifier (--again verifier_error)",
 			"trials were run again, although they were measured, after errors of their verifiers (--again verifier_error)"))
 	}
 	regraded := 0
@@ -33,7 +35,7 @@ func Interventions(x *store.Index) []string {
 		}
 	}
 	if regraded > 0 {
-		said = append(said, plural(regraded, "trial counts", "trials count")+" by a verdict of berth regrade, whose tests may be other ones than those of the plan")
+		said = append(said, terminal.Count(regraded, "trial counts", "trials count")+" by a verdict of berth regrade, whose tests may be other ones than those of the plan")
 	}
 	return said
 }

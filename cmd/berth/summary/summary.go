@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -432,7 +434,7 @@ func several(x *store.Index) (n int) {
 func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	add := func(n int, one, many string) {
 		if n > 0 {
-			s.Marks = append(s.Marks, plural(n, one, many))
+			s.Marks = append(s.Marks, terminal.Count(n, one, many))
 		}
 	}
 	if n := facts["infrastructure"]; float64(n) > infrastructureMark*float64(s.Planned) {
@@ -464,11 +466,4 @@ func (s *Summary) mark(x *store.Index, facts map[string]int) {
 	if !s.Complete {
 		s.Marks = append(s.Marks, "the run is not complete")
 	}
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -33,7 +33,7 @@ func verdicts(t *testing.T, dir, name string, code, times int) []string {
 	}
 	var texts []string
 	for _, v := range res.Tasks[0].Run.Verdicts {
-		texts = append(texts, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s %s:%d %s", v.Check, v.Subject, v.Mode, v.Verdict, v.File, v.Line, v.Detail)))
+		texts = append(texts, strings.TrimSpace(fmt.Sprintf("%s %s %s: %s %s: %s", v.Check, v.Subject, v.Mode, v.Verdict, v.File, v.Detail)))
 	}
 	return texts
 }
@@ -56,9 +56,9 @@ func TestATaskIsCheckedByRunningIt(t *testing.T) {
 	runnable(t, dir, "good", same, map[string]string{"cheat/reward.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"})
 	got := verdicts(t, dir, "good", 0, 2)
 	for _, mode := range []string{"live", "restarted", "image"} {
-		contains(t, got, "oracle  "+mode+": held :0 passed 2 of 2", "nop  "+mode+": held :0 passed 0 of 2", "cheat reward "+mode+": held")
+		contains(t, got, "oracle  "+mode+": held : passed 2 of 2", "nop  "+mode+": held : passed 0 of 2", "cheat reward "+mode+": held")
 	}
-	contains(t, got, "oracle  separate: skipped :0 task declares no artifacts", "flaky  : held", "network  : skipped", "answers  : held", "history  : held")
+	contains(t, got, "oracle  separate: skipped : task declares no artifacts", "flaky  : held", "network  : skipped", "answers  : held", "history  : held")
 }
 
 // A task whose tests accept a cheat, and whose sandbox has the answer as a file and in
@@ -83,7 +83,7 @@ func TestATaskThatGivesItsAnswerAway(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	contains(t, verdicts(t, dir, "leaky", 1, 1),
-		"cheat touch live: failed cheat/touch/solve.sh:0",
-		"answers  : failed tests/expected.txt:0 the agent can read it as /app/notes.txt",
-		"history  : failed environment:0 the repository /app/repo has the commit ")
+		"cheat touch live: failed cheat/touch/solve.sh:",
+		"answers  : failed tests/expected.txt: the agent can read it as /app/notes.txt",
+		"history  : failed environment: the repository /app/repo has the commit ")
 }

@@ -13,10 +13,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -47,7 +45,6 @@ type audit struct {
 	// of the file below the run.
 	sums map[string]string
 
-	mu    sync.Mutex
 	used  map[string]bool // tasks with their digests, of attempts
 	page  output.Audit
 	notes [digests + 1]map[string]int // what could not be checked, and how often
@@ -111,11 +108,8 @@ func Run(dir string, tasks Tasks) (*output.Audit, error) {
 	return &a.page, nil
 }
 
-// problem notes what is not as it was recorded. Safe for concurrent use, as all
-// that notes something.
+// problem notes what is not as it was recorded.
 func (a *audit) problem(check int, file string, line int, format string, args ...any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	c := &a.page.Checks[check]
 	if len(c.Problems) >= maxListed {
 		c.More++
@@ -126,8 +120,6 @@ func (a *audit) problem(check int, file string, line int, format string, args ..
 
 // skip notes what cannot be checked, and why.
 func (a *audit) skip(check int, why string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.notes[check] == nil {
 		a.notes[check] = map[string]int{}
 	}
@@ -136,8 +128,6 @@ func (a *audit) skip(check int, why string) {
 
 // did counts what was checked.
 func (a *audit) did(check, n int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.page.Checks[check].Checked += n
 }
 
@@ -248,24 +238,13 @@ func (a *audit) uncovered() {
 	}
 }
 
-// attempts checks all attempts, several at the same time.
+// attempts checks all attempts.
 func (a *audit) attempts() {
-	work := make(chan *store.TrialState)
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for t := range work {
-				for i := range t.Attempts {
-					a.attempt(t, &t.Attempts[i])
-				}
-			}
-		})
-	}
 	for _, t := range a.index.Trials {
-		work <- t
+		for i := range t.Attempts {
+			a.attempt(t, &t.Attempts[i])
+		}
 	}
-	close(work)
-	all.Wait()
 }
 
 // numbers computes the numbers of the page.

@@ -40,10 +40,9 @@ a run folder, or an archive that berth export --to bundle made. The exit code is
 -o writes the result as a page of JSON, which --sign KEY signs with an SSH key.
 --verify PAGE checks such a signature with the public keys in --signers FILE,
 audits the run again, and compares. See docs/exchange.md.`,
-		Example:           "  berth audit last\n  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeOneRun,
-		RunE:              func(cmd *cobra.Command, args []string) error { return a.audit(cmd.Context(), args[0], &o) },
+		Example: "  berth audit last\n  berth audit last -o audit.json --sign ~/.ssh/id_ed25519\n  berth audit runs/x --verify audit.json --signers author.pub",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.audit(cmd.Context(), args[0], &o) },
 	}
 	fs := cmd.Flags()
 	fs.StringVarP(&o.out, "output", "o", "", "write the page as JSON to this `FILE`")

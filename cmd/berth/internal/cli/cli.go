@@ -191,7 +191,7 @@ every attempt.`,
 	f := root.PersistentFlags()
 	f.BoolVar(&a.JSON, "json", false, "print the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print debug logs on stderr")
-	root.CompletionOptions.DisableNoDescFlag = true
+	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		a.initCommand(), a.planCommand(), a.validateCommand(), a.runCommand(), a.tryCommand(), a.shellCommand(), a.resumeCommand(), a.ctlCommand(), a.pilotCommand(), a.regradeCommand(), a.auditCommand(), a.replayCommand(),
 		a.showCommand(), a.viewCommand(), a.compareCommand(), a.noteCommand(), a.reportCommand(), a.exportCommand(), a.importCommand(), a.taskCommand(), a.pluginCommand(), a.bundles().Command(),

@@ -32,7 +32,6 @@ exit code is 1 if there is one.`,
 		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER\n  berth compare RUN --baseline MAIN --require \"no new failure\" --confirm 3",
 		Args:    cobra.MinimumNArgs(1),
 
-		ValidArgsFunction: completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := &comparison{&o, &f}
 			if g.baseline != "" {

@@ -46,7 +46,6 @@ time and the reason; those that can change results mark the run
 		Example: "  berth ctl last\n  berth ctl last pause --why \"the disk is nearly full\"\n  berth ctl last set cost_usd=20 --yes\n  berth ctl last cancel --cell agent=nop\n  berth ctl last end-turn 3f9a2c --why \"it repeats one command\"",
 		Args:    cobra.MinimumNArgs(1),
 
-		ValidArgsFunction: completeCtl,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if q.Action = ctlStatus; len(args) > 1 {
 				q.Action = args[1]
@@ -211,26 +210,5 @@ func (a *app) sayStatus(s *control.Status) {
 	t.Write(a.Printer)
 	if more := s.InProgress - listed; more > 0 {
 		a.Printf("and %d more: --json lists up to 1,000\n", more)
-	}
-}
-
-// completeCtl offers runs, then actions, then what an action takes.
-func completeCtl(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	switch {
-	case len(args) == 0:
-		return completeRun(cmd, args, begin)
-	case len(args) == 1:
-		return append([]string{ctlStatus}, control.Actions...), none
-	case args[1] == control.Set:
-		var limits []string
-		for _, name := range control.Limits {
-			limits = append(limits, name+"=")
-		}
-		return limits, none | cobra.ShellCompDirectiveNoSpace
-	case len(args) == 2 && (args[1] == control.Cancel || args[1] == control.EndTurn):
-		return completeRun(cmd, args[:1], begin)
-	default:
-		return nil, none
 	}
 }

@@ -38,7 +38,6 @@ docs/exchange.md lists the columns and says which outcome becomes what.`,
 		Example: "  berth export last --to csv -o attempts.csv\n  berth export last --to csv -o failed.csv --select 'outcome == \"failed\"'\n  berth export last --to harbor -o jobs/from-berth\n  berth export last --to atif -o trajectories\n  berth export last --to bundle -o published.tar.zst",
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case to == "":

@@ -33,9 +33,8 @@ user and the time. Scores and berth audit do not depend on them. --select can
 use them:
 
   berth show last --select '"bad task" in notes'`,
-		Example:           "  berth note last 3f9a2c --label \"reward hacking\" --why \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
-		Args:              cobra.RangeArgs(1, 3),
-		ValidArgsFunction: completeRun,
+		Example: "  berth note last 3f9a2c --label \"reward hacking\" --why \"It prints the answer.\"\n  berth note last 3f9a2c --label \"reward hacking\" --remove\n  berth note last",
+		Args:    cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("label") {
 				return a.note(args, notes.Note{Label: strings.TrimSpace(label), Text: strings.TrimSpace(text), Removed: remove})

@@ -69,7 +69,6 @@ and are stored, and its exit code is 130.`,
 		Example: "  berth pilot runs/sweep-20260101T120000Z --in-flight 4\n  ssh node7 'cd /shared/sweep && berth pilot last --in-flight 8 --time 4h'",
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.inFlight < 1 && cmd.Flags().Changed("in-flight"):
@@ -126,7 +125,7 @@ func (a *app) pilot(ctx context.Context, name string, ef *experiment.Flags, f *p
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
-		a.tellChanges(changes, l.Plan, m.Header.Created)
+		a.tellChanges(changes)
 		err = errors.New("the tasks or plugins that this machine sees make another plan than that of the run")
 		a.decline(dir, err.Error())
 		return &exit{exitUsage, err}

@@ -41,7 +41,6 @@ refused, unless no verifier needs a sandbox (docs/running.md).`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.regrade(cmd.Context(), args[0], &ef, &rf, &sf)
 		},
-		ValidArgsFunction: completeOneRun,
 	}
 	ef.Register(cmd)
 	rf.register(cmd)

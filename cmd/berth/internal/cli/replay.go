@@ -48,7 +48,6 @@ Exit code 1 means that a trial differs.`,
 		Example: "  berth replay last\n  berth replay published.tar.zst --trust\n  berth replay last hello-file--terminus",
 		Args:    cobra.RangeArgs(1, 2),
 
-		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.replay(cmd.Context(), args, &f)
 		},
@@ -280,14 +279,7 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 	if w := index.Writing(); w != nil {
 		return &exit{exitUsage, fmt.Errorf("%s is in progress (%s): wait for its end", report.Display(dir), w.Process)}
 	}
-	head := runbundle.Head{Run: m.Header.Run, Berth: version, Locks: map[string][]string{}}
-	for _, t := range index.Trials {
-		if acc := t.Accepted(); acc != nil {
-			for of, digest := range acc.Result.Digests {
-				head.Lock(of, digest)
-			}
-		}
-	}
+	head := runbundle.Head{Run: m.Header.Run, Berth: version}
 	datasets := map[string]string{}
 	head.Read = map[string]runbundle.Reading{}
 	for _, c := range l.Experiment.Cells {

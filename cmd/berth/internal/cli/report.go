@@ -38,7 +38,6 @@ berth compare. --force writes them, with the reasons.`,
 		Example: "  berth report last -o report.html\n  berth report last --select 'agent != \"nop\"' -o agents.html",
 		Args:    cobra.MinimumNArgs(1),
 
-		ValidArgsFunction: completeRuns,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.out == "" {
 				return errors.New("-o is missing: name the file to write. Example: berth report last -o report.html")

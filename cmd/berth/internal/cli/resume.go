@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -20,11 +19,9 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
-	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
 // resumeFlags are the user's choices for resuming.
@@ -74,7 +71,6 @@ before you resume it.`,
 		Example: "  berth resume last\n  berth resume runs/sweep-20260101T120000Z --again environment_error\n  berth resume last --select 'outcome == \"environment_error\" && agent == \"nop\"'",
 		Args:    cobra.ExactArgs(1),
 
-		ValidArgsFunction: completeOneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.resume(cmd.Context(), args[0], &ef, &rf, &sf)
 		},
@@ -111,7 +107,7 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 		return err
 	}
 	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
-		a.tellChanges(changes, l.Plan, m.Header.Created)
+		a.tellChanges(changes)
 		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
 	}
 	if err = rf.possible(l.Plan.Manifest(m.Header)); err != nil {
@@ -235,29 +231,10 @@ func (a *app) extend(l *experiment.Loaded, s *store.Run, ef *experiment.Flags) e
 	return s.Note(text)
 }
 
-// tellChanges prints what changed since the run was made. The run keeps one digest of
-// each task, so which of a task's files changed is told by their times.
-func (a *app) tellChanges(changes []drift.Change, p *plan.Plan, made time.Time) {
-	tasks := map[string]*task.Task{}
-	for i := range p.Tasks {
-		if t := &p.Tasks[i]; t.Task != nil {
-			tasks[t.Dataset+"/"+t.Name] = t.Task
-		}
-	}
+// tellChanges prints what changed since the run was made.
+func (a *app) tellChanges(changes []drift.Change) {
 	for _, c := range changes {
 		a.because(c.String())
-		t := tasks[c.Task]
-		if t == nil {
-			continue
-		}
-		for _, f := range a.formats {
-			if f.Name() != t.Format {
-				continue
-			}
-			if files := drift.NewerFiles(t.Dir, task.Files(f, t), made); len(files) > 0 {
-				a.because("  changed after the run was made: " + strings.Join(files, ", "))
-			}
-		}
 	}
 }
 

@@ -53,10 +53,6 @@ surface of the task, such as a game, on a page in a browser on this machine. See
 docs/human.md.`,
 		Example: "  berth shell tasks/hello\n  berth shell tasks/hello --verify\n  berth shell last 3f9a2c",
 		Args:    cobra.RangeArgs(1, 3),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-			names, _ := completeRun(cmd, args, begin)
-			return names, cobra.ShellCompDirectiveDefault
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && cmd.Flags().Changed("environment") {
 				return &exit{exitUsage, errors.New("--environment is for a task: an attempt has that of its run")}

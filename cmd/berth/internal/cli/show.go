@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -87,7 +86,6 @@ func (a *app) showCommand() *cobra.Command {
 		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
-		ValidArgsFunction: completeRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			table, err := o.wanted(cmd, args)
 			if err == nil {
@@ -115,50 +113,6 @@ func (a *app) showCommand() *cobra.Command {
 	o.register(cmd)
 	f.register(cmd)
 	return cmd
-}
-
-// completeOneRun offers the runs in ./runs as the only argument.
-func completeOneRun(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return completeRun(cmd, args, begin)
-}
-
-// completeRuns offers the runs in ./runs as each argument.
-func completeRuns(cmd *cobra.Command, _ []string, begin string) ([]string, cobra.ShellCompDirective) {
-	return completeRun(cmd, nil, begin)
-}
-
-// completeRun offers the runs in ./runs, and the trials of one.
-func completeRun(_ *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	switch len(args) {
-	case 0:
-		dirs, err := report.Runs(report.RunsDir)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		names = append(names, "last")
-		for _, d := range dirs {
-			names = append(names, filepath.Base(d))
-		}
-	case 1:
-		dir, err := report.FindRun(args[0])
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		m, err := store.ReadManifest(dir)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		for i := range m.Trials {
-			if strings.HasPrefix(m.Trials[i].Dir, begin) {
-				names = append(names, m.Trials[i].Dir)
-			}
-		}
-	}
-	return names, cobra.ShellCompDirectiveDefault
 }
 
 func (a *app) showRuns() error {

@@ -97,9 +97,6 @@ func (a *app) sayTaskRun(r *output.TaskRun) {
 			name += " " + v.Subject
 		}
 		where := v.File
-		if v.Line > 0 {
-			where = fmt.Sprintf("%s:%d", v.File, v.Line)
-		}
 		t.Row(terminal.Clean(name), v.Mode, v.Verdict, terminal.Clean(v.Detail), terminal.Clean(where))
 	}
 	t.Write(a.Printer)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/schemas"
 )
 
@@ -30,8 +29,6 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"plna", `Did you mean "berth plan"?`},
 		{"plugin lits", `Did you mean "berth plugin list"?`},
 		{"help frobnicate", `unknown command "frobnicate". See berth --help`},
-		{"completion tcsh", `no completion for "tcsh". Choose bash, zsh, fish or powershell`},
-		{"completion bash extra", `berth completion bash: unexpected argument "extra". See berth completion bash --help`},
 		{"run . --in-flight x", `--in-flight must be a whole number, got "x". See berth run --help`},
 		{"run . --no-live=x", `--no-live must be true or false, got "x"`},
 		{"run --frobnicate", "unknown flag: --frobnicate. See berth run --help"},
@@ -68,7 +65,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"plugin info none", `no plugin "none"`},
 		{"plugin info orcle", `no plugin "orcle": did you mean "oracle"?`},
 		{"plugin info verifer\x00script", `"verifer" is not a kind of plugin: did you mean "verifier"?`},
-		{"run . --require agnet=oracle:passed=1", `no axis "agnet": did you mean "agent"?`},
+		{"run . --require agnet=oracle:passed=1", "no cell is like that"},
 		{"run . --require passd=1", `unknown metric "passd": did you mean "passed"?`},
 		{"plugin info script-", `no plugin "script-"`},
 		{"plugin test none", "test none: no such file or directory. Example: berth plugin test bin/plugins/berth-plugin-local"},
@@ -191,15 +188,6 @@ func TestAnswersAsJSON(t *testing.T) {
 	var broken output.Validate
 	if words(t, "validate tasks --json").must(exit(2), printsJSON("cli-validate", &broken)); broken.Valid || len(broken.Diagnostics) == 0 {
 		t.Errorf("validate: %+v", broken)
-	}
-}
-
-func TestCompletionKnowsTheCommands(t *testing.T) {
-	t.Chdir(t.TempDir())
-	words(t, "completion bash").must(exit(0), prints("__start_berth"))
-	write(t, ".", map[string]string{"runs/a-run/" + store.ManifestFile: "{}\n"})
-	for _, c := range []string{"show", "resume"} {
-		run(t, "berth", "__complete", c, "").must(prints("last\na-run\n"))
 	}
 }
 

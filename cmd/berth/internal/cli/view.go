@@ -27,7 +27,6 @@ The printed address contains a token. Without it, no one can read the pages or
 use their buttons.`,
 		Example: "  berth view\n  berth view last --port 8080\n  berth view --port 192.0.2.7:8080",
 
-		ValidArgsFunction: completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.JSON {
 				return errors.New("view serves pages and has no answer to print as JSON: leave out --json")

@@ -45,10 +45,6 @@ func (l *loader) cells(experiment *hclsyntax.Block, points []matrix.Point) {
 		}
 		c := l.builder(p)
 		c.build(experiment)
-		if i == 0 {
-			l.everyLocal(c)
-			c.look(l.parts.Unread)
-		}
 		maps.Copy(used, c.used)
 		found.add(c.diags, c.cell.Key)
 		c.cell.Slug = slug(c.slugText(p), c.cell.Key, taken)
@@ -103,26 +99,8 @@ func (c *builder) slugText(p matrix.Point) string {
 	return strings.Join(texts, "-")
 }
 
-// everyLocal evaluates all locals, so that problems are found also in those that
-// nothing refers to.
-func (l *loader) everyLocal(c *builder) {
-	for _, b := range l.parts.byType["locals"] {
-		for _, a := range source.InOrder(b.Body.Attributes) {
-			c.diags = append(c.diags, c.scope.Local(l.ctx, a.Name)...)
-		}
-	}
-}
-
-// look evaluates expressions that nothing else reads, so that all their problems
-// are found in one pass.
-func (c *builder) look(unread []hclsyntax.Expression) {
-	for _, e := range unread {
-		_, diags := c.scope.Eval(c.l.ctx, e)
-		c.diags = append(c.diags, diags...)
-	}
-}
-
-// unused resolves the blocks that no cell uses, for the same reason.
+// unused resolves the blocks that no cell uses, so that all problems are found in one
+// pass.
 func (l *loader) unused(p matrix.Point, used map[string]bool) {
 	c := l.builder(p)
 	for _, kind := range []string{"dataset", "environment", "agent", "model"} {
@@ -336,13 +314,11 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 func (c *builder) config(r *source.Reading, name string, kind plugins.Kind, plugin, at string) cell.Values {
 	inner := r.Bodies[name]
 	if plugin == "" && r.IsUnknown(pluginconfig.Path(at)) {
-		c.skip(inner)
 		return cell.Values{}
 	}
 	answer := c.l.schema(kind, plugin)
 	if answer.err != nil {
 		r.Report([]pluginconfig.Problem{{Path: pluginconfig.Path(at), Summary: fmt.Sprintf("Plugin %q cannot be used", plugin), Detail: answer.err.Error()}})
-		c.skip(inner)
 		return cell.Values{}
 	}
 	if inner == nil {
@@ -359,7 +335,6 @@ func (c *builder) config(r *source.Reading, name string, kind plugins.Kind, plug
 		p := &source.Checker{}
 		p.Body(inner.Body, fs)
 		r.Diags = append(r.Diags, p.Diags...)
-		c.look(p.Unread)
 	}
 	cr, raw := source.Read(c.l.ctx, c.scope, inner, fs)
 	r.Diags = append(r.Diags, cr.Diags...)
@@ -373,16 +348,6 @@ func (c *builder) config(r *source.Reading, name string, kind plugins.Kind, plug
 		holes[path] = c.secret(h)
 	}
 	return cell.NewValues(raw, holes)
-}
-
-// skip looks at a body that no schema describes; it may be nil.
-func (c *builder) skip(b *hclsyntax.Block) {
-	if b == nil {
-		return
-	}
-	p := &source.Checker{}
-	p.Skip(b.Body)
-	c.look(p.Unread)
 }
 
 // schema asks for the schema of a plugin once.

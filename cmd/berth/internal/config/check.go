@@ -28,19 +28,15 @@ func sortBlocks(src *source.Source) *parts {
 	}
 	for _, body := range src.Bodies {
 		for _, a := range source.InOrder(body.Attributes) {
-			p.Unread = append(p.Unread, a.Expr)
 			p.Add(a.SrcRange, "Unexpected attribute", "%q is outside of any block. Only blocks are allowed here: %s.", a.Name, strings.Join(names, ", "))
 		}
 		for _, b := range body.Blocks {
 			if !slices.Contains(names, b.Type) {
-				p.Skip(b.Body)
 				p.Add(b.TypeRange, "Unknown block type", "There is no block %q.%s", b.Type, suggest.Hint(b.Type, names))
 				continue
 			}
 			if p.labels(b) {
 				p.byType[b.Type] = append(p.byType[b.Type], b)
-			} else {
-				p.Skip(b.Body)
 			}
 			if b.Type == "locals" {
 				p.Free(b.Body, b.Type)

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,8 +34,6 @@ type Diagnostic struct {
 	File     string   `json:"file,omitempty"` // as the user would name it; empty: no place
 	Start    Pos      `json:"start,omitzero"`
 	End      Pos      `json:"end,omitzero"` // exclusive
-	In       string   `json:"in,omitempty"` // the block, such as `agent "solver"`
-	Source   string   `json:"source,omitempty"`
 
 	diag  *hcl.Diagnostic
 	files map[string]*hcl.File
@@ -127,31 +123,8 @@ func fromHCL(diags hcl.Diagnostics, files map[string]*hcl.File) Diagnostics {
 		if s := diag.Subject; s != nil {
 			d.File = s.Filename
 			d.Start, d.End = Pos{s.Start.Line, s.Start.Column}, Pos{s.End.Line, s.End.Column}
-			d.In, d.Source = excerpt(files[s.Filename], *s)
 		}
 		ds = append(ds, d)
 	}
 	return ds
-}
-
-// excerpt is the block that a range is in, and the lines that it covers.
-func excerpt(f *hcl.File, r hcl.Range) (in, source string) {
-	if f == nil {
-		return "", ""
-	}
-	if nav, ok := f.Nav.(interface{ ContextString(offset int) string }); ok {
-		in = nav.ContextString(r.Start.Byte)
-	}
-	if r.Empty() {
-		r.End.Byte++
-		r.End.Column++
-	}
-	var lines []string
-	sc := hcl.NewRangeScanner(f.Bytes, r.Filename, bufio.ScanLines)
-	for sc.Scan() {
-		if sc.Range().Overlaps(r) {
-			lines = append(lines, string(bytes.TrimRight(sc.Bytes(), "\r")))
-		}
-	}
-	return in, strings.Join(lines, "\n")
 }

@@ -72,8 +72,6 @@ func (c *builder) dataset(label string) *experiment.Dataset {
 		r.Report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
 		if known := c.l.opts.Formats; len(known) == 0 || slices.Contains(known, d.Format) {
 			d.Dataset.Config = c.config(r, "config", KindFormat, d.Format, "format")
-		} else {
-			c.skip(r.Bodies["config"])
 		}
 		if r.Broken {
 			return nil

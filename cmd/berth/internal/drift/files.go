@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/berth-eval/berth/core/store"
 )
@@ -68,54 +67,6 @@ func EditedFiles(m *store.Manifest) []string {
 	}
 	slices.Sort(edited)
 	return edited
-}
-
-// maxNewer is the number of files that NewerFiles lists.
-const maxNewer = 10
-
-// NewerFiles lists the files of dir, among tops and below them, that changed after
-// a moment, and the folders, with a slash at the end, in which a name was added or
-// removed after it, unless a file that is listed is in them. The times are those of
-// the file system, which a program cannot set: a copy of dir is newer as a whole.
-// Paths are relative to dir; after ten of them the last entry says how many there
-// are besides.
-func NewerFiles(dir string, tops []string, than time.Time) []string {
-	var files, folders []string
-	parents := map[string]bool{}
-	look := func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return fs.SkipDir // what cannot be read is not listed
-		}
-		rel, err := filepath.Rel(dir, path)
-		info, infoErr := d.Info()
-		if err != nil || infoErr != nil {
-			return nil //nolint:nilerr // as above
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		switch {
-		case d.IsDir() && d.Name() == ".git":
-			return fs.SkipDir
-		case d.IsDir() && info.ModTime().After(than):
-			folders = append(folders, rel)
-		case !d.IsDir() && ok && time.Unix(st.Ctim.Unix()).After(than):
-			files = append(files, rel)
-			parents[filepath.Dir(rel)] = true
-		}
-		return nil
-	}
-	for _, top := range tops {
-		_ = filepath.WalkDir(top, look) // what cannot be read is not listed
-	}
-	for _, f := range folders {
-		if !parents[f] {
-			files = append(files, filepath.ToSlash(f)+"/")
-		}
-	}
-	slices.Sort(files)
-	if n := len(files) - maxNewer; n > 0 {
-		files = append(files[:maxNewer], fmt.Sprintf("and %d more", n))
-	}
-	return files
 }
 
 func digestFile(path string) (string, error) {

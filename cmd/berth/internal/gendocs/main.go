@@ -137,7 +137,7 @@ func cliReference() string {
 
 // documented is a command with those below it, in their order.
 func documented(c *cobra.Command) []*cobra.Command {
-	if c.Hidden || c.Name() == "help" || c.Name() == "completion" {
+	if c.Hidden || c.Name() == "help" {
 		return nil
 	}
 	all := []*cobra.Command{c}

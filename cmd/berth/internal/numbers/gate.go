@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
@@ -69,7 +71,7 @@ func Gated(run, baseline *Run, o *Options) (*Gate, error) {
 		"were measured in the baseline and are not in the run": gone, "have another content than in the baseline (--force compares them)": changed,
 	} {
 		if len(tasks) > 0 {
-			g.Notes = append(g.Notes, fmt.Sprintf("%s %s: %s", plural(len(tasks), "task", "tasks"), what, strings.Join(tasks, ", ")))
+			g.Notes = append(g.Notes, fmt.Sprintf("%s %s: %s", terminal.Count(len(tasks), "task", "tasks"), what, strings.Join(tasks, ", ")))
 		}
 	}
 	slices.Sort(g.Notes)

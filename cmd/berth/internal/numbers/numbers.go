@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -211,12 +213,12 @@ func sentence(p *output.ComparedPair) string {
 	if p.Difference < 0 {
 		better, worse, sign = p.B, p.A, -1
 	}
-	ran := fmt.Sprintf("%s × %d", plural(p.Tasks, "task", "tasks"), p.Repetitions[0])
+	ran := fmt.Sprintf("%s × %d", terminal.Count(p.Tasks, "task", "tasks"), p.Repetitions[0])
 	if p.Repetitions[0] != p.Repetitions[1] {
 		ran += fmt.Sprintf(" and %d", p.Repetitions[1])
 	}
 	if left := p.Left[0] + p.Left[1] + p.Changed; left > 0 {
-		ran += fmt.Sprintf(", %s left out", plural(left, "other", "others"))
+		ran += fmt.Sprintf(", %s left out", terminal.Count(left, "other", "others"))
 	}
 	if p.Difference == 0 {
 		same := "score the same"

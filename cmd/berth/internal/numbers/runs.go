@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -110,7 +112,7 @@ func told(r *Run) []string {
 // damaged says which records of a run could not be read.
 func damaged(r *Run) []string {
 	if n := r.Index.Torn + r.Index.Damaged; n > 0 {
-		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt%s", r.Name(), plural(n, "record", "records"), resume(". Run ", []*Run{r}, ""))}
+		return []string{fmt.Sprintf("%s: %s could not be read, so that trials may be missing or have another attempt%s", r.Name(), terminal.Count(n, "record", "records"), resume(". Run ", []*Run{r}, ""))}
 	}
 	return nil
 }
@@ -183,7 +185,7 @@ func (j *Joined) taskNames() func(*Run, *store.TrialState) string {
 		}
 	}
 	if several > 0 {
-		j.Notes = append(j.Notes, fmt.Sprintf("%s another content in another run: each content counts as a separate task", plural(several, "task has", "tasks have")))
+		j.Notes = append(j.Notes, fmt.Sprintf("%s another content in another run: each content counts as a separate task", terminal.Count(several, "task has", "tasks have")))
 	}
 	return func(r *Run, t *store.TrialState) string {
 		name := plain(r, t)
@@ -210,11 +212,4 @@ func Attempt(t *store.TrialState, task string) (stats.Attempt, bool) {
 		a.Score = 1
 	}
 	return a, true
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

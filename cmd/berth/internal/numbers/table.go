@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
@@ -103,7 +105,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 // Chosen is the note for numbers of a part of the trials only: a success rate over
 // trials that were chosen by their result says nothing about an agent.
 func Chosen(n, of int, choice string) string {
-	return fmt.Sprintf("the numbers are those of the %d of %s that %s chooses", n, plural(of, "trial", "trials"), choice)
+	return fmt.Sprintf("the numbers are those of the %d of %s that %s chooses", n, terminal.Count(of, "trial", "trials"), choice)
 }
 
 // grouped sorts the trials into rows, in the order of their values. n is how many
@@ -279,7 +281,7 @@ func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
 		return nil
 	}
 	if w.K > most {
-		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, plural(most, "trial", "trials")[2:])
+		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, terminal.Count(most, "trial", "trials")[2:])
 	}
 	at, err := atK(s, r.K)
 	if err != nil {
@@ -413,20 +415,20 @@ func about(rows []output.TableRow) (notes []string) {
 		undecided = undecided || r.Measured > 0 && r.PassAt1 == nil
 	}
 	if raw > 0 {
-		notes = append(notes, plural(raw, "row is", "rows are")+" about a score with values below 0 or above 1: its success rate is the mean as it is, and not in percent")
+		notes = append(notes, terminal.Count(raw, "row is", "rows are")+" about a score with values below 0 or above 1: its success rate is the mean as it is, and not in percent")
 	}
 	if undecided {
 		notes = append(notes, "nothing says which value of such a score is the full reward, so that it has no pass@1. "+
 			"For the score that decides, at_least in success { key = …  at_least = … } of the dataset block says it")
 	}
 	if empty > 0 {
-		notes = append(notes, plural(empty, "row has", "rows have")+" no measured trial, and so no numbers")
+		notes = append(notes, terminal.Count(empty, "row has", "rows have")+" no measured trial, and so no numbers")
 	}
 	if fewer > 0 {
-		notes = append(notes, plural(fewer, "row has", "rows have")+" tasks with fewer than k measured trials, which are not in pass@k, all-k and best-of-k")
+		notes = append(notes, terminal.Count(fewer, "row has", "rows have")+" tasks with fewer than k measured trials, which are not in pass@k, all-k and best-of-k")
 	}
 	if several > 0 {
-		notes = append(notes, plural(several, "row has", "rows have")+" trials of several cells, which count like repetitions; there is no ± over repetitions for them")
+		notes = append(notes, terminal.Count(several, "row has", "rows have")+" trials of several cells, which count like repetitions; there is no ± over repetitions for them")
 	}
 	return notes
 }

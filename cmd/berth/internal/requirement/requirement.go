@@ -94,24 +94,6 @@ func (r Rule) Possible(m *store.Manifest) error {
 			return nil
 		}
 	}
-	for _, want := range r.cells {
-		values := map[string]bool{}
-		axes := map[string]bool{"agent": true, "model": true, "environment": true}
-		for i := range m.Cells {
-			for axis := range m.Cells[i].Choices {
-				axes[axis] = true
-			}
-			if v, ok := choice(&m.Cells[i], want[0]); ok {
-				values[v] = true
-			}
-		}
-		if !axes[want[0]] {
-			return fmt.Errorf("requirement %q: no axis %q%s", r.text, want[0], suggest.After(want[0], slices.Sorted(maps.Keys(axes))))
-		}
-		if !values[want[1]] {
-			return fmt.Errorf("requirement %q: no cell has %s %q%s", r.text, want[0], want[1], suggest.After(want[1], slices.Sorted(maps.Keys(values))))
-		}
-	}
 	return fmt.Errorf("requirement %q: no cell is like that: berth plan lists the cells", r.text)
 }
 
@@ -170,7 +152,7 @@ func (r Rule) holds(a, b float64) bool {
 // names reports whether the rule applies to a cell.
 func (r Rule) names(c *store.Cell) bool {
 	for _, want := range r.cells {
-		if value, _ := choice(c, want[0]); value != want[1] {
+		if choice(c, want[0]) != want[1] {
 			return false
 		}
 	}
@@ -178,17 +160,9 @@ func (r Rule) names(c *store.Cell) bool {
 }
 
 // choice is the value that a cell has on an axis, or what it has without one.
-func choice(c *store.Cell, axis string) (value string, ok bool) {
-	if value, ok = c.Choices[axis]; ok {
-		return value, true
+func choice(c *store.Cell, axis string) string {
+	if value, ok := c.Choices[axis]; ok {
+		return value
 	}
-	switch axis {
-	case "agent":
-		value = c.Agent
-	case "model":
-		value = c.Model
-	case "environment":
-		value = c.Environment
-	}
-	return value, value != ""
+	return map[string]string{"agent": c.Agent, "model": c.Model, "environment": c.Environment}[axis]
 }

@@ -52,9 +52,6 @@ type Head struct {
 	// Read says how the tasks are read, by the label of the dataset. Absent in
 	// archives of older versions.
 	Read map[string]Reading `json:"read,omitempty"`
-	// Locks are the digests of plugins, agents' bundles and images that the attempts
-	// used, by what they are of. They are not in the archive.
-	Locks map[string][]string `json:"locks,omitempty"`
 }
 
 // Reading says how the tasks of a dataset are read.
@@ -62,13 +59,6 @@ type Reading struct {
 	Format   string          `json:"format"`
 	Config   json.RawMessage `json:"config,omitempty"` // of the dataset; absent: none
 	AllowEnv []string        `json:"allow_env,omitempty"`
-}
-
-// Lock adds a digest.
-func (h *Head) Lock(of, digest string) {
-	if !slices.Contains(h.Locks[of], digest) {
-		h.Locks[of] = append(h.Locks[of], digest)
-	}
 }
 
 // Write writes the run in dir and the folders of its datasets, by label, to w.

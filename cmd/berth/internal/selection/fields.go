@@ -1,18 +1,14 @@
 package selection
 
 import (
-	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 
 	"github.com/expr-lang/expr/types"
 
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/plugins/suggest"
-	"github.com/berth-eval/berth/plugins/task"
 )
 
 // Field is a name that expressions may use.
@@ -23,9 +19,6 @@ type Field struct {
 
 	kind types.Type
 	of   func(*Attempt) any
-	// known returns the values that the field can have in some runs. Nil if it can
-	// have any.
-	known func([]*store.Manifest) []string
 }
 
 // Attempt is what an expression is evaluated on: an attempt of a trial. State is
@@ -92,36 +85,36 @@ func orNaN(x *float64) float64 {
 var Fields = []Field{
 	{
 		Name: "task", Type: "text", Text: "name of the task", kind: types.String,
-		of: func(a *Attempt) any { return a.Trial.Task }, known: trials(func(t *store.Trial) []string { return []string{t.Task} }),
+		of: func(a *Attempt) any { return a.Trial.Task },
 	},
 	{
 		Name: "dataset", Type: "text", Text: "label of the dataset block", kind: types.String,
-		of: func(a *Attempt) any { return a.Trial.Dataset }, known: trials(func(t *store.Trial) []string { return []string{t.Dataset} }),
+		of: func(a *Attempt) any { return a.Trial.Dataset },
 	},
 	{
 		Name: "tags", Type: "list of texts", Text: "tags and keywords of the task", kind: types.Array(types.String),
-		of: func(a *Attempt) any { return nonNil(a.Trial.Tags) }, known: trials(func(t *store.Trial) []string { return t.Tags }),
+		of: func(a *Attempt) any { return nonNil(a.Trial.Tags) },
 	},
 	{
 		Name: "category", Type: "text", Text: "category of the task; empty if it has none", kind: types.String,
-		of: func(a *Attempt) any { return a.Trial.Category }, known: trials(func(t *store.Trial) []string { return []string{t.Category} }),
+		of: func(a *Attempt) any { return a.Trial.Category },
 	},
 	{
 		Name: "difficulty", Type: "text", Text: "difficulty of the task, as its author calls it; empty if it has none", kind: types.String,
-		of: func(a *Attempt) any { return a.Trial.Difficulty }, known: trials(func(t *store.Trial) []string { return []string{t.Difficulty} }),
+		of: func(a *Attempt) any { return a.Trial.Difficulty },
 	},
 	{Name: "cell", Type: "texts by name", Text: "values on the axes of the matrix: `cell.agent`, `cell.model` and so on"},
 	{
 		Name: "agent", Type: "text", Text: "label of the agent block", kind: types.String,
-		of: func(a *Attempt) any { return a.cell().Agent }, known: cells(func(c *store.Cell) string { return c.Agent }),
+		of: func(a *Attempt) any { return a.cell().Agent },
 	},
 	{
 		Name: "model", Type: "text", Text: "label of the model block; empty if the cell has none", kind: types.String,
-		of: func(a *Attempt) any { return a.cell().Model }, known: cells(func(c *store.Cell) string { return c.Model }),
+		of: func(a *Attempt) any { return a.cell().Model },
 	},
 	{
 		Name: "environment", Type: "text", Text: "label of the environment block", kind: types.String,
-		of: func(a *Attempt) any { return a.cell().Environment }, known: cells(func(c *store.Cell) string { return c.Environment }),
+		of: func(a *Attempt) any { return a.cell().Environment },
 	},
 	{Name: "trial", Type: "text", Text: "id of the trial", kind: types.String, of: func(a *Attempt) any { return a.Trial.ID }},
 	{Name: "repetition", Type: "number", Text: "from 1", kind: types.Int, of: func(a *Attempt) any { return a.Trial.Repetition }},
@@ -139,7 +132,7 @@ var Fields = []Field{
 	},
 	{
 		Name: "outcome", Type: "text", Text: "such as `passed`, `failed` or `environment_error`; `not_run` if there is no result", kind: types.String,
-		of: func(a *Attempt) any { return string(a.outcome()) }, known: fixed(record.Outcomes...),
+		of: func(a *Attempt) any { return string(a.outcome()) },
 	},
 	{
 		Name: "measured", Type: "yes or no", Text: "the attempt says something about the agent ([what is counted](experiment.md#what-is-counted))", kind: types.Bool,
@@ -147,17 +140,15 @@ var Fields = []Field{
 	},
 	{
 		Name: "agent_end", Type: "text", Text: "how the agent ended: `yielded`, `timeout`, `budget` and so on; empty if it never began", kind: types.String,
-		of:    func(a *Attempt) any { return string(a.brief().AgentEnd) },
-		known: fixed(record.Yielded, record.Timeout, record.Budget, record.MaxSteps, record.Refused, record.Crashed, record.SandboxLost, record.EndedEarly),
+		of: func(a *Attempt) any { return string(a.brief().AgentEnd) },
 	},
 	{
 		Name: "integrity", Type: "text", Text: "`checked`, `exposed`, `violated` or `unknown`", kind: types.String,
-		of:    func(a *Attempt) any { return string(a.brief().Integrity) },
-		known: fixed(record.Checked, record.Exposed, record.Violated, record.Unknown),
+		of: func(a *Attempt) any { return string(a.brief().Integrity) },
 	},
 	{
 		Name: "mode", Type: "text", Text: "verification mode; empty if nothing was verified", kind: types.String,
-		of: func(a *Attempt) any { return a.brief().Mode }, known: fixed(task.Modes...),
+		of: func(a *Attempt) any { return a.brief().Mode },
 	},
 	{
 		Name: "score", Type: "number", Text: "the score that counts; no comparison with a missing one holds, except `!=`", kind: types.Float64,
@@ -218,49 +209,6 @@ func nonNilMap[V any](m map[string]V) map[string]V {
 	return m
 }
 
-// trials collects the values of a field from the trials of runs.
-func trials(of func(*store.Trial) []string) func([]*store.Manifest) []string {
-	return func(ms []*store.Manifest) []string {
-		values := map[string]bool{}
-		for _, m := range ms {
-			for i := range m.Trials {
-				for _, v := range of(&m.Trials[i]) {
-					values[v] = true
-				}
-			}
-		}
-		return sorted(values)
-	}
-}
-
-// cells is the same for cells.
-func cells(of func(*store.Cell) string) func([]*store.Manifest) []string {
-	return func(ms []*store.Manifest) []string {
-		values := map[string]bool{}
-		for _, m := range ms {
-			for i := range m.Cells {
-				values[of(&m.Cells[i])] = true
-			}
-		}
-		return sorted(values)
-	}
-}
-
-func fixed[T ~string](values ...T) func([]*store.Manifest) []string {
-	return func([]*store.Manifest) []string {
-		texts := make([]string, len(values))
-		for i, v := range values {
-			texts[i] = string(v)
-		}
-		return texts
-	}
-}
-
-func sorted(values map[string]bool) []string {
-	delete(values, "")
-	return slices.Sorted(maps.Keys(values))
-}
-
 // axes returns the names of the axes of runs.
 func axes(ms []*store.Manifest) []string {
 	names := map[string]bool{}
@@ -271,29 +219,5 @@ func axes(ms []*store.Manifest) []string {
 			}
 		}
 	}
-	return sorted(names)
-}
-
-// names returns what a path such as outcome or cell.agent can be compared with,
-// and whether anything else is a mistake.
-func names(field string, ms []*store.Manifest) (values []string, closed bool) {
-	if axis, ok := cutCell(field); ok {
-		return cells(func(c *store.Cell) string { return c.Choices[axis] })(ms), true
-	}
-	i := slices.IndexFunc(Fields, func(f Field) bool { return f.Name == field })
-	if i < 0 || Fields[i].known == nil {
-		return nil, false
-	}
-	return Fields[i].known(ms), true
-}
-
-// meant suggests one of the values that a field can have. A task may be meant by
-// its name without the organization.
-func meant(text string, values []string) string {
-	for _, v := range values {
-		if path.Base(v) == text {
-			return fmt.Sprintf(": did you mean %q?", v)
-		}
-	}
-	return suggest.After(text, values)
+	return slices.Sorted(maps.Keys(names))
 }

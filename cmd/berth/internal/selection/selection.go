@@ -60,9 +60,8 @@ type Expression struct {
 }
 
 // Compile compiles an expression for the attempts of some runs. Fails for an
-// expression that is malformed, that is not yes or no, that uses a name which does
-// not exist, or that compares a field with a text which the field never has in
-// these runs. The error says where and suggests a name.
+// expression that is malformed, that is not yes or no, or that uses a name which does
+// not exist. The error says where and suggests a name.
 func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("%s: %w", Flag, errEmpty)
@@ -76,17 +75,14 @@ func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 		env[Fields[i].Name] = Fields[i].kind
 	}
 	env["cell"] = cell
-	check := &checker{runs: runs, names: map[string]bool{}}
+	names := used{}
 	var err error
-	e.program, err = expr.Compile(text, expr.Env(env), expr.AsBool(), expr.Patch(check))
+	e.program, err = expr.Compile(text, expr.Env(env), expr.AsBool(), expr.Patch(names))
 	if err != nil {
 		return nil, e.explain(err)
 	}
-	if check.wrong != "" {
-		return nil, e.at(check.where, check.wrong)
-	}
 	for i := range Fields {
-		if check.names[Fields[i].Name] {
+		if names[Fields[i].Name] {
 			e.used = append(e.used, Fields[i])
 		}
 	}
@@ -234,73 +230,12 @@ func (e *Expression) at(from int, said string) error {
 	return fmt.Errorf("%s, %s: %s\n  %s\n  %s^", Flag, place, said, shown, strings.Repeat(" ", column))
 }
 
-// checker looks at an expression before it is compiled: it notes which names are
-// used, and finds texts that a field never has.
-type checker struct {
-	runs  []*store.Manifest
-	names map[string]bool
-	where int
-	wrong string // the first mistake
-}
+// used notes the names that an expression uses.
+type used map[string]bool
 
 // Visit implements ast.Visitor.
-func (c *checker) Visit(node *ast.Node) {
-	switch n := (*node).(type) {
-	case *ast.IdentifierNode:
-		c.names[n.Value] = true
-	case *ast.BinaryNode:
-		switch n.Operator {
-		case "==", "!=":
-			c.compared(n.Left, n.Right)
-			c.compared(n.Right, n.Left)
-		case "in", "not in":
-			c.compared(n.Right, n.Left) // "x" in tags
-			if list, ok := n.Right.(*ast.ArrayNode); ok {
-				for _, one := range list.Nodes {
-					c.compared(n.Left, one)
-				}
-			}
-		}
+func (u used) Visit(node *ast.Node) {
+	if n, ok := (*node).(*ast.IdentifierNode); ok {
+		u[n.Value] = true
 	}
 }
-
-// compared checks a text that is compared with a field.
-func (c *checker) compared(field, value ast.Node) {
-	name, text := pathOf(field), ""
-	if s, ok := value.(*ast.StringNode); ok {
-		text = s.Value
-	}
-	if name == "" || text == "" || c.wrong != "" {
-		return
-	}
-	values, closed := names(name, c.runs)
-	if !closed || slices.Contains(values, text) {
-		return
-	}
-	if axis, ok := cutCell(name); ok && !slices.Contains(axes(c.runs), axis) {
-		return // the compiler says it better
-	}
-	c.where = value.Location().From
-	c.wrong = fmt.Sprintf("%s is never %q%s", name, text, meant(text, values))
-	if len(values) == 0 {
-		c.wrong = fmt.Sprintf("%s is never %q: no trial of the run has one", name, text)
-	}
-}
-
-// pathOf returns a field as it is written: outcome, or cell.agent. Empty for
-// anything else.
-func pathOf(n ast.Node) string {
-	switch n := n.(type) {
-	case *ast.IdentifierNode:
-		return n.Value
-	case *ast.MemberNode:
-		base, ok := n.Node.(*ast.IdentifierNode)
-		axis, text := n.Property.(*ast.StringNode)
-		if ok && text && base.Value == "cell" {
-			return "cell." + axis.Value
-		}
-	}
-	return ""
-}
-
-func cutCell(field string) (axis string, ok bool) { return strings.CutPrefix(field, "cell.") }

@@ -115,14 +115,7 @@ func TestAMistakeHasAPlaceAndASuggestion(t *testing.T) {
 	for expression, want := range map[string]string{
 		"":                                  "the expression is empty",
 		`outcom == "failed"`:                "character 1: there is no field \"outcom\": did you mean \"outcome\"?\n  outcom == \"failed\"\n  ^",
-		`score > 0 && outcome == "fialed"`:  "character 25: outcome is never \"fialed\": did you mean \"failed\"?\n  score > 0 && outcome == \"fialed\"\n                          ^",
 		`cell.agnt == "pi"`:                 `the runs have no axis "agnt": did you mean "agent"?`,
-		`cell.agent == "pie"`:               `character 15: cell.agent is never "pie": did you mean "pi"?`,
-		`agent in ["pi", "terminsu"]`:       `agent is never "terminsu": did you mean "terminus"?`,
-		`task == "one"`:                     `task is never "one": did you mean "org/one"?`,
-		`"gitt" in tags`:                    `tags is never "gitt": did you mean "git"?`,
-		`mode == "lives"`:                   `did you mean "live"?`,
-		`difficulty == "hrad"`:              `did you mean "hard"?`,
 		`score`:                             "the expression is a number, not true or false: compare it",
 		`task`:                              "the expression is a text, not",
 		`tags`:                              "the expression is a value, not",
@@ -142,7 +135,7 @@ func TestAMistakeHasAPlaceAndASuggestion(t *testing.T) {
 	if err == nil {
 		_, err = e.Trials(m, x)
 	}
-	if err == nil || !strings.Contains(err.Error(), "org/one") && !strings.Contains(err.Error(), "never") {
+	if err == nil || !strings.Contains(err.Error(), "org/one") {
 		t.Errorf("an expression that cannot be computed: %v", err)
 	}
 }

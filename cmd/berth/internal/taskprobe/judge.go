@@ -115,7 +115,7 @@ func pick(all []sample, dataset, agent, mode string) []sample {
 }
 
 // judged is the verdict on samples that must all pass, or all fail.
-func judged(v output.TaskVerdict, ss []sample, pass bool, at place) output.TaskVerdict {
+func judged(v output.TaskVerdict, ss []sample, pass bool, file string) output.TaskVerdict {
 	passed, wrong := 0, (*sample)(nil)
 	for i := range ss {
 		s := &ss[i]
@@ -135,7 +135,7 @@ func judged(v output.TaskVerdict, ss []sample, pass bool, at place) output.TaskV
 	}
 	v.Verdict, v.Detail = held, fmt.Sprintf("passed %d of %d", passed, len(ss))
 	if wrong != nil {
-		v.Verdict, v.Trial, v.File, v.Line = failed, wrong.trial, at.file, at.line
+		v.Verdict, v.Trial, v.File = failed, wrong.trial, file
 	}
 	return v
 }
@@ -146,14 +146,10 @@ func (p *Probe) solutions(all []sample) []output.TaskVerdict {
 	if !p.hasSolution() {
 		vs = append(vs, output.TaskVerdict{Check: Oracle, Verdict: skipped, Detail: "the task has no solution"})
 	}
-	at := place{}
-	if len(p.source.tests) > 0 {
-		at = p.source.first(rewards)
-	}
 	for _, check := range []string{Oracle, Nop} {
 		for _, mode := range p.Modes {
 			if ss := pick(all, "task", check, string(mode)); len(ss) > 0 {
-				vs = append(vs, judged(output.TaskVerdict{Check: check, Mode: string(mode)}, ss, check == Oracle, at))
+				vs = append(vs, judged(output.TaskVerdict{Check: check, Mode: string(mode)}, ss, check == Oracle, ""))
 			}
 		}
 	}
@@ -166,7 +162,7 @@ func (p *Probe) tricks(all []sample) []output.TaskVerdict {
 	for _, t := range p.of(Cheat) {
 		for _, mode := range p.Modes {
 			if ss := pick(all, t.Label, Oracle, string(mode)); len(ss) > 0 {
-				vs = append(vs, judged(output.TaskVerdict{Check: t.Check, Subject: t.Subject, Mode: string(mode)}, ss, false, place{file: t.File}))
+				vs = append(vs, judged(output.TaskVerdict{Check: t.Check, Subject: t.Subject, Mode: string(mode)}, ss, false, t.File))
 			}
 		}
 	}
@@ -220,10 +216,6 @@ func (p *Probe) flaky(all []sample) []output.TaskVerdict {
 			who = c.dataset
 		}
 		v := output.TaskVerdict{Check: Flaky, Subject: who, Mode: c.mode, Verdict: failed, Trial: passed[0].trial, Detail: fmt.Sprintf("passed %d of %d in equal conditions", len(passed), len(ss))}
-		if at := p.source.first(chances); at.line > 0 {
-			v.File, v.Line = at.file, at.line
-			v.Detail += fmt.Sprintf("; the tests use %s", at.what)
-		}
 		vs = append(vs, v)
 	}
 	if len(vs) == 0 {
@@ -243,10 +235,9 @@ func (p *Probe) network(all []sample) []output.TaskVerdict {
 		v.Verdict, v.Detail = skipped, "the solution does not pass with a network either"
 		return []output.TaskVerdict{v}
 	}
-	at := p.source.first(networks)
-	v = judged(v, pick(all, Network, Oracle, ""), true, at)
-	if v.Verdict == failed && at.line > 0 {
-		v.Detail += fmt.Sprintf(" without a network; the tests use %s", at.what)
+	v = judged(v, pick(all, Network, Oracle, ""), true, "")
+	if v.Verdict == failed {
+		v.Detail += " without a network"
 	}
 	return []output.TaskVerdict{v}
 }
@@ -319,7 +310,7 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 				continue
 			}
 			if s, ok := p.secret[m[1]]; ok {
-				answers = append(answers, p.answer(s, m[2], trial))
+				answers = append(answers, p.answer(s.file, m[2], trial))
 			}
 		}
 	}
@@ -334,9 +325,9 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 
 // answer is the verdict on a file of the task that is in the sandbox. One whose
 // name the instruction says is meant for the agent.
-func (p *Probe) answer(s place, in, trial string) output.TaskVerdict {
-	v := output.TaskVerdict{Check: Answers, Verdict: failed, Trial: trial, File: s.file, Detail: "the agent can read it as " + in}
-	if strings.HasPrefix(s.file, "tests/") && strings.Contains(p.source.instruction, path.Base(in)) {
+func (p *Probe) answer(file, in, trial string) output.TaskVerdict {
+	v := output.TaskVerdict{Check: Answers, Verdict: failed, Trial: trial, File: file, Detail: "the agent can read it as " + in}
+	if strings.HasPrefix(file, "tests/") && strings.Contains(p.source.instruction, path.Base(in)) {
 		v.Verdict = warning
 		v.Detail += ", which the instruction names"
 	}

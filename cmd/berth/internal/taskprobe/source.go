@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,8 +19,7 @@ import (
 // an answer. Shorter ones, such as "42", are found by chance.
 const smallest = 16
 
-// maxFiles bounds how many files of a task are read, and how many file names of
-// its tests are tried.
+// maxFiles bounds how many files of a task are read.
 const maxFiles = 500
 
 // file is a file of the task.
@@ -30,11 +28,10 @@ type file struct {
 	text []byte
 }
 
-// place is a line of a file of the task, and what is there.
-type place struct {
-	what string
+// secret is a file that agents must not have.
+type secret struct {
+	size int
 	file string
-	line int
 }
 
 // source is what a task keeps from agents, and what it tells them.
@@ -76,39 +73,16 @@ func read(dir string) (source, error) {
 
 // secrets are the files of the tests and of the solution, by the digests of
 // their content.
-func (s *source) secrets() map[string]place {
-	found := map[string]place{}
+func (s *source) secrets() map[string]secret {
+	found := map[string]secret{}
 	for _, f := range slices.Concat(s.tests, s.solution) {
 		if len(f.text) >= smallest {
 			sum := sha256.Sum256(f.text)
-			found[hex.EncodeToString(sum[:])] = place{what: fmt.Sprint(len(f.text)), file: f.name}
+			found[hex.EncodeToString(sum[:])] = secret{len(f.text), f.name}
 		}
 	}
 	return found
 }
-
-// first is the first line of the tests that matches, or their script.
-func (s *source) first(re *regexp.Regexp) place {
-	for _, f := range s.tests {
-		for i, line := range bytes.Split(f.text, []byte("\n")) {
-			text := bytes.TrimSpace(line)
-			if bytes.HasPrefix(text, []byte("#")) {
-				continue
-			}
-			if m := re.Find(text); m != nil {
-				return place{string(bytes.TrimSpace(m)), f.name, i + 1}
-			}
-		}
-	}
-	return place{file: "tests/test.sh"}
-}
-
-// Words of tests that say where something may come from.
-var (
-	rewards  = regexp.MustCompile(`reward\.(txt|json)`)
-	networks = regexp.MustCompile(`\b(curl|wget|pip3? install|uvx?|apt-get|apk add|npm|npx|git clone|urllib|requests|nc)\b|https?://`)
-	chances  = regexp.MustCompile(`\$\{?RANDOM|/dev/u?random|\brandom\b|\bshuf\b|\buuid|\bdate\b|\btime\b|\bsleep\b|\btimeout\b`)
-)
 
 // probeFile is what the solution of probeScript leaves among the artifacts.
 const probeFile = "berth-task-check"
@@ -125,7 +99,7 @@ func (p *Probe) probeScript() []byte {
 	}
 	sizes := map[string]bool{}
 	for _, s := range p.secret {
-		sizes["-size "+s.what+"c"] = true
+		sizes[fmt.Sprintf("-size %dc", s.size)] = true
 	}
 	if len(sizes) > 0 {
 		fmt.Fprintf(&b, "find / %s -type f \\( %s \\) -exec sha256sum {} + || [ -n \"$(command -v sha256sum)\" ] || echo 'no sha256sum'\n",

@@ -61,7 +61,7 @@ type Probe struct {
 	Skipped map[string]string
 
 	source source
-	secret map[string]place // files that the agent must not have, by the digest of their content
+	secret map[string]secret // files that the agent must not have, by the digest of their content
 }
 
 // New prepares the checks of a task, with its copies in dir, an empty folder.

@@ -65,7 +65,7 @@ func Strict(root *cobra.Command) {
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages ", fmt.Sprintf("FlagUsagesWrapped %d ", Width)))
 	hintAtHelp(root)
-	strictDefaults(root)
+	strictHelp(root)
 }
 
 // AsksForJSON looks for --json in arguments that could not be read.
@@ -94,60 +94,21 @@ func flagError(cmd *cobra.Command, err error) error {
 	return wrong("%w. See %s --help", err, cmd.CommandPath())
 }
 
-// strictDefaults makes cobra's own commands refuse what they do not know, as
-// ours do.
-func strictDefaults(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
+// strictHelp makes cobra's own command refuse what it does not know, as ours do.
+func strictHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "completion":
-			hintAtHelp(c)
-			describeCompletion(c)
-			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			c.Args = func(_ *cobra.Command, args []string) error {
-				if len(args) > 0 {
-					return wrong("no completion for %q. Choose bash, zsh, fish or powershell", args[0])
-				}
-				return nil
-			}
-		case "help":
-			c.Short, c.Long = "Print the help of a command", "Prints the help of a command, like --help."
-			c.Example = "  berth help run\n  berth help plugin test"
-			c.Args = func(_ *cobra.Command, args []string) error {
-				if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
-					return wrong("unknown command %q. %s", strings.Join(args, " "), Next(found, rest))
-				}
-				return nil
-			}
-		}
-	}
-}
-
-// shells are those with completion: the file that each reads when it starts, and
-// the line there that loads a script of ours.
-var shells = map[string]struct{ name, file, line string }{
-	"bash":       {"Bash", "~/.bashrc.\nThe package bash-completion must be installed", "source <(%s completion bash)"},
-	"zsh":        {"Zsh", "~/.zshrc, below compinit", "source <(%s completion zsh)"},
-	"fish":       {"fish", "~/.config/fish/config.fish", "%s completion fish | source"},
-	"powershell": {"PowerShell", "$PROFILE", "%s completion powershell | Out-String | Invoke-Expression"},
-}
-
-// describeCompletion replaces cobra's help about completion, whose lines are
-// longer than Width.
-func describeCompletion(completion *cobra.Command) {
-	root := completion.Root().Name()
-	completion.Short = "Print the completion script of a shell"
-	completion.Long = "Prints a script for a shell, which then completes commands, flags and arguments.\nThe help of each shell says how to load it."
-	completion.Example = "  " + root + " completion bash --help"
-	for _, c := range completion.Commands() {
-		s, ok := shells[c.Name()]
-		if !ok {
+		if c.Name() != "help" {
 			continue
 		}
-		c.Short = "Print the completion script of " + s.name
-		c.Long = "Prints the completion script of " + s.name + ".\nTo load it in every new shell, add the example to " + s.file + "."
-		c.Example = "  " + fmt.Sprintf(s.line, root)
+		c.Short, c.Long = "Print the help of a command", "Prints the help of a command, like --help."
+		c.Example = "  berth help run\n  berth help plugin test"
+		c.Args = func(_ *cobra.Command, args []string) error {
+			if found, rest, err := root.Find(args); err != nil || len(rest) > 0 {
+				return wrong("unknown command %q. %s", strings.Join(args, " "), Next(found, rest))
+			}
+			return nil
+		}
 	}
 }
 

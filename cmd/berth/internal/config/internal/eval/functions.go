@@ -41,10 +41,10 @@ func pure() map[string]function.Function {
 		"slice": stdlib.SliceFunc, "sort": stdlib.SortFunc, "values": stdlib.ValuesFunc, "zipmap": stdlib.ZipmapFunc,
 		"length": lengthFunc, "distinct": stdlib.DistinctFunc,
 
-		"format": stdlib.FormatFunc, "join": multiplies(stdlib.JoinFunc, maxProduct), "replace": multiplies(stdlib.ReplaceFunc, maxProduct),
-		"regexreplace": stdlib.RegexReplaceFunc, "indent": multiplies(stdlib.IndentFunc, maxProduct), "setproduct": multiplies(stdlib.SetProductFunc, MaxValue/element),
+		"format": stdlib.FormatFunc, "join": stdlib.JoinFunc, "replace": stdlib.ReplaceFunc,
+		"regexreplace": stdlib.RegexReplaceFunc, "indent": stdlib.IndentFunc, "setproduct": stdlib.SetProductFunc,
 
-		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": jsonDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "yamldecode": yamlDecodeFunc,
+		"csvdecode": stdlib.CSVDecodeFunc, "jsondecode": stdlib.JSONDecodeFunc, "jsonencode": stdlib.JSONEncodeFunc, "yamldecode": yamlDecodeFunc,
 		"base64encode": text("text", func(s string) (string, error) { return base64.StdEncoding.EncodeToString([]byte(s)), nil }),
 		"base64decode": text("text", func(s string) (string, error) {
 			b, err := base64.StdEncoding.DecodeString(s)
@@ -201,14 +201,6 @@ var indexFunc = function.New(&function.Spec{
 		}
 		return cty.NilVal, function.NewArgErrorf(1, "the list does not have the value")
 	},
-})
-
-// jsonDecodeFunc refuses what encoding/json would, first of all depth.
-var jsonDecodeFunc = checked(stdlib.JSONDecodeFunc, func(args []cty.Value) error {
-	if !json.Valid([]byte(args[0].AsString())) {
-		return function.NewArgErrorf(0, "not JSON")
-	}
-	return nil
 })
 
 // yamlDecodeFunc reads one YAML document without aliases, which can make a

@@ -244,14 +244,6 @@ func (s *Scope) local(name string, from hcl.Range) (cty.Value, hcl.Diagnostics) 
 	return v, diags
 }
 
-// Local evaluates one local, to report what is wrong with it. Safe for
-// concurrent use.
-func (s *Scope) Local(ctx context.Context, name string) hcl.Diagnostics {
-	expr := s.env.Locals[name]
-	_, diags := s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.local(name, expr.Range()) })
-	return diags
-}
-
 // check finds names that do not exist, which HCL reports without a suggestion.
 func (s *Scope) check(t hcl.Traversal) hcl.Diagnostics {
 	root := t.RootName()

@@ -54,10 +54,7 @@ func TestValuesAreBoundedInSize(t *testing.T) {
 		"tuples that double":  "local.t39",
 		"texts that double":   "local.s39",
 		"numbers that double": "\"${local.n39}\"",
-		"nested replaces":     strings.Repeat("replace(", 30) + `"a"` + strings.Repeat(`, "a", "aa")`, 30),
 		"format widths":       `format("%9999999d", 1)`,
-		"products":            `setproduct(range(100), range(100), range(100), range(100))`,
-		"joins":               `join(join("", range(1000)), range(1000))`,
 		"a long list":         `flatten([for x in range(20) : range(1000)])`,
 	} {
 		t.Run(name, func(t *testing.T) {

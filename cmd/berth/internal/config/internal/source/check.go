@@ -16,9 +16,6 @@ import (
 // twice, without evaluating anything.
 type Checker struct {
 	Diags hcl.Diagnostics
-	// Unread are the values under names that are unknown. Nothing else reads
-	// them, and something may be wrong with them, too.
-	Unread []hclsyntax.Expression
 }
 
 // Add reports an error.
@@ -36,7 +33,6 @@ func (c *Checker) body(body *hclsyntax.Body, fs []Field, axes bool) {
 		switch {
 		case i < 0 && axes:
 		case i < 0:
-			c.Unread = append(c.Unread, a.Expr)
 			c.Add(a.NameRange, "Unknown name", "There is no %q here.%s", a.Name, hereIs(a.Name, fs))
 		case !fs[i].IsAttribute():
 			c.Add(a.NameRange, "Not an attribute", "%q is a block: write %s { … }, without \"=\".", a.Name, a.Name)
@@ -98,10 +94,8 @@ func (c *Checker) nested(body *hclsyntax.Body, fs []Field) {
 func (c *Checker) unknownBlock(b *hclsyntax.Block, fs []Field, attribute bool) {
 	if attribute {
 		c.Add(b.TypeRange, "Not a block", "%q is an attribute: write %s = …", b.Type, b.Type)
-		c.Skip(b.Body)
 		return
 	}
-	c.Skip(b.Body)
 	c.Add(b.TypeRange, "Unknown name", "There is no block %q here.%s", b.Type, hereIs(b.Type, fs))
 }
 
@@ -120,18 +114,7 @@ func (c *Checker) twice(first map[string]*hclsyntax.Block, b *hclsyntax.Block, a
 // Free checks a body that may hold any attributes, and no block.
 func (c *Checker) Free(body *hclsyntax.Body, name string) {
 	for _, b := range body.Blocks {
-		c.Skip(b.Body)
 		c.Add(b.DefRange(), "Unexpected block", "A block %q holds attributes only: %s = …", name, b.Type)
-	}
-}
-
-// Skip notes that a body is not read.
-func (c *Checker) Skip(body *hclsyntax.Body) {
-	for _, a := range InOrder(body.Attributes) {
-		c.Unread = append(c.Unread, a.Expr)
-	}
-	for _, b := range body.Blocks {
-		c.Skip(b.Body)
 	}
 }
 

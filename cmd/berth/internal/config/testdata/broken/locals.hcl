@@ -2,7 +2,7 @@ experiment "x" {
   datasets    = [dataset.t]
   environment = environment.box
   agent       = agent.a
-  repeat      = local.a
+  repeat      = [local.a, local.self, local.bad, local.none, local.div, local.nul]
 }
 
 locals {

@@ -171,7 +171,7 @@ func nullable(t reflect.Type, defs jsonschema.Definitions, seen map[reflect.Type
 		return
 	}
 	seen[t] = true
-	for f := range t.Fields() {
+	for _, f := range reflect.VisibleFields(t) { // with those of embedded structs
 		nullable(f.Type, defs, seen)
 		tag, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		def := defs[name(t)]

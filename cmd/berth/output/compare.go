@@ -25,43 +25,53 @@ type Interval struct {
 	Method string  `json:"method"`
 }
 
-// ComparedCell has the numbers of one cell of a run, over its measured trials.
-type ComparedCell struct {
-	Name     string `json:"name"`
-	Run      string `json:"run"`  // folder
-	Cell     string `json:"cell"` // key
-	Planned  int    `json:"planned"`
-	Measured int    `json:"measured"`
-	Exposed  int    `json:"exposed"` // of the measured ones
-	// PassedChecked counts those that passed and whose result is checked.
-	PassedChecked int `json:"passed_checked"`
-	Tasks         int `json:"tasks"`
-	Repetitions   int `json:"repetitions"` // the most that a task has
-	// Raw says that the score that decides has values outside 0 to 1, here or in
-	// another cell. The success rate is its mean; null if nothing was measured.
-	Raw  bool     `json:"raw_score,omitempty"`
+// Rates are the numbers of measured trials.
+type Rates struct {
+	Planned     int `json:"planned"`
+	Measured    int `json:"measured"`
+	Exposed     int `json:"exposed"` // of the measured ones: the agent may have influenced the result
+	Tasks       int `json:"tasks"`
+	Repetitions int `json:"repetitions"` // the most that a task has
+	// Raw says that the score has values outside 0 to 1. The success rate is its mean.
+	Raw bool `json:"raw_score,omitempty"`
+	// Mean is the success rate; null, like the other rates, if nothing was measured.
 	Mean *float64 `json:"success_rate"`
-	// Instead is as in a TableRow.
+	// Instead is what is printed in place of the success rate: "ife", if more than
+	// 90 % of the trials have that label.
 	Instead string `json:"in_place_of_rate,omitempty"`
-	// PassAt1 and what else needs a full reward is null if nothing was measured, or
-	// if the score is raw and nothing says which value of it is the full reward.
+	// PassAt1 and what else needs a full reward is null or absent if the score is raw
+	// and nothing says which value of it is the full reward.
 	PassAt1 *float64 `json:"pass_at_1"`
-	// K is the number of repetitions that every task has; the two after it are
-	// for so many. Absent, and the two null, if there is one repetition.
-	K       int      `json:"k,omitempty"`
-	PassAtK *float64 `json:"pass_at_k"`
-	AllK    *float64 `json:"all_k"`
+	// K is what the three after it are for: what was asked for, or the number of
+	// repetitions that every task has.
+	K        int      `json:"k,omitempty"`
+	PassAtK  *float64 `json:"pass_at_k,omitempty"`
+	AllK     *float64 `json:"all_k,omitempty"`
+	BestOfK  *float64 `json:"best_of_k,omitempty"`
+	TasksOfK int      `json:"tasks_of_k,omitempty"` // that have k trials, over which the means are
 	// SE is the standard error of the success rate over repetitions, and SD the
-	// population standard deviation. Null if there is one repetition.
+	// population standard deviation. Null if there is one repetition, or if there are
+	// trials of several cells.
 	SE *float64 `json:"se_over_repetitions"`
 	SD *float64 `json:"population_sd_over_repetitions"`
-	// Interval takes the tasks as a sample. Null if there is one task.
-	Interval *Interval `json:"interval"`
-	// Numbers of tasks that all, some and none of their trials solve. Null like
-	// PassAt1.
-	Always    *int `json:"tasks_always_solved"`
-	Sometimes *int `json:"tasks_sometimes_solved"`
-	Never     *int `json:"tasks_never_solved"`
+	// ClusterSE is the standard error with the tasks as clusters. It and the
+	// interval take the tasks as a sample. Null if there is one task.
+	ClusterSE *float64  `json:"cluster_robust_se"`
+	Interval  *Interval `json:"interval"`
+	// The names of tasks that all, some and none of their trials solve.
+	Always    []string `json:"tasks_always_solved,omitempty"`
+	Sometimes []string `json:"tasks_sometimes_solved,omitempty"`
+	Never     []string `json:"tasks_never_solved,omitempty"`
+}
+
+// ComparedCell has the numbers of one cell of a run.
+type ComparedCell struct {
+	Name string `json:"name"`
+	Run  string `json:"run"`  // folder
+	Cell string `json:"cell"` // key
+	Rates
+	// PassedChecked counts those that passed and whose result is checked.
+	PassedChecked int `json:"passed_checked"`
 }
 
 // ComparedPair compares two cells on the tasks that both ran. Every task counts

@@ -183,7 +183,7 @@ func rewardIn(values []string, fields []groupField) string {
 
 // row computes the numbers of a row.
 func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
-	r := output.TableRow{Values: g.values, Raw: g.raw, Cells: []string{}, Outcomes: map[record.Outcome]int{}, Always: []string{}, Sometimes: []string{}, Never: []string{}}
+	r := output.TableRow{Values: g.values, Rates: output.Rates{Raw: g.raw}, Cells: []string{}, Outcomes: map[record.Outcome]int{}}
 	cells := map[int]bool{}
 	for _, t := range g.trials {
 		cells[t.Cell] = true
@@ -230,7 +230,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	if err != nil {
 		return r, err
 	}
-	if err = g.rates(&r, s, w); err != nil {
+	if err = rates(&r.Rates, s, &ratesOf{w.Rules.Weigh, w.K, g.full, len(r.Cells) == 1}); err != nil {
 		return r, err
 	}
 	spent(&r, measured, attempts)
@@ -250,67 +250,6 @@ func count(r *output.TableRow, end record.AgentEnd, integrity record.Integrity) 
 	if integrity == record.Exposed {
 		r.Exposed++
 	}
-}
-
-// rates computes the rates of a row and how sure they are.
-func (g *group) rates(r *output.TableRow, s *stats.Sample, w *Wanted) error {
-	r.Tasks = s.Tasks()
-	least, most := s.Repetitions()
-	r.Repetitions = most
-	rate, one := s.Mean(), s.PassAt1()
-	r.Mean, r.ClusterSE, r.Interval = &rate, number(s.SE()), interval(s.Interval(level))
-	if len(r.Cells) == 1 {
-		over := s.OverRepetitions()
-		r.SE, r.SD = number(over.SE), number(over.SD)
-	}
-	if w.Rules.Weigh == WeighCategory {
-		weighed := s.GroupsEqually(level)
-		r.Mean, r.ClusterSE, r.Interval = &weighed.Mean, number(weighed.SE), interval(weighed.Interval)
-		r.SE, r.SD = nil, nil // they are about the mean over trials
-	}
-	if g.full {
-		r.PassAt1 = &one
-		by := s.Solved()
-		r.Always, r.Sometimes, r.Never = nonNil(by.Always), nonNil(by.Sometimes), nonNil(by.Never)
-	}
-	if r.K = w.K; w.K == 0 {
-		r.K = least
-	}
-	if w.K == 0 && least == 1 {
-		r.K = 0
-		return nil
-	}
-	if w.K > most {
-		return fmt.Errorf("k is %d, and no task has more than %d measured %s. Choose a smaller --k, or add repetitions", w.K, most, terminal.Count(most, "trial", "trials")[2:])
-	}
-	at, err := atK(s, r.K)
-	if err != nil {
-		return err
-	}
-	if g.full {
-		r.PassAtK, r.AllK = at.passAtK, at.allK
-	}
-	r.BestOfK, r.TasksOfK = at.bestOfK, at.tasks
-	return nil
-}
-
-// ofK are the means over tasks for k trials of a task.
-type ofK struct {
-	passAtK, allK, bestOfK *float64
-	tasks                  int // that have so many
-}
-
-func atK(s *stats.Sample, k int) (at ofK, err error) {
-	some, err := s.PassAtK(k)
-	if err != nil {
-		return at, err
-	}
-	all, err := s.AllK(k)
-	if err != nil {
-		return at, err
-	}
-	best, err := s.BestOf(k)
-	return ofK{&some.Value, &all.Value, &best.Value, some.Tasks}, err
 }
 
 // spent computes what the trials of a row used.

@@ -66,33 +66,8 @@ func (c *Tally) compute(rules Rules) (err error) {
 		return err
 	}
 	c.Sample = s
-	least, most := s.Repetitions()
-	c.Tasks, c.Repetitions = s.Tasks(), most
-	mean := s.Mean()
-	c.Mean, c.Instead = &mean, summary.Instead(c.ife, c.Measured)
-	if !c.open {
-		one := s.PassAt1()
-		c.PassAt1 = &one
-	}
-	if least > 1 && !c.open {
-		at, err := atK(s, least)
-		if err != nil {
-			return err
-		}
-		c.K, c.PassAtK, c.AllK = least, at.passAtK, at.allK
-	}
-	over := s.OverRepetitions()
-	c.SE, c.SD = number(over.SE), number(over.SD)
-	c.Interval = interval(s.Interval(level))
-	if rules.Weigh == WeighCategory {
-		g := s.GroupsEqually(level)
-		c.Mean, c.Interval, c.SE, c.SD = &g.Mean, interval(g.Interval), nil, nil
-	}
-	if by := s.Solved(); !c.open {
-		always, sometimes, never := len(by.Always), len(by.Sometimes), len(by.Never)
-		c.Always, c.Sometimes, c.Never = &always, &sometimes, &never
-	}
-	return nil
+	c.Instead = summary.Instead(c.ife, c.Measured)
+	return rates(&c.Rates, s, &ratesOf{weigh: rules.Weigh, full: !c.open, cell: true})
 }
 
 // ComputeAll computes the numbers of several cells.

@@ -297,42 +297,6 @@ func TestBudgetsGrowOnlyWithYes(t *testing.T) {
 	}
 }
 
-func TestTwoPeopleAtOnce(t *testing.T) {
-	t.Parallel()
-	g := start(t, 4)
-	g.until(t, "two begin", running(2))
-	const each = 40
-	var wg sync.WaitGroup
-	for person := range 2 {
-		c, err := control.Find(g.dir)
-		must(t, err)
-		t.Cleanup(c.Close)
-		wg.Go(func() {
-			for i := range each {
-				if _, err := c.Do(t.Context(), control.Request{Action: control.Set, Set: map[string]*float64{control.InFlight: new(float64(2 + 2*i + person))}}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	notes := g.store.Index().Notes
-	if len(notes) != 2*each {
-		t.Fatalf("%d changes are recorded", len(notes))
-	}
-	before := "2"
-	for _, n := range notes { // each begins where the one before it ended
-		from, to, ok := strings.Cut(n.Note[strings.Index(n.Note, "from ")+5:], " to ")
-		if !ok || from != before {
-			t.Errorf("%q follows one to %s", n.Note, before)
-		}
-		before = to
-	}
-	if s, err := g.client.Status(t.Context()); err != nil || fmt.Sprint(*s.Limits[0].Most) != before {
-		t.Errorf("it is %+v (%v), and the record ends with %s", s, err, before)
-	}
-}
-
 // The path of a run may be longer than that of a socket can be.
 func TestARunInADeepFolder(t *testing.T) {
 	t.Parallel()

@@ -176,42 +176,6 @@ func TestScoresOutsideOneAreNotRates(t *testing.T) {
 	}
 }
 
-// Where nearly all agents did not follow their instructions, no number says how
-// well they do.
-func TestALabelStandsInPlaceOfARate(t *testing.T) {
-	t.Parallel()
-	run := swept()
-	for i, tr := range run.Index.Trials {
-		if tr.Cell == 1 || tr.Cell == 2 && i%2 == 0 {
-			tr.Attempts[0].Result.Labels = map[string]string{"ife": "nonsense"}
-		}
-	}
-	j, err := numbers.Join([]numbers.Run{run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	instead := 0
-	for i := range table.Rows {
-		if table.Rows[i].Instead == "ife" {
-			instead++
-		}
-		if c.Cells[i].Instead == "ife" {
-			instead++
-		}
-	}
-	if instead != 2 {
-		t.Errorf("%d rows and cells, want one of each: %+v", instead, table.Rows)
-	}
-}
-
 // A speedup decides: its means are not shares. What passes has the full reward if
 // the experiment says from which speedup on that is.
 func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -166,42 +165,6 @@ func TestAnAttemptAsText(t *testing.T) {
 	}
 }
 
-// A verifier that judges between turns has a session with its model in each round,
-// which are one line of usage.
-func TestAJudgesUsageIsOneLine(t *testing.T) {
-	t.Parallel()
-	usd := 0.25
-	judge := func(verifier, model string, usd *float64) record.Usage {
-		return record.Usage{Role: "judge", Verifier: verifier, Model: model, Requests: 2, InputTokens: 10, OutputTokens: 3, CostUSD: usd, Estimated: 1}
-	}
-	full := &output.ShowFull{Result: &record.Result{Outcome: record.Passed, Usage: []record.Usage{
-		{Role: "agent", Model: "m", Requests: 1, CostUSD: &usd}, judge("a", "m", &usd), judge("b", "m", &usd), judge("a", "m", &usd), judge("a", "n", &usd), judge("b", "m", nil),
-	}}}
-	var b bytes.Buffer
-	report.AttemptText(&terminal.Printer{Out: &b}, full, false)
-	var lines []string
-	for line := range strings.Lines(b.String()) {
-		if rest, ok := strings.CutPrefix(line, "usage      "); ok {
-			lines = append(lines, strings.TrimSpace(rest))
-		}
-	}
-	want := []string{
-		"agent, m: 1 requests, 0 in, 0 out, 0.2500 USD", `verifier "a", m: 4 requests, 20 in, 6 out, 0.5000 USD`, `verifier "b", m: 4 requests, 20 in, 6 out, cost unknown`,
-		`verifier "a", n: 2 requests, 10 in, 3 out, 0.2500 USD`,
-	}
-	if len(lines) != len(want) {
-		t.Fatalf("%q", lines)
-	}
-	for i, line := range lines {
-		if !strings.HasPrefix(line, want[i]) {
-			t.Errorf("%q, want %q", line, want[i])
-		}
-	}
-	if usd != 0.25 {
-		t.Error("the result was changed")
-	}
-}
-
 // A result that was damaged after it was published hides nothing else of the
 // attempt, and is not taken for one that was never there.
 func TestADamagedResultIsSaid(t *testing.T) {
@@ -276,36 +239,6 @@ func TestAnAttemptOfStrangeFilesIsShownAsFarAsItIsPlain(t *testing.T) {
 				t.Errorf("%s is %s: nothing is said of it:\n%s", file, name, b.String())
 			}
 		}
-	}
-}
-
-// What an agent left may have folders in folders until no call takes their path.
-func TestAnAttemptWithALongPathIsShown(t *testing.T) {
-	t.Parallel()
-	dir := runOf(t)
-	_, x, err := store.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := report.Folder(dir, x.Trials[0], x.Trials[0].Accepted().Number)
-	root, err := os.OpenRoot(folder)
-	for range 30 {
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := strings.Repeat("d", 200)
-		above := root
-		if err = root.Mkdir(name, 0o700); err == nil {
-			root, err = root.OpenRoot(name)
-		}
-		err = errors.Join(err, above.Close())
-	}
-	if err = errors.Join(err, root.Close()); err != nil {
-		t.Fatal(err)
-	}
-	full, err := report.Attempt(folder, output.Published)
-	if err != nil || full.Result == nil || !slices.Contains(full.Files, record.ResultFile) {
-		t.Errorf("%+v, %v", full, err)
 	}
 }
 
@@ -415,32 +348,6 @@ func TestTrialsWithShortIDsAreFound(t *testing.T) {
 	if _, err := report.FindTrial(x, "a"); err == nil || !strings.Contains(err.Error(), `"a" matches 2 trials`) {
 		t.Errorf("%v, want both trials named", err)
 	}
-}
-
-// The table of tasks fits a terminal of 80 columns with all that it can have.
-func TestTheTableOfTasksFitsATerminal(t *testing.T) {
-	t.Parallel()
-	half, all := 0.5, 1.0
-	row := func(name, cell string) summary.Row {
-		return summary.Row{
-			Name: name, Cell: cell, Agent: "a", Planned: 200, Measured: 100, Passed: 100, PassedChecked: 97, OfPlanned: &half, OfMeasured: &all, Score: &half, Exposed: 3, Budget: 4,
-		}
-	}
-	s := &summary.Summary{Cells: []summary.Row{row("agent=claude-code model=opus", "")}}
-	for _, name := range []string{"organization/first-task", "organization/second-task"} {
-		s.Tasks = append(s.Tasks, row(name, "agent=claude-code model=opus"))
-	}
-	var b bytes.Buffer
-	report.Summary(&terminal.Printer{Out: &b, Width: 80}, s)
-	for line := range strings.Lines(b.String()) {
-		if len([]rune(line)) > 81 {
-			t.Errorf("%d columns: %s", len([]rune(line)), line)
-		}
-	}
-	if strings.Contains(b.String(), "…") || !strings.Contains(b.String(), "50.0% (100/200)") {
-		t.Errorf("something is cut:\n%s", &b)
-	}
-	t.Log("\n" + b.String())
 }
 
 // With --all nothing is cut; without it the end stays, which has the cause.

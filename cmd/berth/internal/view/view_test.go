@@ -251,28 +251,6 @@ func TestOtherNamesAreRefused(t *testing.T) {
 	}
 }
 
-// A run that takes long to read delays nobody who asks for another one.
-func TestASlowRunDelaysNoOther(t *testing.T) {
-	t.Parallel()
-	w, other := newSite(t, 1), newSite(t, 1)
-	dir := other.run.Dir + "-slow"
-	if err := os.Rename(other.run.Dir, dir); err != nil {
-		t.Fatal(err)
-	}
-	w.o.Dirs = []string{dir, w.run.Dir}
-	slow := w.runs.entry(dir)
-	slow.reading.Lock() // as while it is read
-	defer slow.reading.Unlock()
-	w.client.Timeout = 10 * time.Second
-	w.get(t, "/run/"+filepath.Base(w.run.Dir)+"/", http.StatusOK)
-	w.get(t, "/", http.StatusOK)
-	w.client.Timeout = time.Second
-	if r, err := w.client.Get(w.address + "/run/" + filepath.Base(dir) + "/"); err == nil { //nolint:noctx // the client has a time limit
-		_ = r.Body.Close()
-		t.Error("the run was not slow")
-	}
-}
-
 // A page says what is missing or too large, and shows the rest.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()

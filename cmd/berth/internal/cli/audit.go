@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -137,11 +138,11 @@ func writeAudit(text []byte, o *audits) error {
 
 // verifyAudit checks a signed page, and that it is what an audit says now.
 func verifyAudit(now *output.Audit, o *audits) (said string, err error) {
-	page, err := usage.Read(o.verify)
+	page, err := os.ReadFile(o.verify)
 	if err != nil {
 		return "", err
 	}
-	signature, err := usage.Read(o.verify + ".sig")
+	signature, err := os.ReadFile(o.verify + ".sig")
 	if err != nil {
 		return "", fmt.Errorf("verify %s: its signature is missing: %w", o.verify, err)
 	}

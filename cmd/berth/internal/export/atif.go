@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -59,7 +60,7 @@ func Trajectories(r *Run, folder string) (*Done, error) {
 			without++
 			continue
 		}
-		from, name := Folder(r.Dir, t, t.Work(a).Number), path.Join(t.Dir, record.TrajectoryFile)
+		from, name := report.Folder(r.Dir, t, t.Work(a).Number), path.Join(t.Dir, record.TrajectoryFile)
 		into := filepath.Join(folder, filepath.FromSlash(t.Dir))
 		switch lost, err := CopyTrajectory(from, into); {
 		case errors.Is(err, fs.ErrNotExist):

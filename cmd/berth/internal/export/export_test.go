@@ -18,6 +18,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -267,7 +268,7 @@ func TestTrajectoriesOfAStranger(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("key"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	first, second := Folder(r.Dir, r.Index.Trials[0], 2), Folder(r.Dir, r.Index.Trials[1], 1)
+	first, second := report.Folder(r.Dir, r.Index.Trials[0], 2), report.Folder(r.Dir, r.Index.Trials[1], 1)
 	text := `{"agent":{"name":"a","version":"1"},"steps":[{"step_id":1,"source":"user","message":[` +
 		`{"type":"image","source":{"media_type":"image/png","path":"../../../secret"}},{"type":"image","source":{"media_type":"image/png","path":"agent/a.png"}}]}]}`
 	if err := errors.Join(

@@ -7,13 +7,13 @@ import (
 	"iter"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -83,7 +83,7 @@ func (r *rows) of(t *store.TrialState) iter.Seq[*row] {
 		for i := range t.Attempts {
 			one := base
 			one.attempt, one.counts = &t.Attempts[i], i == counts
-			dir := Folder(r.run.Dir, t, one.attempt.Number)
+			dir := report.Folder(r.run.Dir, t, one.attempt.Number)
 			if one.attempt.Result != nil {
 				var err error
 				if one.result, err = store.ReadResult(dir); err != nil || one.result.Trial != t.ID {
@@ -91,17 +91,12 @@ func (r *rows) of(t *store.TrialState) iter.Seq[*row] {
 					r.damaged++
 				}
 			}
-			one.steps = steps(Folder(r.run.Dir, t, t.Work(one.attempt).Number))
+			one.steps = steps(report.Folder(r.run.Dir, t, t.Work(one.attempt).Number))
 			if !yield(&one) {
 				return
 			}
 		}
 	}
-}
-
-// Folder returns the folder of an attempt.
-func Folder(dir string, t *store.TrialState, number int) string {
-	return filepath.Join(dir, store.TrialsDir, filepath.FromSlash(t.Dir), store.AttemptDir(number))
 }
 
 // steps counts what the agent did; nil if it cannot be read in full.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -46,7 +47,7 @@ func Export(r *export.Run, folder string) (*export.Done, error) {
 			without++
 			continue
 		}
-		res, err := store.ReadResult(export.Folder(r.Dir, t, a.Number))
+		res, err := store.ReadResult(report.Folder(r.Dir, t, a.Number))
 		if err != nil || res.Trial != t.ID {
 			e.note("%s: its result.json cannot be read: left out", t.Dir)
 			continue
@@ -90,7 +91,7 @@ func (e *exporter) trial(t *store.TrialState, r *record.Result) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	from := export.Folder(e.run.Dir, t, r.Attempt)
+	from := report.Folder(e.run.Dir, t, r.Attempt)
 	lost, err := e.copy(from, dir, r)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -82,7 +83,7 @@ func TestAJobOfHarborIsARun(t *testing.T) {
 		t.Errorf("%+v, %+v", done, r.Manifest.Cells)
 	}
 	for _, tr := range r.Index.Trials {
-		res, err := store.ReadResult(export.Folder(r.Dir, tr, 1))
+		res, err := store.ReadResult(report.Folder(r.Dir, tr, 1))
 		if err != nil {
 			t.Fatal(err)
 		}

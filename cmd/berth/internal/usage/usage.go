@@ -38,24 +38,6 @@ func File(name string) error {
 	return nil
 }
 
-// maxRead bounds a file that is read whole, in bytes: a table of a large run.
-const maxRead = 1 << 30
-
-// Read reads a file that an argument names and others may have made: a regular
-// one of at most a GiB.
-func Read(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("read %s: it is not a regular file (%s)", name, info.Mode())
-	case info.Size() > maxRead:
-		return nil, fmt.Errorf("read %s: it has %d bytes, and at most %d are read", name, info.Size(), maxRead)
-	}
-	return os.ReadFile(name)
-}
-
 // Width is how many columns help may have.
 const Width = 80
 

@@ -31,22 +31,3 @@ func TestOnlyFilesAreReplaced(t *testing.T) {
 		}
 	}
 }
-
-func TestOnlyRegularFilesAreRead(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	file, pipe, huge := filepath.Join(dir, "file"), filepath.Join(dir, "pipe"), filepath.Join(dir, "huge")
-	for _, err := range []error{os.WriteFile(file, []byte("x"), 0o600), os.WriteFile(huge, nil, 0o600), os.Truncate(huge, 2<<30), syscall.Mkfifo(pipe, 0o600)} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, err := usage.Read(file); err != nil || string(got) != "x" {
-		t.Errorf("%q, %v", got, err)
-	}
-	for _, name := range []string{"/dev/zero", pipe, dir, huge} {
-		if _, err := usage.Read(name); err == nil {
-			t.Errorf("%s is read", name)
-		}
-	}
-}

@@ -1,4 +1,4 @@
-// Package cost tells what a planned run can cost at most.
+// Package cost tells what a planned run can cost at most. It must not ask a provider.
 package cost
 
 import (

@@ -195,7 +195,7 @@ func (x *exchange) copy(ctx context.Context, from io.ReadCloser, to func([]byte)
 				x.lost = errTooMuch
 				return byProvider
 			}
-			if _, err := filter.Write(buf[:n]); err != nil {
+			if _, failed := filter.Write(buf[:n]); failed != nil {
 				return byClient
 			}
 		}

@@ -117,7 +117,7 @@ func decode(m protoreflect.Message, v reflect.Value) error {
 			return err
 		}
 	}
-	if checked, ok := v.Interface().(interface{ Valid() error }); ok {
+	if checked, ok := reflect.TypeAssert[interface{ Valid() error }](v); ok {
 		return checked.Valid()
 	}
 	return nil

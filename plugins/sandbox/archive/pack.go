@@ -185,7 +185,7 @@ func (p *packer) folder(dir int, name, as string, head *tar.Header, depth int) e
 		head.Name = "./"
 	}
 	p.report.Entries++
-	if err := p.t.WriteHeader(head); err != nil {
+	if err = p.t.WriteHeader(head); err != nil {
 		return err
 	}
 	release = p.how.Block()

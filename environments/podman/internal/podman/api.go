@@ -46,8 +46,9 @@ func (r *refusal) Unwrap() error {
 	return nil
 }
 
-// send sends a request. The caller closes the body of the answer.
-func (p *podman) send(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (io.ReadCloser, error) {
+// send sends a request such as "GET /info". The caller closes the body of the answer.
+func (p *podman) send(ctx context.Context, what string, query url.Values, kind string, body io.Reader) (io.ReadCloser, error) {
+	method, path, _ := strings.Cut(what, " ")
 	r, err := http.NewRequestWithContext(ctx, method, "http://d/v"+apiVersion+"/libpod"+path+"?"+query.Encode(), body)
 	if err != nil {
 		return nil, err
@@ -55,7 +56,7 @@ func (p *podman) send(ctx context.Context, method, path string, query url.Values
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	answer, err := p.http.Do(r)
+	answer, err := p.http.Do(r) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (p *podman) send(ctx context.Context, method, path string, query url.Values
 
 // call sends a request with a JSON body, or none if it is nil, and reads the answer
 // into out, unless it is nil.
-func (p *podman) call(ctx context.Context, method, path string, query url.Values, body, out any) error {
+func (p *podman) call(ctx context.Context, what string, query url.Values, body, out any) error {
 	var in io.Reader
 	kind := ""
 	if body != nil {
@@ -86,7 +87,7 @@ func (p *podman) call(ctx context.Context, method, path string, query url.Values
 		}
 		in, kind = bytes.NewReader(text), "application/json"
 	}
-	answer, err := p.send(ctx, method, path, query, kind, in)
+	answer, err := p.send(ctx, what, query, kind, in)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (p *podman) call(ctx context.Context, method, path string, query url.Values
 		return nil
 	}
 	if err := json.NewDecoder(answer).Decode(out); err != nil {
-		return fmt.Errorf("read the answer of podman to %s: %w", path, err)
+		return fmt.Errorf("read the answer of podman to %s: %w", what, err)
 	}
 	return nil
 }
@@ -115,7 +116,7 @@ func (p *podman) list(ctx context.Context, path string, labels map[string]string
 	if path == "/containers/json" {
 		query.Set("all", "true") // also those that do not run
 	}
-	return p.call(ctx, http.MethodGet, path, query, nil, out)
+	return p.call(ctx, "GET "+path, query, nil, out)
 }
 
 // drain reads the rest of a body, so that its connection can be reused.

@@ -3,7 +3,6 @@ package podman
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -31,7 +30,7 @@ type info struct {
 // Facts asks the server about itself.
 func (p *podman) Facts(ctx context.Context) (engine.Facts, error) {
 	var i info
-	if err := p.call(ctx, http.MethodGet, "/info", nil, nil, &i); err != nil {
+	if err := p.call(ctx, "GET /info", nil, nil, &i); err != nil {
 		return engine.Facts{}, err
 	}
 	return factsOf(i), nil

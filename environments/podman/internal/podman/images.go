@@ -31,7 +31,7 @@ func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 			Volumes              map[string]struct{}
 		}
 	}
-	if err := p.call(ctx, http.MethodGet, "/images/"+url.PathEscape(ref)+"/json", nil, nil, &r); err != nil {
+	if err := p.call(ctx, "GET /images/"+url.PathEscape(ref)+"/json", nil, nil, &r); err != nil {
 		return engine.Image{}, err
 	}
 	im := engine.Image{
@@ -59,7 +59,7 @@ func (p *podman) Inspect(ctx context.Context, ref string) (engine.Image, error) 
 
 // Pull fetches an image.
 func (p *podman) Pull(ctx context.Context, ref string, log func(string)) error {
-	r, err := p.send(ctx, http.MethodPost, "/images/pull", url.Values{"reference": {ref}}, "", nil)
+	r, err := p.send(ctx, "POST /images/pull", url.Values{"reference": {ref}}, "", nil)
 	if err == nil {
 		defer drain(r)
 		err = engine.Messages(r, log, nil)
@@ -93,7 +93,7 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 	if len(b.Args) > 0 {
 		query.Set("buildargs", string(args))
 	}
-	r, err := p.send(ctx, http.MethodPost, "/build", query, "application/x-tar", b.Context)
+	r, err := p.send(ctx, "POST /build", query, "application/x-tar", b.Context)
 	if _, ok := errors.AsType[*refusal](err); ok {
 		return fmt.Errorf("%w: %w", engine.ErrBuild, err)
 	} else if err != nil {
@@ -110,7 +110,7 @@ func (p *podman) Build(ctx context.Context, b engine.Build, log func(string)) er
 
 // Load reads an archive.
 func (p *podman) Load(ctx context.Context, r io.Reader) ([]string, error) {
-	answer, err := p.send(ctx, http.MethodPost, "/images/load", nil, "", r)
+	answer, err := p.send(ctx, "POST /images/load", nil, "", r)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +142,13 @@ func (p *podman) Tag(ctx context.Context, ref, name string) error {
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		repo, tag = name[:i], name[i+1:]
 	}
-	return p.call(ctx, http.MethodPost, "/images/"+url.PathEscape(ref)+"/tag", url.Values{"repo": {repo}, "tag": {cmp.Or(tag, "latest")}}, nil, nil)
+	return p.call(ctx, "POST /images/"+url.PathEscape(ref)+"/tag", url.Values{"repo": {repo}, "tag": {cmp.Or(tag, "latest")}}, nil, nil)
 }
 
 // RemoveImage removes a name.
 func (p *podman) RemoveImage(ctx context.Context, ref string) error {
 	var report struct{ Errors []string }
-	err := p.call(ctx, http.MethodDelete, "/images/remove", url.Values{"images": {ref}}, nil, &report)
+	err := p.call(ctx, "DELETE /images/remove", url.Values{"images": {ref}}, nil, &report)
 	if len(report.Errors) > 0 {
 		err = errors.Join(err, errors.New(strings.Join(report.Errors, "\n")))
 	}

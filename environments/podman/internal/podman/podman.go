@@ -153,12 +153,12 @@ func rlimits(nproc int64) []object {
 
 // Create makes a container.
 func (p *podman) Create(ctx context.Context, c engine.Container) error {
-	return p.call(ctx, http.MethodPost, "/containers/create", nil, spec(c), nil)
+	return p.call(ctx, "POST /containers/create", nil, spec(c), nil)
 }
 
 // Start starts a container.
 func (p *podman) Start(ctx context.Context, name string) error {
-	return p.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(name)+"/start", nil, nil, nil)
+	return p.call(ctx, "POST /containers/"+url.PathEscape(name)+"/start", nil, nil, nil)
 }
 
 // State returns the state of a container.
@@ -170,7 +170,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 			Error              string
 		}
 	}
-	err := p.call(ctx, http.MethodGet, "/containers/"+url.PathEscape(name)+"/json", nil, nil, &c)
+	err := p.call(ctx, "GET /containers/"+url.PathEscape(name)+"/json", nil, nil, &c)
 	s := c.State
 	return engine.State{Running: s.Running, PID: s.PID, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, err
 }
@@ -181,7 +181,7 @@ func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
 func (p *podman) Remove(ctx context.Context, name string) error {
 	for tries := 0; ; tries++ {
 		var reports []struct{ Err json.RawMessage }
-		err := p.call(ctx, http.MethodDelete, "/containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "volumes": {"true"}, "timeout": {"0"}}, nil, &reports)
+		err := p.call(ctx, "DELETE /containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "volumes": {"true"}, "timeout": {"0"}}, nil, &reports)
 		for _, r := range reports {
 			if said := string(r.Err); said != "" && said != "null" {
 				err = errors.Join(err, errors.New(said))
@@ -226,12 +226,12 @@ func (p *podman) Containers(ctx context.Context, labels map[string]string) (all 
 
 // CreateVolume makes a named volume.
 func (p *podman) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
-	return p.call(ctx, http.MethodPost, "/volumes/create", nil, object{"Name": name, "Labels": labels}, nil)
+	return p.call(ctx, "POST /volumes/create", nil, object{"Name": name, "Labels": labels}, nil)
 }
 
 // RemoveVolume removes a volume.
 func (p *podman) RemoveVolume(ctx context.Context, name string) error {
-	return p.call(ctx, http.MethodDelete, "/volumes/"+url.PathEscape(name), nil, nil, nil)
+	return p.call(ctx, "DELETE /volumes/"+url.PathEscape(name), nil, nil, nil)
 }
 
 // Volumes lists volumes by labels.

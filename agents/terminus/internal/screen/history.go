@@ -32,6 +32,14 @@ func (l *log) add(line string) {
 	}
 }
 
+// skip notes lines that are missing after all that was added.
+func (l *log) skip(lines, bytes int) {
+	if bytes > 0 {
+		l.lines, l.bytes = l.lines+len(l.tail)+lines, l.bytes+l.tailSize+bytes
+		l.tail, l.tailSize = nil, 0
+	}
+}
+
 // View is the result of a look at a terminal.
 type View struct {
 	// Whole says that Text is the whole screen. Otherwise it is the output

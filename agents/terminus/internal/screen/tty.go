@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/agent/asciicast"
@@ -18,10 +16,8 @@ type Wire interface {
 	Write(b []byte) (int, error)
 }
 
-// Limits between reading and showing.
 const (
-	readSize  = 32 << 10 // bytes of one read
-	queueSize = 64       // reads that wait to be shown; when it is full, reading waits
+	readSize = 32 << 10 // bytes of one read
 	// settle is the longest time that a look waits until the output read so far
 	// is shown.
 	settle = 15 * time.Second
@@ -46,8 +42,8 @@ type TTY struct {
 	looker looker
 
 	wire    Wire
-	queue   chan []byte
-	waiting atomic.Int64 // bytes read and not shown yet
+	backlog backlog
+	more    chan struct{} // the backlog has something
 	ended   chan struct{}
 	err     error // why reading ended; valid after ended is closed
 	all     sync.WaitGroup
@@ -56,7 +52,7 @@ type TTY struct {
 
 // NewTTY makes a terminal without a wire.
 func NewTTY(o Options) *TTY {
-	t := &TTY{o: o, answers: make(chan []byte, 64), looker: looker{limit: o.Limit}}
+	t := &TTY{o: o, answers: make(chan []byte, 64), more: make(chan struct{}, 1), looker: looker{limit: o.Limit}}
 	t.screen = New(o.Rows, o.Columns, t.answer)
 	return t
 }
@@ -72,9 +68,7 @@ func (t *TTY) answer(b []byte) {
 
 // Attach begins to read from w. It ends with Detach, after reads of w fail.
 func (t *TTY) Attach(w Wire) {
-	t.wire, t.queue = w, make(chan []byte, queueSize)
-	t.ended, t.stop = make(chan struct{}), make(chan struct{})
-	t.waiting.Store(0)
+	t.wire, t.ended, t.stop = w, make(chan struct{}), make(chan struct{})
 	t.all.Go(t.read)
 	t.all.Go(t.show)
 	t.all.Go(t.reply)
@@ -93,14 +87,16 @@ func (t *TTY) Detach() {
 
 func (t *TTY) read() {
 	defer close(t.ended)
-	defer close(t.queue)
+	b := make([]byte, readSize)
 	for {
-		b := make([]byte, readSize)
 		n, err := t.wire.Read(b)
 		if n > 0 {
 			t.o.Cast.Output(b[:n])
-			t.waiting.Add(int64(n))
-			t.queue <- b[:n] // the goroutine that shows it ends only after the queue
+			t.backlog.add(b[:n])
+			select {
+			case t.more <- struct{}{}:
+			default:
+			}
 		}
 		if err != nil {
 			t.err = err
@@ -110,15 +106,20 @@ func (t *TTY) read() {
 }
 
 func (t *TTY) show() {
-	for b := range t.queue {
-		for part := range slices.Chunk(b, piece) {
+	for ended := false; !ended; {
+		select {
+		case <-t.more:
+		case <-t.ended:
+			ended = true
+		}
+		for part, lines, missing := t.backlog.take(); part != nil; part, lines, missing = t.backlog.take() {
 			t.mu.Lock()
+			t.looker.past.skip(lines, missing)
 			_, _ = t.screen.Write(part) // it never fails
 			for _, line := range t.screen.Scrolled() {
 				t.looker.past.add(line)
 			}
 			t.mu.Unlock()
-			t.waiting.Add(-int64(len(part)))
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (t *TTY) Wait(ctx context.Context, d time.Duration) error {
 	late := time.Now().Add(settle)
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	for t.waiting.Load() > 0 && time.Now().Before(late) {
+	for !t.backlog.shown() && time.Now().Before(late) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

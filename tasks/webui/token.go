@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // kind is the kind of a token.
@@ -133,32 +132,29 @@ func literal(prefix, quoted string) (kind, string) {
 // unescape returns the value of a string. Escapes that Python does not know stay.
 func unescape(text string) (string, bool) {
 	var out strings.Builder
-	simple := map[byte]string{'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': `"`, '\n': "", 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v"}
-	for i := 0; i < len(text); i++ {
-		if text[i] != '\\' || i+1 == len(text) {
-			out.WriteByte(text[i])
-			continue
-		}
-		i++
-		length := map[byte]int{'x': 2, 'u': 4, 'U': 8}[text[i]]
-		if short, ok := simple[text[i]]; ok {
-			out.WriteString(short)
-		} else if length > 0 {
-			if i+length >= len(text) {
+	for text != "" {
+		first, rest := text[:1], text[1:]
+		switch {
+		case first != `\` || rest == "":
+			out.WriteString(first)
+		case rest[0] == '\'' || rest[0] == '"':
+			out.WriteByte(rest[0])
+			rest = rest[1:]
+		case rest[0] == '\n': // the line goes on
+			rest = rest[1:]
+		default:
+			r, _, tail, err := strconv.UnquoteChar(text, 0)
+			switch {
+			case strings.ContainsRune("01234567N", rune(rest[0])), err != nil && strings.ContainsRune("xuU", rune(rest[0])):
 				return "", false
+			case err != nil:
+				out.WriteString(first)
+			default:
+				out.WriteRune(r)
+				rest = tail
 			}
-			n, err := strconv.ParseUint(text[i+1:i+1+length], 16, 32)
-			if err != nil || n > unicode.MaxRune {
-				return "", false
-			}
-			out.WriteRune(rune(n))
-			i += length
-		} else if text[i] >= '0' && text[i] <= '7' || text[i] == 'N' {
-			return "", false
-		} else {
-			out.WriteByte('\\')
-			out.WriteByte(text[i])
 		}
+		text = rest
 	}
 	return out.String(), true
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"image/jpeg"
-	"image/png"
+	_ "image/jpeg" // these are the kinds that are read
+	_ "image/png"
 	"math"
 
-	"golang.org/x/image/webp"
+	_ "golang.org/x/image/webp"
 )
 
 // The size of the grey copies, whatever the shape of a picture.
@@ -31,40 +31,21 @@ type grey [greyWidth * greyHeight]uint8
 // readGrey decodes a PNG, JPEG or WebP picture and makes its grey copy. The bytes may
 // be hostile: a picture of more than maxPixels is not decoded. Fails with errPicture.
 func readGrey(data []byte, mediaType string) (*grey, error) {
-	kind, known := kinds[mediaType]
-	if !known {
-		return nil, fmt.Errorf("%w: its type is %q", errPicture, mediaType)
-	}
-	c, err := kind.size(bytes.NewReader(data))
+	c, kind, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPicture, err)
+	}
+	if mediaType != "image/"+kind {
+		return nil, fmt.Errorf("%w: its type is %q, and its content %s", errPicture, mediaType, kind)
 	}
 	if c.Width < 1 || c.Height < 1 || c.Width > maxPixels/c.Height {
 		return nil, fmt.Errorf("%w: it has %d × %d pixels, at most %d are allowed", errPicture, c.Width, c.Height, maxPixels)
 	}
-	p, err := kind.decode(bytes.NewReader(data))
+	p, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errPicture, err)
 	}
 	return reduce(p), nil
-}
-
-var kinds = map[string]struct {
-	size   func(*bytes.Reader) (image.Config, error)
-	decode func(*bytes.Reader) (image.Image, error)
-}{
-	"image/png": {
-		func(r *bytes.Reader) (image.Config, error) { return png.DecodeConfig(r) },
-		func(r *bytes.Reader) (image.Image, error) { return png.Decode(r) },
-	},
-	"image/jpeg": {
-		func(r *bytes.Reader) (image.Config, error) { return jpeg.DecodeConfig(r) },
-		func(r *bytes.Reader) (image.Image, error) { return jpeg.Decode(r) },
-	},
-	"image/webp": {
-		func(r *bytes.Reader) (image.Config, error) { return webp.DecodeConfig(r) },
-		func(r *bytes.Reader) (image.Image, error) { return webp.Decode(r) },
-	},
 }
 
 // reduce makes the grey copy of a picture: each pixel is the average of the area

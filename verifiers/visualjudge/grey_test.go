@@ -68,16 +68,6 @@ func TestACopyIsTheAverageOfAreas(t *testing.T) {
 	}
 }
 
-func TestAnAverageIsRounded(t *testing.T) {
-	t.Parallel()
-	p := image.NewGray(image.Rect(0, 0, 2*greyWidth, greyHeight))
-	p.Pix[0], p.Pix[1] = 10, 11 // 10.5
-	p.Pix[4], p.Pix[5] = 0, 0
-	if s := reduce(p); s[0] != 11 || s[2] != 0 {
-		t.Errorf("%d, %d", s[0], s[2])
-	}
-}
-
 func TestEveryKindOfPictureHasTheSameCopy(t *testing.T) {
 	t.Parallel()
 	of := coloured(640, 400, color.RGBA{200, 100, 50, 255})

@@ -196,17 +196,20 @@ func (p *playing) show(w http.ResponseWriter, _ *http.Request) {
 	_ = pageTemplate.Execute(w, data)
 }
 
+// parameters is the schema of an action's arguments.
+type parameters struct {
+	Properties map[string]struct {
+		Description string            `json:"description"`
+		Enum        []json.RawMessage `json:"enum"`
+		Type        any               `json:"type"`
+	} `json:"properties"`
+	Required []string `json:"required"`
+}
+
 // form describes an action's arguments.
 func form(a *environment.Action) move {
 	f := move{Name: a.Name, Doc: a.Doc}
-	var schema struct {
-		Properties map[string]struct {
-			Description string            `json:"description"`
-			Enum        []json.RawMessage `json:"enum"`
-			Type        any               `json:"type"`
-		} `json:"properties"`
-		Required []string `json:"required"`
-	}
+	var schema parameters
 	_ = json.Unmarshal(a.Schema, &schema) // without one, there are no fields
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
 		s := schema.Properties[name]
@@ -297,12 +300,7 @@ var errArgument = errors.New("the action was not done")
 // arguments makes the arguments of a call from a form. What the schema wants as a
 // text stays one, and all else is read as JSON.
 func arguments(a *environment.Action, q *http.Request) (json.RawMessage, error) {
-	var schema struct {
-		Properties map[string]struct {
-			Type any `json:"type"`
-		} `json:"properties"`
-		Required []string `json:"required"`
-	}
+	var schema parameters
 	if len(a.Schema) > 0 {
 		if err := json.Unmarshal(a.Schema, &schema); err != nil {
 			return nil, fmt.Errorf("%w: the schema of %s is not an object: %w", errArgument, a.Name, err)

@@ -176,7 +176,7 @@ func checkJSON(text []byte) *fault {
 		if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
 			at = int(wrong.Offset)
 		}
-		return place(text, at, strings.TrimSuffix(strings.ToUpper(err.Error()[:1])+err.Error()[1:], ".")+"."+trailing(text, at))
+		return place(text, at, strings.TrimSuffix(strings.ToUpper(err.Error()[:1])+err.Error()[1:], ".")+".")
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -199,17 +199,6 @@ func place(text []byte, offset int, what string) *fault {
 	return &fault{
 		line: 1 + bytes.Count(before, []byte("\n")), column: len(before) - bytes.LastIndexByte(before, '\n'), text: what,
 	}
-}
-
-// trailing returns a sentence if what precedes an offset is a comma too many.
-func trailing(text []byte, offset int) string {
-	if offset < 1 || offset > len(text) || text[offset-1] != '}' && text[offset-1] != ']' {
-		return ""
-	}
-	if bytes.HasSuffix(bytes.TrimSpace(text[:offset-1]), []byte(",")) {
-		return " There is a comma before it: remove it."
-	}
-	return ""
 }
 
 // tolerance sets that of the task, if there is one beside the ground truths.

@@ -100,7 +100,7 @@ func script(name string, head []byte) *task.Problem {
 	p := &task.Problem{File: name, Line: 1, Severity: task.Warning}
 	text := bytes.TrimPrefix(head, []byte(mark))
 	first, _, _ := bytes.Cut(text, []byte("\n"))
-	switch nul := NUL(text); {
+	switch {
 	case !bytes.HasPrefix(text, []byte("#!")):
 		return nil
 	case len(text) < len(head):
@@ -111,8 +111,6 @@ func script(name string, head []byte) *task.Problem {
 	case bytes.Contains(text, []byte("\r\n")):
 		p.Line += bytes.Count(text[:bytes.Index(text, []byte("\r\n"))], []byte("\n"))
 		p.Summary, p.Detail = "Script has line ends of Windows", "A shell takes the carriage return at the end of this line for a part of the command. Save it with LF."
-	case nul > 0:
-		p.Line, p.Summary, p.Detail = nul, "Script has a NUL byte", "Shells leave it out or stop there. Remove it."
 	default:
 		return nil
 	}

@@ -148,18 +148,20 @@ func settingsOf(raw json.RawMessage) (task.Script, error) {
 	if len(s.Command) == 0 || len(s.Rewards) == 0 {
 		return s, errors.New("settings of the task for verifier script: command and rewards are required")
 	}
+	var files []string
 	for _, f := range s.Reports {
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
-			return s, fmt.Errorf("settings of the task for verifier script: report %q is not a clean absolute path", f.Path)
-		}
+		files = append(files, f.Path)
 	}
 	for _, f := range s.Rewards {
-		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path {
-			return s, fmt.Errorf("settings of the task for verifier script: reward file %q is not a clean absolute path", f.Path)
-		}
+		files = append(files, f.Path)
 		if (f.Kind != "number" || f.Score == "") && f.Kind != "json" {
 			return s, fmt.Errorf("settings of the task for verifier script: reward file %q: kind is %q with score %q: want number, with a score's name, or json",
 				f.Path, f.Kind, f.Score)
+		}
+	}
+	for _, f := range files {
+		if !path.IsAbs(f) || path.Clean(f) != f {
+			return s, fmt.Errorf("settings of the task for verifier script: %q is not a clean absolute path", f)
 		}
 	}
 	return s, nil

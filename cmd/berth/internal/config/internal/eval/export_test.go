@@ -1,4 +1,0 @@
-package eval
-
-// LimitGlob changes how many names Glob looks at.
-func (r *Reader) LimitGlob(names int) { r.names = names }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -56,10 +55,6 @@ func (t *Talk) Yield(y agent.Yield, err error) {
 	t.over()
 }
 
-// maxPending bounds the input that waits for a CLI that does not read, in
-// bytes.
-const maxPending = 64 << 20
-
 // pending buffers the standard input of a CLI. A write never blocks because the
 // goroutine that reads the CLI's output writes it: if both sides waited for the
 // other to read, they would wait forever.
@@ -68,11 +63,10 @@ type pending struct {
 	moved  sync.Cond
 	bytes  []byte
 	closed bool
-	failed func() // called when the buffer is full
 }
 
-func newPending(failed func()) *pending {
-	p := &pending{failed: failed}
+func newPending() *pending {
+	p := &pending{}
 	p.moved.L = &p.mu
 	return p
 }
@@ -80,10 +74,6 @@ func newPending(failed func()) *pending {
 func (p *pending) write(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.bytes)+len(b) > maxPending {
-		p.failed()
-		return
-	}
 	p.bytes = append(p.bytes, b...)
 	p.moved.Broadcast()
 }
@@ -112,11 +102,8 @@ func (p *pending) close() {
 	p.moved.Broadcast()
 }
 
-// Why a turn of a dialog ended. After errYielded the CLI keeps running.
-var (
-	errYielded = errors.New("the turn is over")
-	errDeaf    = fmt.Errorf("it does not read its standard input: %d MiB are waiting", maxPending>>20)
-)
+// errYielded is why a turn of a dialog ended after which the CLI keeps running.
+var errYielded = errors.New("the turn is over")
 
 // program is the running CLI of a Dialog.
 type program struct {
@@ -154,7 +141,7 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 	}
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	in := newPending(func() { cancel(errDeaf) })
+	in := newPending()
 	defer in.close()
 	t := &Talk{Run: r, Fresh: s.program == nil, in: in, over: func() { cancel(errYielded) }}
 	free, spent := s.bound(func() { cancel(errSteps) })
@@ -167,7 +154,7 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 	}
 	p := s.program
 	s.dialog.Begin(t)
-	stdout, stderr := counted{both{out, p.split}, &p.out}, counted{errs, &p.errs}
+	stdout, stderr := counted{io.MultiWriter(p.split, out), &p.out}, counted{errs, &p.errs}
 	if t.Fresh {
 		exit.Result, err = s.shell.Exec(work, sandbox.Command{
 			ID: p.id, Argv: append(slices.Clone(start.Argv), s.settings.Args...), Env: s.environ(start), Dir: s.setup.Workdir, User: s.setup.User,
@@ -177,7 +164,6 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 		exit.Result, err = s.shell.Join(work, sandbox.Joining{ID: p.id, Stdin: in, Stdout: stdout, Stderr: stderr, StdoutOffset: p.out, StderrOffset: p.errs})
 	}
 	exit.Output, exit.Errors = string(p.split.tail), errs.last()
-	cause := context.Cause(work)
 	switch {
 	case t.done && s.book.spent():
 		return y, exit, errSteps
@@ -185,15 +171,12 @@ func (s *session) converse(ctx context.Context, start Start, r *Run, rec agent.R
 		return t.yield, exit, t.err
 	case ctx.Err() != nil:
 		return y, exit, err
-	case errors.Is(cause, errDeaf), errors.Is(cause, errSteps):
+	case errors.Is(context.Cause(work), errSteps):
 		s.program = nil
 		if err = s.shell.Kill(ctx, p.id); err != nil && !errors.Is(err, sandbox.ErrNotFound) { // it may not have started
 			return y, exit, err
 		}
-		if errors.Is(cause, errSteps) {
-			return y, exit, errSteps
-		}
-		return agent.Yield{End: agent.Crashed, Reason: errDeaf.Error()}, exit, nil
+		return y, exit, errSteps
 	}
 	s.program = nil
 	if err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -19,8 +18,7 @@ func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside
 type talker struct {
 	echo
 
-	talk  *Talk
-	flood bool // sends more than anybody reads
+	talk *Talk
 }
 
 func (k *talker) Begin(t *Talk) {
@@ -29,9 +27,6 @@ func (k *talker) Begin(t *Talk) {
 		t.Send([]byte("hello\n"))
 	}
 	t.Send([]byte("do " + t.Run.Message + "\n"))
-	for i := 0; k.flood && i < maxPending>>20+2; i++ {
-		t.Send(bytes.Repeat([]byte("x\n"), 1<<19))
-	}
 }
 
 func (k *talker) Line(line []byte) {
@@ -112,16 +107,5 @@ done`
 	stubborn.patience = time.Millisecond // it never answers: a shorter wait loses nothing
 	if y, err = stubborn.Turn(t.Context(), agent.Message{Turn: 1}, &recorded{}); err != nil || y.End != agent.MaxSteps || stubborn.program != nil {
 		t.Errorf("%+v, %v; want that it was killed", y, err)
-	}
-}
-
-// What a CLI prints is read while it reads nothing, and there is an end to what
-// waits for it.
-func TestACLIThatReadsNothingIsEnded(t *testing.T) {
-	t.Parallel()
-	s := talking(t, `mkdir -p /var/lib; exec sleep 3600`, &talker{flood: true}, agent.Limits{})
-	y, err := s.Turn(t.Context(), agent.Message{Turn: 1}, &recorded{})
-	if err != nil || y.End != agent.Crashed || !strings.Contains(y.Reason, "does not read") {
-		t.Errorf("%+v, %v", y, err)
 	}
 }

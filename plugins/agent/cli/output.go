@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -125,16 +124,6 @@ func (k *kept) close() error {
 	return k.f.Close()
 }
 
-// both writes to two writers.
-type both struct{ a, b io.Writer }
-
-// Write implements io.Writer.
-func (w both) Write(b []byte) (int, error) {
-	_, err1 := w.a.Write(b)
-	_, err2 := w.b.Write(b)
-	return len(b), errors.Join(err1, err2)
-}
-
 // Read replays recorded output of a CLI and returns the result of the turn.
 // Tests of a declaration's Events or Dialog use it.
 func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield, error) {
@@ -146,7 +135,7 @@ func Read(s Scaffold, stdout io.Reader, x Exit, rec agent.Recorder) (agent.Yield
 func Replay(s Scaffold, r *Run, stdout io.Reader, x Exit, rec agent.Recorder) (y agent.Yield, sent []byte, err error) {
 	b := newTranscript("model", "", "")
 	b.rec = rec
-	t := &Talk{Run: r, Fresh: true, in: newPending(func() {}), over: func() {}}
+	t := &Talk{Run: r, Fresh: true, in: newPending(), over: func() {}}
 	var events Events
 	if s.Dialog != nil {
 		d := s.Dialog(b)

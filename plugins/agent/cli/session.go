@@ -358,7 +358,7 @@ func (s *session) run(ctx context.Context, start Start, rec agent.Recorder) (exi
 	split := &lines{each: s.events.Line}
 	command := sandbox.Command{
 		Argv: append(slices.Clone(start.Argv), s.settings.Args...), Env: s.environ(start), Dir: s.setup.Workdir, User: s.setup.User,
-		Stdin: strings.NewReader(start.Stdin), Stdout: both{out, split}, Stderr: errs,
+		Stdin: strings.NewReader(start.Stdin), Stdout: io.MultiWriter(split, out), Stderr: errs,
 	}
 	exit.Result, err = s.shell.Exec(ctx, command)
 	split.end()

@@ -71,9 +71,6 @@ func (n *Names) add(name string) {
 	n.Paths = append(n.Paths, []byte(name))
 }
 
-// mostQuery bounds a query in bytes.
-const mostQuery = 8 << 20
-
 // Inside does what args say, in the sandbox in which it runs.
 func Inside(args []string, in io.Reader, out io.Writer) error {
 	w := bufio.NewWriterSize(out, 256<<10)
@@ -88,7 +85,7 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("expected 1 argument, got %q", args)
 	}
-	line, err := (&lineReader{in: in, left: mostQuery}).line()
+	line, err := in.ReadBytes('\n')
 	if err != nil {
 		return fmt.Errorf("read the query: %w", err)
 	}
@@ -121,24 +118,5 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 		return json.NewEncoder(out).Encode(gone)
 	default:
 		return fmt.Errorf("unknown argument %q", args[0])
-	}
-}
-
-// lineReader reads one line of a bounded length.
-type lineReader struct {
-	in   *bufio.Reader
-	left int
-}
-
-func (l *lineReader) line() (line []byte, err error) {
-	for {
-		part, err := l.in.ReadSlice('\n')
-		if l.left -= len(part); l.left < 0 {
-			return nil, fmt.Errorf("it has more than %d MiB", mostQuery>>20)
-		}
-		line = append(line, part...)
-		if err != bufio.ErrBufferFull { //nolint:errorlint // as documented
-			return line, err
-		}
 	}
 }

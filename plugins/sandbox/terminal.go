@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -123,8 +124,7 @@ func (t *Terminal) Result() (Result, bool) {
 // Write sends b as input.
 func (t *Terminal) Write(b []byte) (int, error) {
 	done := 0
-	for done < len(b) {
-		part := b[done:min(len(b), done+stream.Chunk/4)]
+	for part := range slices.Chunk(b, stream.Chunk/4) {
 		if err := t.send(&pb.TerminalRequest{Is: &pb.TerminalRequest_Input{Input: part}}); err != nil {
 			return done, err
 		}

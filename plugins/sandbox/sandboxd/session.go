@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -327,14 +328,13 @@ func (s *session) add(c *command) error {
 // forget removes the oldest kept command that has ended. The caller holds the
 // lock.
 func (s *session) forget() bool {
-	for i, c := range s.order {
-		if c.over() {
-			s.order = append(s.order[:i], s.order[i+1:]...)
-			delete(s.known, c.id)
-			return true
-		}
+	i := slices.IndexFunc(s.order, (*command).over)
+	if i < 0 {
+		return false
 	}
-	return false
+	delete(s.known, s.order[i].id)
+	s.order = slices.Delete(s.order, i, i+1)
+	return true
 }
 
 // remove removes a command that has ended and is not kept, or that did not
@@ -346,12 +346,7 @@ func (s *session) remove(c *command) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, c.id)
-	for i, k := range s.order {
-		if k == c {
-			s.order = append(s.order[:i], s.order[i+1:]...)
-			return
-		}
-	}
+	s.order = slices.DeleteFunc(s.order, func(k *command) bool { return k == c })
 }
 
 // find returns the command with an id.

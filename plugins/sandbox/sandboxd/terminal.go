@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,7 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (_ *command, err error) {
 		id: open.GetId(), session: h.conn.s, started: make(chan struct{}), done: make(chan struct{}),
 		stdout: ring.New(keptOutput), stderr: ring.New(0), stdin: &pipe.Input{}, terminal: f,
 	}
-	if err = c.resize(or(open.GetRows(), 24), or(open.GetColumns(), 80)); err == nil {
+	if err = c.resize(cmp.Or(open.GetRows(), 24), cmp.Or(open.GetColumns(), 80)); err == nil {
 		// The slave must belong to the user of the command, or programs cannot
 		// open /dev/tty again.
 		_ = unix.Fchown(slave, int(p.attr.Sys.Credential.Uid), -1)
@@ -107,13 +108,6 @@ func (h *shell) openTerminal(open *pb.TerminalOpen) (_ *command, err error) {
 	}
 	go h.d.tend(c, &pipe.Output{File: f, Terminal: true}, nil)
 	return c, nil
-}
-
-func or(v, otherwise uint32) uint32 {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // typed passes the client's input on until the client is gone.
@@ -152,7 +146,7 @@ func (c *command) resize(rows, columns uint32) error {
 			return
 		}
 		const most = 0xffff
-		size.Row, size.Col = uint16(min(or(rows, uint32(size.Row)), most)), uint16(min(or(columns, uint32(size.Col)), most))
+		size.Row, size.Col = uint16(min(cmp.Or(rows, uint32(size.Row)), most)), uint16(min(cmp.Or(columns, uint32(size.Col)), most))
 		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, size)
 	}); e != nil {
 		return nil //nolint:nilerr // closed: the command has ended

@@ -55,9 +55,8 @@ type Search struct {
 	// overlays over those of the machine, see Made. 0: they are not, or it is unknown.
 	Made int64
 
-	// Files are the first Most changed files. More is the number of the others.
+	// Files are the first Most changed files.
 	Files []string
-	More  int
 
 	found   map[string]bool
 	looked  map[string]bool // what has been looked at, see first
@@ -135,8 +134,6 @@ func (s *Search) add(name string) {
 	s.found[name] = true
 	if len(s.Files) < Most {
 		s.Files = append(s.Files, name)
-	} else {
-		s.More++
 	}
 }
 

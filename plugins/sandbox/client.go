@@ -96,14 +96,8 @@ func (c *Client) stat(ctx context.Context, path string, follow bool) (FileInfo, 
 	if err != nil {
 		return FileInfo{}, c.failed(ctx, "stat", err)
 	}
-	return fileInfo(r.GetInfo()), nil
-}
-
-func fileInfo(i *pb.FileInfo) FileInfo {
-	return FileInfo{
-		Kind: Kind(i.GetKind()), Bytes: i.GetBytes(), Mode: fs.FileMode(i.GetMode()) & fs.ModePerm, UID: i.GetUid(), GID: i.GetGid(),
-		Modified: time.Unix(0, i.GetModifiedNs()), Target: string(i.GetTarget()), Links: i.GetLinks(),
-	}
+	i := r.GetInfo()
+	return FileInfo{Kind: Kind(i.GetKind()), Bytes: i.GetBytes(), Mode: fs.FileMode(i.GetMode()) & fs.ModePerm, Target: string(i.GetTarget())}, nil
 }
 
 // failed returns the error of a call with its sentinel. A broken connection

@@ -68,52 +68,23 @@ func (c *Client) upload(ctx context.Context, dir string, o UploadOptions, pack f
 		return c.failed(ctx, op, err)
 	}
 	start := &pb.UploadStart{Dir: []byte(dir), User: o.User, MaxBytes: o.Limits.Bytes, MaxEntries: o.Limits.Entries}
-	w := &chunks{send: func(b []byte) error {
+	send := func(b []byte) error {
 		m := &pb.UploadRequest{Start: start, Data: b}
 		start = nil
 		return st.Send(m)
-	}}
-	err = pack(w)
-	if err == nil {
-		err = w.flush(true)
+	}
+	w := stream.Writer(send)
+	if err = pack(w); err == nil {
+		err = w.Flush()
+	}
+	if err == nil && start != nil { // nothing was written
+		err = send(nil)
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // EOF: the server has answered already
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	_, err = st.CloseAndRecv()
 	return c.failed(ctx, op, err)
-}
-
-// chunks is an io.Writer that collects data into messages of a suitable size.
-type chunks struct {
-	send func([]byte) error
-	buf  []byte
-	sent bool
-}
-
-func (c *chunks) Write(b []byte) (n int, err error) {
-	for len(b) > 0 {
-		if len(c.buf) == stream.Chunk {
-			if err := c.flush(false); err != nil {
-				return n, err
-			}
-		}
-		room := min(len(b), stream.Chunk-len(c.buf)) // a caller may write a whole file at once
-		c.buf = append(c.buf, b[:room]...)
-		b, n = b[room:], n+room
-	}
-	return n, nil
-}
-
-// flush sends what is there; at the end at least one message.
-func (c *chunks) flush(end bool) error {
-	if len(c.buf) == 0 && (c.sent || !end) {
-		return nil
-	}
-	c.sent = true
-	err := c.send(c.buf)
-	c.buf = c.buf[:0] // sending has encoded it
-	return err
 }
 
 // Download writes a file or folder to w as a tar archive: a folder's entries

@@ -190,13 +190,10 @@ type FileOptions struct {
 
 // FileInfo describes one file in the sandbox.
 type FileInfo struct {
-	Kind     Kind
-	Bytes    int64
-	Mode     fs.FileMode // permission bits only
-	UID, GID uint32
-	Modified time.Time
-	Target   string // of a link
-	Links    int64  // how many names the file has
+	Kind   Kind
+	Bytes  int64
+	Mode   fs.FileMode // permission bits only
+	Target string      // of a link
 }
 
 // Kind is the type of a file.

@@ -19,7 +19,7 @@ var coreClauses = []clause{
 	conformance.New("freeze stops everything, and thaw lets it continue", "an agent that works while its copies are judged", func(t *conformance.T, s Subject) {
 		b := s.Fresh(t, nil)
 		beats := func() int {
-			data, _, _ := b.Core.Read(t.Context(), "/tmp/beat", 4<<20) // it may not be there yet
+			data, _ := b.shell().ReadFile(t.Context(), "/tmp/beat", 4<<20) // it may not be there yet
 			return len(data)
 		}
 		b.sh("(while :; do echo x >> /tmp/beat; sleep 0.01; done) >/dev/null 2>&1 & :")

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"strings"
 	"syscall"
 	"time"
@@ -188,16 +187,6 @@ func (s *Sandbox) Fresh(ctx context.Context, user string, perm uint32, paths ...
 	return out, nil
 }
 
-// Read reads a regular file of at most limit bytes, following no link in any
-// part of path. It fails with sandbox.ErrNotFound, ErrUnsafe or ErrTooLarge.
-func (s *Sandbox) Read(ctx context.Context, path string, limit int64) ([]byte, sandbox.FileInfo, error) {
-	r, err := s.control.Read(ctx, &pb.ReadRequest{Path: []byte(path), MaxBytes: limit})
-	if err != nil {
-		return nil, sandbox.FileInfo{}, wrap(fmt.Sprintf("read %q", path), err)
-	}
-	return r.GetData(), fileInfo(r.GetInfo()), nil
-}
-
 func processes(in []*pb.Process) []Process {
 	out := make([]Process, len(in))
 	for i, p := range in {
@@ -224,12 +213,5 @@ func sockets(in []*pb.Socket) []Socket {
 func resultOf(e *pb.Exit) sandbox.Result {
 	return sandbox.Result{
 		ExitCode: int(e.GetCode()), Signal: syscall.Signal(e.GetSignal()), TimedOut: e.GetTimedOut(), Killed: e.GetKilled(),
-	}
-}
-
-func fileInfo(i *pb.FileInfo) sandbox.FileInfo {
-	return sandbox.FileInfo{
-		Kind: sandbox.Kind(i.GetKind()), Bytes: i.GetBytes(), Mode: fs.FileMode(i.GetMode()) & fs.ModePerm, UID: i.GetUid(), GID: i.GetGid(),
-		Modified: time.Unix(0, i.GetModifiedNs()), Target: string(i.GetTarget()), Links: i.GetLinks(),
 	}
 }

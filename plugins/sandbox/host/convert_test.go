@@ -37,7 +37,4 @@ func TestConvertersForgetNothing(t *testing.T) {
 	exit := resultOf(&pb.Exit{Code: 1, Signal: 2, TimedOut: true, Killed: true})
 	exit.Swept, exit.Read = []string{"nothing is swept after a service"}, []sandbox.Answer{{}} // and nothing read
 	filled(t, "Result", reflect.ValueOf(exit))
-	filled(t, "FileInfo", reflect.ValueOf(fileInfo(&pb.FileInfo{
-		Kind: "file", Bytes: 1, Mode: 0o644, Uid: 2, Gid: 3, ModifiedNs: 4, Target: []byte("t"), Links: 5,
-	})))
 }

@@ -57,7 +57,7 @@ func TestFreshFolders(t *testing.T) {
 	}
 	run(t, c, "touch /tmp/go")
 	testlevel.Eventually(t, "it has written", func() bool { _, missing := c.Stat(ctx, "/tmp/done"); return missing == nil })
-	if _, _, err = b.Read(ctx, "/tests/reward.txt", 100); !errors.Is(err, sandbox.ErrNotFound) {
+	if _, err = c.Stat(ctx, "/tests/reward.txt"); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("the new folder has its file: %v", err)
 	}
 	for _, bad := range []string{"/", "tests", "/a/../b", "/a/"} {
@@ -82,22 +82,23 @@ func TestReadTakesOnlyPlainFiles(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	c, ctx := b.Shell("agent"), t.Context()
+	grader := b.ShellOf(host.Session{ID: "grader", Grading: true})
 	run(t, c, `cd /tmp; echo 1 > reward; ln -s reward link; ln reward hard; mkdir real; echo 2 > real/f; ln -s real dir; mkfifo pipe
 		ln -s /proc/1/environ env; head -c 65537 /dev/zero > big`)
-	data, info, err := b.Read(ctx, "/tmp/reward", 64<<10)
-	if err != nil || string(data) != "1\n" || info.Links != 2 || info.Kind != sandbox.File {
-		t.Errorf("a plain file: %q, %+v, %v", data, info, err)
+	data, err := grader.Read(ctx, "/tmp/reward", 64<<10)
+	if err != nil || string(data) != "1\n" {
+		t.Errorf("a plain file: %q, %v", data, err)
 	}
 	for path, want := range map[string]error{
 		"/tmp/link": sandbox.ErrUnsafe, "/tmp/dir/f": sandbox.ErrUnsafe, "/tmp/pipe": sandbox.ErrUnsafe, "/tmp/real": sandbox.ErrUnsafe,
 		"/tmp/env": sandbox.ErrUnsafe, "/proc/1/environ": sandbox.ErrUnsafe, "/dev/zero": sandbox.ErrUnsafe, "/tmp/nope": sandbox.ErrNotFound,
 		"/tmp/big": sandbox.ErrTooLarge, "tmp/reward": sandbox.ErrInvalid, "/tmp/../tmp/reward": sandbox.ErrInvalid,
 	} {
-		if data, _, err := b.Read(ctx, path, 64<<10); !errors.Is(err, want) {
+		if data, err := grader.Read(ctx, path, 64<<10); !errors.Is(err, want) {
 			t.Errorf("%s: %d bytes, %v; want %v", path, len(data), err, want)
 		}
 	}
-	if _, _, err := b.Read(ctx, "/tmp/reward", 1); !errors.Is(err, sandbox.ErrTooLarge) {
+	if _, err := grader.Read(ctx, "/tmp/reward", 1); !errors.Is(err, sandbox.ErrTooLarge) {
 		t.Errorf("one byte too many: %v", err)
 	}
 }

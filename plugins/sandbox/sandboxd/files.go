@@ -111,12 +111,12 @@ func (h *shell) Download(q *pb.DownloadRequest, st grpc.ServerStreamingServer[pb
 		return fmt.Errorf("%q: %w", name, err)
 	}
 	defer unix.Close(dir) //nolint:errcheck // a folder that was only read
-	w := &sent{st: st}
+	w := stream.Writer(func(b []byte) error { return st.Send(&pb.DownloadReply{Data: b}) })
 	how := archive.Packing{Limits: archive.Limits{Bytes: q.GetMaxBytes(), Entries: q.GetMaxEntries()}, Block: pid1.Block, Special: true}
 	if _, err = archive.Pack(w, dir, base, how); err != nil {
 		return fmt.Errorf("%q: %w", name, err)
 	}
-	return w.flush()
+	return w.Flush()
 }
 
 // locate opens the folder that holds name and returns name's last part, or "."
@@ -194,22 +194,15 @@ func infoOf(st *unix.Stat_t) *pb.FileInfo {
 	case unix.S_IFLNK:
 		kind = "link"
 	}
-	return &pb.FileInfo{
-		Kind: kind, Bytes: st.Size, Mode: st.Mode & 0o7777, Uid: st.Uid, Gid: st.Gid,
-		ModifiedNs: st.Mtim.Nano(), Links: int64(st.Nlink), //nolint:unconvert // its size depends on the architecture
-	}
+	return &pb.FileInfo{Kind: kind, Bytes: st.Size, Mode: st.Mode & 0o7777}
 }
 
 // maxRead is the largest number of bytes that Read returns, because its answer
 // is one message.
 const maxRead = 16 << 20
 
-// Read reads a regular file, following no link in any part of its path.
-func (c *control) Read(_ context.Context, q *pb.ReadRequest) (*pb.ReadReply, error) {
-	return readRegular(q)
-}
-
-// Read is control.Read for a session that grades.
+// Read reads a regular file for a session that grades, following no link in any
+// part of its path.
 func (h *shell) Read(_ context.Context, q *pb.ReadRequest) (*pb.ReadReply, error) {
 	if !h.defaults.grading {
 		return nil, fmt.Errorf("%w: read is for a session that grades", fault.ErrDenied)
@@ -245,7 +238,7 @@ func readRegular(q *pb.ReadRequest) (*pb.ReadReply, error) {
 	if int64(len(data)) > limit {
 		return nil, fmt.Errorf("%w: %d bytes or more, %d are allowed", fault.ErrTooLarge, max(st.Size, limit+1), limit)
 	}
-	return &pb.ReadReply{Data: data, Info: infoOf(&st)}, nil
+	return &pb.ReadReply{Data: data}, nil
 }
 
 // received is an io.Reader over received messages.
@@ -265,29 +258,4 @@ func (r *received) Read(b []byte) (int, error) {
 	n := copy(b, r.rest)
 	r.rest = r.rest[n:]
 	return n, nil
-}
-
-// sent is an io.Writer that sends messages of a good size.
-type sent struct {
-	st  grpc.ServerStreamingServer[pb.DownloadReply]
-	buf []byte
-}
-
-func (s *sent) Write(b []byte) (int, error) {
-	if len(s.buf)+len(b) > stream.Chunk {
-		if err := s.flush(); err != nil {
-			return 0, err
-		}
-	}
-	s.buf = append(s.buf, b...)
-	return len(b), nil
-}
-
-func (s *sent) flush() error {
-	if len(s.buf) == 0 {
-		return nil
-	}
-	err := s.st.Send(&pb.DownloadReply{Data: s.buf})
-	s.buf = s.buf[:0] // Send has encoded it and keeps no reference to the bytes
-	return err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
 )
@@ -70,8 +71,10 @@ type using struct{ goroutines, descriptors, threads int }
 // settled is what PID 1 uses once nothing happens any more.
 func settled(t *testing.T, b *sandboxtest.Box) (now using) {
 	t.Helper()
+	self := b.ShellOf(host.Session{ID: "self", Grading: true})
+	defer self.Close()
 	for last := -1; ; time.Sleep(50 * time.Millisecond) { // nothing happens for that long
-		text, _, err := b.Read(t.Context(), sandboxd.Self, 1<<10)
+		text, err := self.Read(t.Context(), sandboxd.Self, 1<<10)
 		if errors.Is(err, sandbox.ErrNotFound) {
 			continue
 		}

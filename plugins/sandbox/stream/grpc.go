@@ -1,11 +1,13 @@
 package stream
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +36,23 @@ const (
 	// grown. If all are busy, a call gets its own goroutine.
 	workers = 2
 )
+
+// Writer sends what is written to it in messages of at most Chunk bytes, the last one
+// with Flush. send must not keep the bytes.
+func Writer(send func(b []byte) error) *bufio.Writer {
+	return bufio.NewWriterSize(sending(send), Chunk)
+}
+
+type sending func(b []byte) error
+
+func (s sending) Write(b []byte) (int, error) {
+	for part := range slices.Chunk(b, Chunk) { // a caller may write a whole file at once
+		if err := s(part); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
 
 // NewServer makes a server for Serve. It is the only place that builds one:
 // errors get their reason here (package fault), and a panic in one call does

@@ -2253,7 +2253,6 @@ func (x *ReadRequest) GetMaxBytes() int64 {
 type ReadReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	Info          *FileInfo              `protobuf:"bytes,2,opt,name=info,proto3" json:"info,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2291,13 +2290,6 @@ func (*ReadReply) Descriptor() ([]byte, []int) {
 func (x *ReadReply) GetData() []byte {
 	if x != nil {
 		return x.Data
-	}
-	return nil
-}
-
-func (x *ReadReply) GetInfo() *FileInfo {
-	if x != nil {
-		return x.Info
 	}
 	return nil
 }
@@ -3597,12 +3589,8 @@ type FileInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // file, folder, link, other
 	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"` // permission bits, setuid, setgid, sticky as in Linux
-	Uid           uint32                 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`
-	Gid           uint32                 `protobuf:"varint,5,opt,name=gid,proto3" json:"gid,omitempty"`
-	ModifiedNs    int64                  `protobuf:"varint,6,opt,name=modified_ns,json=modifiedNs,proto3" json:"modified_ns,omitempty"` // since 1970
-	Target        []byte                 `protobuf:"bytes,7,opt,name=target,proto3" json:"target,omitempty"`                            // of a link
-	Links         int64                  `protobuf:"varint,8,opt,name=links,proto3" json:"links,omitempty"`                             // names of the file
+	Mode          uint32                 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`    // permission bits, setuid, setgid, sticky as in Linux
+	Target        []byte                 `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"` // of a link
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3658,39 +3646,11 @@ func (x *FileInfo) GetMode() uint32 {
 	return 0
 }
 
-func (x *FileInfo) GetUid() uint32 {
-	if x != nil {
-		return x.Uid
-	}
-	return 0
-}
-
-func (x *FileInfo) GetGid() uint32 {
-	if x != nil {
-		return x.Gid
-	}
-	return 0
-}
-
-func (x *FileInfo) GetModifiedNs() int64 {
-	if x != nil {
-		return x.ModifiedNs
-	}
-	return 0
-}
-
 func (x *FileInfo) GetTarget() []byte {
 	if x != nil {
 		return x.Target
 	}
 	return nil
-}
-
-func (x *FileInfo) GetLinks() int64 {
-	if x != nil {
-		return x.Links
-	}
-	return 0
 }
 
 type ServicesReply_Service struct {
@@ -4229,10 +4189,9 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\aentries\x18\x04 \x01(\x03R\aentries\">\n" +
 	"\vReadRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x1b\n" +
-	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\"G\n" +
+	"\tmax_bytes\x18\x02 \x01(\x03R\bmaxBytes\"\x1f\n" +
 	"\tReadReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\x12&\n" +
-	"\x04info\x18\x02 \x01(\v2\x12.berth.v1.FileInfoR\x04info\"\xdd\x02\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xdd\x02\n" +
 	"\tExecStart\x12\x12\n" +
 	"\x04argv\x18\x01 \x03(\fR\x04argv\x12\x10\n" +
 	"\x03env\x18\x02 \x03(\fR\x03env\x12\x10\n" +
@@ -4333,17 +4292,12 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\"3\n" +
 	"\tStatReply\x12&\n" +
-	"\x04info\x18\x01 \x01(\v2\x12.berth.v1.FileInfoR\x04info\"\xbb\x01\n" +
+	"\x04info\x18\x01 \x01(\v2\x12.berth.v1.FileInfoR\x04info\"`\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
-	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x10\n" +
-	"\x03uid\x18\x04 \x01(\rR\x03uid\x12\x10\n" +
-	"\x03gid\x18\x05 \x01(\rR\x03gid\x12\x1f\n" +
-	"\vmodified_ns\x18\x06 \x01(\x03R\n" +
-	"modifiedNs\x12\x16\n" +
-	"\x06target\x18\a \x01(\fR\x06target\x12\x14\n" +
-	"\x05links\x18\b \x01(\x03R\x05links2\xb8\t\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x16\n" +
+	"\x06target\x18\x04 \x01(\fR\x06target2\x84\t\n" +
 	"\x0eSandboxControl\x125\n" +
 	"\x05Hello\x12\x16.berth.v1.HelloRequest\x1a\x14.berth.v1.HelloReply\x125\n" +
 	"\x05Renew\x12\x16.berth.v1.RenewRequest\x1a\x14.berth.v1.RenewReply\x128\n" +
@@ -4363,8 +4317,7 @@ const file_v1_sandbox_proto_rawDesc = "" +
 	"\x04Dial\x12\x15.berth.v1.DialRequest\x1a\x13.berth.v1.DialReply\x122\n" +
 	"\x04Mark\x12\x15.berth.v1.MarkRequest\x1a\x13.berth.v1.MarkReply\x12;\n" +
 	"\aChanges\x12\x18.berth.v1.ChangesRequest\x1a\x16.berth.v1.ChangesReply\x125\n" +
-	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply\x122\n" +
-	"\x04Read\x12\x15.berth.v1.ReadRequest\x1a\x13.berth.v1.ReadReply2\xaa\x03\n" +
+	"\x05Fresh\x12\x16.berth.v1.FreshRequest\x1a\x14.berth.v1.FreshReply2\xaa\x03\n" +
 	"\fSandboxShell\x126\n" +
 	"\x04Exec\x12\x15.berth.v1.ExecRequest\x1a\x13.berth.v1.ExecReply(\x010\x01\x128\n" +
 	"\x06Signal\x12\x17.berth.v1.SignalRequest\x1a\x15.berth.v1.SignalReply\x12B\n" +
@@ -4475,82 +4428,79 @@ var file_v1_sandbox_proto_depIdxs = []int32{
 	62, // 13: berth.v1.ServicesReply.services:type_name -> berth.v1.ServicesReply.Service
 	29, // 14: berth.v1.ChangesReply.services:type_name -> berth.v1.ServiceChange
 	63, // 15: berth.v1.FreshReply.moved:type_name -> berth.v1.FreshReply.Moved
-	61, // 16: berth.v1.ReadReply.info:type_name -> berth.v1.FileInfo
-	42, // 17: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
-	44, // 18: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
-	45, // 19: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
-	48, // 20: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
-	64, // 21: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
-	14, // 22: berth.v1.Exit.swept:type_name -> berth.v1.Process
-	65, // 23: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
-	44, // 24: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
-	51, // 25: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
-	66, // 26: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
-	67, // 27: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
-	68, // 28: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
-	48, // 29: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
-	55, // 30: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
-	61, // 31: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
-	48, // 32: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
-	0,  // 33: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
-	2,  // 34: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
-	4,  // 35: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
-	6,  // 36: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
-	8,  // 37: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
-	10, // 38: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
-	12, // 39: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
-	16, // 40: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
-	18, // 41: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
-	21, // 42: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
-	23, // 43: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
-	25, // 44: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
-	27, // 45: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
-	30, // 46: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
-	32, // 47: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
-	34, // 48: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
-	36, // 49: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
-	38, // 50: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
-	40, // 51: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
-	42, // 52: berth.v1.SandboxControl.Read:input_type -> berth.v1.ReadRequest
-	46, // 53: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
-	49, // 54: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
-	52, // 55: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
-	54, // 56: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
-	57, // 57: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
-	59, // 58: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
-	42, // 59: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
-	1,  // 60: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
-	3,  // 61: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
-	5,  // 62: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
-	7,  // 63: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
-	9,  // 64: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
-	11, // 65: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
-	13, // 66: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
-	17, // 67: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
-	19, // 68: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
-	22, // 69: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
-	24, // 70: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
-	26, // 71: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
-	28, // 72: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
-	31, // 73: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
-	33, // 74: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
-	35, // 75: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
-	37, // 76: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
-	39, // 77: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
-	41, // 78: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
-	43, // 79: berth.v1.SandboxControl.Read:output_type -> berth.v1.ReadReply
-	47, // 80: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
-	50, // 81: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
-	53, // 82: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
-	56, // 83: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
-	58, // 84: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
-	60, // 85: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
-	43, // 86: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
-	60, // [60:87] is the sub-list for method output_type
-	33, // [33:60] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	42, // 16: berth.v1.ExecStart.read:type_name -> berth.v1.ReadRequest
+	44, // 17: berth.v1.ExecRequest.start:type_name -> berth.v1.ExecStart
+	45, // 18: berth.v1.ExecRequest.join:type_name -> berth.v1.ExecJoin
+	48, // 19: berth.v1.ExecReply.exit:type_name -> berth.v1.Exit
+	64, // 20: berth.v1.ExecReply.joined:type_name -> berth.v1.ExecReply.Joined
+	14, // 21: berth.v1.Exit.swept:type_name -> berth.v1.Process
+	65, // 22: berth.v1.Exit.read:type_name -> berth.v1.Exit.Answer
+	44, // 23: berth.v1.TerminalOpen.command:type_name -> berth.v1.ExecStart
+	51, // 24: berth.v1.TerminalRequest.open:type_name -> berth.v1.TerminalOpen
+	66, // 25: berth.v1.TerminalRequest.resize:type_name -> berth.v1.TerminalRequest.Size
+	67, // 26: berth.v1.TerminalReply.opened:type_name -> berth.v1.TerminalReply.Opened
+	68, // 27: berth.v1.TerminalReply.output:type_name -> berth.v1.TerminalReply.Output
+	48, // 28: berth.v1.TerminalReply.exit:type_name -> berth.v1.Exit
+	55, // 29: berth.v1.UploadRequest.start:type_name -> berth.v1.UploadStart
+	61, // 30: berth.v1.StatReply.info:type_name -> berth.v1.FileInfo
+	48, // 31: berth.v1.ServicesReply.Service.exit:type_name -> berth.v1.Exit
+	0,  // 32: berth.v1.SandboxControl.Hello:input_type -> berth.v1.HelloRequest
+	2,  // 33: berth.v1.SandboxControl.Renew:input_type -> berth.v1.RenewRequest
+	4,  // 34: berth.v1.SandboxControl.Attach:input_type -> berth.v1.AttachRequest
+	6,  // 35: berth.v1.SandboxControl.Detach:input_type -> berth.v1.DetachRequest
+	8,  // 36: berth.v1.SandboxControl.Starts:input_type -> berth.v1.StartsRequest
+	10, // 37: berth.v1.SandboxControl.Freeze:input_type -> berth.v1.FreezeRequest
+	12, // 38: berth.v1.SandboxControl.Thaw:input_type -> berth.v1.ThawRequest
+	16, // 39: berth.v1.SandboxControl.Processes:input_type -> berth.v1.ProcessesRequest
+	18, // 40: berth.v1.SandboxControl.Settle:input_type -> berth.v1.SettleRequest
+	21, // 41: berth.v1.SandboxControl.Sweep:input_type -> berth.v1.SweepRequest
+	23, // 42: berth.v1.SandboxControl.Quiesce:input_type -> berth.v1.QuiesceRequest
+	25, // 43: berth.v1.SandboxControl.StartService:input_type -> berth.v1.StartServiceRequest
+	27, // 44: berth.v1.SandboxControl.RestartServices:input_type -> berth.v1.RestartServicesRequest
+	30, // 45: berth.v1.SandboxControl.Services:input_type -> berth.v1.ServicesRequest
+	32, // 46: berth.v1.SandboxControl.Listen:input_type -> berth.v1.ListenRequest
+	34, // 47: berth.v1.SandboxControl.Dial:input_type -> berth.v1.DialRequest
+	36, // 48: berth.v1.SandboxControl.Mark:input_type -> berth.v1.MarkRequest
+	38, // 49: berth.v1.SandboxControl.Changes:input_type -> berth.v1.ChangesRequest
+	40, // 50: berth.v1.SandboxControl.Fresh:input_type -> berth.v1.FreshRequest
+	46, // 51: berth.v1.SandboxShell.Exec:input_type -> berth.v1.ExecRequest
+	49, // 52: berth.v1.SandboxShell.Signal:input_type -> berth.v1.SignalRequest
+	52, // 53: berth.v1.SandboxShell.Terminal:input_type -> berth.v1.TerminalRequest
+	54, // 54: berth.v1.SandboxShell.Upload:input_type -> berth.v1.UploadRequest
+	57, // 55: berth.v1.SandboxShell.Download:input_type -> berth.v1.DownloadRequest
+	59, // 56: berth.v1.SandboxShell.Stat:input_type -> berth.v1.StatRequest
+	42, // 57: berth.v1.SandboxShell.Read:input_type -> berth.v1.ReadRequest
+	1,  // 58: berth.v1.SandboxControl.Hello:output_type -> berth.v1.HelloReply
+	3,  // 59: berth.v1.SandboxControl.Renew:output_type -> berth.v1.RenewReply
+	5,  // 60: berth.v1.SandboxControl.Attach:output_type -> berth.v1.AttachReply
+	7,  // 61: berth.v1.SandboxControl.Detach:output_type -> berth.v1.DetachReply
+	9,  // 62: berth.v1.SandboxControl.Starts:output_type -> berth.v1.StartsReply
+	11, // 63: berth.v1.SandboxControl.Freeze:output_type -> berth.v1.FreezeReply
+	13, // 64: berth.v1.SandboxControl.Thaw:output_type -> berth.v1.ThawReply
+	17, // 65: berth.v1.SandboxControl.Processes:output_type -> berth.v1.ProcessesReply
+	19, // 66: berth.v1.SandboxControl.Settle:output_type -> berth.v1.SettleReply
+	22, // 67: berth.v1.SandboxControl.Sweep:output_type -> berth.v1.SweepReply
+	24, // 68: berth.v1.SandboxControl.Quiesce:output_type -> berth.v1.QuiesceReply
+	26, // 69: berth.v1.SandboxControl.StartService:output_type -> berth.v1.StartServiceReply
+	28, // 70: berth.v1.SandboxControl.RestartServices:output_type -> berth.v1.RestartServicesReply
+	31, // 71: berth.v1.SandboxControl.Services:output_type -> berth.v1.ServicesReply
+	33, // 72: berth.v1.SandboxControl.Listen:output_type -> berth.v1.ListenReply
+	35, // 73: berth.v1.SandboxControl.Dial:output_type -> berth.v1.DialReply
+	37, // 74: berth.v1.SandboxControl.Mark:output_type -> berth.v1.MarkReply
+	39, // 75: berth.v1.SandboxControl.Changes:output_type -> berth.v1.ChangesReply
+	41, // 76: berth.v1.SandboxControl.Fresh:output_type -> berth.v1.FreshReply
+	47, // 77: berth.v1.SandboxShell.Exec:output_type -> berth.v1.ExecReply
+	50, // 78: berth.v1.SandboxShell.Signal:output_type -> berth.v1.SignalReply
+	53, // 79: berth.v1.SandboxShell.Terminal:output_type -> berth.v1.TerminalReply
+	56, // 80: berth.v1.SandboxShell.Upload:output_type -> berth.v1.UploadReply
+	58, // 81: berth.v1.SandboxShell.Download:output_type -> berth.v1.DownloadReply
+	60, // 82: berth.v1.SandboxShell.Stat:output_type -> berth.v1.StatReply
+	43, // 83: berth.v1.SandboxShell.Read:output_type -> berth.v1.ReadReply
+	58, // [58:84] is the sub-list for method output_type
+	32, // [32:58] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_v1_sandbox_proto_init() }

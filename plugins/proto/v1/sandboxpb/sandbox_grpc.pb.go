@@ -65,7 +65,6 @@ const (
 	SandboxControl_Mark_FullMethodName            = "/berth.v1.SandboxControl/Mark"
 	SandboxControl_Changes_FullMethodName         = "/berth.v1.SandboxControl/Changes"
 	SandboxControl_Fresh_FullMethodName           = "/berth.v1.SandboxControl/Fresh"
-	SandboxControl_Read_FullMethodName            = "/berth.v1.SandboxControl/Read"
 )
 
 // SandboxControlClient is the client API for SandboxControl service.
@@ -143,8 +142,6 @@ type SandboxControlClient interface {
 	Changes(ctx context.Context, in *ChangesRequest, opts ...grpc.CallOption) (*ChangesReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(ctx context.Context, in *FreshRequest, opts ...grpc.CallOption) (*FreshReply, error)
-	// Read reads one regular file. It follows no link in any part of the path.
-	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
 }
 
 type sandboxControlClient struct {
@@ -354,16 +351,6 @@ func (c *sandboxControlClient) Fresh(ctx context.Context, in *FreshRequest, opts
 	return out, nil
 }
 
-func (c *sandboxControlClient) Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReadReply)
-	err := c.cc.Invoke(ctx, SandboxControl_Read_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // SandboxControlServer is the server API for SandboxControl service.
 // All implementations must embed UnimplementedSandboxControlServer
 // for forward compatibility.
@@ -439,8 +426,6 @@ type SandboxControlServer interface {
 	Changes(context.Context, *ChangesRequest) (*ChangesReply, error)
 	// Fresh creates each folder new and empty, and moves aside what was there.
 	Fresh(context.Context, *FreshRequest) (*FreshReply, error)
-	// Read reads one regular file. It follows no link in any part of the path.
-	Read(context.Context, *ReadRequest) (*ReadReply, error)
 	mustEmbedUnimplementedSandboxControlServer()
 }
 
@@ -507,9 +492,6 @@ func (UnimplementedSandboxControlServer) Changes(context.Context, *ChangesReques
 }
 func (UnimplementedSandboxControlServer) Fresh(context.Context, *FreshRequest) (*FreshReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fresh not implemented")
-}
-func (UnimplementedSandboxControlServer) Read(context.Context, *ReadRequest) (*ReadReply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Read not implemented")
 }
 func (UnimplementedSandboxControlServer) mustEmbedUnimplementedSandboxControlServer() {}
 func (UnimplementedSandboxControlServer) testEmbeddedByValue()                        {}
@@ -867,24 +849,6 @@ func _SandboxControl_Fresh_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
-func _SandboxControl_Read_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReadRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(SandboxControlServer).Read(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: SandboxControl_Read_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(SandboxControlServer).Read(ctx, req.(*ReadRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // SandboxControl_ServiceDesc is the grpc.ServiceDesc for SandboxControl service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -964,10 +928,6 @@ var SandboxControl_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Fresh",
 			Handler:    _SandboxControl_Fresh_Handler,
 		},
-		{
-			MethodName: "Read",
-			Handler:    _SandboxControl_Read_Handler,
-		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -1014,9 +974,9 @@ type SandboxShellClient interface {
 	Download(ctx context.Context, in *DownloadRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[DownloadReply], error)
 	// Stat returns information about one path.
 	Stat(ctx context.Context, in *StatRequest, opts ...grpc.CallOption) (*StatReply, error)
-	// Read is SandboxControl.Read for a session that grades
-	// (AttachRequest.grading): sandboxd itself reads one regular file and follows
-	// no link in any part of the path. Any other session gets DENIED.
+	// Read is for a session that grades (AttachRequest.grading): sandboxd itself
+	// reads one regular file and follows no link in any part of the path. Any other
+	// session gets DENIED.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadReply, error)
 }
 
@@ -1141,9 +1101,9 @@ type SandboxShellServer interface {
 	Download(*DownloadRequest, grpc.ServerStreamingServer[DownloadReply]) error
 	// Stat returns information about one path.
 	Stat(context.Context, *StatRequest) (*StatReply, error)
-	// Read is SandboxControl.Read for a session that grades
-	// (AttachRequest.grading): sandboxd itself reads one regular file and follows
-	// no link in any part of the path. Any other session gets DENIED.
+	// Read is for a session that grades (AttachRequest.grading): sandboxd itself
+	// reads one regular file and follows no link in any part of the path. Any other
+	// session gets DENIED.
 	Read(context.Context, *ReadRequest) (*ReadReply, error)
 	mustEmbedUnimplementedSandboxShellServer()
 }

@@ -23,12 +23,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/sandbox/egress"
@@ -221,28 +221,6 @@ func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
 	return err
 }
 
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu sync.Mutex
-	b  []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.b = append(t.b, p...)
-	if over := len(t.b) - limits.OutputTail; over > 0 {
-		t.b = append(t.b[:0], t.b[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.b)
-}
-
 // Know records the processes that run before the agent starts, which belong to
 // the task, or to its surface.
 func (w *Sandbox) Know(ctx context.Context) error {
@@ -284,7 +262,7 @@ func (w *Sandbox) Command(ctx context.Context, c *task.Command, env map[string]s
 	if err != nil {
 		return err
 	}
-	out := &tail{}
+	out := output.NewTail(limits.OutputTail)
 	r, err := w.core.Exec(ctx, sandbox.Command{
 		Argv: c.Argv, Dir: c.Dir, User: cmp.Or(c.User, w.User), Env: List(env), Timeout: limit, Stdout: out, Stderr: out,
 	})
@@ -314,7 +292,7 @@ func List(env map[string]string) []string {
 func (w *Sandbox) Healthy(ctx context.Context, h *task.Healthcheck) error {
 	begin := time.Now()
 	for failures := 0; ; {
-		out := &tail{}
+		out := output.NewTail(limits.OutputTail)
 		r, err := w.core.Exec(ctx, sandbox.Command{Argv: h.Argv, User: cmp.Or(h.User, w.User), Timeout: h.Timeout.Std(), Stdout: out, Stderr: out})
 		switch {
 		case err != nil:
@@ -440,7 +418,7 @@ func (w *Sandbox) Remove(ctx context.Context, paths []string) error {
 	if len(paths) == 0 {
 		return nil
 	}
-	out := &tail{}
+	out := output.NewTail(limits.OutputTail)
 	r, err := w.core.Exec(ctx, sandbox.Command{
 		Argv: append([]string{"rm", "-rf", "--"}, paths...), Timeout: limits.Control, Stdout: out, Stderr: out,
 	})

@@ -1,15 +1,14 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -30,13 +29,13 @@ type Process struct {
 	profile string
 	stop    context.CancelFunc
 	ended   chan struct{} // closed when the command has ended
-	said    *tail
+	said    *output.Tail
 }
 
 // Start starts Chromium. Stop frees it. It fails with environment.ErrRefused where the
 // sandbox has no Chromium.
 func Start(ctx context.Context, l Launch) (p *Process, err error) {
-	p = &Process{shell: l.Shell, ended: make(chan struct{}), said: &tail{}}
+	p = &Process{shell: l.Shell, ended: make(chan struct{}), said: output.NewTail(kept)}
 	if p.profile, err = p.output(ctx, `d=$(mktemp -d /tmp/berth-browser.XXXXXX) && echo "$d"`); err != nil {
 		return nil, fmt.Errorf("make a folder for the profile: %w", err)
 	}
@@ -68,7 +67,7 @@ func (p *Process) launch(ctx context.Context, l *Launch) error {
 		r, failed := p.shell.Exec(background, sandbox.Command{
 			Argv: argv, Env: []string{"HOME=" + p.profile, "XDG_CONFIG_HOME=" + p.profile, "XDG_CACHE_HOME=" + p.profile}, Stdin: in, Stdout: out, Stderr: p.said,
 		})
-		p.said.ended(r, failed)
+		fmt.Fprintf(p.said, " (%s)", end(r, failed))
 		_ = out.CloseWithError(io.EOF)
 		_ = in.CloseWithError(io.ErrClosedPipe)
 	}()
@@ -79,12 +78,12 @@ func (p *Process) launch(ctx context.Context, l *Launch) error {
 
 // output runs a shell command and returns the line that it prints.
 func (p *Process) output(ctx context.Context, script string, args ...string) (string, error) {
-	var out, said tail
-	r, err := p.shell.Exec(ctx, sandbox.Command{Argv: append([]string{"sh", "-c", script}, args...), Stdout: &out, Stderr: &said, Timeout: time.Minute})
+	out, said := output.NewTail(kept), output.NewTail(kept)
+	r, err := p.shell.Exec(ctx, sandbox.Command{Argv: append([]string{"sh", "-c", script}, args...), Stdout: out, Stderr: said, Timeout: time.Minute})
 	if err == nil && !r.OK() {
-		err = fmt.Errorf("exit code %d: %s", r.ExitCode, said.text())
+		err = fmt.Errorf("exit code %d: %s", r.ExitCode, strings.TrimSpace(said.String()))
 	}
-	return strings.TrimSpace(out.text()), err
+	return strings.TrimSpace(out.String()), err
 }
 
 // Explained adds what the browser printed last to an error, if it has ended.
@@ -94,7 +93,7 @@ func (p *Process) Explained(err error) error {
 	}
 	select {
 	case <-p.Done():
-		return fmt.Errorf("%w: %s", err, cmp.Or(p.said.text(), "it printed nothing"))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(p.said.String()))
 	default:
 		return err
 	}
@@ -112,39 +111,17 @@ func (p *Process) Stop(ctx context.Context) {
 	_, _ = p.output(ctx, `rm -rf "$0"`, p.profile) // it goes with the sandbox at the latest
 }
 
-// tail keeps the end of an output.
-type tail struct {
-	mu   sync.Mutex
-	last []byte
-	how  string // how the command ended
-}
+// kept is how much of the end of an output is kept, in bytes.
+const kept = 2 << 10
 
-const kept = 2 << 10 // bytes
-
-// Write implements io.Writer.
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.last = append(t.last, b...)
-	t.last = t.last[max(0, len(t.last)-kept):]
-	return len(b), nil
-}
-
-func (t *tail) ended(r sandbox.Result, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// end says how a command ended.
+func end(r sandbox.Result, err error) string {
 	switch {
 	case err != nil:
-		t.how = err.Error()
+		return err.Error()
 	case r.Signal != 0:
-		t.how = "killed by signal: " + r.Signal.String()
+		return "killed by signal: " + r.Signal.String()
 	default:
-		t.how = fmt.Sprintf("exit code %d", r.ExitCode)
+		return fmt.Sprintf("exit code %d", r.ExitCode)
 	}
-}
-
-func (t *tail) text() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.TrimSpace(strings.TrimSpace(t.how + " " + string(t.last)))
 }

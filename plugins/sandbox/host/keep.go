@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/system"
 )
@@ -33,11 +34,11 @@ func Keep(ctx context.Context, s sandbox.Shell, made time.Time, maxBytes int64, 
 // Restore takes files of an archive of Keep into a new sandbox of the same image, in
 // which nothing was started. It follows no link there. Fails with ErrUnfit.
 func Restore(ctx context.Context, s sandbox.Shell, q system.RestoreQuery, in io.Reader) (done system.Restored, err error) {
-	out := &cut{left: mostAnswer}
+	out := output.NewTail(mostAnswer)
 	if err = inside(ctx, s, system.Restore, io.MultiReader(line(q), in), out); err != nil {
 		return done, err
 	}
-	if err = json.Unmarshal(out.Bytes(), &done); err != nil {
+	if err = json.Unmarshal([]byte(out.String()), &done); err != nil {
 		return done, fmt.Errorf("restore files: read the answer: %w", err)
 	}
 	return done, nil
@@ -50,15 +51,15 @@ func SetAside(ctx context.Context, s sandbox.Shell, made time.Time, folders []st
 	if !made.IsZero() {
 		q.Made = made.UnixNano()
 	}
-	out := &cut{left: mostAnswer}
+	out := output.NewTail(mostAnswer)
 	if err = inside(ctx, s, system.Aside, line(q), out); err == nil {
-		err = json.Unmarshal(out.Bytes(), &gone)
+		err = json.Unmarshal([]byte(out.String()), &gone)
 	}
 	return gone, err
 }
 
 // mostAnswer is how many bytes our program may answer: two lists of 100 names.
-const mostAnswer = 16 << 20
+const mostAnswer = 2 << 20
 
 // line is a query as our program reads it.
 func line(q any) io.Reader {
@@ -68,7 +69,7 @@ func line(q any) io.Reader {
 
 // inside runs our own program in a sandbox, as root by number.
 func inside(ctx context.Context, s sandbox.Shell, word string, in io.Reader, out io.Writer) error {
-	said := &cut{left: 4 << 10}
+	said := output.NewTail(4 << 10)
 	r, err := s.Exec(ctx, sandbox.Command{
 		Argv: []string{"/berth/sandboxd", system.Word, word}, User: "0:0", Dir: "/", Env: []string{"GOMAXPROCS=2", "GODEBUG=", "GOTRACEBACK="},
 		Stdin: in, Stdout: out, Stderr: said,
@@ -80,17 +81,4 @@ func inside(ctx context.Context, s sandbox.Shell, word string, in io.Reader, out
 		return fmt.Errorf("%s files: %w", word, err)
 	}
 	return nil
-}
-
-// cut keeps the first bytes that are written to it.
-type cut struct {
-	bytes.Buffer
-	left int
-}
-
-func (c *cut) Write(b []byte) (int, error) {
-	n := min(len(b), c.left)
-	c.left -= n
-	c.Buffer.Write(b[:n])
-	return len(b), nil
 }

@@ -7,21 +7,20 @@
 package uplink
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/output"
 )
 
 // Program is a program that can connect a sandbox.
@@ -105,8 +104,9 @@ func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) er
 		// os/exec makes all mounts of this namespace private.
 		cmd.SysProcAttr.Unshareflags = unix.CLONE_NEWNS
 	}
-	words := &tail{}
+	words := output.NewTail(4 << 10)
 	cmd.Stdout, cmd.Stderr = words, words
+	said := func() string { return strings.ReplaceAll(strings.TrimSpace(words.String()), "\n", "; ") }
 	if err := start(cmd); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -118,9 +118,9 @@ func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) er
 	for !routed(pid) {
 		select {
 		case err := <-ended:
-			return nil, fmt.Errorf("%s ended: %w: %s", p.Name, err, words)
+			return nil, fmt.Errorf("%s ended: %w: %s", p.Name, err, said())
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("%s gave the sandbox no route: %w: %s", p.Name, context.Cause(ctx), words), l.Close())
+			return nil, errors.Join(fmt.Errorf("%s gave the sandbox no route: %w: %s", p.Name, context.Cause(ctx), said()), l.Close())
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
@@ -147,27 +147,4 @@ func routed(pid int) bool {
 		}
 	}
 	return false
-}
-
-// tail keeps the beginning of a program's output, for errors.
-type tail struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-var _ io.Writer = (*tail)(nil)
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.b.Len() < 4096 {
-		t.b.Write(p)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Join(strings.FieldsFunc(t.b.String(), func(r rune) bool { return r == '\n' }), "; ")
 }

@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/engine"
+	"github.com/berth-eval/berth/plugins/output"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
@@ -30,7 +32,7 @@ type servers struct {
 	found  string
 	own    *exec.Cmd
 	ended  chan struct{} // closed when own has
-	stderr *tail
+	stderr *output.Tail
 }
 
 // address returns the user's socket if a server listens there, or else that of
@@ -128,7 +130,7 @@ func (s *servers) start() (string, error) {
 		return "", err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	s.stderr = &tail{}
+	s.stderr = output.NewTail(2 << 10)
 	cmd.Stderr, cmd.Dir = s.stderr, "/"
 	// A rootless podman is two processes, and the second, which serves, shares
 	// stderr. If the first is killed, Wait must not wait for the second.
@@ -146,10 +148,10 @@ func (s *servers) start() (string, error) {
 	for !listens(socket) {
 		select {
 		case <-ended:
-			return "", fmt.Errorf("podman system service ended at once (%s): %s%s", cmd.ProcessState, s.stderr, inNamespace())
+			return "", fmt.Errorf("podman system service ended at once (%s): %s%s", cmd.ProcessState, strings.TrimSpace(s.stderr.String()), inNamespace())
 		case <-deadline:
 			_ = cmd.Process.Kill()
-			return "", fmt.Errorf("podman system service does not listen after %v: %s", startTime, s.stderr)
+			return "", fmt.Errorf("podman system service does not listen after %v: %s", startTime, strings.TrimSpace(s.stderr.String()))
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -200,24 +202,4 @@ func named() (env []string) {
 		}
 	}
 	return env
-}
-
-// tail keeps the end of what is written to it. Safe for concurrent use.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	t.text = t.text[max(0, len(t.text)-2048):]
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
 }

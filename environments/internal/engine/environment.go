@@ -239,7 +239,7 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 		state State
 		err   error
 	}
-	done := make(chan answer, 1)
+	done := make(chan answer)
 	e.work.Go(func() {
 		defer free()
 		// If the request were canceled, the engine would continue and create a
@@ -247,32 +247,23 @@ func (e *Environment) start(ctx context.Context, r *remote, c Container) (State,
 		calm, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		state, err := run(ctx, calm, r, c)
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
 		if err != nil {
 			err = errors.Join(err, r.clean(calm, c.Name))
 		}
-		done <- answer{state, err}
+		select {
+		case done <- answer{state, err}:
+		case <-ctx.Done(): // nobody waits for it any more
+			if err == nil {
+				_ = r.clean(calm, c.Name) // gc finds the rest by its labels
+			}
+		}
 	})
 	select {
 	case a := <-done:
 		return a.state, a.err
 	case <-ctx.Done():
+		return State{}, context.Cause(ctx)
 	}
-	select {
-	case a := <-done: // both at once: the result of the work decides
-		return a.state, a.err
-	case <-time.After(50 * time.Millisecond):
-	}
-	e.work.Go(func() {
-		if a := <-done; a.err == nil { // it became ready between the two checks
-			clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
-			defer cancel()
-			_ = r.clean(clean, c.Name) // gc finds the rest by its labels
-		}
-	})
-	return State{}, context.Cause(ctx)
 }
 
 // advice is the end of the error of a container that did not start.

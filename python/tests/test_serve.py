@@ -9,14 +9,8 @@ from dataclasses import dataclass
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 from berth_plugin import Agent, Environment, Surface, Verifier, contract, option
-from berth_plugin.serve import _KINDS, _protocol, _Server, _trace_of_author
+from berth_plugin.serve import _KINDS, _Server, _trace_of_author
 from berth_plugin.verifier import verdict_message
-
-
-class Protocols(unittest.TestCase):
-    def test_the_highest_that_both_sides_speak(self):
-        for host, want in (("1,2", 2), ("1", 1), ("2,3", 2), ("7", 2), ("", 2)):
-            self.assertEqual(_protocol(host), want, host)
 
 
 @dataclass

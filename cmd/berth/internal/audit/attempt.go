@@ -105,6 +105,10 @@ func shown(v json.RawMessage) string {
 // that list and the result with the journal.
 func (a *audit) files(name, dir string) {
 	list := path.Join(name, store.ChecksumsFile)
+	if a.sums[list] == "" {
+		a.skip(files, "the journal has no checksums of an attempt that its process did not end: it was interrupted or lost")
+		return
+	}
 	a.same(files, list, a.sums[list])
 	a.same(files, path.Join(name, record.ResultFile), a.sums[path.Join(name, record.ResultFile)])
 	var was store.Checksums

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -13,7 +14,7 @@ import (
 )
 
 // conversationText prints who said what in an attempt in which work was judged
-// between turns or a user answered.
+// between turns or a user answered, and what each role cost.
 func conversationText(p *terminal.Printer, f *output.ShowFull, all bool) {
 	if !slices.ContainsFunc(f.Verdicts, func(v record.Verdict) bool { return v.Round > 0 }) &&
 		!slices.ContainsFunc(f.Turns, func(t record.Turn) bool { return t.From == userRole }) {
@@ -36,6 +37,9 @@ func conversationText(p *terminal.Printer, f *output.ShowFull, all bool) {
 				verdictText(p, &v, all)
 			}
 		}
+	}
+	if f.Result != nil {
+		rolesText(p, f.Result.Usage)
 	}
 }
 
@@ -85,4 +89,48 @@ func verdictText(p *terminal.Printer, v *record.Verdict, all bool) {
 	if v.Handoff != "" {
 		p.Hang("               ", "handoff: "+brief(v.Handoff, 300, all))
 	}
+}
+
+// rolesText prints what the models of each role cost, with one line for each
+// verifier.
+func rolesText(p *terminal.Printer, us []record.Usage) {
+	type sum struct {
+		role              string
+		requests, in, out int64
+		usd               float64
+		unknown           bool
+	}
+	var sums []*sum
+	for i := range us {
+		u := &us[i]
+		role := u.Role
+		if u.Verifier != "" {
+			role = "verifier " + u.Verifier
+		}
+		at := slices.IndexFunc(sums, func(s *sum) bool { return s.role == role })
+		if at < 0 {
+			at, sums = len(sums), append(sums, &sum{role: role})
+		}
+		s := sums[at]
+		s.requests, s.in, s.out = s.requests+u.Requests, s.in+u.InputTokens, s.out+u.OutputTokens
+		if u.CostUSD == nil {
+			s.unknown = true
+		} else {
+			s.usd += *u.CostUSD
+		}
+	}
+	if len(sums) == 0 {
+		return
+	}
+	slices.SortFunc(sums, func(a, b *sum) int { return cmp.Compare(a.role, b.role) })
+	p.Printf("\n")
+	t := terminal.Table{Head: []string{"role", "requests", "in", "out", "USD"}, Right: []bool{1: true, 2: true, 3: true, 4: true}}
+	for _, s := range sums {
+		usd := fmt.Sprintf("%.4f", s.usd)
+		if s.unknown {
+			usd = "unknown"
+		}
+		t.Row(terminal.Clean(s.role), strconv.FormatInt(s.requests, 10), strconv.FormatInt(s.in, 10), strconv.FormatInt(s.out, 10), usd)
+	}
+	t.Write(p)
 }

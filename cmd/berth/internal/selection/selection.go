@@ -51,7 +51,6 @@ func (*Text) Type() string { return "string" }
 
 // Expression is a compiled expression. It is not safe for concurrent use.
 type Expression struct {
-	text    string
 	program *vm.Program
 	machine vm.VM
 	used    []Field // that the expression reads
@@ -66,7 +65,7 @@ func Compile(text string, runs ...*store.Manifest) (*Expression, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("%s: %w", Flag, errEmpty)
 	}
-	e := &Expression{text: text, axes: axes(runs)}
+	e := &Expression{axes: axes(runs)}
 	env, cell := types.Map{}, types.Map{}
 	for _, axis := range e.axes {
 		cell[axis] = types.String
@@ -188,46 +187,17 @@ func (e *Expression) explain(err error) error {
 		}
 		return fmt.Errorf("%s: %w", Flag, err)
 	}
-	said := at.Message
-	if name := unknownName.FindStringSubmatch(said); name != nil {
+	if name := unknownName.FindStringSubmatch(at.Message); name != nil {
 		var known []string
 		for i := range Fields {
 			known = append(known, Fields[i].Name)
 		}
-		said = fmt.Sprintf("there is no field %q%s", name[1], after(name[1], known, "docs/reference/selection.md lists them"))
+		hint := cmp.Or(suggest.After(name[1], known), ": docs/reference/selection.md lists them")
+		at.Message = fmt.Sprintf("there is no field %q%s", name[1], hint)
+	} else if name = unknownField.FindStringSubmatch(at.Message); name != nil {
+		at.Message = fmt.Sprintf("the runs have no axis %q%s", name[1], suggest.After(name[1], e.axes))
 	}
-	if name := unknownField.FindStringSubmatch(said); name != nil {
-		said = fmt.Sprintf("the runs have no axis %q%s", name[1], after(name[1], e.axes, ""))
-	}
-	return e.at(at.From, said)
-}
-
-// after suggests a name, or says where the names are.
-func after(name string, known []string, otherwise string) string {
-	hint := suggest.After(name, known)
-	if hint == "" && otherwise != "" {
-		hint = ": " + otherwise
-	}
-	return hint
-}
-
-// at returns an error that shows its place in the expression. from counts
-// characters from 0.
-func (e *Expression) at(from int, said string) error {
-	runes := []rune(e.text)
-	from = max(0, min(from, len(runes)))
-	line := 1 + strings.Count(string(runes[:from]), "\n")
-	column := from
-	for column > 0 && runes[from-1-(from-column)] != '\n' {
-		column--
-	}
-	column = from - column
-	shown := strings.ReplaceAll(strings.Split(e.text, "\n")[line-1], "\t", " ")
-	place := fmt.Sprintf("character %d", column+1)
-	if strings.Contains(e.text, "\n") {
-		place = fmt.Sprintf("line %d, %s", line, place)
-	}
-	return fmt.Errorf("%s, %s: %s\n  %s\n  %s^", Flag, place, said, shown, strings.Repeat(" ", column))
+	return fmt.Errorf("%s: %w", Flag, at)
 }
 
 // used notes the names that an expression uses.

@@ -114,17 +114,17 @@ func TestAMistakeHasAPlaceAndASuggestion(t *testing.T) {
 	m, x := run()
 	for expression, want := range map[string]string{
 		"":                                  "the expression is empty",
-		`outcom == "failed"`:                "character 1: there is no field \"outcom\": did you mean \"outcome\"?\n  outcom == \"failed\"\n  ^",
+		`outcom == "failed"`:                "there is no field \"outcom\": did you mean \"outcome\"? (1:1)\n | outcom == \"failed\"\n | ^",
 		`cell.agnt == "pi"`:                 `the runs have no axis "agnt": did you mean "agent"?`,
 		`score`:                             "the expression is a number, not true or false: compare it",
 		`task`:                              "the expression is a text, not",
 		`tags`:                              "the expression is a value, not",
-		`score = 1`:                         "character 7",
-		`score > "1"`:                       "character 7",
-		`outcome == "failed" &&`:            "character",
-		"measured\n&& outcom == \"failed\"": "line 2, character 4: there is no field \"outcom\"",
+		`score = 1`:                         "(1:7)",
+		`score > "1"`:                       "(1:7)",
+		`outcome == "failed" &&`:            "(1:",
+		"measured\n&& outcom == \"failed\"": "did you mean \"outcome\"? (2:4)",
 		`foo(outcome)`:                      "there is no field \"foo\"",
-		`outcome.x == 1`:                    "character",
+		`outcome.x == 1`:                    "(1:",
 	} {
 		_, err := selection.Compile(expression, m)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "--select") {

@@ -51,7 +51,10 @@ func Compare(was, is string) (Difference, error) {
 			d.Outcome += " (" + cut(b.Error.Message) + ")"
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(union(a.Scores, b.Scores))) {
+	names := map[string]float64{}
+	maps.Copy(names, a.Scores)
+	maps.Copy(names, b.Scores)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		x, hadX := a.Scores[name]
 		y, hadY := b.Scores[name]
 		if x != y || hadX != hadY {
@@ -64,17 +67,6 @@ func Compare(was, is string) (Difference, error) {
 	}
 	d.Requests, err = requested(was, is, b)
 	return d, err
-}
-
-func union(a, b map[string]float64) map[string]bool {
-	all := map[string]bool{}
-	for n := range a {
-		all[n] = true
-	}
-	for n := range b {
-		all[n] = true
-	}
-	return all
 }
 
 func value(v float64, had bool) string {

@@ -83,9 +83,6 @@ func New(attempts []Attempt) (*Sample, error) {
 // Tasks returns the number of tasks.
 func (s *Sample) Tasks() int { return len(s.tasks) }
 
-// Attempts returns the number of attempts.
-func (s *Sample) Attempts() int { return s.n }
-
 // Repetitions returns the smallest and the largest number of attempts at a task.
 func (s *Sample) Repetitions() (least, most int) {
 	least = math.MaxInt

@@ -23,55 +23,6 @@ func tasks(solved ...int) (all []Attempt) {
 	return all
 }
 
-// The worked example: 120 tasks × 5, 314 attempts and 77 tasks with a full reward,
-// 38 tasks with five of five, and partial rewards that bring the mean to 0.601.
-func TestWorkedExample(t *testing.T) {
-	t.Parallel()
-	solved := slices.Repeat([]int{5}, 38)
-	for i := range 39 { // 124 attempts over 39 tasks that are solved sometimes
-		n := 3
-		if i < 7 {
-			n = 4
-		}
-		solved = append(solved, n)
-	}
-	solved = append(solved, slices.Repeat([]int{0}, 43)...)
-	attempts := tasks(solved...)
-	full, left := 0, 0
-	for i := range attempts {
-		if attempts[i].Full {
-			full++
-		}
-	}
-	left = len(attempts) - full
-	for i := range attempts {
-		if !attempts[i].Full {
-			attempts[i].Score = (0.601*600 - 314) / float64(left)
-		}
-	}
-	if full != 314 || len(attempts) != 600 {
-		t.Fatalf("%d full rewards in %d attempts", full, len(attempts))
-	}
-	s := sample(t, attempts)
-	some, err := s.PassAtK(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := s.AllK(5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := fmt.Sprintf("%.1f %.1f %.1f %.1f", 100*s.Mean(), 100*s.PassAt1(), 100*some.Value, 100*all.Value)
-	if want := "60.1 52.3 64.2 31.7"; got != want {
-		t.Errorf("success rate, pass@1, pass@5, all-5: %s, want %s", got, want)
-	}
-	t.Logf("120 tasks × 5: success rate, pass@1, pass@5, all-5: %s", got)
-	by := s.Solved()
-	if len(by.Always) != 38 || len(by.Sometimes) != 39 || len(by.Never) != 43 {
-		t.Errorf("always %d, sometimes %d, never %d", len(by.Always), len(by.Sometimes), len(by.Never))
-	}
-}
-
 func TestWhatIsNoSample(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

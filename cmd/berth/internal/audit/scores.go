@@ -153,19 +153,7 @@ func (a *audit) rewards(name, dir string, r *record.Result) {
 		a.skip(scores, "attempts in which processes of the agent, or services that it could change, ran beside the tests: they could change the reward file after it was read")
 		return
 	}
-	a.rewardFiles(name, dir, record.VerifierDir, func(file string) (string, map[string]float64) {
-		s := stageOf(r, file)
-		if s == nil {
-			return "", nil
-		}
-		return s.Name, s.Rewards
-	})
-}
-
-// rewardFiles compares the reward files below a folder of an attempt with the rewards
-// that of has for each; nil: none are known.
-func (a *audit) rewardFiles(name, dir, folder string, of func(file string) (stage string, rewards map[string]float64)) {
-	list, more, err := untrusted.List(filepath.Join(dir, folder), maxFiles)
+	list, more, err := untrusted.List(filepath.Join(dir, record.VerifierDir), maxFiles)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -175,23 +163,23 @@ func (a *audit) rewardFiles(name, dir, folder string, of func(file string) (stag
 	}
 	for _, file := range list {
 		base := path.Base(file)
-		stage, rewards := of(file)
-		if base != "reward.json" && base != "reward.txt" || rewards == nil {
+		s := stageOf(r, file)
+		if base != "reward.json" && base != "reward.txt" || s == nil || s.Rewards == nil {
 			continue
 		}
-		b, err := untrusted.Read(dir, path.Join(folder, file), maxReward)
+		b, err := untrusted.Read(dir, path.Join(record.VerifierDir, file), maxReward)
 		if err != nil {
 			continue // no verifier took it, either
 		}
 		got, err := rewardsIn(base, b)
-		at := path.Join(name, folder, file)
+		at := path.Join(name, record.VerifierDir, file)
 		if err != nil {
-			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is not a reward: %v", stage, err)
+			a.problem(scores, at, 0, "the stage %q has rewards, and the file that was kept is not a reward: %v", s.Name, err)
 			continue
 		}
 		a.did(scores, 1)
 		for score, v := range got {
-			if has, ok := rewards[score]; ok && !near(has, v) {
+			if has, ok := s.Rewards[score]; ok && !near(has, v) {
 				a.problem(scores, at, 0, "it says %s = %g, and the result has %g", score, v, has)
 			}
 		}

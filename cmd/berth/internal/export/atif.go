@@ -123,7 +123,7 @@ func CopyTrajectory(attempt, into string) (lost []string, err error) {
 	if err = os.WriteFile(filepath.Join(into, record.TrajectoryFile), b, 0o644); err != nil {
 		return nil, err
 	}
-	for _, name := range media(t) {
+	for _, name := range Media(t) {
 		if err := copyFile(attempt, name, into); err != nil {
 			lost = append(lost, fmt.Sprintf("%s: %s was not copied: %v", file, name, err))
 		}
@@ -131,8 +131,8 @@ func CopyTrajectory(attempt, into string) (lost []string, err error) {
 	return lost, nil
 }
 
-// media returns the local files that a trajectory names.
-func media(t *trajectory.Trajectory) (names []string) {
+// Media returns the local files that a trajectory names.
+func Media(t *trajectory.Trajectory) (names []string) {
 	add := func(c *trajectory.Content) {
 		if c == nil {
 			return
@@ -153,7 +153,7 @@ func media(t *trajectory.Trajectory) (names []string) {
 		}
 	}
 	for i := range t.Subagents {
-		names = append(names, media(&t.Subagents[i])...)
+		names = append(names, Media(&t.Subagents[i])...)
 	}
 	return names
 }

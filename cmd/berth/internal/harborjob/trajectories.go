@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/export"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/trajectory"
@@ -39,7 +40,10 @@ func trajectories(a *store.Attempt, trial, step string, c *copier) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range pictures(t) { // they are beside the trajectory there, and here too
+	for _, p := range export.Media(t) { // they are beside the trajectory there, and here too
+		if p = path.Clean(p); !below(p) {
+			continue
+		}
 		if err = c.file(trial, path.Join(from, p), filepath.Join(a.Dir(), filepath.FromSlash(p))); err != nil {
 			return err
 		}
@@ -56,30 +60,9 @@ func trajectories(a *store.Attempt, trial, step string, c *copier) error {
 	return nil
 }
 
-// pictures returns the images and sounds that a trajectory names, if they are in
-// folders of their own below it: other names could be those of files of the run.
-func pictures(t *trajectory.Trajectory) (names []string) {
-	add := func(parts []trajectory.Part) {
-		for _, p := range parts {
-			if p.Source == nil {
-				continue
-			}
-			n := path.Clean(p.Source.Path)
-			top, _, below := strings.Cut(n, "/")
-			if below && filepath.IsLocal(filepath.FromSlash(n)) && !strings.Contains(n, "://") && top != agentDir && top != verifierDir && top != artifactsDir {
-				names = append(names, n)
-			}
-		}
-	}
-	for i := range t.Steps {
-		add(t.Steps[i].Message.Parts)
-		if o := t.Steps[i].Observation; o != nil {
-			for j := range o.Results {
-				if o.Results[j].Content != nil {
-					add(o.Results[j].Content.Parts)
-				}
-			}
-		}
-	}
-	return names
+// below reports whether a file that a trajectory names is in a folder of its own below
+// it: other names could be those of files of the run.
+func below(name string) bool {
+	top, _, below := strings.Cut(name, "/")
+	return below && filepath.IsLocal(filepath.FromSlash(name)) && top != agentDir && top != verifierDir && top != artifactsDir
 }

@@ -413,7 +413,7 @@ func (s *session) Usage() []record.Usage {
 			order = append(order, id)
 			continue
 		}
-		add(sum, &u)
+		sum.Add(&u)
 	}
 	var out []record.Usage
 	for i, name := range order {
@@ -433,23 +433,6 @@ func (s *session) sorted() (all []*entry) {
 		}
 	}
 	return all
-}
-
-// add adds b to a. An unknown cost makes the sum unknown.
-func add(a, b *record.Usage) {
-	a.Requests += b.Requests
-	a.InputTokens += b.InputTokens
-	a.CachedTokens += b.CachedTokens
-	a.CacheWrite += b.CacheWrite
-	a.OutputTokens += b.OutputTokens
-	a.Estimated += b.Estimated
-	a.ReasoningTokens += b.ReasoningTokens
-	if a.CostUSD == nil || b.CostUSD == nil {
-		a.CostUSD = nil
-		return
-	}
-	sum := *a.CostUSD + *b.CostUSD
-	a.CostUSD = &sum
 }
 
 // Close implements models.Session. The tokens are invalid afterwards.

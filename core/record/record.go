@@ -250,6 +250,23 @@ type Usage struct {
 	WaitedMS        int64    `json:"waited_ms,omitempty"`
 }
 
+// Add adds b. A cost that is not known makes the sum one that is not known.
+func (u *Usage) Add(b *Usage) {
+	u.Requests += b.Requests
+	u.InputTokens += b.InputTokens
+	u.CachedTokens += b.CachedTokens
+	u.CacheWrite += b.CacheWrite
+	u.OutputTokens += b.OutputTokens
+	u.ReasoningTokens += b.ReasoningTokens
+	u.Estimated += b.Estimated
+	if u.CostUSD == nil || b.CostUSD == nil {
+		u.CostUSD = nil
+		return
+	}
+	sum := *u.CostUSD + *b.CostUSD
+	u.CostUSD = &sum
+}
+
 // RoleJudge is the role of models that verifiers use.
 const RoleJudge = "judge"
 

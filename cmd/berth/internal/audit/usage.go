@@ -107,22 +107,7 @@ func (e *exchanges) line(text []byte) {
 	one := record.Usage{
 		InputTokens: x.Usage.Input, CachedTokens: x.Usage.Cached, CacheWrite: x.Usage.CacheWrite, OutputTokens: x.Usage.Output, ReasoningTokens: x.Usage.Reasoning, CostUSD: x.CostUSD,
 	}
-	addUsage(row, &one)
-}
-
-func addUsage(to, more *record.Usage) {
-	to.InputTokens += more.InputTokens
-	to.CachedTokens += more.CachedTokens
-	to.CacheWrite += more.CacheWrite
-	to.OutputTokens += more.OutputTokens
-	to.ReasoningTokens += more.ReasoningTokens
-	switch {
-	case to.CostUSD == nil:
-	case more.CostUSD == nil:
-		to.CostUSD = nil
-	default:
-		*to.CostUSD += *more.CostUSD
-	}
+	row.Add(&one)
 }
 
 // reply reads the usage in a reply again.
@@ -177,9 +162,7 @@ func (e *exchanges) compare(r *record.Result) {
 		if has[who] == nil {
 			has[who] = &record.Usage{CostUSD: new(float64)}
 		}
-		has[who].Requests += u.Requests
-		has[who].Estimated += u.Estimated
-		addUsage(has[who], u)
+		has[who].Add(u)
 		roles[u.Role] = true
 	}
 	for who := range e.rows {
@@ -212,9 +195,7 @@ func sameUsers(a, b map[user]*record.Usage) bool {
 func summed(rows map[user]*record.Usage, role string) map[user]*record.Usage {
 	sum := &record.Usage{CostUSD: new(float64)}
 	for _, row := range rows {
-		sum.Requests += row.Requests
-		sum.Estimated += row.Estimated
-		addUsage(sum, row)
+		sum.Add(row)
 	}
 	return map[user]*record.Usage{{role: role}: sum}
 }

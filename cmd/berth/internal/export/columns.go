@@ -171,7 +171,7 @@ func listed(r *record.Result) any {
 // sum returns a getter for the use of models by a role.
 func sum(role string, get func(*record.Usage) int64) func(*row) any {
 	return func(r *row) any {
-		u, _, ok := r.usage(role)
+		u, ok := r.usage(role)
 		if !ok {
 			return nil
 		}
@@ -182,8 +182,8 @@ func sum(role string, get func(*record.Usage) int64) func(*row) any {
 // cost returns a getter for the cost of models by a role.
 func cost(role string) func(*row) any {
 	return func(r *row) any {
-		u, priced, _ := r.usage(role)
-		if !priced {
+		u, ok := r.usage(role)
+		if !ok || u.CostUSD == nil {
 			return nil
 		}
 		return *u.CostUSD

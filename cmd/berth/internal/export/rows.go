@@ -121,31 +121,18 @@ func steps(dir string) *int64 {
 
 // usage sums the use of models by a role; "" means all roles. ok is false if no
 // model was used.
-func (r *row) usage(role string) (sum record.Usage, priced, ok bool) {
+func (r *row) usage(role string) (sum record.Usage, ok bool) {
 	if r.result == nil {
-		return sum, false, false
+		return sum, false
 	}
-	cost := 0.0
-	priced = true
+	sum.CostUSD = new(float64)
 	for i := range r.result.Usage {
-		u := &r.result.Usage[i]
-		if role != "" && u.Role != role {
-			continue
+		if u := &r.result.Usage[i]; role == "" || u.Role == role {
+			ok = true
+			sum.Add(u)
 		}
-		ok = true
-		sum.Requests += u.Requests
-		sum.InputTokens += u.InputTokens
-		sum.CachedTokens += u.CachedTokens
-		sum.OutputTokens += u.OutputTokens
-		sum.ReasoningTokens += u.ReasoningTokens
-		if u.CostUSD == nil {
-			priced = false
-			continue
-		}
-		cost += *u.CostUSD
 	}
-	sum.CostUSD = &cost
-	return sum, priced && ok, ok
+	return sum, ok
 }
 
 // plugin returns the plugin of a kind that the attempt used first.

@@ -202,35 +202,26 @@ func rewards(scores map[string]float64, score *float64) *verifierResult {
 
 // usage returns the use of models by the agent.
 func usage(r *record.Result) *agentResult {
-	a := &agentResult{}
+	all, of := &record.Usage{CostUSD: new(float64)}, map[string]*record.Usage{}
 	for i := range r.Usage {
 		u := &r.Usage[i]
 		if u.Role != "agent" {
 			continue
 		}
-		if a.Models == nil {
-			a.Models, a.Input, a.Cached, a.Output, a.Cost = map[string]modelUsage{}, new(int64), new(int64), new(int64), new(float64)
+		if of[u.Model] == nil {
+			of[u.Model] = &record.Usage{CostUSD: new(float64)}
 		}
-		one, known := a.Models[u.Model]
-		if !known {
-			one.Cost = new(float64)
-		}
-		one.Input, one.Cached, one.Output = one.Input+u.InputTokens, one.Cached+u.CachedTokens, one.Output+u.OutputTokens
-		*a.Input, *a.Cached, *a.Output = *a.Input+u.InputTokens, *a.Cached+u.CachedTokens, *a.Output+u.OutputTokens
-		one.Cost, a.Cost = plus(one.Cost, u.CostUSD), plus(a.Cost, u.CostUSD)
-		a.Models[u.Model] = one
+		of[u.Model].Add(u)
+		all.Add(u)
+	}
+	if len(of) == 0 {
+		return &agentResult{}
+	}
+	a := &agentResult{Input: &all.InputTokens, Cached: &all.CachedTokens, Output: &all.OutputTokens, Cost: all.CostUSD, Models: map[string]modelUsage{}}
+	for name, u := range of {
+		a.Models[name] = modelUsage{u.InputTokens, u.CachedTokens, u.OutputTokens, u.CostUSD}
 	}
 	return a
-}
-
-// plus returns the sum of two costs; nil, which means not known, if one of them is
-// not known.
-func plus(a, b *float64) *float64 {
-	if a == nil || b == nil {
-		return nil
-	}
-	sum := *a + *b
-	return &sum
 }
 
 // environment names the environment. Harbor knows a fixed list of them.

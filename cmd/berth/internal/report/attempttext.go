@@ -247,15 +247,7 @@ func summed(us []record.Usage) (out []record.Usage) {
 			out = append(out, u)
 			continue
 		}
-		o := &out[i]
-		o.Requests, o.Estimated = o.Requests+u.Requests, o.Estimated+u.Estimated
-		o.InputTokens, o.OutputTokens = o.InputTokens+u.InputTokens, o.OutputTokens+u.OutputTokens
-		if o.CostUSD == nil || u.CostUSD == nil {
-			o.CostUSD = nil
-		} else {
-			sum := *o.CostUSD + *u.CostUSD
-			o.CostUSD = &sum
-		}
+		out[i].Add(&u)
 	}
 	return out
 }

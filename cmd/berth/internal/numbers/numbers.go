@@ -192,7 +192,7 @@ func compared(a, b *cell, o *Options) (*output.ComparedPair, error) {
 		}
 		x, y = a.without(changed), b.without(changed)
 	}
-	pair, err := Pair(Side{a.Name, x}, Side{b.Name, y})
+	pair, err := Pair(a.Name, b.Name, x, y)
 	if err != nil {
 		return nil, err
 	}

@@ -5,22 +5,17 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 )
 
-// Side is one of two cells that are compared.
-type Side struct {
-	Name   string
-	Sample *stats.Sample
-}
-
-// Pair compares two cells on the tasks that both have; tasks of the same name are
-// the same. Its p-value is not corrected, and it has no sentence yet.
-func Pair(a, b Side) (*output.ComparedPair, error) {
-	c, err := stats.Compare(a.Sample, b.Sample, level, permutations, seed)
+// Pair compares the samples of two cells, whose names are a and b, on the tasks that
+// both have; tasks of the same name are the same. Its p-value is not corrected, and it
+// has no sentence yet.
+func Pair(a, b string, of, with *stats.Sample) (*output.ComparedPair, error) {
+	c, err := stats.Compare(of, with, level, permutations, seed)
 	if err != nil {
 		return nil, err
 	}
 	most := func(s *stats.Sample) int { _, n := s.Repetitions(); return n }
 	return &output.ComparedPair{
-		A: a.Name, B: b.Name, Tasks: c.Tasks, Left: c.Left, Repetitions: [2]int{most(a.Sample), most(b.Sample)}, Means: c.Means,
+		A: a, B: b, Tasks: c.Tasks, Left: c.Left, Repetitions: [2]int{most(of), most(with)}, Means: c.Means,
 		Difference: c.Difference, Interval: interval(c.Interval), P: c.P, Test: string(c.Test), Permutations: c.Permutations,
 		OnlyA: nonNil(c.Solved[0]), OnlyB: nonNil(c.Solved[1]),
 	}, nil

@@ -33,16 +33,10 @@ type Wanted struct {
 // group is the trials of one row.
 type group struct {
 	values []string
-	trials []member
-	raw    bool // it is about a raw score
-	full   bool // it says which trials have the full reward
-}
-
-// member is a trial in a row. reward is the score that the row is about; empty:
-// the deciding one.
-type member struct {
-	*Trial
-	reward string
+	trials []*Trial
+	reward string // the score that the row is about; empty: the deciding one
+	raw    bool   // it is about a raw score
+	full   bool   // it says which trials have the full reward
 }
 
 // Table makes a table of several runs. Fails for names to group by that do not
@@ -80,7 +74,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	}
 	raw := RawOf(j.Trials)
 	for _, g := range groups {
-		g.is(raw, rewardIn(g.values, fields))
+		g.is(raw)
 	}
 	res.Rows = make([]output.TableRow, len(groups))
 	for i := range groups {
@@ -125,9 +119,9 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 		for _, values := range places(t, fields) {
 			key := strings.Join(values, "\x00")
 			if groups[key] == nil {
-				groups[key] = &group{values: values}
+				groups[key] = &group{values: values, reward: rewardIn(values, fields)}
 			}
-			groups[key].trials = append(groups[key].trials, member{t, rewardIn(values, fields)})
+			groups[key].trials = append(groups[key].trials, t)
 		}
 	}
 	sorted = slices.Collect(maps.Values(groups))
@@ -142,17 +136,16 @@ func grouped(j *Joined, fields []groupField, selected func(*Trial) (bool, error)
 	return sorted, n, nil
 }
 
-// is says which kind of score the group is about: the reward of that name, or the
-// one that decides.
-func (g *group) is(raw *Raw, reward string) {
+// is says which kind of score the group is about.
+func (g *group) is(raw *Raw) {
 	g.full = true
 	for _, t := range g.trials {
-		if reward == "" {
+		if g.reward == "" {
 			g.raw = g.raw || raw.Decides(t.TrialState)
 			g.full = g.full && !raw.Undecided(t.TrialState)
 		}
 	}
-	if raw.Reward(reward) {
+	if raw.Reward(g.reward) {
 		g.raw, g.full = true, false
 	}
 }
@@ -183,7 +176,7 @@ func rewardIn(values []string, fields []groupField) string {
 
 // row computes the numbers of a row.
 func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
-	r := output.TableRow{Values: g.values, Rates: output.Rates{Raw: g.raw}, Cells: []string{}, Outcomes: map[record.Outcome]int{}}
+	r := output.TableRow{Values: g.values, Cells: []string{}, Outcomes: map[record.Outcome]int{}}
 	cells := map[int]bool{}
 	for _, t := range g.trials {
 		cells[t.Cell] = true
@@ -191,66 +184,35 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	for _, c := range slices.Sorted(maps.Keys(cells)) {
 		r.Cells = append(r.Cells, j.Cells[c].Name)
 	}
-	var attempts []stats.Attempt
+	tally := Tally{reward: g.reward, open: !g.full}
+	tally.Raw = g.raw
 	var measured []*Trial
-	ife, decides := 0, true // the row is about the score that decides
 	for _, t := range g.trials {
-		r.Planned++
 		r.Outcomes[t.Outcome()]++
-		a, ok := Attempt(t.TrialState, t.TaskName)
-		if !ok {
+		if _, ok := tally.Add(t.TrialState, t.TaskName, w.Rules.Weigh); !ok {
 			continue
 		}
-		b := t.Accepted().Result
-		if t.reward != "" {
-			a.Score = b.Rewards[t.reward]
-			a.Full = a.Score >= 1
-			decides = decides && b.Score != nil && *b.Score == a.Score
-		}
-		a.Full = a.Full && g.full
-		if w.Rules.Weigh == WeighCategory {
-			a.Group = t.Category
-		}
 		if len(cells) > 1 { // repetitions of several cells are told apart
-			a.Repetition += t.Cell * maxRepetitions
+			tally.trials[len(tally.trials)-1].Repetition += t.Cell * maxRepetitions
 		}
-		attempts, measured = append(attempts, a), append(measured, t.Trial)
-		count(&r, b.AgentEnd, b.Integrity)
-		if b.Labels[summary.LabelIFE] != "" {
-			ife++
+		measured = append(measured, t)
+		switch t.Accepted().Result.AgentEnd {
+		case record.Timeout:
+			r.Timeouts++
+		case record.Budget:
+			r.Budget++
+		default:
 		}
 	}
-	if decides {
-		r.Instead = summary.Instead(ife, len(measured))
+	err := tally.compute(&ratesOf{w.Rules.Weigh, w.K, g.full, len(r.Cells) == 1})
+	if r.Rates = tally.Rates; err == nil && len(measured) > 0 {
+		spent(&r, measured, tally.trials)
 	}
-	if r.Measured = len(attempts); r.Measured == 0 {
-		return r, nil
-	}
-	s, err := stats.New(attempts)
-	if err != nil {
-		return r, err
-	}
-	if err = rates(&r.Rates, s, &ratesOf{w.Rules.Weigh, w.K, g.full, len(r.Cells) == 1}); err != nil {
-		return r, err
-	}
-	spent(&r, measured, attempts)
-	return r, nil
+	return r, err
 }
 
 // maxRepetitions is more than the repetitions of a trial.
 const maxRepetitions = 10_000_000
-
-func count(r *output.TableRow, end record.AgentEnd, integrity record.Integrity) {
-	if end == record.Timeout {
-		r.Timeouts++
-	}
-	if end == record.Budget {
-		r.Budget++
-	}
-	if integrity == record.Exposed {
-		r.Exposed++
-	}
-}
 
 // spent computes what the trials of a row used.
 func spent(r *output.TableRow, trials []*Trial, attempts []stats.Attempt) {

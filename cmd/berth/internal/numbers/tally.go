@@ -10,15 +10,17 @@ import (
 	"github.com/berth-eval/berth/core/store"
 )
 
-// Tally counts the trials of a cell and computes its numbers.
+// Tally counts the trials of a cell, or of a row of a table, and computes their numbers.
 type Tally struct {
 	output.ComparedCell
 
 	Sample *stats.Sample // of the measured trials; nil before ComputeAll, and if there is none
 
 	trials []stats.Attempt
-	ife    int  // measured trials whose agent did not follow its instructions
-	open   bool // nothing says which trials have the full reward
+	reward string // the verifiers' score that the numbers are about; empty: the one that decides
+	other  bool   // that score is not the one that decides
+	ife    int    // measured trials whose agent did not follow its instructions
+	open   bool   // nothing says which trials have the full reward
 }
 
 // Is says which kind of score the cell has, according to one of its trials. Call it
@@ -47,6 +49,11 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 	if r.Labels[summary.LabelIFE] != "" {
 		c.ife++
 	}
+	if c.reward != "" {
+		a.Score = r.Rewards[c.reward]
+		a.Full = a.Score >= 1
+		c.other = c.other || r.Score == nil || *r.Score != a.Score
+	}
 	if weigh == WeighCategory {
 		a.Group = t.Category
 	}
@@ -57,7 +64,7 @@ func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, m
 
 // compute computes the numbers of the trials that were added. Without a measured
 // one there are none.
-func (c *Tally) compute(rules Rules) (err error) {
+func (c *Tally) compute(of *ratesOf) (err error) {
 	if len(c.trials) == 0 {
 		return nil
 	}
@@ -66,14 +73,16 @@ func (c *Tally) compute(rules Rules) (err error) {
 		return err
 	}
 	c.Sample = s
-	c.Instead = summary.Instead(c.ife, c.Measured)
-	return rates(&c.Rates, s, &ratesOf{weigh: rules.Weigh, full: !c.open, cell: true})
+	if !c.other {
+		c.Instead = summary.Instead(c.ife, c.Measured)
+	}
+	return rates(&c.Rates, s, of)
 }
 
 // ComputeAll computes the numbers of several cells.
 func ComputeAll(cells []*Tally, rules Rules) error {
 	for _, c := range cells {
-		if err := c.compute(rules); err != nil {
+		if err := c.compute(&ratesOf{weigh: rules.Weigh, full: !c.open, cell: true}); err != nil {
 			return fmt.Errorf("cell %s: %w", c.Name, err)
 		}
 	}

@@ -240,7 +240,7 @@ func (m *Report) pairs() ([]output.ComparedPair, error) {
 			if a.Sample == nil || b.Sample == nil {
 				continue
 			}
-			pair, err := numbers.Pair(numbers.Side{Name: a.Name, Sample: a.Sample}, numbers.Side{Name: b.Name, Sample: b.Sample})
+			pair, err := numbers.Pair(a.Name, b.Name, a.Sample, b.Sample)
 			if errors.Is(err, stats.ErrNoCommonTask) {
 				continue
 			}

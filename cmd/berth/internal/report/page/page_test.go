@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/internal/testlevel"
@@ -248,57 +245,6 @@ func TestPageWeighsCategories(t *testing.T) {
 		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
 		if c.rate() != *row.Mean || *c.Interval != *row.Interval || c.SE != nil {
 			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Mean, c.Interval, *row.Mean, row.Interval)
-		}
-	}
-}
-
-// The groups of a report are those of show --by, with the same rates.
-func TestPageGroupsAsTablesDo(t *testing.T) {
-	t.Parallel()
-	r := makeRun(t, 12, 8, 2)
-	for i, tr := range r.Index.Trials {
-		tr.Tags = []string{"all", []string{"odd", "even"}[i%2]}
-		if len(tr.Attempts) == 1 && tr.Measured() {
-			b := tr.Attempts[0].Result
-			b.Mode = []string{"live", "snapshot", "separate"}[i%3]
-			b.Rewards = map[string]float64{"reward": *b.Score, "cases": float64(i)}
-		}
-	}
-	o := Options{Force: true, Selected: func(t *numbers.Trial) (bool, error) { return t.Repetition == 1 || t.Cell > 0, nil }, Choice: "--select"}
-	m, err := New([]numbers.Run{r}, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := func(by ...string) *output.Table {
-		res, err := numbers.Table(m.joined, &numbers.Wanted{By: by, Force: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res
-	}
-	seen := map[string]int{}
-	for _, g := range m.Groups {
-		seen[g.Kind]++
-		sameGroup(t, m, g, table("cell", g.Kind).Rows)
-	}
-	if want := map[string]int{"category": 5, "difficulty": 2, "tag": 3, "reward": 2, "mode": 3, "integrity": 2, "agent_end": 2}; !maps.Equal(seen, want) {
-		t.Errorf("groups %v, want %v", seen, want)
-	}
-}
-
-// sameGroup compares a group of a report with the rows of a table by cell and its kind.
-func sameGroup(t *testing.T, m *Report, g *group, rows []output.TableRow) {
-	t.Helper()
-	for c, rate := range g.Rates {
-		i := slices.IndexFunc(rows, func(r output.TableRow) bool { return r.Values[0] == m.Cells[c].Name && r.Values[1] == g.Name })
-		if i < 0 || rows[i].Mean == nil {
-			if !math.IsNaN(rate) {
-				t.Errorf("%s %s: %v, and the table has no such row", g.Kind, g.Name, rate)
-			}
-			continue
-		}
-		if math.Abs(rate-*rows[i].Mean) > 1e-9 || g.Raw != (rows[i].Raw || g.Raw) {
-			t.Errorf("%s %s in %s: %v, the table has %v", g.Kind, g.Name, m.Cells[c].Name, rate, *rows[i].Mean)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package view
 
 import (
 	"bytes"
+	"net/url"
 	"testing"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
@@ -15,19 +16,7 @@ func FuzzRunFolder(f *testing.F) {
 	pages := w.pages(w.trials[0].ID)
 	runtest.Fuzz(f, w.run.Dir, func(t *testing.T, _ string, _, _ []byte) {
 		for _, page := range pages {
-			r, err := w.client.Get(w.address + page) //nolint:noctx // the client has a time limit
-			if err != nil {
-				t.Fatalf("%s: %v", page, err)
-			}
-			var b bytes.Buffer
-			_, err = b.ReadFrom(r.Body)
-			_ = r.Body.Close()
-			if err != nil {
-				t.Fatalf("%s: %v", page, err)
-			}
-			if r.Header.Get("Content-Type") == "text/html; charset=utf-8" {
-				safe(t, page, b.String())
-			}
+			w.answered(t, page)
 		}
 	})
 }
@@ -41,18 +30,25 @@ func FuzzRequest(f *testing.F) {
 		f.Add(page)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		r, err := w.client.Get(w.address + "/" + page) //nolint:noctx // the client has a time limit
-		if err != nil {
-			return // no address
-		}
-		var b bytes.Buffer
-		_, err = b.ReadFrom(r.Body)
-		_ = r.Body.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", page, err)
-		}
-		if r.Header.Get("Content-Type") == "text/html; charset=utf-8" {
-			safe(t, page, b.String())
+		if _, err := url.Parse(w.address + "/" + page); err == nil {
+			w.answered(t, "/"+page)
 		}
 	})
+}
+
+// answered fails if a page is not answered, or if something of a record is an element.
+func (w *site) answered(t *testing.T, page string) {
+	t.Helper()
+	r, err := w.client.Get(w.address + page) //nolint:noctx // the client has a time limit
+	if err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	defer r.Body.Close()
+	var b bytes.Buffer
+	if _, err = b.ReadFrom(r.Body); err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	if r.Header.Get("Content-Type") == "text/html; charset=utf-8" {
+		safe(t, page, b.String())
+	}
 }

@@ -1,13 +1,13 @@
 package view
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
@@ -22,25 +22,12 @@ const (
 // skip returns where the line with that number begins, counted from 0, or the end
 // of the last line if there are fewer, and how many lines were skipped.
 func skip(dir, name string, n int64) (at, skipped int64, err error) {
-	f, err := untrusted.Open(dir, name, maxFile)
-	if err != nil {
-		return 0, 0, err
-	}
-	defer f.Close()
-	r := bufio.NewReaderSize(f, 256<<10)
-	for size := int64(0); skipped < n; {
-		b, err := r.ReadSlice('\n')
-		size += int64(len(b))
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case errors.Is(err, io.EOF):
-			return at, skipped, nil
-		case err != nil:
+	for skipped < n {
+		lines, next, err := report.ReadPart(dir, name, at, int(min(n-skipped, 1000)))
+		if err != nil || len(lines) == 0 {
 			return at, skipped, err
 		}
-		at, size = at+size, 0
-		skipped++
+		at, skipped = next, skipped+int64(len(lines))
 	}
 	return at, skipped, nil
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -284,36 +283,6 @@ func TestDamagedRecords(t *testing.T) {
 	}
 	if page = w.get(t, at, http.StatusOK); !strings.Contains(page, "only the journal of the run is left") {
 		t.Error("the page does not say that the folder was removed")
-	}
-}
-
-// A line of 50 MB in any record is named on the page, and what follows it is shown.
-func TestLongLines(t *testing.T) {
-	t.Parallel()
-	w := newSite(t, 1)
-	dir := w.attempt(t, w.trials[0].ID, 1)
-	at := "/run/" + filepath.Base(w.run.Dir) + "/trial/" + w.trials[0].ID + "/1/"
-	for file, page := range map[string]string{
-		record.SurfaceFile: "surface", record.ExchangesFile: "exchanges", record.TurnsFile: "", record.VerdictsFile: "", record.LogFile: "", "agent/terminal.cast": "file?name=agent/terminal.cast",
-	} {
-		f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		size, err := f.Seek(0, io.SeekEnd)
-		if err == nil {
-			_, err = f.WriteAt([]byte("\n{\"kind\":\"act\",\"text\":\"the last\"}\n"), size+50<<20)
-		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		text := w.get(t, at+page, http.StatusOK)
-		safe(t, page, text)
-		named := page == "surface" || page == "exchanges" || file == record.TurnsFile || file == record.VerdictsFile
-		said := strings.Contains(text, "is not shown") || strings.Contains(text, "only lines of up to 32 MiB")
-		if named && !said || named && !strings.Contains(text, "the last") && file != record.VerdictsFile || len(text) > 2<<20 {
-			t.Errorf("%s: %d bytes: %.2000s", file, len(text), text)
-		}
 	}
 }
 

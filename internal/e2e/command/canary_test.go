@@ -186,7 +186,7 @@ func TestACanaryIsInNothingThatIsKeptOrPrinted(t *testing.T) {
 	tree.NeedsSandbox(t)
 	dir := t.TempDir()
 	prepared(t, dir, "")
-	run := begun(t, dir, secretVariables(), "run", "berth.hcl", "--no-live", "-v", "--var-file", "secret.hcl")
+	run := begun(t, dir, secretVariables(), "run", "berth.hcl", "-v", "--var-file", "secret.hcl")
 	watched(t, run)
 	r := run.end(t)
 	if r.code > 1 || !strings.Contains(r.out, "3 passed") {
@@ -210,8 +210,8 @@ func TestACanaryIsInNothingThatIsKeptOrPrinted(t *testing.T) {
 		{"export", "last", "--to", "jsonl", "-o", "t.jsonl"},
 		{"export", "last", "--to", "harbor", "-o", "harbor"},
 		{"export", "last", "--to", "bundle", "-o", "run.tar.zst"},
-		{"replay", "last", trial, "--no-live", "--runs", "replayed"},
-		{"regrade", "last", "--no-live"},
+		{"replay", "last", trial, "--runs", "replayed"},
+		{"regrade", "last"},
 	} {
 		r := berthWith(t, dir, append(secretVariables(), "BERTH_VAR_token="+canary+"variable"), args...)
 		if r.code > 1 {
@@ -241,7 +241,7 @@ func TestACanaryIsInNothingThatPilotsShare(t *testing.T) {
 	before, after, _ := strings.Cut(text, "verifier \"gossip\"") // which only that task names
 	_, after, _ = strings.Cut(after, "\n}\n")
 	e2etest.Write(t, dir, map[string]string{"berth.hcl": before + after})
-	run := begun(t, dir, secretVariables(), "run", "berth.hcl", "--no-live", "-v", "--var-file", "secret.hcl")
+	run := begun(t, dir, secretVariables(), "run", "berth.hcl", "-v", "--var-file", "secret.hcl")
 	var claimed []string
 	testlevel.Eventually(t, "there is a coordinator", func() bool {
 		select {

@@ -47,7 +47,7 @@ func TestTheGauntletExample(t *testing.T) {
 		edit, cells, tasks = nil, 3, 20
 	}
 	dir := gauntlet(t, map[string]map[string]string{"berth.hcl": edit})
-	r := berth(t, dir, "run", "gauntlet", "--no-live")
+	r := berth(t, dir, "run", "gauntlet")
 	r.want(t, 0)
 	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	if len(show.Trials) != cells*tasks {
@@ -92,7 +92,7 @@ func TestAScriptedGauntlet(t *testing.T) {
 		truth:                      {`"graph"`: `"note": "MARK-TRUTH", "graph"`},
 		"apps/workflow/index.html": {"<header>": `<img src="https://mark-info.example/x.png" alt=""><header>`},
 	})
-	berth(t, dir, "run", "gauntlet/scripted", "--no-live").want(t, 0)
+	berth(t, dir, "run", "gauntlet/scripted").want(t, 0)
 	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	for _, tr := range show.Trials {
 		want := map[string]record.Outcome{"model=editor": record.Passed, "model=boaster": record.Failed}[tr.CellKey]
@@ -151,7 +151,7 @@ verifier "visual-judge" {`,
 {"name": "send_msg_to_user", "arguments": {"text": "done"}}
 {"name": "mouse_click", "arguments": {"x": 91, "y": 215}}`},
 	})
-	berth(t, dir, "run", "gauntlet/scripted", "--no-live").want(t, 0)
+	berth(t, dir, "run", "gauntlet/scripted").want(t, 0)
 	show := answer[types.ShowRun](t, berth(t, dir, "show", "last", "--json"), "cli-show-run")
 	for _, tr := range show.Trials {
 		attempt := tr.Attempts[0].Dir

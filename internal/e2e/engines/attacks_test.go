@@ -85,7 +85,7 @@ func (p *place) attack(plugin, name, script string) {
 func (p *place) attacked(plugin, mode string) *output.ShowRun {
 	p.test.Helper()
 	p.experiment(plugin, "", "verify = \""+mode+"\"\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }")
-	s := p.start("run", ".", "--no-live")
+	s := p.start("run", ".")
 	if code := p.end(s); code > 1 {
 		p.test.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
 	}

@@ -44,7 +44,7 @@ func breaks(t *testing.T, p *place, plugin, mode string) {
 	}
 	p.images(plugin)
 	p.experiment(plugin, "", fmt.Sprintf("verify = %q\n  retry {\n    max  = 10\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 3\n  }", mode))
-	s := p.start("run", ".", "--no-live")
+	s := p.start("run", ".")
 	if code := p.end(s); code > 1 {
 		t.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
 	}

@@ -66,7 +66,7 @@ func (p *place) exhausted(plugin string) {
 		config += "\nstorage_mib = 96"
 	}
 	p.experiment(plugin, config, "retry {\n    max  = 2\n    wait = \"0s\"\n  }\n  limits {\n    in_flight = 6\n  }")
-	s := p.start("run", ".", "--no-live")
+	s := p.start("run", ".")
 	for !s.hasEnded() {
 		usable(t, p.dir)
 		time.Sleep(500 * time.Millisecond) // it samples for as long as the run takes

@@ -38,7 +38,7 @@ func TestTheGauntletExample(t *testing.T) {
 				}
 				p.write("berth.hcl", text)
 			}
-			p.berth(0, "run", ".", "--no-live", "--var", "environment="+name, "--var", "image="+chromium)
+			p.berth(0, "run", ".", "--var", "environment="+name, "--var", "image="+chromium)
 			onlyTheOracle(t, p.show().Trials, trials)
 		})
 	}

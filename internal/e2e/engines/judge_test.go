@@ -86,7 +86,7 @@ func judged(t *testing.T, plugin, mode string) {
 	}
 	p.write("berth.hcl", string(hcl)+"verifier \"script\" {\n  model = model.judge\n}\nmodel \"judge\" {\n  provider = \"script\"\n  script = \"judge.yaml\"\n}\n")
 	p.berth(0, "validate", ".")
-	p.berth(0, "run", ".", "--no-live", "--allow-env", "OPENAI_API_KEY") // the model wins
+	p.berth(0, "run", ".", "--allow-env", "OPENAI_API_KEY") // the model wins
 	dir := p.show().Trials[0].Attempts[0].Dir
 	r := e2etest.Result(t, dir)
 	if r.Outcome != record.Passed {

@@ -37,7 +37,7 @@ func TestTheImageOfASupervisorsSandbox(t *testing.T) {
   - when: {last: "the agents image 1\\n1"}
     text: '{"verdict": "pass", "attempt_state": "complete_and_passed", "recoverable": false, "score": 1, "confidence": "high", "rationale": "", "missing_artifacts": [], "guidance_tags": []}'
 `)
-		p.berth(0, "run", ".", "--no-live", "--require", "passed = planned")
+		p.berth(0, "run", ".", "--require", "passed = planned")
 		p.clean(m)
 	})
 }

@@ -22,7 +22,7 @@ func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	p := newPlace(t, m.env())
 	p.task("slow", "", "sleep 5; "+e2etest.SolveTiny, e2etest.TestTiny)
 	p.experiment(m.plugin, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
-	s := p.start("run", ".", "--no-live")
+	s := p.start("run", ".")
 	p.until(s, record.PhaseTurn)
 	return p, s
 }
@@ -192,7 +192,7 @@ func TestABerthThatIsKilledLeavesNothingAndIsResumed(t *testing.T) {
 		kill(t, "berth", s.Process.Pid)
 		p.end(s)
 		p.clean(m)
-		p.berth(0, "resume", "last", "--no-live")
+		p.berth(0, "resume", "last")
 		if got := p.show().Summary; !got.Complete || got.Outcomes[record.Passed] != 3 {
 			t.Errorf("after resume: complete %v, %v", got.Complete, got.Outcomes)
 		}

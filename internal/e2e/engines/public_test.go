@@ -51,7 +51,7 @@ func TestAPublicNetworkDoesNotReachTheHost(t *testing.T) {
 		}
 		p.write(toml, strings.Replace(string(text), "no-network", "public", 1))
 		p.experiment(name, "", "")
-		p.berth(0, "run", ".", "--no-live")
+		p.berth(0, "run", ".")
 		tr := p.show().Trials[0]
 		dir := filepath.Join(p.dir, "runs", "*", "trials", "*", "attempt-1")
 		said := globbed(t, filepath.Join(dir, "agent", "oracle.txt"))

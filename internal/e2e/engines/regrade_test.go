@@ -20,12 +20,12 @@ func TestARepairedTestChangesOnlyItsVerdicts(t *testing.T) {
 			p.tampered(numbered(i, i%4 == 0))
 		}
 		p.experiment(plugin, "", "keep = \"all\"")
-		p.berth(0, "run", ".", "--no-live")
+		p.berth(0, "run", ".")
 		before := p.verdicts(1)
 		for i := range 12 {
 			p.tampered(numbered(i, false))
 		}
-		s := p.start("regrade", "last", "--no-live")
+		s := p.start("regrade", "last")
 		if code := p.end(s); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, s.err.String())
 		}

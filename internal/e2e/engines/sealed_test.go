@@ -36,7 +36,7 @@ func TestASealedSandboxHasLoAloneAndAModel(t *testing.T) {
     text: |
       {"analysis": "It goes on.", "plan": "Wait.", "commands": [{"keystrokes": "", "duration": 0.2}]}
 `)
-		p.berth(0, "run", ".", "--no-live")
+		p.berth(0, "run", ".")
 		for _, tr := range p.show().Trials {
 			if tr.Outcome != record.Passed {
 				t.Errorf("%s: %+v", tr.Outcome, tr.Attempts)

@@ -88,7 +88,7 @@ func verifiedInSecond(t *testing.T, plugin, mode string) {
 		p.separable(a.tampering)
 	}
 	p.experiment(plugin, "", fmt.Sprintf("verify = %q", mode))
-	p.berth(0, "run", ".", "--no-live")
+	p.berth(0, "run", ".")
 	trials := p.show().Trials
 	for _, a := range seconds {
 		i := slices.IndexFunc(trials, func(tr output.ShowTrial) bool { return strings.TrimPrefix(tr.Task, "engines/") == a.name })

@@ -93,7 +93,7 @@ func TestAnAgentThatChangesWhatGradesItIsSeen(t *testing.T) {
 			p.tampered(a)
 		}
 		p.experiment(plugin, "", "verify = \""+mode+"\"\n  retry {\n    max  = 1\n    wait = \"0s\"\n  }")
-		p.berth(0, "run", ".", "--no-live")
+		p.berth(0, "run", ".")
 		got := map[string]output.ShowTrial{}
 		for _, tr := range p.show().Trials {
 			got[strings.TrimPrefix(tr.Task, "engines/")] = tr

@@ -16,7 +16,7 @@ func TestOneTaskHasTheSameVerdictInEveryMode(t *testing.T) {
 		p.separable(tampering{name: "wrong", solve: "echo 41 > /app/answer"})
 		p.experiment(plugin, "", "verify = matrix.mode")
 		p.write("berth.hcl", strings.Replace(p.read("berth.hcl"), "matrix {", "matrix {\n    mode = [\"live\", \"restarted\", \"image\", \"separate\"]", 1))
-		p.berth(0, "run", ".", "--no-live")
+		p.berth(0, "run", ".")
 		trials := p.show().Trials
 		for _, tr := range trials {
 			r := e2etest.Result(t, tr.Attempts[0].Dir)

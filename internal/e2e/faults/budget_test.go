@@ -70,11 +70,11 @@ func TestABudgetIsAsSpentAfterAKill(t *testing.T) {
 	p, s := newPlace(t), newSolver(t)
 	p.task("spends", "", e2etest.SolveTiny, e2etest.TestTiny)
 	s.experiment(p, fmt.Sprintf("repeat = 8\n  per_cell {\n    requests = %d\n  }\n  limits {\n    in_flight = %d\n  }", most, inFlight))
-	first := p.start(nil, "run", ".", "--no-live")
+	first := p.start(nil, "run", ".")
 	poll(t, "five requests", first, func() bool { return s.served.Load() >= 5 })
 	first.signal(syscall.SIGKILL)
 	first.wait()
-	p.berth("resume", p.run(), "--no-live").want(t, 3)
+	p.berth("resume", p.run()).want(t, 3)
 	show := p.settled(p.run())
 	// Requests that were under way at the kill are in no record.
 	n := s.served.Load()

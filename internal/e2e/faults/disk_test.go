@@ -67,13 +67,13 @@ func TestAFullDisk(t *testing.T) {
 	p.write("script.sh", `
 set -u
 head -c 15m /dev/zero > runs/.fill
-"$1" run . --no-live > first.out 2> first.err
+"$1" run . > first.out 2> first.err
 echo $? > first.code
 mkdir first second
 cp -a runs/*/. first/
 "$1" show runs/* --json > shown.json || { cat first.err >&2; exit 1; }
 rm runs/.fill # there is room
-"$1" resume runs/* --no-live > second.out 2> second.err
+"$1" resume runs/* > second.out 2> second.err
 echo $? > second.code
 cp -a runs/*/. second/
 `)

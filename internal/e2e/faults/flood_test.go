@@ -23,7 +23,7 @@ func TestATestThatPrintsAGigabyte(t *testing.T) {
 	p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 	e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", "flood"), os.DirFS(filepath.Join(tree(), "examples", "faults", "tasks", "flood"))))
 	p.experiment("matrix {\n    agent = [agent.oracle]\n  }", "")
-	r := p.start([]string{fileEnv + "=" + strconv.Itoa(file)}, "run", ".", "--no-live").wait().want(t, 0)
+	r := p.start([]string{fileEnv + "=" + strconv.Itoa(file)}, "run", ".").wait().want(t, 0)
 	if r.Peak == 0 || r.Peak > most {
 		t.Errorf("berth, or a process of it, had %d bytes at its peak", r.Peak)
 	}

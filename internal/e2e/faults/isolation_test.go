@@ -34,7 +34,7 @@ func TestTheIsolationSample(t *testing.T) {
 		t := p.test
 		e2etest.Must(t, os.CopyFS(filepath.Join(p.dir, "tasks", "isolation"), os.DirFS(filepath.Join(tree(), "examples", "quickstart", "tasks", "isolation"))))
 		p.experiment("matrix {\n    agent = [agent.oracle, agent.nop]\n  }", "")
-		p.berth("run", ".", "--no-live").want(t, 0)
+		p.berth("run", ".").want(t, 0)
 		s := p.settled(p.run())
 		if s.Summary.Outcomes[record.Passed] != 1 || s.Summary.Outcomes[record.Failed] != 1 {
 			t.Errorf("outcomes %v, want the oracle to pass and nop to fail", s.Summary.Outcomes)

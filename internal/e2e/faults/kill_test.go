@@ -34,7 +34,7 @@ func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
     in_flight = 4
   }`, killTrials/2), "")
 
-	args, dir, kills, before := []string{"run", ".", "--no-live"}, "", 0, map[string][]byte{}
+	args, dir, kills, before := []string{"run", "."}, "", 0, map[string][]byte{}
 	for len(before) < killTrials*3/4 && kills < 14 {
 		s := p.start(nil, args...)
 		if dir == "" {
@@ -42,7 +42,7 @@ func TestKilledAtRandomInstantsNothingIsLostOrCountedTwice(t *testing.T) {
 				m, err := filepath.Glob(filepath.Join(p.dir, "runs", "*", "manifest.jsonl"))
 				return err == nil && len(m) == 1
 			})
-			dir, args = p.run(), []string{"resume", p.run(), "--no-live"}
+			dir, args = p.run(), []string{"resume", p.run()}
 		}
 		if kills%3 == 2 { // any time, most often while it starts
 			wait(s, rand.N(400*time.Millisecond))
@@ -118,13 +118,13 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
   limits {
     in_flight = 1
   }`, "variable \"time\" {\n  default = \"10m\"\n}\n")
-	first := p.start(nil, "run", ".", "--no-live")
+	first := p.start(nil, "run", ".")
 	poll(t, "an attempt is under way", first, func() bool {
 		dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
 		return err == nil && len(dirs) == 1 && count(t, dirs[0], "attempt_began") > 0
 	})
 	dir := p.run()
-	second := p.berth("resume", dir, "--no-live").want(t, 2)
+	second := p.berth("resume", dir).want(t, 2)
 	if want := fmt.Sprintf("pid %d on ", first.pid); !strings.Contains(second.stderr, want) || !strings.Contains(second.stderr, "in use") {
 		t.Errorf("the second berth does not name the first (%s):\n%s", want, second.stderr)
 	}
@@ -135,7 +135,7 @@ func TestTwoBerthsOnOneRunFolder(t *testing.T) {
 	first.signal(syscall.SIGKILL)
 	first.wait()
 
-	s := p.start(nil, "resume", dir, "--no-live")
+	s := p.start(nil, "resume", dir)
 	poll(t, "the run goes on", s, func() bool { return count(t, dir, "attempt_began") > 1 })
 	s.signal(syscall.SIGINT)
 	s.wait().want(t, 130)
@@ -167,7 +167,7 @@ func pluginKilled(t *testing.T, plugin string, retry bool) {
 		body += "\n  retry {\n    max = 3\n    on = [\"plugin_crashed\"]\n    wait = \"10ms\"\n  }"
 	}
 	p.experiment(body, "")
-	s := p.start(nil, "run", ".", "--no-live")
+	s := p.start(nil, "run", ".")
 	poll(t, "two trials are done", s, func() bool {
 		dirs, err := filepath.Glob(filepath.Join(p.dir, "runs", "*"))
 		return err == nil && len(dirs) == 1 && count(t, dirs[0], "attempt_ended") >= 2

@@ -35,7 +35,7 @@ func (p *place) piloted(body, more string) {
 // coordinated starts a run, and returns its folder when pilots can begin.
 func (p *place) coordinated() (*session, string) {
 	p.test.Helper()
-	s := p.start(nil, "run", ".", "--no-live")
+	s := p.start(nil, "run", ".")
 	p.follows(s, 1)
 	return s, p.run()
 }
@@ -99,7 +99,7 @@ func TestPilotsMakeTheSameRun(t *testing.T) {
 		p.task("tiny", "", e2etest.SolveTiny, e2etest.TestTiny)
 		const body = "repeat = 3\n  matrix {\n    agent = [agent.oracle, agent.nop]\n  }"
 		p.experiment(body, "")
-		p.berth("run", ".", "--no-live").want(t, 0)
+		p.berth("run", ".").want(t, 0)
 		alone := p.run()
 		if said := p.berth("pilot", alone).want(t, 2).stderr; !strings.Contains(said, `has no block executor "pilots" {}`) || !strings.Contains(said, "--experiment FILE") {
 			t.Errorf("a pilot for a run without pilots: %s", said)
@@ -191,7 +191,7 @@ func TestKilledPilotsAndCoordinatorsLoseNothing(t *testing.T) {
 				break
 			}
 			coordinators++
-			c = p.start(nil, "resume", dir, "--no-live")
+			c = p.start(nil, "resume", dir)
 			p.follows(c, coordinators)
 		default:
 			pilots[i].signal(syscall.SIGKILL)
@@ -255,7 +255,7 @@ func TestPilotsOutliveTheirCoordinator(t *testing.T) {
 	leased(c, dir, "*", 2)
 	c.signal(syscall.SIGKILL)
 	c.wait()
-	p.berth("resume", dir, "--no-live").want(t, 0)
+	p.berth("resume", dir).want(t, 0)
 	for _, s := range pilots {
 		s.wait().want(t, 0)
 	}

@@ -20,7 +20,7 @@ func long(t *testing.T) (*place, *session) {
 	p := newPlace(t)
 	p.task("long", "", "setsid sleep 7201 & sleep 7202", e2etest.TestTiny)
 	p.experiment("repeat = 4\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 2\n  }", "")
-	s := p.start(nil, "run", ".", "--no-live")
+	s := p.start(nil, "run", ".")
 	poll(t, "solutions run", s, func() bool {
 		sleeping := 0
 		for _, pid := range descendants(s.pid) {

@@ -64,7 +64,7 @@ func onPurpose(t *testing.T, mode string, want []expected) {
 	// down this machine.
 	body := fmt.Sprintf("verify = %q\n  matrix {\n    agent = [agent.oracle]\n  }\n  limits {\n    in_flight = 3\n  }", mode)
 	p.write("berth.hcl", e2etest.Experiment("local", "pids = 256", body, ""))
-	r := p.berth("run", ".", "--no-live").want(t, 1) // complete, with errors
+	r := p.berth("run", ".").want(t, 1) // complete, with errors
 	show := p.settled(p.run())
 	if !show.Summary.Complete || len(show.Trials) != len(want) {
 		t.Errorf("%d trials, complete %v:\n%s", len(show.Trials), show.Summary.Complete, r.stdout)

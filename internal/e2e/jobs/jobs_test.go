@@ -97,7 +97,7 @@ func newBed(t *testing.T, uid int) *bed {
 		e2etest.Must(t, exec.CommandContext(t.Context(), "chown", "-R", fmt.Sprintf("%d:%d", uid, uid), dir).Run())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b.began = b.command(ctx, b.program, "run", ".", "--no-live")
+	b.began = b.command(ctx, b.program, "run", ".")
 	b.began.Stdout, b.began.Stderr = b.said, b.said
 	e2etest.Must(t, b.began.Start())
 	ended := make(chan struct{})

@@ -15,7 +15,7 @@ func TestARunOutlivesWhatASchedulerDoes(t *testing.T) { //nolint:paralleltest //
 	const trials, name = 200, "faults"
 	s.experiment(name, trials, executor("requeue"))
 	mounts := s.mounts()
-	run := s.start(name, "run . --no-live")
+	run := s.start(name, "run .")
 	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
 
 	s.on("login", "scancel "+s.pilots("%i")[0])
@@ -81,7 +81,7 @@ func TestANodeThatLosesTheFolder(t *testing.T) { //nolint:paralleltest // the cl
 	s := newSite(t)
 	const trials, name = 60, "blind"
 	s.experiment(name, trials, executor("requeue"))
-	run := s.start(name, "run . --no-live")
+	run := s.start(name, "run .")
 	s.await("pilots work", func() bool { return s.results(name) > 3 && len(s.pilots("%i")) == 3 })
 	node := s.pilots("%N")[0]
 	s.root(node, "mount -t tmpfs -o ro none "+s.shared)

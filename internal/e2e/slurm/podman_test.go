@@ -172,7 +172,7 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	const name, repeat, held = "boxes", 4, 4
 	agents, archive := "agent.oracle, agent.nop, agent.loop", filepath.Join(s.shared, "base.tar")
 	s.boxes(name, archive, agents, repeat, "")
-	if out := s.berth(name, "run . --no-live; echo code $?"); !strings.Contains(out, "code 0") {
+	if out := s.berth(name, "run .; echo code $?"); !strings.Contains(out, "code 0") {
 		t.Fatalf("%s", out)
 	}
 	alone := filepath.Join(s.shared, name, "alone")
@@ -191,7 +191,7 @@ func TestPodmanOnNodes(t *testing.T) { //nolint:paralleltest // the cluster is s
 	e2etest.Write(t, filepath.Join(s.shared, "module"), map[string]string{"podman": "#!/bin/sh\n: > /tmp/module\nexec /usr/bin/podman \"$@\"\n"})
 	block := strings.NewReplacer("workers    = 3", "workers    = 4\n  setup      = \"PATH="+s.shared+"/module:$PATH\"", "in_flight  = 2", "in_flight  = 1").Replace(executor("requeue"))
 	s.boxes(name, archive, agents, repeat, block)
-	run := s.start(name, "run . --no-live")
+	run := s.start(name, "run .")
 	s.await("all pilots wait for the model", func() bool { return s.requests(asked)-before == held })
 	s.sideBySide(name)
 	s.apart()

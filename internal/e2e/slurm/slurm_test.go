@@ -13,7 +13,7 @@ func TestARunOverSSHFS(t *testing.T) {
 	s.experiment("late", 8, strings.Replace(executor("requeue"), `"10s"
 }`, `"1m"
 }`, 1))
-	s.berth("late", "run . --no-live")
+	s.berth("late", "run .")
 	if attempts := s.settled("late", 8); attempts != 8 {
 		t.Errorf("%d attempts of 8 trials", attempts)
 	}
@@ -25,10 +25,10 @@ func TestARunOverSSHFS(t *testing.T) {
 func TestARunGoesOnFromAnotherNode(t *testing.T) {
 	s := newSite(t)
 	s.experiment("moved", 20, executor("cancel"))
-	s.on("login", "cd "+s.shared+`/moved; ../bin/berth run . --no-live > out 2>&1 & P=$!
+	s.on("login", "cd "+s.shared+`/moved; ../bin/berth run . > out 2>&1 & P=$!
 n=0; while [ $(ls runs/*/cluster/leases 2>/dev/null | wc -l) -lt 4 ] && [ $n -lt 600 ]; do sleep 0.1; n=$((n+1)); done
 kill -9 $P`)
-	s.on("node2", "cd "+s.shared+"/moved && ../bin/berth resume last --no-live --take-over 2>&1")
+	s.on("node2", "cd "+s.shared+"/moved && ../bin/berth resume last --take-over 2>&1")
 	if attempts := s.settled("moved", 20); attempts != 20 {
 		t.Errorf("%d attempts of 20 trials: those that went on were not kept", attempts)
 	}
@@ -69,7 +69,7 @@ func TestWhatAClusterRefuses(t *testing.T) {
 		{"closed", "not permitted to use this partition"},
 	} {
 		s.experiment("refused-"+tt.partition, 1, executor(tt.partition))
-		out := s.berth("refused-"+tt.partition, "run . --no-live; echo code $?")
+		out := s.berth("refused-"+tt.partition, "run .; echo code $?")
 		if !strings.Contains(out, tt.want) || !strings.Contains(out, "code 3") {
 			t.Errorf("partition %s: %s", tt.partition, out)
 		}

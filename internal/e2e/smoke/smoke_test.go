@@ -34,7 +34,7 @@ func run(t *testing.T, do berth, dir, example string, change func(string) string
 	e2etest.Must(t, os.CopyFS(dir, os.DirFS(filepath.Join(tree.Root, "examples", example))))
 	text := e2etest.Read(t, dir, "berth.hcl")
 	e2etest.Must(t, os.WriteFile(filepath.Join(dir, "berth.hcl"), []byte(change(text)), 0o600))
-	if code, out, stderr := do(dir, "run", ".", "--no-live"); code != 0 {
+	if code, out, stderr := do(dir, "run", "."); code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, out, stderr)
 	}
 	_, out, stderr := do(dir, "show", "last", "--json")

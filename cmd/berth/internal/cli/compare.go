@@ -29,7 +29,7 @@ With --baseline, the command says instead which tasks got worse, cell by cell:
 those that the baseline always solved and the run does not always, and those
 that it solved once and the run never does. With --require "no new failure", the
 exit code is 1 if there is one.`,
-		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --latex\n  berth compare RUN OTHER\n  berth compare RUN --baseline MAIN --require \"no new failure\" --confirm 3",
+		Example: "  berth compare last\n  berth compare last --cell 'or*' --cell nop\n  berth compare last --table latex\n  berth compare RUN OTHER\n  berth compare RUN --baseline MAIN --require \"no new failure\" --confirm 3",
 		Args:    cobra.MinimumNArgs(1),
 
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,7 +38,7 @@ type runFlags struct {
 	given    *pflag.FlagSet
 	inFlight int
 	require  []string
-	noLive   bool
+	lines    bool // print progress as lines, also on a terminal
 	relay    string
 	metrics  string
 }
@@ -53,7 +53,6 @@ func (f *runFlags) registerWork(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	f.given = fs
 	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
-	fs.BoolVar(&f.noLive, "no-live", false, "print progress as lines, also on a terminal")
 	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
 	fs.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface")
 }
@@ -202,7 +201,7 @@ func (a *app) executeAndShow(ctx context.Context, j *job) (run.Report, error) {
 	if err != nil {
 		return run.Report{}, err
 	}
-	o := tui.Options{Err: a.Err, Color: a.ErrColor, Block: a.Live && !j.flags.noLive && !a.verbose}
+	o := tui.Options{Err: a.Err, Color: a.ErrColor, Block: a.Live && !j.flags.lines && !a.verbose}
 	for i := range j.store.Manifest.Cells {
 		o.Cells = append(o.Cells, j.store.Manifest.Cells[i].Slug)
 	}

@@ -83,7 +83,7 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	if err = errors.Join(err, j.store.Close()); err != nil {
 		return err
 	}
-	args := []string{"resume", j.store.Dir, "--no-live"}
+	args := []string{"resume", j.store.Dir}
 	if j.flags.inFlight > 0 {
 		args = append(args, "--in-flight", strconv.Itoa(j.flags.inFlight))
 	}

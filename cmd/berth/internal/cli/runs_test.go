@@ -66,8 +66,8 @@ func TestARunIsShown(t *testing.T) {
 	}
 	run(t, "berth", "show", dir, "--select", `outcome == "passed"`).must(exit(0), prints("cccccccc"))
 	run(t, "berth", "show", dir, "--by", "cell").must(exit(0), prints("a ", "100.0"))
-	run(t, "berth", "show", dir, "--by", "agent,task", "--csv").must(exit(0), prints("agent,task"))
-	run(t, "berth", "show", dir, "--by", "task", "--latex").must(exit(0), prints("tabular"))
+	run(t, "berth", "show", dir, "--by", "agent,task", "--table", "csv").must(exit(0), prints("agent,task"))
+	run(t, "berth", "show", dir, "--by", "task", "--table", "latex").must(exit(0), prints("tabular"))
 	run(t, "berth", "show", dir, "--by", "cell", "--json").must(exit(0), printsJSON("cli-show-table", nil))
 	run(t, "berth", "show", dir, "--watch").must(exit(0), prints("3 passed + 1 failed"))
 }
@@ -98,9 +98,9 @@ func TestATrialIsShown(t *testing.T) {
 		"--select agent":          "--select",
 		"--select outcom=='x'":    `did you mean "outcome"?`,
 		"--by agnt":               `grouped by "agnt": did you mean "agent"?`,
-		"--k 2 --csv":             "k is 2, and no task has more than 1 measured",
-		"--by cell --csv --latex": "--csv and --latex: choose one of them",
-		"--by cell --csv --json":  "--json and --csv: choose one of them",
+		"--k 2 --table csv":       "k is 2, and no task has more than 1 measured",
+		"--by cell --table html":  "csv, markdown or latex",
+		"--table csv --json":      "--json and --table: choose one of them",
 		"--by cell --k 3":         "Choose a smaller --k",
 	} {
 		words(t, "show "+dir+" "+line).must(usage(want))
@@ -113,8 +113,8 @@ func TestRunsAreCompared(t *testing.T) {
 	dir := stored(t, parent)
 	run(t, "berth", "compare", dir).must(exit(0), prints("a ", "b ", "100.0", "counted: "))
 	run(t, "berth", "compare", dir, "--json").must(exit(0), printsJSON("cli-compare", nil))
-	run(t, "berth", "compare", dir, "--csv").must(exit(0), prints("a,b,"))
-	run(t, "berth", "compare", dir, "--latex").must(exit(0), prints("tabular"))
+	run(t, "berth", "compare", dir, "--table", "csv").must(exit(0), prints("a,b,"))
+	run(t, "berth", "compare", dir, "--table", "latex").must(exit(0), prints("tabular"))
 	run(t, "berth", "compare", dir, dir).must(usage("are the same run: name it once"))
 	run(t, "berth", "compare", dir, "--cell", "c*").must(usage("fewer than two cells are left to compare; there are: a, b"))
 	other := stored(t, parent)

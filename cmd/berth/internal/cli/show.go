@@ -83,7 +83,7 @@ func (a *app) showCommand() *cobra.Command {
 		Use:     "show [RUN [TRIAL [ATTEMPT]] | RUN ...]",
 		Short:   "Show runs, the trials of a run, numbers of runs, or one attempt",
 		Long:    showHelp,
-		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"'\n  berth show last --by cell\n  berth show last --by agent,task --csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
+		Example: "  berth show last\n  berth show last --select 'outcome == \"failed\"'\n  berth show last --by cell\n  berth show last --by agent,task --table csv\n  berth show last --watch\n  berth show last 3f9a2c\n  berth show last 3f9a2c --trajectory\n  berth show last 3f9a2c --watch\n  berth show last --json | jq .summary.outcomes",
 		Args:    cobra.ArbitraryArgs,
 
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,37 +16,29 @@ import (
 
 // tableFlags are the flags of commands that print numbers.
 type tableFlags struct {
-	csv, markdown, latex bool
-	force                bool
+	table string
+	force bool
 }
 
 func (f *tableFlags) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.BoolVar(&f.csv, "csv", false, "print the table as CSV, with fractions in full")
-	fs.BoolVar(&f.markdown, "markdown", false, "print tables as Markdown")
-	fs.BoolVar(&f.latex, "latex", false, "print tables as LaTeX")
+	fs.StringVar(&f.table, "table", "", "print the table in this `FORMAT`: csv, with fractions in full, markdown or latex")
 	fs.BoolVar(&f.force, "force", false, "print numbers that are refused, with the reasons as marks")
 }
 
 // format returns the chosen format.
 func (f *tableFlags) format(p *terminal.Printer) (terminal.Format, error) {
-	const asJSON terminal.Format = "json" // of the answer, not of a table
-	var chosen []terminal.Format
-	for _, flag := range []struct {
-		format terminal.Format
-		given  bool
-	}{{asJSON, p.JSON}, {terminal.CSV, f.csv}, {terminal.Markdown, f.markdown}, {terminal.LaTeX, f.latex}} {
-		if flag.given {
-			chosen = append(chosen, flag.format)
+	switch format := terminal.Format(f.table); format {
+	case terminal.Text:
+		return format, nil
+	case terminal.CSV, terminal.Markdown, terminal.LaTeX:
+		if p.JSON {
+			return terminal.Text, errors.New("--json and --table: choose one of them")
 		}
+		return format, nil
+	default:
+		return terminal.Text, fmt.Errorf("--table is csv, markdown or latex, and not %q", f.table)
 	}
-	switch {
-	case len(chosen) > 1:
-		return terminal.Text, fmt.Errorf("--%s and --%s: choose one of them", chosen[0], chosen[1])
-	case len(chosen) == 0 || p.JSON:
-		return terminal.Text, nil
-	}
-	return chosen[0], nil
 }
 
 // tableOf says which table show prints.
@@ -65,7 +58,7 @@ func (o *tableOf) register(cmd *cobra.Command) {
 }
 
 // tableOnly are the flags that need numbers of groups.
-var tableOnly = []string{"by", "k", "csv", "markdown", "latex", "force"}
+var tableOnly = []string{"by", "k", "table", "force"}
 
 // wanted reports whether numbers of groups are wanted: there is a flag for them, or
 // there are several runs.

@@ -73,7 +73,6 @@ all checks. The exit code is 1 if one fails.`,
 	fs.StringVar(&rf.environment, "environment", defaultEnvironment, "with --run, the `ENVIRONMENT` plugin")
 	fs.StringVar(&rf.runs, "runs", report.RunsDir, "with --run, create the folders of the runs in `DIR`")
 	fs.IntVar(&rf.inFlight, "in-flight", 0, "with --run, the `NUMBER` of attempts at the same time (default: the number of processors)")
-	fs.BoolVar(&rf.noLive, "no-live", false, "with --run, print progress as lines, also on a terminal")
 	return cmd
 }
 

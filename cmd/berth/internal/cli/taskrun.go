@@ -25,7 +25,7 @@ type taskRunFlags struct {
 
 // possibleRun refuses flags that say nothing without --run, and invalid numbers.
 func (f *taskRunFlags) possibleRun() error {
-	for _, name := range []string{"repeat", "environment", "runs", "in-flight", "no-live"} {
+	for _, name := range []string{"repeat", "environment", "runs", "in-flight"} {
 		if !f.run && f.given.Changed(name) {
 			return fmt.Errorf("--%s needs --run: without it, nothing is run", name)
 		}

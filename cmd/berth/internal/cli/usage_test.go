@@ -30,7 +30,7 @@ func TestErrorsOfUsage(t *testing.T) {
 		{"plugin lits", `Did you mean "berth plugin list"?`},
 		{"help frobnicate", `unknown command "frobnicate". See berth --help`},
 		{"run . --in-flight x", `--in-flight must be a whole number, got "x". See berth run --help`},
-		{"run . --no-live=x", `--no-live must be true or false, got "x"`},
+		{"gc --dry-run=x", `--dry-run must be true or false, got "x"`},
 		{"run --frobnicate", "unknown flag: --frobnicate. See berth run --help"},
 		{"run --in-flihgt 2", "unknown flag: --in-flihgt. Did you mean --in-flight?"},
 		{"run a b", "berth run: expected at most 1 argument (PATH), got 2. Example: berth run"},

@@ -37,20 +37,14 @@ type Model struct {
 	// AllowHosted are features that the provider may run or fetch for a sandbox
 	// without a network, by the names in the gateway's finding.
 	AllowHosted []string `json:"allow_hosted,omitempty"`
-	// MaxRequestMiB is the largest size of a request; 0 means the default of
-	// the gateway.
-	MaxRequestMiB int64 `json:"max_request_mib,omitempty"`
 	// Replay serves the model from the exchanges of that run; empty means no
 	// replay.
 	Replay string `json:"replay,omitempty"`
 	// InFlight is the largest number of concurrent requests with one key; 0
 	// lets the gateway adapt it.
 	InFlight int `json:"in_flight,omitempty"`
-	// ReserveOutput is how many output tokens budgets reserve for a request
-	// that does not bound its answer. ContextTokens is how many input tokens
-	// they reserve for a request that refers to content stored elsewhere. 0
-	// means the known values of the model.
-	ReserveOutput int64 `json:"reserve_output,omitempty"`
+	// ContextTokens is how many input tokens budgets reserve for a request that
+	// refers to content stored elsewhere. 0 means the known value of the model.
 	ContextTokens int64 `json:"context_tokens,omitempty"`
 	// FirstByteTimeout is the longest wait for the first byte of an answer, and
 	// IdleTimeout the longest pause within one. Nil means the default of the

@@ -63,8 +63,7 @@ type Keep struct {
 type Retry struct {
 	Max     int              `berth:"max" required:"true" doc:"Number of further attempts of a trial. 0: none."`
 	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,judge_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
-	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that."`
-	MaxWait time.Duration    `berth:"max_wait" default:"1m" doc:"Longest wait."`
+	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that, up to a minute."`
 }
 
 // Executor says where attempts run. Kind "local" is this machine; any other

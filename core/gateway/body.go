@@ -15,17 +15,16 @@ import (
 // readBody reads and decompresses the body of the request when there is room
 // for it.
 func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
-	most := mostOf(&x.e.up.model)
 	known := x.r.ContentLength
-	if known > most {
-		return nil, &sizeError{most}
+	if known > maxRequest {
+		return nil, errTooLarge
 	}
-	in, end, err := unpacking(x.r, most)
+	in, end, err := unpacking(x.r, maxRequest)
 	defer end()
 	if err != nil {
 		return nil, err
 	}
-	size := most
+	size := int64(maxRequest)
 	if known >= 0 && in == x.r.Body {
 		size = known
 	}
@@ -33,12 +32,12 @@ func (x *exchange) readBody(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	x.readUntil(time.Now().Add(slowest))
-	b, err := io.ReadAll(io.LimitReader(in, most+1))
+	b, err := io.ReadAll(io.LimitReader(in, maxRequest+1))
 	if err != nil {
 		return nil, fmt.Errorf("the body cannot be read: %w", err)
 	}
-	if int64(len(b)) > most {
-		return nil, &sizeError{most}
+	if len(b) > maxRequest {
+		return nil, errTooLarge
 	}
 	x.release(2 * max(0, size-int64(len(b))))
 	x.readUntil(time.Time{})

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/berth-eval/berth/core/cell"
 )
 
 // Requests in progress are held in memory twice: as received and as sent. These are
 // the bounds, in bytes.
 const (
-	maxRequest  = 32 << 20  // of one request, decompressed, unless the model block sets another
+	maxRequest  = 64 << 20  // of one request, decompressed
 	maxRequests = 256 << 20 // for all requests of a session; more have to wait
 	maxTogether = 512 << 20 // for requests of all sessions; more have to wait
 	maxReply    = 64 << 20  // of one answer
@@ -49,17 +47,5 @@ func (x *exchange) release(n int64) {
 	x.s.g.memory.Release(n)
 }
 
-// sizeError says that a request is larger than the gateway accepts.
-type sizeError struct{ most int64 }
-
-func (e *sizeError) Error() string {
-	return fmt.Sprintf("the request is larger than %d MiB: max_request_mib of the model block says how large it may be", e.most>>20)
-}
-
-// mostOf returns the largest allowed size of a request for the model.
-func mostOf(m *cell.Model) int64 {
-	if m.MaxRequestMiB > 0 {
-		return m.MaxRequestMiB << 20
-	}
-	return maxRequest
-}
+// errTooLarge is the reason for refusing a request.
+var errTooLarge = fmt.Errorf("the request is larger than %d MiB", maxRequest>>20)

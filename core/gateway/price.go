@@ -45,7 +45,7 @@ const (
 func LimitsOf(table *dialect.Set, m *cell.Model) Limits {
 	known := table.Known(m.Name)
 	l := Limits{
-		Context: cmp.Or(m.ContextTokens, known.Context, assumedContext), Output: known.MaxOutput, Usual: cmp.Or(m.ReserveOutput, assumedOutput),
+		Context: cmp.Or(m.ContextTokens, known.Context, assumedContext), Output: known.MaxOutput, Usual: assumedOutput,
 	}
 	if l.Output > 0 {
 		l.Usual = min(l.Usual, l.Output)

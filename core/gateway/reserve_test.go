@@ -97,7 +97,6 @@ func TestAnAnswerWithoutBoundIsReservedAsItsModelSays(t *testing.T) {
 		{"the client's, more than the model can say", `"max_tokens":999999,`, func(m *cell.Model) { m.Name = "claude-opus-4-8" }, 128000},
 		{"usual", "", func(*cell.Model) {}, 16384},
 		{"the model's, which is less", "", func(m *cell.Model) { m.Name = "gemini-2.0-flash" }, 8192},
-		{"the block's", "", func(m *cell.Model) { m.ReserveOutput = 500 }, 500},
 		{"the parameters'", "", func(m *cell.Model) { m.Parameters = []byte(`{"max_tokens":200}`) }, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -67,14 +67,14 @@ func TestWaitsDoubleAndAreSpread(t *testing.T) {
 		var waits []time.Duration
 		schedule(t, run.Options{
 			Plan: p, Store: r, Executor: &fake{attempt: failing(9, true)},
-			Retry: experiment.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 10 * time.Second, MaxWait: 30 * time.Second},
+			Retry: experiment.Retry{Max: 4, On: []record.Outcome{record.EnvironmentError}, Wait: 20 * time.Second},
 			Watch: func(e run.Event) {
 				if e.Kind == run.Waiting {
 					waits = append(waits, e.Wait)
 				}
 			},
 		})
-		for i, top := range []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second, 30 * time.Second} {
+		for i, top := range []time.Duration{20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
 			if len(waits) != 4 || waits[i] < top/2 || waits[i] > top {
 				t.Errorf("waits %v: the one at %d is not between %s and %s", waits, i, top/2, top)
 			}

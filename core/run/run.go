@@ -382,20 +382,17 @@ func (s *scheduler) tell(e Event) {
 	s.events.tell(e)
 }
 
+// longestWait bounds the wait before an attempt, unless the experiment begins with a
+// longer one.
+const longestWait = time.Minute
+
 // backoff returns how long to wait before the next attempt. The wait doubles
 // with each attempt made, and is random between half and all of it, so that
 // trials that failed together are not retried together.
 func backoff(r experiment.Retry, made int) time.Duration {
-	d := r.Wait
+	d, most := r.Wait, max(r.Wait, longestWait)
 	for range made {
-		if d > r.MaxWait/2 {
-			d = r.MaxWait
-			break
-		}
-		d *= 2
-	}
-	if r.MaxWait > 0 && d > r.MaxWait {
-		d = r.MaxWait
+		d = min(2*d, most)
 	}
 	if d <= 0 {
 		return 0

@@ -135,7 +135,7 @@ func TestEveryTrialIsRunOnceInTheOrderOfThePlan(t *testing.T) {
 	}
 }
 
-var retry = experiment.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute, MaxWait: time.Hour}
+var retry = experiment.Retry{Max: 2, On: []record.Outcome{record.EnvironmentError}, Wait: time.Minute}
 
 // failing gives an infrastructure error n times, then a pass.
 func failing(n int, retryable bool) func(context.Context, run.Job) record.Result {

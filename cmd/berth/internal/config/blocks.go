@@ -107,11 +107,9 @@ type modelBlock struct {
 	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
 	AllowModels   []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
 	AllowHosted   []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
-	MaxRequestMiB int64           `berth:"max_request_mib" doc:"Largest request in MiB, at most 64. 0: 32."`
 	Replay        string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
 	InFlight      int             `berth:"in_flight" doc:"Number of requests at the same time with one key. 0: adapted to the provider's rate limit."`
 
-	ReserveOutput int64 `berth:"reserve_output" doc:"Tokens of output that budgets set aside for a request without an output limit. 0: 16384, or the model's own limit if that is lower."`
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
 
 	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of a response; without streaming, for all of it. Absent: 2m."`

@@ -141,8 +141,8 @@ func (c *builder) model(label string) *cell.Model {
 		r.Report(checkModel(&m, c.l.opts.Providers))
 		out := &cell.Model{
 			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
-			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, MaxRequestMiB: m.MaxRequestMiB, Replay: m.Replay, InFlight: m.InFlight,
-			ReserveOutput: m.ReserveOutput, ContextTokens: m.ContextTokens, FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
+			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, Replay: m.Replay, InFlight: m.InFlight,
+			ContextTokens: m.ContextTokens, FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
 		}
 		if m.APIKey != "" {
 			out.APIKey = new(c.text(r, "api_key", m.APIKey))

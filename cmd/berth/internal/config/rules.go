@@ -103,9 +103,6 @@ func checkRetry(r *rules, b *experiment.Retry) {
 	if b.Wait < 0 {
 		r.add("retry.wait", "Wrong value", "Got %s. Write \"0s\" or more.", b.Wait)
 	}
-	if b.MaxWait < b.Wait {
-		r.add("retry.max_wait", "Wrong value", "Got %s, which is less than wait (%s).", b.MaxWait, b.Wait)
-	}
 }
 
 func places(r *rules, path pluginconfig.Path, p experiment.Places) {
@@ -264,10 +261,6 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
 	}
 	natural(r, "in_flight", b.InFlight)
-	if n := b.MaxRequestMiB; n < 0 || n > maxRequestMiB {
-		r.add("max_request_mib", "Wrong value", "Got %d. Write 1 to %d, or 0 for 32.", n, maxRequestMiB)
-	}
-	natural(r, "reserve_output", b.ReserveOutput)
 	natural(r, "context_tokens", b.ContextTokens)
 	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
 	lasting(r, "idle_timeout", b.IdleTimeout)
@@ -288,9 +281,6 @@ func checkKeys(r *rules, b *modelBlock) {
 	}
 }
 
-// maxRequestMiB is how large a request to a model may be made: a quarter of what
-// the gateway holds for one session, which holds each twice.
-const maxRequestMiB = 64
 
 func checkPrice(r *rules, p *priceBlock) {
 	if p == nil {

@@ -217,7 +217,7 @@ model "m" {
 	full := strings.Replace(fmt.Sprintf(base, "turns = 3"), `"loop"`, "\"loop\"\n  model = model.m", 1)
 	want := id(full + fmt.Sprintf(model, ""))
 	for name, text := range map[string]string{
-		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3\n reserve_output = 4096\n context_tokens = 9000\n first_byte_timeout = \"5m\"\n idle_timeout = \"2m\""),
+		"key, address, price": full + fmt.Sprintf(model, "api_key = secret(\"KEY\")\n base_url = \"http://x/v1\"\n price {\n input = 1\n }\n in_flight = 3\n context_tokens = 9000\n first_byte_timeout = \"5m\"\n idle_timeout = \"2m\""),
 		"several keys":        full + fmt.Sprintf(model, "api_keys = [secret(\"KEY\"), secret(\"OTHER\")]"),
 		"requests in flight":  strings.Replace(full, `"loop"`, "\"loop\"\n  in_flight = 3", 1) + fmt.Sprintf(model, ""),
 		"labels":              strings.NewReplacer(`agent "a"`, `agent "b"`, "agent.a", "agent.b", `"t"`, `"u"`, "dataset.t", "dataset.u", `model "m"`, `model "n"`, "model.m", "model.n").Replace(full + fmt.Sprintf(model, "")),

@@ -22,8 +22,7 @@ experiment "x" {
   }
   retry {
     max      = 1
-    wait     = "1m"
-    max_wait = "1s"
+    wait     = "-1m"
   }
 }
 

@@ -28,7 +28,6 @@ experiment "roles" {
     max      = 3
     on       = ["preempted"]
     wait     = "2s"
-    max_wait = "10s"
   }
 }
 

@@ -64,38 +64,26 @@ time and the reason; those that can change results mark the run
 }
 
 // ctlArgs reads the arguments after the action.
-func ctlArgs(q *control.Request, args []string) error {
-	most := 0
-	switch q.Action {
-	case control.Set:
-		var err error
+func ctlArgs(q *control.Request, args []string) (err error) {
+	switch {
+	case q.Action == control.Set:
 		q.Set, err = ctlLimits(args)
-		return err
-	case ctlStatus:
-		if q.Why != "" || q.Cell != "" || q.Yes {
-			return errors.New("status changes nothing: leave out --why, --cell and --yes")
-		}
-	case control.Pause, control.Drain, control.Continue:
-	case control.Cancel, control.EndTurn:
-		if len(args) == 1 {
-			q.Trial, most = args[0], 1
-		}
-	default:
-		return fmt.Errorf("unknown action %q: choose from %s. Example: berth ctl last pause", q.Action, strings.Join(append([]string{ctlStatus}, control.Actions...), ", "))
+		args = nil
+	case len(args) > 0 && (q.Action == control.Cancel || q.Action == control.EndTurn):
+		q.Trial, args = args[0], args[1:]
 	}
 	switch {
-	case len(args) > most:
-		return fmt.Errorf("%s: unexpected argument %q", q.Action, args[most])
-	case q.Action == control.Cancel && (q.Trial == "") == (q.Cell == ""):
-		return errors.New("cancel needs either a trial or --cell. Example: berth ctl last cancel 3f9a2c")
-	case q.Action == control.EndTurn && (q.Trial == "" || strings.TrimSpace(q.Why) == ""):
-		return errors.New("end-turn needs a trial and --why, because it changes a result. Example: berth ctl last end-turn 3f9a2c --why \"it repeats one command\"")
-	case q.Cell != "" && q.Action != control.Cancel:
-		return errors.New("--cell is for cancel only")
-	case q.Yes:
-		return errors.New("--yes is for set only")
+	case err != nil:
+		return err
+	case q.Action == ctlStatus && (q.Why != "" || q.Cell != "" || q.Yes):
+		return errors.New("status changes nothing: leave out --why, --cell and --yes")
+	case q.Action != ctlStatus:
+		err = q.Check()
 	}
-	return nil
+	if err == nil && len(args) > 0 {
+		err = fmt.Errorf("%s: unexpected argument %q", q.Action, args[0])
+	}
+	return err
 }
 
 // ctlLimits reads limits such as in_flight=8.

@@ -39,7 +39,7 @@ func TestARunWithoutSandboxes(t *testing.T) {
 	run(t, "berth", "audit", made).must(exit(0))
 	run(t, "berth", "ctl", made).must(exit(1), complains("is over: there is nothing to control"))
 	run(t, "berth", "ctl", made, "pausee").must(usage(`unknown action "pausee"`))
-	run(t, "berth", "ctl", made, "cancel").must(usage("cancel needs either a trial or --cell"))
+	run(t, "berth", "ctl", made, "cancel").must(usage("cancel needs either a trial or a cell"))
 	run(t, "berth", "ctl", made, "set", "in_flight=x").must(usage(`"x" is not a number`))
 	run(t, "berth", "pilot", made).must(usage("needs no pilot"))
 	run(t, "berth", "replay", made, "--runs", runs).must(usage("replayed"))

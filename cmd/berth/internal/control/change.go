@@ -29,7 +29,7 @@ type change struct {
 // change makes one change, records it and returns a sentence about what was done. An error
 // says why nothing was changed, or that it could not be recorded.
 func (s *Server) change(q *Request, uid int) (string, error) {
-	if err := q.check(); err != nil {
+	if err := q.Check(); err != nil {
 		return "", err
 	}
 	c := &change{Intervention: &store.Intervention{Action: strings.ReplaceAll(q.Action, "-", "_"), User: NameOf(uid), UID: uid, Why: q.Why}}
@@ -49,8 +49,8 @@ func (s *Server) change(q *Request, uid int) (string, error) {
 	return c.did + c.more, nil
 }
 
-// check returns what is wrong with a request, whatever the run is.
-func (q *Request) check() error {
+// Check returns what is wrong with a request, whatever the run is.
+func (q *Request) Check() error {
 	switch {
 	case !slices.Contains(Actions, q.Action):
 		return fmt.Errorf("unknown action %q: choose from %s", q.Action, strings.Join(Actions, ", "))

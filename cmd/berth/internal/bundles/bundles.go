@@ -161,24 +161,27 @@ func (c *Commands) makeAll(cmd *cobra.Command, o bundler.Order) error {
 	return errors.Join(append(failed, err)...)
 }
 
-// recipes returns the recipes of all agents with a bundle that has a version.
-func (c *Commands) recipes(cmd *cobra.Command) (map[string]bundle.Recipe, error) {
+// agents returns the agents that plugins serve.
+func (c *Commands) agents(cmd *cobra.Command) ([]plugin.Entry, error) {
 	h, err := c.Host()
 	if err != nil {
 		return nil, err
 	}
 	defer h.Stop()
 	entries, err := h.List(cmd.Context())
-	if err != nil {
-		return nil, err
-	}
+	return slices.DeleteFunc(entries, func(e plugin.Entry) bool { return e.Kind != plugins.KindAgent || e.ShadowedBy != "" }), err
+}
+
+// recipes returns the recipes of all agents with a bundle that has a version.
+func (c *Commands) recipes(cmd *cobra.Command) (map[string]bundle.Recipe, error) {
+	agents, err := c.agents(cmd)
 	recipes := map[string]bundle.Recipe{}
-	for i := range entries {
-		if e := &entries[i]; e.Kind == plugins.KindAgent && e.ShadowedBy == "" && e.Bundle != nil && e.Bundle.Version != "" {
+	for i := range agents {
+		if e := &agents[i]; e.Bundle != nil && e.Bundle.Version != "" {
 			recipes[e.Name] = *e.Bundle
 		}
 	}
-	return recipes, nil
+	return recipes, err
 }
 
 // order sets what to build: from the flags, or a plugin's recipe.
@@ -207,20 +210,14 @@ func (c *Commands) order(cmd *cobra.Command, o *bundler.Order, args []string, li
 
 // recipe asks the plugins for the recipe of a bundle.
 func (c *Commands) recipe(cmd *cobra.Command, name string) (bundle.Recipe, error) {
-	h, err := c.Host()
-	if err != nil {
-		return bundle.Recipe{}, err
-	}
-	defer h.Stop()
-	entries, err := h.List(cmd.Context())
+	agents, err := c.agents(cmd)
 	if err != nil {
 		return bundle.Recipe{}, err
 	}
 	var have []string
-	for i := range entries {
-		e := &entries[i]
+	for i := range agents {
+		e := &agents[i]
 		switch {
-		case e.Kind != plugins.KindAgent || e.ShadowedBy != "":
 		case e.Name == name && e.Bundle == nil:
 			return bundle.Recipe{}, fmt.Errorf("agent %q needs no bundle: it runs on the host", name)
 		case e.Name == name:

@@ -17,16 +17,7 @@ func CopiesIn(scratch string) string { return filepath.Join(scratch, "bundles") 
 // empty: they asked for none. Folders that are not installed bundles stay where they
 // are.
 func (c *Commands) Copy(ctx context.Context, to *bundler.Copies, used []agent.Bundle) (dir string, err error) {
-	all, err := c.Installed(used)
-	if err != nil || len(all) == 0 {
-		return "", err
-	}
-	return to.Use(ctx, all)
-}
-
-// Installed returns the bundles that agents asked for, without folders that are no
-// installed bundles.
-func (c *Commands) Installed(used []agent.Bundle) (all []bundle.Bundle, err error) {
+	var all []bundle.Bundle
 	seen := map[string]bool{}
 	for _, u := range used {
 		if in, bad := filepath.Rel(c.dir(), u.Source); seen[u.Name] || bad != nil || !filepath.IsLocal(in) {
@@ -34,13 +25,16 @@ func (c *Commands) Installed(used []agent.Bundle) (all []bundle.Bundle, err erro
 		}
 		b, err := bundle.Find(c.dir(), u.Name)
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		if b.Digest != u.Digest {
-			return nil, fmt.Errorf("bundle %s was replaced a moment ago: it was %s, and is %s", u.Name, u.Digest, b.Digest)
+			return "", fmt.Errorf("bundle %s was replaced a moment ago: it was %s, and is %s", u.Name, u.Digest, b.Digest)
 		}
 		seen[u.Name] = true
 		all = append(all, b)
 	}
-	return all, nil
+	if len(all) == 0 {
+		return "", nil
+	}
+	return to.Use(ctx, all)
 }

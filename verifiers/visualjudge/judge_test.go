@@ -311,30 +311,6 @@ func TestAPairWithoutAUsableReplyIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestOddScoresAreErrors(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		binary verifier.Decision
-		final  string
-		want   error
-	}{
-		"5 after a 0":     {verifier.Fail, `{"score":5,"reason":"r"}`, verifier.ErrBadReply},
-		"a quoted number": {verifier.Pass, `{"score":"4","reason":"r"}`, nil},
-		"a fraction":      {verifier.Pass, `{"score":3.5,"reason":"r"}`, verifier.ErrBadReply},
-		"prose":           {verifier.Pass, `Four.`, verifier.ErrBadReply},
-		"5 after a 1":     {verifier.Pass, `{"score":5,"reason":"r"}`, nil},
-		"4 after a 0":     {verifier.Fail, `{"score":4,"reason":"r"}`, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			v, _, _, err := judged(t, verifier.Request{View: threePictures().lay(t), Earlier: earlier(tt.binary)}, replies{pairs: []string{aChange}, final: []string{tt.final}})
-			if !errors.Is(err, tt.want) || (tt.want != nil) != (v.Decision == "") {
-				t.Errorf("%+v, %v; want %v", v, err, tt.want)
-			}
-		})
-	}
-}
-
 func TestWhatTheJudgeNeeds(t *testing.T) {
 	t.Parallel()
 	empty := &script{}

@@ -14,10 +14,14 @@ import (
 
 	"github.com/berth-eval/berth/plugins/agent/bundle"
 	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // limits of an archive of a bundle.
 var limits = archive.Limits{Bytes: 16 << 30, Entries: 1_000_000}
+
+// maxManifest bounds the manifest of a bundle, in bytes.
+const maxManifest = 64 << 20
 
 // Export writes a bundle to w as a tar archive compressed with Zstandard. It
 // refuses a bundle that differs from its manifest, as Import would.
@@ -69,7 +73,7 @@ func Import(ctx context.Context, dir string, r io.Reader, again bool) (b bundle.
 	if err = forEverybody(whole); err != nil {
 		return b, err
 	}
-	raw, err := readInside(whole, bundle.ManifestFile)
+	raw, err := untrusted.Read(whole, bundle.ManifestFile, maxManifest)
 	if err != nil {
 		return b, errors.New("the archive is not a bundle: there is no " + bundle.ManifestFile)
 	}

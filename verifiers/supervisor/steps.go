@@ -16,8 +16,7 @@ const (
 
 // excerpt keeps the beginning and the end of a text that comes in lines.
 type excerpt struct {
-	all        bytes.Buffer // while it is short enough
-	head, tail [][]byte
+	head, tail [][]byte // all of it while it is short enough
 	headSize   int
 	tailSize   int
 	lines      int
@@ -28,9 +27,6 @@ func (e *excerpt) add(line []byte) {
 	line = append(bytes.Clone(line), '\n')
 	e.lines++
 	e.size += len(line)
-	if e.size <= maxSteps {
-		e.all.Write(line)
-	}
 	if e.headSize+len(line) <= someSteps && len(e.head) == e.lines-1 {
 		e.head = append(e.head, line)
 		e.headSize += len(line)
@@ -38,7 +34,7 @@ func (e *excerpt) add(line []byte) {
 	}
 	e.tail = append(e.tail, line)
 	e.tailSize += len(line)
-	for e.tailSize > someSteps {
+	for e.size > maxSteps && e.tailSize > someSteps {
 		e.tailSize -= len(e.tail[0])
 		e.tail = e.tail[1:]
 	}
@@ -47,10 +43,10 @@ func (e *excerpt) add(line []byte) {
 // String returns the text, or whole lines of its beginning and end and between
 // them a line that counts what is left out.
 func (e *excerpt) String() string {
-	if e.size <= maxSteps {
-		return e.all.String()
+	left := ""
+	if e.size > maxSteps {
+		left = fmt.Sprintf("[%d lines, %d bytes left out: read them in attempt/steps.jsonl]\n", e.lines-len(e.head)-len(e.tail), e.size-e.headSize-e.tailSize)
 	}
-	left := fmt.Sprintf("[%d lines, %d bytes left out: read them in attempt/steps.jsonl]\n", e.lines-len(e.head)-len(e.tail), e.size-e.headSize-e.tailSize)
 	return string(bytes.Join(e.head, nil)) + left + string(bytes.Join(e.tail, nil))
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -60,11 +59,8 @@ var (
 // Bounds of actions. A surface has a minute for a page with all of its actions.
 const (
 	maxActions = 50
-	maxSteps   = 100    // of an action
-	maxWait    = 30     // seconds of a page
-	maxTyped   = 2000   // bytes
-	maxScript  = 20_000 // bytes
-	maxWord    = 1000   // bytes of a name and of a selector
+	maxSteps   = 100 // of an action
+	maxWait    = 30  // seconds of a page
 )
 
 // checkActions says what is wrong with actions, from either file.
@@ -76,8 +72,8 @@ func (b *builder) checkActions(file string) {
 	for i := range b.actions {
 		a := &b.actions[i]
 		switch {
-		case strings.TrimSpace(a.Name) == "" || len(a.Name) > maxWord:
-			b.bad(file, a.line, "Action without a name", "Write a name of at most %d bytes.", maxWord)
+		case strings.TrimSpace(a.Name) == "":
+			b.bad(file, a.line, "Action without a name", "Write a name.")
 		case len(a.Steps) == 0 || len(a.Steps) > maxSteps:
 			b.bad(file, a.line, "Wrong number of steps", "Action %q has %d steps: 1 to %d are allowed.", a.Name, len(a.Steps), maxSteps)
 		}
@@ -101,14 +97,10 @@ func (s *step) wrong() string {
 		return fmt.Sprintf("do is %q: write one of %s", s.Do, strings.Join(doings, ", "))
 	case s.Seconds < 0 || s.Seconds > maxWait || s.Do == doWait && s.Seconds == 0:
 		return fmt.Sprintf("seconds is %g: a wait takes more than 0 and at most %d seconds", s.Seconds, maxWait)
-	case math.Abs(s.X) > 1e6 || math.Abs(s.Y) > 1e6:
-		return "x or y is beyond 1000000 pixels"
-	case len(s.Text) > maxTyped:
-		return fmt.Sprintf("text has %d bytes, at most %d are allowed", len(s.Text), maxTyped)
 	case s.Do == doType && s.Text == "":
 		return "text is required: what is typed"
-	case s.Do == doScript && (s.Script == "" || len(s.Script) > maxScript || len(s.On) > 10):
-		return fmt.Sprintf("script is required and has at most %d bytes and 10 arguments", maxScript)
+	case s.Do == doScript && s.Script == "":
+		return "script is required: the body of a function"
 	case s.Do == doDrag && s.To == nil:
 		return "to is required: the element onto which it is dragged"
 	case s.Selector == "" && s.Do != doWait && s.Do != doScript && (s.Do != doScroll || s.X == 0 && s.Y == 0):
@@ -129,13 +121,8 @@ func (s *step) wrong() string {
 }
 
 func (e *element) wrong() string {
-	switch {
-	case e.By != "" && !slices.Contains(ways, e.By):
+	if e.By != "" && !slices.Contains(ways, e.By) {
 		return fmt.Sprintf("by is %q: write one of %s", e.By, strings.Join(ways, ", "))
-	case len(e.Selector) > maxWord:
-		return fmt.Sprintf("the selector has %d bytes, at most %d are allowed", len(e.Selector), maxWord)
-	case e.Index < -10_000 || e.Index > 10_000:
-		return fmt.Sprintf("index is %d: it is a position from -10000 to 10000", e.Index)
 	}
 	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/harbor/internal/compose"
@@ -363,9 +362,4 @@ func solveScript(os string) string {
 		return "solve.bat"
 	}
 	return "solve.sh"
-}
-
-// longer returns the longer of two times, where 0 means that none was written.
-func longer(a, b task.Duration) task.Duration {
-	return task.Duration(max(time.Duration(a), time.Duration(b)))
 }

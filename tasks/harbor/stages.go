@@ -2,6 +2,7 @@ package harbor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"maps"
 	"path"
@@ -62,12 +63,11 @@ func (b *builder) strays() {
 // stage adds one stage, whose own files are in dir ("." for the task itself).
 func (b *builder) stage(ctx context.Context, s *stepConfig, dir string) error {
 	c := b.config
-	agentNet := first(s.agent.network, c.agent.network)
 	st := task.Stage{
 		Name: s.name,
 		Agent: task.Phase{
-			Time: firstTime(s.agent.time, c.agent.time), TimeKey: s.timeKey("agent", s.agent.time),
-			User: firstText(s.agent.user, c.agent.user), Network: agentNet,
+			Time: cmp.Or(s.agent.time, c.agent.time), TimeKey: s.timeKey("agent", s.agent.time),
+			User: cmp.Or(s.agent.user, c.agent.user), Network: cmp.Or(s.agent.network, c.agent.network),
 		},
 		Healthcheck: s.healthcheck,
 		MinScores:   s.minScores,
@@ -88,27 +88,6 @@ func (b *builder) stage(ctx context.Context, s *stepConfig, dir string) error {
 	return nil
 }
 
-func first(a, b *task.Network) *task.Network {
-	if a != nil {
-		return a
-	}
-	return b
-}
-
-func firstTime(a, b task.Duration) task.Duration {
-	if a != 0 {
-		return a
-	}
-	return b
-}
-
-func firstText(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 // timeKey returns the key of a time limit: of the step if it has one, else of the task.
 func (s *stepConfig) timeKey(part string, own task.Duration) string {
 	if own != 0 {
@@ -121,15 +100,15 @@ func (s *stepConfig) timeKey(part string, own task.Duration) string {
 func (b *builder) verification(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
 	c := b.config
 	v := task.Phase{
-		Time:    firstTime(s.verifier.time, firstTime(c.verifier.time, defaultVerifyTime)),
+		Time:    cmp.Or(s.verifier.time, c.verifier.time, defaultVerifyTime),
 		TimeKey: s.timeKey("verifier", s.verifier.time),
-		User:    firstText(s.verifier.user, c.verifier.user),
-		Network: first(s.verifier.network, c.verifier.network),
+		User:    cmp.Or(s.verifier.user, c.verifier.user),
+		Network: cmp.Or(s.verifier.network, c.verifier.network),
 	}
 	if dir != "." && s.verifier.time == 0 {
 		// Harbor gives such a step 600 s whatever the task says. A task that
 		// asks for more means it; one that asks for less may rely on the 600 s.
-		v.Time = longer(c.verifier.time, defaultVerifyTime)
+		v.Time = max(c.verifier.time, defaultVerifyTime)
 	}
 	v.Env = merge(c.verifier.env, s.verifier.env)
 	st.Verify = v

@@ -63,7 +63,7 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	body.Into("model", &f.Model)
 	body.Into("stream", &f.Stream)
 	body.Into("max_output_tokens", &f.MaxOutput)
-	if name := "previous_response_id"; given(body.Get(name)) {
+	if name := "previous_response_id"; wire.Given(body.Get(name)) {
 		f.Continues = name
 	}
 	var s wire.Restriction
@@ -71,8 +71,6 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	f.Media = s.Media.Media
 	return f, nil
 }
-
-func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(c *dialect.Call, body *dialect.Object, e dialect.Edit) error {

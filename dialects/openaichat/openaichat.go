@@ -60,11 +60,9 @@ func (Dialect) Facts(_ dialect.Call, body *dialect.Object) (dialect.Facts, error
 	var s wire.Restriction
 	contents(body, &s)
 	f.Media = s.Media.Media
-	f.Media.Audio = f.Media.Audio || given(body.Get("audio")) || bytes.Contains(body.Get("modalities"), []byte(`"audio"`))
+	f.Media.Audio = f.Media.Audio || wire.Given(body.Get("audio")) || bytes.Contains(body.Get("modalities"), []byte(`"audio"`))
 	return f, nil
 }
-
-func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // Edit implements dialect.Dialect.
 func (Dialect) Edit(_ *dialect.Call, body *dialect.Object, e dialect.Edit) error {

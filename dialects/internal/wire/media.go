@@ -53,7 +53,7 @@ func (m *Media) Sound(data json.RawMessage) {
 // URL counts a file in a data URL, or in base64 without a media type. Other
 // addresses are not part of the request.
 func (m *Media) URL(raw json.RawMessage) {
-	if !given(raw) || !inline(raw) {
+	if !Given(raw) || !inline(raw) {
 		return
 	}
 	text := raw[1 : len(raw)-1]

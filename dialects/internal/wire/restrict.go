@@ -49,7 +49,7 @@ const maxDropped = 20
 func (s *Restriction) Members(body *dialect.Object, known, kept map[string]bool) {
 	for _, name := range slices.Clone(body.Names()) {
 		switch {
-		case known[name], !given(body.Get(name)):
+		case known[name], !Given(body.Get(name)):
 		case kept[name]:
 			s.Refuse(name)
 		case s.Drop(name):
@@ -58,7 +58,8 @@ func (s *Restriction) Members(body *dialect.Object, known, kept map[string]bool)
 	}
 }
 
-func given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
+// Given reports whether a member of a request has a value other than null.
+func Given(raw json.RawMessage) bool { return raw != nil && string(raw) != "null" }
 
 // Tools removes the tools that outside names, and refuses the request if it
 // insists on one of them.
@@ -80,7 +81,7 @@ func (s *Restriction) Tools(body *dialect.Object, outside func(json.RawMessage) 
 // Inline refuses media unless the request itself contains it, as a data URL or
 // in base64. An absent value is allowed.
 func (s *Restriction) Inline(name string, raw json.RawMessage) {
-	if given(raw) && !inline(raw) {
+	if Given(raw) && !inline(raw) {
 		s.Refuse(name)
 	}
 	s.Media.URL(raw)
@@ -133,7 +134,7 @@ type Block struct {
 
 // Get returns the value of a member that was looked up; nil if there is none.
 func (b *Block) Get(name string) json.RawMessage {
-	if v := b.values[name]; given(v) {
+	if v := b.values[name]; Given(v) {
 		return v
 	}
 	return nil

@@ -97,7 +97,7 @@ func SSE(name string, v any) []byte {
 func TypeOf(raw json.RawMessage) string {
 	kind, times := "", 0
 	dialect.Fields(raw, func(name string, v json.RawMessage) {
-		if name != "type" || !given(v) {
+		if name != "type" || !Given(v) {
 			return
 		}
 		var s string

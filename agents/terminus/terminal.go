@@ -12,16 +12,10 @@ import (
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
-// opener is what a terminal needs from the sandbox.
-type opener interface {
-	Terminal(ctx context.Context, spec sandbox.TerminalSpec) (*sandbox.Terminal, error)
-	JoinTerminal(ctx context.Context, id string, offset int64) (*sandbox.Terminal, error)
-}
-
 // terminal is the shell that the agent types into. It is kept from turn to
 // turn, and started again if it has ended.
 type terminal struct {
-	box  opener
+	box  sandbox.Shell
 	tty  *screen.TTY
 	cast *asciicast.Cast
 	spec sandbox.TerminalSpec

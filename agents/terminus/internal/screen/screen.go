@@ -52,8 +52,8 @@ func (e *Screen) begin() {
 	e.vt.SetScrollbackSize(maxHistory)
 	e.cursorKeys = false
 	e.vt.SetCallbacks(vt.Callbacks{
-		EnableMode:  func(m ansi.Mode) { e.setMode(m, true) },
-		DisableMode: func(m ansi.Mode) { e.setMode(m, false) },
+		EnableMode:  func(m ansi.Mode) { e.cursorKeys = e.cursorKeys || m == ansi.ModeCursorKeys },
+		DisableMode: func(m ansi.Mode) { e.cursorKeys = e.cursorKeys && m != ansi.ModeCursorKeys },
 	})
 	for _, final := range "@ABCDEFGILMPSTXYZabde" {
 		e.vt.RegisterCsiHandler(int(final), tooOften)
@@ -77,12 +77,6 @@ func (e *Screen) begin() {
 func tooOften(params ansi.Params) bool {
 	n, _, _ := params.Param(0, 1)
 	return n > maxRepeat
-}
-
-func (e *Screen) setMode(m ansi.Mode, on bool) {
-	if m == ansi.ModeCursorKeys {
-		e.cursorKeys = on
-	}
 }
 
 // Write processes output of a program. It never fails.

@@ -10,12 +10,6 @@ import (
 	"github.com/berth-eval/berth/plugins/agent/asciicast"
 )
 
-// Wire is the raw connection of a terminal. Package sandbox has one.
-type Wire interface {
-	Read(b []byte) (int, error)
-	Write(b []byte) (int, error)
-}
-
 const (
 	readSize = 32 << 10 // bytes of one read
 	// settle is the longest time that a look waits until the output read so far
@@ -41,7 +35,7 @@ type TTY struct {
 	screen *Screen
 	looker looker
 
-	wire    Wire
+	wire    io.ReadWriter
 	backlog backlog
 	more    chan struct{} // the backlog has something
 	ended   chan struct{}
@@ -67,7 +61,7 @@ func (t *TTY) answer(b []byte) {
 }
 
 // Attach begins to read from w. It ends with Detach, after reads of w fail.
-func (t *TTY) Attach(w Wire) {
+func (t *TTY) Attach(w io.ReadWriter) {
 	t.wire, t.ended, t.stop = w, make(chan struct{}), make(chan struct{})
 	t.all.Go(t.read)
 	t.all.Go(t.show)

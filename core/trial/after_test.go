@@ -282,32 +282,3 @@ func TestTheUserSeesTheArtifactsThatAreForIt(t *testing.T) {
 		t.Errorf("findings %s", pretty(r.Findings))
 	}
 }
-
-// The total time cuts the second turn, whose work is judged once more.
-func TestTheTotalTimeEndsInTheSecondTurn(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	a := endsFirst(yields(agent.Done))
-	second := a.turn
-	a.turn = func(ctx context.Context, x *actor, m agent.Message) (agent.Yield, error) {
-		y, err := second(ctx, x, m)
-		if m.Turn == 2 && err == nil {
-			<-ctx.Done()
-		}
-		return y, err
-	}
-	b.agents["agent"] = a
-	b.task.Interaction.After = task.AfterEnds
-	b.task.Interaction.Total = task.Duration(1500 * time.Millisecond)
-	pass := b.judges["supervisor"].verify
-	b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		v, err := pass(ctx, r)
-		v.Decision = verifier.Continue
-		return v, err
-	}
-	r := b.run(t.Context(), t)
-	const wanted = "prepare create services setup setup turn freeze copy judge thaw user turn settle freeze copy judge thaw settle collect verify destroy publish"
-	if got := phases(r); got != wanted || r.AgentEnd != record.Timeout || !found(r, "interaction_time") {
-		t.Errorf("phases %s\nwant   %s\n%s", got, wanted, pretty(r))
-	}
-}

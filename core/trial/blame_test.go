@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
@@ -267,8 +266,6 @@ func TestASimulatedUserThatFailsIsNoFaultOfTheAgent(t *testing.T) {
 
 // gatewayOfAPort is a gateway that opens a port in the sandbox of each stage.
 type gatewayOfAPort struct {
-	next models.Session // of every session but for its end
-
 	ports []int // of each session in turn
 }
 
@@ -279,33 +276,17 @@ func (g *gatewayOfAPort) Session(ctx context.Context, s models.Spec) (models.Ses
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	return portOpen{g.next, p.Close}, nil
+	return portOpen{&purse{served: true}, p.Close}, nil
 }
 
 // portOpen is a session whose models get no request.
 type portOpen struct {
-	models.Session
+	*purse
 
 	end func() error
 }
 
-func (p portOpen) Endpoints() map[string]model.Endpoint           { return nil }
-func (p portOpen) Variables() (keys, addresses map[string]string) { return nil, nil }
-
-func (p portOpen) Allow(context.Context) error  { return nil }
-func (p portOpen) Revoke(context.Context) error { return nil }
-func (p portOpen) Close(context.Context) error  { return p.end() }
-func (p portOpen) Usage() []record.Usage        { return nil }
-func (p portOpen) Findings() []verifier.Finding { return nil }
-func (p portOpen) Spent() <-chan struct{}       { return nil }
-func (p portOpen) Waited() time.Duration        { return 0 }
-func (p portOpen) Down() error                  { return nil }
-func (p portOpen) GaveUp() error                { return nil }
-func (p portOpen) Refused() error               { return nil }
-func (p portOpen) Refusal() *models.Refusal     { return nil }
-func (p portOpen) Silent(time.Time) bool        { return false }
-func (p portOpen) Served() bool                 { return true }
-func (p portOpen) Last() *record.Exchange       { return nil }
+func (p portOpen) Close(context.Context) error { return p.end() }
 
 // If a port in the sandbox cannot be opened for the models of a later stage, no
 // model is at fault.

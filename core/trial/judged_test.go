@@ -125,36 +125,3 @@ func TestASecondSandboxHasUnmaskedArtifacts(t *testing.T) {
 		t.Errorf("it is kept in %q", kept)
 	}
 }
-
-// Verifiers see the sessions of sub-agents: in a round those so far, and at the end
-// all of them.
-func TestSessionsOfSubagentsAreJudged(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	b.agents["agent"] = &scripted{needs: agent.Needs{Shell: true}, turn: func(ctx context.Context, a *actor, m agent.Message) (agent.Yield, error) {
-		dir := filepath.Join(a.setup.Scratch, "subagents")
-		err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", m.Turn)), []byte("{}"), 0o600), a.sh(ctx, "printf 1 >> /logs/artifacts/n"))
-		return agent.Yield{End: agent.Done}, err
-	}}
-	var seen []string
-	see := func(r verifier.Request) {
-		found, _ := filepath.Glob(filepath.Join(r.View, "attempt/agent/subagents/*.json"))
-		for i := range found {
-			found[i] = filepath.Base(found[i])
-		}
-		seen = append(seen, strings.Join(found, " "))
-	}
-	counts := b.judges["supervisor"].verify
-	b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		see(r)
-		return counts(ctx, r)
-	}
-	b.judges["final"] = looks(func(r verifier.Request) bool {
-		see(r)
-		return true
-	})
-	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
-	if got := strings.Join(seen, ", "); got != "1.json, 1.json 2.json, 1.json 2.json" {
-		t.Errorf("verifiers saw %s", got)
-	}
-}

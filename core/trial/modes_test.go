@@ -73,22 +73,6 @@ func TestModes(t *testing.T) {
 	}
 }
 
-func TestWhatAModeEndsIsListed(t *testing.T) {
-	t.Parallel()
-	testlevel.Program(t, "pgrep", "procps")
-	for _, mode := range []task.Mode{task.ModeRestarted, task.ModeImage} {
-		b := newBench(t, does("(setsid sleep 1234 &); until pgrep -f '^sleep 1234' >/dev/null; do :; done"), tests("true"))
-		b.task.Mode = mode
-		r, listed := b.run(t.Context(), t), false
-		for _, f := range r.Findings {
-			listed = listed || f.Code == "processes_ended" && strings.Contains(f.Text, `sleep 1234" (`) && strings.Contains(f.Text, fmt.Sprintf("mode %q ends", mode))
-		}
-		if !listed {
-			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
-		}
-	}
-}
-
 func TestAnExperimentMakesAModeStricterOnly(t *testing.T) {
 	t.Parallel()
 	needs(t, listener)

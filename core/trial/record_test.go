@@ -196,18 +196,6 @@ while True: s.accept()[0].send(b"ok")'`
 	}
 }
 
-func TestAnExperimentGrantsLessNetwork(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, does("true"), tests("true"))
-	b.task.Environment.Network = task.Network{Mode: task.NetworkPublic}
-	b.cell.Environment.Network = &task.Network{Mode: task.NetworkNone}
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	if len(r.Modified) == 0 || !strings.Contains(r.Modified[0], "none instead of public") || r.Granted == nil {
-		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)
-	}
-}
-
 // noSpace is a record that cannot be written after the agent was given its
 // message.
 type noSpace struct {

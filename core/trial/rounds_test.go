@@ -184,17 +184,6 @@ func TestTheLoopEnds(t *testing.T) {
 	}
 }
 
-func TestRewriteStandsBetweenUserAndAgent(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	b.judges["supervisor"].rewrite = func(candidate string) string { return "checked: " + candidate }
-	r := b.run(t.Context(), t)
-	a := b.agents["agent"].(*scripted) //nolint:forcetypeassert // it is ours
-	if r.Outcome != record.Passed || len(a.said) != 2 || a.said[1].Text != "checked: please go on" {
-		t.Errorf("%s; the agent heard %+v", r.Outcome, a.said)
-	}
-}
-
 // A user that fails ends the attempt, unless the task or the experiment wants a
 // fixed line and a verifier writes it.
 func TestAUserThatFails(t *testing.T) {
@@ -231,38 +220,5 @@ func TestAUserThatFails(t *testing.T) {
 				t.Errorf("%s, want %s; the agent heard %+v; findings %+v; error %+v", r.Outcome, tt.outcome, a.said, r.Findings, r.Error)
 			}
 		})
-	}
-}
-
-// A user whose session cannot be opened is asked again after the next turn.
-func TestAUserThatDoesNotOpenIsTriedAgain(t *testing.T) {
-	t.Parallel()
-	b := withRounds(t)
-	b.task.Interaction.OnUserError = task.FixedLine
-	counts := b.judges["supervisor"].verify
-	b.judges["supervisor"].verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		v, err := counts(ctx, r)
-		if v.Decision = verifier.Continue; r.Round == 3 {
-			v.Decision = verifier.Pass
-		}
-		return v, err
-	}
-	b.judges["supervisor"].rewrite = func(candidate string) string { return "FIXED" + candidate }
-	tries := 0
-	b.agents["user"] = &scripted{open: func(context.Context, agent.Setup) error {
-		if tries++; tries == 1 {
-			return errors.New("not yet")
-		}
-		return nil
-	}, turn: func(context.Context, *actor, agent.Message) (agent.Yield, error) {
-		return agent.Yield{End: agent.Done, Message: "please go on"}, nil
-	}}
-	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
-	var heard []string
-	for _, m := range b.agents["agent"].(*scripted).said { //nolint:forcetypeassert // it is ours
-		heard = append(heard, m.Text)
-	}
-	if got := strings.Join(heard, ", "); got != "Do it., FIXED, FIXEDplease go on" {
-		t.Errorf("the agent heard %s", got)
 	}
 }

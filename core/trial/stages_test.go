@@ -9,10 +9,7 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/internal/testlevel"
-	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
@@ -117,65 +114,6 @@ func TestTheSandboxLivesAcrossStagesAndTheHarnessDoesNotLeak(t *testing.T) {
 	if a := b.agents["agent"].(*scripted); len(a.setups) != 1 || a.said[1].Turn != 2 { //nolint:forcetypeassert // it is ours
 		t.Errorf("%d sessions, messages %+v; want one session", len(a.setups), a.said)
 	}
-}
-
-// All stages in one session: each stage's files are placed and in the view, its
-// steps belong to its turn, and the result names the session.
-func TestAnExperimentRunsAllStagesInOneSession(t *testing.T) {
-	t.Parallel()
-	for _, same := range []bool{false, true} {
-		t.Run(fmt.Sprint(same), func(t *testing.T) {
-			t.Parallel()
-			b := withStages(t, 3)
-			b.cell.Agent.SameSession = same
-			sessions, wanted := []string{}, []string{"agent-1", "agent-2", "agent-3"}
-			if same {
-				wanted = []string{"agent-1", "agent-1", "agent-1"}
-			}
-			for i, s := range b.task.Stages {
-				ownFile(t, b, fmt.Sprintf("own-%d", i+1), s.Name)
-			}
-			a := does("true")
-			a.needs.KeepsSession, a.turn = true, seesItsOwn
-			b.agents["agent"] = a
-			r := b.run(t.Context(), t)
-			want(t, r, record.Passed, record.Yielded, record.Checked)
-			for _, s := range r.Stages {
-				sessions = append(sessions, s.Session)
-			}
-			if !slices.Equal(sessions, wanted) {
-				t.Errorf("sessions %v, want %v", sessions, wanted)
-			}
-			for _, s := range lines[record.Step](t, filepath.Join(b.dir, record.StepsFile)) {
-				if s.Turn != 1 {
-					t.Errorf("a step of stage %s is of turn %d", s.Stage, s.Turn)
-				}
-			}
-		})
-	}
-}
-
-// ownFile gives a stage a file of its own for the agent.
-func ownFile(t *testing.T, b *bench, name, stage string) {
-	t.Helper()
-	testlevel.Must(t, os.WriteFile(filepath.Join(b.task.Dir, name), []byte(stage+"\n"), 0o600))
-	b.task.Resources = append(b.task.Resources, task.Resource{
-		Name: name, Path: name, Audience: []task.Role{task.RoleAgent}, Stage: stage, Phase: task.PlaceTurn, Place: "/app/" + name,
-	})
-}
-
-// seesItsOwn is a turn that fails unless the file of its stage, and of no other,
-// is in the view, and the file is in the sandbox.
-func seesItsOwn(ctx context.Context, x *actor, m agent.Message) (agent.Yield, error) {
-	own := "own-" + m.Stage[1:]
-	seen, err := filepath.Glob(filepath.Join(x.setup.View, "own-*"))
-	if err != nil || len(seen) != 1 || filepath.Base(seen[0]) != own {
-		return agent.Yield{}, fmt.Errorf("in the view of %s: %v, %w", m.Stage, seen, err)
-	}
-	if err = x.sh(ctx, "grep -qx "+m.Stage+" /app/"+own); err != nil {
-		return agent.Yield{}, err
-	}
-	return agent.Yield{End: agent.Done}, x.Step(trajectory.Step{Source: trajectory.Model, Message: trajectory.Text(m.Stage)})
 }
 
 func TestTheFolderOfTheVerifiersLogsIsAlwaysThere(t *testing.T) {

@@ -11,14 +11,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/surface"
 	"github.com/berth-eval/berth/plugins/surface/counter"
 	"github.com/berth-eval/berth/plugins/task"
@@ -194,36 +192,6 @@ func TestAnAgentPlaysOnASurface(t *testing.T) {
 	}
 }
 
-func TestTheSurfaceOfAnEarlierTurnRefuses(t *testing.T) {
-	t.Parallel()
-	begun, cut := make(chan struct{}), make(chan error, 1)
-	g := &game{act: func(ctx context.Context, _ *environment.Step) error {
-		close(begun)
-		<-ctx.Done()
-		return context.Cause(ctx)
-	}}
-	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
-		ctx = context.WithoutCancel(ctx) // it ignores the end of its turn
-		_, err := add(ctx, s, "1")
-		if _, again := add(ctx, s, "1"); !errors.Is(again, sandbox.ErrRevoked) {
-			err = errors.Join(err, errors.New("a later action was let through"))
-		}
-		cut <- err
-		return err
-	})
-	b := played(t, g, a, looks(func(verifierRequest) bool { return true }))
-	b.task.Stages[0].Agent.Time = task.Duration(time.Second)
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Timeout, record.Checked)
-	<-begun
-	if err := <-cut; !errors.Is(err, sandbox.ErrRevoked) || strings.Contains(err.Error(), "later") {
-		t.Errorf("the agent got %v, want ErrRevoked", err)
-	}
-	if all := surfaceLines(t, b.dir); len(all) != 2 || !strings.Contains(all[1].Error, "revoked") {
-		t.Errorf("the record is %+v, want a reset and the action that was cut", all)
-	}
-}
-
 // A surface that lacks something is not the agent's fault, and another attempt would end
 // in the same way. An agent with a shell may have removed it.
 func TestASurfaceThatRefuses(t *testing.T) {
@@ -352,37 +320,6 @@ func (g shelled) Needs(ctx context.Context, r environment.SurfaceRequest) (envir
 	n, err := g.game.Needs(ctx, r)
 	n.Shell = true
 	return n, err
-}
-
-// What a surface runs in the sandbox is nothing that the agent left there.
-func TestASurfaceRunsInTheSandbox(t *testing.T) {
-	t.Parallel()
-	g := &game{}
-	g.act = func(ctx context.Context, s *environment.Step) error {
-		box, err := sandbox.Dial(g.spec.Shell)
-		if err != nil {
-			return err
-		}
-		defer box.Close()
-		r, err := box.Exec(ctx, sandbox.Command{Argv: []string{"sh", "-c", "pwd > /tmp/surface; sleep 1000 >/dev/null 2>&1 &"}})
-		if err == nil && !r.OK() {
-			err = errors.New("the command failed")
-		}
-		s.Reward = nil
-		return err
-	}
-	a := plays(func(ctx context.Context, s *surface.Client, _ *actor) error {
-		_, err := add(ctx, s, "1")
-		return err
-	})
-	b := played(t, g, a, tests("grep -qx /app /tmp/surface"))
-	b.surface = environment.SurfaceOnly(shelled{g})
-	b.task.Mode = task.ModeLive
-	r := b.run(t.Context(), t)
-	want(t, r, record.Passed, record.Yielded, record.Checked)
-	if found(r, "left_running") {
-		t.Errorf("what the surface runs counts as the agent's: %s", pretty(r.Findings))
-	}
 }
 
 // What a surface ran has ended between two stages that are verified in restarted. It

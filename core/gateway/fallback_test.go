@@ -106,22 +106,6 @@ func TestALimitedKeyDoesNotStallTheOthers(t *testing.T) {
 	}
 }
 
-func TestSessionsAreSpreadOverKeys(t *testing.T) {
-	t.Parallel()
-	p, m := twoKeys(t, func(_ string, w http.ResponseWriter) { answerChat(w) })
-	b := start(t, m)
-	b.ask(t.Context(), t, requests[2].path, requests[2].body)
-	second := b.open(t, b.spec)
-	t.Cleanup(func() { _ = second.Close(context.Background()) })
-	c := unixClient(second.Endpoints()["default"].Host)
-	defer c.CloseIdleConnections()
-	other := &bench{session: second, c: c, e: second.Endpoints()["default"]}
-	other.ask(t.Context(), t, requests[2].path, requests[2].body)
-	if asked := p.keysAsked(); !slices.Equal(asked, []string{keyA, keyB}) {
-		t.Errorf("asked with %q", asked)
-	}
-}
-
 // withFallback gives the model a fallback at another server.
 func withFallback(to *provider, dialect string, price *dialect.Price) setting {
 	return func(m *cell.Model, _ *Options, _ *models.Spec) {
@@ -282,22 +266,5 @@ func TestAnAgentHasSoManyRequestsInFlight(t *testing.T) {
 	}
 	if b.Waited() == 0 {
 		t.Error("the agent was charged for waiting")
-	}
-}
-
-// A model may be the fallback of a replayed model and of one that is asked.
-func TestTheFallbackOfAReplayedModelServesOthers(t *testing.T) {
-	t.Parallel()
-	first := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	second := provide(t, func(w http.ResponseWriter, _ *http.Request) { answerChat(w) })
-	dir := recordedRun(t, second.model("openai-chat"), func(b *bench) { b.ask(t.Context(), t, requests[2].path, requests[2].body) })
-	f := second.model("openai-chat")
-	f.Label, f.Name = "f", "m2"
-	replayed := &cell.Model{Label: "replayed", Provider: "openai-chat", Name: "m1", Replay: dir, Fallback: []*cell.Model{&f}}
-	b := start(t, first.model("openai-chat"), func(m *cell.Model, o *Options, _ *models.Spec) {
-		m.Fallback, o.Models = []*cell.Model{&f}, []*cell.Model{replayed}
-	})
-	if got := b.ask(t.Context(), t, requests[2].path, requests[2].body); got.status != http.StatusOK || len(second.keysAsked()) != 2 {
-		t.Errorf("%d %s, the fallback was asked %d times", got.status, got.body, len(second.keysAsked()))
 	}
 }

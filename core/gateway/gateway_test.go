@@ -320,18 +320,3 @@ func TestLargeResultsAndPackedBodies(t *testing.T) {
 		t.Errorf("no JSON: %d", got.status)
 	}
 }
-
-func TestRetriesAreCountedOnce(t *testing.T) {
-	t.Parallel()
-	b := start(t, scripted(t, "replies:\n  - error: {status: 500}\n    times: 2\n  - {break: cut, text: half}\n  - {text: all, usage: {input: 5, output: 5}}\n"))
-	path, body := streaming(0)
-	for range 4 {
-		b.ask(t.Context(), t, path, body)
-	}
-	if u := b.Usage(); len(u) != 1 || u[0].Requests != 1 || u[0].InputTokens <= 5 {
-		t.Errorf("usage %+v", u)
-	}
-	if !b.last(t).Retry {
-		t.Errorf("the last is not a retry: %+v", b.lines)
-	}
-}

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -55,23 +54,6 @@ func TestNothingBeginsBeforeTheProviderSays(t *testing.T) {
 	if s := p.State(); s.Failing != 0 {
 		t.Errorf("state %+v", s)
 	}
-}
-
-func TestWaitingEndsWithTheContext(t *testing.T) {
-	t.Parallel()
-	p := quick(Options{Max: 1})
-	turn, err := acquire(t.Context(), p)
-	testlevel.Must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if _, err = acquire(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
-	turn.Done(Nothing, 0, "")
-	if turn, err = acquire(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
-	turn.Done(Served, 0, "")
 }
 
 // A provider that takes four requests at a time is served four, and a client of

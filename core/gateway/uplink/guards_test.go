@@ -162,51 +162,6 @@ func TestAProviderThatRefusesTheKeyEndsTheRun(t *testing.T) {
 	}
 }
 
-func TestAWaitForDaysEndsTheTurnThroughTheRelay(t *testing.T) {
-	t.Parallel()
-	p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Retry-After", "274579")
-		w.WriteHeader(http.StatusTooManyRequests)
-	})
-	b := newBed(t, p, func(o *gateway.Options) { o.RateLimit.GiveUpAfter = time.Minute })
-	a := b.pilot("one").attempt("t1")
-	status, text, err := a.ask(t.Context(), padded)
-	if err != nil || status != http.StatusTooManyRequests || !strings.Contains(text, "3 d 4 h") {
-		t.Errorf("status %d, %v: %s", status, err, text)
-	}
-	<-a.Spent()
-	if down := a.Down(); !errors.Is(down, models.ErrRateLimited) || a.Refusal().Scope != "" || p.asked.Load() != 1 {
-		t.Errorf("down %v, refusal %+v after %d requests", down, a.Refusal(), p.asked.Load())
-	}
-	a.end()
-}
-
-func TestAFallbackServesThroughTheRelay(t *testing.T) {
-	t.Parallel()
-	var p *provider
-	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
-	down := provide(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	first := func(second *cell.Model) *cell.Model {
-		m := *second
-		m.Label, m.Name, m.BaseURL, m.Fallback = "first", "m0", down.URL, []*cell.Model{second}
-		return &m
-	}
-	b := newBed(t, p, func(o *gateway.Options) { o.Models = append(o.Models, first(p.model(hasKey))) })
-	var asks *cell.Model
-	one := b.pilot("one", func(o *gateway.Options) {
-		asks = first(o.Models[0])
-		o.Models = append(o.Models, asks)
-	})
-	one.asks = asks
-	a := one.attempt("t1")
-	if status, text, err := a.ask(t.Context(), padded); err != nil || status != http.StatusOK {
-		t.Errorf("status %d, %v: %s", status, err, text)
-	}
-	if x := a.end(); x.Model != "m1" || x.FallbackFor != "m0" || down.asked.Load() != 1 {
-		t.Errorf("exchange %+v, %d requests to the first model", x, down.asked.Load())
-	}
-}
-
 // A client that goes away takes its request with it, at the provider too.
 func TestAClientThatGoesAwayEndsItsRequest(t *testing.T) {
 	t.Parallel()

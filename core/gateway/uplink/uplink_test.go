@@ -308,65 +308,23 @@ func spend(t *testing.T, pilots []*pilot, trials []string) (served, refused int6
 // 64 attempts on six pilots have a budget for 10.
 func TestABudgetHoldsOverAllPilots(t *testing.T) {
 	t.Parallel()
-	slow := func(p **provider) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			time.Sleep(time.Millisecond) // so that requests are under way at the same time
-			(*p).answer(w)
-		}
-	}
-	t.Run("without the relay it does not", func(t *testing.T) {
-		t.Parallel()
-		var p *provider
-		p = provide(t, slow(&p))
-		b := newBed(t, p)
-		limit := 10.0
-		var pilots []*pilot
-		for i := range 6 {
-			pilots = append(pilots, b.pilot(fmt.Sprint("p", i), func(o *gateway.Options) {
-				*o.Models[0] = *p.model(hasKey)
-				o.Uplink, o.Run = nil, ledger.Limit{USD: &limit}
-			}))
-		}
-		if served, _ := spend(t, pilots, b.trials); served <= 10 {
-			t.Errorf("%d requests were served: the test shows nothing", served)
-		}
-	})
-	t.Run("with it", func(t *testing.T) {
-		t.Parallel()
-		var p *provider
-		p = provide(t, slow(&p))
-		limit := 10.0
-		b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
-		var pilots []*pilot
-		for i := range 6 {
-			pilots = append(pilots, b.pilot(fmt.Sprint("p", i)))
-		}
-		served, refused := spend(t, pilots, b.trials)
-		if served != 10 || refused != 54 || p.asked.Load() != 10 || p.strange.Load() != 0 {
-			t.Errorf("%d served, %d refused, %d requests at the provider, %d without the key", served, refused, p.asked.Load(), p.strange.Load())
-		}
-		if got := b.g.Settled(); got.USD > limit+1e-9 || got.Requests != 10 {
-			t.Errorf("settled %+v", got)
-		}
-	})
-}
-
-func TestAPilotRecordsWhatItsAttemptUsed(t *testing.T) {
-	t.Parallel()
 	var p *provider
-	p = provide(t, func(w http.ResponseWriter, _ *http.Request) { p.answer(w) })
-	b := newBed(t, p)
-	a := b.pilot("p").attempt("t1")
-	status, text, err := a.ask(t.Context(), padded)
-	if err != nil || status != http.StatusOK || text != reply {
-		t.Fatalf("status %d, %v: %s", status, err, text)
+	p = provide(t, func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(time.Millisecond) // so that requests are under way at the same time
+		p.answer(w)
+	})
+	limit := 10.0
+	b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
+	var pilots []*pilot
+	for i := range 6 {
+		pilots = append(pilots, b.pilot(fmt.Sprint("p", i)))
 	}
-	u := a.Usage()
-	if len(u) != 1 || u[0].Requests != 1 || u[0].InputTokens != 900 || u[0].OutputTokens != 100 || u[0].CostUSD == nil || *u[0].CostUSD != 1 {
-		t.Errorf("usage %+v", u)
+	served, refused := spend(t, pilots, b.trials)
+	if served != 10 || refused != 54 || p.asked.Load() != 10 || p.strange.Load() != 0 {
+		t.Errorf("%d served, %d refused, %d requests at the provider, %d without the key", served, refused, p.asked.Load(), p.strange.Load())
 	}
-	if x := a.end(); x.Status != 200 || x.Usage == nil || x.Limit == 0 || x.Tries != 0 {
-		t.Errorf("exchange %+v", x)
+	if got := b.g.Settled(); got.USD > limit+1e-9 || got.Requests != 10 {
+		t.Errorf("settled %+v", got)
 	}
 }
 

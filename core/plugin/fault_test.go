@@ -1,17 +1,12 @@
 package plugin
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -272,23 +267,6 @@ func TestStopEndsTheWholeProcessGroup(t *testing.T) {
 	h.Stop()
 }
 
-// A plugin that obeys is not killed, unless the machine is so busy that two
-// seconds are too short, which does not happen every time.
-func TestStopIsPolite(t *testing.T) {
-	t.Parallel()
-	how := ""
-	for range 10 {
-		h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
-		turn(t, open(t, h), "pid")
-		p := h.binaries[0].proc
-		h.Stop()
-		if how = p.status(); how == "exit status 0" {
-			return
-		}
-	}
-	t.Errorf("a polite plugin ended with %q", how)
-}
-
 func TestStopDoesNotWaitForAPluginThatHangs(t *testing.T) {
 	t.Parallel()
 	h, _ := newHost(t, Options{Dirs: []string{write(t, "odd", "odd")}})
@@ -336,57 +314,4 @@ func TestHostsThatStartAtOnceKeepTheirFolders(t *testing.T) {
 		})
 	}
 	wait.Wait()
-}
-
-// playHost starts a plugin and a child of it, prints their PIDs, and waits to
-// be killed.
-func playHost() {
-	h, err := New(Options{Dirs: []string{os.Getenv("ODD_DIR")}, Log: zerolog.Nop()})
-	if err == nil {
-		var a agent.Agent
-		var s agent.Session
-		var pid, child agent.Yield
-		ctx := context.Background()
-		if a, _, err = h.Agent(ctx, "odd"); err == nil {
-			if s, err = a.Open(ctx, agent.Setup{Role: agent.RoleAgent}); err == nil {
-				pid, err = s.Turn(ctx, agent.Message{Text: "pid"}, &notes{})
-				if err == nil {
-					child, err = s.Turn(ctx, agent.Message{Text: "child"}, &notes{})
-				}
-			}
-		}
-		if err == nil {
-			fmt.Fprintf(os.Stdout, "%d %d\n", pid.ExitCode, child.ExitCode)
-			select {}
-		}
-	}
-	fmt.Fprintln(os.Stdout, err)
-}
-
-func TestAHostThatIsKilledLeavesNoPlugin(t *testing.T) {
-	t.Parallel()
-	self, err := os.Executable()
-	testlevel.Must(t, err)
-	cmd := exec.CommandContext(t.Context(), self)
-	cmd.Env = append(os.Environ(), roleKey+"=host", "ODD_DIR="+write(t, "odd", "odd"))
-	out, err := cmd.StdoutPipe()
-	testlevel.Must(t, err)
-	testlevel.Must(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	testlevel.Must(t, err)
-	var pids []int
-	for word := range strings.FieldsSeq(line) {
-		pid, bad := strconv.Atoi(word)
-		if bad != nil {
-			t.Fatalf("the host says %q", line)
-		}
-		pids = append(pids, pid)
-	}
-	if len(pids) != 2 || !alive(pids[0]) || !alive(pids[1]) {
-		t.Fatalf("the host says %q; want two processes that live", line)
-	}
-	defer syscall.Kill(pids[1], syscall.SIGKILL) //nolint:errcheck // it may be gone
-	testlevel.Must(t, cmd.Process.Kill())
-	_ = cmd.Wait()
-	testlevel.Eventually(t, "the plugin ends with its host", func() bool { return !alive(pids[0]) })
 }

@@ -53,15 +53,9 @@ func play(role string) {
 	case "newer":
 		fmt.Fprintln(os.Stdout, "1|4|unix|/nowhere|grpc|")
 		time.Sleep(time.Hour) // until it is killed
-	case "misspelled":
-		playMisspelled()
-		return
 	case "netrpc":
 		fmt.Fprintln(os.Stdout, "1|1|unix|/nowhere|netrpc|")
 		time.Sleep(time.Hour) // until it is killed
-	case "host": // a program that is killed while its plugins run
-		playHost()
-		return
 	}
 	// A second agent, with another name, makes the same file another binary.
 	plugins.Serve(

@@ -45,19 +45,6 @@ func TestDriftIsOfWhatAttemptsWereMadeWith(t *testing.T) {
 	}
 }
 
-func TestASecondDriftIsSeenAfterOneWasAccepted(t *testing.T) {
-	t.Parallel()
-	first, second := state("t1", record.Passed), state("t2", record.Passed)
-	second.Attempts[0].Result.Digests = map[string]string{"agent a": "sha256:second"}
-	x := &store.Index{Trials: []*store.TrialState{first, second}}
-	if d := run.Drifts(x, map[string]string{"agent a": "sha256:second"}); len(d) != 0 {
-		t.Errorf("what was accepted is a drift again: %v", d)
-	}
-	if d := run.Drifts(x, map[string]string{"agent a": "sha256:third"}); len(d) != 1 {
-		t.Errorf("drifts: %v", d)
-	}
-}
-
 // Waits double up to the longest, and are randomised, so that trials that
 // failed together are not retried together.
 func TestWaitsDoubleAndAreSpread(t *testing.T) {

@@ -3,12 +3,8 @@ package run
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
-	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/experiment"
-	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
@@ -49,22 +45,3 @@ type job struct {
 
 func (j job) FreeMiB() (left int64, limited bool) { return j.left, j.limited }
 func (job) Kills() int64                          { return 0 }
-
-// An attempt counts once for a model that its agent knows by two names.
-func TestAModelWithTwoNamesCountsOnce(t *testing.T) {
-	t.Parallel()
-	m := &cell.Model{Label: "large"}
-	of := cell.Cell{
-		Agent: cell.Agent{Label: "one", Models: map[string]*cell.Model{"default": m, "small": m}}, Environment: cell.Environment{Label: "box"},
-	}
-	d := Demands(&plan.Plan{Experiment: &experiment.Experiment{Cells: []*experiment.Cell{{Cell: of}}}, Tasks: []plan.Task{{}}})(&plan.Trial{})
-	if !slices.Equal(d.Models, []string{"large"}) {
-		t.Fatalf("models: %q", d.Models)
-	}
-	p := newPlaces(experiment.RunLimits{Places: experiment.Places{InFlight: new(9)}, Model: map[string]experiment.Places{"large": {InFlight: new(2)}}}, 0)
-	for i, want := range []refusal{admitted, admitted, full} {
-		if got := p.holder(d).start(); got != want {
-			t.Errorf("attempt %d of at most 2 with the model: %d, want %d", i+1, got, want)
-		}
-	}
-}

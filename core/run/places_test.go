@@ -218,22 +218,6 @@ func TestEveryLimitHoldsAndIsReached(t *testing.T) {
 	}
 }
 
-// An attempt that waits for its verification has a sandbox: it stays in flight.
-func TestSandboxesThatWaitAreInFlight(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := cellsOf(t, 20)
-		e := newParts()
-		e.verify = seconds(60)
-		most := 0
-		limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(3), Verifying: new(1)}}
-		schedule(t, run.Options{Plan: p, Store: r, Executor: e, Limits: limits, Watch: func(e run.Event) { most = max(most, e.Running+1) }})
-		if most != 3 || e.most["verifying"] != 1 {
-			t.Errorf("%d attempts at the same time, want 3; all: %v", most, e.most)
-		}
-	})
-}
-
 // tells is a watcher that collects why attempts wait.
 func tells(told *[]string) func(run.Event) {
 	return func(e run.Event) {
@@ -295,23 +279,6 @@ func TestATaskThatAsksForMemoryWaitsForIt(t *testing.T) {
 		large := slices.Index(f.began, p.Trials[20].ID)
 		if large > 8 {
 			t.Errorf("the first task that asks for 8 GiB was attempt %d: small ones passed it", large)
-		}
-	})
-}
-
-func TestAnAttemptThatIsCancelledWhileItWaitsGivesUpItsPlace(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p, r := cellsOf(t, 6)
-		e := newParts()
-		e.verify = seconds(600)
-		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
-		defer stop()
-		report, err := run.Schedule(ctx, run.Options{
-			Plan: p, Store: r, Executor: e, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: new(2), Verifying: new(1)}},
-		})
-		if err != nil || report.Stopped != run.Interrupted {
-			t.Errorf("%+v, %v", report, err)
 		}
 	})
 }

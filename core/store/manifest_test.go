@@ -1,27 +1,14 @@
 package store_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
-
-func TestAManifestIsReadAsItWasWritten(t *testing.T) {
-	t.Parallel()
-	r := create(t, 5)
-	testlevel.Must(t, r.Close())
-	m, err := store.ReadManifest(r.Dir)
-	testlevel.Must(t, err)
-	if !reflect.DeepEqual(m, r.Manifest) {
-		t.Errorf("read\n%+v, wrote\n%+v", m, r.Manifest)
-	}
-}
 
 // A plan that was edited by hand or cut must not be run, because trials would
 // silently be missing.
@@ -49,16 +36,6 @@ func TestAManifestThatIsNotWholeIsRefused(t *testing.T) {
 		if _, err = store.ReadManifest(dir); err == nil || !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v, want an error with %q", name, err, tt.err)
 		}
-	}
-}
-
-func TestAFolderWithoutAManifestIsNoRun(t *testing.T) {
-	t.Parallel()
-	if _, _, err := store.Read(t.TempDir()); !errors.Is(err, store.ErrNoRun) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := store.Open(t.TempDir(), "test", false); !errors.Is(err, store.ErrNoRun) {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -288,24 +288,3 @@ func FuzzNameIsSafe(f *testing.F) {
 		}
 	})
 }
-
-// Whether a writer is alive is looked up once for each of them, when the run is read:
-// a table asks for each of its trials several times.
-func TestWritersAreLookedUpWhenARunIsRead(t *testing.T) { //nolint:paralleltest // AllocsPerRun must not
-	r := create(t, 2)
-	if _, err := r.Begin(r.Manifest.Trials[0].ID); err != nil {
-		t.Fatal(err)
-	}
-	_, x, err := store.Read(r.Dir)
-	testlevel.Must(t, err)
-	if !x.UnderWay(x.Trials[0]) || x.UnderWay(x.Trials[1]) || x.Writing() == nil {
-		t.Errorf("under way %t and %t, writing %v", x.UnderWay(x.Trials[0]), x.UnderWay(x.Trials[1]), x.Writing())
-	}
-	if n := testing.AllocsPerRun(10, func() { x.UnderWay(x.Trials[0]) }); n > 0 {
-		t.Errorf("it takes %g allocations to say so", n)
-	}
-	testlevel.Must(t, r.Close())
-	if _, x, err = store.Read(r.Dir); err != nil || x.UnderWay(x.Trials[0]) || x.Writing() != nil {
-		t.Errorf("after its end: under way %t, writing %v, %v", x.UnderWay(x.Trials[0]), x.Writing(), err)
-	}
-}

@@ -1,10 +1,8 @@
 package cluster_test
 
 import (
-	"path/filepath"
 	"testing"
 
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run/cluster"
 )
 
@@ -41,29 +39,4 @@ func TestReadersSeeThePilotsOfARun(t *testing.T) {
 	if o := seen("other"); !o.Ended || o.Why != "the run has ended" || o.Published != 2 || o.Last.Before(o.Began) {
 		t.Errorf("%+v", o)
 	}
-}
-
-// Why jobs of pilots wait is in the run, for those who look at it.
-func TestReadersSeeForWhatJobsWait(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, 1)
-	s := &site{waits: map[string]string{"1_0": "no node is free"}}
-	c := b.carryWith(calm, 1, &cluster.Fleet{Scheduler: s, Workers: 1, InFlight: 1})
-	waits := func() string {
-		s, err := cluster.Read(b.store.Dir)
-		must(t, err)
-		if s == nil {
-			return ""
-		}
-		return s.Waits
-	}
-	b.until("it is said", func() bool { return waits() == "waiting jobs: 1: no node is free" })
-	root := filepath.Join(b.store.Dir, cluster.Dir, "pilots")
-	_, err := cluster.NewTestJournal(filepath.Join(root, "p.jsonl"), cluster.Line{Kind: cluster.PilotBegan, Pilot: &cluster.Identity{
-		Worker: record.Worker{Pilot: "p", Job: "1_0"}, InFlight: 1,
-	}})
-	must(t, err)
-	b.until("it is not said any more", func() bool { return waits() == "" })
-	c.stop()
-	<-c.done
 }

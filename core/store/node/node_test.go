@@ -233,21 +233,6 @@ func TestALockWithoutAPlaceIsRemoved(t *testing.T) {
 	}
 }
 
-func TestALockIsHeldOnce(t *testing.T) {
-	own(t)
-	dir := t.TempDir()
-	l, err := node.Acquire(dir)
-	testlevel.Must(t, err)
-	held, ok := errors.AsType[*node.HeldError](second(dir))
-	if !ok || held.By.PID != os.Getpid() {
-		t.Errorf("second: %+v", held)
-	}
-	testlevel.Must(t, l.Release())
-	if err = second(dir); err != nil {
-		t.Errorf("after it was released: %v", err)
-	}
-}
-
 func TestALockThatCannotBeKeptNamesTheRuntimeFolder(t *testing.T) {
 	runtime := own(t)
 	if err := os.WriteFile(filepath.Join(runtime, "l"), nil, 0o600); err != nil { // where the folder of locks would be

@@ -76,24 +76,6 @@ func dial(t *testing.T, list []Plugin) (grpc.ClientConnInterface, *bytes.Buffer)
 	return conn, &stderr
 }
 
-func TestDescribeSaysWhatABinaryServes(t *testing.T) {
-	t.Parallel()
-	list := two()
-	conn, _ := dial(t, list)
-	got, err := Describe(t.Context(), conn)
-	if err != nil || len(got) != 2 {
-		t.Fatalf("Describe = %+v, %v", got, err)
-	}
-	for i, d := range got {
-		if !reflect.DeepEqual(d, list[i].Description) {
-			t.Errorf("lost on the wire:\n in  %+v\n out %+v", list[i].Description, d)
-		}
-	}
-	if c := got[1].Capabilities; len(c) != 1 || c[0] != verifier.CapabilityRewrite {
-		t.Errorf("capabilities %q, want that of a Rewriter", c)
-	}
-}
-
 // A field that is added to Description and forgotten in a converter fails here.
 func TestDescriptionRoundTrip(t *testing.T) {
 	t.Parallel()

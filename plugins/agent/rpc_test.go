@@ -149,40 +149,6 @@ func TestASessionThatIsGivenUpIsClosed(t *testing.T) {
 	}
 }
 
-func TestAPanicInOneSessionDoesNotEndItsNeighbors(t *testing.T) {
-	t.Parallel()
-	waiting, done := make(chan struct{}), make(chan struct{})
-	a := connect(t, scripted{turn: func(_ context.Context, m agent.Message, _ agent.Recorder) (agent.Yield, error) {
-		if m.Text == "panic" {
-			panic("mine alone")
-		}
-		close(waiting)
-		<-done
-		return agent.Yield{End: agent.Done}, nil
-	}})
-	neighbor, err := a.Open(t.Context(), agent.Setup{Role: agent.RoleAgent})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error)
-	go func() {
-		_, bad := neighbor.Turn(t.Context(), agent.Message{}, &record{})
-		ended <- bad
-	}()
-	<-waiting
-	s, err := a.Open(t.Context(), agent.Setup{Role: agent.RoleAgent})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = s.Turn(t.Context(), agent.Message{Text: "panic"}, &record{}); !errors.Is(err, fault.ErrPanic) || !strings.Contains(err.Error(), "mine alone") {
-		t.Errorf("Turn = %v, want ErrPanic", err)
-	}
-	close(done)
-	if err = <-ended; err != nil {
-		t.Errorf("the neighbor's turn = %v", err)
-	}
-}
-
 // A cancelled Turn returns to the core at once, and is still being carried out.
 func TestCloseWaitsForATurnThatIsOnItsWayOut(t *testing.T) {
 	t.Parallel()
@@ -267,22 +233,6 @@ func TestARecorderThatFailsEndsTheTurn(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("the plugin's context = %v, want Canceled", err)
-	}
-}
-
-func TestARecorderIsClosedWithItsCall(t *testing.T) {
-	t.Parallel()
-	keep := make(chan agent.Recorder, 1)
-	s := open(t, scripted{turn: func(_ context.Context, _ agent.Message, r agent.Recorder) (agent.Yield, error) {
-		keep <- r
-		return agent.Yield{End: agent.Done}, nil
-	}})
-	if _, err := s.Turn(t.Context(), agent.Message{}, &record{}); err != nil {
-		t.Fatal(err)
-	}
-	r := <-keep
-	if err := r.Log("late"); err == nil {
-		t.Error("a line after the end of the call was taken")
 	}
 }
 

@@ -16,32 +16,3 @@ func TestPatience(t *testing.T) {
 		}
 	}
 }
-
-// TestPatienceThatIsSet: the load of the machine is at least 0, so that without
-// the variable no timeout gets shorter.
-func TestPatienceThatIsSet(t *testing.T) {
-	for value, want := range map[string]time.Duration{"0.25": 250 * time.Millisecond, "4": 4 * time.Second, "1000": 20 * time.Second} {
-		t.Setenv(PatienceVariable, value)
-		if got := Patience(time.Second); got != want {
-			t.Errorf("with %q: %s, want %s", value, got, want)
-		}
-	}
-	for _, value := range []string{"", "-1", "0", "much", "NaN"} {
-		t.Setenv(PatienceVariable, value)
-		if got := Patience(time.Second); got < time.Second {
-			t.Errorf("with %q: %s, want the load to decide", value, got)
-		}
-	}
-}
-
-// A factor for timeouts must not end a call before it has begun.
-func TestADelayIsNotMadeShorter(t *testing.T) {
-	t.Setenv(PatienceVariable, "0.01")
-	if got := Delay(time.Second); got < time.Second {
-		t.Errorf("%v", got)
-	}
-	t.Setenv(PatienceVariable, "20")
-	if got := Delay(time.Second); got < 20*time.Second {
-		t.Errorf("%v, want at least 20 s", got)
-	}
-}

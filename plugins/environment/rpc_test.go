@@ -342,36 +342,3 @@ func TestAPluginWithASurfaceOnly(t *testing.T) {
 		t.Errorf("List = %q, %v; want nothing", ids, err)
 	}
 }
-
-// An agent sees what the core serves to its session.
-func TestTheSurfaceOfASession(t *testing.T) {
-	t.Parallel()
-	s := environment.NewSession(servetest.Dial(t, func(s *grpc.Server) {
-		environmentpb.RegisterSurfaceServer(s, environment.NewSessionServer(served{}))
-	}))
-	o, err := s.Actions(t.Context())
-	if err != nil || len(o.Actions) != 1 || o.Actions[0].Name != "click" || o.Steps != 3 || !slices.Equal(o.Observations, []string{"tree"}) {
-		t.Errorf("Actions = %+v, %v", o, err)
-	}
-	if seen, bad := s.Observe(t.Context(), []string{"tree"}); bad != nil || seen.Text != "[tree]" {
-		t.Errorf("Observe = %+v, %v", seen, bad)
-	}
-	step, err := s.Act(t.Context(), environment.Call{Name: "click", Arguments: json.RawMessage(`{`)}, nil)
-	if err != nil || step.Error != "click{" {
-		t.Errorf("Act with broken arguments = %+v, %v; want a step, which the core refuses", step, err)
-	}
-}
-
-type served struct{}
-
-func (served) Actions(context.Context) (environment.Offer, error) {
-	return environment.Offer{Actions: []environment.Action{{Name: "click"}}, Observations: []string{"tree"}, Steps: 3}, nil
-}
-
-func (served) Observe(_ context.Context, want []string) (environment.Observation, error) {
-	return environment.Observation{Text: fmt.Sprint(want)}, nil
-}
-
-func (served) Act(_ context.Context, c environment.Call, _ []string) (environment.Step, error) {
-	return environment.Step{Error: c.Name + string(c.Arguments)}, nil
-}

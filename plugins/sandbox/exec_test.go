@@ -359,24 +359,6 @@ func TestKillByID(t *testing.T) {
 	}
 }
 
-func TestSignalReachesTheGroup(t *testing.T) {
-	t.Parallel()
-	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
-	begun := &signalWriter{begun: make(chan struct{})}
-	done := make(chan sandbox.Result, 1)
-	go func() {
-		r, _ := c.Exec(t.Context(), sandbox.Command{ID: "x", Argv: []string{"sh", "-c", "trap 'exit 5' USR1; echo begun; while :; do sleep 0.01; done"}, Stdout: begun})
-		done <- r
-	}()
-	<-begun.begun
-	if err := c.Signal(t.Context(), "x", syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-done; r.ExitCode != 5 {
-		t.Errorf("got %+v, want exit code 5 of its handler", r)
-	}
-}
-
 func TestOnlyAGradingSessionReadsAndSweeps(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})

@@ -2,8 +2,6 @@ package become
 
 import (
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -47,19 +45,5 @@ func TestMapped(t *testing.T) {
 	}
 	if mapped(file+".none", OwnID) {
 		t.Error("a file that is not there maps something")
-	}
-}
-
-// It is part of a program that is started for every sandbox.
-func TestStaysSmall(t *testing.T) {
-	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for dep := range strings.Lines(string(out)) {
-		if d := strings.TrimSpace(dep); strings.Contains(d, "grpc") || strings.Contains(d, "protobuf") || d == "net" || d == "net/http" {
-			t.Errorf("package become depends on %s", d)
-		}
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/berth-eval/berth/internal/testlevel"
@@ -405,34 +404,4 @@ func TestDetachFails(t *testing.T) {
 	if err := r.Shut(t.Context()); err != nil {
 		t.Error(err)
 	}
-}
-
-func TestNothingIsLeftRunning(t *testing.T) {
-	before := goleak.IgnoreCurrent()
-	f := &fake{attach: make(chan net.Conn, 100), hold: make(chan struct{})}
-	close(f.hold)
-	for range 20 {
-		r, err := relay.New(place(t), f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for range 5 {
-			c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", strings.TrimPrefix(r.Address(), "unix:"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			inside := <-f.attach
-			go func() { _, _ = inside.Write([]byte("x")) }()
-			if _, err := c.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := r.Shut(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	goleak.VerifyNone(t, before)
 }

@@ -160,8 +160,8 @@ func FuzzNetlink(f *testing.F) {
 	})
 }
 
-// roleEnv says what a process of a test does: limited lacks descriptors, traced waits,
-// and headless ends its first thread.
+// roleEnv says what a process of a test does: limited lacks descriptors, and traced
+// waits.
 const roleEnv = "BERTH_TEST_ROLE"
 
 // With a limit at which the folder of processes can be opened, but nothing in

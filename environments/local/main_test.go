@@ -168,62 +168,6 @@ func gone(t *testing.T, pid int) {
 	})
 }
 
-func TestPluginServesFromEveryKindOfUser(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
-		s := start(t, folder(t), nil)
-		spec := environment.Spec{Labels: environment.Labels{Owner: "o"}, Network: environment.Network{Mode: environment.NetworkNone}}
-		if r, err := s.Check(t.Context(), spec); err != nil || len(r.Refusals) > 0 {
-			t.Fatalf("check: %+v, %v", r, err)
-		}
-		b := s.open(t, "c", spec)
-		if got := b.sh(t, "id -u; cat /proc/self/uid_map"); !strings.HasPrefix(got, "0\n") || (strings.Count(got, "\n") == 3) != (mode == ids.Held) {
-			t.Errorf("in mode %v: %s", mode, got)
-		}
-		spec.Users = []string{"1234"}
-		if r, err := s.Check(t.Context(), spec); err != nil || (len(r.Refusals) == 0) != mode.Many() {
-			t.Errorf("check with a second user in mode %v: %+v, %v", mode, r, err)
-		}
-		if r, err := s.Destroy(t.Context(), b.ID); err != nil || r.CPU <= 0 {
-			t.Errorf("destroy: %+v, %v", r, err)
-		}
-		gone(t, b.PID)
-		s.client.Kill()
-		gone(t, s.pid)
-	})
-}
-
-func TestKilledPluginLeavesNoProcessAndItsRecordsAreFound(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		top := folder(t)
-		s, other := start(t, top, nil), start(t, top, nil)
-		labels := environment.Labels{Owner: "killed", Trial: "t", Attempt: 1}
-		boxes := []*box{s.open(t, "c1", environment.Spec{Labels: labels}), s.open(t, "c2", environment.Spec{Labels: labels})}
-		boxes[0].sh(t, "(sleep 1000 >/dev/null 2>&1 &) ; :")
-		if err := syscall.Kill(s.pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range boxes {
-			gone(t, b.PID)
-		}
-		gone(t, s.pid)
-		left, err := other.List(t.Context(), "killed")
-		if err != nil || len(left) != 2 {
-			t.Errorf("another process lists %v, %v; want both", left, err)
-		}
-		if none, err := other.List(t.Context(), "somebody else"); err != nil || len(none) != 0 {
-			t.Errorf("of another owner: %v, %v", none, err)
-		}
-		for _, id := range left {
-			if _, err := other.Destroy(t.Context(), id); err != nil {
-				t.Error(err)
-			}
-		}
-		if left, err := other.List(t.Context(), "killed"); err != nil || len(left) != 0 {
-			t.Errorf("after destroy: %v, %v", left, err)
-		}
-	})
-}
-
 // children are the processes below this one, without those that have ended.
 func children(t *testing.T) (pids []int) {
 	t.Helper()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
-	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -110,19 +109,6 @@ func TestSandboxKeepsItsOwnSettingsFromItsRoot(t *testing.T) {
 	})
 }
 
-func TestNetworkIsLoopbackAlone(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		x := newRig(t).open(t, Order{})
-		if got := x.sh(t, "sed 1,2d /proc/net/dev | cut -d: -f1"); strings.TrimSpace(got) != "lo" {
-			t.Errorf("interfaces: %q", got)
-		}
-		if a := x.run(t, 0, "bash", "-c", "exec 3<>/dev/tcp/192.0.2.1/80"); !strings.Contains(a.Out, "unreachable") {
-			t.Errorf("connect to nowhere: %q", a.Out)
-		}
-		x.sh(t, `bash -c 'exec 3<>/dev/tcp/127.0.0.1/9' 2>&1 | grep -q refused`) // lo is up
-	})
-}
-
 // What an engine's default profile refuses is refused here.
 func TestSystemCallsAreFiltered(t *testing.T) {
 	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
@@ -216,19 +202,6 @@ func TestStorageLimitHolds(t *testing.T) {
 				t.Errorf("%s: wrote %d bytes of %d MiB and one more: %s", c.path, size, c.mib, a.Out)
 			}
 		}
-	})
-}
-
-func TestProcessLimitHoldsAndIsOfOneSandbox(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		testlevel.Program(t, "dash", "dash") // other shells try to fork again for a minute
-		r := newRig(t)
-		x, y := r.open(t, Order{Nproc: 64}), r.open(t, Order{Nproc: 64})
-		a := x.run(t, 0, "dash", "-c", "for i in $(seq 100); do sleep 300 >/dev/null 2>&1 & done")
-		if !strings.Contains(a.Out, "Cannot fork") {
-			t.Errorf("100 processes with a limit of 64: %.200s", a.Out)
-		}
-		y.sh(t, "true | true | true") // its neighbor has its own 64
 	})
 }
 

@@ -416,27 +416,6 @@ func TestSlugsAreFileNames(t *testing.T) {
 	}
 }
 
-func TestTheSpecIsComplete(t *testing.T) {
-	var walk func(at string, bs []config.BlockSpec)
-	walk = func(at string, bs []config.BlockSpec) {
-		for _, b := range bs {
-			if b.Doc == "" {
-				t.Errorf("%s%s has no doc", at, b.Name)
-			}
-			for _, a := range b.Attributes {
-				if !strings.HasSuffix(a.Doc, ".") || a.Type == "" {
-					t.Errorf("%s%s.%s: type %q, doc %q", at, b.Name, a.Name, a.Type, a.Doc)
-				}
-			}
-			walk(at+b.Name+".", b.Blocks)
-		}
-	}
-	walk("", config.Spec())
-	if fs := config.FunctionNames(); !slices.Contains(fs, "secret") || !slices.IsSorted(fs) || slices.Contains(fs, "size limit") {
-		t.Errorf("functions %q", fs)
-	}
-}
-
 // No file, however made, ends the program or takes for ever.
 func FuzzLoadNeverPanics(f *testing.F) {
 	for _, dir := range []string{"testdata/broken", "testdata/good"} {

@@ -3,10 +3,8 @@ package config_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -271,27 +269,4 @@ func show(t *testing.T, e *config.Experiment) string {
 		}
 	}
 	return b.String()
-}
-
-func TestGoldenFilesBelongToAnExperiment(t *testing.T) {
-	err := filepath.WalkDir("testdata", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		for _, suffix := range []string{".txt", ".golden"} {
-			base, ok := strings.CutSuffix(path, suffix)
-			if !ok || filepath.Dir(path) == "testdata" || strings.Contains(base, "/notes") || strings.Contains(base, "prompt") {
-				continue
-			}
-			_, file := os.Stat(base + ".hcl")
-			dir, _ := os.Stat(base)
-			if file != nil && (dir == nil || !dir.IsDir()) {
-				return errors.New(path + " has no experiment")
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }

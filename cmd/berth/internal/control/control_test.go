@@ -196,20 +196,6 @@ func TestARunIsPausedAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestADrainedRunStopsAndIsIncomplete(t *testing.T) {
-	t.Parallel()
-	g := start(t, 6)
-	g.until(t, "two begin", running(2))
-	g.do(t, control.Request{Action: control.Drain, Why: "the machine is needed"})
-	g.do(t, control.Request{Action: control.Continue})
-	g.do(t, control.Request{Action: control.Drain, Why: "the machine is needed"})
-	close(g.release)
-	report := <-g.over
-	if report.Ran != 2 || !strings.Contains(report.Stopped, "drained by") || !strings.Contains(report.Stopped, "the machine is needed") {
-		t.Errorf("the run: %+v", report)
-	}
-}
-
 func TestTrialsAreCancelled(t *testing.T) {
 	t.Parallel()
 	g := start(t, 10)
@@ -251,19 +237,6 @@ func TestTrialsAreCancelled(t *testing.T) {
 		if tr.Outcome() == record.Cancelled && tr.Task == s.Attempts[0].Task && !strings.Contains(tr.Attempts[0].Result.Error, "cancelled it: a slip") {
 			t.Errorf("the result says %q", tr.Attempts[0].Result.Error)
 		}
-	}
-}
-
-func TestATurnIsEnded(t *testing.T) {
-	t.Parallel()
-	g := start(t, 2)
-	s := g.until(t, "two begin", running(2))
-	g.do(t, control.Request{Action: control.EndTurn, Trial: s.Attempts[1].Trial[:8], Why: "it repeats itself"})
-	g.until(t, "it ends", running(1))
-	close(g.release)
-	<-g.over
-	if r := g.store.Index().Trial(s.Attempts[1].Trial).Accepted().Result; r.AgentEnd != record.EndedEarly || r.Outcome != record.Passed {
-		t.Errorf("result: %+v", r)
 	}
 }
 

@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,27 +263,6 @@ func TestRunsAreListedOldestFirst(t *testing.T) {
 	}
 }
 
-func TestLabelsAreCountedInEachCell(t *testing.T) {
-	t.Parallel()
-	many := map[string]int{}
-	for i := range 20 {
-		many[fmt.Sprintf("v%02d", i)] = 1
-	}
-	rate := 1.0
-	row := func(name string, labels map[string]map[string]int) summary.Row {
-		return summary.Row{Name: name, Planned: 4, Measured: 4, OfMeasured: &rate, OfPlanned: &rate, Labels: labels}
-	}
-	var b bytes.Buffer
-	report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{
-		row("agent=a", map[string]map[string]int{"status": {"pass": 3, "\x1b[2Jfail": 1}}), row("agent=b", map[string]map[string]int{"kind": many}),
-	}})
-	for _, line := range []string{"label   cell     trials", "status  agent=a  3 pass, 1 �[2Jfail", "kind    agent=b  1 v00, 1 v01", "1 v09, and 10 more"} {
-		if !strings.Contains(b.String(), line) {
-			t.Errorf("no %q in:\n%s", line, b.String())
-		}
-	}
-}
-
 // What is left out of a denominator must not make the headline.
 func TestOfPlannedIsTheHeadlineAndTasksNameTheirCells(t *testing.T) {
 	t.Parallel()
@@ -300,40 +278,6 @@ func TestOfPlannedIsTheHeadlineAndTasksNameTheirCells(t *testing.T) {
 	for _, line := range []string{"cell     passed   of planned   of measured  not measured", "agent=a       1  50.0% (1/2)  100.0% (1/1)             1", "t1    agent=b       1  50.0% (1/2)"} {
 		if !strings.Contains(b.String(), line) {
 			t.Errorf("no %q in:\n%s", line, b.String())
-		}
-	}
-}
-
-func TestTablesCountWhatIsExposed(t *testing.T) {
-	t.Parallel()
-	for exposed, want := range map[int]string{0: "not measured\n", 2: "not measured  exposed\n"} {
-		rate := 1.0
-		row := summary.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, OfMeasured: &rate, OfPlanned: &rate, Exposed: exposed}
-		var b bytes.Buffer
-		report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{row}})
-		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "0        2\n") != (exposed == 2) {
-			t.Errorf("with %d exposed:\n%s", exposed, got)
-		}
-	}
-}
-
-// A pass that is not checked is counted beside those that are.
-func TestTablesCountWhatPassedAndIsChecked(t *testing.T) {
-	t.Parallel()
-	whole := 1.0
-	for _, tt := range []struct {
-		checked int
-		head    string
-		want    string
-	}{
-		{2, "cell     passed    of planned", "agent=a       2  100.0% (2/2)"},
-		{1, "cell     checked of passed    of planned", "agent=a             1 of 2  100.0% (2/2)"},
-	} {
-		row := summary.Row{Name: "agent=a", Planned: 2, Measured: 2, Passed: 2, PassedChecked: tt.checked, OfMeasured: &whole, OfPlanned: &whole}
-		var b bytes.Buffer
-		report.Summary(&terminal.Printer{Out: &b}, &summary.Summary{Cells: []summary.Row{row}})
-		if got := b.String(); !strings.Contains(got, tt.head) || !strings.Contains(got, tt.want) {
-			t.Errorf("%d checked:\n%s", tt.checked, got)
 		}
 	}
 }

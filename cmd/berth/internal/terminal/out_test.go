@@ -83,31 +83,6 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-func TestColorsAreForTerminalsOnly(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	p := terminal.New(&b, &b, func(string) (string, bool) { return "", false })
-	if p.Color || p.ErrColor {
-		t.Error("a buffer is painted")
-	}
-	if got := terminal.Paint(false, terminal.Bad, "x"); got != "x" {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestAnswersAreJSONOnlyWhenAsked(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	p := &terminal.Printer{Out: &b}
-	if done, err := p.Answer(1); done || err != nil || b.Len() > 0 {
-		t.Errorf("%t, %v, %q", done, err, b.String())
-	}
-	p.JSON = true
-	if done, err := p.Answer(map[string]string{"a": "<b>"}); !done || err != nil || b.String() != "{\n  \"a\": \"<b>\"\n}\n" {
-		t.Errorf("%t, %v, %q", done, err, b.String())
-	}
-}
-
 // Some terminals obey the control characters above ASCII, which JSON allows.
 func TestJSONDoesNotSteerTheTerminal(t *testing.T) {
 	t.Parallel()

@@ -239,23 +239,6 @@ func TestARunIsControlledFromItsPage(t *testing.T) {
 	says(t, w.send(t, page+"control", url.Values{"action": {"end-turn"}}, http.StatusOK), "this page has no action")
 }
 
-func TestACellIsCancelledFromThePageOfItsRun(t *testing.T) {
-	t.Parallel()
-	w := newSite(t, 3)
-	page := "/run/" + filepath.Base(w.run.Dir) + "/"
-	g := w.goOn(t, 0)
-	says(t, w.get(t, page, http.StatusOK), `<option value="a">`)
-	says(t, w.press(t, page, "Cancel the cell"), "Nothing was changed: write the cell")
-	says(t, w.press(t, page, "Cancel the cell", "cell", evil), "Nothing was changed: no cell ")
-	says(t, w.press(t, page, "Cancel the cell", "cell", "a", "why", "a slip"), "Done: cancelled ")
-	g.wait(t, "nothing goes on", func(s *control.Status) bool { return s.InProgress == 0 })
-	for _, trial := range g.run.Index().Trials {
-		if o := trial.Outcome(); o != record.Cancelled && o != record.NotRun {
-			t.Errorf("%s: %s", trial.Task, o)
-		}
-	}
-}
-
 func TestAnAttemptIsControlledFromItsPage(t *testing.T) {
 	t.Parallel()
 	w := newSite(t, 2)

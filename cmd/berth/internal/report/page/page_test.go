@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -220,32 +219,6 @@ func TestPageOfScoresThatAreNoShares(t *testing.T) {
 	b, err := json.Marshal(m.payload())
 	if err != nil || bytes.Contains(b, []byte(`%"`)) || !bytes.Contains(b, []byte(`".4~g"`)) {
 		t.Errorf("%v: the charts have percent: %.2000s", err, b)
-	}
-}
-
-// A report weighs categories as the table of the same run does.
-func TestPageWeighsCategories(t *testing.T) {
-	t.Parallel()
-	r := makeRun(t, 12, 4, 2)
-	o := Options{Force: true, Rules: numbers.Rules{Weigh: numbers.WeighCategory}}
-	m, err := New([]numbers.Run{r}, &o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	j, err := numbers.Join([]numbers.Run{r})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"cell"}, Rules: o.Rules, Force: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range table.Rows {
-		row := &table.Rows[i]
-		c := m.Cells[slices.IndexFunc(m.Cells, func(c *cell) bool { return c.Name == row.Values[0] })]
-		if c.rate() != *row.Mean || *c.Interval != *row.Interval || c.SE != nil {
-			t.Errorf("%s: %v %v, the table has %v %v", c.Name, c.Mean, c.Interval, *row.Mean, row.Interval)
-		}
 	}
 }
 

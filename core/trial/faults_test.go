@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/outcome"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -127,16 +125,8 @@ func faultCases() []faultCase {
 			outcome: record.AgentError, by: record.ByAgent, phase: record.PhaseSetup, unseen: true,
 		},
 		{
-			name: "agent's plugin dies in open", agent: opens(plugin.ErrPluginGone), judge: pass,
-			outcome: record.PluginCrashed, by: record.ByAgent, phase: record.PhaseSetup, retry: true, unseen: true,
-		},
-		{
 			name: "agent refuses", agent: &scripted{needs: agent.Needs{Refusals: []string{"no such effort"}}}, judge: pass,
 			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no such effort", unseen: true,
-		},
-		{
-			name: "agent needs a model", agent: &scripted{needs: agent.Needs{Dialects: []model.Dialect{"x"}}}, judge: pass,
-			outcome: record.NotRun, by: record.ByConfig, phase: record.PhasePrepare, says: "no gateway", unseen: true,
 		},
 		{
 			name: "verifier fails", agent: ok, judge: verdict(verifier.Verdict{}, errors.New("no pytest")),
@@ -145,18 +135,6 @@ func faultCases() []faultCase {
 		{
 			name: "verifier dies", agent: ok, judge: verdict(verifier.Verdict{}, plugin.ErrPluginGone),
 			outcome: record.PluginCrashed, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, retry: true, unseen: true,
-		},
-		{
-			name: "artifact missing", agent: ok, judge: verdict(verifier.Verdict{}, verifier.ErrArtifactMissing),
-			outcome: record.ArtifactMissing, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
-		},
-		{
-			name: "verdict without a decision", agent: ok, judge: verdict(verifier.Verdict{}, nil),
-			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, unseen: true,
-		},
-		{
-			name: "score that is not a number", agent: ok, judge: verdict(reward(verifier.Pass, math.NaN()), nil),
-			outcome: record.VerifierError, end: record.Yielded, by: record.ByVerifier, phase: record.PhaseVerify, says: "NaN", unseen: true,
 		},
 		{
 			name: "continue after the end", agent: ok, judge: verdict(reward(verifier.Continue, 1), nil),
@@ -209,10 +187,6 @@ func environmentCases() []faultCase {
 		{
 			name: "no capacity", agent: ok, judge: pass, set: creates(environment.ErrNoCapacity),
 			outcome: record.EnvironmentError, by: record.ByEnvironment, phase: record.PhaseCreate, retry: true, unseen: true,
-		},
-		{
-			name: "bad image", agent: ok, judge: pass, set: creates(fmt.Errorf("pull: %w", environment.ErrBadImage)),
-			outcome: record.EnvironmentError, by: record.ByEnvironment, phase: record.PhaseCreate, unseen: true,
 		},
 		{
 			name: "environment's plugin dies", agent: ok, judge: pass, set: creates(plugin.ErrPluginGone),

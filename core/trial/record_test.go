@@ -19,7 +19,6 @@ import (
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // lines reads a file of JSON lines.
@@ -161,37 +160,6 @@ func TestOracleIsTheCellsWord(t *testing.T) {
 		}
 		if oracle && (setup.Reference.Place != "/solution" || setup.Reference.Env["A"] != "1") {
 			t.Errorf("reference %+v", setup.Reference)
-		}
-	}
-}
-
-func TestServicesComeAgainAfterARestart(t *testing.T) {
-	t.Parallel()
-	testlevel.Program(t, "python3", "python3")
-	serve := `exec python3 -c '
-import socket
-s = socket.socket(socket.AF_UNIX); s.bind("\0service"); s.listen()
-while True: s.accept()[0].send(b"ok")'`
-	probe := []string{"python3", "-c", `import socket; s = socket.socket(socket.AF_UNIX); s.connect("\0service"); assert s.recv(2) == b"ok"`}
-	b := newBench(t, does("true"), nil)
-	b.judges["judge"] = &judge{traits: verifier.Traits{Needs: verifier.NeedsSandbox}, verify: func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
-		return tests(`python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect("\0service"); assert s.recv(2) == b"ok"'`).verify(ctx, r)
-	}}
-	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge"}}
-	b.task.Services = []task.Service{{
-		Name: "server", Command: task.Command{Argv: []string{"sh", "-c", serve}},
-		Ready: &task.Healthcheck{Argv: probe, Interval: task.Duration(20 * time.Millisecond), Timeout: task.Seconds(5), StartPeriod: task.Seconds(10), StartInterval: task.Duration(20 * time.Millisecond), Retries: 1},
-	}}
-	// In live it is the process that ran beside the agent, which was root as it.
-	for mode, integrity := range map[task.Mode]record.Integrity{task.ModeRestarted: record.Checked, task.ModeLive: record.Exposed} {
-		b.task.Mode, b.dir = mode, t.TempDir()
-		r := b.run(t.Context(), t)
-		want(t, r, record.Passed, record.Yielded, integrity)
-		if found(r, "service_traceable") != (mode == task.ModeLive) {
-			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
-		}
-		if found(r, "left_running") {
-			t.Errorf("%s: findings %s", mode, pretty(r.Findings))
 		}
 	}
 }

@@ -372,27 +372,6 @@ func TestAStageThatWasDecidedWithoutTheScoreIsLeftOutOfIt(t *testing.T) {
 	}
 }
 
-func TestStageOutcome(t *testing.T) {
-	t.Parallel()
-	rule := task.Success{Score: "a", AtLeast: new(float64(1))}
-	broken := done("1")
-	broken.Failure = failed(record.EnvironmentError)
-	for _, tt := range []struct {
-		name  string
-		stage outcome.Stage
-		want  record.Outcome
-	}{
-		{"never run", outcome.Stage{Name: "1"}, record.NotRun},
-		{"passed", done("1", verdict("x", verifier.Scored, 1)), record.Passed},
-		{"failed", done("1", verdict("x", verifier.Scored, 0)), record.Failed},
-		{"broken", broken, record.EnvironmentError},
-	} {
-		if got := outcome.StageOutcome(rule, &tt.stage); got != tt.want {
-			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
-		}
-	}
-}
-
 func TestIntegrityIsTheWorstFinding(t *testing.T) {
 	t.Parallel()
 	finding := func(s verifier.Severity) record.Finding {

@@ -51,28 +51,6 @@ func TestWhoWaitsForMain(t *testing.T) {
 	}
 }
 
-func TestAContainerThatWasNotMadeIsNamed(t *testing.T) {
-	dir := t.TempDir()
-	testlevel.Must(t, os.Chmod(dir, 0o700))
-	sandboxd := filepath.Join(dir, "sandboxd")
-	testlevel.Must(t, os.WriteFile(sandboxd, nil, 0o755))
-	spec := environment.Spec{Sidecars: []environment.Sidecar{{Name: "db"}}}
-	o := Order{Spec: spec, Folder: filepath.Join(dir, "b"), Sandboxd: sandboxd, Task: &task.Environment{Sidecars: []task.Sidecar{{Name: "db"}}}}
-	w, err := Create(o, func(s environment.Spec) (environment.Sandbox, error) {
-		if s.Control == "" || s.Sidecars[0].Control == "" || s.Sidecars[0].Control == s.Control || spec.Sidecars[0].Control != "" {
-			t.Errorf("control folders: %+v, of the order: %+v", s, spec)
-		}
-		return environment.Sandbox{}, nil
-	})
-	testlevel.Must(t, err)
-	if err := w.Connect(t.Context()); err == nil || err.Error() != `the environment made no container "db"` {
-		t.Errorf("got %v", err)
-	}
-	if err := w.Shutdown(); err != nil {
-		t.Error(err)
-	}
-}
-
 // What was made for a sandbox that cannot be created is removed.
 func TestAFailedCreateLeavesNoFolders(t *testing.T) {
 	dir := t.TempDir()

@@ -12,20 +12,6 @@ import (
 	"github.com/berth-eval/berth/plugins/dialect"
 )
 
-func TestWhatIsNewOfARequest(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		old, now string
-		fresh    int
-	}{
-		{"", "abc", 3}, {"abc", "", 0}, {"abc", "abc", 0}, {"head tail", "head new tail", 4}, {"aaa", "aaaaa", 2}, {"head old tail", "head tail", 0}, {"abc", "xyz", 3},
-	} {
-		if got := (&known{text: []byte(tt.old)}).fresh([]byte(tt.now)); got != tt.fresh {
-			t.Errorf("%q after %q: %d bytes are new, want %d", tt.now, tt.old, got, tt.fresh)
-		}
-	}
-}
-
 // A different request of the same length as the last one is not mistaken for
 // it: long runs of spaces are few tokens.
 func TestAnotherRequestOfTheSameLengthHasNoRoom(t *testing.T) {

@@ -125,26 +125,6 @@ func waitsAnswersWaitsRefuses() http.HandlerFunc {
 	}
 }
 
-func TestAProviderThatStaysDownIsNotTheAgentsFault(t *testing.T) {
-	t.Parallel()
-	for status, limited := range map[int]bool{429: true, 503: false} {
-		p := provide(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, `{"error":{"message":"not now"}}`)
-		})
-		b := start(t, p.model("openai"), patient, func(_ *cell.Model, o *Options, _ *models.Spec) { o.RateLimit.GiveUpAfter = 30 * time.Millisecond })
-		path, body := streaming(1)
-		got := b.ask(t.Context(), t, path, body)
-		if !strings.Contains(got.body, "not now") {
-			t.Errorf("%d: the client was told %s", status, got.body)
-		}
-		if down := b.Down(); down == nil || errors.Is(down, models.ErrRateLimited) != limited {
-			t.Errorf("%d: down %v", status, down)
-		}
-	}
-}
-
 // Sessions share what is known about a provider: after it has refused one, the
 // others send fewer requests.
 func TestAllSessionsPaceTogether(t *testing.T) {

@@ -42,19 +42,6 @@ func TestAReplyComesOverARealSocketInEachDialect(t *testing.T) {
 	}
 }
 
-func TestAWrongTokenIsRefusedAtOnce(t *testing.T) {
-	t.Parallel()
-	s := chattest.Serve(t, model.DialectOpenAIChat, chattest.Script("hi"))
-	s.Endpoint.Token = "other"
-	c, err := chat.Dial(s.Endpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = c.Ask(t.Context(), chat.Request{}); err == nil || !strings.Contains(err.Error(), "wrong token") {
-		t.Errorf("got %v; want what the endpoint said", err)
-	}
-}
-
 const schema = `{"type": "object", "required": ["verdict"], "properties": {"verdict": {"enum": ["pass", "fail"]}}}`
 
 // asks asks each dialect for a reply that matches the schema.

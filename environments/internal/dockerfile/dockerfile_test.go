@@ -168,31 +168,6 @@ func TestPathOfTheBaseIsKept(t *testing.T) {
 	}
 }
 
-func TestDestinations(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ line, want string }{
-		{"COPY a b", "/w/b"},
-		{"COPY a .", "/w/"},
-		{"COPY a ./", "/w/"},
-		{"COPY a /", "/"},
-		{"COPY a b c/", "/w/c/"},
-		{"COPY a b c", ""}, // several sources need a folder
-		{"COPY a ../b", "/b"},
-		{"COPY a ../../../b/.", "/b/"},
-	} {
-		f, err := Read([]byte("FROM x\nWORKDIR /w\n"+tt.line), "", nil)
-		if tt.want == "" {
-			if err == nil && f.Steps[1].Copy.To != "/w/c/" {
-				t.Errorf("%s: to %q", tt.line, f.Steps[1].Copy.To)
-			}
-			continue
-		}
-		if err != nil || f.Steps[1].Copy.To != tt.want {
-			t.Errorf("%s: got %+v, %v; want %s", tt.line, f, err, tt.want)
-		}
-	}
-}
-
 func TestTargetAndArgs(t *testing.T) {
 	const text = "ARG BASE=one\nFROM $BASE AS build\nARG LEVEL=1\nENV LEVEL=$LEVEL\nFROM build\nENV LAST=1\n"
 	f, err := Read([]byte(text), "build", map[string]string{"BASE": "two", "LEVEL": "9"})

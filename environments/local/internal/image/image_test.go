@@ -191,24 +191,6 @@ func TestAPipeInTheBuildFolderDoesNotBlock(t *testing.T) {
 	}
 }
 
-func TestWhatTheImageSaysOfItself(t *testing.T) {
-	t.Parallel()
-	dir := build(t, map[string]string{"d/Other": strings.Join([]string{
-		"ARG V=12", "FROM debian:${V}", "ENV A=1 B=\"two words\"", "WORKDIR /srv", "USER bob", `SHELL ["/bin/bash", "-c"]`,
-		"LABEL x=y", `ENTRYPOINT ["/bin/run"]`, "CMD echo $A",
-	}, "\n")})
-	im, err := Read(environment.Image{Build: dir, File: "d/Other", Digest: "sha256:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := im.Facts
-	if im.From != "debian:12" || f.Base != Base || f.Digest != "sha256:1" || f.Env["A"] != "1" || f.Env["B"] != "two words" || f.User != "bob" ||
-		f.Workdir != "/srv" || !slices.Equal(f.Entrypoint, []string{"/bin/run"}) ||
-		!slices.Equal(f.Cmd, []string{"/bin/bash", "-c", "echo $A"}) || len(im.Refusals) != 0 {
-		t.Errorf("got %+v of %q, refusals %v", f, im.From, im.Refusals)
-	}
-}
-
 func TestWhatCannotBeAppliedIsRefusedByLine(t *testing.T) {
 	t.Parallel()
 	dir := build(t, map[string]string{"Dockerfile": strings.Join([]string{
@@ -230,37 +212,6 @@ func TestWhatCannotBeAppliedIsRefusedByLine(t *testing.T) {
 		if i >= len(got) || !strings.Contains(got[i], line) {
 			t.Errorf("refusals are %q; %q is not the one at %d", got, line, i)
 		}
-	}
-}
-
-func TestNoImageIsTheBaseAlone(t *testing.T) {
-	t.Parallel()
-	im, err := Read(environment.Image{})
-	if err != nil || !im.Empty() || im.Facts.Base != Base || im.From != "" {
-		t.Errorf("got %+v, %v", im, err)
-	}
-}
-
-func TestDockerfileThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, dockerfile string
-		is               error
-	}{
-		{"absent", "", environment.ErrBadImage},
-		{"empty", "\n", environment.ErrBuildFailed},
-		{"unknown instruction", "FROM x\nFETCH y\n", environment.ErrBuildFailed},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			files := map[string]string{"other": ""}
-			if tt.dockerfile != "" {
-				files["Dockerfile"] = tt.dockerfile
-			}
-			if _, err := Read(environment.Image{Build: build(t, files)}); !errors.Is(err, tt.is) {
-				t.Errorf("got %v, want %v", err, tt.is)
-			}
-		})
 	}
 }
 

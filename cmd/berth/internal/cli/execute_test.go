@@ -121,23 +121,6 @@ func TestAChangedRunFailsItsAudit(t *testing.T) {
 	run(t, "berth", "audit", made).must(exit(1), prints("the run is not what its records say"))
 }
 
-func TestTryOfATask(t *testing.T) {
-	t.Parallel()
-	dir := experiment(t)
-	task, runs := filepath.Join(dir, "tasks", "one"), filepath.Join(dir, "tried")
-	run(t, "berth", "try", task, "--runs", runs).must(exit(1), complains("no sandbox in this test"))
-	run(t, "berth", "try", task, "--runs", runs, "--agent", "nop", "--json").must(exit(1), printsJSON("cli-run", nil))
-	run(t, "berth", "task", "check", task, "--run", "--runs", runs).must(exit(1))
-	run(t, "berth", "shell", task).must(usage("the standard input is not a terminal"))
-}
-
-// Temporary files have a folder even if TMPDIR is not there.
-func TestTryWithoutTMPDIR(t *testing.T) {
-	dir := experiment(t)
-	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
-	run(t, "berth", "try", filepath.Join(dir, "tasks", "one"), "--runs", filepath.Join(dir, "runs")).must(exit(1), complains("no sandbox in this test"))
-}
-
 func TestGarbageIsListedAndCollected(t *testing.T) {
 	t.Parallel()
 	run(t, "berth", "gc", "--dry-run", "--images-within", "1h").must(exit(0))

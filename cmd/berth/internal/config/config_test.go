@@ -167,23 +167,6 @@ func TestBudgetsOfVerifiers(t *testing.T) {
 	}
 }
 
-// A plugin is asked once, however many blocks and cells use it.
-func TestEachPluginIsAskedOnce(t *testing.T) {
-	asked := map[string]int{}
-	o := options()
-	o.Schemas = func(kind plugins.Kind, plugin string) (pluginconfig.Schema, error) {
-		asked[string(kind)+" "+plugin]++
-		return schemas(kind, plugin)
-	}
-	e, ds := config.Load(t.Context(), "testdata/good/matrix.hcl", o)
-	if e == nil {
-		t.Fatal(ds)
-	}
-	if len(asked) != 3 || asked["dataset harbor"] != 1 || asked["agent loop"] != 1 || asked["environment box"] != 1 {
-		t.Errorf("asked %v", asked)
-	}
-}
-
 // A schema that is nonsense is the plugin's fault and is said so.
 func TestSchemasOfPluginsAreChecked(t *testing.T) {
 	o := options()

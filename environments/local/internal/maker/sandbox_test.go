@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
+	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
@@ -202,6 +203,19 @@ func TestStorageLimitHolds(t *testing.T) {
 				t.Errorf("%s: wrote %d bytes of %d MiB and one more: %s", c.path, size, c.mib, a.Out)
 			}
 		}
+	})
+}
+
+func TestProcessLimitHoldsAndIsOfOneSandbox(t *testing.T) {
+	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
+		testlevel.Program(t, "dash", "dash") // other shells try to fork again for a minute
+		r := newRig(t)
+		x, y := r.open(t, Order{Nproc: 64}), r.open(t, Order{Nproc: 64})
+		a := x.run(t, 0, "dash", "-c", "for i in $(seq 100); do sleep 300 >/dev/null 2>&1 & done")
+		if !strings.Contains(a.Out, "Cannot fork") {
+			t.Errorf("100 processes with a limit of 64: %.200s", a.Out)
+		}
+		y.sh(t, "true | true | true") // its neighbor has its own 64
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
-	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -30,13 +29,12 @@ func TestMain(m *testing.M) {
 	os.Exit(withPlugins(m)) //nolint:forbidigo // of the tests
 }
 
-// play plays the plugins that the experiments name, and those of the quickstart.
+// play plays the plugins that the experiments name.
 func play() {
 	var list []plugins.Plugin
 	for _, name := range []string{"oracle", "nop"} {
 		list = append(list, plugins.Agent(plugins.Info{Name: name, Version: "1.0.0", Doc: "Does nothing."}, nil, idle{}))
 	}
-	list = append(list, plugins.Agent(plugins.Info{Name: "terminus", Version: "1.0.0"}, turns{}, idle{[]model.Dialect{model.DialectOpenAIChat}}))
 	for _, name := range []string{"local", "podman", "docker"} {
 		list = append(list, plugins.Environment(plugins.Info{Name: name, Version: "1.0.0", Doc: "Makes no sandbox."}, nil, full{environment.Plain{Name: name, Copies: true}}))
 	}
@@ -77,16 +75,11 @@ func withPlugins(m *testing.M) int {
 	return m.Run()
 }
 
-// turns is the configuration of terminus in the quickstart.
-type turns struct {
-	MaxTurns int `berth:"max_turns" default:"1" doc:"Is not used."`
-}
+// idle is an agent that does nothing.
+type idle struct{}
 
-// idle is an agent that does nothing, and may want a model.
-type idle struct{ dialects []model.Dialect }
-
-func (i idle) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
-	return agent.Needs{Dialects: i.dialects}, nil
+func (idle) Check(context.Context, agent.CheckRequest) (agent.Needs, error) {
+	return agent.Needs{}, nil
 }
 func (idle) Open(context.Context, agent.Setup) (agent.Session, error) { return idle{}, nil }
 func (idle) Turn(context.Context, agent.Message, agent.Recorder) (agent.Yield, error) {

@@ -68,13 +68,6 @@ func TestInitWritesATask(t *testing.T) {
 	run(t, "berth", "task", "check", filepath.Join(dir, "tasks")).must(exit(0))
 }
 
-func TestTheQuickstartIsValid(t *testing.T) {
-	t.Parallel()
-	const quickstart = "../../../../examples/quickstart"
-	run(t, "berth", "task", "check", quickstart+"/tasks").must(exit(0), prints("hello-file"))
-	run(t, "berth", "validate", quickstart).must(exit(0), prints("quickstart is valid: 9 trials of 3 tasks in 3 cells"))
-}
-
 // A run in which no trial can begin is not started.
 func TestARunWhoseTasksAreAllInvalidDoesNotStart(t *testing.T) {
 	t.Parallel()

@@ -9,12 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-	"weak"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -150,26 +148,6 @@ func TestTableHasARowForEachAttempt(t *testing.T) {
 				t.Errorf("row %d, %s: %q, want %q", i+1, name, rows[i+1][n], value)
 			}
 		}
-	}
-}
-
-// A table of any length needs the memory of one result.
-func TestOneResultAtATimeIsInMemory(t *testing.T) {
-	t.Parallel()
-	var before []weak.Pointer[record.Result]
-	for one := range (&rows{run: testRun(t)}).all() {
-		runtime.GC()
-		for _, p := range before {
-			if p.Value() != nil {
-				t.Errorf("at %s an earlier result is still in memory", one.dir())
-			}
-		}
-		if one.result != nil {
-			before = append(before, weak.Make(one.result))
-		}
-	}
-	if len(before) != 3 {
-		t.Errorf("%d results", len(before))
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +20,7 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // session is one CLI in one sandbox.
@@ -137,7 +138,10 @@ func (s *session) turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	}
 	r.Skills = slices.Concat(s.image.skills, own)
 	if s.turns == 1 {
-		r.Message = s.told(m.Text, own)
+		r.Message = m.Text
+		if !slices.Contains(s.scaffold.Knobs, Skills) { // the core has added the skills of the task
+			r.Message += agent.Told(nil, own)
+		}
 		if err := s.prior(r); err != nil {
 			return agent.Yield{}, err
 		}
@@ -179,17 +183,9 @@ func (s *session) prior(r *Run) error {
 	if s.setup.Prior == "" || !s.scaffold.Prior {
 		return nil
 	}
-	f, err := os.Open(s.setup.Prior)
+	b, err := untrusted.Read(filepath.Dir(s.setup.Prior), filepath.Base(s.setup.Prior), maxPrior)
 	if err != nil {
 		return fmt.Errorf("trajectory to continue from: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxPrior+1))
-	if err != nil {
-		return fmt.Errorf("trajectory to continue from: %w", err)
-	}
-	if len(b) > maxPrior {
-		return fmt.Errorf("%w: the trajectory to continue from has more than %d MiB", agent.ErrBadConfig, maxPrior>>20)
 	}
 	t, problems := trajectory.Parse(b)
 	if len(problems) > 0 {
@@ -231,15 +227,6 @@ func (s *session) over(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// told returns the first message, with the skills of the settings if the CLI has
-// nothing for skills. The core has added those of the task.
-func (s *session) told(text string, own []string) string {
-	if slices.Contains(s.scaffold.Knobs, Skills) {
-		return text
-	}
-	return text + agent.Told(nil, own)
 }
 
 // supported returns the servers that the CLI can be configured with. The core has told

@@ -38,8 +38,7 @@ const (
 	EventPhaseStart EventType = "phase_start"
 	EventPhaseEnd   EventType = "phase_end" // Error is set when it failed
 	EventFinding    EventType = "finding"
-	EventHeartbeat  EventType = "heartbeat" // live only, in no file
-	EventStep       EventType = "step"      // live only: a step was recorded
+	EventStep       EventType = "step" // live only: a step was recorded
 )
 
 // Event is one line of events.jsonl, and one event of live progress.

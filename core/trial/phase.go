@@ -3,7 +3,6 @@ package trial
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
@@ -50,8 +49,8 @@ type attempt struct {
 	ended        int64                        // processes of the job that the kernel ended in the last phase
 }
 
-// phase runs one phase with its own deadline, a heartbeat, and a line in the
-// record at its start and end; at attributes its errors. When the record cannot
+// phase runs one phase with its own deadline, and a line in the record at its
+// start and end; at attributes its errors. When the record cannot
 // be written any more, only the sandboxes are still destroyed.
 func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration, f func(context.Context) error) error {
 	if ctx.Err() != nil {
@@ -64,9 +63,7 @@ func (a *attempt) phase(ctx context.Context, p record.Phase, limit time.Duration
 	before := a.kills()
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who})
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, a.deadline(p.Name, limit))
-	stop := a.beat(p)
 	err := a.starved(p, before, a.at(p, limits.Caused(ctx, f(ctx))))
-	stop()
 	cancel()
 	p.End = a.now()
 	if a.frozenSince(p) {
@@ -119,35 +116,6 @@ func (a *attempt) failure(err error) *record.Error {
 	f.Err = nil
 	f.Message = a.recorder.Text(cmp.Or(f.Message, err.Error()), limits.ErrorText)
 	return &f
-}
-
-// beat sends heartbeats while a phase is in progress.
-func (a *attempt) beat(p record.Phase) (stop func()) {
-	if !a.recorder.Watched() {
-		return func() {}
-	}
-	var mu sync.Mutex
-	over := false
-	var t *time.Timer
-	mu.Lock()
-	defer mu.Unlock()
-	t = time.AfterFunc(limits.Heartbeat, func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if over {
-			return
-		}
-		a.recorder.Tell(record.Event{
-			Type: record.EventHeartbeat, Phase: p.Name, Stage: p.Stage, Round: p.Round, Turn: p.Turn, Who: p.Who,
-		})
-		t.Reset(limits.Heartbeat)
-	})
-	return func() { // no heartbeat is sent after it has returned
-		mu.Lock()
-		defer mu.Unlock()
-		over = true
-		t.Stop()
-	}
 }
 
 // frozenSince reports whether the sandbox was frozen during all of a phase.

@@ -52,5 +52,4 @@ const (
 	Farewell   = 2 * time.Second  // for a turn to end by itself after its access is cut, before it is cancelled
 	Return     = 10 * time.Second // for a plugin's call to return after it was cancelled
 	Lease      = 60 * time.Second
-	Heartbeat  = 15 * time.Second // a quarter of the lease
 )

@@ -64,9 +64,6 @@ func (s *Recorder) Hide(values ...string) {
 // Redactor returns the redactor of the hidden values.
 func (s *Recorder) Redactor() *redact.Redactor { return s.redact.Load() }
 
-// Watched reports whether there is a live watcher.
-func (s *Recorder) Watched() bool { return s.live != nil }
-
 // Now returns the time of the record's clock.
 func (s *Recorder) Now() time.Time { return s.now() }
 

@@ -50,14 +50,12 @@ const (
 
 // State is the state of a limiter.
 type State struct {
-	Limit    int           // requests that may be in flight
-	InFlight int           // requests in flight
-	Waiting  int           // requests that wait
-	Pause    time.Duration // until the next may begin; 0: now
-	Failing  time.Duration // since the first failure after the last success; 0: it serves
-	Left     time.Duration // until the limiter gives up, while the provider fails
-	Result   Result        // of the last request
-	Why      string        // it was not served; empty: it was served
+	Limit   int           // requests that may be in flight
+	Pause   time.Duration // until the next may begin; 0: now
+	Failing time.Duration // since the first failure after the last success; 0: it serves
+	Left    time.Duration // until the limiter gives up, while the provider fails
+	Result  Result        // of the last request
+	Why     string        // it was not served; empty: it was served
 }
 
 // Limiter limits the requests to one provider. It is safe for concurrent use.
@@ -69,7 +67,6 @@ type Limiter struct {
 	limit    float64
 	before   float64 // the limit before it fell; 0: it has recovered
 	inFlight int
-	waiting  int
 	epoch    int // of the limit: failures count once for all requests that began under it
 	fails    int // epochs without a success
 	until    time.Time
@@ -110,10 +107,6 @@ type Turn struct {
 // its index. The first in order is preferred. The caller must call Done on the
 // turn. Fails only with the cause of ctx.
 func Any(ctx context.Context, of ...*Limiter) (int, *Turn, error) {
-	for _, p := range of {
-		p.wait(1)
-		defer p.wait(-1)
-	}
 	for {
 		if ctx.Err() != nil {
 			return 0, nil, context.Cause(ctx)
@@ -140,12 +133,6 @@ func Any(ctx context.Context, of ...*Limiter) (int, *Turn, error) {
 			reflect.Select(cases)
 		}
 	}
-}
-
-func (p *Limiter) wait(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.waiting += n
 }
 
 // try lets a request begin if it may. Otherwise it returns a channel that is
@@ -255,8 +242,7 @@ func (p *Limiter) State() State {
 
 func (p *Limiter) state() State {
 	s := State{
-		Limit: int(p.limit), InFlight: p.inFlight, Waiting: p.waiting, Pause: max(0, time.Until(p.until)),
-		Result: p.last, Why: p.why,
+		Limit: int(p.limit), Pause: max(0, time.Until(p.until)), Result: p.last, Why: p.why,
 	}
 	if !p.since.IsZero() {
 		s.Failing = time.Since(p.since)

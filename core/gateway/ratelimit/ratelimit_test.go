@@ -32,7 +32,7 @@ func TestTheLimitFallsOnceForAllThatBeganUnderIt(t *testing.T) {
 		turn.Done(Limited, 0, "no")
 		turn.Done(Limited, 0, "no") // does nothing
 	}
-	if s := p.State(); s.Limit != usualStart/2 || s.InFlight != 0 {
+	if s := p.State(); s.Limit != usualStart/2 || p.inFlight != 0 {
 		t.Errorf("state %+v", s)
 	}
 }

@@ -9,9 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -23,9 +21,6 @@ type Client struct {
 	name, token string
 	where       func() Place
 	http        *http.Transport
-
-	mu   sync.Mutex
-	last string // the address that was reached last
 }
 
 // NewClient makes a client with a name and a token that the server knows. where
@@ -52,19 +47,10 @@ func (c *Client) dial(ctx context.Context) (net.Conn, error) {
 	if len(p.Addresses) == 0 {
 		return nil, errors.New("it is not known where it is")
 	}
-	c.mu.Lock()
-	order := slices.Clone(p.Addresses)
-	if i := slices.Index(order, c.last); i > 0 {
-		order = slices.Insert(slices.Delete(order, i, i+1), 0, c.last)
-	}
-	c.mu.Unlock()
 	var failed []string
-	for _, a := range order {
+	for _, a := range p.Addresses {
 		conn, err := connect(ctx, a, p.Fingerprint)
 		if err == nil {
-			c.mu.Lock()
-			c.last = a
-			c.mu.Unlock()
 			return conn, nil
 		}
 		failed = append(failed, fmt.Sprintf("%s: %s", a, err))
@@ -105,16 +91,6 @@ func (c *Client) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set(clientHeader, c.name)
 	r.Header.Set(tokenHeader, c.token)
 	return c.http.RoundTrip(r)
-}
-
-// Reachable connects to the server, and returns the address at which it answered.
-func (c *Client) Reachable(ctx context.Context) (string, error) {
-	conn, err := c.dial(ctx)
-	if err != nil {
-		return "", fmt.Errorf("relay: %w", err)
-	}
-	defer conn.Close()
-	return conn.RemoteAddr().String(), nil
 }
 
 // Fetch makes secrets ask the server for their values when they are read, instead

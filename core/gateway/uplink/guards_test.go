@@ -120,25 +120,26 @@ func TestAnotherCertificateIsNotAccepted(t *testing.T) {
 	p := provide(t, func(http.ResponseWriter, *http.Request) {})
 	b := newBed(t, p)
 	good := b.where()
-	c := uplink.NewClient("one", "t", func() uplink.Place { return good })
-	defer c.Close()
-	if at, err := c.Reachable(t.Context()); err != nil || at != good.Addresses[0] {
-		t.Errorf("the right one: %q, %v", at, err)
+	reach := func(at uplink.Place) error {
+		c := uplink.NewClient("one", "t", func() uplink.Place { return at })
+		defer c.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://gateway/forward", http.NoBody)
+		must(t, err)
+		resp, err := c.RoundTrip(r)
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
 	}
+	must(t, reach(good))
 	bad := good
 	bad.Fingerprint = strings.Repeat("0", 64)
-	c = uplink.NewClient("one", "t", func() uplink.Place { return bad })
-	defer c.Close()
-	if _, err := c.Reachable(t.Context()); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if err := reach(bad); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("another one: %v", err)
 	}
 	late := good
 	late.Addresses = append([]string{"127.0.0.1:1"}, good.Addresses...) // nothing listens at the first
-	c = uplink.NewClient("one", "t", func() uplink.Place { return late })
-	defer c.Close()
-	if at, err := c.Reachable(t.Context()); err != nil || at != good.Addresses[0] {
-		t.Errorf("the second address: %q, %v", at, err)
-	}
+	must(t, reach(late))
 }
 
 // A key that the provider refuses is told, and not shown.

@@ -61,6 +61,6 @@ const beyond = 16
 
 // believed reports whether the request can have used that much.
 func (x *exchange) believed(u dialect.Usage) bool {
-	most := beyond * max(x.limits().Context, x.worst.Input+x.worst.Output)
+	most := beyond * max(x.limits().context, x.worst.Input+x.worst.Output)
 	return u.Input <= most && u.Output <= most
 }

@@ -142,7 +142,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	limits := x.limits()
 	x.worst.Input = x.input(1)
 	if x.refers() || x.facts.Media.Unbounded {
-		x.worst.Input = max(x.worst.Input, limits.Context)
+		x.worst.Input = max(x.worst.Input, limits.context)
 	}
 	x.e.mu.Lock()
 	counted, again := x.e.failed[x.digest]
@@ -151,9 +151,9 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 	each := x.facts.MaxOutput
 	switch {
 	case each == 0:
-		each = dialect.Tokens(limits.Usual)
-	case limits.Output > 0:
-		each = min(each, dialect.Tokens(limits.Output))
+		each = dialect.Tokens(limits.usual)
+	case limits.output > 0:
+		each = min(each, dialect.Tokens(limits.output))
 	}
 	x.worst.Output = int64(each.Times(max(x.facts.Answers, 1))) + x.facts.Predicted
 	need := ledger.Amount{

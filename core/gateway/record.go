@@ -3,8 +3,8 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway/recording"
@@ -72,14 +72,7 @@ func (x *exchange) digests() {
 	}
 	// In some dialects only the path contains the model and whether a stream is
 	// requested.
-	x.line.Match, _ = recording.DigestOf(func(w io.Writer) error { // cannot fail
-		_, _ = io.WriteString(w, x.line.Path+"\n")
-		if raw := x.body.Bytes(); len(raw) > 0 && &raw[0] == &x.asked[0] { // it contains no secret
-			return x.body.WriteWithout(w, x.d.Fleeting())
-		}
-		_, err := w.Write(x.recorded(x.body.Without(x.d.Fleeting())))
-		return err
-	})
+	x.line.Match = recording.Digest(slices.Concat([]byte(x.line.Path+"\n"), x.recorded(x.body.Without(x.d.Fleeting()))))
 }
 
 // finish records the exchange.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -8,11 +9,22 @@ import (
 	"github.com/berth-eval/berth/plugins/dialect"
 )
 
-// limits returns the limits of the requested model.
-func (x *exchange) limits() Limits {
-	m := x.e.up.model
-	m.Name = x.line.Model
-	return LimitsOf(&x.s.g.o.Dialects, &m)
+// limits are the largest numbers of tokens of a request to a model and of its answer.
+type limits struct {
+	context int64 // of a request
+	output  int64 // of an answer; 0: not known
+	usual   int64 // assumed limit of an answer when the request does not set one
+}
+
+// limits returns the limits of the requested model from its block, or else from the
+// table. The usual one is lower than the model's, because few answers are that long.
+func (x *exchange) limits() limits {
+	m, known := &x.e.up.model, x.s.g.o.Dialects.Known(x.line.Model)
+	l := limits{cmp.Or(m.ContextTokens, known.Context, assumedContext), known.MaxOutput, assumedOutput}
+	if l.output > 0 {
+		l.usual = min(l.usual, l.output)
+	}
+	return l
 }
 
 // refers reports whether the request refers to content outside it, such as a

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,15 +46,6 @@ const blobs = "blobs"
 func Digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// DigestOf returns the digest of the bytes that write writes.
-func DigestOf(write func(io.Writer) error) (string, error) {
-	h := sha256.New()
-	if err := write(h); err != nil {
-		return "", err
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Room is how many bytes of compressed bodies may still be stored. Once a body

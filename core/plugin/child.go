@@ -37,7 +37,6 @@ type child struct {
 
 	pipes  []*os.File // our ends of stdout and stderr
 	life   *os.File   // our end of stdin: the process sees EOF when we are gone
-	first  lineWaiter // first line of stdout
 	relay  *io.PipeWriter
 	relayR *io.PipeReader
 	quiet  *io.PipeWriter // stderr as go-plugin sees it: empty, closed at the end
@@ -47,14 +46,9 @@ type child struct {
 	done chan struct{} // closed when the process has ended and was reaped
 
 	mu      sync.Mutex
-	running bool // started and not reaped yet: its PID is still valid
-	dead    bool // kill was called; no start happens after it
-}
-
-// lineWaiter holds the line that should contain the handshake.
-type lineWaiter struct {
-	mu   sync.Mutex
-	line string
+	running bool   // started and not reaped yet: its PID is still valid
+	dead    bool   // kill was called; no start happens after it
+	first   string // line of stdout, which should be the handshake
 }
 
 // maxHandshake bounds the first line of stdout, in bytes.
@@ -150,9 +144,9 @@ func (c *child) pumpStdout(r io.Reader) {
 		line = line[:maxHandshake]
 	}
 	text := strings.TrimRight(string(line), "\r\n")
-	c.first.mu.Lock()
-	c.first.line = text
-	c.first.mu.Unlock()
+	c.mu.Lock()
+	c.first = text
+	c.mu.Unlock()
 	if len(line) > 0 {
 		_, _ = io.WriteString(c.relay, text+"\n") // fails only when nothing waits for it
 	} else {
@@ -249,9 +243,9 @@ func (c *child) status() string {
 }
 
 func (c *child) handshake() string {
-	c.first.mu.Lock()
-	defer c.first.mu.Unlock()
-	return c.first.line
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.first
 }
 
 // Wait implements runner.Runner.

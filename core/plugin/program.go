@@ -164,13 +164,6 @@ func (p program) safe() error {
 	})
 }
 
-// The bounds of a plugin that is a folder.
-const (
-	maxFiles     = 100_000
-	maxFileBytes = 8 << 30 // of all files
-	maxDepth     = 64      // folders
-)
-
 // cacheName is the folder into which Python writes compiled modules.
 const cacheName = "__pycache__"
 
@@ -206,22 +199,15 @@ func (p program) walk(each func(path, name string, info fs.FileInfo) error) erro
 	if info, err = os.Stat(p.folder); err != nil {
 		return fmt.Errorf("look at plugin: %w", err)
 	}
-	w := walker{each: each}
-	return w.folder(p.folder, "", info, nil)
+	return walker(each).folder(p.folder, "", info, nil)
 }
 
-type walker struct {
-	each  func(path, name string, info fs.FileInfo) error
-	files int
-	bytes int64
-}
+// walker is called for each file and folder of a plugin that is a folder.
+type walker func(path, name string, info fs.FileInfo) error
 
 // folder walks one folder; inside are the folders that it is in.
-func (w *walker) folder(dir, name string, info fs.FileInfo, inside []fs.FileInfo) error {
-	if len(inside) >= maxDepth {
-		return fmt.Errorf("%s is more than %d folders deep", dir, maxDepth)
-	}
-	if err := w.each(dir, name, info); err != nil {
+func (w walker) folder(dir, name string, info fs.FileInfo, inside []fs.FileInfo) error {
+	if err := w(dir, name, info); err != nil {
 		return err
 	}
 	list, err := os.ReadDir(dir)
@@ -240,7 +226,7 @@ func (w *walker) folder(dir, name string, info fs.FileInfo, inside []fs.FileInfo
 	return nil
 }
 
-func (w *walker) entry(path, name string, inside []fs.FileInfo) error {
+func (w walker) entry(path, name string, inside []fs.FileInfo) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) {
 		info, err = os.Lstat(path)
@@ -256,9 +242,6 @@ func (w *walker) entry(path, name string, inside []fs.FileInfo) error {
 			break
 		}
 	}
-	if w.files++; w.files > maxFiles {
-		return fmt.Errorf("the folder of the plugin has more than %d files", maxFiles)
-	}
 	switch {
 	case info.IsDir():
 		return w.folder(path, name, info, inside)
@@ -267,10 +250,7 @@ func (w *walker) entry(path, name string, inside []fs.FileInfo) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is a %s: the folder of a plugin holds files, folders and links", path, info.Mode().Type())
 	}
-	if w.bytes += info.Size(); w.bytes > maxFileBytes {
-		return fmt.Errorf("the folder of the plugin has more than %d GiB", maxFileBytes>>30)
-	}
-	return w.each(path, name, info)
+	return w(path, name, info)
 }
 
 // stamp identifies the state of a program's files: it changes when one of them is

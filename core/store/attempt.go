@@ -1,14 +1,12 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 
 	"github.com/berth-eval/berth/core/record"
@@ -95,7 +93,7 @@ func (a *Attempt) Append(file string, v any) error {
 	if !local(file) {
 		return fmt.Errorf("append to %q: not a path below the attempt", file)
 	}
-	b, err := line(v)
+	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", file, err)
 	}
@@ -113,6 +111,7 @@ func (a *Attempt) Append(file string, v any) error {
 		out = &appended{f: f}
 		a.files[file] = out
 	}
+	b = append(b, '\n')
 	if out.torn {
 		b = append([]byte{'\n'}, b...)
 	}
@@ -122,16 +121,6 @@ func (a *Attempt) Append(file string, v any) error {
 		return fmt.Errorf("append to %s: %w", file, err)
 	}
 	return nil
-}
-
-// line returns v as one line of JSON, with its line end. JSON in one line is
-// used unchanged.
-func line(v any) ([]byte, error) {
-	if raw, ok := v.(json.RawMessage); ok && bytes.IndexByte(raw, '\n') < 0 && json.Valid(raw) {
-		return append(slices.Clip(raw), '\n'), nil
-	}
-	b, err := json.Marshal(v)
-	return append(b, '\n'), err
 }
 
 // WriteFile writes a file of the attempt under a temporary name and renames it,

@@ -115,16 +115,10 @@ func (s *Stage) decided() bool {
 	return says
 }
 
-// maxNames is how many names of scores an error lists.
-const maxNames = 20
-
 func quoted(names []string) string {
-	list := make([]string, 0, min(len(names), maxNames))
-	for _, n := range names[:min(len(names), maxNames)] {
+	list := make([]string, 0, len(names))
+	for _, n := range names {
 		list = append(list, strconv.Quote(n))
-	}
-	if n := len(names) - len(list); n > 0 {
-		list = append(list, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(list, ", ")
 }

@@ -7,10 +7,6 @@ import (
 	"slices"
 )
 
-// ErrContainer means that a command or artifact names a container that the
-// sandbox does not have.
-var ErrContainer = errors.New("there is no container")
-
 // in returns the container with that name; "" and "main" are w itself.
 func (w *Sandbox) in(service string) (*Sandbox, error) {
 	if service == "" || service == "main" {
@@ -18,7 +14,7 @@ func (w *Sandbox) in(service string) (*Sandbox, error) {
 	}
 	i := slices.IndexFunc(w.Sidecars, func(c *Sidecar) bool { return c.task.Name == service })
 	if i < 0 {
-		return nil, fmt.Errorf("%w %q", ErrContainer, service)
+		return nil, fmt.Errorf("there is no container %q", service)
 	}
 	side := w.Sidecars[i]
 	if side.Gone() {

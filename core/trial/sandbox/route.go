@@ -57,14 +57,9 @@ func (w *Sandbox) openWay(ctx context.Context) error {
 		return err
 	}
 	for k, v := range egress.Env(port.Number, w.direct) {
-		preset(w.Env, k, v)
+		if _, set := w.Env[k]; !set {
+			w.Env[k] = v
+		}
 	}
 	return nil
-}
-
-// preset sets a variable that is not set yet.
-func preset(env map[string]string, name, value string) {
-	if _, ok := env[name]; !ok {
-		env[name] = value
-	}
 }

@@ -85,12 +85,15 @@ func fileItem(t *task.Task, r *task.Resource, e *task.Entry, root *os.Root) (ite
 	return it, nil
 }
 
-// write writes the items of a resource below dir, as name.
-func write(root *os.Root, its []item, dir, name string) error {
-	base := filepath.Join(dir, filepath.FromSlash(name))
+// write writes a resource below dir, under its name.
+func write(t *task.Task, r *task.Resource, root *os.Root, dir string) error {
+	its, err := items(t, r, root)
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(dir, filepath.FromSlash(r.Name))
 	for _, it := range its {
 		to := filepath.Join(base, filepath.FromSlash(it.name))
-		var err error
 		switch {
 		case it.folder:
 			err = folder(to)
@@ -100,7 +103,7 @@ func write(root *os.Root, its []item, dir, name string) error {
 			err = copyFile(root, it, to)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("resource %q: %w", r.Name, err)
 		}
 	}
 	return nil

@@ -43,12 +43,8 @@ func Build(dir string, t *task.Task, role task.Role, stage string) error {
 		if !filepath.IsLocal(filepath.FromSlash(r.Name)) {
 			return fmt.Errorf("view of %s: resource name %q is not a path below the view", role, r.Name)
 		}
-		its, err := items(t, r, root)
-		if err == nil {
-			err = write(root, its, dir, r.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("view of %s: resource %q: %w", role, r.Name, err)
+		if err := write(t, r, root, dir); err != nil {
+			return fmt.Errorf("view of %s: %w", role, err)
 		}
 	}
 	return nil
@@ -93,12 +89,8 @@ func Resources(dir string, t *task.Task, names []string) error {
 		if !slices.Contains(names, r.Name) || !filepath.IsLocal(filepath.FromSlash(r.Name)) {
 			continue
 		}
-		its, err := items(t, r, root)
-		if err == nil {
-			err = write(root, its, dir, r.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("resource %q: %w", r.Name, err)
+		if err := write(t, r, root, dir); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -63,15 +63,11 @@ type Options struct {
 	Demand func(*plan.Trial) Demand
 	// FreeMiB is the memory for all attempts if Limits do not say it; 0: no limit.
 	FreeMiB int64
-	// Again lists outcomes whose trials run once more, in addition to the
-	// trials without a final outcome. Measured outcomes are not allowed.
-	Again []record.Outcome
-	// Selected are the ids of the trials that may run, nil: all. Those of them
-	// that have a final outcome without a measurement run once more.
+	// Again, Selected, Origins and Control are as in Spec.
+	Again    []record.Outcome
 	Selected map[string]bool
-	// Origins are attempts that are verified again, by the ids of their trials:
-	// only these trials run. Nil: whole attempts are made.
-	Origins map[string]*trial.Origin
+	Origins  map[string]*trial.Origin
+	Control  *Control
 	// Adopted returns the attempt of a trial that continues since before this
 	// process, by its number; 0: there is none. Nil: no attempt outlives the process
 	// that began it.
@@ -79,8 +75,6 @@ type Options struct {
 	// Watch receives the events, one after another; nil means no watcher. It
 	// must not block for long.
 	Watch func(Event)
-	// Control changes the run while it runs; nil: nothing does.
-	Control *Control
 }
 
 // EventKind is the kind of an Event.

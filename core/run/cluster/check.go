@@ -57,21 +57,18 @@ func tooShort(p *plan.Plan) (ps []plan.Problem) {
 // cell say: its sandbox is removed, and its files are copied.
 const around = 2 * time.Minute
 
-// Longest returns a function that returns how long an attempt of a trial may take
-// at most, as its task and its cell say; 0: they do not say how long the agent may
-// work.
-func Longest(p *plan.Plan) func(*plan.Trial) time.Duration {
-	return func(t *plan.Trial) time.Duration {
-		task := p.Tasks[t.Place].Task
-		if task == nil {
-			return 0
-		}
-		sum, limited := longest(task, &p.Experiment.Cells[t.Cell].Limits)
-		if !limited {
-			return 0
-		}
-		return sum
+// Longest returns how long an attempt of a trial may take at most, as its task and its
+// cell say; 0: they do not say how long the agent may work.
+func Longest(p *plan.Plan, t *plan.Trial) time.Duration {
+	task := p.Tasks[t.Place].Task
+	if task == nil {
+		return 0
 	}
+	sum, limited := longest(task, &p.Experiment.Cells[t.Cell].Limits)
+	if !limited {
+		return 0
+	}
+	return sum
 }
 
 // longest returns how long an attempt may take at most. If some agent has no time

@@ -24,9 +24,6 @@ type Options struct {
 	Plan     *plan.Plan
 	Store    *store.Run // open for writing
 	Settings Settings   // without Run and Process, which are set here
-	// Longest returns how long an attempt of a trial may take at most; 0: not
-	// known. Nil: it is never known.
-	Longest func(*plan.Trial) time.Duration
 	// relay serves pilots; nil: they need none.
 	relay *relay
 	// Say receives messages about pilots for the user; it may be nil.
@@ -246,10 +243,7 @@ func (c *Coordinator) unqueue(name string) error {
 func (c *Coordinator) enqueue(w *waiting) error {
 	t := w.job.Trial
 	if c.adopted[t.ID] != w.job.Attempt.Number() {
-		j := &Job{Version: 1, Run: c.o.Settings.Run, Trial: t.ID, Attempt: w.job.Attempt.Number(), Plan: planDigest(t)}
-		if c.o.Longest != nil {
-			j.Longest = c.o.Longest(t)
-		}
+		j := &Job{Version: 1, Run: c.o.Settings.Run, Trial: t.ID, Attempt: w.job.Attempt.Number(), Plan: planDigest(t), Longest: Longest(c.o.Plan, t)}
 		if err := put(filepath.Join(c.root, queueDir), w.name+".json", j); err != nil {
 			return err
 		}

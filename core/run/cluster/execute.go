@@ -48,7 +48,7 @@ func Execute(ctx context.Context, s run.Spec, settings Settings, fleet *Fleet, w
 	settings.Relay = new(r.server.Place())
 	c, err := New(ctx, Options{
 		relay: r,
-		Plan:  s.Plan, Store: s.Store, Settings: settings, Longest: Longest(s.Plan),
+		Plan:  s.Plan, Store: s.Store, Settings: settings,
 		Say: func(text string) { told(run.Event{Kind: run.Notice, Text: text}) },
 	})
 	if err != nil {

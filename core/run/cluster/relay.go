@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -89,13 +89,7 @@ func (r *relay) release(trial string, attempt int) {
 	r.gateway.Release(ctx, trial, attempt)
 }
 
-// ticket is the file of a pilot that has its token. Only its user can read it.
-type ticket struct {
-	Version int    `json:"version"` // 1
-	Token   string `json:"token"`
-}
-
-// token returns the token of a pilot.
+// token returns the token of a pilot, from its file, which only its user can read.
 func (r *relay) token(ctx context.Context, name string) (string, error) {
 	if err := r.begun(ctx); err != nil {
 		return "", err
@@ -112,11 +106,7 @@ func (r *relay) token(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	b, err := io.ReadAll(f)
-	var t ticket
-	if err == nil {
-		err = json.Unmarshal(b, &t)
-	}
-	return t.Token, err
+	return strings.TrimSpace(string(b)), err
 }
 
 // private fails if other users can read a file, or if it is one of theirs.
@@ -217,16 +207,12 @@ func (p *Pilot) Uplink() (*uplink.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(&ticket{Version: 1, Token: token})
-	if err != nil {
-		return nil, err
-	}
 	file := p.ticket()
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("token for models: %w", err)
 	}
-	_, err = f.Write(append(b, '\n'))
+	_, err = f.WriteString(token + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, fmt.Errorf("token for models: %w", err)
 	}

@@ -113,9 +113,9 @@ func pilotsOf(l *experiment.Loaded) *output.PlanPilots {
 	}
 	each := slurmInFlight(x)
 	p := &output.PlanPilots{Pilots: min(max(1, x.Workers), (len(l.Plan.Trials)+each-1)/each)}
-	longest, hours := cluster.Longest(l.Plan), 0.0
+	hours := 0.0
 	for i := range l.Plan.Trials {
-		one := longest(&l.Plan.Trials[i])
+		one := cluster.Longest(l.Plan, &l.Plan.Trials[i])
 		if one == 0 {
 			return p
 		}

@@ -17,7 +17,7 @@ const relayKey = "key-of-the-relay"
 // keyed starts a coordinator that has the key.
 func (p *place) keyed(n int, args ...string) *session {
 	p.test.Helper()
-	s := p.start([]string{"E2E_RELAY_KEY=" + relayKey}, append(args)...)
+	s := p.start([]string{"E2E_RELAY_KEY=" + relayKey}, args...)
 	p.follows(s, n)
 	return s
 }

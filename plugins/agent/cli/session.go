@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +20,6 @@ import (
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/trajectory"
-	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // session is one CLI in one sandbox.
@@ -175,15 +174,12 @@ func (s *session) turn(ctx context.Context, m agent.Message, rec agent.Recorder)
 	return y, err
 }
 
-// maxPrior is the largest trajectory to continue from, in bytes.
-const maxPrior = 64 << 20
-
 // prior reads the trajectory that the session continues from.
 func (s *session) prior(r *Run) error {
 	if s.setup.Prior == "" || !s.scaffold.Prior {
 		return nil
 	}
-	b, err := untrusted.Read(filepath.Dir(s.setup.Prior), filepath.Base(s.setup.Prior), maxPrior)
+	b, err := os.ReadFile(s.setup.Prior) // of the core, or of the user, where it may be a link
 	if err != nil {
 		return fmt.Errorf("trajectory to continue from: %w", err)
 	}

@@ -46,7 +46,8 @@ func TestShippedBinary(t *testing.T) {
 		t.Errorf("%v, %v: larger than 16 MiB", info, err)
 	}
 	for name, o := range map[string]sandboxtest.Options{
-		"control folder": {Binary: binary}, "as an entrypoint": {Binary: binary, Entrypoint: true},
+		"control folder": {Binary: binary}, "one stream": {Binary: binary, Stream: true},
+		"as an entrypoint": {Binary: binary, Entrypoint: true}, "as an entrypoint, one stream": {Binary: binary, Entrypoint: true, Stream: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := sandboxtest.Start(t, o)

@@ -261,8 +261,9 @@ type Granted struct {
 
 // Sandbox is the result of Create.
 type Sandbox struct {
-	ID       string           `json:"id"`            // opaque, unique on this machine, names the plugin's object for Destroy
-	PID      int              `json:"pid,omitempty"` // of sandboxd in the core's pid namespace; 0: not known
+	ID       string           `json:"id"`               // opaque, unique on this machine, names the plugin's object for Destroy
+	Stream   string           `json:"stream,omitempty"` // address of a byte stream to sandboxd (yamux); empty: sandboxd connects to the control folder
+	PID      int              `json:"pid,omitempty"`    // of sandboxd in the core's pid namespace; 0: not known
 	Granted  Granted          `json:"granted"`
 	Image    ImageFacts       `json:"image"`
 	Sidecars []SidecarSandbox `json:"sidecars,omitempty"`
@@ -285,9 +286,10 @@ type ImageFacts struct {
 
 // SidecarSandbox is one running sidecar.
 type SidecarSandbox struct {
-	Name  string     `json:"name"`
-	PID   int        `json:"pid,omitempty"`
-	Image ImageFacts `json:"image"`
+	Name   string     `json:"name"`
+	Stream string     `json:"stream,omitempty"`
+	PID    int        `json:"pid,omitempty"`
+	Image  ImageFacts `json:"image"`
 }
 
 // Remains is what Destroy measured of a sandbox. Zero means unknown.

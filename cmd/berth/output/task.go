@@ -32,6 +32,7 @@ type TaskReport struct {
 	Valid    bool           `json:"valid"`
 	Problems []task.Problem `json:"problems,omitempty"`
 	Needs    []task.Need    `json:"needs,omitempty"`
+	Installs string         `json:"installs,omitempty"` // line of the tests that gets programs from elsewhere, in the agent's sandbox
 	Task     *task.Task     `json:"task,omitempty"`
 	Run      *TaskRun       `json:"run,omitempty"` // with --run, and for a valid task
 }

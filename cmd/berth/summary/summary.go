@@ -83,7 +83,8 @@ type Row struct {
 	// 0 in those of its task that have no values below 0 or above 1.
 	Scores map[string]float64 `json:"mean_scores,omitempty"`
 	// Labels count the measured trials by the labels that verifiers gave: by name,
-	// then by text.
+	// then by text. Texts of a name that are not among its 50 most frequent ones are
+	// counted together, as "(others)".
 	Labels map[string]map[string]int `json:"labels,omitempty"`
 	// Instead is what tables print in place of scores: LabelIFE, if more than 90 % of
 	// the measured trials have that label.
@@ -330,6 +331,9 @@ func (r *Row) finish(scores bool) {
 		ife += n
 	}
 	r.Instead = Instead(ife, r.Measured)
+	for _, counts := range r.Labels {
+		fewLabels(counts)
+	}
 	if r.scores > 0 || scores && r.without > 0 && r.without == r.Measured {
 		mean := r.sum / float64(r.scores+r.without)
 		r.Score = &mean
@@ -350,11 +354,26 @@ func Instead(labelled, measured int) string {
 	return ""
 }
 
+// OtherLabels stands for the texts of a label that are not counted one by one.
+const OtherLabels = "(others)"
+
+// maxLabels is how many texts of a label are counted one by one.
+const maxLabels = 50
+
 // ByCount returns the texts of a label, the most frequent first.
 func ByCount(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
+}
+
+func fewLabels(counts map[string]int) {
+	texts := ByCount(counts)
+	for _, text := range texts[min(len(texts), maxLabels):] {
+		n := counts[text]
+		delete(counts, text)
+		counts[OtherLabels] += n
+	}
 }
 
 // count counts the facts that marks are based on.

@@ -274,6 +274,13 @@ func TestLabelsAreCounted(t *testing.T) {
 	if texts := summary.ByCount(got); texts[0] != "pass" {
 		t.Errorf("in the order %v", texts)
 	}
+	for i := range 100 {
+		add(record.Failed, fmt.Sprint(i))
+	}
+	got = summary.Of(cells(1), x).Cells[0].Labels["status"]
+	if len(got) != 51 || got["pass"] != 3 || got[summary.OtherLabels] != 52 {
+		t.Errorf("%d texts, %d others", len(got), got[summary.OtherLabels])
+	}
 }
 
 func TestALabelStandsInPlaceOfAScore(t *testing.T) {

@@ -74,7 +74,7 @@ func (c *Sidecar) made(all []environment.SidecarSandbox, env map[string]string) 
 		return
 	}
 	m := &all[i]
-	c.Made = environment.Sandbox{PID: m.PID, Image: m.Image}
+	c.Made = environment.Sandbox{Stream: m.Stream, PID: m.PID, Image: m.Image}
 	c.Dir, c.User = cmp.Or(c.task.Workdir, m.Image.Workdir, "/"), cmp.Or(c.task.User, m.Image.User)
 	c.Env = Merge(m.Image.Env, env)
 }
@@ -116,6 +116,9 @@ func (w *Sandbox) connect(ctx context.Context) error {
 
 // first waits for the first message of one container.
 func (w *Sandbox) first(ctx context.Context) (err error) {
+	if w.Made.Stream != "" {
+		return fmt.Errorf("%w: a sandbox behind a byte stream", environment.ErrUnsupported)
+	}
 	if w.Sandbox, err = host.Connect(ctx, w.folder, w.Made.PID, limits.Lease); err != nil {
 		w.Sandbox = nil
 		return err

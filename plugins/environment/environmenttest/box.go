@@ -71,7 +71,12 @@ func (s *Subject) create(t *conformance.T, change func(*environment.Spec)) (*Box
 		return nil, fmt.Errorf("create: %w", err)
 	}
 	b := &Box{Sandbox: made, folder: folder, s: s, t: t}
-	if b.Core, err = connect(t.Context(), folder, made.PID); err != nil {
+	if made.Stream != "" {
+		err = errors.New("the kit reaches sandboxes by their control folder, and this one offers a stream")
+	} else {
+		b.Core, err = connect(t.Context(), folder, made.PID)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("connect: %w", errors.Join(err, b.destroy(context.WithoutCancel(t.Context()))))
 	}
 	return b, nil

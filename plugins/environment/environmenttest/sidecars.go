@@ -131,8 +131,8 @@ func (s *Subject) pair(t *conformance.T, change func(*environment.Spec)) (main, 
 			change(p)
 		}
 	})
-	if len(main.Sidecars) != 1 || main.Sidecars[0].Name != "side" {
-		t.Fatalf("its sidecars are %+v; want \"side\"", main.Sidecars)
+	if len(main.Sidecars) != 1 || main.Sidecars[0].Name != "side" || main.Sidecars[0].Stream != "" {
+		t.Fatalf("its sidecars are %+v; want \"side\", reached by its control folder", main.Sidecars)
 	}
 	side = &Box{folder: f, s: s, t: t}
 	side.Core, err = connect(t.Context(), f, main.Sidecars[0].PID)

@@ -73,6 +73,28 @@ func TestSandboxEndsWithItsLease(t *testing.T) {
 	}
 }
 
+func TestOverOneByteStream(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{Stream: true})
+	c := b.Shell("agent")
+	var out bytes.Buffer
+	in := bytes.Repeat([]byte("0123456789"), 1<<20)
+	if r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"cat"}, Stdin: bytes.NewReader(in), Stdout: &out}); err != nil || !r.OK() || !bytes.Equal(out.Bytes(), in) {
+		t.Errorf("10 MiB through cat: %+v, %v, %d bytes", r, err, out.Len())
+	}
+	if err := b.Detach(t.Context(), "agent"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Stat(t.Context(), "/"); !errors.Is(err, sandbox.ErrGone) {
+		t.Errorf("after Detach: %v", err)
+	}
+	echoThroughPorts(t, b)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	testlevel.Eventually(t, "PID 1 ends", func() bool { return !b.Alive() })
+}
+
 // echoThroughPorts uses a port in each direction.
 func echoThroughPorts(t *testing.T, b *sandboxtest.Box) {
 	t.Helper()

@@ -29,7 +29,7 @@ type Sandbox struct {
 
 	control pb.SandboxControlClient
 	conn    *grpc.ClientConn
-	giver   *stream.Giver
+	giver   stream.Giver
 	lease   time.Duration
 
 	lost    chan struct{}
@@ -72,8 +72,22 @@ func Connect(ctx context.Context, f *Folder, pid int, lease time.Duration) (*San
 	return greet(ctx, control, stream.NewGiver(supply), peer, lease)
 }
 
+// ConnectStream is Connect for a backend that gives one byte stream to
+// sandboxd. The Sandbox owns c.
+func ConnectStream(ctx context.Context, c io.ReadWriteCloser, lease time.Duration) (*Sandbox, error) {
+	giver, err := stream.NewMuxGiver(c)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), c.Close())
+	}
+	control, err := giver.Give(stream.Label{Kind: stream.Control})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("connect sandbox: %w", err), giver.Close())
+	}
+	return greet(ctx, control, giver, 0, lease)
+}
+
 // greet says Hello on the control connection and begins to renew the lease.
-func greet(ctx context.Context, control net.Conn, giver *stream.Giver, pid int, lease time.Duration) (*Sandbox, error) {
+func greet(ctx context.Context, control net.Conn, giver stream.Giver, pid int, lease time.Duration) (*Sandbox, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s := &Sandbox{PID: pid, giver: giver, lost: make(chan struct{}), end: end, lease: lease}
 	conn, err := stream.Client(&watched{Conn: control, ended: func(err error) { s.lose(fmt.Errorf("%w: %w", fault.ErrGone, err)) }})

@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,10 @@ const (
 	Path   = "/berth/sandboxd"
 	Socket = "/berth/sock"
 )
+
+// StreamArgument is an argument: with it sandboxd speaks yamux on standard input
+// and output, for sandboxes in which nothing can be mounted at /berth.
+const StreamArgument = "-stream"
 
 // firstLease limits the time until the core's Hello.
 const firstLease = 30 * time.Second
@@ -87,16 +92,31 @@ func Main(args []string) error {
 	if len(args) > 1 && args[1] == system.Word {
 		return system.Inside(args[2:], os.Stdin, os.Stdout)
 	}
+	var err error
 	if !Serves(args) {
+		path := Path
+		if len(args) > 1 && args[1] == StreamArgument { // in this mode there may be no /berth
+			if path, err = os.Executable(); err != nil {
+				return fmt.Errorf("sandboxd: %w", err)
+			}
+		}
 		if len(args) > 0 {
 			args = args[1:]
 		}
-		if err := link.Open(); err != nil {
+		if err = link.Open(); err != nil {
 			return fmt.Errorf("sandboxd: network of the containers: %w", err)
 		}
-		return become.Become(Path, args...)
+		return become.Become(path, args...)
 	}
-	if err := Run(Socket); err != nil {
+	if len(args) > 1 && args[1] == StreamArgument {
+		var c io.ReadWriteCloser
+		if c, err = standardStream(); err == nil {
+			err = RunStream(c)
+		}
+	} else {
+		err = Run(Socket)
+	}
+	if err != nil {
 		return fmt.Errorf("sandboxd: %w", err)
 	}
 	return nil
@@ -124,8 +144,23 @@ func Run(socket string) error {
 	}
 	closeStandardFiles()
 	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
-	go d.take(supply)
+	go d.take(stream.NewTaker(supply))
 	go d.serveControl(control)
+	return d.wait()
+}
+
+// RunStream is Run on one byte stream. The core opens all connections on it.
+func RunStream(c io.ReadWriteCloser) error {
+	d, err := newDaemon()
+	if err != nil {
+		return err
+	}
+	taker, err := stream.NewMuxTaker(c)
+	if err != nil {
+		return err
+	}
+	d.lease = time.AfterFunc(firstLease, func() { d.stop(errLease) })
+	go d.take(taker)
 	return d.wait()
 }
 
@@ -169,9 +204,9 @@ func (d *daemon) wait() error {
 }
 
 // take accepts connections until the core is gone.
-func (d *daemon) take(supply *net.UnixConn) {
-	for {
-		l, c, err := stream.Take(supply)
+func (d *daemon) take(from stream.Taker) {
+	for controlled := false; ; {
+		l, c, err := from.Take()
 		if err != nil {
 			d.stop(errCore)
 			return
@@ -181,6 +216,13 @@ func (d *daemon) take(supply *net.UnixConn) {
 			d.attach(l.ID, c)
 		case stream.Accepted, stream.Dialed:
 			d.ports.Supply(l, c)
+		case stream.Control: // with descriptors sandboxd dials this one itself
+			if !controlled {
+				controlled = true
+				go d.serveControl(c)
+				continue
+			}
+			_ = c.Close()
 		default:
 			_ = c.Close()
 		}
@@ -231,3 +273,26 @@ func closeStandardFiles() {
 		}
 	}
 }
+
+// standardStream returns standard input and output as one byte stream, on other
+// descriptors.
+func standardStream() (io.ReadWriteCloser, error) {
+	var files [2]*os.File
+	for fd := range files {
+		moved, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 10)
+		if err != nil {
+			return nil, fmt.Errorf("standard file %d: %w", fd, err)
+		}
+		_ = syscall.SetNonblock(moved, true)
+		files[fd] = os.NewFile(uintptr(moved), "stream")
+	}
+	closeStandardFiles()
+	return duplex{files[0], files[1]}, nil
+}
+
+// duplex joins two files into one stream.
+type duplex struct{ in, out *os.File }
+
+func (d duplex) Read(b []byte) (int, error)  { return d.in.Read(b) }
+func (d duplex) Write(b []byte) (int, error) { return d.out.Write(b) }
+func (d duplex) Close() error                { return errors.Join(d.in.Close(), d.out.Close()) }

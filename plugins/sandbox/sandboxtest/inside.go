@@ -74,18 +74,22 @@ func build() error {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
+	var args []string
+	if p.Stream {
+		args = []string{sandboxd.StreamArgument}
+	}
 	if p.Entrypoint {
-		return unix.Exec(sandboxd.Path, []string{sandboxd.Path}, []string{"PATH=/bin", "OF_THE_ENGINE=1"})
+		return unix.Exec(sandboxd.Path, append([]string{sandboxd.Path}, args...), []string{"PATH=/bin", "OF_THE_ENGINE=1"})
 	}
 	if p.Plain {
-		return unix.Exec(sandboxd.Path, []string{become.RunName}, []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
+		return unix.Exec(sandboxd.Path, append([]string{become.RunName}, args...), []string{"GOMAXPROCS=" + strconv.Itoa(become.Procs)})
 	}
 	if p.NoOwnCap {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, become.OwnCap, 0, 0, 0); err != nil {
 			return err
 		}
 	}
-	return become.Become(sandboxd.Path)
+	return become.Become(sandboxd.Path, args...)
 }
 
 func receive() (p plan, fds []int, err error) {

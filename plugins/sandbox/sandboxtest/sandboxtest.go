@@ -134,6 +134,8 @@ type Options struct {
 	Entrypoint bool
 	// NoOwnCap starts sandboxd with no capability that commands cannot get.
 	NoOwnCap bool
+	// Stream connects over one byte stream instead of a control folder.
+	Stream bool
 	// Plain starts sandboxd as the namespace's root with all capabilities, to
 	// show the damage that dropping them prevents.
 	Plain bool
@@ -151,8 +153,8 @@ type Options struct {
 // Box is a running sandbox.
 type Box struct {
 	*host.Sandbox
-	Folder *host.Folder
-	Init   int // pid of sandboxd, outside the sandbox
+	Folder *host.Folder // nil with Options.Stream
+	Init   int          // pid of sandboxd, outside the sandbox
 
 	tb testing.TB
 }
@@ -186,13 +188,17 @@ func Start(tb testing.TB, o Options) *Box {
 	if o.Writable {
 		must(tb, os.Chmod(b.Folder.Path, 0o777))
 	}
-	b.start(o)
+	stream := b.start(o)
 	if o.Unconnected {
 		return b
 	}
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
-	b.Sandbox, err = host.Connect(ctx, b.Folder, b.Init, o.Lease)
+	if o.Stream {
+		b.Sandbox, err = host.ConnectStream(ctx, stream, o.Lease)
+	} else {
+		b.Sandbox, err = host.Connect(ctx, b.Folder, b.Init, o.Lease)
+	}
 	must(tb, err)
 	tb.Cleanup(func() {
 		if err := b.Close(); err != nil {
@@ -210,12 +216,16 @@ func must(tb testing.TB, err error) {
 }
 
 // start runs the building process up to sandboxd.
-func (b *Box) start(o Options) {
+func (b *Box) start(o Options) (stream net.Conn) {
 	b.tb.Helper()
-	channel, inner := b.pair()
+	channel, inner := b.pair(unix.SOCK_SEQPACKET)
+	stream, theirs := b.pair(unix.SOCK_STREAM)
 	cmd := exec.Command("/proc/self/exe") //nolint:noctx // it ends with the test
 	cmd.Args, cmd.Env, cmd.Dir = []string{initName}, []string{"GOMAXPROCS=1"}, "/"
 	cmd.Stderr = os.Stderr
+	if o.Stream {
+		cmd.Stdin, cmd.Stdout = theirs, theirs
+	}
 	cmd.ExtraFiles = []*os.File{inner}
 	cmd.SysProcAttr = attributes(o)
 	err := cmd.Start()
@@ -228,7 +238,7 @@ func (b *Box) start(o Options) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	_ = inner.Close()
+	_, _ = inner.Close(), theirs.Close()
 	var fds []int
 	if os.Geteuid() == 0 { // the sandbox's ids could not enter our folder
 		fd, wrong := unix.OpenTree(unix.AT_FDCWD, b.Folder.Path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -252,6 +262,7 @@ func (b *Box) start(o Options) {
 		b.tb.Fatalf("build the test's sandbox: %s", text)
 	}
 	_ = channel.Close()
+	return stream
 }
 
 // attributes returns the attributes of the clone into new namespaces.
@@ -280,9 +291,9 @@ func attributes(o Options) *syscall.SysProcAttr {
 }
 
 // pair returns both ends of a pair of sockets.
-func (b *Box) pair() (ours *net.UnixConn, theirs *os.File) {
+func (b *Box) pair(kind int) (ours *net.UnixConn, theirs *os.File) {
 	b.tb.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	must(b.tb, err)
 	f := os.NewFile(uintptr(fds[0]), "pair")
 	defer f.Close()

@@ -1,6 +1,7 @@
 // Package stream holds what the core and sandboxd share below gRPC: a fixed
-// label that says what a connection is for, the way to pass connections as
-// descriptors, and gRPC on a single connection, with sandboxd as the server.
+// label that says what a connection is for, two ways to pass connections
+// (descriptors, or yamux on one byte stream), and gRPC on a single connection,
+// with sandboxd as the server.
 //
 // It must not know what a connection carries, and must never pass anything from
 // the sandbox to the core.

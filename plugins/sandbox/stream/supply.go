@@ -21,25 +21,40 @@ import (
 // Descriptors go from the core to the sandbox only. Otherwise a compromised
 // sandboxd could pass files of its choice to the core.
 
+// Giver is the core's side: it makes connections. Safe for concurrent use.
+type Giver interface {
+	// Give passes one end of a new connection to sandboxd and returns the
+	// other. There is no round trip: written data waits until sandboxd takes
+	// the connection.
+	Give(Label) (net.Conn, error)
+	Close() error
+}
+
+// Taker is sandboxd's side. One goroutine uses it.
+type Taker interface {
+	// Take waits for the next connection.
+	Take() (Label, net.Conn, error)
+	Close() error
+}
+
 // giveTime is how long sandboxd may leave a passed connection unread.
 const giveTime = 5 * time.Second
 
-// Giver is the core's side: it makes connections, and passes them as descriptors on
-// the Supply connection. Safe for concurrent use.
-type Giver struct {
+// NewGiver passes connections as descriptors on the Supply connection c, which
+// it owns from then on.
+func NewGiver(c *net.UnixConn) Giver { return &giver{conn: c} }
+
+// NewTaker returns the other end of NewGiver.
+func NewTaker(c *net.UnixConn) Taker { return taker{c} }
+
+type giver struct {
 	mu   sync.Mutex // guards the deadline
 	conn *net.UnixConn
 }
 
-// NewGiver returns a Giver on a Supply connection, which it owns from then on.
-func NewGiver(c *net.UnixConn) *Giver { return &Giver{conn: c} }
+func (g *giver) Close() error { return g.conn.Close() }
 
-// Close closes the Supply connection.
-func (g *Giver) Close() error { return g.conn.Close() }
-
-// Give passes one end of a new connection to sandboxd and returns the other. There is
-// no round trip: written data waits until sandboxd takes the connection.
-func (g *Giver) Give(l Label) (net.Conn, error) {
+func (g *giver) Give(l Label) (net.Conn, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("hand over a connection: socketpair: %w", err)
@@ -58,11 +73,14 @@ func (g *Giver) Give(l Label) (net.Conn, error) {
 	return ours, nil
 }
 
-// Take waits for the next connection on a Supply connection, in sandboxd.
-func Take(supply *net.UnixConn) (Label, net.Conn, error) {
+type taker struct{ conn *net.UnixConn }
+
+func (t taker) Close() error { return t.conn.Close() }
+
+func (t taker) Take() (Label, net.Conn, error) {
 	var b [labelSize]byte
 	oob := make([]byte, unix.CmsgSpace(4))
-	n, oobn, _, _, err := supply.ReadMsgUnix(b[:], oob) // close-on-exec is Go's default here
+	n, oobn, _, _, err := t.conn.ReadMsgUnix(b[:], oob) // close-on-exec is Go's default here
 	if err != nil {
 		return Label{}, nil, fmt.Errorf("take a connection: %w", err)
 	}

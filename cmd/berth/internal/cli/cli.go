@@ -154,6 +154,9 @@ func (a *app) because(line string) {
 	a.Notef("  %s\n", terminal.Clean(line))
 }
 
+// nowhere lists the commands that need no current folder.
+var nowhere = map[string]bool{"help": true, "doctor": true, "gc": true, "list": true, "info": true}
+
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
@@ -169,13 +172,17 @@ every attempt.`,
 		Version:      version,
 		SilenceUsage: true, SilenceErrors: true, DisableSuggestions: true, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			level := zerolog.WarnLevel
 			if a.verbose {
 				level = zerolog.DebugLevel
 			}
 			a.logs = &logs{to: a.Err}
 			a.log = zerolog.New(zerolog.SyncWriter(console(a.logs, !a.ErrColor))).Level(level).With().Timestamp().Logger()
+			if _, err := os.Getwd(); errors.Is(err, fs.ErrNotExist) && !nowhere[cmd.Name()] {
+				return errors.New("the current folder was removed: change to another one")
+			}
+			return nil
 		},
 	}
 	root.SetIn(a.in)

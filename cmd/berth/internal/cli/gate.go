@@ -132,7 +132,7 @@ func (a *app) confirm(ctx context.Context, dir string, g *numbers.Gate, f *gateF
 		if err != nil {
 			return elsewhere(err)
 		}
-		a.Notef("again: %s, into %s\n", terminal.Count(len(chosen), "trial", "trials"), report.Display(s.Dir))
+		a.Notef("again: %s, into %s\n", terminal.Count(len(chosen), "trial", "trials"), shownFolder(s.Dir))
 		_, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &runFlags{given: f.given}, store: s, selected: chosen})
 		g.Confirm(s.Dir, s.Index())
 		if err = errors.Join(err, s.Close(), ctx.Err()); err != nil {

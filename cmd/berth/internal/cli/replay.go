@@ -127,7 +127,7 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 		return elsewhere(err)
 	}
 	res.Dir = s.Dir
-	a.Notef("replay of %s: %s, into %s\n", terminal.Clean(args[0]), terminal.Count(len(chosen), "trial", "trials"), report.Display(s.Dir))
+	a.Notef("replay of %s: %s, into %s\n", terminal.Clean(args[0]), terminal.Count(len(chosen), "trial", "trials"), shownFolder(s.Dir))
 	if _, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &f.run, store: s, selected: chosen}); err == nil {
 		err = compareReplay(o.dir, index, s, chosen, res)
 	}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -75,7 +78,7 @@ incomplete, can be resumed; 130 interrupted.`,
 			if err != nil {
 				return elsewhere(err)
 			}
-			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), report.Display(s.Dir))
+			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), shownFolder(s.Dir))
 			j := &job{Loaded: l, flags: &rf, store: s}
 			if detach {
 				return a.detach(cmd.Context(), j)
@@ -148,4 +151,18 @@ func elsewhere(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: choose another folder with --runs", err)
+}
+
+// shownFolder names a folder that was made for a run, and says who can read it.
+func shownFolder(dir string) string {
+	name := report.Display(dir)
+	for at, want := dir, fs.FileMode(0o005); ; at, want = filepath.Dir(at), 0o001 {
+		info, err := os.Stat(at)
+		switch {
+		case err != nil || info.Mode()&want != want:
+			return name
+		case at == filepath.Dir(at):
+			return name + " (all users of this machine can read it)"
+		}
+	}
 }

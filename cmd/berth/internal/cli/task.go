@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,7 +114,7 @@ func (a *app) taskCheck(ctx context.Context, dir string, f *experiment.Flags, rf
 		if it.Task != nil {
 			res.Valid++
 			res.Suites[n].Valid++
-			r.Digest, r.Needs = it.Task.Digest, it.Task.Needs()
+			r.Digest, r.Needs, r.Installs = it.Task.Digest, it.Task.Needs(), installing(it.Task)
 			for _, n := range r.Needs {
 				res.Sum[string(n.Feature)]++
 			}
@@ -238,6 +239,7 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 			a.sayTaskRun(r.Run)
 		}
 	}
+	a.sayInstalls(res.Tasks)
 	for _, p := range res.Problems {
 		a.Printf("%s\n", terminal.Clean(p.String()))
 	}
@@ -258,6 +260,20 @@ func (a *app) sayTasks(res *output.TaskCheck) {
 		}
 	}
 	a.Printf("%d of %s valid\n", res.Valid, terminal.Count(len(res.Tasks), "task", "tasks"))
+}
+
+// sayInstalls says in which mode it is safe that tests install programs.
+func (a *app) sayInstalls(all []output.TaskReport) {
+	n, first := 0, ""
+	for i := range all {
+		if all[i].Installs != "" {
+			n, first = n+1, cmp.Or(first, path.Join(all[i].Path, all[i].Installs))
+		}
+	}
+	if n > 0 {
+		a.Printf("The tests of %s install programs, such as %s. Use verify = \"image\": otherwise settings that the agent left decide what is installed, and make the result exposed.\n",
+			terminal.Count(n, "task", "tasks"), terminal.Clean(first))
+	}
 }
 
 // explain prints the parts of a task.

@@ -158,7 +158,7 @@ func (a *app) madeRun(ctx context.Context, file string, how *made) (string, erro
 	if err != nil {
 		return "", elsewhere(err)
 	}
-	a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), report.Display(s.Dir))
+	a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), shownFolder(s.Dir))
 	result, err := a.executeAndShow(ctx, &job{Loaded: l, flags: rf, store: s})
 	counted := summary.Of(m, s.Index())
 	err = errors.Join(err, result.Broken, writeSummary(s, counted), s.Close())

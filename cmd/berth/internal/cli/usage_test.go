@@ -97,6 +97,19 @@ func TestPlacesThatDoNotDo(t *testing.T) {
 			t.Errorf("%s: %s", line, r.stderr)
 		}
 	}
+	for line, code := range map[string]int{"validate": 2, "show last": 2, "init": 2, "--version": 0, "help run": 0} {
+		gone := filepath.Join(dir, "gone")
+		if err := os.Mkdir(gone, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		t.Chdir(gone)
+		if err := os.Remove(gone); err != nil {
+			t.Fatal(err)
+		}
+		if r := words(t, line).must(exit(code)); (code == 2) != strings.Contains(r.stderr, "the current folder was removed: change to another one") {
+			t.Errorf("%s in a folder that is gone: %s", line, r.stderr)
+		}
+	}
 }
 
 // With --json a program can read the reason from the last line of stderr,

@@ -276,13 +276,24 @@ func TestDeepExpressionsAreRefused(t *testing.T) {
 	const n = 5_000
 	rep := strings.Repeat
 	for name, expr := range map[string]string{
-		"brackets":        rep("(", n) + "1" + rep(")", n),
-		"lists":           rep("[", n) + rep("]", n),
-		"objects":         rep("{ a = ", n) + "1" + rep(" }", n),
-		"calls":           rep("upper(", n) + `"a"` + rep(")", n),
-		"templates":       rep(`"${`, n) + "1" + rep(`}"`, n),
-		"open brackets":   rep("(", n),
-		"closed brackets": rep(")", n),
+		"brackets":            rep("(", n) + "1" + rep(")", n),
+		"lists":               rep("[", n) + rep("]", n),
+		"objects":             rep("{ a = ", n) + "1" + rep(" }", n),
+		"calls":               rep("upper(", n) + `"a"` + rep(")", n),
+		"templates":           rep(`"${`, n) + "1" + rep(`}"`, n),
+		"not":                 rep("!", n) + "true",
+		"minus":               rep("- ", n) + "1",
+		"sums":                "1" + rep(" + 1", n),
+		"sums of objects":     "1" + rep(" + {a=1, b=1}.a", n),
+		"conditions":          rep("true ? 1 : ", n) + "1",
+		"and":                 "true" + rep(" && true", n),
+		"comparisons":         "1" + rep(" == 1", n),
+		"indexes":             "local.l" + rep("[local.l]", n),
+		"splats":              "local.l" + rep("[*]", n),
+		"attribute splats":    "local.l" + rep(".*", n),
+		"template conditions": `"` + rep("%{if true}", n) + rep("%{endif}", n) + `"`,
+		"open brackets":       rep("(", n),
+		"closed brackets":     rep(")", n),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, ds := load(t, options(), fmt.Sprintf(base, "")+"locals {\n  l = "+expr+"\n}\n")
@@ -296,6 +307,10 @@ func TestDeepExpressionsAreRefused(t *testing.T) {
 	}
 	if _, ds := load(t, options(), rep("a {\n", n)+rep("}\n", n)); !ds.HasErrors() {
 		t.Error("blocks in blocks were taken")
+	}
+	e, ds := load(t, options(), fmt.Sprintf(base, "")+"locals {\n  l = 1"+rep(" + 1", 900)+"\n}\n")
+	if e == nil {
+		t.Errorf("a long sum: %v", ds)
 	}
 }
 

@@ -11,6 +11,10 @@
 // An environment keeps no configuration: each spec carries the JSON of the
 // experiment's block. It runs no command in a sandbox: the core does that
 // through sandboxd (sandbox.proto), in the same way for every environment.
+//
+// EXPERIMENTAL marks what no core uses yet: sandboxes behind a byte stream. It
+// may change without a new protocol number until a core uses it. Such a core
+// refuses a task that asks for it, and names it, before anything starts.
 
 package environmentpb
 
@@ -1336,13 +1340,16 @@ func (x *SandboxGranted) GetHow() string {
 
 // SandboxMade is the result of Create.
 type SandboxMade struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`    // opaque, unique on this machine, for Destroy; not empty
-	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"` // of sandboxd in the core's pid namespace; 0: not known
-	Granted       *SandboxGranted        `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
-	Image         *ImageFacts            `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
-	Sidecars      []*SidecarMade         `protobuf:"bytes,7,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
-	Findings      []string               `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"` // protections that did not apply, for people
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // opaque, unique on this machine, for Destroy; not empty
+	// EXPERIMENTAL. Address of a byte stream to sandboxd, on which both sides
+	// speak yamux. Empty: sandboxd connects to the socket in its control folder.
+	Stream        string          `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"`
+	Pid           int64           `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"` // of sandboxd in the core's pid namespace; 0: not known
+	Granted       *SandboxGranted `protobuf:"bytes,5,opt,name=granted,proto3" json:"granted,omitempty"`
+	Image         *ImageFacts     `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
+	Sidecars      []*SidecarMade  `protobuf:"bytes,7,rep,name=sidecars,proto3" json:"sidecars,omitempty"`
+	Findings      []string        `protobuf:"bytes,8,rep,name=findings,proto3" json:"findings,omitempty"` // protections that did not apply, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,6 +1387,13 @@ func (*SandboxMade) Descriptor() ([]byte, []int) {
 func (x *SandboxMade) GetId() string {
 	if x != nil {
 		return x.Id
+	}
+	return ""
+}
+
+func (x *SandboxMade) GetStream() string {
+	if x != nil {
+		return x.Stream
 	}
 	return ""
 }
@@ -1533,6 +1547,7 @@ func (x *ImageFacts) GetVolumes() []string {
 type SidecarMade struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Stream        string                 `protobuf:"bytes,2,opt,name=stream,proto3" json:"stream,omitempty"` // EXPERIMENTAL, as SandboxMade.stream
 	Pid           int64                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	Image         *ImageFacts            `protobuf:"bytes,4,opt,name=image,proto3" json:"image,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1572,6 +1587,13 @@ func (*SidecarMade) Descriptor() ([]byte, []int) {
 func (x *SidecarMade) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *SidecarMade) GetStream() string {
+	if x != nil {
+		return x.Stream
 	}
 	return ""
 }
@@ -3723,14 +3745,15 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\x04disk\x18\x04 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x04disk\x120\n" +
 	"\anetwork\x18\x05 \x01(\x0e2\x16.berth.v1.SandboxGrantR\anetwork\x12(\n" +
 	"\x03gpu\x18\x06 \x01(\x0e2\x16.berth.v1.SandboxGrantR\x03gpu\x12\x10\n" +
-	"\x03how\x18\a \x01(\tR\x03how\"\xea\x01\n" +
+	"\x03how\x18\a \x01(\tR\x03how\"\xfc\x01\n" +
 	"\vSandboxMade\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x03R\x03pid\x122\n" +
 	"\agranted\x18\x05 \x01(\v2\x18.berth.v1.SandboxGrantedR\agranted\x12*\n" +
 	"\x05image\x18\x06 \x01(\v2\x14.berth.v1.ImageFactsR\x05image\x121\n" +
 	"\bsidecars\x18\a \x03(\v2\x15.berth.v1.SidecarMadeR\bsidecars\x12\x1a\n" +
-	"\bfindings\x18\b \x03(\tR\bfindingsJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05\"\xad\x02\n" +
+	"\bfindings\x18\b \x03(\tR\bfindingsJ\x04\b\x04\x10\x05\"\xad\x02\n" +
 	"\n" +
 	"ImageFacts\x12\x10\n" +
 	"\x03ref\x18\x01 \x01(\tR\x03ref\x12\x16\n" +
@@ -3746,11 +3769,12 @@ const file_v1_environment_proto_rawDesc = "" +
 	"\avolumes\x18\t \x03(\tR\avolumes\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"e\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"w\n" +
 	"\vSidecarMade\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x03R\x03pid\x12*\n" +
-	"\x05image\x18\x04 \x01(\v2\x14.berth.v1.ImageFactsR\x05imageJ\x04\b\x02\x10\x03\"8\n" +
+	"\x05image\x18\x04 \x01(\v2\x14.berth.v1.ImageFactsR\x05image\"8\n" +
 	"\x0eDestroyRequest\x12\x16\n" +
 	"\x06plugin\x18\x01 \x01(\tR\x06plugin\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\xa9\x01\n" +

@@ -11,6 +11,10 @@
 // An environment keeps no configuration: each spec carries the JSON of the
 // experiment's block. It runs no command in a sandbox: the core does that
 // through sandboxd (sandbox.proto), in the same way for every environment.
+//
+// EXPERIMENTAL marks what no core uses yet: sandboxes behind a byte stream. It
+// may change without a new protocol number until a core uses it. Such a core
+// refuses a task that asks for it, and names it, before anything starts.
 
 package environmentpb
 

@@ -37,7 +37,8 @@
 // plugins in the binary. It also needs grpc.health.v1.Health, which answers
 // SERVING for the service "plugin" (the reply is the two bytes 08 01). Within
 // one protocol number there are only additions: ignore fields and capabilities
-// that you do not know.
+// that you do not know. The exception is what is marked EXPERIMENTAL: no core
+// uses it yet, and it may change or be removed until one does.
 //
 // The host also calls the following services of github.com/hashicorp/go-plugin,
 // which are optional (answer UNIMPLEMENTED): plugin.GRPCController/Shutdown,

@@ -100,9 +100,9 @@ func (e *Env) functions() map[string]function.Function {
 	fs["env"] = envFunc(e.lookupEnv)
 	fs["secret"] = Secrets(nil).function()
 	for name, f := range fs {
-		fs[name] = marked(f)
+		fs[name] = limited(f)
 	}
-	fs["can"], fs["try"] = tryfunc.CanFunc, marked(tryfunc.TryFunc)
+	fs["can"], fs["try"] = tryfunc.CanFunc, limited(tryfunc.TryFunc)
 	return fs
 }
 

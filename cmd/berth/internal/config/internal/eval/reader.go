@@ -14,8 +14,11 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// maxFile is the largest file that is read, in bytes.
-const maxFile = 1 << 20
+// Limits of reading.
+const (
+	maxFile = MaxValue // bytes
+	maxGlob = 10_000   // names that glob looks at
+)
 
 // errOutside says that a path is not one that the experiment may read.
 var errOutside = errors.New("outside the experiment's folder")
@@ -30,6 +33,7 @@ type Reader struct {
 	dir   string // relative paths start here
 	roots []root
 	read  map[string][]byte // by the path as given
+	names int               // that Glob looks at
 }
 
 type root struct{ name, real string } // both absolute; links are resolved in real
@@ -38,7 +42,7 @@ type root struct{ name, real string } // both absolute; links are resolved in re
 // further folders. If kept is set, only copies are read (see [Reader.Kept]), and the
 // folders may be missing.
 func NewReader(dir string, allow []string, kept func(name string) string) (*Reader, error) {
-	r := &Reader{dir: dir, read: map[string][]byte{}, Kept: kept}
+	r := &Reader{dir: dir, read: map[string][]byte{}, names: maxGlob, Kept: kept}
 	for _, d := range append([]string{dir}, allow...) {
 		abs, err := filepath.Abs(d)
 		if err != nil {
@@ -56,7 +60,7 @@ func NewReader(dir string, allow []string, kept func(name string) string) (*Read
 	return r, nil
 }
 
-// Read is the content of a regular file of at most maxFile bytes.
+// Read is the content of a regular file of at most [MaxValue] bytes.
 func (r *Reader) Read(path string) ([]byte, error) {
 	var content []byte
 	err := r.openKept(path, func(f *os.File) error {
@@ -217,7 +221,8 @@ func (r *Reader) Glob(pattern string) ([]string, error) {
 	}
 	defer top.Close()
 	rel := strings.TrimPrefix(strings.TrimPrefix(r.absPattern(pattern), r.roots[i].name), "/")
-	names, err := doublestar.Glob(top.FS(), rel, doublestar.WithFilesOnly(), doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
+	names, err := doublestar.Glob(&counted{FS: top.FS(), left: r.names, limit: r.names}, rel,
+		doublestar.WithFilesOnly(), doublestar.WithNoFollow(), doublestar.WithFailOnIOErrors())
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", pattern, err)
 	}
@@ -236,3 +241,23 @@ func (r *Reader) absPattern(pattern string) string {
 	}
 	return r.roots[0].name + "/" + strings.TrimPrefix(pattern, "./")
 }
+
+// counted is a file system that lists so many names and no more.
+type counted struct {
+	fs.FS
+
+	left, limit int
+}
+
+// ReadDir fails once too many names have been listed.
+func (c *counted) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(c.FS, name)
+	c.left -= len(entries) + 1
+	if c.left < 0 {
+		return nil, fmt.Errorf("more than %d files to look at: use a narrower pattern", c.limit)
+	}
+	return entries, err
+}
+
+// Stat is that of the file system.
+func (c *counted) Stat(name string) (fs.FileInfo, error) { return fs.Stat(c.FS, name) }

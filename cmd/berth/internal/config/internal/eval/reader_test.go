@@ -40,7 +40,7 @@ func tree(t *testing.T) (dir, outside string) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "large.bin"), make([]byte, 1<<20+1), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "large.bin"), make([]byte, eval.MaxValue+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir, outside
@@ -138,6 +138,21 @@ func TestGlobLooksInTheFolderAlone(t *testing.T) {
 	got, err := r.Glob(outside + "/*.txt")
 	if err != nil || !slices.Equal(got, []string{filepath.Join(outside, "secret.txt")}) {
 		t.Errorf("Glob in an allowed folder = %q, %v", got, err)
+	}
+}
+
+func TestGlobStopsInALargeFolder(t *testing.T) {
+	dir, _ := tree(t)
+	r, err := eval.NewReader(dir, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.LimitGlob(10)
+	if _, err := r.Glob("**/*.txt"); err == nil || !strings.Contains(err.Error(), "more than 10 files") {
+		t.Errorf("got %v; want an error that says how many files are too many", err)
+	}
+	if _, err := r.Glob("sub/*.txt"); err != nil {
+		t.Errorf("a narrower pattern: %v", err)
 	}
 }
 

@@ -145,12 +145,17 @@ func (s *Scope) Missing(secrets []string) (missing []string) {
 // Eval is the value of an expression. Diagnostics with errors come with an
 // unknown value. Safe for concurrent use.
 func (s *Scope) Eval(ctx context.Context, expr hclsyntax.Expression) (cty.Value, hcl.Diagnostics) {
+	return s.run(ctx, expr, func() (cty.Value, hcl.Diagnostics) { return s.eval(expr) })
+}
+
+// run does the work of an evaluation, unless ctx has ended.
+func (s *Scope) run(ctx context.Context, expr hclsyntax.Expression, work func() (cty.Value, hcl.Diagnostics)) (cty.Value, hcl.Diagnostics) {
 	s.env.mu.Lock()
 	defer s.env.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return cty.DynamicVal, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Loading was stopped", Detail: err.Error() + ".", Subject: expr.Range().Ptr()}}
+		return cty.DynamicVal, hcl.Diagnostics{tooLarge(expr.Range(), err)}
 	}
-	return s.eval(expr)
+	return work()
 }
 
 func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnostics) {
@@ -175,6 +180,9 @@ func (s *Scope) eval(expr hclsyntax.Expression) (v cty.Value, diags hcl.Diagnost
 	diags = append(diags, explain(more)...)
 	if diags.HasErrors() {
 		return cty.DynamicVal, diags
+	}
+	if _, err := weigh(v, MaxValue); err != nil {
+		return cty.DynamicVal, append(diags, tooLarge(expr.Range(), err))
 	}
 	return v, diags
 }
@@ -202,7 +210,7 @@ func (s *Scope) context(traversals []hcl.Traversal) (*hcl.EvalContext, hcl.Diagn
 	ctx := s.env.base.NewChild()
 	ctx.Variables = map[string]cty.Value{"var": s.vars, "matrix": cty.ObjectVal(s.matrix), "local": cty.ObjectVal(locals)}
 	if s.secrets != nil {
-		ctx.Functions = map[string]function.Function{"secret": marked(s.secrets.function())}
+		ctx.Functions = map[string]function.Function{"secret": limited(s.secrets.function())}
 	}
 	return ctx, diags
 }
@@ -303,7 +311,7 @@ func second(t hcl.Traversal) (string, hcl.Range, bool) {
 
 // explain rewrites what HCL says about functions that fail.
 func explain(diags hcl.Diagnostics) hcl.Diagnostics {
-	for _, d := range diags {
+	for i, d := range diags {
 		if unknown, ok := hcl.DiagnosticExtra[hclsyntax.FunctionCallUnknownDiagExtra](d); ok {
 			name := unknown.CalledFunctionName()
 			d.Detail = fmt.Sprintf("There is no function %q.%s", name, suggest.Hint(name, FunctionNames()))
@@ -312,11 +320,29 @@ func explain(diags hcl.Diagnostics) hcl.Diagnostics {
 		if !ok {
 			continue
 		}
-		if _, ok := errors.AsType[function.PanicError](call.FunctionCallError()); ok { // of a library, with a stack
+		err := call.FunctionCallError()
+		if _, ok := errors.AsType[function.PanicError](err); ok { // of a library, with a stack
 			d.Detail = fmt.Sprintf("Call to function %q failed: it cannot work on these values.", call.CalledFunctionName())
+			continue
+		}
+		if errors.Is(err, errTooLarge) || errors.Is(err, errInfinite) {
+			at := hcl.Range{}
+			if d.Subject != nil {
+				at = *d.Subject
+			}
+			diags[i] = tooLarge(at, err)
 		}
 	}
 	return diags
+}
+
+func tooLarge(at hcl.Range, err error) *hcl.Diagnostic {
+	detail := strings.ToUpper(err.Error()[:1]) + err.Error()[1:] + "."
+	summary := "Too much to evaluate"
+	if errors.Is(err, errInfinite) {
+		summary = "Not a number"
+	}
+	return &hcl.Diagnostic{Severity: hcl.DiagError, Summary: summary, Detail: detail, Subject: &at}
 }
 
 // ReadFile is the content of a file, by the rules of functions that read.
@@ -332,7 +358,7 @@ func (e *Env) ReadFile(path string) ([]byte, error) {
 func Plain() *Scope {
 	e := &Env{base: &hcl.EvalContext{Functions: pure()}}
 	for name, f := range e.base.Functions {
-		e.base.Functions[name] = marked(f)
+		e.base.Functions[name] = limited(f)
 	}
 	return e.Outside("There is no matrix.")
 }

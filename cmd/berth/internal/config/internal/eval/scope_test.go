@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +39,32 @@ func env(t testing.TB, locals map[string]string) *eval.Env {
 		names.Locals[name] = parse(t, text)
 	}
 	return eval.NewEnv(r, func(name string) (string, bool) { return "value-of-" + name, name != "NOT_SET" }, names)
+}
+
+// What an expression makes is bounded in size, also on the way to its value.
+func TestValuesAreBoundedInSize(t *testing.T) {
+	t.Parallel()
+	locals := map[string]string{"t0": `[1, 2]`, "s0": `"0123456789"`, "n0": "1e300"}
+	for i := 1; i < 40; i++ {
+		locals[fmt.Sprint("t", i)] = fmt.Sprintf("[local.t%d, local.t%[1]d]", i-1)
+		locals[fmt.Sprint("s", i)] = fmt.Sprintf("\"${local.s%d}${local.s%[1]d}\"", i-1)
+		locals[fmt.Sprint("n", i)] = fmt.Sprintf("local.n%d * local.n%[1]d", i-1)
+	}
+	for name, text := range map[string]string{
+		"tuples that double":  "local.t39",
+		"texts that double":   "local.s39",
+		"numbers that double": "\"${local.n39}\"",
+		"format widths":       `format("%9999999d", 1)`,
+		"a long list":         `flatten([for x in range(20) : range(1000)])`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, diags := env(t, locals).Scope(nil).Eval(t.Context(), parse(t, text))
+			if !diags.HasErrors() || !strings.Contains(diags.Error(), "oo large") && !strings.Contains(diags.Error(), "at most") {
+				t.Errorf("got %.300s", diags.Error())
+			}
+		})
+	}
 }
 
 func TestEvaluationEndsWithItsContext(t *testing.T) {

@@ -2,7 +2,6 @@ package eval
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -93,66 +92,4 @@ func isVariableName(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	}) < 0
-}
-
-// marked is f with the marks of its arguments on every unknown result: cty drops
-// them where a function handles marks itself and an argument is unknown, as all
-// secrets are.
-func marked(f function.Function) function.Function {
-	all := func(p function.Parameter) function.Parameter {
-		p.AllowUnknown, p.AllowMarked, p.AllowDynamicType = true, true, true
-		return p
-	}
-	spec := &function.Spec{
-		Type: f.ReturnTypeForValues,
-		Impl: func(args []cty.Value, _ cty.Type) (cty.Value, error) {
-			v, err := f.Call(args)
-			if err != nil {
-				return v, err
-			}
-			return v.WithMarks(dropped(v, args)), nil
-		},
-	}
-	for _, p := range f.Params() {
-		spec.Params = append(spec.Params, all(p))
-	}
-	if p := f.VarParam(); p != nil {
-		variadic := all(*p)
-		spec.VarParam = &variadic
-	}
-	return function.New(spec)
-}
-
-// dropped are the marks that v must have and has not.
-func dropped(v cty.Value, args []cty.Value) cty.ValueMarks {
-	marks := cty.ValueMarks{}
-	for _, a := range args {
-		if a.ContainsMarked() {
-			_, ms := a.UnmarkDeep()
-			maps.Copy(marks, ms)
-		}
-	}
-	if len(marks) > 0 && !bareUnknown(v) {
-		return nil
-	}
-	return marks
-}
-
-// bareUnknown says whether something unknown in v has no mark.
-func bareUnknown(v cty.Value) bool {
-	if v.IsMarked() {
-		return false
-	}
-	if !v.IsKnown() {
-		return true
-	}
-	if v.IsNull() || !v.CanIterateElements() {
-		return false
-	}
-	for it := v.ElementIterator(); it.Next(); {
-		if _, e := it.Element(); bareUnknown(e) {
-			return true
-		}
-	}
-	return false
 }

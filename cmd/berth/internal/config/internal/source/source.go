@@ -4,6 +4,7 @@
 package source
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -19,9 +21,12 @@ import (
 
 // Limits of the files of an experiment.
 const (
-	MaxFile    = 1 << 20 // bytes of one file
-	maxFiles   = 200     // *.hcl in one folder
-	maxNesting = 200     // brackets in brackets
+	MaxFile  = 1 << 20 // bytes of one file
+	maxFiles = 200     // *.hcl in one folder
+	// maxNesting bounds brackets in brackets, maxOperators the operators of one
+	// expression.
+	maxNesting   = 200
+	maxOperators = 1000
 )
 
 // Source is the parsed files of an experiment.
@@ -90,10 +95,14 @@ func (s *Source) read(path string, found bool) ([]byte, error) {
 // error of its parser after which the rest of the file still means something.
 const redefined = "Attribute redefined"
 
+// Mark is the byte order mark that some editors write at the beginning of a text.
+const Mark = "\ufeff"
+
 // parse parses one file. Its body is kept only when it is whole.
 func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
+	src, marked := bytes.CutPrefix(src, []byte(Mark))
 	s.Files[name] = &hcl.File{Bytes: src}
-	if d := TooDeep(name, src); d != nil {
+	if d := Unparsable(name, src); d != nil {
 		s.Unreadable = true
 		return hcl.Diagnostics{d}
 	}
@@ -108,6 +117,12 @@ func (s *Source) parse(name string, src []byte) hcl.Diagnostics {
 		return few(diags)
 	}
 	s.Bodies = append(s.Bodies, body)
+	if marked {
+		diags = append(diags, &hcl.Diagnostic{
+			Severity: hcl.DiagWarning, Summary: "Byte order mark", Subject: &hcl.Range{Filename: name, Start: hcl.InitialPos, End: hcl.InitialPos},
+			Detail: "The file begins with a byte order mark (BOM), which was left out. Save it as UTF-8 without BOM.",
+		})
+	}
 	return diags
 }
 
@@ -156,6 +171,20 @@ func Plain(err error) error {
 	return err
 }
 
+// Unparsable says why a text is not even to be parsed, or is nil.
+func Unparsable(name string, src []byte) *hcl.Diagnostic {
+	line := 0
+	for text := range bytes.Lines(src) {
+		if line++; !utf8.Valid(text) { // the parser would say so of every such character, and print it
+			return &hcl.Diagnostic{
+				Severity: hcl.DiagError, Summary: "Not text",
+				Detail: fmt.Sprintf("%s, line %d: bytes that are not UTF-8. Save it as UTF-8, or name another file.", name, line),
+			}
+		}
+	}
+	return tooDeep(name, src)
+}
+
 // few keeps the first problems of a file that cannot be parsed. In a file that is
 // not HCL at all, every line has some.
 func few(diags hcl.Diagnostics) hcl.Diagnostics {
@@ -167,21 +196,36 @@ func few(diags hcl.Diagnostics) hcl.Diagnostics {
 	return diags
 }
 
-// TooDeep finds brackets in brackets that would make the parser recurse until the
-// stack is full, which ends the program; nil: there are none.
-func TooDeep(name string, src []byte) *hcl.Diagnostic {
+// tooDeep finds what would make the parser or the evaluation recurse too deeply: brackets in brackets, and operators of one expression, each of which
+// holds all before it.
+func tooDeep(name string, src []byte) *hcl.Diagnostic {
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is wrong
-	open := 0
+	ops := []int{0}                                             // in each bracket that is open
 	for _, t := range tokens {
+		last := len(ops) - 1
 		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
-			open++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd:
-			open--
+		case hclsyntax.TokenOBrack, hclsyntax.TokenTemplateControl:
+			ops[last]++
+			ops = append(ops, 0)
+		case hclsyntax.TokenOBrace, hclsyntax.TokenOParen, hclsyntax.TokenTemplateInterp, hclsyntax.TokenOQuote, hclsyntax.TokenOHeredoc:
+			ops = append(ops, 0)
+		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenTemplateSeqEnd,
+			hclsyntax.TokenCQuote, hclsyntax.TokenCHeredoc:
+			ops = ops[:max(1, last)]
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenPlus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
+			hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp, hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan,
+			hclsyntax.TokenGreaterThan, hclsyntax.TokenLessThanEq, hclsyntax.TokenGreaterThanEq, hclsyntax.TokenQuestion:
+			ops[last]++
+		case hclsyntax.TokenEqual, hclsyntax.TokenComma:
+			ops[last] = 0
 		default:
+			continue
 		}
-		if open > maxNesting {
-			return At(t.Range, "Nested too deeply", "More than %d brackets are open here. Split it with locals.", maxNesting)
+		if len(ops) > maxNesting || ops[len(ops)-1] > maxOperators {
+			return &hcl.Diagnostic{
+				Severity: hcl.DiagError, Summary: "Nested too deeply", Subject: t.Range.Ptr(),
+				Detail: fmt.Sprintf("More than %d brackets are open here, or an expression has more than %d operators. Split it with locals.", maxNesting, maxOperators),
+			}
 		}
 	}
 	return nil

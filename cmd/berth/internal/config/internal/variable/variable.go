@@ -3,6 +3,7 @@
 package variable
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -87,7 +88,7 @@ func Values(ctx context.Context, src *source.Source, blocks []*hclsyntax.Block, 
 func (l *loader) declare(b *hclsyntax.Block) *variable {
 	v := &variable{loader: l, block: b, typ: cty.DynamicPseudoType, nullable: true}
 	if a := b.Body.Attributes["type"]; a != nil {
-		t, defaults, diags := typeexpr.TypeConstraintWithDefaults(a.Expr)
+		t, defaults, diags := typeOf(a.Expr)
 		l.diags = append(l.diags, diags...)
 		if !diags.HasErrors() {
 			v.typ, v.defaults = t, defaults
@@ -114,6 +115,21 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 		l.diags = append(l.diags, diags...)
 	}
 	return v
+}
+
+// typeOf reads a type constraint. It may only hold what cannot grow.
+func typeOf(e hclsyntax.Expression) (cty.Type, *typeexpr.Defaults, hcl.Diagnostics) {
+	diags := hclsyntax.VisitAll(e, func(n hclsyntax.Node) hcl.Diagnostics {
+		switch n := n.(type) {
+		case *hclsyntax.ForExpr, *hclsyntax.BinaryOpExpr, *hclsyntax.SplatExpr, *hclsyntax.ConditionalExpr, *hclsyntax.TemplateJoinExpr:
+			return hcl.Diagnostics{source.At(n.Range(), "Not a type", "Write a type such as string, list(number) or object({ a = string }).")}
+		}
+		return nil
+	})
+	if diags.HasErrors() {
+		return cty.DynamicPseudoType, nil, diags
+	}
+	return typeexpr.TypeConstraintWithDefaults(e)
 }
 
 // fileValue is a value of a file of variables, HCL or JSON.
@@ -187,7 +203,8 @@ func (l *loader) varFile(path string) []*hcl.Attribute {
 		l.diags = append(l.diags, source.Problem("Variable file cannot be read", "%s: %s.", path, source.Plain(err))...)
 		return nil
 	}
-	if d := source.TooDeep(path, src); d != nil {
+	src = bytes.TrimPrefix(src, []byte(source.Mark))
+	if d := source.Unparsable(path, src); d != nil {
 		l.diags = append(l.diags, d)
 		return nil
 	}
@@ -268,7 +285,7 @@ func (v *variable) fromText(g value) (cty.Value, hcl.Diagnostics) {
 			"The value from %s is not an HCL expression of type %s. Write it as in a file, such as \"text\", [\"a\", \"b\"] or { key = 1 }.", g.from, typeexpr.TypeString(v.typ))}
 	}
 	src := []byte(g.text)
-	if len(src) > source.MaxFile || source.TooDeep(g.from, src) != nil {
+	if len(src) > source.MaxFile || source.Unparsable(g.from, src) != nil {
 		return wrong()
 	}
 	expr, diags := hclsyntax.ParseExpression(src, g.from, hcl.InitialPos)

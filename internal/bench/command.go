@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -53,32 +52,11 @@ func (b *bench) pluginStart(ctx context.Context, f *figures) error {
 // plugin, compared with fork, exec and wait of the same program on the host,
 // alternating.
 func (b *bench) commands(ctx context.Context, f *figures) error {
-	e, sandboxd, undo, err := b.environment(ctx, "local")
-	if undo != nil {
-		defer undo()
-	}
+	box, err := b.sandbox(ctx, "local")
 	if err != nil {
 		return err
 	}
-	box, err := b.open(ctx, e, sandboxd, environment.Spec{})
-	if box != nil {
-		defer box.close(context.WithoutCancel(ctx)) //nolint:errcheck // the figures were taken
-	}
-	if err != nil {
-		return err
-	}
-	r, err := relay.New(filepath.Join(b.dir, "r"), relay.Of(box.core, host.Session{ID: "bench"}))
-	if err != nil {
-		return err
-	}
-	defer r.Shut(context.WithoutCancel(ctx)) //nolint:errcheck // the same
-	if err = r.Open(ctx); err != nil {
-		return err
-	}
-	shell, err := sandbox.Dial(r.Address())
-	if err != nil {
-		return err
-	}
+	defer box.close()
 	const n = 600
 	var in, out []time.Duration
 	for i := range n + 50 {
@@ -92,7 +70,7 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 		}
 		host := time.Since(began)
 		began = time.Now()
-		if r, err := shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}}); err != nil || !r.OK() {
+		if r, err := box.shell.Exec(ctx, sandbox.Command{Argv: []string{"/bin/true"}}); err != nil || !r.OK() {
 			return fmt.Errorf("command: %+v, %w", r, err)
 		}
 		if i >= 50 {
@@ -106,47 +84,69 @@ func (b *bench) commands(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// box is a sandbox with its core.
-type box struct {
-	env    environment.Environment
-	id     string
-	core   *host.Sandbox
-	folder *host.Folder
+// made is one sandbox with a shell through a relay.
+type made struct {
+	shell *sandbox.Client
+	box   *host.Sandbox
+	undo  []func()
 }
 
-// environment returns an environment of the built plugins, and the program of its
-// sandboxes. undo stops the plugins.
-func (b *bench) environment(ctx context.Context, name string) (e environment.Environment, sandboxd string, undo func(), err error) {
+func (m *made) close() {
+	for i := len(m.undo) - 1; i >= 0; i-- { //nolint:modernize // nothing else reads undo at the same time
+		m.undo[i]()
+	}
+}
+
+func (b *bench) sandbox(ctx context.Context, env string) (_ *made, err error) {
+	m := &made{}
+	b.made++
+	unique := func(name string) string { return filepath.Join(b.dir, fmt.Sprint(name, b.made)) }
+	defer func() {
+		if err != nil {
+			m.close()
+		}
+	}()
 	h, err := plugin.New(plugin.Options{Dirs: []string{filepath.Join(b.bin, "plugins")}})
-	if err != nil {
-		return nil, "", nil, err
-	}
-	if e, _, err = h.Environment(ctx, name); err == nil {
-		sandboxd, _, err = host.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
-	}
-	return e, sandboxd, h.Stop, err
-}
-
-// open makes a sandbox, as a plain trial does. more says what else its specification has.
-func (b *bench) open(ctx context.Context, e environment.Environment, sandboxd string, more environment.Spec) (*box, error) {
-	folder, err := host.NewFolder(filepath.Join(b.dir, fmt.Sprint("c", b.made.Add(1))), sandboxd)
 	if err != nil {
 		return nil, err
 	}
-	more.Labels = environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1}
-	more.Network, more.Control, more.Lease, more.Scratch = environment.Network{Mode: environment.NetworkNone}, folder.Path, time.Minute, b.dir
-	got, err := e.Create(ctx, more)
+	m.undo = append(m.undo, h.Stop)
+	e, _, err := h.Environment(ctx, env)
 	if err != nil {
-		return nil, errors.Join(err, folder.Close())
+		return nil, err
 	}
-	core, err := host.Connect(ctx, folder, got.PID, time.Minute)
-	return &box{e, got.ID, core, folder}, err
-}
-
-func (x *box) close(ctx context.Context) error {
-	_, err := x.env.Destroy(ctx, x.id)
-	if x.core != nil {
-		_ = x.core.Close()
+	binary, _, err := host.Install(filepath.Join(b.dir, "d"), filepath.Join(b.bin, "berth-sandboxd"))
+	if err != nil {
+		return nil, err
 	}
-	return errors.Join(err, x.folder.Close())
+	folder, err := host.NewFolder(unique("c"), binary)
+	if err != nil {
+		return nil, err
+	}
+	m.undo = append(m.undo, func() { _ = folder.Close() })
+	spec := environment.Spec{
+		Labels:  environment.Labels{Owner: "bench", Trial: "bench", Attempt: 1},
+		Network: environment.Network{Mode: environment.NetworkNone}, Control: folder.Path, Lease: time.Minute, Scratch: b.dir,
+	}
+	got, err := e.Create(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	m.undo = append(m.undo, func() { _, _ = e.Destroy(context.WithoutCancel(ctx), got.ID) })
+	box, err := host.Connect(ctx, folder, got.PID, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	m.undo = append(m.undo, func() { _ = box.Close() })
+	m.box = box
+	r, err := relay.New(unique("r"), relay.Of(box, host.Session{ID: "bench"}))
+	if err != nil {
+		return nil, err
+	}
+	m.undo = append(m.undo, func() { _ = r.Shut(context.WithoutCancel(ctx)) })
+	if err = r.Open(ctx); err != nil {
+		return nil, err
+	}
+	m.shell, err = sandbox.Dial(r.Address())
+	return m, err
 }

@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -68,6 +67,7 @@ func run(ctx context.Context) error {
 		{"core", b.coreCost},
 		{"scale", b.scale},
 		{"gateway", b.gateway},
+		{"surfaces", b.surfaces},
 		{"docker", func(ctx context.Context, f *figures) error {
 			return b.engine(ctx, f, "docker", "/run/berth-engines/docker.sock")
 		}},
@@ -105,9 +105,9 @@ func run(ctx context.Context) error {
 
 // bench is the state that the parts share.
 type bench struct {
-	bin     string       // folder of the built programs
-	dir     string       // for everything temporary, short
-	made    atomic.Int64 // sandboxes and containers
+	bin     string // folder of the built programs
+	dir     string // for everything temporary, short
+	made    int    // sandboxes
 	figures figures
 }
 

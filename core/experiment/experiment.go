@@ -61,9 +61,9 @@ type Keep struct {
 
 // Retry says which attempts are run again, and how often.
 type Retry struct {
-	Max     int              `berth:"max" required:"true" doc:"Number of further attempts of a trial. 0: none."`
-	On      []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,judge_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
-	Wait    time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that, up to a minute."`
+	Max  int              `berth:"max" required:"true" doc:"Number of further attempts of a trial. 0: none."`
+	On   []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,judge_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
+	Wait time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that, up to a minute."`
 }
 
 // Executor says where attempts run. Kind "local" is this machine; any other

@@ -313,15 +313,6 @@ func TestWhatHasNoSurfaceIsRefused(t *testing.T) {
 	}
 }
 
-// shelled is a game that works in the sandbox, too.
-type shelled struct{ *game }
-
-func (g shelled) Needs(ctx context.Context, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
-	n, err := g.game.Needs(ctx, r)
-	n.Shell = true
-	return n, err
-}
-
 // What a surface ran has ended between two stages that are verified in restarted. It
 // is opened again, also for a session that goes on. In another mode it stays open.
 func TestASurfaceIsOpenedAgainAfterARestart(t *testing.T) {

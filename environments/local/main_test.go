@@ -149,16 +149,6 @@ func (s *started) open(t *testing.T, name string, spec environment.Spec) *box {
 	return b
 }
 
-func (b *box) sh(t *testing.T, script string) string {
-	t.Helper()
-	var out strings.Builder
-	r, err := b.shell.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Stdout: &out, Stderr: &out})
-	if err != nil || !r.OK() {
-		t.Errorf("%s: %+v, %v\n%s", script, r, err, out.String())
-	}
-	return out.String()
-}
-
 // gone waits until a process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()

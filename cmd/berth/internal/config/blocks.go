@@ -95,20 +95,20 @@ type resourcesBlock struct {
 }
 
 type modelBlock struct {
-	Provider      string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" replies from a file."`
-	Name          string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
-	APIKey        string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
-	APIKeys       []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one cannot serve goes to another."`
-	Fallback      []string        `berth:"fallback" ref:"model" doc:"Models of the same provider that serve a request, in this order, if this one is down or overloaded, or all retries failed."`
-	BaseURL       string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
-	CAFile        string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority, relative to the folder of the experiment, beside those of the machine."`
-	Script        string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
-	Price         *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
-	Parameters    json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
-	AllowModels   []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
-	AllowHosted   []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
-	Replay        string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
-	InFlight      int             `berth:"in_flight" doc:"Number of requests at the same time with one key. 0: adapted to the provider's rate limit."`
+	Provider    string          `berth:"provider" required:"true" doc:"The provider's dialect; \"script\" replies from a file."`
+	Name        string          `berth:"name" doc:"The model, as the provider calls it. Required, unless there is a script."`
+	APIKey      string          `berth:"api_key" secret:"true" doc:"The provider's key, from secret(). It never enters a sandbox or a file."`
+	APIKeys     []string        `berth:"api_keys" secret:"true" doc:"Several keys, in place of api_key. Attempts are spread over them, and a request that one cannot serve goes to another."`
+	Fallback    []string        `berth:"fallback" ref:"model" doc:"Models of the same provider that serve a request, in this order, if this one is down or overloaded, or all retries failed."`
+	BaseURL     string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
+	CAFile      string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority, relative to the folder of the experiment, beside those of the machine."`
+	Script      string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
+	Price       *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
+	Parameters  json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
+	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
+	AllowHosted []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
+	Replay      string          `berth:"replay" doc:"Run whose recorded replies are served instead of asking the provider."`
+	InFlight    int             `berth:"in_flight" doc:"Number of requests at the same time with one key. 0: adapted to the provider's rate limit."`
 
 	ContextTokens int64 `berth:"context_tokens" doc:"Tokens that a request may have; budgets set them aside when it refers to content that the provider holds or fetches. 0: as documented for the model, else 1048576."`
 

@@ -281,7 +281,6 @@ func checkKeys(r *rules, b *modelBlock) {
 	}
 }
 
-
 func checkPrice(r *rules, p *priceBlock) {
 	if p == nil {
 		return

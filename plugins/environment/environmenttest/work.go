@@ -3,10 +3,12 @@ package environmenttest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/plugins/conformance"
@@ -35,6 +37,22 @@ var workClauses = []clause{
 			return true
 		})
 	}).Within(5 * time.Second),
+	conformance.New("concurrent commands do not mix", "output of one command in the answer of another", func(t *conformance.T, s Subject) {
+		c := s.common(t).shell()
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				want := strings.Repeat(fmt.Sprintf("line of %d\n", i), 200)
+				var out bytes.Buffer
+				script := fmt.Sprintf("i=0; while [ $i -lt 200 ]; do echo line of %d; i=$((i+1)); done; sleep 0.3", i) // they overlap
+				r, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", script}, Stdout: &out})
+				if err != nil || !r.OK() || out.String() != want {
+					t.Errorf("command %d: %d bytes, %+v, %v", i, out.Len(), r, err)
+				}
+			})
+		}
+		all.Wait()
+	}),
 	conformance.New("a terminal behaves like a terminal", "editors and pagers that refuse to start", func(t *conformance.T, s Subject) {
 		term, err := s.common(t).shell().Terminal(t.Context(), sandbox.TerminalSpec{ID: "kit", Argv: []string{"/bin/sh", "-c", "stty size; tty"}, Rows: 33, Columns: 91})
 		t.Must("terminal", err)

@@ -163,7 +163,7 @@ func (x *exchange) reserve(ctx context.Context) (*ledger.Hold, error) {
 		need.Requests = 0
 	}
 	defer x.waiting()()
-	return x.s.g.ledger.Reserve(ctx, need, x.s.accounts...)
+	return x.s.g.ledger.Reserve(ctx, need, x.s.payer, x.s.accounts...)
 }
 
 // unreserved answers a request for which there was no room.

@@ -40,6 +40,11 @@ func (g *Gateway) Forward(w http.ResponseWriter, r *http.Request, may func(trial
 		refuse(err)
 		return
 	}
+	if o.End {
+		g.ledger.End(g.payer(o.spec()), g.shared(o.Trial)...)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
 	s, e, err := g.guest(&o)
 	if err != nil {
 		refuse(err)
@@ -100,7 +105,7 @@ func (g *Gateway) guest(o *origin) (*session, *entry, error) {
 	}
 	spec := o.spec()
 	s := &session{
-		g: g, spec: *spec, endpoints: map[string]model.Endpoint{}, entries: map[string]*entry{}, spent: make(chan struct{}),
+		g: g, spec: *spec, payer: g.payer(spec), endpoints: map[string]model.Endpoint{}, entries: map[string]*entry{}, spent: make(chan struct{}),
 		memory:   semaphore.NewWeighted(maxTogether), // another gateway limits it
 		accounts: append([]*ledger.Account{g.ledger.Open("attempt", ledger.Limit{}, ledger.Amount{})}, g.shared(o.Trial)...),
 	}
@@ -132,6 +137,9 @@ func (g *Gateway) Release(ctx context.Context, trial string, attempt int) {
 	for _, s := range ended {
 		_ = s.Revoke(ctx) // fails only if ctx ends before the requests do
 	}
+	g.mu.Lock()
+	delete(g.payers, key)
+	g.mu.Unlock()
 }
 
 // forwarding is what a request from another gateway needs to know.

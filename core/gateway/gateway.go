@@ -100,6 +100,7 @@ type Gateway struct {
 	mu       sync.Mutex
 	records  map[string]*recording.Room   // by the folder of the attempt
 	attempts map[string]*ledger.Account   // by trial, attempt and role
+	payers   map[string]*ledger.Attempt   // by trial and attempt
 	health   map[string]*health           // by address, keys and name of a model
 	keys     map[string]*apiKey           // by address, key and name of a model
 	agents   map[string]chan struct{}     // places for requests, by agent and their number
@@ -141,6 +142,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g := &Gateway{
 		o: o, models: map[*cell.Model]*upstream{}, ledger: ledger.New(), cells: map[string]*ledger.Account{}, trials: map[string]*Cell{}, attempts: map[string]*ledger.Account{},
+		payers: map[string]*ledger.Attempt{},
 		health: map[string]*health{}, keys: map[string]*apiKey{}, agents: map[string]chan struct{}{}, replays: map[string]Recording{}, private: map[string]http.RoundTripper{}, memory: semaphore.NewWeighted(maxTogether), records: map[string]*recording.Room{},
 	}
 	g.run = g.ledger.Open("run", o.Run, o.Spent)
@@ -392,6 +394,17 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 
 // attemptKey identifies an attempt in the run.
 func attemptKey(trial string, attempt int) string { return trial + "/" + strconv.Itoa(attempt) }
+
+// payer returns the attempt of a session for the ledger.
+func (g *Gateway) payer(spec *models.Spec) *ledger.Attempt {
+	key := attemptKey(spec.Trial, spec.Attempt)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.payers[key] == nil {
+		g.payers[key] = &ledger.Attempt{}
+	}
+	return g.payers[key]
+}
 
 // Limit replaces the budget of the run. Fails if it is in USD, and a price is not
 // known.

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -34,6 +35,7 @@ type session struct {
 	g         *Gateway
 	spec      models.Spec
 	accounts  []*ledger.Account // that it uses: the attempt's, the cell's if there is one, the run's
+	payer     *ledger.Attempt
 	entries   map[string]*entry // by token
 	endpoints map[string]model.Endpoint
 	server    *http.Server
@@ -42,6 +44,7 @@ type session struct {
 	wait      waits
 	secrets   secrets
 	memory    *semaphore.Weighted // bytes for requests
+	uplink    atomic.Bool         // a request was forwarded
 	places    chan struct{}       // for requests in progress; nil: another gateway limits them
 
 	mu       sync.Mutex
@@ -88,7 +91,7 @@ var errRevoked = errors.New("the turn is over")
 
 func (g *Gateway) open(ctx context.Context, spec models.Spec) (_ *session, err error) {
 	s := &session{
-		g: g, spec: spec, accounts: g.accounts(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
+		g: g, spec: spec, accounts: g.accounts(&spec), payer: g.payer(&spec), entries: map[string]*entry{}, endpoints: map[string]model.Endpoint{},
 		spent: make(chan struct{}), places: make(chan struct{}, maxAtOnce), memory: semaphore.NewWeighted(maxRequests),
 	}
 	defer func() {
@@ -244,6 +247,8 @@ func (s *session) Allow(ctx context.Context) error {
 // until they are settled.
 func (s *session) Revoke(ctx context.Context) error {
 	defer s.ended()
+	defer s.g.ledger.End(s.payer, s.accounts...)
+	defer s.endUp(ctx)
 	s.mu.Lock()
 	if s.life != nil {
 		s.end(errRevoked)

@@ -35,6 +35,7 @@ type origin struct {
 	Hosted   bool   `json:"hosted,omitempty"`
 	Model    string `json:"model,omitempty"` // its id
 	Once     bool   `json:"once,omitempty"`  // it has a fallback: while its provider is down, it is not asked again
+	End      bool   `json:"end,omitempty"`   // there is no request: the attempt sends none for now
 }
 
 // forwarded is the result of a request. Without a failure, the answer is that
@@ -99,6 +100,26 @@ func (s *session) origin() origin {
 	return origin{Trial: p.Trial, Attempt: p.Attempt, Role: p.Role, Verifier: p.Verifier, Agent: p.Agent, InFlight: p.InFlight, Hosted: p.Hosted}
 }
 
+// endUp tells the other gateway that the attempt sends no more requests for now.
+// If that fails, it finds out when the attempt has ended.
+func (s *session) endUp(ctx context.Context) {
+	if !s.uplink.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	o := s.origin()
+	o.End = true
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, uplinkBase, http.NoBody)
+	if err != nil {
+		return
+	}
+	req.Header.Set(originHeader, string(dialect.JSON(o)))
+	if resp, err := s.g.o.Uplink.RoundTrip(req); err == nil {
+		_ = resp.Body.Close()
+	}
+}
+
 // uplinkBase takes the place of a provider's address. The uplink knows where it
 // leads.
 const uplinkBase = "https://gateway/forward"
@@ -112,6 +133,7 @@ const (
 
 // askUp forwards the request, and returns when an answer has begun.
 func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response, error) {
+	x.s.uplink.Store(true)
 	o := x.s.origin()
 	o.Model, o.Once = x.e.up.id, x.e.next != nil
 	req.Header.Set(originHeader, string(dialect.JSON(o)))

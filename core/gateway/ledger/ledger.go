@@ -114,11 +114,19 @@ type Account struct {
 	limit    Limit
 	settled  Amount
 	reserved Amount
+	kept     map[*Attempt]Amount // for the next requests of attempts
+}
+
+// Attempt is what pays for its requests out of accounts. It is guarded by their
+// ledger.
+type Attempt struct {
+	begun bool // a request of it has been paid for
+	ended bool // it sends no more requests for now: see End
 }
 
 // Open makes an account; part of its budget may already be spent.
 func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
-	return &Account{ledger: l, name: name, limit: limit, settled: already}
+	return &Account{ledger: l, name: name, limit: limit, settled: already, kept: map[*Attempt]Amount{}}
 }
 
 // Limit returns the limit of the account.
@@ -143,6 +151,26 @@ func (a *Account) Settled() Amount {
 	return a.settled
 }
 
+// keeps returns how much of the account is kept for the next requests of attempts.
+func (a *Account) keeps() (sum Amount) {
+	for _, next := range a.kept {
+		sum = sum.Plus(next)
+	}
+	return sum
+}
+
+// End says that an attempt sends no more requests for now, so that nothing is
+// kept for it in these accounts.
+func (l *Ledger) End(who *Attempt, accounts ...*Account) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	who.ended = true // a request may still be settled
+	for _, a := range accounts {
+		delete(a.kept, who)
+	}
+	l.tell()
+}
+
 // tell wakes those that wait.
 func (l *Ledger) tell() {
 	close(l.changed)
@@ -151,15 +179,19 @@ func (l *Ledger) tell() {
 
 // Hold is a reservation.
 type Hold struct {
+	who      *Attempt
 	accounts []*Account
 	amount   Amount
 	once     sync.Once
 }
 
 // Reserve reserves an amount in all accounts, or in none. If only other
-// reservations take up the room, it waits for them. Fails with a *SpentError, or with
-// the cause of ctx.
-func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account) (*Hold, error) {
+// reservations take up the room, it waits for them. After a request of an
+// attempt, as much as it reserved is kept for the next one, until End: the first
+// request of another attempt waits. Otherwise, in a budget that is nearly used
+// up, many attempts would begin and none would finish. Fails with a *SpentError,
+// or with the cause of ctx.
+func (l *Ledger) Reserve(ctx context.Context, need Amount, who *Attempt, accounts ...*Account) (*Hold, error) {
 	for {
 		l.mu.Lock()
 		wait := false
@@ -169,14 +201,20 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, accounts ...*Account)
 				l.mu.Unlock()
 				return nil, err
 			}
-			wait = wait || a.limit.exceeded(a.settled.Plus(a.reserved).Plus(need)) != ""
+			taken := a.settled.Plus(a.reserved).Plus(need)
+			if !who.begun {
+				taken = taken.Plus(a.keeps())
+			}
+			wait = wait || a.limit.exceeded(taken) != ""
 		}
 		if !wait {
+			who.begun, who.ended = true, false
 			for _, a := range accounts {
+				delete(a.kept, who)
 				a.reserved = a.reserved.Plus(need)
 			}
 			l.mu.Unlock()
-			return &Hold{accounts: accounts, amount: need}, nil
+			return &Hold{who: who, accounts: accounts, amount: need}, nil
 		}
 		changed := l.changed
 		l.mu.Unlock()
@@ -201,6 +239,9 @@ func (h *Hold) Settle(actual Amount) {
 		for _, a := range h.accounts {
 			a.reserved = a.reserved.minus(h.amount)
 			a.settled = a.settled.Plus(actual)
+			if !a.limit.None() && !h.who.ended {
+				a.kept[h.who] = h.amount
+			}
 		}
 		l.tell()
 	})

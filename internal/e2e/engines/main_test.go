@@ -21,7 +21,7 @@ import (
 )
 
 // patience is the longest time that these tests wait for anything.
-const patience = 3 * time.Minute // it only ends a test that hangs: engines are slow after a crash
+const patience = 8 * time.Minute // it only ends a test that hangs: engines are slow after a crash
 
 // TestMain sets these for all tests.
 var (

@@ -160,7 +160,7 @@ func TestEtcHoldsNothingSecret(t *testing.T) {
 func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 	root, s := t.TempDir(), state(t)
 	cover := func(root string) (*Copy, error) {
-		hidden, err := Hidden(root)
+		hidden, err := s.Hidden(root)
 		if err != nil {
 			return nil, err
 		}
@@ -206,6 +206,40 @@ func TestTheCoverHidesWhatIsNotForEverybody(t *testing.T) {
 		t.Fatalf("with one more: %v, %v", again, err)
 	}
 	defer again.Close()
+}
+
+// What was found is remembered as long as no name below the folder changes, and
+// for an hour at most.
+func TestALookForPrivateFilesIsRemembered(t *testing.T) {
+	root, s := tree(t), state(t)
+	look := func(want ...string) {
+		t.Helper()
+		if got, err := s.Hidden(root); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
+	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
+	look()
+	write(t, filepath.Join(root, "lib/a/secret"), "x", 0o600)
+	look("lib/a/secret")
+	if err := os.Chmod(filepath.Join(root, "bin/file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look("lib/a/secret")
+	old, ok := remembered(file)
+	old.Time = old.Time.Add(-rememberFor)
+	if err := old.remember(file); err != nil || !ok {
+		t.Fatal(err, ok)
+	}
+	look("bin/file", "lib/a/secret")
+	if err := os.Chmod(filepath.Join(root, "lib/d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	look("bin/file", "lib/a/secret", "lib/d")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	look("bin/file", "lib/a/secret", "lib/d")
 }
 
 // tree makes some folders.
@@ -274,6 +308,36 @@ func TestCopyIsMadeOnceByManyAtOnce(t *testing.T) {
 	work.Wait()
 	if len(inodes) != 1 {
 		t.Errorf("%d copies were made", len(inodes))
+	}
+}
+
+func TestDamagedCopyIsMadeAnew(t *testing.T) {
+	for name, damage := range map[string]func(copyOf string) error{
+		"a folder is gone": func(c string) error { return os.Remove(filepath.Join(c, "tree/lib/a/b/c")) },
+		"a whole branch":   func(c string) error { return os.RemoveAll(filepath.Join(c, "tree/share")) },
+		"the list":         func(c string) error { return os.Truncate(filepath.Join(c, "list"), 5) },
+		"no list":          func(c string) error { return os.Remove(filepath.Join(c, "list")) },
+		"everything":       func(c string) error { return os.RemoveAll(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, root := state(t), tree(t)
+			used, err := s.Skeleton(root) // somebody still has the damaged one
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer used.Close()
+			if err = damage(filepath.Dir(used.Path)); err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.Skeleton(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if got := copied(t, c); !slices.Equal(got, folders) {
+				t.Errorf("got %v, want %v", got, folders)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package base
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -42,7 +43,7 @@ func (b *beside) walk(do func(rel string, info fs.FileInfo) error) error {
 		for _, e := range entries {
 			rel := filepath.Join(folder, e.Name())
 			info, err := os.Lstat(filepath.Join(b.root, rel))
-			if err != nil || slices.Contains(b.hidden, rel) {
+			if err != nil || slices.Contains(b.hidden, rel) || strings.Contains(rel, "\n") { // the list cannot hold this name
 				continue
 			}
 			if err = do(rel, info); err != nil {
@@ -69,25 +70,33 @@ func (b *beside) print() (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], err
 }
 
-func (b *beside) build(tree string) error {
+func (b *beside) build(tree string, list *bufio.Writer) error {
 	return b.walk(func(rel string, info fs.FileInfo) error {
 		from, to := filepath.Join(b.root, rel), filepath.Join(tree, rel)
+		var err error
 		switch {
 		case info.IsDir():
-			return os.Mkdir(to, 0o755)
+			err = os.Mkdir(to, 0o755)
 		case info.Mode()&fs.ModeSymlink != 0:
-			return copyLink(from, to)
+			var target string
+			if target, err = os.Readlink(from); err == nil {
+				err = os.Symlink(target, to)
+			}
 		case info.Mode().IsRegular():
-			err := copyRegular(from, to)
-			if err == nil {
+			if err = copyRegular(from, to); err == nil {
 				err = keepSetID(info, to)
 			}
 			if err == nil {
 				err = os.Chtimes(to, time.Time{}, info.ModTime()) // Python compares it with that of compiled code
 			}
+		default:
+			return nil
+		}
+		if err != nil {
 			return err
 		}
-		return nil
+		_, err = list.WriteString(rel + "\n")
+		return err
 	})
 }
 

@@ -1,10 +1,12 @@
 package base
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,7 +15,7 @@ import (
 // its name only when it is complete. The name contains a fingerprint of the
 // host's state:
 //
-//	<kind>-<fingerprint>/  tree/  lock
+//	<kind>-<fingerprint>/  tree/  list (every path of tree)  lock
 //
 // Users of a copy hold a shared lock on it, so that no process removes folders
 // that are layers of a mounted overlay.
@@ -31,11 +33,13 @@ func (c *Copy) Close() error { return c.lock.Close() }
 type recipe struct {
 	kind        string
 	fingerprint func() (string, error)
-	build       func(tree string) error // fills the empty folder tree
+	// build fills the empty folder tree and writes each path that it makes,
+	// relative to tree, as a line of list.
+	build func(tree string, list *bufio.Writer) error
 }
 
 // get returns the copy of r for the current state of the host. It makes the
-// copy if it is missing or out of date.
+// copy if it is missing, out of date or damaged.
 func (s *State) get(r recipe) (*Copy, error) {
 	mark, err := r.fingerprint()
 	if err != nil {
@@ -65,18 +69,46 @@ func (s *State) get(r recipe) (*Copy, error) {
 	return c, nil
 }
 
-// open locks a copy.
+// open locks a copy and checks that it is complete.
 func open(name string) (*Copy, error) {
 	l, err := lock(filepath.Join(name, "lock"), unix.LOCK_SH)
 	if err != nil {
 		return nil, err
 	}
 	tree := filepath.Join(name, "tree")
-	if _, err := os.Stat(tree); err != nil { // it was removed while we waited
+	if err := complete(tree, filepath.Join(name, "list")); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &Copy{tree, l}, nil
 }
+
+// complete checks that each path of list exists below tree. It takes 30 ms for
+// the 17,000 folders of a skeleton, once per process.
+func complete(tree, list string) error {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	body, ended := strings.CutSuffix(string(text), endOfList)
+	if !ended {
+		return fmt.Errorf("%s is cut off", list)
+	}
+	dir, err := unix.Open(tree, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(dir) }()
+	for line := range strings.Lines(body) {
+		path := strings.TrimSuffix(line, "\n")
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("%s/%s: %w", tree, path, err)
+		}
+	}
+	return nil
+}
+
+const endOfList = "\x00end\n"
 
 // build makes the copy under a temporary name and renames it.
 func (s *State) build(r recipe, name string) (err error) {
@@ -93,7 +125,26 @@ func (s *State) build(r recipe, name string) (err error) {
 	if err = os.Mkdir(tree, 0o755); err != nil {
 		return err
 	}
-	if err = errors.Join(r.build(tree), os.WriteFile(filepath.Join(tmp, "lock"), nil, 0o600)); err != nil {
+	f, err := os.Create(filepath.Join(tmp, "list"))
+	if err != nil {
+		return err
+	}
+	list := bufio.NewWriter(f)
+	err = r.build(tree, list)
+	_, errEnd := list.WriteString(endOfList)
+	if err = errors.Join(err, errEnd, list.Flush(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.WriteFile(filepath.Join(tmp, "lock"), nil, 0o600); err != nil {
+		return err
+	}
+	// Rename a damaged copy instead of removing it, because a sandbox may still
+	// use it as a layer.
+	dead, err := os.MkdirTemp(s.base, r.kind+"-dead-")
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(name, filepath.Join(dead, "was")); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.Rename(tmp, name)
@@ -110,7 +161,11 @@ func (s *State) removeOthers(kind, keep string) {
 		if dir == keep {
 			continue
 		}
-		l, err := lock(filepath.Join(dir, "lock"), unix.LOCK_EX|unix.LOCK_NB)
+		inner := dir
+		if strings.Contains(filepath.Base(dir), "-dead-") {
+			inner = filepath.Join(dir, "was")
+		}
+		l, err := lock(filepath.Join(inner, "lock"), unix.LOCK_EX|unix.LOCK_NB)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue // in use
 		}

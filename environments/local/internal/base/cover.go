@@ -1,8 +1,10 @@
 package base
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,16 +22,90 @@ import (
 var private = []string{"npmrc", ".npmrc", "pip.conf", "gitconfig", ".gitconfig", ".netrc", ".pypirc", ".git-credentials"}
 
 // Hidden lists what a sandbox must not see of root, as paths relative to it:
-// files that not every user may read, and files with private names.
-func Hidden(root string) ([]string, error) {
+// files that not every user may read, and files with private names. Searching
+// all of /usr takes half a second, so the result is cached for an hour, or
+// until a name below root is added, removed or replaced. If only the
+// permissions of a file change, this is noticed after at most an hour; until
+// then every user could read the file anyway.
+func (s *State) Hidden(root string) ([]string, error) {
+	file := filepath.Join(s.base, "hidden"+strings.ReplaceAll(root, "/", "."))
+	if before, ok := remembered(file); ok && before.holds(root) {
+		return before.Hidden, nil
+	}
 	w := &hider{root: root, slots: make(chan struct{}, 4)}
+	now := looked{Time: time.Now()}
 	w.walk("")
 	w.work.Wait()
 	if w.err != nil {
 		return nil, fmt.Errorf("look for private files in %s: %w", root, w.err)
 	}
 	slices.Sort(w.hidden)
-	return w.hidden, nil
+	slices.SortFunc(w.folders, func(a, b folder) int { return strings.Compare(a.Path, b.Path) })
+	now.Hidden, now.Folders = w.hidden, w.folders
+	return now.Hidden, now.remember(file)
+}
+
+// rememberFor is how long the list of hidden paths is used before a new search.
+const rememberFor = time.Hour
+
+// looked is the result of searching a folder of the host.
+type looked struct {
+	Time    time.Time `json:"time"`
+	Hidden  []string  `json:"hidden"`
+	Folders []folder  `json:"folders"` // folders that were searched
+}
+
+// folder identifies the state of a folder: it changes with the names in the
+// folder and with the folder's mode.
+type folder struct {
+	Path    string `json:"path"` // relative to root
+	Inode   uint64 `json:"inode"`
+	Changed int64  `json:"changed"` // Unix time, in ns
+}
+
+func folderOf(rel string, st *unix.Stat_t) folder {
+	return folder{rel, st.Ino, st.Ctim.Nano()}
+}
+
+// remembered reads what remember wrote. It returns false if there is no usable
+// result.
+func remembered(file string) (looked, bool) {
+	var l looked
+	text, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(text, &l) != nil {
+		return l, false
+	}
+	age := time.Since(l.Time)
+	return l, age >= 0 && age < rememberFor
+}
+
+func (l *looked) holds(root string) bool {
+	for _, f := range l.Folders {
+		var st unix.Stat_t
+		if unix.Lstat(filepath.Join(root, f.Path), &st) != nil || folderOf(f.Path, &st) != f {
+			return false
+		}
+	}
+	return len(l.Folders) > 0
+}
+
+func (l *looked) remember(file string) error {
+	text, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(file), "hidden-new-")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(text)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return nil
 }
 
 // Cover returns a layer over root that hides those paths, or nil if there are
@@ -43,12 +120,12 @@ func (s *State) Cover(root string, hidden []string) (*Copy, error) {
 			sum := sha256.Sum256([]byte(strings.Join(hidden, "\x00")))
 			return hex.EncodeToString(sum[:])[:16], nil
 		},
-		build: func(tree string) error { return whiteouts(tree, hidden) },
+		build: func(tree string, list *bufio.Writer) error { return whiteouts(tree, hidden, list) },
 	})
 }
 
 // whiteouts makes the entries that an overlay treats as deleted names.
-func whiteouts(tree string, hidden []string) error {
+func whiteouts(tree string, hidden []string, list *bufio.Writer) error {
 	for _, rel := range hidden {
 		at := filepath.Join(tree, rel)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -56,6 +133,12 @@ func whiteouts(tree string, hidden []string) error {
 		}
 		if err := unix.Mknod(at, unix.S_IFCHR, 0); err != nil {
 			return fmt.Errorf("hide %s: %w", rel, err)
+		}
+		if strings.Contains(rel, "\n") {
+			continue // the list cannot hold this name
+		}
+		if _, err := list.WriteString(rel + "\n"); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -67,9 +150,10 @@ type hider struct {
 	slots chan struct{}
 	work  sync.WaitGroup
 
-	mu     sync.Mutex
-	hidden []string // relative to root
-	err    error
+	mu      sync.Mutex
+	hidden  []string // relative to root
+	folders []folder
+	err     error
 }
 
 func (h *hider) walk(rel string) {
@@ -80,6 +164,14 @@ func (h *hider) walk(rel string) {
 	}
 	dir := os.NewFile(uintptr(fd), rel)
 	defer func() { _ = dir.Close() }()
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err != nil { // before its names are read
+		h.fail(rel, err)
+		return
+	}
+	h.mu.Lock()
+	h.folders = append(h.folders, folderOf(rel, &st))
+	h.mu.Unlock()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
 		h.fail(rel, err)

@@ -1,6 +1,7 @@
 package base
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,7 +62,7 @@ func (s *State) Etc(etc string) (*Copy, error) {
 	return s.get(recipe{
 		kind:        "etc",
 		fingerprint: func() (string, error) { return filePrint(etc) },
-		build:       func(tree string) error { return copyEtc(etc, tree) },
+		build:       func(tree string, list *bufio.Writer) error { return copyEtc(etc, tree, list) },
 	})
 }
 
@@ -76,7 +77,7 @@ func visible(rel string, info fs.FileInfo) bool {
 		}
 	}
 	switch {
-	case slices.Contains(private, filepath.Base(rel)):
+	case strings.ContainsAny(rel, "\n\x00"), slices.Contains(private, filepath.Base(rel)):
 		return false
 	case info.IsDir():
 		return ForAll(info.Mode())
@@ -174,17 +175,26 @@ func filePrint(etc string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], err
 }
 
-func copyEtc(etc, tree string) error {
+func copyEtc(etc, tree string, list *bufio.Writer) error {
 	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
 		to := filepath.Join(tree, rel)
+		var err error
 		switch {
 		case info.IsDir():
-			return os.Mkdir(to, 0o755)
+			err = os.Mkdir(to, 0o755)
 		case info.Mode()&fs.ModeSymlink != 0:
-			return copyLink(path, to)
+			var target string
+			if target, err = os.Readlink(path); err == nil {
+				err = os.Symlink(target, to)
+			}
 		default:
-			return copyRegular(path, to)
+			err = copyRegular(path, to)
 		}
+		if err != nil {
+			return err
+		}
+		_, err = list.WriteString(rel + "\n")
+		return err
 	})
 	if err != nil {
 		return err
@@ -198,16 +208,11 @@ func copyEtc(etc, tree string) error {
 		if err := os.WriteFile(filepath.Join(tree, name), []byte(text), mode); err != nil {
 			return err
 		}
+		if _, err := list.WriteString(name + "\n"); err != nil {
+			return err
+		}
 	}
 	return os.Symlink("/proc/self/mounts", filepath.Join(tree, "mtab"))
-}
-
-func copyLink(from, to string) error {
-	target, err := os.Readlink(from)
-	if err != nil {
-		return err
-	}
-	return os.Symlink(target, to)
 }
 
 // copyRegular copies one file. A file that is being replaced at this moment is

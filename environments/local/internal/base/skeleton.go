@@ -1,6 +1,7 @@
 package base
 
 import (
+	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -25,8 +26,8 @@ func (s *State) Skeleton(root string) (*Copy, error) {
 	return s.get(recipe{
 		kind:        "skeleton" + strings.ReplaceAll(root, "/", "."),
 		fingerprint: func() (string, error) { return folderPrint(root) },
-		build: func(tree string) error {
-			b := skeleton{slots: make(chan struct{}, 4), root: tree}
+		build: func(tree string, list *bufio.Writer) error {
+			b := skeleton{slots: make(chan struct{}, 4), root: tree, list: list}
 			b.copy(root, "")
 			b.work.Wait()
 			return b.err
@@ -76,6 +77,7 @@ type skeleton struct {
 	slots chan struct{}
 	work  sync.WaitGroup
 	mu    sync.Mutex
+	list  *bufio.Writer
 	err   error
 }
 
@@ -84,7 +86,7 @@ type skeleton struct {
 func (s *skeleton) copy(from, to string) {
 	entries, err := os.ReadDir(from)
 	if err != nil && !unreadable(err) {
-		s.note(err)
+		s.note("", err)
 		return
 	}
 	for _, e := range entries {
@@ -92,8 +94,12 @@ func (s *skeleton) copy(from, to string) {
 			continue
 		}
 		f, t := from+"/"+e.Name(), filepath.Join(to, e.Name())
-		if err := os.Mkdir(filepath.Join(s.root, t), 0o755); err != nil {
-			s.note(err)
+		if strings.ContainsAny(e.Name(), "\n\x00") {
+			continue // the list cannot hold this name; the folder is only not writable
+		}
+		err := unix.Mkdir(filepath.Join(s.root, t), 0o755)
+		s.note(t, err)
+		if err != nil {
 			return
 		}
 		select {
@@ -108,8 +114,14 @@ func (s *skeleton) copy(from, to string) {
 	}
 }
 
-func (s *skeleton) note(err error) {
+// note writes path to the list, or keeps err.
+func (s *skeleton) note(path string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.err = errors.Join(s.err, err)
+	if err == nil {
+		_, err = s.list.WriteString(path + "\n")
+	}
+	if err != nil {
+		s.err = errors.Join(s.err, fmt.Errorf("%q: %w", path, err))
+	}
 }

@@ -6,30 +6,102 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// files packs what an image copies into a file that has no name, so that it is gone
-// with this process; nil: it copies nothing. The caller closes it.
-func (e *Environment) files(im *image.Image) (*os.File, error) {
+// keptImages is how many packed images a process keeps open.
+const keptImages = 64
+
+// images packs the files of an image once per content, however many ask.
+type images struct {
+	dir func() (string, error) // for files without a name
+
+	mu     sync.Mutex
+	packed map[string]*packed // by digest and Dockerfile
+}
+
+// packed are the files of one image.
+type packed struct {
+	once sync.Once
+	tar  *os.File // nil: there are none
+	err  error
+
+	images *images
+	key    string // empty: it is not kept
+	uses   int    // guarded by images.mu
+}
+
+func newImages(dir func() (string, error)) *images {
+	return &images{dir: dir, packed: map[string]*packed{}}
+}
+
+// files packs im, or finds it packed. The caller releases what it gets.
+func (is *images) files(im *image.Image) (*packed, error) {
+	p := &packed{images: is, uses: 1}
+	if of := im.Build; of.Digest != "" {
+		p = is.take(fmt.Sprint(of.Digest, " ", of.File, " ", of.Target, " ", of.Args))
+	}
+	p.once.Do(func() { p.tar, p.err = is.pack(im) })
+	if p.err != nil {
+		err := p.err
+		p.forget()
+		p.release()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (is *images) take(key string) *packed {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	p := is.packed[key]
+	if p == nil {
+		for k, old := range is.packed {
+			if len(is.packed) < keptImages {
+				break
+			}
+			if old.uses == 0 {
+				delete(is.packed, k)
+				old.close()
+			}
+		}
+		p = &packed{images: is, key: key}
+		is.packed[key] = p
+	}
+	p.uses++
+	return p
+}
+
+// pack writes the archive to a file that has no name: it is gone with us.
+func (is *images) pack(im *image.Image) (*os.File, error) {
 	if im.Empty() {
 		return nil, nil
 	}
-	dir, err := e.maker.WorkFolder()
+	f, err := is.nameless("image-")
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(dir, "image-")
+	if err = im.Pack(&limited{f, maker.Memory()}, isBaseFolder); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// nameless makes a file that is gone with this process.
+func (is *images) nameless(prefix string) (*os.File, error) {
+	dir, err := is.dir()
 	if err != nil {
 		return nil, err
 	}
-	if err = os.Remove(f.Name()); err == nil {
-		err = im.Pack(&limited{f, maker.Memory()}, isBaseFolder)
-	}
+	f, err := os.CreateTemp(dir, prefix)
 	if err != nil {
+		return nil, err
+	}
+	if err = os.Remove(f.Name()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
@@ -62,4 +134,42 @@ func isBaseFolder(p string) bool {
 	default:
 		return maker.IsFresh(p)
 	}
+}
+
+func (p *packed) file() *os.File { return p.tar }
+
+// forget makes the next caller try again.
+func (p *packed) forget() {
+	p.images.mu.Lock()
+	defer p.images.mu.Unlock()
+	if p.images.packed[p.key] == p {
+		delete(p.images.packed, p.key)
+		p.key = ""
+	}
+}
+
+func (p *packed) release() {
+	p.images.mu.Lock()
+	defer p.images.mu.Unlock()
+	p.uses--
+	if p.key == "" && p.uses == 0 {
+		p.close()
+	}
+}
+
+func (p *packed) close() {
+	if p.tar != nil {
+		_ = p.tar.Close() // read only
+		p.tar = nil
+	}
+}
+
+func (is *images) close() error {
+	is.mu.Lock()
+	defer is.mu.Unlock()
+	for _, p := range is.packed {
+		p.close()
+	}
+	clear(is.packed)
+	return nil
 }

@@ -1,13 +1,18 @@
 package local
 
 import (
+	"archive/tar"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/berth-eval/berth/environments/local/internal/base"
 	"github.com/berth-eval/berth/environments/local/internal/ids"
+	"github.com/berth-eval/berth/environments/local/internal/image"
 	"github.com/berth-eval/berth/environments/local/internal/maker"
 	"github.com/berth-eval/berth/environments/local/internal/modetest"
 	"github.com/berth-eval/berth/plugins/environment"
@@ -76,4 +81,85 @@ func TestAnImageIsNoLargerThanTheMemory(t *testing.T) {
 	if m := maker.Memory(); m < 64<<20 || m > 1<<50 {
 		t.Errorf("this machine has %d bytes", m)
 	}
+}
+
+// One folder may have several Dockerfiles, whose images are not the same.
+func TestEachDockerfileOfAFolderIsPacked(t *testing.T) {
+	is := newImages(func() (string, error) { return t.TempDir(), nil })
+	defer func() { _ = is.close() }()
+	ref := dockerfile(t, "FROM a\nWORKDIR /one\n")
+	if err := os.WriteFile(filepath.Join(ref.Build, "other"), []byte("FROM a\nWORKDIR /two\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ref.Digest = "sha256:1" // of the folder
+	for file, want := range map[string]string{"": "/one", "other": "/two"} {
+		ref.File = file
+		im, err := image.Read(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := is.files(im)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has, err := tar.NewReader(io.NewSectionReader(p.file(), 0, 1<<20)).Next()
+		if err != nil || has.Name != want {
+			t.Errorf("%q: got %v, %v, want %s", file, has, err, want)
+		}
+		p.release()
+	}
+}
+
+// Equal content is packed once, however many ask; another content is not it.
+func TestImagesArePackedOnceAndKeptWithinBounds(t *testing.T) {
+	is := newImages(func() (string, error) { return t.TempDir(), nil })
+	defer func() { _ = is.close() }()
+	im := func(i int) *image.Image {
+		ref := dockerfile(t, fmt.Sprintf("FROM a\nWORKDIR /w%d\n", i))
+		ref.Digest = fmt.Sprint("sha256:", i)
+		read, err := image.Read(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return read
+	}
+	read := im(0)
+	var work sync.WaitGroup
+	var mu sync.Mutex
+	seen := map[*os.File]bool{}
+	for range 8 {
+		work.Go(func() {
+			p, err := is.files(read)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer p.release()
+			mu.Lock()
+			defer mu.Unlock()
+			seen[p.file()] = true
+		})
+	}
+	work.Wait()
+	if len(seen) != 1 {
+		t.Errorf("packed %d times", len(seen))
+	}
+	held, err := is.files(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range keptImages + 10 {
+		p, err := is.files(im(i + 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.release()
+	}
+	if len(is.packed) > keptImages {
+		t.Errorf("%d images are kept, %d are the most", len(is.packed), keptImages)
+	}
+	if _, err := held.file().Stat(); err != nil {
+		t.Errorf("one in use was closed: %v", err)
+	}
+	held.release()
 }

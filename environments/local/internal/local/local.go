@@ -51,6 +51,7 @@ func (c *Config) Validate() (ps []config.Problem) {
 type Environment struct {
 	process *ids.Process
 	maker   *maker.Maker
+	images  *images
 
 	fault  error // why no sandbox can be made by this process at all
 	checks []environment.MachineCheck
@@ -79,7 +80,10 @@ func New(o Options) *Environment {
 	if e.fault != nil {
 		return e
 	}
-	e.maker, e.fault = maker.New(o.Process, o.Places, o.Init)
+	if e.maker, e.fault = maker.New(o.Process, o.Places, o.Init); e.fault != nil {
+		return e
+	}
+	e.images = newImages(e.maker.WorkFolder)
 	return e
 }
 
@@ -88,7 +92,7 @@ func (e *Environment) Close() error {
 	if e.maker == nil {
 		return nil
 	}
-	return e.maker.Close()
+	return errors.Join(e.maker.Close(), e.images.close())
 }
 
 // Places are where state may be, by the environment of this process.
@@ -124,16 +128,14 @@ func (e *Environment) Create(ctx context.Context, spec environment.Spec) (enviro
 	if !filepath.IsAbs(spec.Control) {
 		return environment.Sandbox{}, fmt.Errorf("control folder is %q: an absolute path is needed", spec.Control)
 	}
-	files, err := e.files(j.image)
+	files, err := e.images.files(j.image)
 	if err != nil {
 		return environment.Sandbox{}, err
 	}
-	if files != nil {
-		defer files.Close()
-	}
+	defer files.release()
 	o := maker.Order{
 		Owner: spec.Labels.Owner, Trial: spec.Labels.Trial, Attempt: spec.Labels.Attempt,
-		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Mounts: spec.Mounts, Files: files, Workdir: j.workdir, Host: spec.Hostname,
+		Public: spec.Network.Mode == environment.NetworkPublic, Control: spec.Control, Mounts: spec.Mounts, Files: files.file(), Workdir: j.workdir, Host: spec.Hostname,
 		SizeMiB: j.storage, ShmMiB: spec.Limits.ShmMiB, Nproc: j.pids,
 		Limits: cgroup.Limits{CPUMilli: spec.Limits.CPUMilli, MemoryMiB: spec.Limits.MemoryMiB, Pids: spec.Limits.Pids},
 	}

@@ -116,7 +116,7 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		return err
 	}
 	for _, f := range h.folders {
-		hidden, coverErr := base.Hidden("/" + f)
+		hidden, coverErr := state.Hidden("/" + f)
 		if coverErr != nil {
 			return errors.Join(coverErr, h.close())
 		}

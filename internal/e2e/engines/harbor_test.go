@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/tools/txtar"
 
@@ -83,7 +84,8 @@ func TestRewardsAreThoseOfHarbor(t *testing.T) {
 	}
 	p.write("berth.hcl", strings.NewReplacer("[agent.oracle]", "[agent.oracle, agent.nop]", `"./tasks"`, "\"./tasks\"\n  allow_env = [\"PARITY_*\"]").Replace(string(hcl)))
 	s := p.start("run", ".")
-	if code := p.end(s); code != 1 { // some tasks have errors on purpose
+	// Some seventy trials, four at a time, beside the other tests of the engines.
+	if code := p.endWithin(s, 8*time.Minute); code != 1 { // some tasks have errors on purpose
 		t.Fatalf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
 	}
 	seen := 0

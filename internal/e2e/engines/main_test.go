@@ -21,7 +21,7 @@ import (
 )
 
 // patience is the longest time that these tests wait for anything.
-const patience = 8 * time.Minute // it only ends a test that hangs: engines are slow after a crash
+const patience = 3 * time.Minute // it only ends a test that hangs: engines are slow after a crash
 
 // TestMain sets these for all tests.
 var (
@@ -148,9 +148,15 @@ func (s *session) hasEnded() bool {
 // ended it.
 func (p *place) end(s *session) int {
 	p.test.Helper()
+	return p.endWithin(s, patience)
+}
+
+// endWithin is end for a run that may take longer than patience.
+func (p *place) endWithin(s *session, limit time.Duration) int {
+	p.test.Helper()
 	select {
 	case <-s.ended:
-	case <-time.After(patience):
+	case <-time.After(limit):
 		_ = s.Process.Kill()
 		p.test.Fatalf("%q does not end", s.Args)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -64,7 +65,7 @@ func (w *site) files(t testing.TB, dir string, add func(string, any)) {
 		"artifacts/t.csv":            "name,n\n<b>,2\n\"" + evil + "\",3\n",
 		"agent/sub.json":             string(sub),
 		"verifier/logs/test-out.txt": evil,
-		"agent/terminal.cast":        `{"version":2,"width":20,"height":5,"timestamp":` + "1}\n[0.1,\"o\",\"\\u001b[31mhello\"]\n[\"x\"]\nnot JSON\n[0.2,\"o\",\"\\nagain\"]\n",
+		"agent/terminal.cast":        fmt.Sprintf(`{"version":2,"width":20,"height":5,"timestamp":%d}`, now.Unix()-10) + "\n[0.1,\"o\",\"\\u001b[31mhello\"]\n[\"x\"]\nnot JSON\n[5,\"o\",\"\\nagain\"]\n[9000,\"o\",\"\\nlast\"]\n",
 		"agent/zz-odd.cast":          `{"version":2,"width":99999999,"height":-4,"timestamp":1e300,"title":"<script>"}` + "\n[-5,\"o\",\"\\u001b]8;;javascript:1\\u0007<script>\"]\n[1,\"r\",\"9999999x0\"]\n",
 	} {
 		path := filepath.Join(dir, filepath.FromSlash(name))

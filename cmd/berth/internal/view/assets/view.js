@@ -49,14 +49,16 @@
     found();
   }, true);
 
-  const scripts = {};
-  const script = (name) => scripts[name] ||= new Promise((done, failed) => {
-    const s = document.createElement("script");
-    s.src = "/assets/" + name + ".js";
-    s.onload = done;
-    s.onerror = () => failed(new Error("its script is missing"));
-    document.head.append(s);
+  // Libraries are loaded when they are needed, each once.
+  const libraries = {};
+  const library = (file, kind, attributes) => libraries[file] ||= new Promise((done, failed) => {
+    const e = Object.assign(document.createElement(kind), attributes);
+    e.onload = done;
+    e.onerror = () => failed(new Error(file + " is missing"));
+    document.head.append(e);
   });
+  const script = (name) => library(name + ".js", "script", { src: "/assets/" + name + ".js" });
+  const style = (name) => library(name + ".css", "link", { rel: "stylesheet", href: "/assets/" + name + ".css" });
 
   // Terminals are played, in step with the conversation.
   let play; // the recording that was played last
@@ -91,14 +93,7 @@
     if (busy.has(at)) return;
     busy.add(at);
     try {
-      if (!document.querySelector("link[data-player]")) {
-        const l = document.createElement("link");
-        l.rel = "stylesheet";
-        l.href = "/assets/asciinema-player.css";
-        l.dataset.player = "";
-        document.head.append(l);
-      }
-      await script("asciinema-player");
+      await Promise.all([style("asciinema-player"), script("asciinema-player")]); // with its style: nothing jumps later
       const options = { fit: "width", controls: true, theme: "asciinema", terminalFontFamily: "monospace" };
       const answer = await fetch(at.dataset.cast, { credentials: "same-origin" });
       const text = await answer.text();

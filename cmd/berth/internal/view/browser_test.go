@@ -219,7 +219,7 @@ func (b *browser) scripts(t *testing.T) {
 	b.run(t, chromedp.Navigate(run), chromedp.Evaluate(toReport, nil), chromedp.WaitReady(`html[data-drawn="yes"]`),
 		chromedp.Evaluate(`document.querySelectorAll(".chart canvas").length`, &canvases), chromedp.Evaluate(axe(t), nil), awaited(faultsOf(""), &light))
 	b.run(t, chromedp.Navigate(run+"trial/"+w.trials[0].ID+"/1/"), chromedp.ScrollIntoView(".terminal"), chromedp.WaitReady(`.terminal[data-drawn="yes"]`),
-		chromedp.WaitReady(".ap-term"), chromedp.Focus("#step-2 h3 button"), chromedp.KeyEvent(kb.Enter),
+		chromedp.WaitReady(".ap-term"), chromedp.WaitNotPresent(".terminal:empty"), chromedp.Focus("#step-2 h3 button"), chromedp.KeyEvent(kb.Enter),
 		chromedp.Poll(`document.querySelector(".ap-term-text").textContent.includes("again")`, nil),
 		chromedp.Evaluate(`document.querySelector(".ap-term-text").textContent.trim()`, &screen),
 		chromedp.ScrollIntoView(".film"), chromedp.WaitReady(".film .shot svg rect"), chromedp.Evaluate(`document.querySelectorAll(".film .shot").length`, &shots),

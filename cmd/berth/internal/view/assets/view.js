@@ -61,7 +61,7 @@
   const style = (name) => library(name + ".css", "link", { rel: "stylesheet", href: "/assets/" + name + ".css" });
 
   // Terminals are played, in step with the conversation.
-  let play; // the recording that was played last
+  let play, played = false; // the recording that was played last, before that the first of the page
   const step = () => {
     if (!play || !document.getElementById("follow")?.checked) return;
     const now = (play.begun + play.player.getCurrentTime()) * 1000;
@@ -75,7 +75,7 @@
   const seek = (section) => {
     const before = section.previousElementSibling?.dataset?.at || section.dataset.at;
     play.player.seek(Math.max(0, Number(before) / 1000 - play.begun));
-    document.querySelector(".terminal").scrollIntoView({ block: "nearest" });
+    play.at.scrollIntoView({ block: "nearest" });
   };
   const buttons = () => {
     if (!play) return;
@@ -99,9 +99,9 @@
       const text = await answer.text();
       if (!answer.ok) throw new Error(text);
       const player = AsciinemaPlayer.create({ data: text }, at, { ...options, preload: true, poster: "npt:0:01" });
-      const mine = { player, begun: JSON.parse(text.slice(0, text.indexOf("\n"))).timestamp };
-      player.addEventListener("play", () => { play = mine; });
-      play ||= mine;
+      const mine = { at, player, begun: JSON.parse(text.slice(0, text.indexOf("\n"))).timestamp };
+      player.addEventListener("play", () => { play = mine; played = true; });
+      if (!play || !played && at.compareDocumentPosition(play.at) & Node.DOCUMENT_POSITION_FOLLOWING) play = mine;
       setInterval(step, 250);
       buttons();
       at.dataset.drawn = "yes";

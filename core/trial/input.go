@@ -1,3 +1,12 @@
+// Package trial runs one attempt, phase by phase: it makes the sandbox, lets
+// the agent work, cuts its access, has the work verified, and leaves a record
+// of what happened, who caused which error, and how far the result can be
+// trusted.
+//
+// It must not know any plugin, engine, benchmark or task format by name, must
+// not start a process, and must not read configuration: everything comes in
+// through [Input]. It decides nothing about other attempts; retries and
+// resuming belong to the caller.
 package trial
 
 import (
@@ -11,8 +20,10 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
+	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
+	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/egress"
@@ -106,4 +117,67 @@ func unchanged(file, digest string) error {
 		err = fmt.Errorf("%s has changed since the run was planned: restore it, or start a new run", file)
 	}
 	return err
+}
+
+// Part is a part of an attempt whose number at the same time may be limited.
+type Part int
+
+// The parts. An attempt begins in Building. A task of several stages goes through
+// Working and Verifying in each stage.
+const (
+	Building  Part = iota + 1 // its image is prepared, its sandbox is created
+	Working                   // its agent works
+	Verifying                 // its verifiers work, until the next stage or the end
+)
+
+// Places limits how many attempts are in the same part. An attempt leaves a part
+// when it enters another one.
+type Places interface {
+	// Try enters a part if there is a place. It does not wait.
+	Try(p Part) bool
+	// Enter waits for a place. Fails with the cause of ctx when that ends before.
+	Enter(ctx context.Context, p Part) error
+}
+
+// enter waits for a place. The wait is in no phase, and is charged to no role.
+func (a *attempt) enter(ctx context.Context, p Part) error {
+	if a.in.Places == nil {
+		return nil
+	}
+	return a.in.Places.Enter(ctx, p)
+}
+
+// awaitVerification waits for a place to verify the stage. In mode live the
+// sandbox is frozen meanwhile, because processes that the agent left could
+// otherwise work for longer when other attempts are slow. In the other modes
+// they have ended.
+func (s *stage) awaitVerification(ctx context.Context) (err error) {
+	a := s.a
+	if a.in.Places == nil || a.in.Places.Try(Verifying) {
+		return nil
+	}
+	if s.mode == task.ModeLive {
+		freeze := s.phase(record.PhaseFreeze, record.ByEnvironment)
+		if err = a.phase(ctx, freeze, limits.Control, a.sandbox.Halt); err != nil {
+			return err
+		}
+		defer func() {
+			thaw := a.phase(context.WithoutCancel(ctx), s.phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.resume)
+			if err == nil {
+				err = thaw
+			}
+		}()
+	}
+	return a.at(s.phase(record.PhaseVerify, record.ByCore), a.enter(ctx, Verifying))
+}
+
+// PluginsOf makes the plugins of a host available to attempts.
+func PluginsOf(h *plugin.Host) Plugins { return hosted{h} }
+
+type hosted struct{ *plugin.Host }
+
+func (p hosted) Verifier(ctx context.Context, name string) (VerifierPlugin, record.PluginUsed, error) {
+	v, traits, used, err := p.Host.Verifier(ctx, name)
+	own := func(ctx context.Context) (verifier.Verifier, func(), error) { return p.VerifierOwnProcess(ctx, name) }
+	return VerifierPlugin{Verifier: v, Traits: traits, OwnProcess: own}, used, err
 }

@@ -2,15 +2,20 @@ package trial_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/trajectory"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -123,5 +128,229 @@ func TestASecondSandboxHasUnmaskedArtifacts(t *testing.T) {
 	want(t, b.run(t.Context(), t), record.Passed, record.Yielded, record.Checked)
 	if kept := grep(t, b.dir, "address.example"); len(kept) > 0 {
 		t.Errorf("it is kept in %q", kept)
+	}
+}
+
+// says is a verifier that returns v and inspects nothing.
+func says(v verifier.Verdict) *judge {
+	return &judge{
+		traits: verifier.Traits{Needs: verifier.NeedsNone},
+		verify: func(context.Context, verifier.Request) (verifier.Verdict, error) { return v, nil },
+	}
+}
+
+// Labels reach the result. The later verifier counts, and no secret is kept.
+func TestLabelsOfVerdicts(t *testing.T) {
+	t.Parallel()
+	label := func(labels map[string]string) *judge {
+		return says(verifier.Verdict{Decision: verifier.Pass, Labels: labels})
+	}
+	b := newBench(t, does("true"), label(map[string]string{"status": "hush-hush", "first": "yes"}))
+	b.judges["second"] = label(map[string]string{"status": "pass", "hush-hush": "is hush-hush"})
+	b.task.Stages[0].Verifiers = append(b.task.Stages[0].Verifiers, task.VerifierUse{Name: "second"})
+	b.cell.Secrets = append(b.cell.Secrets, "hush-hush")
+	r := b.run(t.Context(), t)
+	if len(r.Labels) != 3 || r.Labels["status"] != "pass" || r.Labels["first"] != "yes" || strings.Contains(pretty(r), "hush-hush") {
+		t.Errorf("%s, labels %v", r.Outcome, r.Labels)
+	}
+	if r.Verdicts[0].Labels["status"] == "pass" || !maps.Equal(r.Verdicts[0].Labels, map[string]string{"status": r.Verdicts[0].Labels["status"], "first": "yes"}) {
+		t.Errorf("first verdict: %v", r.Verdicts[0].Labels)
+	}
+	b = newBench(t, does("true"), label(map[string]string{"status": strings.Repeat("x", verifier.MaxLabelBytes+1)}))
+	if r = b.run(t.Context(), t); r.Outcome != record.VerifierError || !strings.Contains(r.Error.Message, `label "status" has 201 bytes`) {
+		t.Errorf("%s, %+v", r.Outcome, r.Error)
+	}
+}
+
+func fails(err error) *judge {
+	return &judge{
+		traits: verifier.Traits{Needs: verifier.NeedsNone, Rounds: true},
+		verify: func(context.Context, verifier.Request) (verifier.Verdict, error) { return verifier.Verdict{}, err },
+	}
+}
+
+// Whatever way a verifier that only advises fails, the verdict before it stands. The
+// same verifier ends the attempt if it does not only advise.
+func TestTheErrorOfAnAdvisoryVerifierIsAFinding(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"an error": errors.New("no idea"), "a missing artifact": verifier.ErrArtifactMissing, "a bad score": verifier.ErrBadReward,
+	} {
+		for _, advisory := range []bool{false, true} {
+			b := newBench(t, does("true"), says(verifier.Judge(true, "fine")))
+			b.judges["adviser"], b.judges["last"] = fails(err), says(verifier.Verdict{Decision: verifier.Scored, Scores: map[string]verifier.Score{"style": {Value: 3}}})
+			b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge"}, {Name: "adviser", Advisory: advisory}, {Name: "last"}}
+			r := b.run(t.Context(), t)
+			found := slices.IndexFunc(r.Findings, func(f record.Finding) bool { return f.Code == "advisory_failed" })
+			if !advisory {
+				if r.Outcome == record.Passed || found >= 0 {
+					t.Errorf("%s, not advisory: %s, %+v", name, r.Outcome, r.Findings)
+				}
+				continue
+			}
+			if r.Outcome != record.Passed || len(r.Verdicts) != 2 || r.Scores["style"] != 3 || found < 0 || !strings.Contains(r.Findings[found].Text, "adviser: "+err.Error()) {
+				t.Errorf("%s: %s, %+v, verdicts %+v, findings %+v", name, r.Outcome, r.Error, r.Verdicts, r.Findings)
+			}
+		}
+	}
+}
+
+// Processes that a verifier left at its deadline take no room from the next one, and
+// are not a sign that the agent has broken its sandbox.
+func TestTestsThatForkForEver(t *testing.T) {
+	t.Parallel()
+	for _, advisory := range []bool{false, true} {
+		b := newBench(t, does("true"), tests("perl -e 'fork while 1'"))
+		b.judges["last"] = tests("sleep 0.1 & wait $!")
+		b.cell.Environment.Config = cell.PlainValues(json.RawMessage(`{"pids":64}`))
+		b.task.Stages[0].Verify.Time, b.task.Stages[0].Verify.TimeKey = task.Seconds(2), "verifier.timeout_sec"
+		b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge", Advisory: advisory}, {Name: "last"}}
+		r := b.run(t.Context(), t)
+		if advisory {
+			want(t, r, record.Passed, record.Yielded, record.Checked)
+			continue
+		}
+		want(t, r, record.VerifierError, record.Yielded, record.Unknown)
+		if r.Error == nil || r.Error.Boundary != record.ByVerifier || r.Error.Message != "verifier judge: the tests were stopped after 2 s (verifier.timeout_sec)" {
+			t.Errorf("error %+v; want that the tests were stopped", r.Error)
+		}
+	}
+}
+
+// In a round, too: the verdicts of the others decide whether it goes on.
+func TestAnAdvisoryVerifierThatFailsInARound(t *testing.T) {
+	t.Parallel()
+	b := withRounds(t)
+	b.judges["adviser"] = fails(errors.New("no idea"))
+	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "supervisor"}, {Name: "adviser", Advisory: true}}
+	r := b.run(t.Context(), t)
+	failed := 0
+	for _, f := range r.Findings {
+		if f.Code == "advisory_failed" {
+			failed++
+		}
+	}
+	if r.Outcome != record.Passed || len(r.Verdicts) != 1 || failed != 2 {
+		t.Errorf("%s, %+v, verdicts %+v, %d findings", r.Outcome, r.Error, r.Verdicts, failed)
+	}
+}
+
+// An attempt that is cancelled while the adviser works has no result.
+func TestACancelIsNoAdvice(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	b := newBench(t, does("true"), says(verifier.Judge(true, "fine")))
+	b.judges["adviser"] = &judge{
+		traits: verifier.Traits{Needs: verifier.NeedsNone},
+		verify: func(ctx context.Context, _ verifier.Request) (verifier.Verdict, error) {
+			cancel()
+			<-ctx.Done()
+			return verifier.Verdict{}, ctx.Err()
+		},
+	}
+	b.task.Stages[0].Verifiers = []task.VerifierUse{{Name: "judge"}, {Name: "adviser", Advisory: true}}
+	if r := b.run(ctx, t); r.Outcome != record.Cancelled {
+		t.Errorf("%s, %+v", r.Outcome, r.Findings)
+	}
+}
+
+// owning is a verifier that runs a script in a sandbox of its own.
+func owning(script string) *judge {
+	j := tests(script)
+	j.traits.Needs = verifier.NeedsOwn
+	return j
+}
+
+// A verifier's own sandbox has the artifacts and its files, in every mode, and
+// nothing else of the agent's. The agent's sandbox has nothing of the verifier's.
+func TestAVerifierHasASandboxOfItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []task.Mode{task.ModeLive, task.ModeRestarted, task.ModeSeparate, task.ModeCopies} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			a := does("")
+			a.turn = func(ctx context.Context, x *actor, _ agent.Message) (agent.Yield, error) {
+				return agent.Yield{End: agent.Done}, x.sh(ctx, forges+"\n! test -e /marked")
+			}
+			b := newBench(t, a, owning(`test "$(cat /app/out/answer)" = 42 && test -x /app/out/run && ! test -e /app/other && ! test -e /marked &&
+				! test -e /logs/verifier/forged && test -e /tests/own && ! test -e /tests/planted && ! test -e /usr/local/bin/judge &&
+				! ls /sys/class/net | grep -qv '^lo$' && touch /marked`))
+			b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+			b.task.Stages[1].Name = "second"
+			separate(b)
+			b.task.Mode = mode
+			withTests(t, b, map[string]string{"own": "1"})
+			b.task.Environment.Workdir, b.task.Environment.Network.Mode = "/app", task.NetworkPublic
+			made := &counting{}
+			b.env = made.wrap
+			r := b.run(t.Context(), t)
+			integrity := record.Checked
+			if mode == task.ModeLive {
+				integrity = record.Exposed
+			}
+			want(t, r, record.Passed, record.Yielded, integrity)
+			if made.created != 3 || r.Stages[0].VerifierImage == nil {
+				t.Errorf("%d sandboxes were created for two stages, stages %s", made.created, pretty(r.Stages))
+			}
+		})
+	}
+}
+
+// What cannot be placed is the agent's work.
+func TestAnArtifactThatDoesNotFitAVerifiersOwnSandbox(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("rm -rf /app/x; mkdir /app/x; touch /app/x/y"), owning("true"))
+	b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/x/y"}}
+	withTests(t, b, map[string]string{"own": "1"})
+	b.task.Resources[len(b.task.Resources)-1].Place = "/app/x"
+	b.task.Resources[len(b.task.Resources)-1].Folder = false
+	b.task.Resources[len(b.task.Resources)-1].Path = "tests/own"
+	b.task.Resources[len(b.task.Resources)-1].Name = "tests/own"
+	b.task.Resources[len(b.task.Resources)-1].Entries[0].Path = ""
+	r := b.run(t.Context(), t)
+	want(t, r, record.AgentError, record.Yielded, record.Unknown)
+	if r.Error == nil || !strings.Contains(r.Error.Message, "place artifact /app/x/y") {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// When a verifier's own sandbox is lost with the agent's work in it, that work may be
+// the cause, unless a model chose the commands: then nothing is known about the work,
+// and the agent gets no further attempt by it either.
+func TestAVerifiersOwnSandboxIsLost(t *testing.T) {
+	t.Parallel()
+	for name, outcome := range map[string]record.Outcome{"a program's": record.AgentError, "a model's": record.EnvironmentError} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var box string
+			var genuine environment.Environment
+			j := owning("true")
+			exec := j.verify
+			j.verify = func(ctx context.Context, r verifier.Request) (verifier.Verdict, error) {
+				if _, err := genuine.Destroy(ctx, box); err != nil {
+					t.Error(err)
+				}
+				return exec(ctx, r)
+			}
+			b := newBench(t, does("true"), j)
+			if outcome == record.EnvironmentError {
+				withJudge(t, b, good)
+				b.task.Stages[0].Verify.Env = nil
+				j.traits.Models = []string{"default"}
+			}
+			onEnv(b, func(e environment.Environment, broken *broken) {
+				genuine = e
+				broken.create = func(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+					made, err := e.Create(ctx, spec)
+					box = made.ID // the last one is the verifier's
+					return made, err
+				}
+			})
+			r := b.run(t.Context(), t)
+			want(t, r, outcome, record.Yielded, record.Unknown)
+			if r.Error == nil || r.Error.Retry {
+				t.Errorf("error %+v", r.Error)
+			}
+		})
 	}
 }

@@ -4,16 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
+	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
+	"github.com/berth-eval/berth/plugins/sandbox/egress"
 	"github.com/berth-eval/berth/plugins/task"
 )
 
@@ -242,5 +251,169 @@ func TestCopiesNeedNoSandbox(t *testing.T) {
 	want(t, r, record.Passed, record.Yielded, record.Checked)
 	if r.Mode != string(task.ModeCopies) {
 		t.Errorf("mode %s", r.Mode)
+	}
+}
+
+// wakes is a process that wakes itself after it was stopped, by timers that send
+// SIGCONT. It counts in one artifact and then in another. A folder
+// between both takes a while to copy.
+const wakes = `mkdir -p /app/out /app/slow; cd /app/slow; seq 2000 | xargs touch; cd /app
+cat > /app/wakes.pl <<'END'
+for my $n (2..40) { # one each tenth of a second, as a SIGSTOP discards a pending SIGCONT
+  my ($id, $how, $when) = (pack("i", 0), pack("q i i x48", 0, 18, 0), pack("q4", 0, 0, int($n / 10), $n % 10 * 100000000));
+  syscall(222, 1, $how, $id) == 0 or die "timer_create: $!";
+  my $timer = unpack "i", $id;
+  syscall(223, $timer, 0, $when, 0) == 0 or die "timer_settime: $!";
+}
+for (my $n = 1; ; $n++) { for my $f ("a", "b") { open F, ">/app/new"; print F "$n\n"; close F; rename "/app/new", "/app/out/$f" } }
+END
+setsid perl /app/wakes.pl > /app/said 2>&1 & until test -e /app/out/b; do sleep 0.01; done`
+
+// A process that goes on although it was stopped changes artifacts between their
+// copies. When the agent's sandbox is not needed any more, nothing runs in it.
+func TestNothingRunsWhileArtifactsAreExported(t *testing.T) {
+	t.Parallel()
+	damaged := false // not each time: the copies may be done before it wakes
+	for _, stages := range []int{1, 2, 2, 2, 2, 2} {
+		if damaged {
+			break
+		}
+		b := newBench(t, does(wakes), tests(`cat /app/out/a /app/out/b >&2; a=$(cat /app/out/a); b=$(cat /app/out/b); test $((a-b)) -le 1 && test $((b-a)) -le 0`))
+		b.task.Mode = task.ModeSeparate
+		b.task.Stages[0].Artifacts = []task.Artifact{{Source: "/app/out/a"}, {Source: "/app/slow"}, {Source: "/app/out/b"}}
+		if stages == 2 { // the damage: the sandbox is only frozen, as the second stage goes on in it
+			b.task.Stages = append(b.task.Stages, b.task.Stages[0])
+			b.task.Stages[1].Name, b.task.Stages[1].Verifiers = "second", nil
+		}
+		r := b.run(t.Context(), t)
+		if stages == 1 && r.Outcome != record.Passed {
+			t.Errorf("%s, want passed: %s %+v", r.Outcome, pretty(r.Stages), r.Error)
+		}
+		damaged = r.Outcome == record.Failed
+		seen := slices.ContainsFunc(r.Findings, func(f record.Finding) bool {
+			return f.Code == "ran_while_frozen" && strings.Contains(f.Text, "wakes.pl")
+		})
+		if damaged && !seen {
+			t.Errorf("a process went on in a frozen sandbox, and nobody saw it: %s %+v", r.Integrity, r.Findings)
+		}
+	}
+	if !damaged {
+		t.Error("no process went on in a frozen sandbox")
+	}
+}
+
+// losing is an environment that remembers the first sandbox.
+type losing struct {
+	environment.Environment
+
+	made string
+}
+
+func (l *losing) Create(ctx context.Context, spec environment.Spec) (environment.Sandbox, error) {
+	made, err := l.Environment.Create(ctx, spec)
+	if l.made == "" {
+		l.made = made.ID
+	}
+	return made, err
+}
+
+// As long as the agent's sandbox is not stopped, only the agent can have ended it.
+func TestASandboxIsLostBeforeItsWorkIsCopied(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("echo 1 > /app/x"), tests("test -e /app/x"))
+	b.task.Mode = task.ModeImage
+	l := &losing{}
+	b.env = func(e environment.Environment) environment.Environment {
+		l.Environment = e
+		return l
+	}
+	b.live = func(e record.Event) {
+		if e.Type == record.EventPhaseStart && e.Phase == record.PhaseCreate && e.Stage != "" {
+			_, _ = l.Destroy(context.WithoutCancel(t.Context()), l.made)
+		}
+	}
+	r := b.run(t.Context(), t)
+	if r.Outcome != record.AgentError || r.AgentEnd != record.SandboxLost || r.Stages[0].VerifierImage != nil {
+		t.Errorf("%s, %s: want %s, %s", r.Outcome, r.AgentEnd, record.AgentError, record.SandboxLost)
+	}
+	if r.Error == nil || !strings.Contains(r.Error.Message, "lost") || r.Error.Retry {
+		t.Errorf("error %+v", r.Error)
+	}
+}
+
+// An agent without a shell cannot have changed a program, so that one that the
+// task itself changes is not the agent's.
+func TestOnlyAnAgentWithAShellChangesTools(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		needs     agent.Needs
+		integrity record.Integrity
+	}{
+		{"without a shell", agent.Needs{}, record.Checked},
+		{"with a shell", agent.Needs{Shell: true}, record.Exposed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, &scripted{needs: tt.needs}, tests("true"))
+			b.task.Stages[0].Hooks = []task.Command{{Argv: []string{"sh", "-c", "echo '#!/bin/sh' > /usr/bin/new-tool && chmod 755 /usr/bin/new-tool"}}}
+			r := b.run(t.Context(), t)
+			want(t, r, record.Passed, record.Yielded, tt.integrity)
+			if found(r, "system_changed") != tt.needs.Shell {
+				t.Errorf("findings %+v", r.Findings)
+			}
+		})
+	}
+}
+
+// ask defines a shell function that requests / of a host through the proxy in
+// the variables, and succeeds if it gets a response.
+const ask = `ask() { bash -c 'exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:} || exit 1
+printf "CONNECT $1:80 HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n" >&3; cat <&3' - "$1" | grep -q served; }
+none() { ! grep -v -w lo /proc/net/route | grep -v Iface; }
+`
+
+// Each phase reaches the hosts that it lists, and only through the core.
+func TestListsOfHosts(t *testing.T) {
+	t.Parallel()
+	testlevel.Program(t, "bash", "bash") // whose /dev/tcp is the client here
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "served") }))
+	t.Cleanup(server.Close)
+	b := newBench(t, does(ask+"none && ask good.test && ! ask tests.test && ! ask setup.test && ! ask evil.test && ! ask 127.0.0.1"),
+		tests(ask+"none && ask tests.test && ! ask good.test && ! ask down.test"))
+	s := &b.task.Stages[0]
+	b.task.Environment.Network = task.Network{Mode: task.NetworkAllow, Allow: []string{"setup.test"}}
+	s.Setup = []task.Command{{Argv: []string{"sh", "-c", ask + "ask setup.test && ! ask good.test"}}}
+	s.Agent.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"good.test"}}
+	s.Verify.Network = &task.Network{Mode: task.NetworkAllow, Allow: []string{"tests.test", "down.test"}}
+	in := b.input()
+	in.Egress = egress.Options{
+		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
+			if name == "evil.test" {
+				t.Errorf("%s was looked up", name)
+			}
+			if name == "down.test" {
+				return nil, errors.New("no such host")
+			}
+			return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+		},
+		Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", server.Listener.Addr().String())
+		},
+	}
+	r, err := trial.Run(t.Context(), in)
+	testlevel.Must(t, err)
+	want(t, r, record.Passed, record.Yielded, record.Checked)
+	if len(r.Modified) > 0 || r.Granted == nil || !strings.Contains(r.Granted.How, "CONNECT") {
+		t.Errorf("modified %q, granted %+v", r.Modified, r.Granted)
+	}
+	const offline = "the verification could not reach down.test, good.test (look up down.test: no such host), "
+	if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "tests_offline" && strings.HasPrefix(f.Text, offline) }) {
+		t.Errorf("no finding of the tests' downloads in %s", pretty(r.Findings))
+	}
+	for _, host := range []string{"evil.test", "127.0.0.1", "tests.test", "setup.test"} {
+		if !slices.ContainsFunc(r.Findings, func(f record.Finding) bool { return f.Code == "host_refused" && strings.HasPrefix(f.Text, host+" ") }) {
+			t.Errorf("no finding of %s in %s", host, pretty(r.Findings))
+		}
 	}
 }

@@ -2,6 +2,7 @@ package collect
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -243,4 +244,87 @@ func excluded(patterns []string, rel string) bool {
 		}
 	}
 	return false
+}
+
+// unlessKnown calls take with the content of a file, unless the earlier copy has a
+// file of that name, size and content. What was masked in the copy counts as
+// changed.
+func (x *extraction) unlessKnown(rel string, size int64, r io.Reader, take func(io.Reader) error) error {
+	f := x.c.known(rel, size)
+	if f == nil {
+		return take(r)
+	}
+	defer f.Close()
+	now, before := make([]byte, 64<<10), make([]byte, 64<<10)
+	for same := int64(0); same < size; {
+		n, err := io.ReadFull(r, now[:min(int64(len(now)), size-same)])
+		if err != nil {
+			return fmt.Errorf("read archive: %w", err)
+		}
+		if _, err = io.ReadFull(f, before[:n]); err != nil || !bytes.Equal(now[:n], before[:n]) {
+			return take(io.MultiReader(io.NewSectionReader(f, 0, same), bytes.NewReader(now[:n]), r))
+		}
+		same += int64(n)
+	}
+	return nil
+}
+
+// known opens the earlier copy of a file; nil if there is none of that size. The
+// caller closes it.
+func (c *Collector) known(rel string, size int64) *os.File {
+	if c.Known == "" || rel == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(c.Known)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	f, err := root.Open(filepath.FromSlash(rel))
+	if err != nil {
+		return nil
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() || fi.Size() != size {
+		_ = f.Close()
+		return nil
+	}
+	return f
+}
+
+// secret is one that was masked in a file.
+type secret struct {
+	at    int64
+	value string
+}
+
+// maxSecrets is how many secrets of one file are put back, so that an agent that
+// writes nothing else cannot use up the memory. The others stay masked.
+const maxSecrets = 1 << 20
+
+// unmask copies a file of root to the same path in another folder, with its secrets.
+func unmask(root *os.Root, name, folder string, found []secret) error {
+	in, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	to := filepath.Join(folder, name)
+	if err = os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	for _, s := range found {
+		if err == nil {
+			_, err = out.WriteAt([]byte(s.value), s.at)
+		}
+	}
+	return errors.Join(err, out.Close())
 }

@@ -8,15 +8,18 @@
 package feasible
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
+	surface "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -262,4 +265,121 @@ func imageOf(t *task.Task, e *task.Environment) environment.Image {
 func building(i *environment.Image, t *task.Task, b *task.Build) {
 	i.Build, i.File, i.Digest, i.Target, i.Args = t.HostPath(b.Context), b.File, b.Digest, b.Target, b.Args
 	i.Exclude, i.Files = b.Exclude, b.Files
+}
+
+// Limits returns the limits of the task, l, replaced by those of the
+// experiment, o, where these are not zero, and which limits became lower.
+func Limits(l, o task.Limits) (environment.Limits, []string) {
+	var changed []string
+	pick := func(name string, asks, given int64) int64 {
+		if given == 0 {
+			return asks
+		}
+		if asks != 0 && given < asks {
+			changed = append(changed, fmt.Sprintf("%s: %d instead of %d", name, given, asks))
+		}
+		return given
+	}
+	out := environment.Limits{
+		CPUMilli: pick("cpu_milli", l.CPUMilli, o.CPUMilli), MemoryMiB: pick("memory_mib", l.MemoryMiB, o.MemoryMiB),
+		StorageMiB: pick("storage_mib", l.StorageMiB, o.StorageMiB), ShmMiB: pick("shm_mib", l.ShmMiB, o.ShmMiB),
+		Pids: pick("pids", l.Pids, o.Pids), GPUs: pick("gpus", l.GPUs, o.GPUs), GPUTypes: l.GPUTypes,
+	}
+	if len(o.GPUTypes) > 0 {
+		out.GPUTypes = o.GPUTypes
+	}
+	return out, changed
+}
+
+// Surface asks the plugin with the surface what it needs for the stages of a
+// task, and says why they cannot have what they ask for.
+func (c *Checker) Surface(ctx context.Context, p environment.Environment, of record.PluginUsed, t *task.Task, in cell.Environment) (surface.Needs, []Problem, error) {
+	_, conf := in.WithSurface()
+	return surface.Ask(p, t, conf.JSON(), func(s environment.Surface, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
+		return answer(ctx, c, question{of, r},
+			func(ctx context.Context) (environment.SurfaceNeeds, error) { return s.Needs(ctx, r) },
+			func(n environment.SurfaceNeeds) bool { return len(n.Refusals) == 0 })
+	})
+}
+
+// surfaceProblems says what of a task and an agent lacks a surface.
+func surfaceProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
+	for i := range t.Stages {
+		if s := &t.Stages[i]; len(s.Captures) > 0 && s.Surface == nil {
+			ps = append(ps, Problem{Summary: "task captures from a surface that no stage has", Detail: inStage(s.Name)})
+		}
+	}
+	if k.Agent != nil && k.Agent.Surface && !t.HasSurface() {
+		ps = append(ps, Problem{
+			Summary: fmt.Sprintf("agent %q needs a surface", c.Agent.Plugin), Detail: "The task has none. Choose another agent, or exclude the task.",
+		})
+	}
+	return ps
+}
+
+// Delivery is how a cell delivers a feature that a task declares.
+type Delivery string
+
+// The deliveries. The zero value means that a plugin could not be asked.
+const (
+	Delivered Delivery = "delivered"
+	Told      Delivery = "told"    // the agent does not support it: the first message says where it is
+	Reduced   Delivery = "reduced" // the experiment grants less
+	Unused    Delivery = "unused"  // the agent uses no model, or is an oracle
+	Refused   Delivery = "refused" // the cell cannot run the task because of it
+)
+
+// Deliver returns how a cell delivers a feature of a task that the cell can run.
+func Deliver(t *task.Task, f task.Feature, c cell.Cell, n *agent.Needs) Delivery {
+	switch f {
+	case task.FeatureSkills, task.FeatureMCP:
+		return offered(t, f, c, n)
+	case task.FeatureNetwork:
+		if _, modified, err := Network(t, c.Environment.Network); err == nil && len(modified) > 0 {
+			return Reduced
+		}
+	case task.FeatureInteraction:
+		if c.User == nil {
+			return Reduced
+		}
+	default:
+	}
+	return Delivered
+}
+
+// offered returns how the agent of a cell learns of skills or MCP servers. This is the
+// only rule about them: what an agent does not announce to support is written in the
+// first message of its session, which helps only an agent with a shell.
+func offered(t *task.Task, f task.Feature, c cell.Cell, n *agent.Needs) Delivery {
+	supported := n != nil && f == task.FeatureSkills && n.Skills
+	if n != nil && f == task.FeatureMCP {
+		supported = !slices.ContainsFunc(t.MCPServers, func(m task.MCPServer) bool { return !slices.Contains(n.MCP, m.Transport) })
+	}
+	switch {
+	case n == nil:
+		return ""
+	case c.Agent.Oracle:
+		return Unused
+	case supported:
+		return Delivered
+	case n.Shell || n.Terminal:
+		return Told
+	case len(n.Dialects) == 0:
+		return Unused
+	default:
+		return Refused
+	}
+}
+
+// offerProblems says why an agent cannot learn of the skills and MCP servers of a task.
+func offerProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
+	for _, n := range t.Needs() {
+		if (n.Feature == task.FeatureSkills || n.Feature == task.FeatureMCP) && offered(t, n.Feature, c, k.Agent) == Refused {
+			ps = append(ps, Problem{
+				Summary: fmt.Sprintf("agent %q cannot use the %s of the task", c.Agent.Plugin, map[task.Feature]string{task.FeatureSkills: "skills", task.FeatureMCP: "MCP servers"}[n.Feature]),
+				Detail:  fmt.Sprintf("The task has %s. The agent has no support for them, and no shell to reach them. Choose another agent, or exclude the task.", n.Detail),
+			})
+		}
+	}
+	return ps
 }

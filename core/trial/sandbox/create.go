@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -130,4 +131,90 @@ func (w *Sandbox) first(ctx context.Context) (err error) {
 	}
 	w.core, err = w.Shell(ctx, host.Session{ID: coreSession, Dir: w.Dir, Env: List(w.Env), Grading: true})
 	return err
+}
+
+// subnet is the network of a sandbox with several containers. It exists only
+// there. It is a private network, as programs expect, and none that clouds or
+// engines use by default.
+var subnet = netip.MustParsePrefix("172.30.255.0/24")
+
+// addressOf returns the address of main, 0, or of a sidecar, from 1 on. There
+// are fewer than 200.
+func addressOf(i int) netip.Addr {
+	a := subnet.Addr().As4()
+	a[3] = byte(2 + i)
+	return netip.AddrFrom4(a)
+}
+
+// link gives the containers of a sandbox a network, if there are several.
+func (w *Sandbox) link(spec *environment.Spec) (err error) {
+	if len(w.Sidecars) == 0 {
+		return nil
+	}
+	w.net, spec.Address = host.NewNetwork(), addressOf(0).String()
+	if w.joined, err = w.net.Join(w.folder.Path, netip.PrefixFrom(addressOf(0), subnet.Bits())); err != nil {
+		return err
+	}
+	for i, c := range w.Sidecars {
+		if c.joined, err = w.net.Join(c.folder.Path, netip.PrefixFrom(addressOf(i+1), subnet.Bits())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// route gives a sandbox without a network a connection to the hosts that Allow
+// names, once it connects, and gives its containers the variables by which
+// programs find the proxy. Sandboxes of other modes need none.
+func (w *Sandbox) route(o Order) {
+	if o.Spec.Network.Mode != environment.NetworkAllow {
+		return
+	}
+	w.way = egress.New(o.Egress)
+	w.way.Allow(o.Reach)
+	w.Made.Granted.How += ", hosts through a proxy of the core (CONNECT)"
+	if len(w.Sidecars) == 0 {
+		return
+	}
+	w.direct = []string{task.MainContainer, o.Spec.Address}
+	for _, side := range o.Spec.Sidecars {
+		w.direct = append(w.direct, side.Name, side.Address)
+	}
+	for _, side := range w.Sidecars {
+		side.way, side.direct = w.way, w.direct
+	}
+}
+
+// Allow sets which hosts may be reached from now on, and cuts open connections.
+// It does nothing if the sandbox's network is always none or public.
+func (w *Sandbox) Allow(h task.Hosts) {
+	if w.way != nil {
+		w.way.Allow(h)
+	}
+}
+
+// Unreached returns the hosts that could not be reached since the last call of Allow,
+// with the reason.
+func (w *Sandbox) Unreached() map[string]string {
+	if w == nil || w.way == nil {
+		return nil
+	}
+	return w.way.Failed()
+}
+
+// openWay opens the port in one container. It closes with the sandbox.
+func (w *Sandbox) openWay(ctx context.Context) error {
+	if w.way == nil {
+		return nil
+	}
+	port, err := w.Listen(ctx, 0, w.way.Serve)
+	if err != nil {
+		return err
+	}
+	for k, v := range egress.Env(port.Number, w.direct) {
+		if _, set := w.Env[k]; !set {
+			w.Env[k] = v
+		}
+	}
+	return nil
 }

@@ -1,7 +1,15 @@
+// Package views makes everything that leaves the task's folder: for each role
+// the one folder of files that it may see, the archives of the files for a
+// sandbox, and the folders that an attempt needs only while it runs. The task's
+// data says who may see what; this package only follows it.
+//
+// It must not decide who sees a file, must not read files that no resource
+// names, and follows no link out of the task's folder.
 package views
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +17,13 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+)
+
+// Names of the files and folders in every view.
+const (
+	TaskFile        = "task.json"
+	InstructionFile = "instruction.md"
+	AttemptFolder   = "attempt"
 )
 
 // Build makes the view of a role in a stage as the new folder dir: task.json,
@@ -94,4 +109,49 @@ func Resources(dir string, t *task.Task, names []string) error {
 		}
 	}
 	return nil
+}
+
+// Folders are the two working folders of an attempt.
+type Folders struct {
+	Runtime string // node-local, perhaps in memory
+	Disk    string // on a disk, created when it is needed; empty: Runtime is on a disk, or there is no other
+}
+
+// Make makes dir, which may exist, accessible only to this user.
+func Make(dir string) error { return os.MkdirAll(dir, 0o700) }
+
+// Make makes a folder of the attempt, on the disk.
+func (f Folders) Make(name string) (string, error) {
+	dir := f.path(name)
+	return dir, Make(dir)
+}
+
+func (f Folders) path(name string) string {
+	if f.Disk == "" {
+		return filepath.Join(f.Runtime, name)
+	}
+	return filepath.Join(f.Disk, name)
+}
+
+// View makes a view with build, which makes its folder. It removes a view that fails,
+// because the disk may be full.
+func (f Folders) View(name string, build func(dir string) error) (string, error) {
+	dir := f.path(name)
+	err := Make(filepath.Dir(dir))
+	if err == nil {
+		err = build(dir)
+	}
+	if err != nil {
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, err
+}
+
+// Remove removes all folders of the attempt outside its record.
+func (f Folders) Remove() error {
+	err := os.RemoveAll(f.Runtime)
+	if f.Disk != "" {
+		err = errors.Join(err, os.RemoveAll(f.Disk))
+	}
+	return err
 }

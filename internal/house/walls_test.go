@@ -14,7 +14,7 @@ var only = []struct {
 }{
 	{"github.com/containers", nil},
 	{"go.podman.io", []string{"environments/podman"}},
-	{"github.com/moby/moby", []string{"environments/docker"}},
+	{"github.com/moby/moby", []string{"environments/docker", "environments/internal/dockerapi"}},
 	{"github.com/docker/docker", nil},
 	{"github.com/docker/cli", nil},
 	{"github.com/chromedp", []string{"environments/browser", "cmd/berth/internal/report/page", "cmd/berth/internal/view"}}, // those of cmd in their tests

@@ -62,8 +62,8 @@ type Engine interface {
 	// RemoveImage removes a name, and the image with its last one. Fails with
 	// ErrInUse where a container has the image.
 	RemoveImage(ctx context.Context, ref string) error
-	// Images lists images by labels, of which all must fit.
-	Images(ctx context.Context, labels map[string]string) ([]Listed, error)
+	// Images lists all images that have names.
+	Images(ctx context.Context) ([]Listed, error)
 
 	// Create makes a container that does not run yet.
 	Create(ctx context.Context, c Container) error

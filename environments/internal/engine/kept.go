@@ -102,7 +102,7 @@ func (r *remote) kept(ctx context.Context) ([]environment.KeptImage, error) {
 		return nil, err
 	}
 	defer unlock()
-	list, err := r.Images(ctx, nil)
+	list, err := r.Images(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s list images: %w", r.name, err)
 	}

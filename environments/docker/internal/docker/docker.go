@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 
-	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
+	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
@@ -69,27 +68,16 @@ func help(address string, err error) string {
 }
 
 // docker is one daemon.
-type docker struct{ api *client.Client }
+type docker struct{ *dockerapi.Client }
 
 func dial(address string) (engine.Engine, error) {
-	c, err := client.New(client.WithHost(address))
-	if err != nil {
-		return nil, fmt.Errorf("docker client: %w", err)
-	}
-	return &docker{api: c}, nil
-}
-
-// told converts err to the errors of package engine.
-func told(err error) error {
-	if cerrdefs.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", engine.ErrAbsent, err)
-	}
-	return err
+	c, err := dockerapi.Dial(address)
+	return &docker{c}, err
 }
 
 // Facts asks the daemon about itself.
 func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
-	r, err := d.api.Info(ctx, client.InfoOptions{})
+	r, err := d.API.Info(ctx, client.InfoOptions{})
 	if err != nil {
 		return engine.Facts{}, err
 	}
@@ -101,7 +89,7 @@ func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
 	if i.CgroupVersion == "" {
 		f.How = "control groups through Docker " + i.ServerVersion
 	}
-	f.About = fmt.Sprintf("Docker %s (API %s, ours %s), storage %s in %s on %s, control groups of version %s", i.ServerVersion, d.api.ClientVersion(), client.MaxAPIVersion,
+	f.About = fmt.Sprintf("Docker %s (API %s, ours %s), storage %s in %s on %s, control groups of version %s", i.ServerVersion, d.API.ClientVersion(), client.MaxAPIVersion,
 		i.Driver, i.DockerRootDir, engine.FileSystem(i.DockerRootDir), i.CgroupVersion)
 	f.Degraded = engine.SharedStore("Docker", i.DockerRootDir, "data-root in /etc/docker/daemon.json")
 	f.SELinux = slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return strings.Contains(o, "name=selinux") })
@@ -109,7 +97,7 @@ func (d *docker) Facts(ctx context.Context) (engine.Facts, error) {
 	if _, ok := i.Runtimes["nvidia"]; ok {
 		f.GPUs = engine.NvidiaGPUs()
 	}
-	if n, err := d.api.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err != nil || n.Network.Driver != "bridge" {
+	if n, err := d.API.NetworkInspect(ctx, "bridge", client.NetworkInspectOptions{}); err != nil || n.Network.Driver != "bridge" {
 		f.NoPublic = "The daemon has no network \"bridge\": start it without --bridge=none"
 	}
 	if i.Driver == "vfs" {
@@ -193,7 +181,7 @@ func (d *docker) Create(ctx context.Context, c engine.Container) error {
 			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate},
 		})
 	}
-	_, err := d.api.ContainerCreate(ctx, client.ContainerCreateOptions{
+	_, err := d.API.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: c.Name,
 		Config: &container.Config{
 			Image: c.Image, Hostname: c.Hostname, User: "0:0", Entrypoint: c.Entrypoint, Cmd: []string{}, WorkingDir: c.Workdir, Labels: c.Labels,
@@ -201,85 +189,5 @@ func (d *docker) Create(ctx context.Context, c engine.Container) error {
 		},
 		HostConfig: host,
 	})
-	return told(err)
+	return dockerapi.Error(err)
 }
-
-// Start starts a container.
-func (d *docker) Start(ctx context.Context, name string) error {
-	_, err := d.api.ContainerStart(ctx, name, client.ContainerStartOptions{})
-	return told(err)
-}
-
-// State returns the state of a container.
-func (d *docker) State(ctx context.Context, name string) (engine.State, error) {
-	r, err := d.api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-	if err != nil {
-		return engine.State{}, told(err)
-	}
-	s := r.Container.State
-	if s == nil {
-		return engine.State{}, fmt.Errorf("docker returned no state for %s", name)
-	}
-	return engine.State{Running: s.Running, PID: s.Pid, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, nil
-}
-
-// Remove kills and removes a container.
-func (d *docker) Remove(ctx context.Context, name string) error {
-	_, err := d.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if cerrdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
-		return nil
-	}
-	return told(err)
-}
-
-func filters(labels map[string]string) client.Filters {
-	f := client.Filters{}
-	for k, v := range labels {
-		f.Add("label", k+"="+v)
-	}
-	return f
-}
-
-// Containers lists containers by labels.
-func (d *docker) Containers(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
-	r, err := d.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters(labels)})
-	if err != nil {
-		return nil, err
-	}
-	var all []engine.Listed
-	for i := range r.Items {
-		c := &r.Items[i]
-		if len(c.Names) > 0 {
-			all = append(all, engine.Listed{Name: strings.TrimPrefix(c.Names[0], "/"), Labels: c.Labels, Image: c.ImageID})
-		}
-	}
-	return all, nil
-}
-
-// CreateVolume makes a named volume.
-func (d *docker) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
-	_, err := d.api.VolumeCreate(ctx, client.VolumeCreateOptions{Name: name, Labels: labels})
-	return told(err)
-}
-
-// RemoveVolume removes a volume.
-func (d *docker) RemoveVolume(ctx context.Context, name string) error {
-	_, err := d.api.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
-	return told(err)
-}
-
-// Volumes lists volumes by labels.
-func (d *docker) Volumes(ctx context.Context, labels map[string]string) ([]engine.Listed, error) {
-	r, err := d.api.VolumeList(ctx, client.VolumeListOptions{Filters: filters(labels)})
-	if err != nil {
-		return nil, err
-	}
-	var all []engine.Listed
-	for _, v := range r.Items {
-		all = append(all, engine.Listed{Name: v.Name, Labels: v.Labels})
-	}
-	return all, nil
-}
-
-// drain reads the rest of a body, so that its connection is used again.
-func drain(r io.ReadCloser) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20)); _ = r.Close() }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/engine"
 )
 
@@ -18,16 +19,17 @@ import (
 // 4.0 on answer them.
 const apiVersion = "5.8.3"
 
-// connect returns a client of the server behind an address.
-func connect(address string) *http.Client {
-	path := strings.TrimPrefix(address, "unix://")
-	return &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		},
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 16,
-	}}
+// connect returns the server behind an address.
+func connect(address string) (*podman, error) {
+	c, err := dockerapi.Dial(address)
+	if err != nil {
+		return nil, err
+	}
+	dial := c.API.Dialer()
+	return &podman{Client: c, http: &http.Client{Transport: &http.Transport{
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DisableCompression: true,
+	}}}, nil
 }
 
 // refusal is an answer that says that a request failed.
@@ -63,7 +65,7 @@ func (p *podman) send(ctx context.Context, what string, query url.Values, kind s
 	if answer.StatusCode < http.StatusBadRequest {
 		return answer.Body, nil
 	}
-	defer drain(answer.Body)
+	defer dockerapi.Drain(answer.Body)
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil {
 		return nil, err
@@ -91,7 +93,7 @@ func (p *podman) call(ctx context.Context, what string, query url.Values, body, 
 	if err != nil {
 		return err
 	}
-	defer drain(answer)
+	defer dockerapi.Drain(answer)
 	if out == nil {
 		return nil
 	}
@@ -100,24 +102,3 @@ func (p *podman) call(ctx context.Context, what string, query url.Values, body, 
 	}
 	return nil
 }
-
-// list asks for what has some labels. Old servers also list what has only some of
-// them.
-func (p *podman) list(ctx context.Context, path string, labels map[string]string, out any) error {
-	filters := map[string][]string{}
-	for k, v := range labels {
-		filters["label"] = append(filters["label"], k+"="+v)
-	}
-	text, err := json.Marshal(filters)
-	if err != nil {
-		return err
-	}
-	query := url.Values{"filters": {string(text)}}
-	if path == "/containers/json" {
-		query.Set("all", "true") // also those that do not run
-	}
-	return p.call(ctx, "GET "+path, query, nil, out)
-}
-
-// drain reads the rest of a body, so that its connection can be reused.
-func drain(r io.ReadCloser) { _, _ = io.Copy(io.Discard, io.LimitReader(r, 1<<20)); _ = r.Close() }

@@ -6,17 +6,16 @@ package podman
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/engine"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
@@ -30,13 +29,13 @@ func New() *engine.Environment {
 
 func environmentOf(s *servers) *engine.Environment {
 	dialed := func(address string) (engine.Engine, error) {
-		p := &podman{http: connect(address)}
+		p, err := connect(address)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.own != nil && address == s.found {
 			p.private = s.private
 		}
-		return p, nil
+		return p, err
 	}
 	return engine.New(engine.Options{Name: "podman", Default: s.address, Dial: dialed, Help: help, Sweep: func(ctx context.Context) error {
 		return sweep(ctx, filepath.SplitList(os.Getenv(runtimedir.ScratchEnv)))
@@ -52,13 +51,15 @@ func help(address string, err error) string {
 	return fmt.Sprintf("%s: %v: start it (systemctl --user start podman.socket, or podman system service --time=0 unix://%s), or choose environment \"local\".", path, err, path)
 }
 
-// podman is one server.
+// podman is one server. What Docker's API cannot say goes through its own.
 type podman struct {
+	*dockerapi.Client
+
 	http    *http.Client
 	private *private // nil: the server's store belongs to no job
 }
 
-func dial(address string) (engine.Engine, error) { return &podman{http: connect(address)}, nil }
+func dial(address string) (engine.Engine, error) { return connect(address) }
 
 // object is a JSON object of Podman's API.
 type object = map[string]any
@@ -156,37 +157,12 @@ func (p *podman) Create(ctx context.Context, c engine.Container) error {
 	return p.call(ctx, "POST /containers/create", nil, spec(c), nil)
 }
 
-// Start starts a container.
-func (p *podman) Start(ctx context.Context, name string) error {
-	return p.call(ctx, "POST /containers/"+url.PathEscape(name)+"/start", nil, nil, nil)
-}
-
-// State returns the state of a container.
-func (p *podman) State(ctx context.Context, name string) (engine.State, error) {
-	var c struct {
-		State struct {
-			Running, OOMKilled bool
-			PID, ExitCode      int
-			Error              string
-		}
-	}
-	err := p.call(ctx, "GET /containers/"+url.PathEscape(name)+"/json", nil, nil, &c)
-	s := c.State
-	return engine.State{Running: s.Running, PID: s.PID, ExitCode: s.ExitCode, OOM: s.OOMKilled, Error: s.Error}, err
-}
-
 // Remove kills and removes a container. If the container ends by itself while
 // it is being killed, Podman gives up (seen with 4.3.1), and Remove tries
 // again.
 func (p *podman) Remove(ctx context.Context, name string) error {
 	for tries := 0; ; tries++ {
-		var reports []struct{ Err json.RawMessage }
-		err := p.call(ctx, "DELETE /containers/"+url.PathEscape(name), url.Values{"force": {"true"}, "volumes": {"true"}, "timeout": {"0"}}, nil, &reports)
-		for _, r := range reports {
-			if said := string(r.Err); said != "" && said != "null" {
-				err = errors.Join(err, errors.New(said))
-			}
-		}
+		err := p.Client.Remove(ctx, name)
 		if err == nil || tries == 5 || !strings.Contains(err.Error(), "state improper") {
 			return err
 		}
@@ -196,52 +172,4 @@ func (p *podman) Remove(ctx context.Context, name string) error {
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
-}
-
-// has reports whether labels contain all wanted ones.
-func has(labels, wanted map[string]string) bool {
-	for k, v := range wanted {
-		if got, ok := labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}
-
-// Containers lists containers by labels.
-func (p *podman) Containers(ctx context.Context, labels map[string]string) (all []engine.Listed, err error) {
-	var list []struct {
-		Names   []string
-		Labels  map[string]string
-		ImageID string
-	}
-	err = p.list(ctx, "/containers/json", labels, &list)
-	for _, c := range list {
-		if len(c.Names) > 0 && has(c.Labels, labels) {
-			all = append(all, engine.Listed{Name: c.Names[0], Labels: c.Labels, Image: c.ImageID})
-		}
-	}
-	return all, err
-}
-
-// CreateVolume makes a named volume.
-func (p *podman) CreateVolume(ctx context.Context, name string, labels map[string]string) error {
-	return p.call(ctx, "POST /volumes/create", nil, object{"Name": name, "Labels": labels}, nil)
-}
-
-// RemoveVolume removes a volume.
-func (p *podman) RemoveVolume(ctx context.Context, name string) error {
-	return p.call(ctx, "DELETE /volumes/"+url.PathEscape(name), nil, nil, nil)
-}
-
-// Volumes lists volumes by labels.
-func (p *podman) Volumes(ctx context.Context, labels map[string]string) (all []engine.Listed, err error) {
-	var list []engine.Listed
-	err = p.list(ctx, "/volumes/json", labels, &list)
-	for _, v := range list {
-		if has(v.Labels, labels) {
-			all = append(all, engine.Listed{Name: v.Name, Labels: v.Labels})
-		}
-	}
-	return all, err
 }

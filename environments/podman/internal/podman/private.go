@@ -19,6 +19,7 @@ import (
 	"github.com/gofrs/flock"
 	"go.podman.io/storage/types"
 
+	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/runtimedir"
 )
@@ -220,14 +221,12 @@ func (p *private) load(ctx context.Context, file, name string) error {
 	}
 	var names []string
 	for line := range strings.Lines(said) {
-		if what, all, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && strings.HasPrefix(what, "Loaded image") {
-			names = append(names, strings.Split(all, ",")...)
-		}
+		names = append(names, dockerapi.Loaded(line)...)
 	}
 	if len(names) != 1 {
 		return fmt.Errorf("%w: %s holds %d images, one is needed", environment.ErrBadImage, file, len(names))
 	}
-	_, err = p.run(ctx, p.shared(), "tag", strings.TrimSpace(names[0]), name)
+	_, err = p.run(ctx, p.shared(), "tag", names[0], name)
 	return err
 }
 

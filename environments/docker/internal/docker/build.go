@@ -8,9 +8,12 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	"github.com/moby/moby/api/types/build"
+	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
 	"github.com/berth-eval/berth/environments/internal/engine"
 )
@@ -24,13 +27,56 @@ const (
 
 // CannotBuild says what the daemon's builders do not know.
 func (d *docker) CannotBuild(w dockerfile.Wants) string {
-	switch v := d.api.ClientVersion(); {
+	switch v := d.API.ClientVersion(); {
 	case w.BuildKit && versions.LessThan(v, buildKitAPI):
 		return "It needs BuildKit, which Docker has since version 18.09: use a newer Docker, or environment podman."
 	case w.HereDocs && versions.LessThan(v, hereDocsAPI):
 		return "It has here-documents (<<EOF), which Docker reads since version 23: use a newer Docker, or environment podman."
 	}
 	return ""
+}
+
+// Build makes an image with the daemon's classic builder, which every daemon
+// has, and which pulls images by itself; with BuildKit if the Dockerfile needs it.
+func (d *docker) Build(ctx context.Context, b engine.Build, log func(string)) error {
+	builder := build.BuilderV1
+	if b.Wants.BuildKit {
+		builder = build.BuilderBuildKit
+		if err := d.fetch(ctx, b.Wants.Images, log); err != nil {
+			return err
+		}
+	}
+	args := map[string]*string{}
+	for name, value := range b.Args {
+		args[name] = &value
+	}
+	r, err := d.API.ImageBuild(ctx, b.Context, client.ImageBuildOptions{
+		Target: b.Target, BuildArgs: args, NetworkMode: b.Network,
+		Tags: []string{b.Name}, Dockerfile: b.File, Labels: b.Labels, Remove: true, ForceRemove: true, Version: builder,
+	})
+	if err != nil {
+		return err
+	}
+	defer dockerapi.Drain(r.Body)
+	if err := engine.Messages(r.Body, log, progress(log)); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", engine.ErrBuild, err)
+	} else if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// FindsLocal is false: Docker gives its own images names in the default
+// registry.
+func (d *docker) FindsLocal() bool { return false }
+
+// Share is false: a daemon has one store.
+func (d *docker) Share(context.Context, string, string) (bool, error) { return false, nil }
+
+// LoadsOCI reports whether the daemon reads OCI archives, which it does since
+// version 25.
+func (d *docker) LoadsOCI() bool {
+	return versions.GreaterThanOrEqualTo(d.API.ClientVersion(), "1.44")
 }
 
 // fetch gets the images that a build with BuildKit begins with: without a

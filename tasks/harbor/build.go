@@ -177,7 +177,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 	if copies := f.Copies[mainService]; len(copies) > 0 {
 		e.Image, e.Build = b.withCopies(path.Dir(file), e.Image, e.Build, copies)
 	}
-	if m.NoNetwork {
+	if f.NoNetwork {
 		e.Network = task.Network{Mode: task.NetworkNone}
 	}
 	if e.Limits.CPUMilli == 0 {

@@ -27,32 +27,15 @@ import (
 
 // File is the content of a compose file.
 type File struct {
-	// Main is the agent's container; its zero value when the file does not name it.
-	Main Main
+	// Main is the agent's container; it has a name alone when the file does not name it.
+	Main      task.Sidecar
+	NoNetwork bool // of Main
 	// Sidecars are sorted by name. The Context of a Build is relative to the
 	// compose file's folder, and its Digest empty.
 	Sidecars []task.Sidecar
 	// Copies are the contents of files of the task that a container has, by the name
 	// of its service and by the absolute path in the container.
 	Copies map[string]map[string][]byte
-}
-
-// Main is the file's settings for the agent's container.
-type Main struct {
-	Image       string
-	Build       *task.Build
-	Entrypoint  []string
-	Command     []string
-	Env         task.Env
-	Workdir     string
-	User        string
-	DependsOn   map[string]string
-	Healthcheck *task.Healthcheck
-	Volumes     []task.Volume
-	Limits      task.Limits
-	Hostname    string
-	Aliases     []string
-	NoNetwork   bool
 }
 
 // Files reads what the compose file names in its own folder: a file, whose content has
@@ -124,7 +107,7 @@ type converter struct {
 }
 
 func (c *converter) all(p *types.Project) File {
-	f := File{Copies: c.copies}
+	f := File{Copies: c.copies, Main: task.Sidecar{Name: task.MainContainer}}
 	if len(p.Services) > maxServices {
 		c.bad("services", "Too many services", "The file has %d, %d are allowed.", len(p.Services), maxServices)
 	}
@@ -136,35 +119,30 @@ func (c *converter) all(p *types.Project) File {
 				c.bad("services."+name+".volumes", "Volume is not declared", "Write %q under volumes: at the top of the file.", v.Name)
 			}
 		}
-		if name != task.MainContainer {
-			if side.Image == "" && side.Build == nil {
-				c.bad("services."+name, "Service has no image", "Write image or build.")
-			}
-			f.Sidecars = append(f.Sidecars, side)
+		if name == task.MainContainer {
+			f.Main, f.NoNetwork = side, s.NetworkMode == "none"
 			continue
 		}
-		f.Main = Main{
-			Image: side.Image, Build: side.Build, Entrypoint: side.Entrypoint, Command: side.Command, Env: side.Env, Workdir: side.Workdir,
-			User: side.User, DependsOn: side.DependsOn, Healthcheck: side.Healthcheck, Volumes: side.Volumes, Limits: side.Limits,
-			Hostname: side.Hostname, Aliases: side.Aliases, NoNetwork: s.NetworkMode == "none",
+		if side.Image == "" && side.Build == nil {
+			c.bad("services."+name, "Service has no image", "Write image or build.")
 		}
+		f.Sidecars = append(f.Sidecars, side)
 	}
-	c.relations(&f)
-	c.hostNames(&f)
+	all := append([]task.Sidecar{f.Main}, f.Sidecars...)
+	c.relations(all)
+	c.hostNames(all)
 	return f
 }
 
-// relations checks what services say of each other.
-func (c *converter) relations(f *File) {
-	e := task.Environment{Sidecars: f.Sidecars, DependsOn: f.Main.DependsOn}
+// relations checks what services, of which main is the first, say of each other.
+func (c *converter) relations(all []task.Sidecar) {
 	health := map[string]*task.Healthcheck{}
-	for i := range f.Sidecars {
-		s := &f.Sidecars[i]
+	for _, s := range all[1:] {
 		health[s.Name] = s.Healthcheck
 	}
-	one := func(name string, on map[string]string) {
-		for other, state := range on {
-			at := "services." + name + ".depends_on." + other
+	for _, s := range all {
+		for other, state := range s.DependsOn {
+			at := "services." + s.Name + ".depends_on." + other
 			check, known := health[other]
 			switch {
 			case other == task.MainContainer:
@@ -180,10 +158,7 @@ func (c *converter) relations(f *File) {
 			}
 		}
 	}
-	one(task.MainContainer, f.Main.DependsOn)
-	for i := range f.Sidecars {
-		one(f.Sidecars[i].Name, f.Sidecars[i].DependsOn)
-	}
+	e := task.Environment{Sidecars: all[1:], DependsOn: all[0].DependsOn}
 	if _, loop := e.StartOrder(); len(loop) > 0 {
 		c.bad("services."+loop[0]+".depends_on", "Services wait for each other", "None of %s can be the first.", strings.Join(loop, ", "))
 	}
@@ -191,32 +166,28 @@ func (c *converter) relations(f *File) {
 
 // hostNames checks the names by which services are reached in addition to those
 // of the file.
-func (c *converter) hostNames(f *File) {
-	taken := map[string]string{"localhost": "localhost", task.MainContainer: task.MainContainer}
-	for i := range f.Sidecars {
-		taken[strings.ToLower(f.Sidecars[i].Name)] = f.Sidecars[i].Name
+func (c *converter) hostNames(all []task.Sidecar) {
+	taken := map[string]string{"localhost": "localhost"}
+	for _, s := range all {
+		taken[strings.ToLower(s.Name)] = s.Name
 	}
-	one := func(service, hostname string, aliases []string) {
-		for i, name := range append([]string{hostname}, aliases...) {
-			at := "services." + service + ".networks"
+	for _, s := range all {
+		for i, name := range append([]string{s.Hostname}, s.Aliases...) {
+			at := "services." + s.Name + ".networks"
 			if i == 0 {
-				at = "services." + service + ".hostname"
+				at = "services." + s.Name + ".hostname"
 			}
 			owner, is := taken[strings.ToLower(name)]
 			switch {
 			case name == "":
 			case !hostName.MatchString(name):
 				c.bad(at, "Malformed host name", "%q: write letters, digits, -, _ and ., at most 63.", name)
-			case is && owner != service:
+			case is && owner != s.Name:
 				c.bad(at, "Host name is taken", "%q is a name of %s already: a name leads to one container.", name, owner)
 			default:
-				taken[strings.ToLower(name)] = service
+				taken[strings.ToLower(name)] = s.Name
 			}
 		}
-	}
-	one(task.MainContainer, f.Main.Hostname, f.Main.Aliases)
-	for i := range f.Sidecars {
-		one(f.Sidecars[i].Name, f.Sidecars[i].Hostname, f.Sidecars[i].Aliases)
 	}
 }
 

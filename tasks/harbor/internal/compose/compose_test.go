@@ -64,8 +64,8 @@ func TestRead(t *testing.T) {
 	}; !reflect.DeepEqual(said, want) {
 		t.Errorf("problems\n%s", strings.Join(said, "\n"))
 	}
-	if want := (Main{
-		Env:       task.Text(map[string]string{"A": "one", "B": "2", "C": "cost: $5"}),
+	if want := (task.Sidecar{
+		Name: "main", Env: task.Text(map[string]string{"A": "one", "B": "2", "C": "cost: $5"}),
 		DependsOn: map[string]string{"db": task.StateHealthy, "init": task.StateCompleted},
 	}); !reflect.DeepEqual(f.Main, want) {
 		t.Errorf("main\n %+v\n %+v", f.Main, want)
@@ -269,11 +269,11 @@ networks: {default: {internal: false}}
 		"main": {"/etc/conf.d/one": []byte("1"), "/etc/conf.d/sub/two": []byte("2"), "/run/secrets/token": []byte("token.txt")},
 		"web":  {"/etc/site": []byte("listen 80;"), "/other": []byte("other.txt")},
 	}
-	main := Main{
-		Build: &task.Build{Context: "..", File: "berth.Dockerfile", Files: map[string][]byte{"berth.Dockerfile": []byte("FROM x")}},
-		Env:   task.Text(map[string]string{"A": "1", "B": "own", "C": "2 3"}), Limits: task.Limits{Pids: 200}, Aliases: []string{"api.local"}, NoNetwork: true,
+	main := task.Sidecar{
+		Name: "main", Build: &task.Build{Context: "..", File: "berth.Dockerfile", Files: map[string][]byte{"berth.Dockerfile": []byte("FROM x")}},
+		Env: task.Text(map[string]string{"A": "1", "B": "own", "C": "2 3"}), Limits: task.Limits{Pids: 200}, Aliases: []string{"api.local"},
 	}
-	if !reflect.DeepEqual(f.Main, main) || !reflect.DeepEqual(f.Copies, copies) || len(f.Sidecars) != 1 || f.Sidecars[0].Name != "web" {
+	if !reflect.DeepEqual(f.Main, main) || !f.NoNetwork || !reflect.DeepEqual(f.Copies, copies) || len(f.Sidecars) != 1 || f.Sidecars[0].Name != "web" {
 		t.Errorf("main %+v\ncopies %q\nsidecars %+v", f.Main, f.Copies, f.Sidecars)
 	}
 }

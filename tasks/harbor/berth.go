@@ -112,7 +112,7 @@ func (b *builder) graded(st *task.Stage, dir string, script task.VerifierUse) {
 	own := b.config.berth.verifiers
 	name := testScript(b.config.env.os)
 	st.Verifiers = slices.Clone(own)
-	if len(own) == 0 || st.VerifyFilesInImage || b.isFile(path.Join(dir, dirTests, name)) || b.isFile(path.Join(dirTests, name)) {
+	if len(own) == 0 || st.VerifyFilesInImage || b.IsFile(path.Join(dir, dirTests, name)) || b.IsFile(path.Join(dirTests, name)) {
 		st.Verifiers = append(st.Verifiers, script)
 	}
 }
@@ -132,7 +132,7 @@ func (b *builder) interact() {
 		b.t.Environment.Settings = c.settings
 		switch {
 		case c.files == "":
-		case b.isDir(c.files):
+		case b.IsDir(c.files):
 			b.resource(&task.Resource{Name: "surface", Path: c.files, Folder: true})
 			b.t.Environment.Files = append(b.t.Environment.Files, "surface")
 		default:
@@ -142,7 +142,7 @@ func (b *builder) interact() {
 	if c.persona == "" {
 		return
 	}
-	if !b.isFile(c.persona) {
+	if !b.IsFile(c.persona) {
 		b.reader.Bad(c.path+".interaction.persona", "File is missing", "%q is not a file of the task. Put it into %s/.", c.persona, dirTests)
 		return
 	}

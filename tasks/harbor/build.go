@@ -66,7 +66,7 @@ func (b *builder) task(ctx context.Context) (*task.Task, error) {
 	if b.ignore, err = b.harborignore(); err != nil {
 		return nil, err
 	}
-	b.leaving()
+	b.Leaving(b.ignored)
 	if err = b.environment(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ var reducers = map[string]task.Reducer{"": task.ReduceMean, "mean": task.ReduceM
 
 // environment builds the agent's environment.
 func (b *builder) environment(ctx context.Context) error {
-	if !b.isDir(dirEnvironment) && b.config.env.image == "" {
+	if !b.IsDir(dirEnvironment) && b.config.env.image == "" {
 		b.bad(dirEnvironment, "Folder is missing", "Make an %s/ folder with a Dockerfile, or write docker_image in [environment] of %s.",
 			dirEnvironment, fileConfig)
 	}
@@ -98,7 +98,7 @@ func (b *builder) environment(ctx context.Context) error {
 		return err
 	}
 	b.t.Environment = e
-	if e.Image == "" && e.Compose == "" && (e.Build == nil || e.Build.File == "") && b.isDir(dirEnvironment) {
+	if e.Image == "" && e.Compose == "" && (e.Build == nil || e.Build.File == "") && b.IsDir(dirEnvironment) {
 		b.bad(dirEnvironment, "Nothing says what the sandbox is made of",
 			"Add %s/Dockerfile, or write docker_image in [environment] of %s.", dirEnvironment, fileConfig)
 	}
@@ -114,17 +114,17 @@ func (b *builder) made(ctx context.Context, c *environmentConfig, dir string) (t
 	e := task.Environment{
 		Image: c.image, StartTime: c.start, StartTimeKey: c.startKey, OS: c.os, Workdir: c.workdir, Env: c.env, Limits: c.limits, Network: c.network,
 	}
-	if !b.isDir(dir) {
+	if !b.IsDir(dir) {
 		return e, nil
 	}
-	if b.isFile(path.Join(dir, fileCompose)) {
+	if b.IsFile(path.Join(dir, fileCompose)) {
 		e.Compose = path.Join(dir, fileCompose)
 	}
-	if b.isFile(path.Join(dir, otherCompose)) {
+	if b.IsFile(path.Join(dir, otherCompose)) {
 		b.warn(path.Join(dir, otherCompose), "File without effect", "Only %s is read.", fileCompose)
 	}
-	files := b.below(dir)
-	docker := b.isFile(path.Join(dir, fileDocker))
+	files := b.Below(dir)
+	docker := b.IsFile(path.Join(dir, fileDocker))
 	if len(files) == 0 || (!docker && e.Compose == "" && c.image == "") {
 		return e, nil
 	}
@@ -158,7 +158,7 @@ func (b *builder) compose(ctx context.Context, e *task.Environment, given *task.
 	}
 	f, problems := compose.Read(ctx, file, data, compose.Variables{Given: composeVariables(e), Allowed: b.options.EnvAllowed},
 		func(name string) (map[string][]byte, error) { return b.contents(path.Dir(file), name) })
-	b.problems = append(b.problems, problems...)
+	b.Problems = append(b.Problems, problems...)
 	if task.Broken(problems) {
 		return given, nil // keep Compose set, so that this does not look like a task with one container
 	}
@@ -264,19 +264,19 @@ func (b *builder) mainUser() {
 
 // shared adds the resources of the whole task.
 func (b *builder) shared() {
-	if b.isDir(dirSolution) {
+	if b.IsDir(dirSolution) {
 		b.resource(&task.Resource{
 			Name: dirSolution, Path: dirSolution, Audience: []task.Role{task.RoleOracle},
 			Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
 		})
 	}
-	if b.isDir(dirTests) {
+	if b.IsDir(dirTests) {
 		b.resource(&task.Resource{
 			Name: dirTests, Path: dirTests, Audience: []task.Role{task.RoleVerifier},
 			Place: placeTests, Phase: task.PlaceVerify, Folder: true,
 		})
 	}
-	if len(b.config.steps) > 0 && b.isFile(filePrior) {
+	if len(b.config.steps) > 0 && b.IsFile(filePrior) {
 		b.warn(filePrior, "File without effect", "A task with steps has it beside the instruction of the first step.")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // composed converts a build of a compose file for the task: with its context
@@ -26,7 +27,7 @@ func (b *builder) composed(ctx context.Context, file, service string, m *task.Bu
 	if dir == "." {
 		out.Exclude = b.hidden()
 	}
-	if _, inline := m.Files[m.File]; dir != "." && !b.isDir(dir) || !inline && !b.isFile(path.Join(dir, m.File)) {
+	if _, inline := m.Files[m.File]; dir != "." && !b.IsDir(dir) || !inline && !b.IsFile(path.Join(dir, m.File)) {
 		b.bad(file, "Dockerfile is missing", "Service %s is built of %s, which is not there.", service, path.Join(dir, m.File))
 		return out, nil
 	}
@@ -38,9 +39,9 @@ func (b *builder) composed(ctx context.Context, file, service string, m *task.Bu
 // hidden are the folders of the task that no build sees: a build of the task's own
 // folder would give the agent the tests and the solution.
 func (b *builder) hidden() (all []string) {
-	for i := range b.nodes {
-		if p := b.nodes[i].path; hiddenFolder.MatchString(p) {
-			all = append(all, p)
+	for _, n := range b.Below(taskfolder.Whole) {
+		if hiddenFolder.MatchString(n.Path) {
+			all = append(all, n.Path)
 		}
 	}
 	return all
@@ -79,9 +80,9 @@ func (b *builder) withCopies(dir, image string, build *task.Build, copies map[st
 			text, out.Target = append(text, "FROM "+build.Target+"\n"...), ""
 		}
 	} else {
-		for _, n := range b.below(dir) {
-			if !strings.Contains(strings.TrimPrefix(n.path, dir+"/"), "/") {
-				out.Exclude = append(out.Exclude, strings.TrimPrefix(n.path, dir+"/"))
+		for _, n := range b.Below(dir) {
+			if !strings.Contains(strings.TrimPrefix(n.Path, dir+"/"), "/") {
+				out.Exclude = append(out.Exclude, strings.TrimPrefix(n.Path, dir+"/"))
 			}
 		}
 	}
@@ -105,23 +106,23 @@ func (b *builder) withCopies(dir, image string, build *task.Build, copies map[st
 // because they could lead to the tests.
 func (b *builder) contents(dir, name string) (map[string][]byte, error) {
 	p := path.Join(dir, name)
-	regular := func(n *node) bool { return n != nil && n.link == "" && n.mode.IsRegular() }
-	if n := b.byPath[p]; regular(n) {
+	regular := func(n *taskfolder.Node) bool { return n != nil && n.Link == "" && n.Mode.IsRegular() }
+	if n := b.ByPath[p]; regular(n) {
 		data, err := b.read(p)
 		return map[string][]byte{"": data}, err
 	}
 	all := map[string][]byte{}
-	for _, n := range b.below(p) {
+	for _, n := range b.Below(p) {
 		if !regular(&n) {
 			continue
 		}
-		data, err := b.read(n.path)
+		data, err := b.read(n.Path)
 		if err != nil {
 			return nil, err
 		}
-		all[strings.TrimPrefix(n.path, p+"/")] = data
+		all[strings.TrimPrefix(n.Path, p+"/")] = data
 	}
-	if n := b.byPath[p]; len(all) == 0 || n != nil && n.link != "" {
+	if n := b.ByPath[p]; len(all) == 0 || n != nil && n.Link != "" {
 		return nil, fmt.Errorf("%s is not a file or a folder with files of the task", p)
 	}
 	return all, nil

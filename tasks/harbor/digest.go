@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 const fileGitignore = ".gitignore"
@@ -28,16 +30,15 @@ func (b *builder) digest(ctx context.Context) (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if !f.isFile(n.path) || git.file(n.path) || b.ignored(n) {
+	for _, n := range f.Below(taskfolder.Whole) {
+		if !f.IsFile(n.Path) || git.file(n.Path) || b.ignored(&n) {
 			continue
 		}
-		s, err := f.sum(ctx, n.path)
+		s, err := f.Sum(ctx, n.Path)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s\x00%s\n", n.path, s)
+		fmt.Fprintf(h, "%s\x00%s\n", n.Path, s)
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
@@ -63,22 +64,22 @@ func (f *folder) gitignore() (*ignore, error) {
 // left out.
 func (f *folder) contextDigest(ctx context.Context, dir string, exclude ...string) (string, error) {
 	h := sha256.New()
-	for _, n := range f.below(dir) {
-		rel := strings.TrimPrefix(n.path, dir+"/")
+	for _, n := range f.Below(dir) {
+		rel := strings.TrimPrefix(n.Path, dir+"/")
 		if slices.ContainsFunc(exclude, func(x string) bool { return rel == x || strings.HasPrefix(rel, x+"/") }) {
 			continue
 		}
 		switch {
-		case n.mode.IsDir():
-			fmt.Fprintf(h, "d %o %s\x00\n", n.mode.Perm(), rel)
-		case n.link != "":
-			fmt.Fprintf(h, "l %s\x00%s\n", rel, n.link)
+		case n.Mode.IsDir():
+			fmt.Fprintf(h, "d %o %s\x00\n", n.Mode.Perm(), rel)
+		case n.Link != "":
+			fmt.Fprintf(h, "l %s\x00%s\n", rel, n.Link)
 		default:
-			s, err := f.sum(ctx, n.path)
+			s, err := f.Sum(ctx, n.Path)
 			if err != nil {
 				return "", err
 			}
-			fmt.Fprintf(h, "f %o %s\x00%s\n", n.mode.Perm(), rel, s)
+			fmt.Fprintf(h, "f %o %s\x00%s\n", n.Mode.Perm(), rel, s)
 		}
 	}
 	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil

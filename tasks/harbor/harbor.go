@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/tasks/internal/document"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 // Name is what an experiment calls the format.
@@ -73,20 +74,21 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 		return nil, nil, fmt.Errorf("open task %s: %w", dir, err)
 	}
 	defer root.Close()
-	f, err := scan(ctx, root)
+	files, err := taskfolder.List(ctx, root, ".", parts...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
+	f := &folder{files}
 	c, r := f.config(o)
 	if r == nil {
-		return nil, f.problems, nil
+		return nil, f.Problems, nil
 	}
 	b := &builder{folder: f, reader: r, config: c, dir: abs, options: o}
 	t, err := b.task(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
 	}
-	problems := slices.Concat(r.Problems, f.problems, b.published())
+	problems := slices.Concat(r.Problems, f.Problems, f.Contents, b.published())
 	slices.SortStableFunc(problems, inOrder)
 	problems = slices.Compact(problems) // several stages may have read the same file
 	if !task.Broken(problems) {
@@ -105,7 +107,7 @@ func inOrder(a, b task.Problem) int {
 
 // old reports whether the folder has a task of Terminal-Bench 1.
 func (f *folder) old() bool {
-	_, err := f.root.Lstat(fileOld)
+	_, err := f.Root.Lstat(fileOld)
 	return err == nil
 }
 
@@ -115,7 +117,7 @@ func (f *folder) config(o task.Options) (*config, *document.Reader) {
 	data, err := f.read(fileConfig)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.old():
-		f.problems = append(f.problems, task.Problem{
+		f.Problems = append(f.Problems, task.Problem{
 			File: fileOld, Line: 1, Severity: task.Error, Summary: "Task is of Terminal-Bench 1",
 			Detail: "Berth reads tasks of Harbor, which have a " + fileConfig + ": convert them with `harbor task migrate`.",
 		})

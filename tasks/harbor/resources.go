@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
+	taskfolder "github.com/berth-eval/berth/tasks/internal/folder"
 )
 
 const (
@@ -25,13 +26,13 @@ var filtered = regexp.MustCompile(`^(?:steps/[^/]+/)?(?:tests|solution)(?:/|$)`)
 // harborignore collects the ignore files of the task, from the top down.
 func (b *builder) harborignore() (*ignore, error) {
 	ig := &ignore{}
-	if _, err := b.root.Lstat(fileIgnore); err == nil {
+	if _, err := b.Root.Lstat(fileIgnore); err == nil {
 		b.warn(fileIgnore, "File without effect", "It counts in tests/ and solution/, and in those of steps.")
 	}
 	var files []string
-	for i := range b.nodes {
-		p := b.nodes[i].path
-		if path.Base(p) != fileIgnore || !b.isFile(p) {
+	for _, n := range b.Below(taskfolder.Whole) {
+		p := n.Path
+		if path.Base(p) != fileIgnore || !b.IsFile(p) {
 			continue
 		}
 		if !filtered.MatchString(p) {
@@ -57,22 +58,12 @@ func (b *builder) harborignore() (*ignore, error) {
 // ignored says whether a file or folder never reaches a sandbox: an ignore
 // file itself, and what one leaves out, by its own name or by that of what a
 // link leads to.
-func (b *builder) ignored(n *node) bool {
-	return b.leftOut(n.path, n.mode.IsDir()) || (n.target != "" && b.leftOut(n.target, !n.toFile))
+func (b *builder) ignored(n *taskfolder.Node) bool {
+	return b.leftOut(n.Path, n.Mode.IsDir()) || (n.Target != "" && b.leftOut(n.Target, !n.ToFile))
 }
 
 func (b *builder) leftOut(p string, isDir bool) bool {
 	return path.Base(p) == fileIgnore || (filtered.MatchString(p) && b.ignore.under(p, isDir))
-}
-
-// leaving reports the links that lead out of the task's folder, unless nobody
-// will ever look at them.
-func (b *builder) leaving() {
-	for i := range b.nodes {
-		if n := &b.nodes[i]; n.leaves != "" && !b.ignored(n) {
-			b.bad(n.path, "Link leaves the task's folder", "%s", n.leaves)
-		}
-	}
 }
 
 // resource adds one, with the entries of its folder.
@@ -88,17 +79,17 @@ func (b *builder) resource(r *task.Resource) {
 // and its empty folders.
 func (b *builder) entries(r *task.Resource) []task.Entry {
 	var out []task.Entry
-	for _, n := range b.below(r.Path) {
-		if b.ignored(&n) || n.leaves != "" {
+	for _, n := range b.Below(r.Path) {
+		if b.ignored(&n) || n.Leaves != "" {
 			continue
 		}
-		rel := strings.TrimPrefix(n.path, r.Path+"/")
+		rel := strings.TrimPrefix(n.Path, r.Path+"/")
 		switch {
-		case n.mode.IsDir():
-			if len(b.below(n.path)) == 0 {
-				out = append(out, task.Entry{Path: rel, Folder: true, Mode: perm(n.mode)})
+		case n.Mode.IsDir():
+			if len(b.Below(n.Path)) == 0 {
+				out = append(out, task.Entry{Path: rel, Folder: true, Mode: perm(n.Mode)})
 			}
-		case n.link == "":
+		case n.Link == "":
 			out = append(out, b.file(rel, n))
 		default:
 			out = append(out, b.linked(r, rel, n)...)
@@ -109,40 +100,40 @@ func (b *builder) entries(r *task.Resource) []task.Entry {
 }
 
 // linked returns the entries of a link.
-func (b *builder) linked(r *task.Resource, rel string, n node) []task.Entry {
-	if to := path.Join(path.Dir(n.path), n.link); to == r.Path || strings.HasPrefix(to, r.Path+"/") {
-		return []task.Entry{{Path: rel, Link: n.link, Mode: 0o777}}
+func (b *builder) linked(r *task.Resource, rel string, n taskfolder.Node) []task.Entry {
+	if to := path.Join(path.Dir(n.Path), n.Link); to == r.Path || strings.HasPrefix(to, r.Path+"/") {
+		return []task.Entry{{Path: rel, Link: n.Link, Mode: 0o777}}
 	}
-	target := b.byPath[n.target]
+	target := b.ByPath[n.Target]
 	switch {
 	case target == nil:
-		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is not part of the task. Copy the file.", n.link)
+		b.bad(n.Path, "Link cannot be followed", "It leads to %q, which is not part of the task. Copy the file.", n.Link)
 		return nil
-	case target.mode.IsRegular():
+	case target.Mode.IsRegular():
 		e := b.file(rel, *target)
-		e.From = target.path
+		e.From = target.Path
 		return []task.Entry{e}
-	case target.mode.IsDir() && !strings.HasPrefix(r.Path+"/", target.path+"/"):
+	case target.Mode.IsDir() && !strings.HasPrefix(r.Path+"/", target.Path+"/"):
 		return b.linkedFolder(rel, target)
 	default:
-		b.bad(n.path, "Link cannot be followed", "It leads to %q, which is itself a link or holds this one. Link to the file itself.", n.link)
+		b.bad(n.Path, "Link cannot be followed", "It leads to %q, which is itself a link or holds this one. Link to the file itself.", n.Link)
 		return nil
 	}
 }
 
-func (b *builder) linkedFolder(rel string, target *node) []task.Entry {
+func (b *builder) linkedFolder(rel string, target *taskfolder.Node) []task.Entry {
 	var out []task.Entry
-	for _, n := range b.below(target.path) {
+	for _, n := range b.Below(target.Path) {
 		if b.ignored(&n) {
 			continue
 		}
-		sub := path.Join(rel, strings.TrimPrefix(n.path, target.path+"/"))
+		sub := path.Join(rel, strings.TrimPrefix(n.Path, target.Path+"/"))
 		switch {
-		case n.link != "":
-			b.bad(n.path, "Link cannot be followed", "It lies in a folder that another link leads to. Copy the file.")
-		case n.mode.IsRegular():
+		case n.Link != "":
+			b.bad(n.Path, "Link cannot be followed", "It lies in a folder that another link leads to. Copy the file.")
+		case n.Mode.IsRegular():
 			e := b.file(sub, n)
-			e.From = n.path
+			e.From = n.Path
 			out = append(out, e)
 		}
 	}
@@ -151,12 +142,12 @@ func (b *builder) linkedFolder(rel string, target *node) []task.Entry {
 
 // file is the entry of a regular file. The scripts that the format runs are
 // executable, whatever their mode on this disk.
-func (b *builder) file(rel string, n node) task.Entry {
-	mode := perm(n.mode)
+func (b *builder) file(rel string, n taskfolder.Node) task.Entry {
+	mode := perm(n.Mode)
 	if rel == testScript(b.config.env.os) || rel == solveScript(b.config.env.os) {
 		mode |= 0o111
 	}
-	return task.Entry{Path: rel, Mode: mode, Size: n.size}
+	return task.Entry{Path: rel, Mode: mode, Size: n.Size}
 }
 
 func perm(m fs.FileMode) uint32 { return uint32(m.Perm()) }

@@ -24,7 +24,7 @@ func (b *builder) stages(ctx context.Context) error {
 	if len(c.steps) == 0 {
 		return b.stage(ctx, &stepConfig{name: defaultStage}, ".")
 	}
-	if b.isFile(fileInstruction) {
+	if b.IsFile(fileInstruction) {
 		b.warn(fileInstruction, "File without effect", "A task with steps has one instruction for each step.")
 	}
 	for i := range c.steps {
@@ -33,9 +33,9 @@ func (b *builder) stages(ctx context.Context) error {
 			continue
 		}
 		dir := path.Join(dirSteps, s.name)
-		if !b.isDir(dir) {
+		if !b.IsDir(dir) {
 			at := b.reader.Position(s.path + ".name")
-			b.problems = append(b.problems, task.Problem{
+			b.Problems = append(b.Problems, task.Problem{
 				File: fileConfig, Line: at.Line, Column: at.Column, Key: s.path + ".name", Severity: task.Error,
 				Summary: "Folder of a step is missing", Detail: "Step \"" + s.name + "\" needs the folder " + dir + "/.",
 			})
@@ -51,11 +51,11 @@ func (b *builder) stages(ctx context.Context) error {
 
 // strays warns of folders of steps that task.toml does not name.
 func (b *builder) strays() {
-	for i := range b.nodes {
-		dir, name := path.Split(b.nodes[i].path)
-		if dir == dirSteps+"/" && b.nodes[i].mode.IsDir() && b.t.Stage(name) == nil &&
+	for _, n := range b.Below(taskfolder.Whole) {
+		dir, name := path.Split(n.Path)
+		if dir == dirSteps+"/" && n.Mode.IsDir() && b.t.Stage(name) == nil &&
 			!slices.ContainsFunc(b.config.steps, func(s stepConfig) bool { return s.name == name }) {
-			b.warn(b.nodes[i].path, "Step is not run", "%s has no [[steps]] with the name %q.", fileConfig, name)
+			b.warn(n.Path, "Step is not run", "%s has no [[steps]] with the name %q.", fileConfig, name)
 		}
 	}
 }
@@ -195,12 +195,12 @@ func (b *builder) definesOwn(s *stepConfig, dir string) bool {
 // sandbox. Only an experiment that asks for a separate verification uses the
 // result, so that errors in the compose file do not break the task.
 func (b *builder) verifyInIfAsked(ctx context.Context, st *task.Stage, s *stepConfig, dir string) error {
-	before := len(b.problems)
+	before := len(b.Problems)
 	if err := b.verifyIn(ctx, st, s, dir); err != nil {
 		return err
 	}
-	for i := range b.problems[before:] {
-		p := &b.problems[before+i]
+	for i := range b.Problems[before:] {
+		p := &b.Problems[before+i]
 		if p.Severity == task.Error {
 			p.Severity = task.Warning
 			p.Detail += " It matters only if the experiment sets verify = \"separate\"."
@@ -224,7 +224,7 @@ func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, d
 			break
 		}
 	}
-	e, file, before := made, made.Compose, len(b.problems)
+	e, file, before := made, made.Compose, len(b.Problems)
 	st.VerifyIn, st.VerifyFilesInImage = &e, bundled
 	if st.VerifyHealthcheck, err = b.compose(ctx, &e, health); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (b *builder) verifyIn(ctx context.Context, st *task.Stage, s *stepConfig, d
 		b.bad(file, "Nothing says what the sandbox is made of", "Give service main an image or a build, or add %s.",
 			path.Join(path.Dir(file), fileDocker))
 	}
-	if file != "" && task.Broken(b.problems[before:]) {
+	if file != "" && task.Broken(b.Problems[before:]) {
 		e = made
 	}
 	return nil
@@ -282,7 +282,7 @@ func withoutImage(e *environmentConfig) *environmentConfig { return withImage(e,
 
 // defines says whether a folder defines an image.
 func (b *builder) defines(dir string) bool {
-	return b.isFile(path.Join(dir, fileDocker)) || b.isFile(path.Join(dir, fileCompose))
+	return b.IsFile(path.Join(dir, fileDocker)) || b.IsFile(path.Join(dir, fileCompose))
 }
 
 // needScript reports a missing test script, of the step or of the task.
@@ -290,11 +290,11 @@ func (b *builder) needScript(dir, name string) {
 	p := path.Join(dir, dirTests, name)
 	shared := path.Join(dirTests, name)
 	switch {
-	case !b.isFile(p) && !b.isFile(shared):
+	case !b.IsFile(p) && !b.IsFile(shared):
 		b.bad(p, "File is missing", "The verifier runs this script, which writes %s/reward.txt or reward.json.", placeVerifier)
-	case b.isFile(p) && b.ignored(b.byPath[p]):
+	case b.IsFile(p) && b.ignored(b.ByPath[p]):
 		b.bad(p, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
-	case !b.isFile(p) && b.ignored(b.byPath[shared]):
+	case !b.IsFile(p) && b.ignored(b.ByPath[shared]):
 		b.bad(shared, "Test script is ignored", "An %s leaves it out, but the verifier runs it.", fileIgnore)
 	}
 }
@@ -302,21 +302,21 @@ func (b *builder) needScript(dir, name string) {
 // step adds what only a step has: its own tests on top of the task's, and
 // files and a script that prepare the working directory.
 func (b *builder) step(st *task.Stage, dir string) {
-	if tests := path.Join(dir, dirTests); b.isDir(tests) {
+	if tests := path.Join(dir, dirTests); b.IsDir(tests) {
 		b.resource(&task.Resource{
 			Name: tests, Path: tests, Audience: []task.Role{task.RoleVerifier},
 			Place: placeTests, Phase: task.PlaceVerify, Stage: st.Name, Folder: true,
 		})
 	}
 	workdir := path.Join(dir, dirWorkdir)
-	if !b.isDir(workdir) {
+	if !b.IsDir(workdir) {
 		return
 	}
 	b.resource(&task.Resource{
 		Name: workdir, Path: workdir, Audience: []task.Role{task.RoleAgent},
 		Place: ".", Phase: task.PlaceSetup, Stage: st.Name, Folder: true,
 	})
-	if b.isFile(path.Join(workdir, "setup.sh")) {
+	if b.IsFile(path.Join(workdir, "setup.sh")) {
 		st.Setup = []task.Command{{Argv: []string{
 			"sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash ./setup.sh; exec sh ./setup.sh",
 		}}}
@@ -328,19 +328,19 @@ func (b *builder) reference(st *task.Stage, dir string) {
 	script := solveScript(b.config.env.os)
 	own := path.Join(dir, dirSolution)
 	name := dirSolution
-	played := func(dir string) bool { return b.config.berth.surface != nil && b.isFile(path.Join(dir, fileActions)) }
+	played := func(dir string) bool { return b.config.berth.surface != nil && b.IsFile(path.Join(dir, fileActions)) }
 	switch {
-	case dir != "." && (b.isFile(path.Join(own, script)) || played(own)):
+	case dir != "." && (b.IsFile(path.Join(own, script)) || played(own)):
 		name = own
 		b.resource(&task.Resource{
 			Name: own, Path: own, Audience: []task.Role{task.RoleOracle},
 			Place: placeSolution, Phase: task.PlaceTurn, Stage: st.Name, Folder: true,
 		})
-	case !b.isFile(path.Join(dirSolution, script)) && !played(dirSolution):
+	case !b.IsFile(path.Join(dirSolution, script)) && !played(dirSolution):
 		return
 	}
 	argv := shell(path.Join(placeSolution, script))
-	if !b.isFile(path.Join(name, script)) { // the oracle plays the actions
+	if !b.IsFile(path.Join(name, script)) { // the oracle plays the actions
 		argv = []string{"cat", path.Join(placeSolution, fileActions)}
 	}
 	st.Reference = &task.Reference{
@@ -352,7 +352,7 @@ func (b *builder) reference(st *task.Stage, dir string) {
 // prior adds the trajectory that the agent of the first stage continues from.
 func (b *builder) prior(st *task.Stage, dir string) {
 	p := path.Join(dir, filePrior)
-	if !b.isFile(p) {
+	if !b.IsFile(p) {
 		return
 	}
 	if len(b.t.Stages) > 0 {
@@ -387,7 +387,7 @@ func notUTF8(data []byte) int {
 
 // instruction reads one, without the marks that authors put on top.
 func (b *builder) instruction(p string) []task.Part {
-	if !b.isFile(p) {
+	if !b.IsFile(p) {
 		b.bad(p, "File is missing", "It tells the agent what to do.")
 		return nil
 	}
@@ -397,12 +397,12 @@ func (b *builder) instruction(p string) []task.Part {
 		b.unread(p, err)
 		return nil
 	case taskfolder.NUL(data) > 0:
-		b.problems = append(b.problems, task.Problem{
+		b.Problems = append(b.Problems, task.Problem{
 			File: p, Line: taskfolder.NUL(data), Severity: task.Error, Summary: "Not a text", Detail: "It has a NUL byte in this line: remove it.",
 		})
 		return nil
 	case !utf8.Valid(data):
-		b.problems = append(b.problems, task.Problem{
+		b.Problems = append(b.Problems, task.Problem{
 			File: p, Line: notUTF8(data), Severity: task.Error, Summary: "Not a text", Detail: "It has bytes in this line that are not UTF-8: save it as UTF-8.",
 		})
 		return nil

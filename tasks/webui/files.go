@@ -26,82 +26,56 @@ const (
 	maxPictures    = 100
 )
 
-// file is one file of the task's folder.
-type file struct {
-	path string // slash-separated
-	size int64
-}
-
 func within(p, dir string) bool { return strings.HasPrefix(p, dir+"/") }
 
-func (b *builder) find(p string) *file {
-	i, ok := slices.BinarySearchFunc(b.files, p, func(f file, p string) int { return strings.Compare(f.path, p) })
-	if !ok {
+// scan lists the files, and returns a digest of their names and contents. Hidden
+// ones, and what Python leaves, are not part of a task.
+func (b *builder) scan(ctx context.Context) (string, error) {
+	all, err := taskfolder.List(ctx, b.root, ".")
+	if err != nil {
+		return "", err
+	}
+	hidden := func(p string) bool {
+		return slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return strings.HasPrefix(name, ".") || name == "__pycache__" })
+	}
+	b.problems = slices.DeleteFunc(all.Problems, func(p task.Problem) bool { return hidden(p.File) })
+	h := sha256.New()
+	for _, n := range all.Below(taskfolder.Whole) {
+		switch {
+		case hidden(n.Path) || n.Mode.IsDir():
+			continue
+		case n.Link != "":
+			b.bad(n.Path, 0, "Not a regular file", "A task has files and folders only. Copy the file instead of linking to it.")
+			continue
+		case len(b.files) >= maxFiles:
+			return "", fmt.Errorf("the task has more than %d files", maxFiles)
+		case n.Size > maxFile:
+			b.bad(n.Path, 0, "File is too large", "It has %d bytes, at most %d are allowed.", n.Size, maxFile)
+			continue
+		}
+		b.files = append(b.files, n)
+		sum, err := all.Sum(ctx, n.Path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s\x00%s\n", n.Path, sum)
+	}
+	b.problems = append(b.problems, all.Contents...)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// find returns a file of the task; nil: there is none.
+func (b *builder) find(p string) *taskfolder.Node {
+	i := slices.IndexFunc(b.files, func(n taskfolder.Node) bool { return n.Path == p })
+	if i < 0 {
 		return nil
 	}
 	return &b.files[i]
 }
 
-// scan lists the files, and returns a digest of their names and contents. Hidden
-// ones, and what Python leaves, are not part of a task.
-func (b *builder) scan(ctx context.Context) (string, error) {
-	err := fs.WalkDir(b.root.FS(), ".", func(p string, e fs.DirEntry, err error) error {
-		if err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil || p == "." {
-			return err
-		}
-		hidden := strings.HasPrefix(e.Name(), ".") || e.Name() == "__pycache__"
-		switch {
-		case hidden && e.IsDir():
-			return fs.SkipDir
-		case hidden || e.IsDir():
-			return nil
-		case !e.Type().IsRegular():
-			b.bad(p, 0, "Not a regular file", "A task has files and folders only. Copy the file instead of linking to it.")
-			return nil
-		case len(b.files) >= maxFiles:
-			return fmt.Errorf("the task has more than %d files", maxFiles)
-		}
-		fi, err := e.Info()
-		if err != nil {
-			return err
-		}
-		if fi.Size() > maxFile {
-			b.bad(p, 0, "File is too large", "It has %d bytes, at most %d are allowed.", fi.Size(), maxFile)
-			return nil
-		}
-		b.files = append(b.files, file{p, fi.Size()})
-		return nil
-	})
-	if err != nil {
-		return "", err
-	}
-	slices.SortFunc(b.files, func(a, b file) int { return strings.Compare(a.path, b.path) })
-	h := sha256.New()
-	for i := range b.files {
-		sum, err := b.sum(ctx, b.files[i].path)
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(h, "%s\x00%s\n", b.files[i].path, sum)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func (b *builder) sum(ctx context.Context, p string) (string, error) {
-	sum, bad, err := taskfolder.Sum(ctx, b.root, p)
-	if bad != nil {
-		b.problems = append(b.problems, *bad)
-	}
-	return sum, err
-}
-
 // read returns a file of at most limit bytes.
 func (b *builder) read(p string, limit int64) ([]byte, error) {
-	found := b.find(p)
-	if found == nil {
+	if b.find(p) == nil {
 		return nil, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 	}
 	data, err := taskfolder.Read(b.root, p, limit)
@@ -160,8 +134,8 @@ func (b *builder) picture(to string, line int) string {
 		b.bad(fileText, line, "Picture is missing", "There is no file %q in the task's folder.", name)
 	case within(name, dirSolution):
 		b.bad(fileText, line, "Picture is part of the solution", "%q: move it to another folder.", name)
-	case f.size > maxPicture:
-		b.bad(fileText, line, "Picture is too large", "%q has %d bytes, at most %d are allowed.", name, f.size, maxPicture)
+	case f.Size > maxPicture:
+		b.bad(fileText, line, "Picture is too large", "%q has %d bytes, at most %d are allowed.", name, f.Size, maxPicture)
 	case len(b.t.Resources) >= maxPictures:
 		b.bad(fileText, line, "Too many pictures", "At most %d are allowed.", maxPictures)
 	default:

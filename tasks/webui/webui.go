@@ -165,7 +165,7 @@ type builder struct {
 	dir      string // absolute
 	root     *os.Root
 	config   Config
-	files    []file
+	files    []taskfolder.Node // those that belong to the task
 	actions  []action
 	problems []task.Problem
 	t        task.Task
@@ -269,8 +269,8 @@ func (b *builder) readActions() error {
 func (b *builder) page() {
 	for i := range b.files {
 		f := &b.files[i]
-		top, below, nested := strings.Cut(f.path, "/")
-		if f.path == fileText || f.path == fileActions || f.path == filePython || nested && top == dirSolution {
+		top, below, nested := strings.Cut(f.Path, "/")
+		if f.Path == fileText || f.Path == fileActions || f.Path == filePython || nested && top == dirSolution {
 			continue
 		}
 		name := resourcePage + "/" + top
@@ -279,7 +279,7 @@ func (b *builder) page() {
 			b.t.Environment.Files = append(b.t.Environment.Files, name)
 		}
 		if r := &b.t.Resources[len(b.t.Resources)-1]; nested {
-			r.Entries = append(r.Entries, task.Entry{Path: below, Mode: 0o644, Size: f.size})
+			r.Entries = append(r.Entries, task.Entry{Path: below, Mode: 0o644, Size: f.Size})
 		}
 	}
 }
@@ -292,7 +292,7 @@ func (b *builder) solution() {
 	}
 	b.t.Resources = append(b.t.Resources, task.Resource{
 		Name: resourceSolution, Path: dirSolution, Audience: []task.Role{task.RoleOracle}, Place: placeSolution, Phase: task.PlaceTurn, Folder: true,
-		Entries: []task.Entry{{Path: fileSolve, Mode: 0o644, Size: f.size}},
+		Entries: []task.Entry{{Path: fileSolve, Mode: 0o644, Size: f.Size}},
 	})
 	for i := range b.t.Stages {
 		b.t.Stages[i].Reference = &task.Reference{Resource: resourceSolution, Argv: []string{"cat", placeSolution + "/" + fileSolve}}

@@ -24,7 +24,7 @@ import (
 )
 
 // maxFiles bounds the files of one task.
-const maxFiles = 100_000
+const maxFiles = 1_000_000
 
 // Read returns a regular file of at most limit bytes, which are whole MiB. It
 // follows links that stay in root. Fails for a pointer of git-LFS.
@@ -117,39 +117,6 @@ func script(name string, head []byte) *task.Problem {
 	return p
 }
 
-// Sum returns the hex SHA-256 of a file, and the problem of one that stands for a file
-// that Git LFS holds, or is a script that Linux cannot run; nil: it has none. The file
-// may be huge: only its first KiB is looked at.
-func Sum(ctx context.Context, root *os.Root, name string) (sum string, bad *task.Problem, err error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return "", nil, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	head := make([]byte, maxPointer+1)
-	n, err := io.ReadFull(f, head)
-	bad = script(name, head[:n])
-	if err == nil {
-		h.Write(head)
-		for err == nil && ctx.Err() == nil {
-			_, err = io.CopyN(h, f, 16<<20)
-		}
-	} else if h.Write(head[:n]); n <= maxPointer && bytes.HasPrefix(head[:n], []byte(pointerText)) {
-		bad = &task.Problem{
-			File: name, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
-			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
-		}
-	}
-	switch {
-	case ctx.Err() != nil:
-		return "", nil, context.Cause(ctx)
-	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return "", nil, err
-	}
-	return hex.EncodeToString(h.Sum(nil)), bad, nil
-}
-
 // refused is why the content of a file is not read.
 type refused struct{ file, why string }
 
@@ -167,55 +134,82 @@ func Problem(err error) (p task.Problem, ok bool) {
 
 // Files are the files of a folder.
 type Files struct {
-	Top      string // the folder, relative to the dataset
+	Root     *os.Root
+	Top      string // the folder, relative to the root
 	ByPath   map[string]*Node
 	Problems []task.Problem
-	Contents []task.Problem // of what the files hold; Digest finds them
+	Contents []task.Problem // of what the files hold; Sum finds them
 
-	root  *os.Root
-	parts bool
-	nodes []Node // sorted by path
+	nodes []Node            // sorted by path
+	sums  map[string]string // by path
 }
 
 // Node is a file, a folder or a link.
 type Node struct {
 	Path string // relative to Files.Top
 	Mode fs.FileMode
-	Size int64  // bytes
-	Link string // the target of a link
+	Size int64 // bytes
+	// Link is the target of a link as written, and Target its path relative to
+	// Files.Top; empty for a broken link.
+	Link, Target string
+	ToFile       bool   // the link leads to a regular file
+	Leaves       string // a sentence: how the link leads out of the folder
 }
 
-// Scan lists the files of a folder, which is one resource. A folder that does not
-// exist has none.
+// Scan lists the files of a folder, which is one resource, and reports the links that
+// lead out of it.
 func Scan(ctx context.Context, root *os.Root, top string) (*Files, error) {
-	return scan(ctx, root, top, false)
+	f, err := List(ctx, root, top)
+	if err == nil {
+		f.Leaving(func(*Node) bool { return false })
+	}
+	return f, err
 }
 
 // ScanParts is Scan for a folder whose own folders are resources: a link has to
 // stay in the one that it is in.
 func ScanParts(ctx context.Context, root *os.Root, top string) (*Files, error) {
-	return scan(ctx, root, top, true)
-}
-
-func scan(ctx context.Context, root *os.Root, top string, parts bool) (*Files, error) {
-	f := &Files{root: root, parts: parts, Top: top, ByPath: map[string]*Node{}}
-	if fi, err := root.Lstat(top); errors.Is(err, fs.ErrNotExist) || err == nil && !fi.IsDir() {
-		return f, nil
-	}
-	err := fs.WalkDir(root.FS(), top, func(p string, _ fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err != nil || p == top {
-			return err
-		}
-		if len(f.nodes) >= maxFiles {
-			return fmt.Errorf("%s has more than %d files", top, maxFiles)
-		}
-		return f.add(p)
-	})
+	f, err := List(ctx, root, top)
 	if err != nil {
 		return nil, err
+	}
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		part, _, _ := strings.Cut(n.Path, "/")
+		if n.Link != "" && !strings.HasPrefix(path.Join(path.Dir(n.Path), n.Link), part+"/") {
+			n.Leaves = leaves(n.Link)
+		}
+	}
+	f.Leaving(func(*Node) bool { return false })
+	return f, nil
+}
+
+// List lists the files of a folder, or the named parts of it. A folder that does not
+// exist has none. Nothing outside of root is ever opened.
+func List(ctx context.Context, root *os.Root, top string, parts ...string) (*Files, error) {
+	f := &Files{Root: root, Top: top, ByPath: map[string]*Node{}, sums: map[string]string{}}
+	if len(parts) == 0 {
+		parts = []string{Whole}
+	}
+	for _, part := range parts {
+		part = path.Join(top, part)
+		if fi, err := root.Lstat(part); errors.Is(err, fs.ErrNotExist) || err == nil && part == top && !fi.IsDir() {
+			continue
+		}
+		err := fs.WalkDir(root.FS(), part, func(p string, _ fs.DirEntry, err error) error {
+			switch {
+			case ctx.Err() != nil:
+				return context.Cause(ctx)
+			case err != nil || p == top:
+				return err
+			case len(f.nodes) >= maxFiles:
+				return fmt.Errorf("%s has more than %d files", top, maxFiles)
+			}
+			return f.add(p)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	slices.SortFunc(f.nodes, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
 	for i := range f.nodes {
@@ -225,7 +219,7 @@ func scan(ctx context.Context, root *os.Root, top string, parts bool) (*Files, e
 }
 
 func (f *Files) add(p string) error {
-	fi, err := f.root.Lstat(p)
+	fi, err := f.Root.Lstat(p)
 	if err != nil {
 		return err
 	}
@@ -235,15 +229,10 @@ func (f *Files) add(p string) error {
 		n.Size = fi.Size()
 	case fi.IsDir():
 	case fi.Mode()&fs.ModeSymlink != 0:
-		if n.Link, err = f.root.Readlink(p); err != nil {
+		if n.Link, err = f.Root.Readlink(p); err != nil {
 			return err
 		}
-		to := path.Join(path.Dir(n.Path), n.Link)
-		folder, _, _ := strings.Cut(n.Path, "/")
-		if path.IsAbs(n.Link) || to == ".." || strings.HasPrefix(to, "../") || f.parts && !strings.HasPrefix(to, folder+"/") {
-			f.bad(p, "Link leaves its folder", fmt.Sprintf("It leads to %q. Copy the file, or link to it by a relative path.", n.Link))
-			return nil
-		}
+		f.follow(&n)
 	default:
 		f.bad(p, "Not a regular file", fmt.Sprintf("It is of type %s. A task has files, folders and links only.", fi.Mode().Type()))
 		return nil
@@ -252,12 +241,89 @@ func (f *Files) add(p string) error {
 	return nil
 }
 
+func leaves(link string) string {
+	return fmt.Sprintf("It leads to %q. Copy the file, or link to it by a relative path.", link)
+}
+
+// follow resolves a link.
+func (f *Files) follow(n *Node) {
+	to := path.Join(path.Dir(n.Path), n.Link)
+	if path.IsAbs(n.Link) || to == ".." || strings.HasPrefix(to, "../") {
+		n.Leaves = leaves(n.Link)
+		return
+	}
+	fi, err := f.Root.Stat(path.Join(f.Top, n.Path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		n.Leaves = fmt.Sprintf("It leads to %q by way of another link: %v.", n.Link, err)
+	default:
+		n.Target, n.ToFile = to, fi.Mode().IsRegular()
+	}
+}
+
+// Leaving reports the links that lead out of the folder, without those that nobody
+// will look at.
+func (f *Files) Leaving(ignored func(*Node) bool) {
+	for i := range f.nodes {
+		if n := &f.nodes[i]; n.Leaves != "" && !ignored(n) {
+			f.bad(path.Join(f.Top, n.Path), "Link leaves its folder", n.Leaves)
+		}
+	}
+}
+
 func (f *Files) bad(p, summary, detail string) {
 	f.Problems = append(f.Problems, task.Problem{File: p, Severity: task.Error, Summary: summary, Detail: detail})
 }
 
+// IsFile reports whether a path is that of a regular file, or of a link to one.
+func (f *Files) IsFile(p string) bool {
+	n := f.ByPath[p]
+	return n != nil && (n.Mode.IsRegular() || n.ToFile)
+}
+
 // IsDir reports whether a path is that of a folder.
 func (f *Files) IsDir(p string) bool { return f.ByPath[p] != nil && f.ByPath[p].Mode.IsDir() }
+
+// Sum returns the hex SHA-256 of a file. It notes a file that stands for one that Git
+// LFS holds, or is a script that Linux cannot run. The file may be huge: only its first
+// KiB is looked at.
+func (f *Files) Sum(ctx context.Context, name string) (string, error) {
+	if s, ok := f.sums[name]; ok {
+		return s, nil
+	}
+	full := path.Join(f.Top, name)
+	file, err := f.Root.Open(full)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	h := sha256.New()
+	head := make([]byte, maxPointer+1)
+	n, err := io.ReadFull(file, head)
+	bad := script(full, head[:n])
+	h.Write(head[:n])
+	for err == nil && ctx.Err() == nil {
+		_, err = io.CopyN(h, file, 16<<20)
+	}
+	if n <= maxPointer && bytes.HasPrefix(head[:n], []byte(pointerText)) {
+		bad = &task.Problem{
+			File: full, Line: 1, Severity: task.Error, Summary: "File is a pointer of git-LFS",
+			Detail: "Its content was not downloaded: run `git lfs pull` in the dataset.",
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return "", err
+	}
+	if bad != nil {
+		f.Contents = append(f.Contents, *bad)
+	}
+	f.sums[name] = hex.EncodeToString(h.Sum(nil))
+	return f.sums[name], nil
+}
 
 // Whole is the folder of all files.
 const Whole = "."
@@ -281,7 +347,7 @@ func (f *Files) Entries(dir string, wanted func(rel string) bool) []task.Entry {
 	for _, n := range f.Below(dir) {
 		rel := strings.TrimPrefix(n.Path, prefix)
 		switch {
-		case !wanted(rel):
+		case !wanted(rel) || n.Leaves != "":
 		case n.Mode.IsDir():
 			if len(f.Below(n.Path)) == 0 {
 				out = append(out, task.Entry{Path: rel, Folder: true, Mode: uint32(n.Mode.Perm())})
@@ -298,8 +364,7 @@ func (f *Files) Entries(dir string, wanted func(rel string) bool) []task.Entry {
 }
 
 // Digest is over a text with the name of its file, and over all files: names, whether they
-// can be executed, link targets and contents. It notes the files that are
-// pointers.
+// can be executed, link targets and contents.
 func (f *Files) Digest(ctx context.Context, file string, text []byte) (string, error) {
 	h := sha256.New()
 	own := sha256.Sum256(text)
@@ -313,12 +378,9 @@ func (f *Files) Digest(ctx context.Context, file string, text []byte) (string, e
 		case n.Link != "":
 			fmt.Fprintf(h, "l %s\x00%s\n", n.Path, n.Link)
 		default:
-			s, bad, err := Sum(ctx, f.root, path.Join(f.Top, n.Path))
+			s, err := f.Sum(ctx, n.Path)
 			if err != nil {
 				return "", err
-			}
-			if bad != nil {
-				f.Contents = append(f.Contents, *bad)
 			}
 			fmt.Fprintf(h, "f %t %s\x00%s\n", n.Mode&0o111 != 0, n.Path, s)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
@@ -21,6 +21,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/telemetry"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/tui"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/plan"
@@ -35,33 +36,39 @@ import (
 
 // runFlags are the user's choices for executing a run.
 type runFlags struct {
-	given    *pflag.FlagSet
-	inFlight int
-	require  []string
+	inFlight usage.Count
+	require  []string // as given
+	rules    []requirement.Rule
 	lines    bool // print progress as lines, also on a terminal
 	relay    string
-	metrics  string
+	metrics  string // address
 }
 
 func (f *runFlags) register(cmd *cobra.Command) {
 	f.registerWork(cmd)
-	cmd.Flags().StringArrayVar(&f.require, "require", nil, "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated")
+	cmd.Flags().Func("require", "exit with code 1 unless this `RULE` holds for each cell: \"pass_rate >= 0.9\", \"agent=oracle: passed = planned\", \"exposed = 0\"; may be repeated", func(text string) error {
+		rule, err := requirement.Parse(text)
+		f.require, f.rules = append(f.require, text), append(f.rules, rule)
+		return err
+	})
 }
 
 // registerWork adds the flags that are not about the result.
 func (f *runFlags) registerWork(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	f.given = fs
-	fs.IntVar(&f.inFlight, "in-flight", 0, "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
+	fs.Var(&f.inFlight, "in-flight", "`NUMBER` of attempts at the same time (default: that of the experiment, or the number of processors)")
 	fs.StringVar(&f.relay, "relay-address", "", "let pilots reach models at this `ADDRESS` of this machine, HOST or HOST:PORT (default: any address that they can connect to)")
-	fs.StringVar(&f.metrics, "metrics", "", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface")
+	fs.Func("metrics", "serve metrics for Prometheus at this `ADDRESS`, PORT or HOST:PORT, to everybody who can connect; without a host, on the loopback interface", func(s string) (err error) {
+		f.metrics, err = telemetry.Address(s)
+		return err
+	})
 }
 
 // possible refuses a --require rule that matches no cell of the plan, because
 // otherwise the user would find out only after the run.
 func (f *runFlags) possible(m *store.Manifest) error {
-	rules, err := f.requirements()
-	for _, r := range rules {
+	var err error
+	for _, r := range f.rules {
 		err = errors.Join(err, r.Possible(m))
 	}
 	return err
@@ -86,31 +93,6 @@ type job struct {
 	ownLimits bool
 }
 
-// requirements reads the --require rules before anything is started, and
-// refuses invalid numbers.
-func (f *runFlags) requirements() ([]requirement.Rule, error) {
-	if f.inFlight < 1 && f.given.Changed("in-flight") {
-		return nil, fmt.Errorf("--in-flight must be at least 1, got %d", f.inFlight)
-	}
-	if f.metrics != "" {
-		if _, err := telemetry.Address(f.metrics); err != nil {
-			return nil, fmt.Errorf("--metrics: %w", err)
-		}
-	}
-	if err := telemetry.CheckTraces(); err != nil {
-		return nil, err
-	}
-	var rs []requirement.Rule
-	for _, text := range f.require {
-		r, err := requirement.Parse(text)
-		if err != nil {
-			return nil, err
-		}
-		rs = append(rs, r)
-	}
-	return rs, nil
-}
-
 // startable returns an error if the run cannot start. The reasons were already
 // printed.
 func (a *app) startable(l *experiment.Loaded) error {
@@ -127,12 +109,9 @@ func (a *app) startable(l *experiment.Loaded) error {
 		if l.Plan != nil && slices.ContainsFunc(l.Plan.Problems, func(p plan.Problem) bool { return p.Refusal && p.Severity == plan.Error }) {
 			err = errors.New("nothing was started: exclude the refused tasks, or skip them with --skip-refused")
 		}
-		return &exit{exitUsage, err}
+		return err
 	}
-	if err := machineReady(); err != nil {
-		return &exit{exitUsage, err}
-	}
-	return nil
+	return cmp.Or(telemetry.CheckTraces(), machineReady())
 }
 
 // machineReady reports what prevents every run on this machine from starting,
@@ -147,10 +126,6 @@ func machineReady() error {
 
 // execute executes a run and prints the result. It closes the store.
 func (a *app) execute(ctx context.Context, j *job) error {
-	requirements, err := j.flags.requirements()
-	if err != nil {
-		return errors.Join(&exit{exitUsage, err}, j.store.Close())
-	}
 	result, err := a.executeAndShow(ctx, j)
 	index := j.store.Index()
 	counted := summary.Of(j.store.Manifest, index)
@@ -159,7 +134,7 @@ func (a *app) execute(ctx context.Context, j *job) error {
 		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
 	}
 	res := output.Run{Dir: j.store.Dir, Ran: result.Ran, Stopped: result.Stopped, Summary: counted}
-	for _, r := range requirements {
+	for _, r := range j.flags.rules {
 		res.Failed = append(res.Failed, r.Check(counted, j.store.Manifest)...)
 	}
 	if done, err := a.Answer(res); err != nil {

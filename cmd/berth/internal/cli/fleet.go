@@ -85,7 +85,7 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	}
 	args := []string{"resume", j.store.Dir}
 	if j.flags.inFlight > 0 {
-		args = append(args, "--in-flight", strconv.Itoa(j.flags.inFlight))
+		args = append(args, "--in-flight", j.flags.inFlight.String())
 	}
 	if j.flags.metrics != "" {
 		args = append(args, "--metrics", j.flags.metrics)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/requirement"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
@@ -26,18 +26,27 @@ const noNewFailure = "no new failure"
 
 // gateFlags are those of compare --baseline.
 type gateFlags struct {
-	given    *pflag.FlagSet
 	baseline string
-	require  []string
-	confirm  int
+	rules    []requirement.Rule
+	noNew    bool // require noNewFailure
+	confirm  usage.Count
 	junit    string
 }
 
 func (f *gateFlags) register(fs *pflag.FlagSet) {
-	f.given = fs
 	fs.StringVar(&f.baseline, "baseline", "", "say which tasks got worse than in this `RUN`")
-	fs.StringArrayVar(&f.require, "require", nil, "with --baseline: exit with code 1 unless this `RULE` holds: \""+noNewFailure+"\", or one as of berth run; may be repeated")
-	fs.IntVar(&f.confirm, "confirm", 0, "with --baseline: run tasks that got worse again, this `NUMBER` of times, each in a new run; those that most of these trials solve do not count")
+	fs.Func("require", "with --baseline: exit with code 1 unless this `RULE` holds: \""+noNewFailure+"\", or one as of berth run; may be repeated", func(text string) error {
+		if text == noNewFailure {
+			f.noNew = true
+			return nil
+		}
+		rule, err := requirement.Parse(text)
+		if f.rules = append(f.rules, rule); err != nil {
+			err = fmt.Errorf("%w. The rule about the baseline is %q", err, noNewFailure)
+		}
+		return err
+	})
+	fs.Var(&f.confirm, "confirm", "with --baseline: run tasks that got worse again, this `NUMBER` of times, each in a new run; those that most of these trials solve do not count")
 	fs.StringVar(&f.junit, "junit", "", "with --baseline: also write the tasks to `FILE` as JUnit's XML")
 }
 
@@ -45,9 +54,6 @@ func (f *gateFlags) register(fs *pflag.FlagSet) {
 func (a *app) gate(ctx context.Context, names []string, f *gateFlags, c *comparison) error {
 	if len(names) != 1 {
 		return fmt.Errorf("--baseline compares 1 run with another one, got %d runs", len(names))
-	}
-	if f.confirm < 0 || f.confirm > 100 {
-		return fmt.Errorf("--confirm must be 0 to 100, got %d", f.confirm)
 	}
 	format, err := c.flags.format(a.Printer)
 	if err != nil {
@@ -61,7 +67,7 @@ func (a *app) gate(ctx context.Context, names []string, f *gateFlags, c *compari
 	if c.options.Rules, err = numbers.RulesOf(runs[:1]); err != nil {
 		return err
 	}
-	failures, err := f.rules(&runs[0])
+	failures, err := f.check(&runs[0])
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (a *app) gate(ctx context.Context, names []string, f *gateFlags, c *compari
 			return err
 		}
 	}
-	if g.Failed = failures; slices.Contains(f.require, noNewFailure) && g.Worse > 0 {
+	if g.Failed = failures; f.noNew && g.Worse > 0 {
 		g.Failed = append(g.Failed, fmt.Sprintf("%s: %s got worse", noNewFailure, terminal.Count(g.Worse, "task", "tasks")))
 	}
 	if f.junit != "" {
@@ -92,19 +98,12 @@ func (a *app) gate(ctx context.Context, names []string, f *gateFlags, c *compari
 	return err
 }
 
-// rules checks the rules of --require that are about the run alone.
-func (f *gateFlags) rules(r *numbers.Run) (failed []string, err error) {
+// check checks the rules of --require that are about the run alone.
+func (f *gateFlags) check(r *numbers.Run) (failed []string, err error) {
 	counted := summary.Of(r.Manifest, r.Index)
-	for _, text := range f.require {
-		if text == noNewFailure {
-			continue
-		}
-		rule, err := requirement.Parse(text)
-		if err == nil {
-			err = rule.Possible(r.Manifest)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w. The rule about the baseline is %q", err, noNewFailure)
+	for _, rule := range f.rules {
+		if err := rule.Possible(r.Manifest); err != nil {
+			return nil, err
 		}
 		failed = append(failed, rule.Check(counted, r.Manifest)...)
 	}
@@ -133,7 +132,7 @@ func (a *app) confirm(ctx context.Context, dir string, g *numbers.Gate, f *gateF
 			return elsewhere(err)
 		}
 		a.Notef("again: %s, into %s\n", terminal.Count(len(chosen), "trial", "trials"), shownFolder(s.Dir))
-		_, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &runFlags{given: f.given}, store: s, selected: chosen})
+		_, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &runFlags{}, store: s, selected: chosen})
 		g.Confirm(s.Dir, s.Index())
 		if err = errors.Join(err, s.Close(), ctx.Err()); err != nil {
 			return err

@@ -93,7 +93,7 @@ func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
 	write(t, one, map[string]string{"cheat/folder/readme": "no script"})
 	for want, args := range map[string][]string{
 		"--repeat needs --run":           {one, "--repeat", "2"},
-		"--repeat must be from 1 to 100": {one, "--run", "--repeat", "0"},
+		"--repeat must be a whole number of at least 1": {one, "--run", "--repeat", "0"},
 		"cheat/folder has no solve.sh":   {one, "--run"},
 		`--environment: Plugin "nobody"`: {two, "--run", "--environment", "nobody"},
 	} {

@@ -50,9 +50,6 @@ refused, unless no verifier needs a sandbox (docs/running.md).`,
 }
 
 func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf *runFlags, sf *resumeFlags) error {
-	if _, err := rf.requirements(); err != nil {
-		return err
-	}
 	dir, m, l, err := a.loadRun(ctx, name, ef, sf)
 	if err != nil {
 		return err

@@ -88,9 +88,6 @@ func openRun(name string) (*opened, error) {
 }
 
 func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
-	if _, err := f.run.requirements(); err != nil {
-		return err
-	}
 	o, err := openRun(args[0])
 	if err != nil {
 		return err

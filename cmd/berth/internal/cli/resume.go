@@ -85,9 +85,6 @@ before you resume it.`,
 }
 
 func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf *runFlags, sf *resumeFlags) error {
-	if _, err := rf.requirements(); err != nil {
-		return err
-	}
 	again, err := outcomesOf(sf.again)
 	if err != nil {
 		return err

@@ -44,9 +44,6 @@ incomplete, can be resumed; 130 interrupted.`,
 		Example: "  berth run experiment.hcl\n  berth run . --in-flight 8 --require \"agent=oracle: passed = planned\"",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if _, err := rf.requirements(); err != nil {
-				return err
-			}
 			if replay != "" {
 				var err error
 				if ef.Replay, err = report.FindRun(replay); err != nil {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config"
@@ -191,7 +190,7 @@ func (a *app) openShell(ctx context.Context, l *experiment.Loaded, f *shellFlags
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	left := false
-	j := &job{Loaded: l, flags: &runFlags{lines: true, given: pflag.NewFlagSet(person, pflag.ContinueOnError)}, store: s, watch: func(e run.Event) {
+	j := &job{Loaded: l, flags: &runFlags{lines: true}, store: s, watch: func(e run.Event) {
 		over := e.Kind == run.Live && e.Live.Type == record.EventPhaseEnd && e.Live.Phase == record.PhaseTurn && e.Live.Error == ""
 		if over && !f.verify { // there is nothing to grade
 			left = true

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/selection"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -46,14 +47,14 @@ type tableOf struct {
 	tableFlags
 
 	by     []string
-	k      int
+	k      usage.Count
 	filter *report.Filter
 }
 
 func (o *tableOf) register(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVar(&o.by, "by", nil, "print the numbers of groups of trials by these `NAMES`: axes of the matrix, or words listed above")
-	fs.IntVar(&o.k, "k", 0, "k of pass@k, all-k and best of k, a `NUMBER` (default: the repetitions that every task has)")
+	fs.Var(&o.k, "k", "k of pass@k, all-k and best of k, a `NUMBER` (default: the repetitions that every task has)")
 	o.tableFlags.register(cmd)
 }
 
@@ -82,7 +83,7 @@ func (o *tableOf) wanted(cmd *cobra.Command, args []string) (bool, error) {
 
 // showTable prints the numbers of runs in groups.
 func (a *app) showTable(names []string, o *tableOf) error {
-	format, err := o.check(a.Printer)
+	format, err := o.format(a.Printer)
 	if err != nil {
 		return err
 	}
@@ -100,14 +101,6 @@ func (a *app) showTable(names []string, o *tableOf) error {
 	return printTable(a.Printer, res, format)
 }
 
-// check returns the chosen format, and an error for a flag that fits no run.
-func (o *tableOf) check(p *terminal.Printer) (terminal.Format, error) {
-	if o.k < 0 {
-		return terminal.Text, fmt.Errorf("--k: %d is not a number of trials", o.k)
-	}
-	return o.format(p)
-}
-
 // of makes the table of some runs.
 func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, error) {
 	j, err := numbers.Join(runs)
@@ -123,7 +116,7 @@ func (o *tableOf) of(runs []numbers.Run, w *numbers.Wanted) (*output.Table, erro
 	if w.Selected, err = chosenTrials(runs, o.filter.Expression); err != nil {
 		return nil, err
 	}
-	w.K, w.Choice = o.k, choice(o.filter.Expression)
+	w.K, w.Choice = int(o.k), choice(o.filter.Expression)
 	return numbers.Table(j, w)
 }
 

@@ -43,7 +43,7 @@ func (a *app) taskCommand() *cobra.Command {
 func (a *app) taskCheckCommand() *cobra.Command {
 	var (
 		f  experiment.Flags
-		rf taskRunFlags
+		rf = taskRunFlags{times: 3}
 	)
 	cmd := &cobra.Command{
 		Use:   "check DIR",
@@ -59,7 +59,7 @@ all checks. The exit code is 1 if one fails.`,
 		Example: "  berth task check tasks/hello\n  berth task check tasks --json\n  berth task check --run tasks/hello --environment podman",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := rf.possibleRun(); err != nil {
+			if err := rf.check(cmd.Flags()); err != nil {
 				return err
 			}
 			return a.taskCheck(cmd.Context(), args[0], &f, &rf)
@@ -68,12 +68,11 @@ all checks. The exit code is 1 if one fails.`,
 	fs := cmd.Flags()
 	fs.StringArrayVar(&f.AllowEnv, "allow-env", nil, "let tasks use this `VARIABLE` of the host, or those like EVAL_*; may be repeated")
 	fs.BoolVar(&f.Lenient, "lenient", false, "treat unknown keys in tasks as warnings")
-	rf.given = fs
 	fs.BoolVar(&rf.run, "run", false, "run the tasks, too")
-	fs.IntVar(&rf.times, "repeat", 3, "with --run, the `NUMBER` of runs in each condition")
+	fs.Var(&rf.times, "repeat", "with --run, the `NUMBER` of runs in each condition")
 	fs.StringVar(&rf.environment, "environment", defaultEnvironment, "with --run, the `ENVIRONMENT` plugin")
 	fs.StringVar(&rf.runs, "runs", report.RunsDir, "with --run, create the folders of the runs in `DIR`")
-	fs.IntVar(&rf.inFlight, "in-flight", 0, "with --run, the `NUMBER` of attempts at the same time (default: the number of processors)")
+	fs.Var(&rf.inFlight, "in-flight", "with --run, the `NUMBER` of attempts at the same time (default: the number of processors)")
 	return cmd
 }
 

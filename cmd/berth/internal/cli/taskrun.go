@@ -6,10 +6,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/pflag"
+
 	"github.com/berth-eval/berth/cmd/berth/internal/experiment"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/taskprobe"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -17,24 +20,20 @@ import (
 // taskRunFlags are the user's choices for berth task check --run.
 type taskRunFlags struct {
 	run         bool
-	times       int
+	times       usage.Count
 	environment string
 	runs        string
 	runFlags
 }
 
-// possibleRun refuses flags that say nothing without --run, and invalid numbers.
-func (f *taskRunFlags) possibleRun() error {
+// check refuses flags that say nothing without --run.
+func (f *taskRunFlags) check(given *pflag.FlagSet) error {
 	for _, name := range []string{"repeat", "environment", "runs", "in-flight"} {
-		if !f.run && f.given.Changed(name) {
+		if !f.run && given.Changed(name) {
 			return fmt.Errorf("--%s needs --run: without it, nothing is run", name)
 		}
 	}
-	if f.times < 1 || f.times > 100 {
-		return fmt.Errorf("--repeat must be from 1 to 100, got %d", f.times)
-	}
-	_, err := f.requirements()
-	return err
+	return nil
 }
 
 // taskRun runs the valid tasks of a listing and adds what it found to their
@@ -65,7 +64,7 @@ func (a *app) taskProbe(ctx context.Context, at place, t *task.Task, f *taskRunF
 		return nil, fmt.Errorf("make a folder for temporary files: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	p, err := taskprobe.New(t, f.environment, f.times, filepath.Join(tmp, "tasks"))
+	p, err := taskprobe.New(t, f.environment, int(f.times), filepath.Join(tmp, "tasks"))
 	if err != nil {
 		return nil, err
 	}

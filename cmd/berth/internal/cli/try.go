@@ -83,9 +83,6 @@ plugin that it names is refused if it differs. Other plugins are not compared.`,
 
 // try runs the task in dir, or the tasks.
 func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.Flags, rf *runFlags) error {
-	if _, err := rf.requirements(); err != nil {
-		return err
-	}
 	file, remove, err := a.tryFile(dir, tf)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (a *app) limits(j *job) experiment.RunLimits {
 		}
 	}
 	if j.flags.inFlight > 0 {
-		l.InFlight = &j.flags.inFlight
+		l.InFlight = new(int(j.flags.inFlight))
 	}
 	return l
 }
@@ -93,11 +93,8 @@ func (w *watching) telemetry(ctx context.Context, say func(string)) (*telemetry.
 		}
 	}
 	if w.flags.metrics != "" {
-		addr, err := telemetry.Address(w.flags.metrics)
-		if err == nil {
-			metrics, err = telemetry.ServeMetrics(ctx, addr)
-		}
-		if err != nil {
+		var err error
+		if metrics, err = telemetry.ServeMetrics(ctx, w.flags.metrics); err != nil {
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 		say("metrics: " + metrics.URL())

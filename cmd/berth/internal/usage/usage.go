@@ -38,6 +38,24 @@ func File(name string) error {
 	return nil
 }
 
+// Count is a flag with a whole number of at least 1; 0: it was not given.
+type Count int
+
+// Set implements pflag.Value.
+func (c *Count) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if *c = Count(n); err == nil && n == 0 {
+		err = strconv.ErrRange
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (c *Count) String() string { return strconv.Itoa(int(*c)) }
+
+// Type implements pflag.Value.
+func (*Count) Type() string { return "count" }
+
 // Width is how many columns help may have.
 const Width = 80
 
@@ -61,7 +79,7 @@ func AsksForJSON(args []string) bool {
 // flagError says what is wrong with a flag and what it takes.
 func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "uint64": "a whole number, 0 or more", "duration": `a duration such as "90s"`}
+		takes := map[string]string{"int": "a whole number", "bool": "true or false", "float64": "a number", "int64": "a whole number", "uint64": "a whole number, 0 or more", "duration": `a duration such as "90s"`, "count": "a whole number of at least 1"}
 		if want := takes[bad.GetFlag().Value.Type()]; want != "" {
 			err = fmt.Errorf("--%s must be %s, got %q", bad.GetFlag().Name, want, bad.GetValue())
 		}

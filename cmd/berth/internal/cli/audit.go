@@ -68,7 +68,7 @@ func (o *audits) wrong() error {
 // audit prints what an audit found.
 func (a *app) audit(ctx context.Context, name string, o *audits) error {
 	if err := o.wrong(); err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	opened, err := openRun(name)
 	if err != nil {
@@ -98,11 +98,7 @@ func (a *app) audit(ctx context.Context, name string, o *audits) error {
 			return &exit{exitErrors, err}
 		}
 	}
-	done, err := a.Answer(now)
-	if err != nil {
-		return err
-	}
-	if !done {
+	err = a.say(now, func() {
 		a.printAudit(now, cmp.Or(o.key, o.verify) != "")
 		if said != "" {
 			a.Printf("%s\n", terminal.Clean(said))
@@ -110,6 +106,9 @@ func (a *app) audit(ctx context.Context, name string, o *audits) error {
 		if o.out != "" {
 			a.Printf("page written to %s\n", terminal.Clean(o.out))
 		}
+	})
+	if err != nil {
+		return err
 	}
 	if now.Problems > 0 {
 		return &exit{code: exitErrors}

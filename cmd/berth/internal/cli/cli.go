@@ -154,6 +154,15 @@ func (a *app) because(line string) {
 	a.Notef("  %s\n", terminal.Clean(line))
 }
 
+// say prints the answer of a command: v as JSON with --json, or else what text prints.
+func (a *app) say(v any, text func()) error {
+	done, err := a.Answer(v)
+	if !done {
+		text()
+	}
+	return err
+}
+
 // nowhere lists the commands that need no current folder.
 var nowhere = map[string]bool{"help": true, "doctor": true, "gc": true, "list": true, "info": true}
 

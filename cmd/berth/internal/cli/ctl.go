@@ -136,20 +136,14 @@ func (a *app) ctl(ctx context.Context, name string, q control.Request) error {
 		return &exit{exitErrors, err}
 	}
 	if q.Action == ctlStatus {
-		if done, failed := a.Answer(status); done {
-			return failed
+		return a.say(status, func() { a.sayStatus(status) })
+	}
+	return a.say(answer, func() {
+		a.Printf("%s\n", terminal.Clean(answer.Did))
+		if status.State != control.Running {
+			a.Printf("%s: %s\n", status.State, terminal.Clean(status.Why))
 		}
-		a.sayStatus(status)
-		return nil
-	}
-	if done, failed := a.Answer(answer); done {
-		return failed
-	}
-	a.Printf("%s\n", terminal.Clean(answer.Did))
-	if status.State != control.Running {
-		a.Printf("%s: %s\n", status.State, terminal.Clean(status.Why))
-	}
-	return nil
+	})
 }
 
 // notGoingOn says why no process answers for the run in dir.

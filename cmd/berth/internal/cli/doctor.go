@@ -31,10 +31,8 @@ plain task. The exit code is 1 if none can.`,
 			if err != nil {
 				return err
 			}
-			if done, err := a.Answer(res); err != nil {
+			if err := a.say(res, func() { a.sayDoctor(res) }); err != nil {
 				return err
-			} else if !done {
-				a.sayDoctor(res)
 			}
 			if !res.Ready {
 				return &exit{exitErrors, nil}

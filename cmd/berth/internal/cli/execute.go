@@ -64,8 +64,7 @@ func (f *runFlags) registerWork(cmd *cobra.Command) {
 	})
 }
 
-// possible refuses a --require rule that matches no cell of the plan, because
-// otherwise the user would find out only after the run.
+// possible refuses a --require rule that matches no cell of the plan.
 func (f *runFlags) possible(m *store.Manifest) error {
 	var err error
 	for _, r := range f.rules {
@@ -137,10 +136,8 @@ func (a *app) execute(ctx context.Context, j *job) error {
 	for _, r := range j.flags.rules {
 		res.Failed = append(res.Failed, r.Check(counted, j.store.Manifest)...)
 	}
-	if done, err := a.Answer(res); err != nil {
+	if err := a.say(res, func() { a.sayRun(&res) }); err != nil {
 		return err
-	} else if !done {
-		a.sayRun(&res)
 	}
 	return a.verdict(ctx, &res, result)
 }

@@ -113,12 +113,15 @@ func (a *app) export(name, to, out, chosen string) error {
 
 // exported says what was written.
 func (a *app) exported(done output.Export, what string) error {
-	if answered, err := a.Answer(done); answered {
-		return err
-	}
-	a.Printf("%s written to %s\n", what, terminal.Clean(done.Path))
-	for _, n := range done.Notes {
+	return a.say(done, func() {
+		a.Printf("%s written to %s\n", what, terminal.Clean(done.Path))
+		a.sayNotes(done.Notes)
+	})
+}
+
+// sayNotes says what is missing from what was written or read, and why.
+func (a *app) sayNotes(notes []string) {
+	for _, n := range notes {
 		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(n))
 	}
-	return nil
 }

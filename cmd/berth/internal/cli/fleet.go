@@ -37,9 +37,7 @@ func (a *app) fleet(j *job) (*cluster.Fleet, error) {
 // have. Nodes need not have it.
 func schedulerThere(l *loaded.Loaded) error {
 	if l.Experiment.Executor.Kind == "slurm" {
-		if err := slurm.There(); err != nil {
-			return &exit{exitUsage, err}
-		}
+		return slurm.There()
 	}
 	return nil
 }
@@ -97,11 +95,9 @@ func (a *app) detach(ctx context.Context, j *job) error {
 	if err != nil {
 		return &exit{exitIncomplete, fmt.Errorf("%w\nresume with: berth resume %s", err, report.Display(j.store.Dir))}
 	}
-	if done, err := a.Answer(output.Detached{Dir: j.store.Dir, Job: id}); done || err != nil {
-		return err
-	}
-	a.Printf("job %[1]s runs the coordinator of %[2]s\nwhether it waits, and why: squeue --jobs=%[1]s\nshow it: berth show %[2]s\n", id, report.Display(j.store.Dir))
-	return nil
+	return a.say(output.Detached{Dir: j.store.Dir, Job: id}, func() {
+		a.Printf("job %[1]s runs the coordinator of %[2]s\nwhether it waits, and why: squeue --jobs=%[1]s\nshow it: berth show %[2]s\n", id, report.Display(j.store.Dir))
+	})
 }
 
 // cancelOnSecond makes a second Ctrl-C cancel the jobs of a run before it ends this

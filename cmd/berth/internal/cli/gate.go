@@ -18,7 +18,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // noNewFailure is the rule of compare --require that no task got worse.
@@ -127,9 +126,9 @@ func (a *app) confirm(ctx context.Context, dir string, g *numbers.Gate, f *gateF
 		return err
 	}
 	for range f.confirm {
-		s, err := store.Create(filepath.Dir(dir), now, files(l.Experiment))
+		s, err := create(filepath.Dir(dir), now, l)
 		if err != nil {
-			return elsewhere(err)
+			return err
 		}
 		a.Notef("again: %s, into %s\n", terminal.Count(len(chosen), "trial", "trials"), shownFolder(s.Dir))
 		_, err = a.executeAndShow(ctx, &job{Loaded: l, flags: &runFlags{}, store: s, selected: chosen})

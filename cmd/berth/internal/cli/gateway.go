@@ -64,7 +64,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *experiment.Flags,
 		return err
 	}
 	if e == nil || ds.HasErrors() {
-		return &exit{exitUsage, errors.New("nothing was started")}
+		return errors.New("nothing was started")
 	}
 	ms := run.Models(e.Cells...)
 	if len(ms) == 0 {

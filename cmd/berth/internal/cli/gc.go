@@ -56,10 +56,8 @@ for those that a sandbox or a run uses and those that Berth did not create.`,
 				res.Images, res.ImagesKept = pruned.Removed, pruned.Kept
 				res.Problems = append(res.Problems, pruned.Problems...)
 			}
-			if done, err := a.Answer(res); err != nil {
+			if err := a.say(res, func() { a.sayGC(res) }); err != nil {
 				return err
-			} else if !done {
-				a.sayGC(res)
 			}
 			if len(res.Problems) > 0 {
 				return &exit{exitErrors, nil}

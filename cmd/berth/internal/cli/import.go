@@ -46,13 +46,10 @@ func (a *app) importHarbor(job, runs string) error {
 	if err != nil {
 		return fmt.Errorf("import %s: %w", job, err)
 	}
-	if answered, err := a.Answer(output.Import{Dir: done.Dir, Trials: done.Trials, Notes: done.Notes}); answered {
-		return err
-	}
-	a.Printf("%s written to %s\n", terminal.Count(done.Trials, "trial", "trials"), terminal.Clean(report.Display(done.Dir)))
-	for _, n := range done.Notes {
-		a.Printf("%s %s\n", terminal.Paint(a.Color, terminal.Odd, "note:"), terminal.Clean(n))
-	}
-	a.Printf("show it:     berth show %s\n", terminal.Clean(report.Display(done.Dir)))
-	return nil
+	return a.say(output.Import{Dir: done.Dir, Trials: done.Trials, Notes: done.Notes}, func() {
+		dir := terminal.Clean(report.Display(done.Dir))
+		a.Printf("%s written to %s\n", terminal.Count(done.Trials, "trial", "trials"), dir)
+		a.sayNotes(done.Notes)
+		a.Printf("show it:     berth show %s\n", dir)
+	})
 }

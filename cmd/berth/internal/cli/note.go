@@ -40,7 +40,7 @@ use them:
 				return a.note(args, notes.Note{Label: strings.TrimSpace(label), Text: strings.TrimSpace(text), Removed: remove})
 			}
 			if text != "" || remove {
-				return &exit{exitUsage, errors.New("--why and --remove need --label. Example: berth note last 3f9a2c --label \"bad task\" --why \"The test needs the network.\"")}
+				return errors.New("--why and --remove need --label. Example: berth note last 3f9a2c --label \"bad task\" --why \"The test needs the network.\"")
 			}
 			return a.showNotes(args)
 		},
@@ -54,7 +54,7 @@ use them:
 // note writes a note about an attempt.
 func (a *app) note(args []string, n notes.Note) error {
 	if len(args) < 2 {
-		return &exit{exitUsage, errors.New("--label needs a trial. Example: berth note last 3f9a2c --label \"bad task\"")}
+		return errors.New("--label needs a trial. Example: berth note last 3f9a2c --label \"bad task\"")
 	}
 	c, err := choose(args)
 	if err != nil {
@@ -113,11 +113,7 @@ func (a *app) showNotes(args []string) error {
 			res.Notes = append(res.Notes, n)
 		}
 	}
-	if done, answerErr := a.Answer(res); done {
-		return answerErr
-	}
-	a.printNotes(x, &res)
-	return nil
+	return a.say(res, func() { a.printNotes(x, &res) })
 }
 
 func (a *app) printNotes(x *store.Index, res *output.Notes) {

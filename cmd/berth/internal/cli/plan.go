@@ -48,13 +48,7 @@ uses no model, or is an oracle. refused: the cell cannot run the task.`,
 			if !l.Ready() {
 				return &exit{exitUsage, nil}
 			}
-			if err = schedulerThere(l); err != nil {
-				return err
-			}
-			if err = machineReady(); err != nil {
-				return &exit{exitUsage, err}
-			}
-			return nil
+			return cmp.Or(schedulerThere(l), machineReady())
 		},
 	}
 	f.Register(cmd)

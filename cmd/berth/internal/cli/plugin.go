@@ -75,7 +75,7 @@ and folders that other users could change are refused.`,
 				a.Notef("%s %s\n", terminal.Paint(a.ErrColor, terminal.Odd, "Note:"), terminal.Clean(plugin.Ignored(res.NotStarted)))
 			}
 			if t.Len() == 0 {
-				return &exit{exitUsage, fmt.Errorf("no plugins in %s: run make build, or set BERTH_PLUGIN_PATH", strings.Join(res.Folders, ", "))}
+				return fmt.Errorf("no plugins in %s: run make build, or set BERTH_PLUGIN_PATH", strings.Join(res.Folders, ", "))
 			}
 			t.Write(a.Printer)
 			return nil
@@ -313,15 +313,15 @@ func (a *app) clause(res *output.PluginTest, r conform.Result) {
 // sayPluginTest says how a test went, and why plugins of the binary were not
 // tested.
 func (a *app) sayPluginTest(res *output.PluginTest, why error) error {
-	if done, err := a.Answer(res); err != nil {
-		return err
-	} else if !done {
+	if err := a.say(res, func() {
 		a.Printf("%s: %d passed, %d failed, %d skipped\n", res.Path, res.Passed, res.Failed, res.Skipped)
 		for i := range res.Clauses {
 			if r := &res.Clauses[i]; r.Status == conformance.Skip && slices.Contains(r.Detail, verifiertest.NoCases) {
 				a.Printf("note: it was not tested whether the verdicts of %s are right. Give works with known verdicts, to pass and to fail: --case DIR\n", terminal.Clean(r.Plugin))
 			}
 		}
+	}); err != nil {
+		return err
 	}
 	if res.Failed > 0 {
 		return &exit{exitErrors, why}

@@ -148,11 +148,9 @@ validate.`,
 			for _, p := range used {
 				res.Plugins = append(res.Plugins, output.PluginPart(p))
 			}
-			if done, err := a.Answer(res); done {
-				return err
-			}
-			a.Printf("wrote %s: %s\n", report.Display(res.File), terminal.Count(len(used), "plugin", "plugins"))
-			return nil
+			return a.say(res, func() {
+				a.Printf("wrote %s: %s\n", report.Display(res.File), terminal.Count(len(used), "plugin", "plugins"))
+			})
 		},
 	}
 	f.Register(cmd)

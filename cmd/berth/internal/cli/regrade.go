@@ -59,18 +59,13 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 		return err
 	}
 	now := l.Plan.Manifest(m.Header)
-	if changes := drift.ChangedWork(m, now); len(changes) > 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
-		return &exit{exitUsage, fmt.Errorf("%s cannot be verified again: the differences above concern what its agents did. Undo them, or start a new run", report.Display(dir))}
-	}
-	if err = rf.possible(now); err != nil {
+	err = a.unchanged(drift.ChangedWork(m, now), "%s cannot be verified again: the differences above concern what its agents did. Undo them, or start a new run", report.Display(dir))
+	if err = cmp.Or(err, rf.possible(now)); err != nil {
 		return err
 	}
 	choose, err := selection.Of(sf.selected, dir, m)
 	if err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	s, err := store.Open(dir, version, sf.takeOver)
 	if err != nil {
@@ -80,7 +75,7 @@ func (a *app) regrade(ctx context.Context, name string, ef *experiment.Flags, rf
 	if choose != nil {
 		trials, failed := choose.Trials(s.Manifest, s.Index())
 		if failed != nil {
-			return errors.Join(&exit{exitUsage, failed}, s.Close())
+			return errors.Join(failed, s.Close())
 		}
 		selected = map[string]bool{}
 		for _, t := range trials {
@@ -176,7 +171,7 @@ func (a *app) regradable(g *regrade.Plan) error {
 		a.Notef("note: %s without a measured attempt, and nothing to verify\n", terminal.Count(g.Unmeasured, "trial is", "trials are"))
 	}
 	if len(g.Origins) == 0 {
-		return &exit{exitUsage, errors.New("no trial can be verified again")}
+		return errors.New("no trial can be verified again")
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	}
 	defer o.remove()
 	if o.datasets != nil && !f.trust {
-		return &exit{exitUsage, fmt.Errorf("%s was made by another user, and its experiment and tasks would run on this machine: look at them (tar --zstd -tf), then replay it with --trust", args[0])}
+		return fmt.Errorf("%s was made by another user, and its experiment and tasks would run on this machine: look at them (tar --zstd -tf), then replay it with --trust", args[0])
 	}
 	f.experiment.Replay, f.experiment.Datasets = o.dir, o.datasets
 	_, m, l, err := a.loadRun(ctx, o.dir, &f.experiment, &resumeFlags{trust: f.trust || o.datasets != nil})
@@ -119,9 +119,9 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := store.Create(f.to, now, files(l.Experiment))
+	s, err := create(f.to, now, l)
 	if err != nil {
-		return elsewhere(err)
+		return err
 	}
 	res.Dir = s.Dir
 	a.Notef("replay of %s: %s, into %s\n", terminal.Clean(args[0]), terminal.Count(len(chosen), "trial", "trials"), shownFolder(s.Dir))
@@ -131,10 +131,8 @@ func (a *app) replay(ctx context.Context, args []string, f *replayFlags) error {
 	if err = errors.Join(err, s.Close()); err != nil {
 		return &exit{exitIncomplete, err}
 	}
-	if done, err := a.Answer(res); err != nil {
+	if err := a.say(res, func() { a.sayReplay(res) }); err != nil {
 		return err
-	} else if !done {
-		a.sayReplay(res)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -158,13 +156,7 @@ func (a *app) sameWork(m *store.Manifest, l *experiment.Loaded, chosen map[strin
 		}
 	}
 	changes := slices.DeleteFunc(drift.ChangedPlan(m, now), func(c drift.Change) bool { return c.Task != "" && !tasks[c.Task] })
-	for _, c := range changes {
-		a.because(c.String())
-	}
-	if len(changes) > 0 {
-		return nil, &exit{exitUsage, errors.New(refusal)}
-	}
-	return now, nil
+	return now, a.unchanged(changes, "%s", refusal)
 }
 
 // replayable returns the ids of the trials that can be replayed: all, or the one that
@@ -267,14 +259,11 @@ func (a *app) exportBundle(ctx context.Context, name, out string) error {
 	if err != nil {
 		return err
 	}
-	if len(changes) > 0 {
-		for _, c := range changes {
-			a.because(c.String())
-		}
-		return &exit{exitUsage, errors.New("the archive would have other tasks than the run: restore those that differ")}
+	if err = a.unchanged(changes, "the archive would have other tasks than the run: restore those that differ"); err != nil {
+		return err
 	}
 	if w := index.Writing(); w != nil {
-		return &exit{exitUsage, fmt.Errorf("%s is in progress (%s): wait for its end", report.Display(dir), w.Process)}
+		return fmt.Errorf("%s is in progress (%s): wait for its end", report.Display(dir), w.Process)
 	}
 	head := runbundle.Head{Run: m.Header.Run, Berth: version}
 	datasets := map[string]string{}

@@ -75,9 +75,7 @@ func (a *app) report(names []string, o *reportOf) error {
 	if err = renameio.WriteFile(o.out, b, 0o644, renameio.WithTempDir(filepath.Dir(o.out))); err != nil {
 		return err
 	}
-	if done, err := a.Answer(output.Report{Path: o.out, Bytes: len(b)}); done {
-		return err
-	}
-	a.Printf("report written to %s (%d KiB)\n", terminal.Clean(o.out), len(b)>>10)
-	return nil
+	return a.say(output.Report{Path: o.out, Bytes: len(b)}, func() {
+		a.Printf("report written to %s (%d KiB)\n", terminal.Clean(o.out), len(b)>>10)
+	})
 }

@@ -103,23 +103,20 @@ func (a *app) resume(ctx context.Context, name string, ef *experiment.Flags, rf 
 	if err = schedulerThere(l); err != nil {
 		return err
 	}
-	if changes := drift.ChangedPlan(m, l.Plan.Manifest(m.Header)); len(changes) > 0 {
-		a.tellChanges(changes)
-		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))}
-	}
-	if err = rf.possible(l.Plan.Manifest(m.Header)); err != nil {
+	now := l.Plan.Manifest(m.Header)
+	err = a.unchanged(drift.ChangedPlan(m, now), "%s cannot be resumed: the differences above could change results. Undo them, or start a new run", report.Display(dir))
+	if err = cmp.Or(err, rf.possible(now)); err != nil {
 		return err
 	}
-	choose, err := selection.Of(sf.selected, dir, l.Plan.Manifest(m.Header))
+	choose, err := selection.Of(sf.selected, dir, now)
 	if err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	s, err := store.Open(dir, version, sf.takeOver)
 	if err != nil {
 		return err
 	}
-	diverted := drift.ChangedModels(m, l.Plan.Manifest(m.Header))
-	if err = a.drift(ctx, l, s, drifting{diverted: diverted, accept: sf.acceptDrift}); err != nil {
+	if err = a.drift(ctx, l, s, drifting{diverted: drift.ChangedModels(m, now), accept: sf.acceptDrift}); err != nil {
 		return errors.Join(err, s.Close())
 	}
 	if err = a.extend(l, s, ef); err != nil { // last: a resume that is refused leaves the run as it was
@@ -148,13 +145,13 @@ func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf
 		return dir, nil, nil, err
 	}
 	if why := drift.Untrusted(dir); why != nil && !sf.trust {
-		return dir, nil, nil, &exit{exitUsage, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then continue with --trust", why)}
+		return dir, nil, nil, fmt.Errorf("%w: anyone who can change the run folder can choose what runs and where your keys are sent. Read its experiment, then continue with --trust", why)
 	}
 	if m, err = store.ReadManifest(dir); err != nil {
 		return dir, nil, nil, err
 	}
 	if m.Header.Imported != "" {
-		return dir, nil, nil, &exit{exitUsage, fmt.Errorf("%s was imported from %s, so there is no experiment to resume. Write one for its tasks, and compare both runs", report.Display(dir), m.Header.Imported)}
+		return dir, nil, nil, fmt.Errorf("%s was imported from %s, so there is no experiment to resume. Write one for its tasks, and compare both runs", report.Display(dir), m.Header.Imported)
 	}
 	path := sf.experiment
 	if path == "" {
@@ -187,7 +184,7 @@ func (a *app) chosen(e *selection.Expression, s *store.Run) (map[string]bool, er
 	}
 	trials, err := e.Trials(s.Manifest, s.Index())
 	if err != nil {
-		return nil, &exit{exitUsage, err}
+		return nil, err
 	}
 	ids, measured := map[string]bool{}, 0
 	for _, t := range trials {
@@ -217,7 +214,7 @@ func (a *app) extend(l *experiment.Loaded, s *store.Run, ef *experiment.Flags) e
 	}
 	before := len(s.Manifest.Trials)
 	if err := s.Extend(m, files(l.Experiment)); err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	var what []string
 	for _, c := range added {
@@ -235,6 +232,15 @@ func (a *app) tellChanges(changes []drift.Change) {
 	}
 }
 
+// unchanged fails, and prints the changes, if there are some.
+func (a *app) unchanged(changes []drift.Change, refusal string, args ...any) error {
+	a.tellChanges(changes)
+	if len(changes) == 0 {
+		return nil
+	}
+	return fmt.Errorf(refusal, args...)
+}
+
 // keptExperiment returns the experiment stored in the run, if it is unchanged.
 func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags) (string, error) {
 	path := filepath.Join(dir, m.Header.Folder())
@@ -249,7 +255,7 @@ func (a *app) keptExperiment(dir string, m *store.Manifest, ef *experiment.Flags
 		a.because(filepath.Join(m.Header.Folder(), c))
 	}
 	if len(changed) > 0 {
-		return "", &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the files above changed. Restore them, or name the experiment with --experiment", report.Display(dir))}
+		return "", fmt.Errorf("%s cannot be resumed: the files above changed. Restore them, or name the experiment with --experiment", report.Display(dir))
 	}
 	if m.Header.Try == nil { // the experiment of `berth try` has only absolute paths
 		ef.BaseDir = m.Header.Dir
@@ -302,7 +308,7 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, of 
 		a.because(d)
 	}
 	if !of.accept {
-		return &exit{exitUsage, fmt.Errorf("%s cannot be resumed: the plugins or models above changed. Undo that, or continue with --accept-drift, which marks the run", report.Display(s.Dir))}
+		return fmt.Errorf("%s cannot be resumed: the plugins or models above changed. Undo that, or continue with --accept-drift, which marks the run", report.Display(s.Dir))
 	}
 	for _, d := range drifts {
 		if err = s.Accept(d); err != nil {

@@ -67,16 +67,11 @@ incomplete, can be resumed; 130 interrupted.`,
 			if detach && l.Experiment.Executor.Kind != "slurm" {
 				return errors.New("--detach needs a scheduler that runs the coordinator: write an executor \"slurm\" block")
 			}
-			m := l.Plan.Manifest(a.header(l, &ef))
-			if err = rf.possible(m); err != nil {
+			j, err := a.newRun(l, &rf, to, a.header(l, &ef))
+			if err != nil {
 				return err
 			}
-			s, err := store.Create(to, m, files(l.Experiment))
-			if err != nil {
-				return elsewhere(err)
-			}
-			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), shownFolder(s.Dir))
-			j := &job{Loaded: l, flags: &rf, store: s}
+			a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), shownFolder(j.store.Dir))
 			if detach {
 				return a.detach(cmd.Context(), j)
 			}
@@ -113,10 +108,8 @@ func (a *app) prepare(ctx context.Context, l *experiment.Loaded) error {
 			failed++
 		}
 	}
-	if done, err := a.Answer(res); err != nil {
+	if err := a.say(res, func() { a.sayPrepared(res) }); err != nil {
 		return err
-	} else if !done {
-		a.sayPrepared(res)
 	}
 	if failed > 0 {
 		return &exit{exitErrors, nil}
@@ -141,13 +134,24 @@ func (a *app) sayPrepared(res *output.Prepare) {
 	}
 }
 
-// elsewhere adds to err how to choose another folder for runs, if err is about
-// the folder.
-func elsewhere(err error) error {
-	if _, ok := errors.AsType[*node.FolderError](err); ok {
-		return err
+// newRun creates the folder of a new run of an experiment in the folder runs.
+func (a *app) newRun(l *experiment.Loaded, f *runFlags, runs string, h store.Header) (*job, error) {
+	m := l.Plan.Manifest(h)
+	// Otherwise the user would find out only after the run.
+	if err := f.possible(m); err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("%w: choose another folder with --runs", err)
+	s, err := create(runs, m, l)
+	return &job{Loaded: l, flags: f, store: s}, err
+}
+
+// create creates the folder of a new run in the folder runs.
+func create(runs string, m *store.Manifest, l *experiment.Loaded) (*store.Run, error) {
+	s, err := store.Create(runs, m, files(l.Experiment))
+	if _, there := errors.AsType[*node.FolderError](err); err != nil && !there {
+		err = fmt.Errorf("%w: choose another folder with --runs", err)
+	}
+	return s, err
 }
 
 // shownFolder names a folder that was made for a run, and says who can read it.

@@ -20,7 +20,6 @@ import (
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // person is the plugin that a person works through.
@@ -54,7 +53,7 @@ docs/human.md.`,
 		Args:    cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && cmd.Flags().Changed("environment") {
-				return &exit{exitUsage, errors.New("--environment is for a task: an attempt has that of its run")}
+				return errors.New("--environment is for a task: an attempt has that of its run")
 			}
 			return a.shell(cmd.Context(), args, &f, &ef)
 		},
@@ -85,7 +84,7 @@ func terminalOf(f *os.File) (string, error) {
 func (a *app) shell(ctx context.Context, args []string, f *shellFlags, ef *experiment.Flags) error {
 	tty, err := terminalOf(os.Stdin)
 	if err != nil {
-		return &exit{exitUsage, err}
+		return err
 	}
 	c := map[string]any{"terminal": tty, "words": f.verify}
 	if f.surface {
@@ -106,7 +105,7 @@ func (a *app) shell(ctx context.Context, args []string, f *shellFlags, ef *exper
 		return err
 	}
 	if len(l.Plan.Trials) != 1 {
-		return &exit{exitUsage, fmt.Errorf("there are %d tasks at or below %s, and a terminal is in the sandbox of one: name one of them", len(l.Plan.Trials), args[0])}
+		return fmt.Errorf("there are %d tasks at or below %s, and a terminal is in the sandbox of one: name one of them", len(l.Plan.Trials), args[0])
 	}
 	return a.openShell(ctx, l, f, ef)
 }
@@ -182,27 +181,26 @@ func (a *app) openShell(ctx context.Context, l *experiment.Loaded, f *shellFlags
 		}
 		defer os.RemoveAll(runs)
 	}
-	h := a.header(l, ef)
-	s, err := store.Create(runs, l.Plan.Manifest(h), files(l.Experiment))
+	j, err := a.newRun(l, &runFlags{lines: true}, runs, a.header(l, ef))
 	if err != nil {
-		return elsewhere(err)
+		return err
 	}
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	left := false
-	j := &job{Loaded: l, flags: &runFlags{lines: true}, store: s, watch: func(e run.Event) {
+	j.watch = func(e run.Event) {
 		over := e.Kind == run.Live && e.Live.Type == record.EventPhaseEnd && e.Live.Phase == record.PhaseTurn && e.Live.Error == ""
 		if over && !f.verify { // there is nothing to grade
 			left = true
 			leave()
 		}
-	}}
+	}
 	if f.verify {
 		return a.execute(ctx, j)
 	}
 	_, err = a.executeAndShow(ctx, j)
-	index := s.Index()
-	if err = errors.Join(err, s.Close()); err != nil || left {
+	index := j.store.Index()
+	if err = errors.Join(err, j.store.Close()); err != nil || left {
 		return err
 	}
 	for _, t := range index.Trials {

@@ -243,15 +243,13 @@ func (a *app) showTrial(args []string, f *showFlags) error {
 	if i := slices.IndexFunc(t.Attempts, func(s store.AttemptState) bool { return s.Number == number }); i >= 0 {
 		full.Interventions = summary.InterventionsOn(m, x, t, &t.Attempts[i])
 	}
-	if done, err := a.Answer(full); done {
-		return err
-	}
-	if f.steps {
-		report.Trajectory(a.Printer, full.Steps, f.all)
-		return nil
-	}
-	report.AttemptText(a.Printer, full, f.all)
-	return nil
+	return a.say(full, func() {
+		if f.steps {
+			report.Trajectory(a.Printer, full.Steps, f.all)
+		} else {
+			report.AttemptText(a.Printer, full, f.all)
+		}
+	})
 }
 
 // number returns the attempt that a third argument names, or else the accepted or

@@ -125,15 +125,11 @@ func (a *app) taskCheck(ctx context.Context, dir string, f *experiment.Flags, rf
 			return err
 		}
 	}
-	done, err := a.Answer(res)
-	if err != nil {
+	if err = a.say(res, func() { a.sayTasks(&res) }); err != nil {
 		return err
 	}
-	if !done {
-		a.sayTasks(&res)
-	}
 	if len(res.Tasks) == 0 {
-		return &exit{exitUsage, fmt.Errorf("no task at or below %s", dir)}
+		return fmt.Errorf("no task at or below %s", dir)
 	}
 	if res.Valid < len(res.Tasks) {
 		return &exit{exitUsage, nil}

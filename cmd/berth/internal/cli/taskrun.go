@@ -78,7 +78,7 @@ func (a *app) taskProbe(ctx context.Context, at place, t *task.Task, f *taskRunF
 			return nil, err
 		}
 		flags := &experiment.Flags{SkipRefused: true, Lenient: ef.Lenient, AllowEnv: ef.AllowEnv}
-		run, failed := a.madeRun(ctx, file, &made{flags, f.runs, &f.runFlags})
+		run, failed := a.madeRun(ctx, file, f.runs, flags, &f.runFlags)
 		if failed != nil {
 			return nil, failed
 		}

@@ -100,10 +100,7 @@ func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.
 		return err
 	}
 	defer l.Close()
-	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
-		return err
-	}
-	if l.Secrets, err = ofFlags(file, l.Secrets); err != nil {
+	if err = ofFlags(file, l); err != nil {
 		return err
 	}
 	if err = a.startable(l); err != nil {
@@ -111,32 +108,20 @@ func (a *app) try(ctx context.Context, dir string, tf *tryFlags, ef *experiment.
 	}
 	h := a.header(l, ef)
 	h.Try, _ = json.Marshal(dir) //nolint:errcheck // a string always marshals
-	m := l.Plan.Manifest(h)
-	if err = rf.possible(m); err != nil {
+	j, err := a.newRun(l, rf, tf.runs, h)
+	if err != nil {
 		return err
 	}
-	s, err := store.Create(tf.runs, m, files(l.Experiment))
-	if err != nil {
-		return elsewhere(err)
-	}
-	err = a.execute(ctx, &job{Loaded: l, flags: rf, store: s})
+	err = a.execute(ctx, j)
 	if tf.agent == defaultAgent && !a.JSON {
-		a.explainOracle(s, tf.environment)
+		a.explainOracle(j.store, tf.environment)
 	}
 	return err
 }
 
-// made says how to run an experiment that the program wrote itself.
-type made struct {
-	experiment *experiment.Flags
-	runs       string // folder that the folder of the run is created in
-	flags      *runFlags
-}
-
 // madeRun executes an experiment that the program wrote, and returns the folder
-// of its run.
-func (a *app) madeRun(ctx context.Context, file string, how *made) (string, error) {
-	ef, rf := how.experiment, how.flags
+// of its run, which it creates in the folder runs.
+func (a *app) madeRun(ctx context.Context, file, runs string, ef *experiment.Flags, rf *runFlags) (string, error) {
 	l, err := a.load(ctx, file, ef)
 	if err != nil {
 		return "", err
@@ -144,20 +129,20 @@ func (a *app) madeRun(ctx context.Context, file string, how *made) (string, erro
 	defer l.Close()
 	// The user wrote none of this, and need not hear what can be run all the same.
 	l.Diagnostics = slices.DeleteFunc(l.Diagnostics, func(d config.Diagnostic) bool { return d.Severity == config.Warning })
-	if l.Diagnostics, err = ofFlags(file, l.Diagnostics); err != nil {
+	if err = ofFlags(file, l); err != nil {
 		return "", err
 	}
 	if err = a.startable(l); err != nil {
 		return "", err
 	}
-	m := l.Plan.Manifest(a.header(l, ef))
-	s, err := store.Create(how.runs, m, files(l.Experiment))
+	j, err := a.newRun(l, rf, runs, a.header(l, ef))
 	if err != nil {
-		return "", elsewhere(err)
+		return "", err
 	}
+	s := j.store
 	a.Notef("%s: %s, into %s\n", l.Experiment.Name, terminal.Count(len(l.Plan.Trials), "trial", "trials"), shownFolder(s.Dir))
-	result, err := a.executeAndShow(ctx, &job{Loaded: l, flags: rf, store: s})
-	counted := summary.Of(m, s.Index())
+	result, err := a.executeAndShow(ctx, j)
+	counted := summary.Of(s.Manifest, s.Index())
 	err = errors.Join(err, result.Broken, writeSummary(s, counted), s.Close())
 	switch {
 	case ctx.Err() != nil:
@@ -240,25 +225,23 @@ func (a *app) tryFile(dir string, f *tryFlags) (file string, remove func(), err 
 
 // ofFlags rewrites diagnostics about the experiment in file so that they name
 // flags, which end its lines as comments: the user has not seen the file.
-func ofFlags(file string, ds config.Diagnostics) (config.Diagnostics, error) {
+func ofFlags(file string, l *experiment.Loaded) error {
 	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
 	lines := strings.Split(string(text), "\n")
-	for i, d := range ds {
-		if filepath.Base(d.File) != filepath.Base(file) {
-			continue
-		}
-		said := config.Diagnostic{Severity: d.Severity, Summary: d.Summary, Detail: d.Detail}
-		if n := d.Start.Line - 1; n >= 0 && n < len(lines) {
-			if _, flag, ok := strings.Cut(lines[n], " # --"); ok {
-				said.Summary = "--" + flag + ": " + d.Summary
+	for _, ds := range []config.Diagnostics{l.Diagnostics, l.Secrets} {
+		for i, d := range ds {
+			if filepath.Base(d.File) != filepath.Base(file) {
+				continue
+			}
+			ds[i] = config.Diagnostic{Severity: d.Severity, Summary: d.Summary, Detail: d.Detail}
+			if n := d.Start.Line - 1; n >= 0 && n < len(lines) {
+				if _, flag, ok := strings.Cut(lines[n], " # --"); ok {
+					ds[i].Summary = "--" + flag + ": " + d.Summary
+				}
 			}
 		}
-		ds[i] = said
 	}
-	return ds, nil
+	return err
 }
 
 // formatsOf returns the formats that detect a task in the first folder, at or below

@@ -49,7 +49,7 @@ func (a *app) watched(ctx context.Context, w *watching, carry func(run.Observer)
 	}
 	sink, err := w.telemetry(ctx, say)
 	if err != nil {
-		return report, &exit{exitUsage, err}
+		return report, err
 	}
 	defer func() { //nolint:contextcheck // also after a cancel
 		if sink == nil {

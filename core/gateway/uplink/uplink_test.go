@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -309,8 +310,16 @@ func spend(t *testing.T, pilots []*pilot, trials []string) (served, refused int6
 func TestABudgetHoldsOverAllPilots(t *testing.T) {
 	t.Parallel()
 	var p *provider
-	p = provide(t, func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(time.Millisecond) // so that requests are under way at the same time
+	var full sync.Once
+	together := make(chan struct{}) // closed when the whole budget is reserved
+	p = provide(t, func(w http.ResponseWriter, r *http.Request) {
+		if p.asked.Load() == 10 {
+			full.Do(func() { close(together) })
+		}
+		select {
+		case <-together:
+		case <-r.Context().Done():
+		}
 		p.answer(w)
 	})
 	limit := 10.0
@@ -368,6 +377,17 @@ func TestAStreamIsNotHeldBack(t *testing.T) {
 	}
 }
 
+// firstLine is a log; written is closed when it gets its first line.
+type firstLine struct {
+	once    sync.Once
+	written chan struct{}
+}
+
+func (l *firstLine) Write(p []byte) (int, error) {
+	l.once.Do(func() { close(l.written) })
+	return len(p), nil
+}
+
 // A provider that limits one pilot is not asked by the others before it allows it.
 func TestAllPilotsWaitForTheProviderTogether(t *testing.T) {
 	t.Parallel()
@@ -387,7 +407,8 @@ func TestAllPilotsWaitForTheProviderTogether(t *testing.T) {
 		}
 		p.answer(w)
 	})
-	b := newBed(t, p)
+	limited := &firstLine{written: make(chan struct{})}
+	b := newBed(t, p, func(o *gateway.Options) { o.Log = zerolog.New(limited) })
 	one, two := b.pilot("one").attempt("t1"), b.pilot("two").attempt("t2")
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -395,8 +416,11 @@ func TestAllPilotsWaitForTheProviderTogether(t *testing.T) {
 			t.Errorf("status %d, %v: %s", status, err, text)
 		}
 	})
-	testlevel.Eventually(t, "the provider has limited a request", func() bool { return until.Load() != nil })
-	time.Sleep(50 * time.Millisecond) // the answer has to reach the gateway: nothing to poll tells
+	select {
+	case <-limited.written: // the gateway knows that the provider limits requests
+	case <-time.After(time.Minute):
+		t.Error("the gateway does not say that the provider limited a request")
+	}
 	wg.Go(func() {
 		if status, text, err := two.ask(t.Context(), padded); err != nil || status != http.StatusOK {
 			t.Errorf("status %d, %v: %s", status, err, text)

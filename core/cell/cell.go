@@ -131,10 +131,13 @@ func Scaled(asks, instead time.Duration, factor float64) time.Duration {
 
 // Budget bounds the use of models. Nil means no bound.
 type Budget struct {
-	CostUSD  *float64 `json:"cost_usd,omitempty"`
-	Tokens   *int64   `json:"tokens,omitempty"` // input and output
-	Requests *int64   `json:"requests,omitempty"`
+	CostUSD  *float64 `json:"cost_usd,omitempty" berth:"cost_usd" doc:"What models may cost, in USD."`
+	Tokens   *int64   `json:"tokens,omitempty" berth:"tokens" doc:"Input and output tokens of models."`
+	Requests *int64   `json:"requests,omitempty" berth:"requests" doc:"Requests to models."`
 }
+
+// None reports whether there is no bound.
+func (b Budget) None() bool { return b.CostUSD == nil && b.Tokens == nil && b.Requests == nil }
 
 // Reveal returns the cell with its secrets. Run it, but never print it. Fails
 // when a secret is missing.

@@ -34,9 +34,7 @@ type RunLimits struct {
 	Agent       map[string]Places `berth:"agent" doc:"Limits for the attempts of one agent, by the label of its block."`
 	Model       map[string]Places `berth:"model" doc:"Limits for the attempts whose agent uses a model, by the label of its block. For requests with one key see in_flight of the model."`
 	Time        *time.Duration    `berth:"time" doc:"Time limit of the run. Attempts that have not started by then are not run."`
-	CostUSD     *float64          `berth:"cost_usd" doc:"What models may cost, in USD."`
-	Tokens      *int64            `berth:"tokens" doc:"Input and output tokens of models."`
-	Requests    *int64            `berth:"requests" doc:"Requests to models."`
+	cell.Budget
 }
 
 // Places bound how many attempts do something at the same time. Nil means no

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/dialects"
@@ -40,8 +39,8 @@ func TestABudgetInUSDNeedsAPrice(t *testing.T) {
 	key := cell.Plain("k")
 	m := &cell.Model{Label: "m", Provider: "anthropic", Name: "nobody-knows", APIKey: &key}
 	one := 1.0
-	budget := Cell{Name: "agent=a", Models: []*cell.Model{m}, Limit: ledger.Limit{USD: &one}}
-	for name, o := range map[string]Options{"run": {Run: ledger.Limit{USD: &one}}, "cell agent=a": {Cells: []Cell{budget}}} {
+	budget := Cell{Name: "agent=a", Models: []*cell.Model{m}, Limit: cell.Budget{CostUSD: &one}}
+	for name, o := range map[string]Options{"run": {Run: cell.Budget{CostUSD: &one}}, "cell agent=a": {Cells: []Cell{budget}}} {
 		o.Dir, o.Models, o.Dialects = t.TempDir(), []*cell.Model{m}, dialects.All
 		if _, err := New(o); err == nil || !strings.Contains(err.Error(), "price is not known") {
 			t.Errorf("%s: got %v", name, err)
@@ -81,7 +80,7 @@ func TestEachVerifierHasItsOwnBudget(t *testing.T) {
 func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 	t.Parallel()
 	one, none, small := int64(1), int64(0), 0.001
-	perCell := func(l ledger.Limit) setting {
+	perCell := func(l cell.Budget) setting {
 		return func(_ *cell.Model, o *Options, _ *models.Spec) {
 			o.Cells = []Cell{{Name: "agent=a", Trials: []string{"t1"}, Limit: l}}
 		}
@@ -94,10 +93,10 @@ func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 		says  string
 	}{
 		{"run", func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run.Requests = &one }, record.ScopeRun, false, "budget of the run is used up: 1 of 1 requests"},
-		{"cell", perCell(ledger.Limit{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
+		{"cell", perCell(cell.Budget{Requests: &one}), record.ScopeCell, false, "budget of the cell agent=a is used up"},
 		{"attempt", func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget.Requests = &one }, "", false, "budget of the attempt is used up"},
 		{"run, at once", func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run.Requests = &none }, record.ScopeRun, true, "budget of the run, 0 requests, is too small"},
-		{"cell, at once", perCell(ledger.Limit{USD: &small}), record.ScopeCell, true, "20 of output"},
+		{"cell, at once", perCell(cell.Budget{CostUSD: &small}), record.ScopeCell, true, "20 of output"},
 		{"attempt, at once", func(_ *cell.Model, _ *Options, s *models.Spec) { s.Budget.CostUSD = &small }, "", true, "0.0010 USD, is too small"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/plugins/dialect"
 )
@@ -18,7 +17,7 @@ func TestAnotherRequestOfTheSameLengthHasNoRoom(t *testing.T) {
 	t.Parallel()
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 50, output: 1}}\n  - {text: x, usage: {input: 60, output: 1}}\n")
 	limit := int64(120_000)
-	b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
+	b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run = cell.Budget{Tokens: &limit} })
 	ask := func(text string) int {
 		return b.ask(t.Context(), t, "/v1/messages", `{"max_tokens":10,"messages":[{"role":"user","content":"`+text+`"}]}`).status
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/models"
@@ -93,7 +94,7 @@ func (x *exchange) serve(ctx context.Context) {
 		x.count(ctx)
 		return
 	}
-	if x.facts.Media.Audio && x.bounded(func(l ledger.Limit) bool { return l.USD != nil }) {
+	if x.facts.Media.Audio && x.bounded(func(l cell.Budget) bool { return l.CostUSD != nil }) {
 		x.reject(dialect.NotServed, "audio has a price of its own, so a budget in USD cannot be held: leave it out, or bound tokens in the experiment")
 		return
 	}

@@ -107,7 +107,7 @@ func (g *Gateway) guest(o *origin) (*session, *entry, error) {
 	s := &session{
 		g: g, spec: *spec, payer: g.payer(spec), endpoints: map[string]model.Endpoint{}, entries: map[string]*entry{}, spent: make(chan struct{}),
 		memory:   semaphore.NewWeighted(maxTogether), // another gateway limits it
-		accounts: append([]*ledger.Account{g.ledger.Open("attempt", ledger.Limit{}, ledger.Amount{})}, g.shared(o.Trial)...),
+		accounts: append([]*ledger.Account{g.ledger.Open("attempt", cell.Budget{}, ledger.Amount{})}, g.shared(o.Trial)...),
 	}
 	e, err := s.entry("", m, key) // no client can have a header like this
 	if err != nil {

@@ -50,7 +50,7 @@ type Options struct {
 	Models []*cell.Model
 	// Run is the budget of the whole run, and Spent the part of it that was
 	// spent before.
-	Run   ledger.Limit
+	Run   cell.Budget
 	Spent ledger.Amount
 	// Cells are budgets of parts of the run, in addition to that of the run.
 	Cells []Cell
@@ -81,7 +81,7 @@ type Cell struct {
 	Name   string        // for people; may be empty
 	Trials []string      // ids
 	Models []*cell.Model // used by them
-	Limit  ledger.Limit
+	Limit  cell.Budget
 	Spent  ledger.Amount // before
 }
 
@@ -185,7 +185,7 @@ func (g *Gateway) add(m *cell.Model, as cell.Model) error {
 	if err != nil {
 		return fmt.Errorf("model %q: %w", m.Label, err)
 	}
-	if g.o.Run.USD != nil {
+	if g.o.Run.CostUSD != nil {
 		if err = u.bounds(); err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (g *Gateway) openCells() error {
 		for _, used := range c.Models {
 			for _, m := range used.Chain() {
 				u := g.models[m]
-				if c.Limit.USD == nil || u == nil {
+				if c.Limit.CostUSD == nil || u == nil {
 					continue
 				}
 				if err := u.bounds(); err != nil {
@@ -385,8 +385,7 @@ func (g *Gateway) account(spec *models.Spec) *ledger.Account {
 		if spec.Verifier != "" {
 			name += fmt.Sprintf(" %q", spec.Verifier)
 		}
-		b := spec.Budget
-		a = g.ledger.Open(name, ledger.Limit{Requests: b.Requests, Tokens: b.Tokens, USD: b.CostUSD}, ledger.Amount{})
+		a = g.ledger.Open(name, spec.Budget, ledger.Amount{})
 		g.attempts[key] = a
 	}
 	return a
@@ -408,9 +407,9 @@ func (g *Gateway) payer(spec *models.Spec) *ledger.Attempt {
 
 // Limit replaces the budget of the run. Fails if it is in USD, and a price is not
 // known.
-func (g *Gateway) Limit(l ledger.Limit) error {
+func (g *Gateway) Limit(l cell.Budget) error {
 	for _, u := range g.models {
-		if err := u.bounds(); l.USD != nil && err != nil {
+		if err := u.bounds(); l.CostUSD != nil && err != nil {
 			return err
 		}
 	}

@@ -220,7 +220,7 @@ func TestTheWorstCaseOfARequest(t *testing.T) {
 			t.Parallel()
 			m := scripted(t, oneReply)
 			limit := int64(1e6)
-			b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run = ledger.Limit{Tokens: &limit} })
+			b := start(t, m, func(_ *cell.Model, o *Options, _ *models.Spec) { o.Run = cell.Budget{Tokens: &limit} })
 			got := b.ask(t.Context(), t, tt.path, tt.body)
 			if want := map[bool]int{true: http.StatusOK, false: http.StatusForbidden}[tt.fits]; got.status != want {
 				t.Errorf("%d %s; want %d", got.status, got.body, want)
@@ -236,7 +236,7 @@ func TestWhatTheProviderKeepsIsCounted(t *testing.T) {
 	m := scripted(t, "replies:\n  - {text: x, usage: {input: 600000, output: 100}}\n")
 	limit := int64(1e6)
 	b := start(t, m, func(_ *cell.Model, o *Options, spec *models.Spec) {
-		o.Run, spec.Hosted = ledger.Limit{Tokens: &limit}, true
+		o.Run, spec.Hosted = cell.Budget{Tokens: &limit}, true
 	})
 	if got := b.ask(t.Context(), t, "/v1/responses", `{"input":"`+strings.Repeat("x ", 300000)+`"}`); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/verifier"
@@ -79,7 +78,7 @@ func TestTheCostOfAnAllowedModel(t *testing.T) {
 		t.Errorf("written down %+v, usage %+v", x, b.Usage())
 	}
 	limit := 1.0
-	if _, err := New(Options{Dialects: dialects.All, Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &limit}}); err == nil || !strings.Contains(err.Error(), `of "m2" the price is not known`) {
+	if _, err := New(Options{Dialects: dialects.All, Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: cell.Budget{CostUSD: &limit}}); err == nil || !strings.Contains(err.Error(), `of "m2" the price is not known`) {
 		t.Errorf("a budget in USD with it: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/plugins/dialect"
 )
@@ -32,7 +33,7 @@ func (x *exchange) limits() limits {
 // cannot be known. A request that continues an earlier answer of this session
 // does not count.
 func (x *exchange) refers() bool {
-	if !x.bounded(func(l ledger.Limit) bool { return l.Tokens != nil || l.USD != nil }) {
+	if !x.bounded(func(l cell.Budget) bool { return l.Tokens != nil || l.CostUSD != nil }) {
 		return false
 	}
 	body, err := dialect.ParseObject(x.body.Bytes())
@@ -50,7 +51,7 @@ func (x *exchange) refers() bool {
 }
 
 // bounded reports whether a budget of the session has such a limit.
-func (x *exchange) bounded(so func(ledger.Limit) bool) bool {
+func (x *exchange) bounded(so func(cell.Budget) bool) bool {
 	return slices.ContainsFunc(x.s.accounts, func(a *ledger.Account) bool { return so(a.Limit()) })
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/dialects"
 	"github.com/berth-eval/berth/plugins/dialect"
@@ -162,7 +161,7 @@ func TestAnotherRateNeedsAPrice(t *testing.T) {
 		"something of its body": {`{"temperature":0}`, nil, true},
 	} {
 		m := cell.Model{Label: "m", Provider: "anthropic", Name: "claude-opus-4-8", APIKey: &key, Parameters: []byte(tt.parameters), Price: tt.price}
-		g, err := New(Options{Dialects: dialects.All, Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: ledger.Limit{USD: &one}})
+		g, err := New(Options{Dialects: dialects.All, Dir: t.TempDir(), Models: []*cell.Model{&m}, Run: cell.Budget{CostUSD: &one}})
 		if (err == nil) != tt.ok {
 			t.Errorf("%s: %v", name, err)
 		}

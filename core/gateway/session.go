@@ -172,7 +172,7 @@ func (s *session) entry(name string, m *cell.Model, token string) (*entry, error
 	if u == nil {
 		return nil, fmt.Errorf("the gateway has no model %q", m.Label)
 	}
-	if s.accounts[0].Limit().USD != nil {
+	if s.accounts[0].Limit().CostUSD != nil {
 		if err := u.bounds(); err != nil {
 			return nil, err
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/trial/outcome"
 )
@@ -99,7 +98,7 @@ func (c *Control) Limits(change func(*experiment.RunLimits) error) error {
 			return err
 		}
 		if c.gateway != nil {
-			if err := c.gateway.Limit(ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}); err != nil {
+			if err := c.gateway.Limit(l.Budget); err != nil {
 				return err
 			}
 		}

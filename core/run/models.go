@@ -66,7 +66,7 @@ func (s *Spec) Gateway(dir string) (*gateway.Gateway, error) {
 	}
 	l := s.Limits
 	g, err := gateway.New(gateway.Options{
-		Dir: dir, Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: ledger.Limit{Requests: l.Requests, Tokens: l.Tokens, USD: l.CostUSD}, Spent: sum,
+		Dir: dir, Dialects: s.Dialects, Models: ms, Replay: Replay(s.FindRun), Run: l.Budget, Spent: sum,
 		Cells: s.budgets(spent), Log: s.Log,
 	})
 	if s.Control != nil {
@@ -80,8 +80,7 @@ func (s *Spec) Gateway(dir string) (*gateway.Gateway, error) {
 func (s *Spec) budgets(spent map[string]ledger.Amount) []gateway.Cell {
 	cells := make([]gateway.Cell, len(s.Plan.Experiment.Cells))
 	for i, c := range s.Plan.Experiment.Cells {
-		p := &c.PerCell
-		cells[i] = gateway.Cell{Name: c.Key, Limit: ledger.Limit{Requests: p.Requests, Tokens: p.Tokens, USD: p.CostUSD}, Models: Models(c)}
+		cells[i] = gateway.Cell{Name: c.Key, Limit: c.PerCell, Models: Models(c)}
 	}
 	for i := range s.Plan.Trials {
 		t := &s.Plan.Trials[i]

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -264,7 +265,7 @@ func TestTheBudgetOfTheRunEndsIt(t *testing.T) {
 	p, r := planOf(t, 10)
 	one, limit, cost := 1, 3.0, 1.0
 	o := run.Options{
-		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, CostUSD: &limit},
+		Plan: p, Store: r, Limits: experiment.RunLimits{Places: experiment.Places{InFlight: &one}, Budget: cell.Budget{CostUSD: &limit}},
 		Executor: &fake{attempt: func(context.Context, run.Job) record.Result {
 			return record.Result{Outcome: record.Passed, Usage: []record.Usage{{CostUSD: &cost}}}
 		}},

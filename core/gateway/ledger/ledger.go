@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+
+	"github.com/berth-eval/berth/core/cell"
 )
 
 // Amount is an amount spent. The zero value is nothing.
@@ -31,27 +33,17 @@ func (a Amount) minus(b Amount) Amount {
 // none reports whether a is zero, except for rounding errors.
 func (a Amount) none() bool { return a.Requests == 0 && a.Tokens == 0 && a.USD < slack }
 
-// Limit bounds an account. Nil means no bound.
-type Limit struct {
-	Requests *int64   `json:"requests,omitempty"`
-	Tokens   *int64   `json:"tokens,omitempty"`
-	USD      *float64 `json:"cost_usd,omitempty"`
-}
-
-// None reports whether there is no bound.
-func (l Limit) None() bool { return l.Requests == nil && l.Tokens == nil && l.USD == nil }
-
 // slack is the largest rounding error of a sum of prices, in USD.
 const slack = 1e-9
 
-// exceeded returns the unit in which a exceeds l; empty if it does not.
-func (l Limit) exceeded(a Amount) string {
+// exceeds returns the unit in which a exceeds a budget; empty if it does not.
+func (a Amount) exceeds(l cell.Budget) string {
 	switch {
 	case l.Requests != nil && a.Requests > *l.Requests:
 		return "requests"
 	case l.Tokens != nil && a.Tokens > *l.Tokens:
 		return "tokens"
-	case l.USD != nil && a.USD > *l.USD+slack:
+	case l.CostUSD != nil && a.USD > *l.CostUSD+slack:
 		return "USD"
 	default:
 		return ""
@@ -90,7 +82,7 @@ func spent(a *Account, unit string, need Amount) *SpentError {
 	case "tokens":
 		e.Limit, e.Spent, e.Need = count(*l.Tokens), count(have.Tokens), count(need.Tokens)
 	default:
-		e.Limit, e.Spent, e.Need = usd(*l.USD), usd(have.USD), usd(need.USD)
+		e.Limit, e.Spent, e.Need = usd(*l.CostUSD), usd(have.USD), usd(need.USD)
 	}
 	return e
 }
@@ -111,7 +103,7 @@ func New() *Ledger { return &Ledger{changed: make(chan struct{})} }
 type Account struct {
 	ledger   *Ledger
 	name     string
-	limit    Limit
+	limit    cell.Budget
 	settled  Amount
 	reserved Amount
 	kept     map[*Attempt]Amount // for the next requests of attempts
@@ -125,19 +117,19 @@ type Attempt struct {
 }
 
 // Open makes an account; part of its budget may already be spent.
-func (l *Ledger) Open(name string, limit Limit, already Amount) *Account {
+func (l *Ledger) Open(name string, limit cell.Budget, already Amount) *Account {
 	return &Account{ledger: l, name: name, limit: limit, settled: already, kept: map[*Attempt]Amount{}}
 }
 
 // Limit returns the limit of the account.
-func (a *Account) Limit() Limit {
+func (a *Account) Limit() cell.Budget {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	return a.limit
 }
 
 // SetLimit replaces the limit of the account, also for requests that wait.
-func (a *Account) SetLimit(l Limit) {
+func (a *Account) SetLimit(l cell.Budget) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
 	a.limit = l
@@ -196,7 +188,7 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, who *Attempt, account
 		l.mu.Lock()
 		wait := false
 		for _, a := range accounts {
-			if unit := a.limit.exceeded(a.settled.Plus(need)); unit != "" {
+			if unit := a.settled.Plus(need).exceeds(a.limit); unit != "" {
 				err := spent(a, unit, need)
 				l.mu.Unlock()
 				return nil, err
@@ -205,7 +197,7 @@ func (l *Ledger) Reserve(ctx context.Context, need Amount, who *Attempt, account
 			if !who.begun {
 				taken = taken.Plus(a.keeps())
 			}
-			wait = wait || a.limit.exceeded(taken) != ""
+			wait = wait || taken.exceeds(a.limit) != ""
 		}
 		if !wait {
 			who.begun, who.ended = true, false

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/internal/testlevel"
 )
 
-func limit(usd float64) Limit { return Limit{USD: &usd} }
+func limit(usd float64) cell.Budget { return cell.Budget{CostUSD: &usd} }
 
 func TestWhatFitsOnlyLaterWaits(t *testing.T) {
 	t.Parallel()
@@ -46,7 +47,7 @@ func TestWhatFitsOnlyLaterWaits(t *testing.T) {
 func TestWhatNeverFitsIsRefused(t *testing.T) {
 	t.Parallel()
 	l := New()
-	run, attempt := l.Open("run", Limit{}, Amount{}), l.Open("attempt", limit(1), Amount{})
+	run, attempt := l.Open("run", cell.Budget{}, Amount{}), l.Open("attempt", limit(1), Amount{})
 	who := &Attempt{}
 	_, err := l.Reserve(t.Context(), Amount{USD: 1.5, Tokens: 3}, who, run, attempt)
 	var spent *SpentError
@@ -79,7 +80,7 @@ func TestALimitHoldsAtEveryMoment(t *testing.T) {
 	t.Parallel()
 	l := New()
 	n := int64(100)
-	a := l.Open("run", Limit{Tokens: &n}, Amount{})
+	a := l.Open("run", cell.Budget{Tokens: &n}, Amount{})
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
@@ -187,7 +188,7 @@ func TestALimitIsReplaced(t *testing.T) {
 	}
 	a.SetLimit(limit(3))
 	var spent *SpentError
-	if _, err := l.Reserve(t.Context(), Amount{USD: 4}, who, a); !errors.As(err, &spent) || *a.Limit().USD != 3 {
+	if _, err := l.Reserve(t.Context(), Amount{USD: 4}, who, a); !errors.As(err, &spent) || *a.Limit().CostUSD != 3 {
 		t.Errorf("with a smaller one: %v", err)
 	}
 }

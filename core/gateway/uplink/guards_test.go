@@ -15,7 +15,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/record"
@@ -201,7 +200,7 @@ func TestWhatIsReleasedIsFree(t *testing.T) {
 		<-r.Context().Done()
 	})
 	limit := 2.5
-	b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
+	b := newBed(t, p, func(o *gateway.Options) { o.Run = cell.Budget{CostUSD: &limit} })
 	var released atomic.Bool
 	b.makes = func(string, string, int) error {
 		if released.Load() {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/gateway/ratelimit"
 	"github.com/berth-eval/berth/core/gateway/uplink"
 	"github.com/berth-eval/berth/core/models"
@@ -323,7 +322,7 @@ func TestABudgetHoldsOverAllPilots(t *testing.T) {
 		p.answer(w)
 	})
 	limit := 10.0
-	b := newBed(t, p, func(o *gateway.Options) { o.Run = ledger.Limit{USD: &limit} })
+	b := newBed(t, p, func(o *gateway.Options) { o.Run = cell.Budget{CostUSD: &limit} })
 	var pilots []*pilot
 	for i := range 6 {
 		pilots = append(pilots, b.pilot(fmt.Sprint("p", i)))

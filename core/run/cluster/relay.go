@@ -31,10 +31,7 @@ func Relayed(x *experiment.Experiment) func(*cell.Model) bool {
 
 // shared reports whether attempts share a budget: that of the run or of a cell.
 func shared(x *experiment.Experiment) bool {
-	l := &x.Limits
-	return l.Requests != nil || l.Tokens != nil || l.CostUSD != nil || slices.ContainsFunc(x.Cells, func(c *experiment.Cell) bool {
-		return c.PerCell.Requests != nil || c.PerCell.Tokens != nil || c.PerCell.CostUSD != nil
-	})
+	return !x.Limits.Budget.None() || slices.ContainsFunc(x.Cells, func(c *experiment.Cell) bool { return !c.PerCell.None() })
 }
 
 // relay is the coordinator's end of the connections of its pilots.

@@ -17,7 +17,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/gateway"
-	"github.com/berth-eval/berth/core/gateway/ledger"
 	"github.com/berth-eval/berth/core/models"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/dialects"
@@ -75,7 +74,7 @@ func (a *app) serveModels(ctx context.Context, path string, f *experiment.Flags,
 		return err
 	}
 	g, err := gateway.New(gateway.Options{
-		Dir: dir, Dialects: dialects.All, Models: ms, Replay: run.Replay(report.FindRun), Run: ledger.Limit{Requests: e.Limits.Requests, Tokens: e.Limits.Tokens, USD: e.Limits.CostUSD}, Log: a.log,
+		Dir: dir, Dialects: dialects.All, Models: ms, Replay: run.Replay(report.FindRun), Run: e.Limits.Budget, Log: a.log,
 	})
 	if err != nil {
 		return errors.Join(err, os.Remove(dir))

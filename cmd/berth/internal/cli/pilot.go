@@ -30,6 +30,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/jobmemory"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
@@ -206,7 +207,7 @@ func (a *app) workAs(ctx context.Context, l *experiment.Loaded, s *store.Run, p 
 		return errors.Join(err, p.Leave(err.Error()))
 	}
 	limits := l.Experiment.Limits
-	limits.InFlight, limits.CostUSD, limits.Tokens, limits.Requests = new(p.InFlight()), nil, nil, nil
+	limits.InFlight, limits.Budget = new(p.InFlight()), cell.Budget{}
 	spec := run.Spec{
 		Plan: l.Plan, Store: s, Host: l.Host, Formats: a.formats, Dialects: dialects.All, Berth: version, Sandboxd: sandboxd, Limits: limits,
 		AcceptDrift: p.Settings().AcceptDrift, FindRun: report.FindRun, LookupEnv: a.env, Memory: jobmemory.Own(), Log: a.log,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 )
 
@@ -18,8 +19,8 @@ import (
 //	per:"run"       the same for all cells: the matrix cannot be read
 //	secrets:"true"  may hold secrets, and need not
 //
-// Report, and RunLimits, Retry, Executor and Dataset of package experiment, are
-// declared in the same way.
+// Report, cell.Budget, and RunLimits, Retry, Executor and Dataset of package
+// experiment, are declared in the same way.
 //
 // After decoding a reference is the label of its block.
 
@@ -38,7 +39,7 @@ type experimentBlock struct {
 	Matrix   json.RawMessage      `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   experiment.RunLimits `berth:"limits" per:"run" doc:"Limits of the whole run."`
 	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt. Those of models are about the agent's own."`
-	PerCell  perCellBlock         `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
+	PerCell  cell.Budget          `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
 	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
 	Retry    *experiment.Retry    `berth:"retry" per:"run" doc:"When a trial gets another attempt. Absent: none does. A trial with a result of the agent never does, which would be best-of-n."`
 }
@@ -51,15 +52,7 @@ type perTrialBlock struct {
 	StartTime          *time.Duration `berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
 	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time limit for the start."`
 	MaxSteps           *int64         `berth:"max_steps" doc:"Steps of the agent in a stage."`
-	CostUSD            *float64       `berth:"cost_usd" doc:"What models may cost, in USD."`
-	Tokens             *int64         `berth:"tokens" doc:"Input and output tokens of models."`
-	Requests           *int64         `berth:"requests" doc:"Requests to models."`
-}
-
-type perCellBlock struct {
-	CostUSD  *float64 `berth:"cost_usd" doc:"What models may cost, in USD."`
-	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of models."`
-	Requests *int64   `berth:"requests" doc:"Requests to models."`
+	cell.Budget
 }
 
 type datasetBlock struct {
@@ -157,21 +150,17 @@ type verifierBlock struct {
 	Env    map[string]string `berth:"env" secrets:"true" doc:"Variables for the commands of the verification."`
 	Config json.RawMessage   `berth:"config" body:"config" doc:"Settings of the plugin; see its reference."`
 
-	CostUSD  *float64 `berth:"cost_usd" doc:"What models may cost, in USD."`
-	Tokens   *int64   `berth:"tokens" doc:"Input and output tokens of models."`
-	Requests *int64   `berth:"requests" doc:"Requests to models."`
+	cell.Budget
 }
 
 type userBlock struct {
-	Agent    string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
-	Model    string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
-	Models   map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
-	Persona  string            `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time     *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	OnError  string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
-	CostUSD  *float64          `berth:"cost_usd" doc:"What models may cost, in USD."`
-	Tokens   *int64            `berth:"tokens" doc:"Input and output tokens of models."`
-	Requests *int64            `berth:"requests" doc:"Requests to models."`
+	Agent   string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
+	Model   string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
+	Models  map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
+	Persona string            `berth:"persona" doc:"Who the user is, beside what the task says."`
+	Time    *time.Duration    `berth:"time" doc:"Deadline of one message."`
+	OnError string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
+	cell.Budget
 }
 
 type variableBlock struct {

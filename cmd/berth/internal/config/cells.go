@@ -185,7 +185,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 	c.choose(experiment, &eb)
 	c.cell.Verify = task.Mode(eb.Verify)
-	c.cell.Limits, c.cell.PerCell = eb.PerTrial.limits(), cell.Budget(eb.PerCell)
+	c.cell.Limits, c.cell.PerCell = eb.PerTrial.limits(), eb.PerCell
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
 	}

@@ -329,7 +329,7 @@ func (c *builder) verifier(b *hclsyntax.Block) {
 	r.Report(checkVerifier(&v))
 	out := cell.Verifier{
 		Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
-		Budget: cell.Budget{CostUSD: v.CostUSD, Tokens: v.Tokens, Requests: v.Requests},
+		Budget: v.Budget,
 	}
 	at := "plugin"
 	if out.Plugin == "" {
@@ -370,7 +370,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 		agent.Models = merged
 	}
 	out := &cell.User{
-		Agent: agent, Persona: u.Persona, Time: value(u.Time), OnError: u.OnError, Budget: cell.Budget{CostUSD: u.CostUSD, Tokens: u.Tokens, Requests: u.Requests},
+		Agent: agent, Persona: u.Persona, Time: value(u.Time), OnError: u.OnError, Budget: u.Budget,
 	}
 	if !r.Broken {
 		c.cell.User = out
@@ -382,7 +382,7 @@ func (b *perTrialBlock) limits() cell.Limits {
 		AgentTime: value(b.AgentTime), AgentTimeFactor: value(b.AgentTimeFactor),
 		VerifierTime: value(b.VerifierTime), VerifierTimeFactor: value(b.VerifierTimeFactor),
 		StartTime: value(b.StartTime), StartTimeFactor: value(b.StartTimeFactor), MaxSteps: value(b.MaxSteps),
-		Budget: cell.Budget{CostUSD: b.CostUSD, Tokens: b.Tokens, Requests: b.Requests},
+		Budget: b.Budget,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/executors/slurm"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
@@ -84,9 +85,7 @@ func checkRun(b *experimentBlock) []pluginconfig.Problem {
 	}
 	positive(r, "limits.memory_mib", b.Limits.MemoryMiB)
 	lasting(r, "limits.time", b.Limits.Time)
-	positive(r, "limits.cost_usd", b.Limits.CostUSD)
-	positive(r, "limits.tokens", b.Limits.Tokens)
-	positive(r, "limits.requests", b.Limits.Requests)
+	budget(r, "limits", b.Limits.Budget)
 	if b.Retry != nil {
 		checkRetry(r, b.Retry)
 	}
@@ -103,6 +102,12 @@ func checkRetry(r *rules, b *experiment.Retry) {
 	if b.Wait < 0 {
 		r.add("retry.wait", "Wrong value", "Got %s. Write \"0s\" or more.", b.Wait)
 	}
+}
+
+func budget(r *rules, path pluginconfig.Path, b cell.Budget) {
+	positive(r, path.Attr("cost_usd"), b.CostUSD)
+	positive(r, path.Attr("tokens"), b.Tokens)
+	positive(r, path.Attr("requests"), b.Requests)
 }
 
 func places(r *rules, path pluginconfig.Path, p experiment.Places) {
@@ -145,12 +150,8 @@ func checkCell(b *experimentBlock) []pluginconfig.Problem {
 	either(r, "per_trial.verifier_time", t.VerifierTime, t.VerifierTimeFactor)
 	either(r, "per_trial.start_time", t.StartTime, t.StartTimeFactor)
 	positive(r, "per_trial.max_steps", t.MaxSteps)
-	positive(r, "per_trial.cost_usd", t.CostUSD)
-	positive(r, "per_trial.tokens", t.Tokens)
-	positive(r, "per_trial.requests", t.Requests)
-	positive(r, "per_cell.cost_usd", b.PerCell.CostUSD)
-	positive(r, "per_cell.tokens", b.PerCell.Tokens)
-	positive(r, "per_cell.requests", b.PerCell.Requests)
+	budget(r, "per_trial", t.Budget)
+	budget(r, "per_cell", b.PerCell)
 	seen := map[string]bool{}
 	for i, d := range b.Datasets {
 		if seen[d] {
@@ -310,17 +311,13 @@ func checkPrice(r *rules, p *priceBlock) {
 
 func checkVerifier(b *verifierBlock) []pluginconfig.Problem {
 	r := &rules{}
-	positive(r, "cost_usd", b.CostUSD)
-	positive(r, "tokens", b.Tokens)
-	positive(r, "requests", b.Requests)
+	budget(r, "", b.Budget)
 	return r.ps
 }
 
 func checkUser(b *userBlock) []pluginconfig.Problem {
 	r := &rules{}
 	lasting(r, "time", b.Time)
-	positive(r, "cost_usd", b.CostUSD)
-	positive(r, "tokens", b.Tokens)
-	positive(r, "requests", b.Requests)
+	budget(r, "", b.Budget)
 	return r.ps
 }

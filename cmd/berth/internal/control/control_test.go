@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -61,7 +62,7 @@ func startIn(t *testing.T, dir string, n int) *going {
 	s, err := store.Create(dir, m, nil)
 	must(t, err)
 	g := &going{dir: s.Dir, store: s, release: make(chan struct{}), over: make(chan run.Report, 1)}
-	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}, CostUSD: new(5.0)}
+	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(2)}, Budget: cell.Budget{CostUSD: new(5.0)}}
 	c := &run.Control{}
 	g.server, err = control.Serve(t.Context(), control.Options{Store: s, Control: c, Limits: limits, Say: func(text string) {
 		g.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
 	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/core/plan"
 	"github.com/berth-eval/berth/core/record"
@@ -46,7 +47,7 @@ func (w *site) goOn(t testing.TB, from int) *going {
 		p.Trials = append(p.Trials, plan.Trial{Trial: trial})
 	}
 	g := &going{w}
-	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}, CostUSD: new(5.0)}
+	limits := experiment.RunLimits{Places: experiment.Places{InFlight: new(1)}, Budget: cell.Budget{CostUSD: new(5.0)}}
 	c := &run.Control{}
 	server, err := control.Serve(t.Context(), control.Options{Store: w.run, Control: c, Limits: limits})
 	if err != nil {

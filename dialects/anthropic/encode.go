@@ -3,7 +3,6 @@ package anthropic
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/scripted"
@@ -11,65 +10,6 @@ import (
 )
 
 var _ scripted.Voice = Dialect{}
-
-// message is one message of a request. Its content is a string or blocks.
-type message struct {
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-}
-
-// block is one block of content, with the fields that a script needs.
-type block struct {
-	Type    string          `json:"type"`
-	Text    string          `json:"text"`
-	Content json.RawMessage `json:"content"` // of a tool result
-}
-
-// text returns the text of content.
-func text(content json.RawMessage) string {
-	var s string
-	if json.Unmarshal(content, &s) == nil {
-		return s
-	}
-	var blocks []block
-	_ = json.Unmarshal(content, &blocks) // content that cannot be read has no text
-	var parts []string
-	for _, b := range blocks {
-		switch b.Type {
-		case "text":
-			parts = append(parts, b.Text)
-		case "tool_result":
-			parts = append(parts, text(b.Content))
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
-// Talk implements scripted.Voice.
-func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
-	var messages []message
-	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return scripted.Talk{}, fmt.Errorf("messages: %w", err)
-	}
-	var t scripted.Talk
-	var last []string
-	for _, m := range messages {
-		switch m.Role {
-		case "assistant":
-			t.Turn++
-			last = nil
-		case "user":
-			last = append(last, text(m.Content))
-		}
-	}
-	t.Last, t.System = strings.Join(last, "\n"), text(body.Get("system"))
-	var tools []struct{ Name string }
-	body.Into("tools", &tools)
-	for _, tool := range tools {
-		t.Tools = append(t.Tools, tool.Name)
-	}
-	return t, nil
-}
 
 func stopReason(s scripted.Speech) string {
 	switch {

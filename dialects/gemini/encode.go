@@ -3,7 +3,6 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/scripted"
@@ -13,72 +12,6 @@ import (
 var _ scripted.Voice = Dialect{}
 
 type object map[string]any
-
-// content is one entry of contents.
-type content struct {
-	Role  string `json:"role"`
-	Parts []struct {
-		Text     string `json:"text"`
-		Response *struct {
-			Response json.RawMessage `json:"response"`
-		} `json:"functionResponse"`
-	} `json:"parts"`
-}
-
-// text returns the text of the content. The result of a function counts as its
-// JSON, or as its output if it has nothing else.
-func (c *content) text() string {
-	var parts []string
-	for _, p := range c.Parts {
-		if p.Text != "" {
-			parts = append(parts, p.Text)
-		}
-		if p.Response == nil {
-			continue
-		}
-		var o map[string]json.RawMessage
-		var s string
-		if json.Unmarshal(p.Response.Response, &o) == nil && len(o) == 1 && json.Unmarshal(o["output"], &s) == nil {
-			parts = append(parts, s)
-			continue
-		}
-		parts = append(parts, string(p.Response.Response))
-	}
-	return strings.Join(parts, "\n")
-}
-
-// Talk implements scripted.Voice.
-func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
-	var contents []content
-	if err := json.Unmarshal(body.Get("contents"), &contents); err != nil {
-		return scripted.Talk{}, fmt.Errorf("contents: %w", err)
-	}
-	var t scripted.Talk
-	var last []string
-	for i := range contents {
-		if contents[i].Role == "model" {
-			t.Turn++
-			last = nil
-			continue
-		}
-		last = append(last, contents[i].text())
-	}
-	var system content
-	body.Into("systemInstruction", &system)
-	body.Into("system_instruction", &system)
-	t.Last, t.System = strings.Join(last, "\n"), system.text()
-	var tools []struct {
-		Functions []struct{ Name string } `json:"functionDeclarations"`
-		Snake     []struct{ Name string } `json:"function_declarations"`
-	}
-	body.Into("tools", &tools)
-	for _, tool := range tools {
-		for _, f := range append(tool.Functions, tool.Snake...) {
-			t.Tools = append(t.Tools, f.Name)
-		}
-	}
-	return t, nil
-}
 
 func finish(s scripted.Speech) string {
 	switch s.Stop {

@@ -1,10 +1,8 @@
 package openai
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/scripted"
@@ -14,98 +12,6 @@ import (
 var _ scripted.Voice = Dialect{}
 
 type object map[string]any
-
-// item is one item of the input, with the fields that a script needs.
-type item struct {
-	Type    string          `json:"type"`
-	Role    string          `json:"role"`
-	Content json.RawMessage `json:"content"`
-	Output  json.RawMessage `json:"output"`
-	Tools   []tool          `json:"tools"` // of additional_tools
-}
-
-type tool struct {
-	Type  string `json:"type"`
-	Name  string `json:"name"`
-	Tools []tool `json:"tools"` // of a namespace
-}
-
-// Text returns a string, or the text of a list of parts. This dialect and Chat
-// Completions have the same format.
-func Text(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []struct{ Text string }
-	_ = json.Unmarshal(raw, &parts) // parts that cannot be read have no text
-	var out []string
-	for _, p := range parts {
-		if p.Text != "" {
-			out = append(out, p.Text)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-func names(tools []tool) (out []string) {
-	for _, t := range tools {
-		if t.Type == "namespace" {
-			out = append(out, names(t.Tools)...)
-		} else if t.Name != "" {
-			out = append(out, t.Name)
-		}
-	}
-	return out
-}
-
-// Talk implements scripted.Voice. A turn of the model is a sequence of its
-// items.
-func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
-	var t scripted.Talk
-	var tools []tool
-	body.Into("tools", &tools)
-	body.Into("instructions", &t.System)
-	t.Tools = names(tools)
-	raw := body.Get("input")
-	if body.Into("input", &t.Last); t.Last != "" {
-		return t, nil
-	}
-	var items []item
-	if err := json.Unmarshal(raw, &items); err != nil {
-		return t, fmt.Errorf("input: %w", err)
-	}
-	var last, system []string
-	speaking := false
-	for _, it := range items {
-		mine := it.Role == "assistant"
-		switch it.Type {
-		case "function_call", "custom_tool_call", "local_shell_call", "shell_call", "apply_patch_call", "computer_call", "reasoning":
-			mine = true
-		}
-		if mine {
-			if !speaking {
-				t.Turn++
-			}
-			speaking, last = true, nil
-			continue
-		}
-		speaking = false
-		switch {
-		case it.Type == "additional_tools":
-			t.Tools = append(t.Tools, names(it.Tools)...)
-		case it.Role == "developer" || it.Role == "system":
-			system = append(system, Text(it.Content))
-		case strings.HasSuffix(it.Type, "_output"):
-			last = append(last, Text(it.Output))
-		default:
-			last = append(last, Text(it.Content))
-		}
-	}
-	t.Last = strings.Join(last, "\n")
-	t.System = strings.Join(append([]string{t.System}, system...), "\n")
-	return t, nil
-}
 
 func usageOf(u dialect.Usage) object {
 	return object{

@@ -1,9 +1,7 @@
 package openaichat
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/berth-eval/berth/dialects/internal/wire"
 	"github.com/berth-eval/berth/dialects/openai"
@@ -14,40 +12,6 @@ import (
 var _ scripted.Voice = Dialect{}
 
 type object map[string]any
-
-// Talk implements scripted.Voice.
-func (Dialect) Talk(body *dialect.Object) (scripted.Talk, error) {
-	var messages []struct {
-		Role    string
-		Content json.RawMessage
-	}
-	if err := json.Unmarshal(body.Get("messages"), &messages); err != nil {
-		return scripted.Talk{}, fmt.Errorf("messages: %w", err)
-	}
-	var t scripted.Talk
-	var last, system []string
-	for _, m := range messages {
-		switch m.Role {
-		case "assistant":
-			t.Turn++
-			last = nil
-		case "system", "developer":
-			system = append(system, openai.Text(m.Content))
-		default:
-			last = append(last, openai.Text(m.Content))
-		}
-	}
-	t.Last, t.System = strings.Join(last, "\n"), strings.Join(system, "\n")
-	var tools []struct {
-		Function struct{ Name string }
-		Custom   struct{ Name string }
-	}
-	body.Into("tools", &tools)
-	for _, tool := range tools {
-		t.Tools = append(t.Tools, tool.Function.Name+tool.Custom.Name)
-	}
-	return t, nil
-}
 
 func finish(s scripted.Speech) string {
 	switch {

@@ -31,7 +31,7 @@ func (s *Session) Send(ctx context.Context, q dialect.Request) (*http.Response, 
 	if q.Call.Kind == dialect.Count {
 		return whole(http.StatusOK, nil, voice.Counted(estimate(len(body)))), nil
 	}
-	t, err := voice.Talk(q.Body)
+	t, err := Read(q.Body)
 	if err == nil {
 		var r *Reply
 		if r, err = s.next(t); err == nil {

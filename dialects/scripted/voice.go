@@ -10,22 +10,12 @@ import (
 type Voice interface {
 	dialect.Dialect
 
-	// Talk returns the parts of a request that a scripted model looks at.
-	Talk(body *dialect.Object) (Talk, error)
 	// Whole encodes a reply as one body.
 	Whole(s Speech) []byte
 	// Stream encodes a reply as events, in order, each with its blank line.
 	Stream(s Speech) [][]byte
 	// Counted answers a request to count tokens.
 	Counted(tokens int64) []byte
-}
-
-// Talk is a request as a scripted model sees it.
-type Talk struct {
-	Turn   int      // how many replies of the model it contains
-	Last   string   // text after the last of them, from the user or from tools
-	System string   // instructions
-	Tools  []string // names of the offered tools
 }
 
 // Speech is a reply of a scripted model.

@@ -59,7 +59,7 @@ type kitModel struct{}
 
 // Send implements dialect.Scripted.
 func (kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, error) {
-	said, err := scripted.New(answer(q.Dialect, q.Body))
+	said, err := scripted.New(answer(q.Body))
 	if err != nil {
 		return nil, err
 	}
@@ -67,12 +67,9 @@ func (kitModel) Send(ctx context.Context, q dialect.Request) (*http.Response, er
 }
 
 // answer is what the model says to a request.
-func answer(d dialect.Dialect, body *dialect.Object) scripted.Reply {
+func answer(body *dialect.Object) scripted.Reply {
 	r := scripted.Reply{When: &scripted.When{}}
-	var talk scripted.Talk
-	if voice, ok := d.(scripted.Voice); ok {
-		talk, _ = voice.Talk(body) // what cannot be read is refused when it is answered
-	}
+	talk, _ := scripted.Read(body) // what cannot be read is refused when it is answered
 	tools := offered(body.Get("tools"))
 	var i int
 	if talk.Turn == 0 {

@@ -100,10 +100,10 @@ func (s *Server) Questions() []Question {
 var dialects = dialect.Set{Dialects: []dialect.Dialect{anthropic.Dialect{}, openai.Dialect{}, gemini.Dialect{}, openaichat.Dialect{}}}
 
 // asked reads a request. A body that cannot be read has no messages.
-func asked(d scripted.Voice, r *http.Request, body []byte) Question {
+func asked(r *http.Request, body []byte) Question {
 	q := Question{Body: body, Header: r.Header}
 	if o, err := dialect.ParseObject(body); err == nil {
-		t, _ := d.Talk(o)
+		t, _ := scripted.Read(o)
 		q.Last, q.Turns = t.Last, t.Turn
 	}
 	return q
@@ -126,7 +126,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, answer func(Quest
 		_, _ = w.Write(f.Body)
 		return
 	}
-	question := asked(d, r, body)
+	question := asked(r, body)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	question.Number = len(s.questions) + 1

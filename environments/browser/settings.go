@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -9,7 +8,6 @@ import (
 	"github.com/berth-eval/berth/environments/internal/page"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/surface"
 )
 
@@ -60,17 +58,6 @@ func (c *capture) Validate() (ps []config.Problem) {
 		ps = append(ps, config.Problem{Path: "script", Summary: `"script" is required`, Detail: "Write what to evaluate: the kind is script."})
 	}
 	return ps
-}
-
-// read decodes a JSON object, which may be absent.
-func read(text json.RawMessage, into any) error {
-	if len(text) == 0 {
-		text = json.RawMessage("{}")
-	}
-	if err := config.Decode(text, into); err != nil {
-		return fmt.Errorf("%w: %w", fault.ErrBadConfig, err)
-	}
-	return nil
 }
 
 // The sizes of a viewport.

@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/sandbox"
@@ -24,14 +24,7 @@ const (
 	needsMemory = 512
 )
 
-// surfaces are the open ones.
-type surfaces struct {
-	mu   sync.Mutex
-	all  map[string]*open
-	next int
-}
-
-func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
+func newSurface() *surfaces.Kind { return &surfaces.Kind{Name: "browser", Ask: needs, Start: start} }
 
 // open is one browser in a sandbox.
 type open struct {
@@ -40,14 +33,13 @@ type open struct {
 	task    settings
 	shell   *sandbox.Client
 	browser *page.Process
-	frames  int
+	frames  surfaces.Frames
 }
 
-// Needs implements environment.Surface.
-func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
+func needs(r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
 	var c Config
 	var s settings
-	if err = errors.Join(read(r.Config, &c), read(r.Settings, &s)); err != nil {
+	if err = errors.Join(surfaces.Read(r.Config, &c), surfaces.Read(r.Settings, &s)); err != nil {
 		return n, err
 	}
 	n = environment.SurfaceNeeds{ShmMiB: needsShm, MemoryMiB: needsMemory, Shell: true, Observations: page.Kinds(), Pictures: []string{page.KindScreenshot}, Refusals: problems(&c, &s)}
@@ -58,28 +50,22 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	return n, nil
 }
 
-// OpenSurface implements environment.Surface.
-func (e *surfaces) OpenSurface(ctx context.Context, spec environment.SurfaceSpec) (id string, err error) {
-	o := &open{spec: spec}
-	if err = errors.Join(read(spec.Config, &o.config), read(spec.Settings, &o.task)); err != nil {
-		return "", err
+func start(ctx context.Context, spec environment.SurfaceSpec) (_ surfaces.Open, err error) {
+	o := &open{spec: spec, frames: surfaces.Frames{Folder: spec.Frames}}
+	if err = errors.Join(surfaces.Read(spec.Config, &o.config), surfaces.Read(spec.Settings, &o.task)); err != nil {
+		return nil, err
 	}
 	if o.shell, err = sandbox.Dial(spec.Shell); err != nil {
-		return "", err
+		return nil, err
 	}
 	set, err := o.settings()
 	if err == nil {
 		o.browser, err = page.Start(ctx, page.Launch{Shell: o.shell, Program: o.config.Program, Proxy: spec.Proxy, Downloads: true, Settings: set})
 	}
 	if err != nil {
-		return "", errors.Join(err, o.close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(err, o.Close(context.WithoutCancel(ctx)))
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.next++
-	id = fmt.Sprintf("browser-%d", e.next)
-	e.all[id] = o
-	return id, nil
+	return o, nil
 }
 
 func (o *open) settings() (s page.Settings, err error) {
@@ -115,21 +101,8 @@ func onlyFolder(dir string) (string, error) {
 	return ".", err
 }
 
-func (e *surfaces) find(id string) (*open, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if o := e.all[id]; o != nil {
-		return o, nil
-	}
-	return nil, fmt.Errorf("%w: surface %q", environment.ErrNoSandbox, id)
-}
-
-// Reset implements environment.Surface.
-func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start) (out environment.Observation, err error) {
-	o, err := e.find(id)
-	if err != nil {
-		return out, err
-	}
+// Reset implements surfaces.Open.
+func (o *open) Reset(ctx context.Context, start environment.Start) (out environment.Observation, err error) {
 	url := cmp.Or(o.task.URL, start.Level)
 	if url == "" && o.spec.Files == "" {
 		url = "about:blank"
@@ -142,24 +115,17 @@ func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start
 	case <-ctx.Done():
 		return out, context.Cause(ctx)
 	}
-	return e.Observe(ctx, id, start.Want)
+	return o.Observe(ctx, start.Want)
 }
 
-// Observe implements environment.Surface.
-func (e *surfaces) Observe(ctx context.Context, id string, want []string) (out environment.Observation, err error) {
-	o, err := e.find(id)
-	if err != nil {
-		return out, err
-	}
+// Observe implements surfaces.Open.
+func (o *open) Observe(ctx context.Context, want []string) (out environment.Observation, err error) {
 	seen, err := o.browser.Observe(ctx, want)
 	if err != nil {
 		return out, o.browser.Explained(err)
 	}
 	return o.observation(seen)
 }
-
-// maxInline is the size of a frame that is sent with its observation, in bytes.
-const maxInline = 1 << 20
 
 func (o *open) observation(seen page.Observation) (out environment.Observation, err error) {
 	if out.JSON, err = json.Marshal(seen.Parts); err != nil {
@@ -170,13 +136,8 @@ func (o *open) observation(seen page.Observation) (out environment.Observation, 
 			continue
 		}
 		f.MediaType = "image/png"
-		if len(f.Data) > maxInline {
-			o.frames++
-			f.Path = fmt.Sprintf("%d.png", o.frames)
-			if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
-				return out, err
-			}
-			f.Data = nil
+		if err = o.frames.Put(&f); err != nil {
+			return out, err
 		}
 		out.Frames = append(out.Frames, f)
 	}
@@ -189,17 +150,13 @@ type info struct {
 	Dialogs []string       `json:"dialogs,omitempty"`          // that pages opened since the reset
 }
 
-// Act implements environment.Surface.
-func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
-	o, err := e.find(id)
-	if err != nil {
-		return step, err
-	}
+// Act implements surfaces.Open.
+func (o *open) Act(ctx context.Context, call environment.Call, want []string) (step environment.Step, err error) {
 	actions := page.Actions()
 	i := slices.IndexFunc(actions, func(a page.Action) bool { return a.Name == call.Name })
 	if i < 0 {
 		step.Error = fmt.Sprintf("ValueError: there is no action %q", call.Name)
-		step.Observation, err = e.Observe(ctx, id, want)
+		step.Observation, err = o.Observe(ctx, want)
 		return step, err
 	}
 	seen, refused, err := o.browser.Act(ctx, &actions[i], call.Arguments, want)
@@ -218,14 +175,11 @@ func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, wa
 	return step, err
 }
 
-// Capture implements environment.Surface.
-func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture) ([]string, error) {
-	o, err := e.find(id)
-	if err != nil {
-		return nil, err
-	}
+// Capture implements surfaces.Open.
+func (o *open) Capture(ctx context.Context, c environment.Capture) ([]string, error) {
 	var s capture
-	if err = read(c.Settings, &s); err != nil {
+	err := surfaces.Read(c.Settings, &s)
+	if err != nil {
 		return nil, fmt.Errorf("%w: capture %s: %w", fault.ErrInvalid, c.Name, err)
 	}
 	var name string
@@ -256,20 +210,8 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 	return []string{name}, os.WriteFile(filepath.Join(c.Folder, name), data, 0o600)
 }
 
-// CloseSurface implements environment.Surface.
-func (e *surfaces) CloseSurface(ctx context.Context, id string) error {
-	e.mu.Lock()
-	o := e.all[id]
-	delete(e.all, id)
-	e.mu.Unlock()
-	if o == nil {
-		return nil
-	}
-	return o.close(ctx)
-}
-
-// close ends the browser.
-func (o *open) close(ctx context.Context) error {
+// Close implements surfaces.Open.
+func (o *open) Close(ctx context.Context) error {
 	if o.browser != nil {
 		o.browser.Stop(ctx)
 	}

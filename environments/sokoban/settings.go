@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/berth-eval/berth/environments/sokoban/internal/room"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
-	"github.com/berth-eval/berth/plugins/fault"
 )
 
 // Config is the block surface_config of an experiment.
@@ -28,17 +26,6 @@ const (
 	maxBoxes = room.MaxSide * room.MaxSide
 	maxMoves = 1_000_000
 )
-
-// read decodes a JSON object, which may be absent.
-func read(text json.RawMessage, into any) error {
-	if len(text) == 0 {
-		text = json.RawMessage("{}")
-	}
-	if err := config.Decode(text, into); err != nil {
-		return fmt.Errorf("%w: %w", fault.ErrBadConfig, err)
-	}
-	return nil
-}
 
 // check implements plugins.Info.Settings.
 func check(of plugins.Settings) []config.Problem {

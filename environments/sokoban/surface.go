@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 
+	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/environments/sokoban/internal/room"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/fault"
@@ -32,30 +32,20 @@ const restart = "Restart"
 // captureState is the name of the only capture.
 const captureState = "state"
 
-// surfaces are the open ones. Safe for concurrent use.
-type surfaces struct {
-	mu   sync.Mutex
-	all  map[string]*open
-	next int
-}
+func newSurface() *surfaces.Kind { return &surfaces.Kind{Name: "sokoban", Ask: needs, Start: start} }
 
-func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
-
-// open is one game. Its calls come one after another.
+// open is one game.
 type open struct {
-	mu     sync.Mutex
 	config Config
 	task   settings
-	frames string
-	count  int // files in frames
-	game   *room.Game
+	frames surfaces.Frames
+	game   *room.Game // nil before the first Reset
 }
 
-// Needs implements environment.Surface.
-func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
+func needs(r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
 	var c Config
 	var s settings
-	if err = errors.Join(read(r.Config, &c), read(r.Settings, &s)); err != nil {
+	if err = errors.Join(surfaces.Read(r.Config, &c), surfaces.Read(r.Settings, &s)); err != nil {
 		return n, err
 	}
 	n = environment.SurfaceNeeds{Observations: []string{kindImage, kindTiny, kindGrid}, Pictures: []string{kindImage}, Refusals: problems(&c, &s)}
@@ -72,83 +62,54 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	return n, nil
 }
 
-// OpenSurface implements environment.Surface.
-func (e *surfaces) OpenSurface(_ context.Context, spec environment.SurfaceSpec) (string, error) {
-	o := &open{frames: spec.Frames}
-	if err := errors.Join(read(spec.Config, &o.config), read(spec.Settings, &o.task)); err != nil {
-		return "", err
+func start(_ context.Context, spec environment.SurfaceSpec) (surfaces.Open, error) {
+	o := &open{frames: surfaces.Frames{Folder: spec.Frames}}
+	if err := errors.Join(surfaces.Read(spec.Config, &o.config), surfaces.Read(spec.Settings, &o.task)); err != nil {
+		return nil, err
 	}
 	if ps := problems(&o.config, &o.task); len(ps) > 0 {
-		return "", fmt.Errorf("%w: %s", fault.ErrBadConfig, ps[0])
+		return nil, fmt.Errorf("%w: %s", fault.ErrBadConfig, ps[0])
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.next++
-	id := fmt.Sprintf("sokoban-%d", e.next)
-	e.all[id] = o
-	return id, nil
+	return o, nil
 }
 
-// with calls f with an open game.
-func (e *surfaces) with(ctx context.Context, id string, f func(*open) error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+// begun fails before the first Reset.
+func (o *open) begun() error {
+	if o.game == nil {
+		return fmt.Errorf("%w: the surface was not reset", fault.ErrInvalid)
 	}
-	e.mu.Lock()
-	o := e.all[id]
-	e.mu.Unlock()
-	if o == nil {
-		return fmt.Errorf("%w: surface %q", environment.ErrNoSandbox, id)
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return f(o)
+	return nil
 }
 
-// playing is with, for calls after the first Reset.
-func (e *surfaces) playing(ctx context.Context, id string, f func(*open) error) error {
-	return e.with(ctx, id, func(o *open) error {
-		if o.game == nil {
-			return fmt.Errorf("%w: surface %q was not reset", fault.ErrInvalid, id)
-		}
-		return f(o)
-	})
-}
-
-// Reset implements environment.Surface. The seed changes nothing.
-func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start) (seen environment.Observation, err error) {
+// Reset implements surfaces.Open. The seed changes nothing.
+func (o *open) Reset(_ context.Context, start environment.Start) (seen environment.Observation, err error) {
 	r, err := room.Parse(start.Level)
 	if err != nil {
 		return seen, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
 	}
-	err = e.with(ctx, id, func(o *open) error {
-		o.game = room.Play(r, o.task.Boxes, o.task.Most)
-		seen, err = o.seen(start.Want)
-		return err
-	})
-	return seen, err
+	o.game = room.Play(r, o.task.Boxes, o.task.Most)
+	return o.seen(start.Want)
 }
 
-// Observe implements environment.Surface.
-func (e *surfaces) Observe(ctx context.Context, id string, want []string) (seen environment.Observation, err error) {
-	err = e.playing(ctx, id, func(o *open) error {
-		seen, err = o.seen(want)
-		return err
-	})
-	return seen, err
+// Observe implements surfaces.Open.
+func (o *open) Observe(_ context.Context, want []string) (environment.Observation, error) {
+	if err := o.begun(); err != nil {
+		return environment.Observation{}, err
+	}
+	return o.seen(want)
 }
 
-// Act implements environment.Surface.
-func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
-	err = e.playing(ctx, id, func(o *open) error {
-		if step.Error = o.refuse(call); step.Error == "" {
-			o.act(call.Name, &step)
-		}
-		step.Done = o.game.Solved()
-		step.Truncated = !step.Done && o.game.Over()
-		step.Observation, err = o.seen(want)
-		return err
-	})
+// Act implements surfaces.Open.
+func (o *open) Act(_ context.Context, call environment.Call, want []string) (step environment.Step, err error) {
+	if err = o.begun(); err != nil {
+		return step, err
+	}
+	if step.Error = o.refuse(call); step.Error == "" {
+		o.act(call.Name, &step)
+	}
+	step.Done = o.game.Solved()
+	step.Truncated = !step.Done && o.game.Over()
+	step.Observation, err = o.seen(want)
 	return step, err
 }
 
@@ -209,9 +170,6 @@ func (o *open) state(r *room.Result) json.RawMessage {
 	return raw
 }
 
-// maxInline is the size of a frame that is sent with its observation, in bytes.
-const maxInline = 1 << 20
-
 // seen returns what is seen of a game.
 func (o *open) seen(want []string) (seen environment.Observation, err error) {
 	wanted := func(kind string) bool { return len(want) == 0 || slices.Contains(want, kind) }
@@ -228,35 +186,24 @@ func (o *open) seen(want []string) (seen environment.Observation, err error) {
 			continue
 		}
 		frame := environment.Frame{Name: f.kind, MediaType: "image/png", Data: f.draw()}
-		if len(frame.Data) > maxInline {
-			o.count++
-			frame.Path = fmt.Sprintf("%d.png", o.count)
-			if err = os.WriteFile(filepath.Join(o.frames, frame.Path), frame.Data, 0o600); err != nil {
-				return seen, err
-			}
-			frame.Data = nil
+		if err = o.frames.Put(&frame); err != nil {
+			return seen, err
 		}
 		seen.Frames = append(seen.Frames, frame)
 	}
 	return seen, nil
 }
 
-// Capture implements environment.Surface.
-func (e *surfaces) Capture(ctx context.Context, id string, w environment.Capture) (files []string, err error) {
-	err = e.playing(ctx, id, func(o *open) error {
-		if w.Name != captureState {
-			return fmt.Errorf("%w: there is no capture %q: the only one is %s", fault.ErrInvalid, w.Name, captureState)
-		}
-		files = []string{"state.json"}
-		return os.WriteFile(filepath.Join(w.Folder, files[0]), o.state(&room.Result{}), 0o600)
-	})
-	return files, err
+// Capture implements surfaces.Open.
+func (o *open) Capture(_ context.Context, w environment.Capture) ([]string, error) {
+	if err := o.begun(); err != nil {
+		return nil, err
+	}
+	if w.Name != captureState {
+		return nil, fmt.Errorf("%w: there is no capture %q: the only one is %s", fault.ErrInvalid, w.Name, captureState)
+	}
+	return []string{"state.json"}, os.WriteFile(filepath.Join(w.Folder, "state.json"), o.state(&room.Result{}), 0o600)
 }
 
-// CloseSurface implements environment.Surface.
-func (e *surfaces) CloseSurface(_ context.Context, id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.all, id)
-	return nil
-}
+// Close implements surfaces.Open.
+func (*open) Close(context.Context) error { return nil }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/surface/surfacetest"
 )
@@ -25,7 +26,7 @@ func TestTheKitPasses(t *testing.T) {
 }
 
 // playing opens a level and resets it.
-func playing(t *testing.T, level, settings string) (*surfaces, string) {
+func playing(t *testing.T, level, settings string) (*surfaces.Kind, string) {
 	t.Helper()
 	s := newSurface()
 	id, err := s.OpenSurface(t.Context(), environment.SurfaceSpec{Settings: json.RawMessage(settings), Frames: t.TempDir()})
@@ -38,7 +39,7 @@ func playing(t *testing.T, level, settings string) (*surfaces, string) {
 	return s, id
 }
 
-func act(t *testing.T, s *surfaces, id, name string) environment.Step {
+func act(t *testing.T, s *surfaces.Kind, id, name string) environment.Step {
 	t.Helper()
 	step, err := s.Act(t.Context(), id, environment.Call{Name: name}, nil)
 	if err != nil {

@@ -114,12 +114,8 @@ const (
 	fileElements  = "elements.json"
 )
 
-// Capture implements environment.Surface.
-func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture) (names []string, err error) {
-	o, err := e.find(id)
-	if err != nil {
-		return nil, err
-	}
+// Capture implements surfaces.Open.
+func (o *open) Capture(ctx context.Context, c environment.Capture) (names []string, err error) {
 	switch {
 	case c.Name != captureTarget && c.Name != captureResult:
 		return nil, fmt.Errorf("%w: capture %s: there are %s and %s", fault.ErrInvalid, c.Name, captureTarget, captureResult)
@@ -128,8 +124,6 @@ func (e *surfaces) Capture(ctx context.Context, id string, c environment.Capture
 	case o.task.Page == "":
 		return nil, fmt.Errorf("%w: capture %s: the task has no page that could be the target", fault.ErrInvalid, c.Name)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	files, kept := o.rest, map[string][]byte{}
 	if c.Name == captureResult {
 		files = written{o.files, o.rest}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/plugins"
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/fault"
@@ -71,11 +72,8 @@ const (
 
 // read decodes the experiment's block and the settings of a task.
 func read(block, task json.RawMessage, c *Config, s *settings) error {
-	if len(block) == 0 {
-		block = json.RawMessage("{}")
-	}
-	if err := config.Decode(block, c); err != nil {
-		return fmt.Errorf("%w: %w", fault.ErrBadConfig, err)
+	if err := surfaces.Read(block, c); err != nil {
+		return err
 	}
 	if len(task) == 0 {
 		return nil

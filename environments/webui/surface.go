@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/berth-eval/berth/environments/internal/page"
+	"github.com/berth-eval/berth/environments/internal/surfaces"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -22,18 +22,10 @@ import (
 // needsMemory is what a browser with a large page needs, in MiB.
 const needsMemory = 1024
 
-// surfaces are the open ones.
-type surfaces struct {
-	mu   sync.Mutex
-	all  map[string]*open
-	next int
-}
+func newSurface() *surfaces.Kind { return &surfaces.Kind{Name: "webui", Ask: needs, Start: start} }
 
-func newSurface() *surfaces { return &surfaces{all: map[string]*open{}} }
-
-// open is one page that an agent rebuilds. Its methods for the agent hold mu.
+// open is one page that an agent rebuilds.
 type open struct {
-	mu     sync.Mutex
 	browse func(context.Context, page.Settings) (browsing, error)
 	spec   environment.SurfaceSpec
 	config Config
@@ -44,7 +36,7 @@ type open struct {
 	files  map[string]string // that the agent has written, by name
 	begun  bool              // it was reset
 	seen   environment.Observation
-	frames int
+	frames surfaces.Frames
 }
 
 // The actions of an agent.
@@ -70,8 +62,7 @@ const (
 
 var contentSchema = json.RawMessage(`{"type": "object", "properties": {"content": {"type": "string", "description": "The whole file."}}, "required": ["content"], "additionalProperties": false}`)
 
-// Needs implements environment.Surface.
-func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
+func needs(r environment.SurfaceRequest) (n environment.SurfaceNeeds, err error) {
 	var c Config
 	var s settings
 	if err = read(r.Config, r.Settings, &c, &s); err != nil {
@@ -90,49 +81,28 @@ func (*surfaces) Needs(_ context.Context, r environment.SurfaceRequest) (n envir
 	return n, nil
 }
 
-// OpenSurface implements environment.Surface.
-func (e *surfaces) OpenSurface(_ context.Context, spec environment.SurfaceSpec) (id string, err error) {
-	o := &open{spec: spec, files: map[string]string{}}
+func start(_ context.Context, spec environment.SurfaceSpec) (_ surfaces.Open, err error) {
+	o := &open{spec: spec, files: map[string]string{}, frames: surfaces.Frames{Folder: spec.Frames}}
 	o.browse = o.start
 	if err = read(spec.Config, spec.Settings, &o.config, &o.task); err != nil {
-		return "", err
+		return nil, err
 	}
 	folder := spec.Scratch // which is empty
 	if spec.Files != "" && o.task.Page != "" {
 		folder = filepath.Join(spec.Files, filepath.FromSlash(o.task.Page))
 	}
 	if o.root, err = os.OpenRoot(folder); err != nil { // nothing outside of it is served, whatever the links
-		return "", err
+		return nil, err
 	}
 	o.rest = o.root.FS()
 	if o.shell, err = sandbox.Dial(spec.Shell); err != nil {
-		return "", errors.Join(err, o.root.Close())
+		return nil, errors.Join(err, o.root.Close())
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.next++
-	id = fmt.Sprintf("webui-%d", e.next)
-	e.all[id] = o
-	return id, nil
+	return o, nil
 }
 
-func (e *surfaces) find(id string) (*open, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if o := e.all[id]; o != nil {
-		return o, nil
-	}
-	return nil, fmt.Errorf("%w: surface %q", environment.ErrNoSandbox, id)
-}
-
-// Reset implements environment.Surface.
-func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start) (environment.Observation, error) {
-	o, err := e.find(id)
-	if err != nil {
-		return environment.Observation{}, err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// Reset implements surfaces.Open.
+func (o *open) Reset(ctx context.Context, start environment.Start) (_ environment.Observation, err error) {
 	if !o.begun || !o.task.Keep {
 		if o.files, err = o.beginning(start.Seed); err != nil {
 			return environment.Observation{}, err
@@ -146,7 +116,7 @@ func (e *surfaces) Reset(ctx context.Context, id string, start environment.Start
 	if err != nil {
 		return environment.Observation{}, err
 	}
-	return o.shown(start.Want)
+	return o.Observe(ctx, start.Want)
 }
 
 // maxWritten bounds a file that the agent begins with, in bytes.
@@ -175,25 +145,8 @@ func (o *open) beginning(repetition int64) (map[string]string, error) {
 	return files, nil
 }
 
-// Observe implements environment.Surface: it shows what was shown last.
-func (e *surfaces) Observe(_ context.Context, id string, want []string) (environment.Observation, error) {
-	o, err := e.find(id)
-	if err != nil {
-		return environment.Observation{}, err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.shown(want)
-}
-
-// Act implements environment.Surface.
-func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, want []string) (step environment.Step, err error) {
-	o, err := e.find(id)
-	if err != nil {
-		return step, err
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// Act implements surfaces.Open.
+func (o *open) Act(ctx context.Context, call environment.Call, want []string) (step environment.Step, err error) {
 	kind, writing := strings.CutPrefix(call.Name, writes)
 	switch name := kinds[kind]; {
 	case writing && name != "":
@@ -213,7 +166,7 @@ func (e *surfaces) Act(ctx context.Context, id string, call environment.Call, wa
 		step.Error = fmt.Sprintf("ValueError: there is no action %q", cut(call.Name, 200))
 	}
 	if err == nil {
-		step.Observation, err = o.shown(want)
+		step.Observation, err = o.Observe(ctx, want)
 	}
 	return step, err
 }
@@ -290,13 +243,9 @@ func picture(ctx context.Context, b *page.Browser, total int) (f environment.Fra
 	return f, err
 }
 
-// maxInline is the size of a frame that is sent with its observation, in bytes.
-const maxInline = 1 << 20
-
-// shown returns what was seen last, of the kinds that are wanted; none means all. The
-// core removes the files of large frames when it has read them, so they are written
-// each time.
-func (o *open) shown(want []string) (out environment.Observation, err error) {
+// Observe implements surfaces.Open: it shows what was seen last. The core removes the
+// files of large frames when it has read them, so they are written each time.
+func (o *open) Observe(_ context.Context, want []string) (out environment.Observation, err error) {
 	wanted := func(kind string) bool { return len(want) == 0 || slices.Contains(want, kind) }
 	if wanted(environment.KindText) {
 		out.Text = o.seen.Text
@@ -307,34 +256,19 @@ func (o *open) shown(want []string) (out environment.Observation, err error) {
 		}
 	}
 	for _, f := range o.seen.Frames {
-		if wanted(f.Name) {
-			out.Frames = append(out.Frames, f)
-		}
-	}
-	for i := range out.Frames {
-		f := &out.Frames[i]
-		if len(f.Data) <= maxInline {
+		if !wanted(f.Name) {
 			continue
 		}
-		o.frames++
-		f.Path = fmt.Sprintf("%d", o.frames)
-		if err = os.WriteFile(filepath.Join(o.spec.Frames, f.Path), f.Data, 0o600); err != nil {
+		if err = o.frames.Put(&f); err != nil {
 			return out, err
 		}
-		f.Data = nil
+		out.Frames = append(out.Frames, f)
 	}
 	return out, nil
 }
 
-// CloseSurface implements environment.Surface.
-func (e *surfaces) CloseSurface(_ context.Context, id string) error {
-	e.mu.Lock()
-	o := e.all[id]
-	delete(e.all, id)
-	e.mu.Unlock()
-	if o == nil {
-		return nil
-	}
+// Close implements surfaces.Open.
+func (o *open) Close(context.Context) error {
 	return errors.Join(o.shell.Close(), o.root.Close())
 }
 

@@ -20,15 +20,14 @@ import (
 )
 
 // opened returns a surface with a target, on the Chromium of this machine.
-func opened(t *testing.T, target fstest.MapFS, actions ...action) (*surfaces, *open) {
+func opened(t *testing.T, target fstest.MapFS, actions ...action) *open {
 	t.Helper()
 	testlevel.Program(t, "chromium", "chromium")
 	o := &open{spec: environment.SurfaceSpec{Frames: t.TempDir()}, rest: target, files: map[string]string{}, browse: browse}
 	o.task = settings{Page: "page", Actions: actions}
 	o.config = Config{Program: "chromium", Width: 1920, Height: 1080, Load: time.Second, ActionTimeout: 100 * time.Millisecond}
-	s := newSurface()
-	s.all["x"] = o
-	return s, o
+	o.frames.Folder = o.spec.Frames
+	return o
 }
 
 // browse starts Chromium without a sandbox.
@@ -135,14 +134,14 @@ func TestAnAgentSeesItsPage(t *testing.T) {
 	target := html("<p id=secret>secret</p>")
 	target["style.css"] = &fstest.MapFile{Data: []byte("p { color: red }")}
 	target["logo.svg"] = &fstest.MapFile{Data: []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="30" height="20"/>`)}
-	s, o := opened(t, target, click("#go"), click("#none"))
-	first, err := s.Reset(within(t), "x", environment.Start{})
+	o := opened(t, target, click("#go"), click("#none"))
+	first, err := o.Reset(within(t), environment.Start{})
 	if err != nil || !strings.Contains(first.Text, "Nothing is written") || len(first.Frames) > 0 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	text, _ := json.Marshal(map[string]string{"content": `<button id=go onclick="alert(1); document.body.append('gone')">Go</button><img src=logo.svg>` +
 		`<script>const r = new XMLHttpRequest(); r.open('GET', 'style.css', false); r.send(); document.getElementById('go').dataset.css = r.status</script>`})
-	step, err := s.Act(within(t), "x", environment.Call{Name: "write_html", Arguments: text}, nil)
+	step, err := o.Act(within(t), environment.Call{Name: "write_html", Arguments: text}, nil)
 	if err != nil || step.Error != "" {
 		t.Fatalf("%+v, %v", step, err)
 	}
@@ -156,7 +155,7 @@ func TestAnAgentSeesItsPage(t *testing.T) {
 	if names != "page image/png,action_1 image/png," || !strings.Contains(step.Observation.Text, "action 2, click #none: there is no picture. ElementError: css \"#none\": no element matches") {
 		t.Errorf("%s\n%s", names, step.Observation.Text)
 	}
-	again, err := s.Observe(within(t), "x", []string{"text"})
+	again, err := o.Observe(within(t), []string{"text"})
 	if err != nil || again.Text != step.Observation.Text || len(again.Frames) > 0 {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -190,7 +189,7 @@ func size(png []byte) (width, height int) {
 // of them can be seen, and which an action left as they were.
 func TestACaptureIsWhatThePageShows(t *testing.T) {
 	t.Parallel()
-	_, o := opened(t, html(`<div id=a style="width:100px;height:50px;color:rgb(1, 2, 3)">One<b>two</b></div>
+	o := opened(t, html(`<div id=a style="width:100px;height:50px;color:rgb(1, 2, 3)">One<b>two</b></div>
 <div id=none style="display:none">x</div><div id=clear style="opacity:0">x</div><div id=invisible style="visibility:hidden">x</div>
 <div id=left style="position:absolute;left:-500px;width:90px">x</div>
 <div style="overflow:hidden;width:100px;height:20px;position:relative"><div style="width:300px;display:flex"><i id=in>in</i><i id=out style="margin-left:200px">out</i></div></div>
@@ -262,7 +261,7 @@ func TestPagesThatDoHarm(t *testing.T) {
 				t.Parallel()
 			}
 			began := time.Now()
-			_, o := opened(t, html(tt.html), click("#go"))
+			o := opened(t, html(tt.html), click("#go"))
 			states := capture(t, o, o.rest)
 			if took := time.Since(began); took > budget+stopTime || len(states) != 2 { // the promise: these two are the limits of a visit
 				t.Fatalf("it took %s for %d states", took, len(states))
@@ -307,7 +306,7 @@ func TestSettingsOfATaskAreChecked(t *testing.T) {
 // finds it again in a later stage if the task keeps it.
 func TestAPageIsBegunWithFiles(t *testing.T) {
 	t.Parallel()
-	s, o := opened(t, html(""))
+	o := opened(t, html(""))
 	o.spec.Files = t.TempDir()
 	for name, text := range map[string]string{"index.html": "<p>begun\n", "style.css": "p {}"} {
 		if err := os.MkdirAll(filepath.Join(o.spec.Files, "start", "1"), 0o700); err != nil {
@@ -326,21 +325,21 @@ func TestAPageIsBegunWithFiles(t *testing.T) {
 		}
 		return parts.Files
 	}
-	seen, err := s.Reset(within(t), "x", environment.Start{Seed: 3})
+	seen, err := o.Reset(within(t), environment.Start{Seed: 3})
 	if err != nil || files(seen) != begun || len(seen.Frames) != 1 || !strings.Contains(seen.Text, "index.html has 9 bytes") {
 		t.Fatalf("%+v, %v", seen, err)
 	}
-	if seen, err = s.Observe(within(t), "x", []string{"page"}); err != nil || len(seen.JSON) > 0 {
+	if seen, err = o.Observe(within(t), []string{"page"}); err != nil || len(seen.JSON) > 0 {
 		t.Errorf("files that nobody wants: %+v, %v", seen, err)
 	}
-	if _, err = s.Act(within(t), "x", environment.Call{Name: "write_css", Arguments: json.RawMessage(`{"content":"b {}"}`)}, nil); err != nil {
+	if _, err = o.Act(within(t), environment.Call{Name: "write_css", Arguments: json.RawMessage(`{"content":"b {}"}`)}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if seen, err = s.Reset(within(t), "x", environment.Start{Seed: 3}); err != nil || files(seen) != strings.Replace(begun, "p {}", "b {}", 1) || len(seen.Frames) != 1 {
+	if seen, err = o.Reset(within(t), environment.Start{Seed: 3}); err != nil || files(seen) != strings.Replace(begun, "p {}", "b {}", 1) || len(seen.Frames) != 1 {
 		t.Errorf("a later stage: %+v, %v", seen, err)
 	}
 	o.task.Keep = false
-	if seen, err = s.Reset(within(t), "x", environment.Start{Seed: 2}); err != nil || files(seen) != "" || !strings.Contains(seen.Text, "Nothing is written") {
+	if seen, err = o.Reset(within(t), environment.Start{Seed: 2}); err != nil || files(seen) != "" || !strings.Contains(seen.Text, "Nothing is written") {
 		t.Errorf("a repetition that begins with nothing: %+v, %v", seen, err)
 	}
 }

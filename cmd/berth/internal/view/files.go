@@ -9,6 +9,7 @@ import (
 	_ "image/gif"  // formats of pictures
 	_ "image/jpeg" // formats of pictures
 	"image/png"
+	"io"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -24,10 +25,11 @@ import (
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
-// Bounds of a picture.
+// Bounds of a picture, and of a recording of a terminal.
 const (
 	maxPicture = 20 << 20 // bytes
 	maxPixels  = 25_000_000
+	maxCast    = 16 << 20 // bytes that a player gets
 )
 
 // decoding limits how many pictures are decoded at the same time, since each may
@@ -39,23 +41,49 @@ func isPicture(name string) bool {
 	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, strings.ToLower(path.Ext(name)))
 }
 
-// picture serves a picture of an attempt. It is decoded and written again, so that a
-// browser gets nothing but pixels.
-func (s *Server) picture(w http.ResponseWriter, hr *http.Request) {
-	r := &request{Request: hr, s: s, w: w}
-	a, err := s.attempt(r)
-	if err == nil {
+// raw serves the file of an attempt that the address names, as read makes it.
+func (s *Server) raw(kind string, read func(r *request, dir, name string) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, hr *http.Request) {
+		r := &request{Request: hr, s: s, w: w}
+		a, err := s.attempt(r)
 		var b []byte
-		if b, err = untrusted.Read(a.dir, r.FormValue("name"), maxPicture); err == nil {
-			b, err = redraw(r, b)
-		}
 		if err == nil {
-			w.Header().Set("Content-Type", "image/png")
-			_, _ = w.Write(b)
+			b, err = read(r, a.dir, r.FormValue("name"))
+		}
+		if err != nil {
+			http.Error(w, "the file is not shown: "+err.Error(), http.StatusNotFound)
 			return
 		}
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(b)
 	}
-	http.Error(w, "the picture is not shown: "+err.Error(), http.StatusNotFound)
+}
+
+// picture decodes a picture and writes it again, so that a browser gets nothing but
+// pixels.
+func picture(r *request, dir, name string) ([]byte, error) {
+	b, err := untrusted.Read(dir, name, maxPicture)
+	if err != nil {
+		return nil, err
+	}
+	return redraw(r, b)
+}
+
+// isCast reports whether a file is a recording of a terminal.
+func isCast(name string) bool { return path.Ext(name) == ".cast" }
+
+// cast reads the beginning of a recording of a terminal. The script of the page leaves
+// out what the player would not understand.
+func cast(_ *request, dir, name string) ([]byte, error) {
+	if !isCast(name) {
+		return nil, errors.New("it is not a recording of a terminal")
+	}
+	f, err := untrusted.Open(dir, name, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxCast))
 }
 
 // bounded returns an error for a picture that is too large to decode.

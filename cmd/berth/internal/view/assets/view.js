@@ -89,6 +89,16 @@
       h.append(" ", b);
     }
   };
+  // playable is a recording without lines that the player does not understand, and without
+  // changes of its size, which could be any number.
+  const playable = (text) => {
+    const read = (line) => { try { return JSON.parse(line); } catch { return null; } };
+    const [head, ...lines] = text.split("\n").map(read);
+    const size = (n, most) => Math.min(Math.max(Number(n) || 1, 1), most);
+    const width = size(head.term?.cols ?? head.width, 500), height = size(head.term?.rows ?? head.height, 300);
+    const events = lines.filter(Array.isArray).map(([at, kind, what]) => [Number(at) || 0, ...(["o", "m"].includes(kind) ? [kind, String(what)] : ["o", ""])]);
+    return { begun: Number(head.timestamp) || 0, lines: [{ version: head.version, width, height, term: { cols: width, rows: height } }, ...events] };
+  };
   const show = async (at) => {
     if (busy.has(at)) return;
     busy.add(at);
@@ -98,8 +108,9 @@
       const answer = await fetch(at.dataset.cast, { credentials: "same-origin" });
       const text = await answer.text();
       if (!answer.ok) throw new Error(text);
-      const player = AsciinemaPlayer.create({ data: text }, at, { ...options, preload: true, poster: "npt:0:01" });
-      const mine = { at, player, begun: JSON.parse(text.slice(0, text.indexOf("\n"))).timestamp };
+      const { begun, lines } = playable(text);
+      const player = AsciinemaPlayer.create({ data: lines.map((l) => JSON.stringify(l)).join("\n") }, at, { ...options, preload: true, poster: "npt:0:01" });
+      const mine = { at, player, begun };
       player.addEventListener("play", () => { play = mine; played = true; });
       if (!play || !played && at.compareDocumentPosition(play.at) & Node.DOCUMENT_POSITION_FOLLOWING) play = mine;
       setInterval(step, 250);

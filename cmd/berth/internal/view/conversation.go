@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
@@ -27,34 +26,11 @@ type steps struct {
 
 // step is one step for a page.
 type step struct {
-	N                int64
-	Long             int64 // its size if it is too long to show
-	Bad              bool  // it cannot be read
-	Source, Role     string
-	Stage, Model     string
-	ID, In, Out      int64
-	Tokens           bool
-	CostUSD          *float64
-	Time             time.Time
-	Thought, Message part
-	Calls            []call
-	Results          []result
+	N    int64
+	Long int64 // its size if it is too long to show
+	Bad  bool  // it cannot be read
+	Line record.Step
 }
-
-type call struct {
-	Name      string
-	Arguments part
-}
-
-type result struct {
-	Text      part
-	Subagents []subagent
-	Pictures  []string
-}
-
-// subagent is where the conversation of a sub-agent is: in a file of the attempt, or
-// within its trajectory.
-type subagent struct{ Path, ID string }
 
 // stepsPage is how many steps one part has.
 const stepsPage = 40
@@ -88,44 +64,25 @@ func stepsOf(a *attempt, r *request) (*steps, error) {
 
 func stepOf(l *report.NumberedLine, n int64) step {
 	out := step{N: n}
-	var rec record.Step
-	switch {
-	case l.Text == nil:
+	if l.Text == nil {
 		out.Long = l.Size
 		return out
-	case json.Unmarshal(l.Text, &rec) != nil:
-		out.Bad = true
-		return out
 	}
-	out.Role, out.Stage, out.Time = rec.Role, rec.Stage, rec.Time
-	out.fill(&rec.Step)
+	out.Bad = json.Unmarshal(l.Text, &out.Line) != nil
+	bound(&out.Line.Step)
 	return out
 }
 
-// fill takes what a page shows of a step of a trajectory.
-func (out *step) fill(s *trajectory.Step) {
-	out.Source, out.Model, out.ID = string(s.Source), s.ModelName, s.StepID
-	out.Thought, out.Message = partOf(s.ReasoningContent, maxText), partOf(report.MessageText(s.Message), maxText)
-	if m := s.Metrics; m != nil {
-		out.CostUSD = m.CostUSD
-		if m.PromptTokens != nil && m.CompletionTokens != nil {
-			out.Tokens, out.In, out.Out = true, *m.PromptTokens, *m.CompletionTokens
-		}
+// bound leaves what a page shows of the lists of a step.
+func bound(s *trajectory.Step) {
+	s.ToolCalls = s.ToolCalls[:min(len(s.ToolCalls), maxShown)]
+	if s.Observation == nil {
+		return
 	}
-	for _, c := range s.ToolCalls[:min(len(s.ToolCalls), maxShown)] {
-		out.Calls = append(out.Calls, call{c.Name, partOf(string(c.Arguments), maxText)})
-	}
-	if s.Observation != nil {
-		for _, o := range s.Observation.Results[:min(len(s.Observation.Results), maxShown)] {
-			var res result
-			if o.Content != nil {
-				res.Text, res.Pictures = partOf(report.MessageText(*o.Content), maxText), pictures(*o.Content)
-			}
-			for _, sub := range o.Subagents[:min(len(o.Subagents), 20)] {
-				res.Subagents = append(res.Subagents, subagent{sub.TrajectoryPath, sub.TrajectoryID})
-			}
-			out.Results = append(out.Results, res)
-		}
+	s.Observation.Results = s.Observation.Results[:min(len(s.Observation.Results), maxShown)]
+	for i := range s.Observation.Results {
+		r := &s.Observation.Results[i]
+		r.Subagents = r.Subagents[:min(len(r.Subagents), 20)]
 	}
 }
 
@@ -162,8 +119,8 @@ func (s *Server) subagentPart(r *request) error {
 	}
 	all := make([]step, min(len(sub.Steps), maxSubSteps))
 	for i := range all {
-		all[i].N = int64(i + 1)
-		all[i].fill(&sub.Steps[i])
+		bound(&sub.Steps[i])
+		all[i] = step{N: int64(i + 1), Line: record.Step{Step: sub.Steps[i]}}
 	}
 	return r.show("subagent", "", map[string]any{"A": a, "All": all, "Name": sub.Agent.Name, "More": len(sub.Steps) - len(all), "File": name})
 }

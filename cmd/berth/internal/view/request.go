@@ -15,8 +15,10 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
 // request is a request for a page.
@@ -114,6 +116,9 @@ func functions() template.FuncMap {
 		"plain":     plain,
 		"pair":      func(a *attempt, s any) any { return map[string]any{"A": a, "Step": s} },
 		"shown":     func(a *attempt, s shot, marks []mark) any { return map[string]any{"A": a, "Shot": s, "Marks": marks} },
+		"message":   func(c trajectory.Content) part { return partOf(report.MessageText(c), maxText) },
+		"cut":       func(v any) part { return partOf(fmt.Sprintf("%s", v), maxText) },
+		"pictures":  pictures,
 		"radius":    func(width int) int { return max(8, width/36) },
 		"integrity": integrityWords,
 		"ms": func(t time.Time) int64 {

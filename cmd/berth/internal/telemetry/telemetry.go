@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -36,7 +37,7 @@ type attempt struct {
 	event run.Event
 	cell  string
 	steps []step
-	calls []call
+	calls []gateway.Exchange
 }
 
 // step is the part of a line of record.StepsFile that is told.
@@ -50,23 +51,6 @@ type step struct {
 			Name string `json:"function_name"`
 		} `json:"tool_calls"`
 	} `json:"step"`
-}
-
-// call is the part of a line of record.ExchangesFile that is told.
-type call struct {
-	Time   time.Time `json:"time"`
-	Role   string    `json:"role"`
-	Model  string    `json:"model"`
-	Retry  bool      `json:"retry"`
-	Status int       `json:"status"`
-	Tries  int       `json:"tries"`
-	Usage  *struct {
-		Input  int64 `json:"input"`
-		Output int64 `json:"output"`
-	} `json:"usage"`
-	Waited    time.Duration `json:"waited_ns"`
-	FirstByte time.Duration `json:"first_byte_ns"`
-	Took      time.Duration `json:"took_ns"`
 }
 
 // Sink takes in the events of a run. It is safe for concurrent use.
@@ -140,7 +124,7 @@ func (k *Sink) tell(e run.Event) {
 	}
 	if e.Kind == run.Ended && e.Result != nil && e.Result.Regraded == nil {
 		dir := filepath.Join(k.store.Dir, store.TrialsDir, filepath.FromSlash(e.Trial.Dir), store.AttemptDir(e.Attempt))
-		a.calls = read[call](dir, record.ExchangesFile)
+		a.calls = read[gateway.Exchange](dir, record.ExchangesFile)
 		if k.traces != nil {
 			a.steps = read[step](dir, record.StepsFile)
 		}

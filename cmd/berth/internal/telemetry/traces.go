@@ -16,6 +16,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/run"
 	"github.com/berth-eval/berth/core/store"
@@ -214,7 +215,7 @@ func (t *Traces) steps(ctx context.Context, p *record.Phase, all []step) (others
 }
 
 // calls tells of the requests to models in a phase, and returns the others.
-func (t *Traces) calls(ctx context.Context, p *record.Phase, all []call) (others []call) {
+func (t *Traces) calls(ctx context.Context, p *record.Phase, all []gateway.Exchange) (others []gateway.Exchange) {
 	for i := range all {
 		c := &all[i]
 		if !during(p, c.Time) {

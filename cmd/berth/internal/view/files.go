@@ -15,11 +15,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	_ "golang.org/x/image/webp" // formats of pictures
 
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
+	"github.com/berth-eval/berth/core/gateway"
 	"github.com/berth-eval/berth/core/gateway/recording"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/untrusted"
@@ -173,29 +173,17 @@ func (s *Server) exchangesPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	type sent struct {
-		recording.Entry
-
-		Time   time.Time     `json:"time"`
-		Model  string        `json:"model"`
-		Status int           `json:"status"`
-		Took   time.Duration `json:"took_ns"`
-		Usage  *struct {
-			Input  int64 `json:"input"`
-			Output int64 `json:"output"`
-		} `json:"usage"`
-	}
 	type exchange struct {
-		sent
+		gateway.Exchange
 
-		Raw       part
+		Line      part
 		Size      int64
 		Long, Bad bool
 	}
 	var all []exchange
 	for _, l := range lines {
-		x := exchange{Raw: partOf(string(l.Text), maxText), Size: l.Size, Long: l.Text == nil}
-		x.Bad = !x.Long && json.Unmarshal(l.Text, &x.sent) != nil
+		x := exchange{Line: partOf(string(l.Text), maxText), Size: l.Size, Long: l.Text == nil}
+		x.Bad = !x.Long && json.Unmarshal(l.Text, &x.Exchange) != nil
 		all = append(all, x)
 	}
 	return r.show("exchanges", "Requests to models", map[string]any{"A": a, "All": all, "Next": next, "More": len(lines) > 0})

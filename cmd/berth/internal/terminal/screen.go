@@ -24,22 +24,30 @@ func (p *Printer) Screen() *Screen {
 	return &Screen{p: p}
 }
 
-// Show replaces the text by the one that write prints. Lines that are wider than
-// the terminal are cut, and so is what is below its last line.
+// Show replaces the text by the one that write prints.
 func (s *Screen) Show(write func(p *Printer)) {
+	s.Lines(func(width, _ int) (_, lines []string) {
+		var text strings.Builder
+		p := *s.p
+		p.Out, p.Width = &text, width
+		write(&p)
+		return nil, strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	})
+}
+
+// Lines replaces the text by the lines that of returns for the size of the terminal,
+// and prints others above it, where they stay. Lines that are wider than the terminal
+// are cut, and so is what is below its last line.
+func (s *Screen) Lines(of func(width, height int) (above, lines []string)) {
 	width, height := s.size()
-	var text strings.Builder
-	p := *s.p
-	p.Out, p.Width = &text, width
-	write(&p)
-	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
+	above, lines := of(width, height)
 	if most := max(height-1, 2); len(lines) > most { // the cursor is below the text
 		lines = append(lines[:most-1], fmt.Sprintf("… and %d more lines", len(lines)-most+1))
 	}
 	for i, l := range lines {
 		lines[i] = ansi.Truncate(l, width, "…")
 	}
-	fmt.Fprint(s.p.Out, s.erase()+strings.Join(lines, "\n")+"\n")
+	fmt.Fprint(s.p.Out, s.erase()+strings.Join(append(above, lines...), "\n")+"\n")
 	s.lines = len(lines)
 }
 

@@ -45,11 +45,7 @@ func New(o Options) Watcher {
 	if o.Every == 0 {
 		o.Every = 30 * time.Second
 	}
-	s := newState(o)
-	if o.Block {
-		return newBlock(s)
-	}
-	return newLines(s)
+	return newDisplay(newState(o))
 }
 
 func newState(o Options) *state {

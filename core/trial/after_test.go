@@ -2,15 +2,20 @@ package trial_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -280,5 +285,105 @@ func TestTheUserSeesTheArtifactsThatAreForIt(t *testing.T) {
 	}
 	if !found(r, "artifact_hidden") {
 		t.Errorf("findings %s", pretty(r.Findings))
+	}
+}
+
+// busy is a machine where the place to verify is free only after a while.
+type busy struct {
+	after time.Duration
+	waits func() // is called when an attempt begins to wait; nil: nothing is
+
+	mu   sync.Mutex
+	said []string
+}
+
+func (b *busy) say(what string, p trial.Part) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.said = append(b.said, fmt.Sprintf("%s %d", what, p))
+}
+
+func (b *busy) Try(p trial.Part) bool {
+	b.say("try", p)
+	return p != trial.Verifying
+}
+
+func (b *busy) Enter(ctx context.Context, p trial.Part) error {
+	b.say("enter", p)
+	if p != trial.Verifying {
+		return nil
+	}
+	if b.waits != nil {
+		b.waits()
+	}
+	select {
+	case <-time.After(b.after):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TestAProcessThatIsLeftDoesNotWorkWhileItWaits has an agent that leaves a process
+// running, which would have finished its work if the wait for the verification
+// counted.
+func TestAProcessThatIsLeftDoesNotWorkWhileItWaits(t *testing.T) {
+	t.Parallel()
+	places := &busy{after: 3 * time.Second}
+	b := newBench(t, does("(setsid sh -c 'for i in $(seq 60); do sleep 0.1; done; echo done > /app/x' >/dev/null 2>&1 &)"), tests("test ! -e /app/x"))
+	b.task.Mode = task.ModeLive
+	in := b.input()
+	in.Places = places
+	r, err := trial.Run(t.Context(), in)
+	testlevel.Must(t, err)
+	want(t, r, record.Passed, record.Yielded, record.Exposed)
+	if want := []string{"enter 2", "try 3", "enter 3"}; !slices.Equal(places.said, want) {
+		t.Errorf("it entered %q, want %q", places.said, want)
+	}
+	var frozen time.Duration // since the attempt began
+	for _, p := range r.Phases {
+		if p.Name == record.PhaseFreeze && p.Turn == 1 {
+			frozen = p.Start.Sub(r.Phases[0].Start)
+		}
+	}
+	if r.AgentTime > frozen {
+		t.Errorf("the wait is charged to the agent (%s), or nothing was frozen: %s", r.AgentTime, pretty(r.Phases))
+	}
+}
+
+func TestAnAttemptThatIsCancelledWhileItWaitsForItsVerification(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, does("true"), tests("true"))
+	in := b.input()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	in.Places = &busy{after: time.Hour, waits: cancel}
+	r, err := trial.Run(ctx, in)
+	testlevel.Must(t, err)
+	want(t, r, record.Cancelled, record.Yielded, record.Unknown)
+}
+
+// The trajectory from which the agent continues is part of the trial's id: one that
+// was edited after the plan was made is not used.
+func TestAPriorTrajectoryThatChangedIsNotUsed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "before.json")
+	sum := sha256.Sum256([]byte("before"))
+	for content, want := range map[string]record.Outcome{"before": record.Passed, "edited": record.NotRun} {
+		testlevel.Must(t, os.WriteFile(file, []byte(content), 0o600))
+		prior := ""
+		a := &scripted{needs: agent.Needs{Shell: true, TakesPrior: true}, open: func(_ context.Context, s agent.Setup) error {
+			prior = s.Prior
+			return nil
+		}}
+		b := newBench(t, a, tests("true"))
+		b.cell.Agent.Prior, b.cell.Agent.PriorDigest = file, "sha256:"+hex.EncodeToString(sum[:])
+		r := b.run(t.Context(), t)
+		if r.Outcome != want || (prior == file) != (want == record.Passed) {
+			t.Errorf("%s: %s, the agent got %q", content, r.Outcome, prior)
+		}
+		if want == record.NotRun && (r.Error == nil || !strings.Contains(r.Error.Message, "changed since")) {
+			t.Errorf("%s: %+v", content, r.Error)
+		}
 	}
 }

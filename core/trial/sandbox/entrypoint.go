@@ -140,27 +140,19 @@ func (w *Sandbox) AwaitEntrypoint(ctx context.Context, e *task.Environment) (not
 // entrypointEnded says how the entrypoint failed, if it did. What has ended may not
 // have been waited for yet.
 func (w *Sandbox) entrypointEnded(ctx context.Context) (note string, err error) {
-	for begin := time.Now(); ; {
-		states, err := w.Services(ctx)
-		if err != nil {
+	begin := time.Now()
+	s := w.service(ctx, Entrypoint)
+	for s.Name != "" && s.Exit == nil && time.Since(begin) < quietServer {
+		if err := limits.Sleep(ctx, 5*time.Millisecond); err != nil {
 			return "", err
 		}
-		i := slices.IndexFunc(states, func(s host.ServiceState) bool { return s.Name == Entrypoint })
-		switch {
-		case i < 0:
-			return "", nil
-		case states[i].Exit == nil && time.Since(begin) < quietServer:
-			if err := limits.Sleep(ctx, 5*time.Millisecond); err != nil {
-				return "", err
-			}
-			continue
-		case states[i].Exit == nil || states[i].Exit.OK():
-			return "", nil
-		}
-		s := states[i]
-		return fmt.Sprintf("the entrypoint of the image ended with exit code %d before it ran the command that it was given; its last output: %s",
-			s.Exit.ExitCode, s.Output[max(0, len(s.Output)-limits.OutputTail):]), nil
+		s = w.service(ctx, Entrypoint)
 	}
+	if s.Exit == nil || s.Exit.OK() {
+		return "", nil
+	}
+	return fmt.Sprintf("the entrypoint of the image ended with exit code %d before it ran the command that it was given; its last output: %s",
+		s.Exit.ExitCode, s.Output[max(0, len(s.Output)-limits.OutputTail):]), nil
 }
 
 // entering is the state of a sandbox's entrypoint according to its processes.

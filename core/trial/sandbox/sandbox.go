@@ -129,11 +129,11 @@ func (w *Sandbox) Shutdown() error {
 	return err
 }
 
-// FilesError means that the task's own files could not be read.
+// FilesError means that files of the host could not be read.
 type FilesError struct{ Err error }
 
 // Error describes the cause.
-func (e *FilesError) Error() string { return "files of the task: " + e.Err.Error() }
+func (e *FilesError) Error() string { return "files on this host: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *FilesError) Unwrap() error { return e.Err }
@@ -170,22 +170,30 @@ func (w *Sandbox) Absolute(p string) string {
 // returns the Sums of its files.
 func (w *Sandbox) Put(ctx context.Context, t *task.Task, res *task.Resource, user string) (views.Sums, error) {
 	place := w.Absolute(res.Place)
-	r, out := io.Pipe()
 	var sums views.Sums
-	var packed error
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		sums, packed = views.Archive(out, t, res, place)
-		_ = out.CloseWithError(packed)
-	}()
-	err := w.core.Upload(ctx, views.Target(res, place), r, sandbox.UploadOptions{User: user})
-	_ = r.CloseWithError(errors.New("the upload has ended"))
-	<-done
-	if packed != nil && err != nil && errors.Is(err, packed) {
-		return nil, &FilesError{packed}
-	}
+	err := w.upload(ctx, views.Target(res, place), sandbox.UploadOptions{User: user}, func(out io.Writer) (err error) {
+		sums, err = views.Archive(out, t, res, place)
+		return err
+	})
 	return sums, err
+}
+
+// upload extracts the archive that pack writes into a folder. An error of pack itself
+// is a FilesError.
+func (w *Sandbox) upload(ctx context.Context, dir string, o sandbox.UploadOptions, pack func(io.Writer) error) error {
+	r, out := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		err := pack(out)
+		_ = out.CloseWithError(err)
+		packed <- err
+	}()
+	err := w.core.Upload(ctx, dir, r, o)
+	_ = r.CloseWithError(errors.New("the upload has ended"))
+	if failed := <-packed; failed != nil && errors.Is(err, failed) {
+		return &FilesError{failed}
+	}
+	return err
 }
 
 // PutFiles copies a file or folder of the host, which was collected from
@@ -204,21 +212,14 @@ func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
 		return err
 	}
 	defer in.Close()
-	r, out := io.Pipe()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return w.upload(ctx, path.Dir(place), o, func(out io.Writer) error {
 		t := tar.NewWriter(out)
-		packed := t.WriteHeader(&tar.Header{Name: path.Base(place), Mode: int64(info.Mode().Perm()), Size: info.Size(), Format: tar.FormatPAX})
-		if packed == nil {
-			_, packed = io.Copy(t, in)
+		err := t.WriteHeader(&tar.Header{Name: path.Base(place), Mode: int64(info.Mode().Perm()), Size: info.Size(), Format: tar.FormatPAX})
+		if err == nil {
+			_, err = io.Copy(t, in)
 		}
-		_ = out.CloseWithError(errors.Join(packed, t.Close()))
-	}()
-	err = w.core.Upload(ctx, path.Dir(place), r, o)
-	_ = r.CloseWithError(errors.New("the upload has ended"))
-	<-done
-	return err
+		return errors.Join(err, t.Close())
+	})
 }
 
 // Know records the processes that run before the agent starts, which belong to
@@ -322,7 +323,10 @@ func (w *Sandbox) Halt(ctx context.Context) error {
 	if _, err := w.Freeze(ctx); err != nil {
 		return err
 	}
-	return w.haltSides(ctx)
+	return w.sides(func(c *Sidecar) error {
+		_, err := c.Freeze(ctx)
+		return err
+	})
 }
 
 // Moved returns what ran in the sandbox although Halt had stopped it, and stops it
@@ -332,12 +336,12 @@ func (w *Sandbox) Moved(ctx context.Context) ([]host.Process, error) {
 		return nil, nil
 	}
 	f, err := w.Freeze(ctx)
-	for _, side := range w.Sidecars {
-		if err == nil && !side.Gone() {
-			var more host.Frozen
-			more, err = side.Freeze(ctx)
+	if err == nil {
+		err = w.sides(func(c *Sidecar) error {
+			more, err := c.Freeze(ctx)
 			f.Moved = append(f.Moved, more.Moved...)
-		}
+			return err
+		})
 	}
 	return f.Moved, err
 }
@@ -349,7 +353,12 @@ func (w *Sandbox) Stop(ctx context.Context) error {
 	if _, err := w.Quiesce(ctx); err != nil {
 		return err
 	}
-	return w.stopSides(ctx)
+	return w.sides(func(c *Sidecar) error {
+		_, over := c.exit(ctx)
+		c.stopped = !over
+		_, err := c.Quiesce(ctx)
+		return err
+	})
 }
 
 // Resume resumes it. It continues after a cancel of ctx, but only for a limited
@@ -361,24 +370,28 @@ func (w *Sandbox) Resume(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limits.Control)
 	defer cancel()
 	w.frozen = time.Time{}
-	return errors.Join(w.resumeSides(ctx), w.Thaw(ctx))
+	return errors.Join(w.sides(func(c *Sidecar) error { return c.Thaw(ctx) }), w.Thaw(ctx))
 }
 
 // Frozen returns when the sandbox was frozen or stopped; zero: it runs.
 func (w *Sandbox) Frozen() time.Time { return w.frozen }
 
+// service returns the state of a service; the zero value if it is not known.
+func (w *Sandbox) service(ctx context.Context, name string) (s host.ServiceState) {
+	if w.Gone() {
+		return s
+	}
+	states, err := w.Services(ctx)
+	if i := slices.IndexFunc(states, func(s host.ServiceState) bool { return s.Name == name }); err == nil && i >= 0 {
+		s = states[i]
+	}
+	return s
+}
+
 // ServiceOutput returns the end of the output of a service.
 func (w *Sandbox) ServiceOutput(ctx context.Context, name string) string {
-	states, err := w.Services(ctx)
-	if err != nil {
-		return err.Error()
-	}
-	for _, s := range states {
-		if s.Name == name {
-			return string(s.Output[max(0, len(s.Output)-limits.OutputTail):])
-		}
-	}
-	return ""
+	said := w.service(ctx, name).Output
+	return string(said[max(0, len(said)-limits.OutputTail):])
 }
 
 // Sums adds the sums of the regular files below dir.

@@ -195,19 +195,14 @@ func (c *Sidecar) complete(ctx context.Context) error {
 // exit returns the exit code of the program, once it has ended; a signal is a
 // negative code.
 func (c *Sidecar) exit(ctx context.Context) (code int, over bool) {
-	states, err := c.Services(ctx)
-	if err != nil {
+	s := c.service(ctx, program)
+	switch {
+	case s.Exit == nil || s.PID != 0:
 		return 0, false
+	case s.Exit.Signal != 0:
+		return -int(s.Exit.Signal), true
 	}
-	for _, s := range states {
-		if s.Name == program && s.Exit != nil && s.PID == 0 {
-			if s.Exit.Signal != 0 {
-				return -int(s.Exit.Signal), true
-			}
-			return s.Exit.ExitCode, true
-		}
-	}
-	return 0, false
+	return s.Exit.ExitCode, true
 }
 
 // ended returns an error if a program has failed.
@@ -244,7 +239,7 @@ func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, dir string
 				r.Exit = &exit
 			}
 		}
-		if said := c.output(ctx); len(said) > 0 {
+		if said := c.service(ctx, program).Output; len(said) > 0 { // the last 64 KiB
 			r.Log = dir + "/" + r.Name + ".log"
 			err := os.MkdirAll(filepath.Join(to.Dir(), filepath.FromSlash(dir)), 0o755)
 			if err == nil {
@@ -255,23 +250,6 @@ func (w *Sandbox) KeepSidecars(ctx context.Context, to SidecarRecord, dir string
 		out = append(out, r)
 	}
 	return out, errors.Join(errs...)
-}
-
-// output returns the last 64 KiB of the program's output.
-func (c *Sidecar) output(ctx context.Context) []byte {
-	if c.Gone() {
-		return nil
-	}
-	states, err := c.Services(ctx)
-	if err != nil {
-		return nil
-	}
-	for _, s := range states {
-		if s.Name == program {
-			return s.Output
-		}
-	}
-	return nil
 }
 
 // in returns the container with that name; "" and "main" are w itself.
@@ -290,43 +268,12 @@ func (w *Sandbox) in(service string) (*Sandbox, error) {
 	return side.Sandbox, nil
 }
 
-// haltSides stops the sidecars, except those that are gone.
-func (w *Sandbox) haltSides(ctx context.Context) error {
-	for _, side := range w.Sidecars {
-		if side.Gone() {
-			continue
-		}
-		if _, err := side.Freeze(ctx); err != nil {
-			return fmt.Errorf("container %q: %w", side.task.Name, err)
-		}
-	}
-	return nil
-}
-
-// stopSides kills everything in the sidecars, except those that are gone.
-func (w *Sandbox) stopSides(ctx context.Context) error {
-	for _, side := range w.Sidecars {
-		if side.Gone() {
-			continue
-		}
-		_, over := side.exit(ctx)
-		side.stopped = !over
-		if _, err := side.Quiesce(ctx); err != nil {
-			return fmt.Errorf("container %q: %w", side.task.Name, err)
-		}
-	}
-	return nil
-}
-
-// resumeSides resumes the sidecars.
-func (w *Sandbox) resumeSides(ctx context.Context) error {
+// sides calls f for each sidecar that is not gone.
+func (w *Sandbox) sides(f func(*Sidecar) error) error {
 	var errs []error
-	for _, side := range w.Sidecars {
-		if side.Gone() {
-			continue
-		}
-		if err := side.Thaw(ctx); err != nil {
-			errs = append(errs, fmt.Errorf("container %q: %w", side.task.Name, err))
+	for _, c := range w.Sidecars {
+		if !c.Gone() {
+			errs = append(errs, c.named(f(c)))
 		}
 	}
 	return errors.Join(errs...)

@@ -305,18 +305,24 @@ func (a *attempt) create(ctx context.Context) error {
 			return outcome.On(record.ByConfig, err)
 		}
 	}
-	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
-		a.environmentSays(record.PhaseCreate, "protection", f)
-	}
 	ctx, end := w.Ctx(ctx)
 	defer end()
-	if err := w.Folders(ctx, a.task.Paths.All()...); err != nil {
+	if err := a.furnish(ctx, w); err != nil {
 		return err
 	}
 	if a.in.Origin != nil { // the origin's files have them, unless its agent removed them
 		return nil
 	}
 	return a.place(ctx, w, task.PlaceCreate, "")
+}
+
+// furnish records how a new sandbox is protected, and makes the folders that the task
+// expects.
+func (a *attempt) furnish(ctx context.Context, w *sandbox.Sandbox) error {
+	for _, f := range append(w.Made.Findings, w.Hello.Findings...) {
+		a.environmentSays(record.PhaseCreate, "protection", f)
+	}
+	return w.Folders(ctx, a.task.Paths.All()...)
 }
 
 // services starts the image's entrypoint and the task's services, in order,

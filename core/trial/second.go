@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -27,18 +28,32 @@ import (
 	"github.com/berth-eval/berth/plugins/verifier"
 )
 
-// second is the sandbox in which the verifiers of a stage work when the mode is
-// image or separate.
-type second struct {
+// testbed is a sandbox for verifiers besides the agent's: the one in which they work
+// in the modes image and separate, or that of a verifier that wants its own (needs =
+// own), which is kept over all rounds of a stage. Nothing of the agent is in the latter
+// but artifacts.
+type testbed struct {
 	name string // in attempt.sandboxes
 	spec environment.Spec
 	env  *task.Environment
+	box  *sandbox.Sandbox // nil until it is needed
 
 	services []host.ServiceChange // that the agent could have changed
+	lasts    bool                 // the agent's sandbox is needed after the copy
+	began    bool                 // the agent's sandbox is not needed any more: its end is not the agent's work
+	holds    bool                 // it has what the agent made, which may be why it fails
 
-	lasts bool // the agent's sandbox is needed after the copy
-	began bool // the agent's sandbox is not needed any more: its end is not the agent's work
-	holds bool // it has what the agent made, which may be why it fails
+	placed []string // artifacts of an earlier judgement, by their absolute paths
+	steers bool     // a model chooses the commands that run in it
+}
+
+// testbeds returns the sandboxes for verifiers of the stage.
+func (s *stage) testbeds() []*testbed {
+	all := slices.Collect(maps.Values(s.own))
+	if s.second != nil {
+		all = append(all, s.second)
+	}
+	return all
 }
 
 // prepareSecond checks that the environment can create the second sandbox. It does
@@ -60,33 +75,54 @@ func (s *stage) prepareSecond(ctx context.Context) error {
 	if s.mode == task.ModeImage {
 		spec.Image, spec.Sidecars = a.spec.Image, slices.Clone(a.spec.Sidecars) // which are prepared
 	}
-	w, err := s.newSpec(ctx, fmt.Sprintf("verifier-%d", s.i+1), spec, feasible.VerifierEnvironment(a.task, s.task, s.mode), modified)
+	s.second, err = s.newTestbed(ctx, fmt.Sprintf("verifier-%d", s.i+1), spec, feasible.VerifierEnvironment(a.task, s.task, s.mode), modified)
 	if err != nil {
 		return a.at(p, err)
 	}
-	w.lasts, s.second = s.i+1 < len(a.task.Stages), w
+	s.second.lasts = s.i+1 < len(a.task.Stages)
 	return nil
 }
 
-// newSpec checks that the environment can create a sandbox for verifiers.
-func (s *stage) newSpec(ctx context.Context, name string, spec environment.Spec, e *task.Environment, modified []string) (*second, error) {
+// prepareOwn checks that the environment can create the verifiers' own sandboxes.
+func (s *stage) prepareOwn(ctx context.Context) error {
 	a := s.a
-	s.modified(modified)
+	p := s.phase(record.PhasePrepare, record.ByConfig)
+	for n, u := range s.task.Verifiers {
+		if a.verifiers[u.Name].Traits.Needs != verifier.NeedsOwn || s.own[u.Name] != nil {
+			continue
+		}
+		spec, modified, err := feasible.OwnSpec(a.task, s.task, a.in.Cell)
+		if err != nil {
+			return a.at(p, err)
+		}
+		w, err := s.newTestbed(ctx, fmt.Sprintf("own-%d-%d", s.i+1, n+1), spec, feasible.VerifierEnvironment(a.task, s.task, task.ModeSeparate), modified)
+		if err != nil {
+			return a.at(p, err)
+		}
+		if s.own == nil {
+			s.own = map[string]*testbed{}
+		}
+		w.steers = len(a.verifiers[u.Name].Traits.Models) > 0
+		s.own[u.Name] = w
+	}
+	return nil
+}
+
+// newTestbed checks that the environment can create a sandbox for verifiers. It records
+// what the experiment changed of the task's wishes.
+func (s *stage) newTestbed(ctx context.Context, name string, spec environment.Spec, e *task.Environment, modified []string) (*testbed, error) {
+	a := s.a
+	for _, m := range modified {
+		if !slices.Contains(a.res.Modified, m) { // the agent's sandbox may have the same
+			a.res.Modified = append(a.res.Modified, m)
+		}
+	}
 	env, err := e.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
 		return nil, fmt.Errorf("environment of the verifier: %w", err)
 	}
 	spec.Env, spec.Lease, spec.Labels = sandbox.Merge(env, cell.Strings(a.in.Cell.Environment.Env)), limits.Lease, a.spec.Labels
-	return &second{name: name, spec: spec, env: e}, a.check(ctx, spec)
-}
-
-// modified records what the experiment changed of the task's wishes.
-func (s *stage) modified(what []string) {
-	for _, m := range what {
-		if !slices.Contains(s.a.res.Modified, m) { // the agent's sandbox may have the same
-			s.a.res.Modified = append(s.a.res.Modified, m)
-		}
-	}
+	return &testbed{name: name, spec: spec, env: e}, a.check(ctx, spec)
 }
 
 // grade runs the verifiers, in the agent's sandbox or in the second one.
@@ -122,10 +158,9 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 		}
 		if err == nil {
 			w.began = true
-			var made *sandbox.Sandbox
-			made, err = s.newSecond(ctx, w, fmt.Sprintf("g%d-", s.i+1), reach.Setup, s.mode == task.ModeImage || s.uploads())
-			if made != nil {
-				s.graded = made
+			err = s.newSandbox(ctx, w, fmt.Sprintf("g%d-", s.i+1), reach.Setup, s.mode == task.ModeImage || s.uploads())
+			if w.box != nil {
+				s.graded = w.box
 			}
 		}
 		return outcome.On(record.ByEnvironment, err)
@@ -153,32 +188,77 @@ func (s *stage) createSecond(ctx context.Context, reach feasible.Reachable) erro
 	return err
 }
 
-// newSecond creates and connects a sandbox for verifiers, with the folders that the
+// newSandbox creates and connects a sandbox for verifiers, with the folders that the
 // task expects and, if upload is set, the files that it has from the beginning.
-func (s *stage) newSecond(ctx context.Context, w *second, folder string, reach task.Hosts, upload bool) (*sandbox.Sandbox, error) {
+func (s *stage) newSandbox(ctx context.Context, w *testbed, folder string, reach task.Hosts, upload bool) error {
 	a := s.a
 	sidecars, err := feasible.SidecarEnv(w.env, a.in.LookupEnv)
 	if err != nil {
-		return nil, outcome.On(record.ByConfig, err)
+		return outcome.On(record.ByConfig, err)
 	}
-	made, err := a.newSandbox(ctx, w.name, sandbox.Order{
+	w.box, err = a.newSandbox(ctx, w.name, sandbox.Order{
 		Spec: w.spec, Folder: filepath.Join(a.in.Runtime, folder), Task: w.env, Sidecars: sidecars, Reach: reach,
 	})
 	if err != nil {
-		return made, err
+		return err
 	}
-	s.out.VerifierImage = cmp.Or(s.out.VerifierImage, &made.Made.Image)
-	for _, f := range append(made.Made.Findings, made.Hello.Findings...) {
-		a.environmentSays(record.PhaseCreate, "protection", f)
+	s.out.VerifierImage = cmp.Or(s.out.VerifierImage, &w.box.Made.Image)
+	if err = a.furnish(ctx, w.box); err == nil && upload {
+		err = a.place(ctx, w.box, task.PlaceCreate, "")
 	}
-	if err = made.Folders(ctx, a.task.Paths.All()...); err == nil && upload {
-		err = a.place(ctx, made, task.PlaceCreate, "")
-	}
-	return made, err
+	return err
 }
 
 // uploads reports whether a sandbox for verifiers alone has the task's files for agents.
 func (s *stage) uploads() bool { return s.task.VerifyIn == nil || s.task.VerifyIn.Upload }
+
+// createOwn creates those of the verifiers' own sandboxes that do not exist yet.
+func (s *stage) createOwn(ctx context.Context, uses []task.VerifierUse) error {
+	for _, u := range uses {
+		o := s.own[u.Name]
+		if o == nil || o.box != nil {
+			continue
+		}
+		a := s.a
+		p := s.phase(record.PhaseCreate, record.ByEnvironment)
+		err := a.phase(ctx, p, limits.Prepare+limits.Control+a.startTime(), func(ctx context.Context) error {
+			err := a.images(ctx, a.env, &o.spec)
+			if err == nil {
+				err = s.newOwn(ctx, o)
+			}
+			return outcome.On(record.ByEnvironment, err)
+		})
+		if err == nil {
+			err = a.programs(ctx, start{sandbox: o.box, task: o.env, stage: s.task.Name, health: s.task.VerifyHealthcheck, pure: true})
+		}
+		if err != nil {
+			return s.lostTestbed(ctx, o, fmt.Errorf("sandbox of verifier %s: %w", u.Name, err))
+		}
+	}
+	return nil
+}
+
+// newOwn creates and connects a verifier's own sandbox, with the verifier's files.
+func (s *stage) newOwn(ctx context.Context, o *testbed) error {
+	a := s.a
+	if err := s.newSandbox(ctx, o, o.name+"-", feasible.Reach(a.task, s.task).Verify, s.uploads()); err != nil {
+		return err
+	}
+	for i := range a.task.Resources {
+		r := &a.task.Resources[i]
+		if r.Phase != task.PlaceVerify || r.Place == "" || r.Stage != "" && r.Stage != s.task.Name || s.task.VerifyFilesInImage {
+			continue
+		}
+		if _, err := a.put(ctx, o.box, r, s.ownUser(o)); err != nil {
+			return fmt.Errorf("place %s: %w", r.Name, err)
+		}
+	}
+	return nil
+}
+
+// ownUser returns the user of the verifier's commands in its own sandbox; empty
+// means root.
+func (s *stage) ownUser(o *testbed) string { return cmp.Or(s.task.Verify.User, o.box.Made.Image.User) }
 
 // settled looks at the agent's sandbox before its work is copied.
 func (s *stage) settled(ctx context.Context, p record.Phase) error {
@@ -319,6 +399,33 @@ func (s *stage) placeArtifacts(ctx context.Context, w *sandbox.Sandbox, dir stri
 	return w.Folders(ctx, s.a.task.Paths.Artifacts) // its mode may have changed
 }
 
+// refill puts the artifacts of a judgement at their paths in a verifier's own
+// sandbox, instead of those of the judgement before.
+func (s *stage) refill(ctx context.Context, o *testbed, j judgement) error {
+	if j.round > 0 && j.copies == "" {
+		return nil // a message is rewritten: the copies of the round are there
+	}
+	entries, dir := s.collected, filepath.Join(s.a.in.Record.Dir(), filepath.FromSlash(s.artifacts()))
+	if j.round > 0 {
+		entries, dir = s.copied, j.copies
+	}
+	o.holds = true
+	if len(o.placed) > 0 {
+		if err := o.box.Remove(ctx, o.placed); err != nil {
+			return fmt.Errorf("remove the artifacts of the round before: %w", err)
+		}
+		o.placed = nil
+	}
+	for _, e := range entries {
+		if e.Status == collect.OK {
+			o.placed = append(o.placed, s.a.sandbox.Absolute(e.Source))
+		}
+	}
+	slices.Sort(o.placed)
+	o.placed = slices.Compact(o.placed)
+	return s.placeArtifacts(ctx, o.box, dir, entries)
+}
+
 // withoutArtifact names the declared artifact that could not be collected, if the
 // tests in another sandbox came to no reward without it.
 func (s *stage) withoutArtifact(err error) error {
@@ -333,31 +440,28 @@ func (s *stage) withoutArtifact(err error) error {
 	return err
 }
 
-// removeSecond removes the second sandbox between two stages.
-func (s *stage) removeSecond(ctx context.Context) error {
-	if s.second == nil {
-		return nil
-	}
-	var err error
-	if s.a.sandboxes[s.second.name] != nil {
-		err = s.a.destroySandbox(ctx, s.second.name)
+// removeTestbeds removes the sandboxes for verifiers between two stages.
+func (s *stage) removeTestbeds(ctx context.Context) (err error) {
+	for _, w := range s.testbeds() {
+		if s.a.sandboxes[w.name] != nil {
+			err = cmp.Or(err, s.a.destroySandbox(ctx, w.name))
+		}
 	}
 	s.graded = s.a.sandbox
 	return err
 }
 
-// lostSecond attributes an error to the agent if the end of the second sandbox
-// explains it, and the agent's work was there.
-func (s *stage) lostSecond(ctx context.Context, err error) error {
-	switch {
-	case s.graded == s.a.sandbox || !s.graded.Gone():
+// lostTestbed attributes an error if the end of a sandbox for verifiers explains it: to
+// the agent if its work was there, and otherwise to the environment. A model that
+// chooses the commands may be the cause itself; without a retry, the agent gains
+// nothing if it was its work.
+func (s *stage) lostTestbed(ctx context.Context, w *testbed, err error) error {
+	if err == nil || w == nil || w.box == nil || !w.box.Gone() || ctx.Err() != nil {
 		return err
-	case !s.second.holds:
-		return cmp.Or(s.a.orphaned(ctx, s.graded, err), instead(err, record.Error{
-			Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: true, Err: err,
-		}))
 	}
-	return cmp.Or(s.a.orphaned(ctx, s.graded, err), instead(err, record.Error{
-		Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("the verifier's sandbox was lost: %w", err),
-	}))
+	f := record.Error{Boundary: record.ByEnvironment, Outcome: record.EnvironmentError, Retry: !w.holds, Err: err}
+	if w.holds && !w.steers {
+		f = record.Error{Boundary: record.ByAgent, Outcome: record.AgentError, Err: fmt.Errorf("the verifier's sandbox was lost: %w", err)}
+	}
+	return cmp.Or(s.a.orphaned(ctx, w.box, err), instead(err, f))
 }

@@ -47,9 +47,9 @@ type stage struct {
 
 	copied []collect.Entry // artifacts of the round in progress
 
-	graded *sandbox.Sandbox // where the verifiers work: the agent's sandbox, or a second one
-	second *second          // nil: the verifiers need none
-	own    map[string]*own  // the verifiers' own sandboxes, by the name that the task uses
+	graded *sandbox.Sandbox    // where the verifiers work: the agent's sandbox, or that of second
+	second *testbed            // of the modes image and separate; nil: the verifiers need none
+	own    map[string]*testbed // the verifiers' own sandboxes, by the name that the task uses
 
 	suspects []string // services that the agent could have changed
 	message  agent.Message
@@ -135,7 +135,7 @@ func (s *stage) lost(ctx context.Context, err error) error {
 		return err
 	}
 	if s.second != nil && s.second.began {
-		return s.lostSecond(ctx, err)
+		return s.lostTestbed(context.WithoutCancel(ctx), s.second, err)
 	}
 	if !s.a.sandbox.Gone() && (!s.a.touched || s.a.sandbox.Able(ctx)) {
 		return err
@@ -463,14 +463,11 @@ func (s *stage) clean(ctx context.Context) error {
 	ctx, end := s.a.sandbox.Ctx(ctx)
 	defer end()
 	err := s.a.phase(ctx, s.phase(record.PhaseClean, record.ByEnvironment), limits.Setup, func(ctx context.Context) error {
-		if err := s.removeOwn(ctx); err != nil {
+		if err := s.removeTestbeds(ctx); err != nil {
 			return err
 		}
-		if s.mode == task.ModeCopies {
+		if s.mode == task.ModeCopies || feasible.InSecondSandbox(s.mode) {
 			return s.a.resume(ctx)
-		}
-		if feasible.InSecondSandbox(s.mode) {
-			return errors.Join(s.removeSecond(ctx), s.a.resume(ctx))
 		}
 		// The agent may have changed the programs in the sandbox, including the
 		// one that removes files.

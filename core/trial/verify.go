@@ -319,7 +319,7 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 		return verifier.Verdict{}, err
 	}
 	v, err := callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
-	err = s.lostOwn(ctx, s.own[j.use.Name], err)
+	err = s.lostTestbed(ctx, s.own[j.use.Name], err)
 	if err != nil && s.models != nil {
 		// Nothing in the sandbox can keep a model from answering.
 		if down := cmp.Or(s.models.Down(), s.models.GaveUp()); down != nil {
@@ -428,7 +428,7 @@ func (s *stage) request(ctx context.Context, j judgement, plugin VerifierPlugin)
 	switch o := s.own[j.use.Name]; {
 	case o != nil:
 		if err = s.refill(ctx, o, j); err != nil {
-			return r, done, s.lostOwn(ctx, o, outcome.On(a.owner(record.ByEnvironment), err))
+			return r, done, s.lostTestbed(ctx, o, outcome.On(a.owner(record.ByEnvironment), err))
 		}
 		w, r.User = o.box, s.ownUser(o)
 	case plugin.Traits.Needs != verifier.NeedsSandbox || j.round > 0:

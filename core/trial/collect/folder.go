@@ -36,33 +36,14 @@ func OpenUp(dir string) error {
 // wrote, to the folder to, with secrets masked. It leaves out links and special
 // files, and stops with an error at the bounds of an artifact.
 func Folder(from, to string, r *redact.Redactor) error {
-	root, err := os.OpenRoot(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("keep %s: %w", filepath.Base(to), err)
-	}
-	defer root.Close()
 	var size, files int64
-	// root.FS would refuse names that are not UTF-8, and the files of a plugin
-	// may come from a sandbox.
-	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		p, err := filepath.Rel(from, full)
-		if err != nil {
-			return err
-		}
+	return Walk(from, func(root *os.Root, p string, d fs.DirEntry) error {
 		target := filepath.Join(to, p)
-		switch {
-		case d.IsDir() && p == ".":
-			return nil // empty folders are not kept
-		case d.IsDir():
+		if d.IsDir() {
+			if p == "." {
+				return nil // without a file, there is no folder
+			}
 			return os.MkdirAll(target, 0o755)
-		case !d.Type().IsRegular():
-			return nil
 		}
 		if files++; files > limits.ArtifactEntries {
 			return fmt.Errorf("keep %s: more than %d files", filepath.Base(to), int64(limits.ArtifactEntries))
@@ -81,20 +62,40 @@ func Folder(from, to string, r *redact.Redactor) error {
 	})
 }
 
+// Walk calls each for the folders and regular files below a folder, and for the folder
+// itself. It leaves out links and special files. A missing folder is empty. root.FS
+// would refuse names that are not UTF-8, and they may come from a sandbox.
+func Walk(from string, each func(root *os.Root, path string, d fs.DirEntry) error) error {
+	root, err := os.OpenRoot(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() && !d.Type().IsRegular() {
+			return err
+		}
+		p, err := filepath.Rel(from, full)
+		if err != nil {
+			return err
+		}
+		return each(root, p, d)
+	})
+}
+
 func copyMasked(root *os.Root, name, to string, info fs.FileInfo, r *redact.Redactor) error {
 	in, err := root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	const fresh = os.O_CREATE | os.O_TRUNC | os.O_WRONLY
-	mode := 0o644 | info.Mode()&0o111
-	out, err := os.OpenFile(to, fresh, mode)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(to), 0o755); err == nil {
-			out, err = os.OpenFile(to, fresh, mode)
-		}
+	if err = os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
 	}
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644|info.Mode()&0o111)
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,11 @@
 package recorder
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/trajectory"
+	"github.com/berth-eval/berth/plugins/untrusted"
 )
 
 // Whole is the content of a trajectory besides its steps.
@@ -29,7 +28,7 @@ type Whole struct {
 // of its sessions so far, as JSON. It reads them from the record, so that a
 // killed agent has a trajectory, too. Nil when there are no steps.
 func (s *Recorder) Trajectory(at record.Phase, dir string, who trajectory.Agent, w Whole) ([]byte, error) {
-	recorded, err := readSteps(filepath.Join(dir, record.StepsFile))
+	recorded, err := readSteps(dir)
 	if err != nil || len(recorded) == 0 {
 		return nil, err
 	}
@@ -83,9 +82,9 @@ func (w Whole) total(f *trajectory.FinalMetrics) {
 	}
 }
 
-// readSteps reads the steps of the agent. A torn last line is not an error.
-func readSteps(file string) (steps []record.Step, err error) {
-	err = eachLine(file, func(line []byte) {
+// readSteps reads the steps of the agent.
+func readSteps(dir string) (steps []record.Step, err error) {
+	err = eachLine(dir, record.StepsFile, func(line []byte) {
 		var l record.Step
 		if json.Unmarshal(line, &l) == nil && l.Role != string(agent.RoleUser) {
 			steps = append(steps, l)
@@ -97,7 +96,7 @@ func readSteps(file string) (steps []record.Step, err error) {
 // replies returns the answered requests of the agent, in the order in which
 // they began.
 func replies(dir string) (all []gateway.Exchange, err error) {
-	err = eachLine(filepath.Join(dir, record.ExchangesFile), func(line []byte) {
+	err = eachLine(dir, record.ExchangesFile, func(line []byte) {
 		var x gateway.Exchange
 		if json.Unmarshal(line, &x) == nil && x.Usage != nil && x.Kind == recording.KindGenerate && x.Role == string(agent.RoleAgent) {
 			all = append(all, x)
@@ -107,23 +106,13 @@ func replies(dir string) (all []gateway.Exchange, err error) {
 	return all, err
 }
 
-// eachLine reads a file of lines. Without the file there are none. A torn last
-// line is passed on like the others.
-func eachLine(file string, each func(line []byte)) error {
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+// eachLine reads a file of lines of the record. Without the file there are none. A torn
+// last line is passed on like the others.
+func eachLine(dir, file string, each func(line []byte)) error {
+	if _, err := untrusted.Lines(dir, file, 2*limits.StepBytes, math.MaxInt64, each); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 2*limits.StepBytes) // it grows as lines need it
-	for lines.Scan() {
-		each(lines.Bytes())
-	}
-	return lines.Err()
+	return nil
 }
 
 // meter gives steps the usage that the gateway measured for their requests, in
@@ -147,12 +136,11 @@ func meter(steps []record.Step, replies []gateway.Exchange) {
 
 // since returns the index of the first reply whose request began at t or later.
 func since(replies []gateway.Exchange, t time.Time) int {
-	for i := range replies {
-		if !replies[i].Time.Before(t) {
-			return i
-		}
+	i := slices.IndexFunc(replies, func(x gateway.Exchange) bool { return !x.Time.Before(t) })
+	if i < 0 {
+		return len(replies)
 	}
-	return len(replies)
+	return i
 }
 
 func meterTurn(steps []record.Step, replies []gateway.Exchange) {

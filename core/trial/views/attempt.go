@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/berth-eval/berth/core/record"
+	"github.com/berth-eval/berth/core/trial/collect"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/untrusted"
 )
@@ -188,24 +189,7 @@ func Folder(from, to string) error {
 // of the view, as Folder does. Files of the folder unmasked, if it is not empty,
 // replace those at the same paths.
 func addFolder(from, unmasked, to string, seen func(path string) bool) error {
-	root, err := os.OpenRoot(from)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	// root.FS would refuse names that are not UTF-8, which an agent may have
-	// made.
-	return filepath.WalkDir(from, func(full string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		p, err := filepath.Rel(from, full)
-		if err != nil {
-			return err
-		}
+	return collect.Walk(from, func(root *os.Root, p string, d fs.DirEntry) error {
 		target := filepath.Join(to, p)
 		switch {
 		case !seen(filepath.ToSlash(p)) && d.IsDir():
@@ -214,8 +198,6 @@ func addFolder(from, unmasked, to string, seen func(path string) bool) error {
 			return nil
 		case d.IsDir():
 			return folder(target)
-		case !d.Type().IsRegular():
-			return nil
 		}
 		in, err := root.Open(p)
 		if unmasked != "" && err == nil {

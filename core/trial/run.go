@@ -18,7 +18,6 @@ import (
 	"github.com/berth-eval/berth/core/trial/sandbox"
 	"github.com/berth-eval/berth/core/trial/views"
 	"github.com/berth-eval/berth/plugins/task"
-	"github.com/berth-eval/berth/plugins/verifier"
 )
 
 // Run runs one attempt and publishes its result, which it also returns. Every
@@ -31,17 +30,11 @@ func Run(ctx context.Context, in Input) (record.Result, error) {
 	if err != nil {
 		return record.Result{}, fmt.Errorf("attempt: %w", err)
 	}
-	switch {
-	case in.Origin != nil:
+	if in.Origin != nil {
 		err = a.regrade(ctx)
-	default:
-		err = a.begin(ctx)
-	}
-	switch {
-	case in.Origin != nil:
-	case err == nil:
+	} else if err = a.begin(ctx); err == nil {
 		err = a.allStages(ctx)
-	case a.sandbox != nil:
+	} else if a.sandbox != nil {
 		err = cmp.Or(a.orphaned(ctx, a.sandbox, err), err)
 	}
 	a.finish(ctx, a.stopped(ctx, err))
@@ -127,20 +120,15 @@ func (a *attempt) allStages(ctx context.Context) error {
 // finish removes everything that the attempt made and decides its outcome.
 func (a *attempt) finish(ctx context.Context, stop *record.Error) {
 	a.destroy(ctx)
-	findings := a.recorder.All()
 	verified := slices.ContainsFunc(a.stages, func(s outcome.Stage) bool { return s.Verified && len(s.Verdicts) > 0 })
-	a.res.Findings = findings
-	a.res.Integrity, a.res.Reasons = outcome.Integrity(findings, verified)
+	a.res.Integrity, a.res.Reasons = outcome.Integrity(a.recorder.All(), verified)
 	scores := outcome.Scores(a.success, a.stages, func(name string) int { return len(a.task.Stage(name).Verifiers) })
 	facts := outcome.Facts{
 		Success: a.success, Named: a.in.Cell.Success != nil, Stages: a.stages, Scores: scores, Stopped: stop, Violated: a.res.Integrity == record.Violated,
 	}
 	a.res.Outcome, a.res.Error = outcome.Outcome(facts)
 	if note := outcome.Undecided(facts, a.res.Outcome); note != "" {
-		a.res.Findings = append(a.res.Findings, record.Finding{
-			Finding: verifier.Finding{Code: "undecided", Severity: verifier.Note, Text: a.recorder.Text(note, limits.FindingText)},
-			By:      recorder.ByCore, Phase: record.PhaseVerify,
-		})
+		a.recorder.Note(record.Phase{Name: record.PhaseVerify}, "undecided", "%s", note)
 	}
 	if a.res.Outcome.Measured() && a.res.Integrity != record.Violated {
 		a.res.Scores, a.res.Labels = scores, outcome.Labels(a.stages)
@@ -207,11 +195,9 @@ func (a *attempt) publish() (record.Result, error) {
 	p := record.Phase{Name: record.PhasePublish, Who: record.ByCore, Start: a.now()}
 	a.recorder.Event(record.Event{Type: record.EventPhaseStart, Phase: p.Name, Who: p.Who})
 	if err := a.folders().Remove(); err != nil {
-		a.res.Findings = append(a.res.Findings, record.Finding{
-			Finding: verifier.Finding{Code: "cleanup", Severity: verifier.Note, Text: a.recorder.Text(err.Error(), limits.FindingText)},
-			By:      recorder.ByCore, Phase: p.Name,
-		})
+		a.recorder.Note(p, "cleanup", "%s", err)
 	}
+	a.res.Findings = a.recorder.All()
 	if a.res.End = a.now(); a.in.Origin == nil {
 		a.res.Steps = a.recorder.Steps()
 	}

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,33 +216,27 @@ func addFolder(from, unmasked, to string, seen func(path string) bool) error {
 	})
 }
 
+// copyRecord copies the lines of a record that f keeps. A line that was torn by a crash
+// is not JSON, and is left out.
 func copyRecord(from, to string, f filter) (err error) {
-	in, err := os.Open(from)
-	if errors.Is(err, fs.ErrNotExist) {
+	if !exists(from) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer in.Close()
 	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	r, w := bufio.NewReader(in), bufio.NewWriter(out)
-	for {
-		line, readErr := untrusted.Line(r, MaxLine)
-		if errors.Is(readErr, io.EOF) {
-			return w.Flush() // a line without its end was torn by a crash
-		}
-		if readErr != nil {
-			return readErr
-		}
+	w := bufio.NewWriter(out)
+	cut, err := untrusted.Lines(filepath.Dir(from), filepath.Base(from), MaxLine, math.MaxInt64, func(line []byte) {
 		if line = filtered(line, f); line != nil {
 			_, _ = w.Write(append(line, '\n')) // Flush returns the error
 		}
+	})
+	if cut {
+		err = untrusted.ErrLong
 	}
+	return errors.Join(err, w.Flush())
 }
 
 // filtered returns what f keeps of a line; nil: nothing.

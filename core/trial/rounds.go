@@ -300,11 +300,8 @@ func (s *stage) openUser(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ps := feasible.Agent("user", user, &needs, a.in.Gateway != nil); len(ps) > 0 {
+	if ps := feasible.User(user, &needs, a.in.Gateway != nil); len(ps) > 0 {
 		return outcome.On(record.ByConfig, errors.New(ps[0].String()))
-	}
-	if needs.Shell || needs.Terminal || needs.Surface {
-		return outcome.On(record.ByConfig, fmt.Errorf("user %s asks for a sandbox, and a simulated user has none: use an agent that needs no shell, terminal or surface", user.Plugin))
 	}
 	view, err := s.view(task.RoleUser, "user", nil)
 	if err != nil {

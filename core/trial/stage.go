@@ -81,7 +81,7 @@ func (s *stage) run(outer context.Context) (err error) {
 		may task.Hosts
 		run func(context.Context) error
 	}{
-		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Settle, s.settle}, {reach.Collect, s.collect}, {reach.Collect, s.keepFiles},
+		{reach.Setup, s.setup}, {reach.Turn, s.work}, {reach.Turn, s.settle}, {task.Hosts{}, s.collect}, {task.Hosts{}, s.keepFiles},
 	} {
 		s.a.sandbox.Allow(step.may)
 		if err = step.run(ctx); err != nil {

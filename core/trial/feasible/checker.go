@@ -13,6 +13,8 @@ import (
 	"github.com/berth-eval/berth/plugins/config"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
+	surface "github.com/berth-eval/berth/plugins/surface/host"
+	"github.com/berth-eval/berth/plugins/task"
 )
 
 // Checker is the only place that calls Check of agents and environments, and asks
@@ -45,6 +47,17 @@ func (c *Checker) Environment(ctx context.Context, p environment.Environment, of
 	return answer(ctx, c, question{of, spec},
 		func(ctx context.Context) (environment.Report, error) { return p.Check(ctx, spec) },
 		func(r environment.Report) bool { return len(r.Refusals) == 0 })
+}
+
+// Surface asks the plugin with the surface what it needs for the stages of a
+// task, and says why they cannot have what they ask for.
+func (c *Checker) Surface(ctx context.Context, p environment.Environment, of record.PluginUsed, t *task.Task, in cell.Environment) (surface.Needs, []Problem, error) {
+	_, conf := in.WithSurface()
+	return surface.Ask(p, t, conf.JSON(), func(s environment.Surface, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
+		return answer(ctx, c, question{of, r},
+			func(ctx context.Context) (environment.SurfaceNeeds, error) { return s.Needs(ctx, r) },
+			func(n environment.SurfaceNeeds) bool { return len(n.Refusals) == 0 })
+	})
 }
 
 // ValidateSettings asks a plugin what is wrong with what a task sets for it. An error

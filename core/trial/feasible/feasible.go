@@ -8,18 +8,17 @@
 package feasible
 
 import (
-	"context"
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
-	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/model"
-	surface "github.com/berth-eval/berth/plugins/surface/host"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -38,46 +37,48 @@ type Known struct {
 	Environment environment.Environment
 }
 
+// check collects the problems of a task in a cell.
+type check struct {
+	t  *task.Task
+	c  cell.Cell
+	k  Known
+	ps []Problem
+}
+
+// add adds a problem of a stage, or of the whole task if the stage is empty.
+func (x *check) add(stage, summary, format string, args ...any) {
+	detail := fmt.Sprintf(format, args...)
+	if stage != "" {
+		detail = fmt.Sprintf("In stage %q. ", stage) + detail
+	}
+	x.ps = append(x.ps, Problem{Summary: summary, Detail: detail})
+}
+
 // Unsupported returns what a task needs and this version cannot do in a cell,
 // and what the cell must not do to the task. Plan calls it for every task and
 // cell, and a trial calls it again.
 func Unsupported(t *task.Task, c cell.Cell, k Known) []Problem {
-	t = Sessions(t, c)
-	ps := slices.Concat(sessionProblems(t, c, k), surfaceProblems(t, c, k), offerProblems(t, c, k))
-	add := func(summary, format string, args ...any) {
-		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
-	}
-	for _, n := range t.Needs() {
-		if why, ok := later[n.Feature]; ok {
-			add(fmt.Sprintf("task asks for %s", n.Detail), "%s%s", inStage(n.Stage), why)
-		}
-	}
-	for i := range t.Stages {
-		s := &t.Stages[i]
-		if len(s.Instruction) == 0 && k.Agent != nil && len(k.Agent.Dialects) > 0 {
-			add("task has no instruction", "%sAgent %q works on what a task says.", inStage(s.Name), c.Agent.Plugin)
-		}
-		ps = append(ps, modeProblems(t, s, c, k)...)
+	x := &check{t: Sessions(t, c), c: c, k: k}
+	x.sessions()
+	x.features()
+	for i := range x.t.Stages {
+		x.stage(&x.t.Stages[i])
 	}
 	if _, _, err := Network(t, c.Environment.Network); err != nil {
-		add("network cannot be granted as the task asks", "%s", err)
+		x.add("", "network cannot be granted as the task asks", "%s", err)
 	}
-	ps = append(ps, Agent("agent", c.Agent, k.Agent, k.Gateway)...)
+	x.agent("agent", c.Agent, k.Agent)
 	if c.User != nil && t.Interaction != nil {
-		ps = append(ps, Agent("user", c.User.Agent, k.User, k.Gateway)...)
-		if k.User != nil && (k.User.Shell || k.User.Terminal || k.User.Surface) {
-			add(fmt.Sprintf("user %q asks for a sandbox", c.User.Agent.Plugin),
-				"A simulated user has no sandbox. Use an agent that needs no shell, terminal or surface.")
-		}
+		x.user(c.User.Agent, k.User)
 	}
-	if c.Agent.Oracle && k.Agent != nil {
-		for i := range t.Stages {
-			if t.Stages[i].Reference == nil {
-				add("task has no reference solution", "%sAn oracle cannot run it.", inStage(t.Stages[i].Name))
-			}
-		}
-	}
-	return ps
+	return x.ps
+}
+
+// User returns why an agent that needs n cannot be the simulated user.
+func User(a cell.Agent, n *agent.Needs, gateway bool) []Problem {
+	x := &check{k: Known{Gateway: gateway}}
+	x.user(a, n)
+	return x.ps
 }
 
 // later are the features that this version refuses by name, with advice.
@@ -87,21 +88,189 @@ var later = map[task.Feature]string{
 	task.FeatureTPU:     "Berth has no environment with TPUs.",
 }
 
-func inStage(name string) string {
-	if name == "" {
-		return ""
+// features checks what the task declares to need.
+func (x *check) features() {
+	for _, n := range x.t.Needs() {
+		if why, ok := later[n.Feature]; ok {
+			x.add(n.Stage, fmt.Sprintf("task asks for %s", n.Detail), "%s", why)
+		}
+		what, offer := map[task.Feature]string{task.FeatureSkills: "skills", task.FeatureMCP: "MCP servers"}[n.Feature]
+		if offer && offered(x.t, n.Feature, x.c, x.k.Agent) == Refused {
+			x.add("", fmt.Sprintf("agent %q cannot use the %s of the task", x.c.Agent.Plugin, what),
+				"The task has %s. The agent has no support for them, and no shell to reach them. Choose another agent, or exclude the task.", n.Detail)
+		}
 	}
-	return fmt.Sprintf("In stage %q. ", name)
+	if n := x.k.Agent; n != nil && n.Surface && !x.t.HasSurface() {
+		x.add("", fmt.Sprintf("agent %q needs a surface", x.c.Agent.Plugin), "The task has none. Choose another agent, or exclude the task.")
+	}
 }
+
+// stage checks what a stage asks of the agent, and how it is verified.
+func (x *check) stage(s *task.Stage) {
+	if len(s.Captures) > 0 && s.Surface == nil {
+		x.add(s.Name, "task captures from a surface that no stage has", "")
+	}
+	if n := x.k.Agent; n != nil && len(s.Instruction) == 0 && len(n.Dialects) > 0 {
+		x.add(s.Name, "task has no instruction", "Agent %q works on what a task says.", x.c.Agent.Plugin)
+	}
+	if x.k.Agent != nil && x.c.Agent.Oracle && s.Reference == nil {
+		x.add(s.Name, "task has no reference solution", "An oracle cannot run it.")
+	}
+	mode, err := Mode(x.t, s, x.c.Verify)
+	if err != nil {
+		x.add(s.Name, "verification mode refused", "%s", err)
+		return
+	}
+	if mode == task.ModeImage && needsSecond(s, x.k.Verifiers) {
+		x.image(s)
+	}
+	if mode == task.ModeSeparate {
+		if declared := x.t.ModeOf(s) == task.ModeSeparate; len(s.Artifacts) == 0 && (x.t.Paths.Artifacts == "" || !declared) {
+			x.add(s.Name, "task declares no artifacts", "Mode %q verifies only declared artifacts. Declare them in the task, or choose verify = %q.",
+				task.ModeSeparate, task.ModeRestarted)
+		}
+		_, _, err = VerifierSpec(x.t, s, task.ModeSeparate, x.c)
+		x.separate(s, err)
+	}
+	for _, u := range s.Verifiers {
+		if traits, ok := x.k.Verifiers[u.Name]; ok {
+			x.verifier(s, u.Name, traits, mode)
+		}
+	}
+}
+
+// image refuses mode image if what is copied is not all that the agent worked on. It
+// is the files of main alone, so the verdict on a task with more would be about
+// something else.
+func (x *check) image(s *task.Stage) {
+	var lost []string
+	e := &x.t.Environment
+	for i := range e.Sidecars {
+		lost = append(lost, fmt.Sprintf("container %q would start anew", e.Sidecars[i].Name))
+	}
+	for _, v := range e.Volumes {
+		lost = append(lost, fmt.Sprintf("volume %q would be empty", v.Name))
+	}
+	if lost != nil {
+		x.add(s.Name, "work of the agent would be lost", "Mode %q copies the files of the main container and nothing else: %s. Choose verify = %q.",
+			task.ModeImage, strings.Join(lost, ", "), task.ModeRestarted)
+	}
+}
+
+// separate checks a sandbox with nothing of the agent's but artifacts; err is that of
+// its specification.
+func (x *check) separate(s *task.Stage, err error) {
+	if s.VerifyIn != nil && s.VerifyIn.Compose != "" {
+		x.add(s.Name, "verifier asks for several containers, by "+s.VerifyIn.Compose,
+			"The compose file has errors, which `berth task check` lists, or its format was not read.")
+	}
+	if err != nil {
+		x.add(s.Name, "network cannot be granted as the task asks", "%s", err)
+	}
+}
+
+// verifier checks that a verifier gets its sandbox and its models.
+func (x *check) verifier(s *task.Stage, name string, traits verifier.Traits, mode task.Mode) {
+	in := x.t.Interaction
+	switch {
+	case traits.Needs == verifier.NeedsOwn:
+		_, _, err := OwnSpec(x.t, s, x.c)
+		x.separate(s, err)
+	case traits.Needs == verifier.NeedsSandbox && mode == task.ModeCopies:
+		x.add(s.Name, fmt.Sprintf("verifier %q needs the sandbox", name), "Mode %q verifies collected files without one.", mode)
+	case traits.Needs == verifier.NeedsSandbox && traits.Rounds && in != nil && in.MaxFollowUps > 0:
+		x.add(s.Name, fmt.Sprintf("verifier %q judges rounds and needs the sandbox", name), "A judgement between turns works on copies only.")
+	}
+	if len(traits.Models) > 0 && !x.k.Gateway {
+		x.add(s.Name, fmt.Sprintf("verifier %q needs a model", name), "There is no gateway for models in this build.")
+	}
+	for _, m := range traits.Models {
+		if _, given := x.c.Verifiers[name].Models[m]; x.k.Gateway && !given {
+			x.add(s.Name, fmt.Sprintf("verifier %q needs a model", name), "Set %s in a block verifier %q.", modelSetting(m), name)
+		}
+	}
+}
+
+// agent checks that an agent which needs n can play its part, "agent" or "user". A nil
+// n is not known, and nothing is refused because of it.
+func (x *check) agent(part string, a cell.Agent, n *agent.Needs) {
+	if n == nil {
+		return
+	}
+	for _, r := range n.Refusals {
+		x.add("", fmt.Sprintf("%s %q refuses", part, a.Plugin), "%s", r)
+	}
+	if len(n.Dialects) == 0 {
+		return
+	}
+	if !x.k.Gateway {
+		x.add("", fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
+	}
+	if _, ok := a.Models["default"]; !ok {
+		x.add("", fmt.Sprintf("%s %q needs a model", part, a.Plugin),
+			"Set model = model.<name>, with a model of provider %s; with berth try, use --model.", dialects(n))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		m := a.Models[name]
+		if d := m.Info().Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
+			x.add("", fmt.Sprintf("%s %q cannot use model %q", part, a.Plugin, m.Label), "The provider of the model is %q; the %s supports %s.", d, part, dialects(n))
+		}
+	}
+}
+
+// user checks the simulated user.
+func (x *check) user(a cell.Agent, n *agent.Needs) {
+	x.agent("user", a, n)
+	if n != nil && (n.Shell || n.Terminal || n.Surface) {
+		x.add("", fmt.Sprintf("user %q asks for a sandbox", a.Plugin),
+			"A simulated user has no sandbox. Use an agent that needs no shell, terminal or surface.")
+	}
+}
+
+// sessions checks that the stages can share a session as they should, and that
+// the agent can continue from a prior trajectory.
+func (x *check) sessions() {
+	n, plugin := x.k.Agent, x.c.Agent.Plugin
+	advice := "Remove same_session from the agent block, or choose another agent."
+	if !x.c.Agent.SameSession {
+		advice = "The task asks for it. Choose another agent."
+	}
+	noPrior := fmt.Sprintf("agent %q cannot continue from a prior trajectory", plugin)
+	if x.c.Agent.Prior != "" && n != nil && !n.TakesPrior {
+		x.add("", noPrior, "Remove prior_trajectory from the agent block, or choose another agent.")
+		n = nil // nothing more of it
+	}
+	for i := range x.t.Stages {
+		s := &x.t.Stages[i]
+		// An agent without a model has no conversation, and may ignore the file.
+		if s.PriorTrajectory != "" && n != nil && len(n.Dialects) > 0 && !n.TakesPrior {
+			x.add(s.Name, noPrior, "The task has one (%s). Choose another agent, or exclude the task.", s.PriorTrajectory)
+		}
+		if i == 0 || !s.SameSession {
+			continue
+		}
+		before := &x.t.Stages[i-1]
+		switch {
+		case x.c.Agent.Oracle:
+			x.add(s.Name, "an oracle cannot work in one session", "Each stage has its own solution. Remove same_session from the agent block.")
+		case n != nil && !n.KeepsSession:
+			x.add(s.Name, fmt.Sprintf("agent %q cannot continue its session in a further stage", plugin), "%s", advice)
+		case before.Agent.User != s.Agent.User || !sameEnv(before.Agent.Env, s.Agent.Env):
+			x.add(s.Name, "one session cannot change its user or variables", "The agent has others than in stage %q. %s", before.Name, advice)
+		default:
+			continue
+		}
+		return // of the further stages, the same could be said
+	}
+}
+
+func sameEnv(a, b task.Env) bool { return len(a)+len(b) == 0 || reflect.DeepEqual(a, b) }
 
 // Mode returns how a stage is verified: as the task declares (restarted by
 // default), or more strictly if the experiment asks for that. A declared mode
 // is never weakened.
 func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
-	declared := t.ModeOf(s)
-	if declared == "" {
-		declared = task.ModeRestarted
-	}
+	declared := cmp.Or(t.ModeOf(s), task.ModeRestarted)
 	switch {
 	case asked == "" || asked == declared:
 		return declared, nil
@@ -120,43 +289,18 @@ func Mode(t *task.Task, s *task.Stage, asked task.Mode) (task.Mode, error) {
 	}
 }
 
-func modeProblems(t *task.Task, s *task.Stage, c cell.Cell, k Known) (ps []Problem) {
-	add := func(summary, format string, args ...any) {
-		ps = append(ps, Problem{Summary: summary, Detail: inStage(s.Name) + fmt.Sprintf(format, args...)})
+// Sessions returns the task as a cell runs it: if the experiment asks for one
+// session, every stage after the first continues it. It does not change t.
+func Sessions(t *task.Task, c cell.Cell) *task.Task {
+	if !c.Agent.SameSession || len(t.Stages) < 2 {
+		return t
 	}
-	mode, err := Mode(t, s, c.Verify)
-	if err != nil {
-		add("verification mode refused", "%s", err)
-		return ps
+	one := *t
+	one.Stages = slices.Clone(t.Stages)
+	for i := range one.Stages[1:] {
+		one.Stages[i+1].SameSession = true
 	}
-	if mode == task.ModeImage && needsSecond(s, k.Verifiers) {
-		ps = append(ps, imageProblems(t, s)...)
-	}
-	if mode == task.ModeSeparate {
-		ps = append(ps, separateProblems(t, s, c)...)
-	}
-	for _, u := range s.Verifiers {
-		traits, ok := k.Verifiers[u.Name]
-		switch {
-		case !ok:
-		case traits.Needs == verifier.NeedsOwn:
-			ps = append(ps, ownProblems(t, s, c)...)
-		case traits.Needs == verifier.NeedsSandbox && mode == task.ModeCopies:
-			add(fmt.Sprintf("verifier %q needs the sandbox", u.Name), "Mode %q verifies collected files without one.", mode)
-		case traits.Needs == verifier.NeedsSandbox && traits.Rounds && t.Interaction != nil && t.Interaction.MaxFollowUps > 0:
-			add(fmt.Sprintf("verifier %q judges rounds and needs the sandbox", u.Name),
-				"A judgement between turns works on copies only.")
-		}
-		if ok && len(traits.Models) > 0 && !k.Gateway {
-			add(fmt.Sprintf("verifier %q needs a model", u.Name), "There is no gateway for models in this build.")
-		}
-		for _, name := range traits.Models {
-			if _, given := c.Verifiers[u.Name].Models[name]; k.Gateway && !given {
-				add(fmt.Sprintf("verifier %q needs a model", u.Name), "Set %s in a block verifier %q.", modelSetting(name), u.Name)
-			}
-		}
-	}
-	return ps
+	return &one
 }
 
 // modelSetting returns what to write in a block so that its plugin gets a model
@@ -168,153 +312,12 @@ func modelSetting(name string) string {
 	return fmt.Sprintf("models = { %s = model.<name> }", name)
 }
 
-// Agent returns why an agent that needs n cannot play its part, "agent" or
-// "user", in a cell. A nil n is not known, and nothing is refused because of
-// it.
-func Agent(part string, a cell.Agent, n *agent.Needs, gateway bool) (ps []Problem) {
-	if n == nil {
-		return nil
-	}
-	add := func(summary, format string, args ...any) {
-		ps = append(ps, Problem{Summary: summary, Detail: fmt.Sprintf(format, args...)})
-	}
-	for _, r := range n.Refusals {
-		add(fmt.Sprintf("%s %q refuses", part, a.Plugin), "%s", r)
-	}
-	if len(n.Dialects) == 0 {
-		return ps
-	}
-	if !gateway {
-		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "There is no gateway for models in this build.")
-	}
-	if _, ok := a.Models["default"]; !ok {
-		add(fmt.Sprintf("%s %q needs a model", part, a.Plugin), "Set model = model.<name>, with a model of provider %s; with berth try, use --model.", dialects(n))
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
-		m := a.Models[name]
-		if d := m.Info().Dialect; d != "" && d != model.DialectScript && !slices.Contains(n.Dialects, d) {
-			add(fmt.Sprintf("%s %q cannot use model %q", part, a.Plugin, m.Label), "The provider of the model is %q; the %s supports %s.", d, part, dialects(n))
-		}
-	}
-	return ps
-}
-
 func dialects(n *agent.Needs) string {
 	var ds []string
 	for _, d := range n.Dialects {
 		ds = append(ds, string(d))
 	}
 	return strings.Join(ds, ", ")
-}
-
-// Spec returns what to request from the environment of a cell, except for data
-// that only an attempt knows (labels, folders, the resolved variables), and
-// what the experiment changed of the task's wishes.
-func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []string, error) {
-	e := &t.Environment
-	given, modified, err := Network(t, c.Environment.Network)
-	if err != nil {
-		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
-	}
-	s, changed := specOf(t, e, c, given)
-	modified = append(modified, changed...)
-	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
-		modified = append(modified, fmt.Sprintf("follow-ups: none instead of up to %d, since the experiment has no user", in.MaxFollowUps))
-	}
-	for _, b := range needs.Bundles {
-		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
-	}
-	s.Users = withServices(s.Users, t)
-	return s, modified, nil
-}
-
-// specOf returns what to request for e, an environment of the task, and which
-// limits the experiment lowered.
-func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) (environment.Spec, []string) {
-	s := environment.Spec{
-		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
-		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode)},
-		Settings: e.Settings, Image: imageOf(t, e), Hostname: e.Hostname, Aliases: e.Aliases,
-	}
-	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
-	var changed []string
-	s.Limits, changed = Limits(e.Limits, c.Environment.Limits)
-	return s, changed
-}
-
-// withServices adds those whom the services of a task run as.
-func withServices(users []string, t *task.Task) []string {
-	for i := range t.Services {
-		user := t.Services[i].Command.User
-		if name, _, _ := strings.Cut(user, ":"); name != "" && name != "root" && name != "0" && !slices.Contains(users, user) {
-			users = append(users, user)
-		}
-	}
-	return users
-}
-
-func imageOf(t *task.Task, e *task.Environment) environment.Image {
-	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
-	if e.Image == "" && e.Build != nil && e.Build.File != "" {
-		building(&i, t, e.Build)
-	}
-	return i
-}
-
-// building makes i the image that b describes.
-func building(i *environment.Image, t *task.Task, b *task.Build) {
-	i.Build, i.File, i.Digest, i.Target, i.Args = t.HostPath(b.Context), b.File, b.Digest, b.Target, b.Args
-	i.Exclude, i.Files = b.Exclude, b.Files
-}
-
-// Limits returns the limits of the task, l, replaced by those of the
-// experiment, o, where these are not zero, and which limits became lower.
-func Limits(l, o task.Limits) (environment.Limits, []string) {
-	var changed []string
-	pick := func(name string, asks, given int64) int64 {
-		if given == 0 {
-			return asks
-		}
-		if asks != 0 && given < asks {
-			changed = append(changed, fmt.Sprintf("%s: %d instead of %d", name, given, asks))
-		}
-		return given
-	}
-	out := environment.Limits{
-		CPUMilli: pick("cpu_milli", l.CPUMilli, o.CPUMilli), MemoryMiB: pick("memory_mib", l.MemoryMiB, o.MemoryMiB),
-		StorageMiB: pick("storage_mib", l.StorageMiB, o.StorageMiB), ShmMiB: pick("shm_mib", l.ShmMiB, o.ShmMiB),
-		Pids: pick("pids", l.Pids, o.Pids), GPUs: pick("gpus", l.GPUs, o.GPUs), GPUTypes: l.GPUTypes,
-	}
-	if len(o.GPUTypes) > 0 {
-		out.GPUTypes = o.GPUTypes
-	}
-	return out, changed
-}
-
-// Surface asks the plugin with the surface what it needs for the stages of a
-// task, and says why they cannot have what they ask for.
-func (c *Checker) Surface(ctx context.Context, p environment.Environment, of record.PluginUsed, t *task.Task, in cell.Environment) (surface.Needs, []Problem, error) {
-	_, conf := in.WithSurface()
-	return surface.Ask(p, t, conf.JSON(), func(s environment.Surface, r environment.SurfaceRequest) (environment.SurfaceNeeds, error) {
-		return answer(ctx, c, question{of, r},
-			func(ctx context.Context) (environment.SurfaceNeeds, error) { return s.Needs(ctx, r) },
-			func(n environment.SurfaceNeeds) bool { return len(n.Refusals) == 0 })
-	})
-}
-
-// surfaceProblems says what of a task and an agent lacks a surface.
-func surfaceProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
-	for i := range t.Stages {
-		if s := &t.Stages[i]; len(s.Captures) > 0 && s.Surface == nil {
-			ps = append(ps, Problem{Summary: "task captures from a surface that no stage has", Detail: inStage(s.Name)})
-		}
-	}
-	if k.Agent != nil && k.Agent.Surface && !t.HasSurface() {
-		ps = append(ps, Problem{
-			Summary: fmt.Sprintf("agent %q needs a surface", c.Agent.Plugin), Detail: "The task has none. Choose another agent, or exclude the task.",
-		})
-	}
-	return ps
 }
 
 // Delivery is how a cell delivers a feature that a task declares.
@@ -369,17 +372,4 @@ func offered(t *task.Task, f task.Feature, c cell.Cell, n *agent.Needs) Delivery
 	default:
 		return Refused
 	}
-}
-
-// offerProblems says why an agent cannot learn of the skills and MCP servers of a task.
-func offerProblems(t *task.Task, c cell.Cell, k Known) (ps []Problem) {
-	for _, n := range t.Needs() {
-		if (n.Feature == task.FeatureSkills || n.Feature == task.FeatureMCP) && offered(t, n.Feature, c, k.Agent) == Refused {
-			ps = append(ps, Problem{
-				Summary: fmt.Sprintf("agent %q cannot use the %s of the task", c.Agent.Plugin, map[task.Feature]string{task.FeatureSkills: "skills", task.FeatureMCP: "MCP servers"}[n.Feature]),
-				Detail:  fmt.Sprintf("The task has %s. The agent has no support for them, and no shell to reach them. Choose another agent, or exclude the task.", n.Detail),
-			})
-		}
-	}
-	return ps
 }

@@ -1,15 +1,101 @@
 package feasible
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/berth-eval/berth/core/cell"
+	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
+
+// Spec returns what to request from the environment of a cell, except for data
+// that only an attempt knows (labels, folders, the resolved variables), and
+// what the experiment changed of the task's wishes.
+func Spec(t *task.Task, c cell.Cell, needs agent.Needs) (environment.Spec, []string, error) {
+	e := &t.Environment
+	given, modified, err := Network(t, c.Environment.Network)
+	if err != nil {
+		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
+	}
+	s, changed := specOf(t, e, c, given)
+	modified = append(modified, changed...)
+	if in := t.Interaction; in != nil && in.MaxFollowUps > 0 && c.User == nil {
+		modified = append(modified, fmt.Sprintf("follow-ups: none instead of up to %d, since the experiment has no user", in.MaxFollowUps))
+	}
+	for _, b := range needs.Bundles {
+		s.Mounts = append(s.Mounts, environment.Mount{Source: b.Source, Target: b.Target})
+	}
+	s.Users = withServices(s.Users, t)
+	return s, modified, nil
+}
+
+// specOf returns what to request for e, an environment of the task, and which
+// limits the experiment lowered.
+func specOf(t *task.Task, e *task.Environment, c cell.Cell, given task.Network) (environment.Spec, []string) {
+	s := environment.Spec{
+		Config: c.Environment.Config.JSON(), Workdir: e.Workdir, Users: slices.Clone(e.Users),
+		Network:  environment.Network{Mode: environment.NetworkMode(given.Mode)},
+		Settings: e.Settings, Image: imageOf(t, e), Hostname: e.Hostname, Aliases: e.Aliases,
+	}
+	s.Sidecars, s.Volumes = SidecarSpecs(t, e)
+	var changed []string
+	s.Limits, changed = Limits(e.Limits, c.Environment.Limits)
+	return s, changed
+}
+
+// withServices adds those whom the services of a task run as.
+func withServices(users []string, t *task.Task) []string {
+	for i := range t.Services {
+		user := t.Services[i].Command.User
+		if name, _, _ := strings.Cut(user, ":"); name != "" && name != "root" && name != "0" && !slices.Contains(users, user) {
+			users = append(users, user)
+		}
+	}
+	return users
+}
+
+func imageOf(t *task.Task, e *task.Environment) environment.Image {
+	i := environment.Image{Ref: e.Image, Timeout: e.StartTime.Std()}
+	if e.Image == "" && e.Build != nil && e.Build.File != "" {
+		building(&i, t, e.Build)
+	}
+	return i
+}
+
+// building makes i the image that b describes.
+func building(i *environment.Image, t *task.Task, b *task.Build) {
+	i.Build, i.File, i.Digest, i.Target, i.Args = t.HostPath(b.Context), b.File, b.Digest, b.Target, b.Args
+	i.Exclude, i.Files = b.Exclude, b.Files
+}
+
+// Limits returns the limits of the task, l, replaced by those of the
+// experiment, o, where these are not zero, and which limits became lower.
+func Limits(l, o task.Limits) (environment.Limits, []string) {
+	var changed []string
+	pick := func(name string, asks, given int64) int64 {
+		if given == 0 {
+			return asks
+		}
+		if asks != 0 && given < asks {
+			changed = append(changed, fmt.Sprintf("%s: %d instead of %d", name, given, asks))
+		}
+		return given
+	}
+	out := environment.Limits{
+		CPUMilli: pick("cpu_milli", l.CPUMilli, o.CPUMilli), MemoryMiB: pick("memory_mib", l.MemoryMiB, o.MemoryMiB),
+		StorageMiB: pick("storage_mib", l.StorageMiB, o.StorageMiB), ShmMiB: pick("shm_mib", l.ShmMiB, o.ShmMiB),
+		Pids: pick("pids", l.Pids, o.Pids), GPUs: pick("gpus", l.GPUs, o.GPUs), GPUTypes: l.GPUTypes,
+	}
+	if len(o.GPUTypes) > 0 {
+		out.GPUTypes = o.GPUTypes
+	}
+	return out, changed
+}
 
 // ask is the network access that one part of a task asks for.
 type ask struct {
@@ -18,17 +104,17 @@ type ask struct {
 }
 
 func asks(t *task.Task) []ask {
-	out := []ask{{"the environment", t.Environment.Network}}
+	out := []ask{askOf("the environment", t.Environment.Network)}
 	for i := range t.Stages {
 		s := &t.Stages[i]
-		out = append(out, ask{"the agent of stage " + s.Name, t.NetworkOf(&s.Agent)}, ask{"the verifier of stage " + s.Name, t.NetworkOf(&s.Verify)})
-	}
-	for i := range out {
-		if out[i].Mode == "" {
-			out[i].Mode = task.NetworkNone
-		}
+		out = append(out, askOf("the agent of stage "+s.Name, t.NetworkOf(&s.Agent)), askOf("the verifier of stage "+s.Name, t.NetworkOf(&s.Verify)))
 	}
 	return out
+}
+
+func askOf(who string, n task.Network) ask {
+	n.Mode = cmp.Or(n.Mode, task.NetworkNone)
+	return ask{who, n}
 }
 
 // noNetwork is the end of a refusal.
@@ -110,19 +196,17 @@ func permitted(a ask, granted *task.Network) error {
 	return nil
 }
 
-// Reachable says which hosts may be reached in each step of a stage.
+// Reachable says which hosts may be reached in each step of a stage. Nothing may be
+// while files are collected.
 type Reachable struct {
-	Setup   task.Hosts // and before the first stage
-	Turn    task.Hosts // and in all other steps between setup and settle
-	Settle  task.Hosts
-	Collect task.Hosts
-	Verify  task.Hosts
+	Setup  task.Hosts // and before the first stage
+	Turn   task.Hosts // and in all other steps until the programs of the agent have ended
+	Verify task.Hosts
 }
 
 // Reach returns the hosts that the steps of a stage may reach if the sandbox
 // was made with NetworkAllow. Processes that an agent left running reach no
-// more than the agent did, and nothing while files are collected. Network has
-// accepted the task.
+// more than the agent did. Network has accepted the task.
 func Reach(t *task.Task, s *task.Stage) Reachable {
 	of := func(n task.Network) task.Hosts {
 		r, err := n.Hosts()
@@ -131,8 +215,7 @@ func Reach(t *task.Task, s *task.Stage) Reachable {
 		}
 		return r
 	}
-	turn := of(t.NetworkOf(&s.Agent))
-	return Reachable{Setup: of(t.Environment.Network), Turn: turn, Settle: turn, Verify: of(t.NetworkOf(&s.Verify))}
+	return Reachable{Setup: of(t.Environment.Network), Turn: of(t.NetworkOf(&s.Agent)), Verify: of(t.NetworkOf(&s.Verify))}
 }
 
 // InSecondSandbox reports whether verifiers work in another sandbox than the
@@ -173,11 +256,7 @@ func OwnSpec(t *task.Task, s *task.Stage, c cell.Cell) (environment.Spec, []stri
 }
 
 func verifierSpec(t *task.Task, s *task.Stage, e *task.Environment, n task.Network, c cell.Cell) (environment.Spec, []string, error) {
-	asks := []ask{{"the verifier of stage " + s.Name, n}}
-	if asks[0].Mode == "" {
-		asks[0].Mode = task.NetworkNone
-	}
-	given, modified, err := network(asks, c.Environment.Network)
+	given, modified, err := network([]ask{askOf("the verifier of stage "+s.Name, n)}, c.Environment.Network)
 	if err != nil {
 		return environment.Spec{}, nil, fmt.Errorf("network: %w", err)
 	}
@@ -224,66 +303,6 @@ func needsSecond(s *task.Stage, verifiers map[string]verifier.Traits) bool {
 	})
 }
 
-// imageProblems returns why what is copied is not all that the agent worked on. It is
-// the files of main alone, so the verdict on a task with more would be about something
-// else.
-func imageProblems(t *task.Task, s *task.Stage) []Problem {
-	var lost []string
-	e := &t.Environment
-	for i := range e.Sidecars {
-		lost = append(lost, fmt.Sprintf("container %q would start anew", e.Sidecars[i].Name))
-	}
-	for _, v := range e.Volumes {
-		lost = append(lost, fmt.Sprintf("volume %q would be empty", v.Name))
-	}
-	if lost == nil {
-		return nil
-	}
-	return []Problem{{
-		Summary: "work of the agent would be lost",
-		Detail: inStage(s.Name) + fmt.Sprintf("Mode %q copies the files of the main container and nothing else: %s. Choose verify = %q.",
-			task.ModeImage, strings.Join(lost, ", "), task.ModeRestarted),
-	}}
-}
-
-// separateProblems returns why a stage cannot be verified in an environment of
-// its own, with nothing of the agent's sandbox but the declared artifacts.
-func separateProblems(t *task.Task, s *task.Stage, c cell.Cell) (ps []Problem) {
-	if declared := t.ModeOf(s) == task.ModeSeparate; len(s.Artifacts) == 0 && (t.Paths.Artifacts == "" || !declared) {
-		ps = append(ps, Problem{
-			Summary: "task declares no artifacts",
-			Detail: inStage(s.Name) + fmt.Sprintf("Mode %q verifies only declared artifacts. Declare them in the task, or choose verify = %q.",
-				task.ModeSeparate, task.ModeRestarted),
-		})
-	}
-	ps = append(ps, composeProblems(s)...)
-	if _, _, err := VerifierSpec(t, s, task.ModeSeparate, c); err != nil {
-		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
-	}
-	return ps
-}
-
-// composeProblems returns why the verifier's own environment cannot be made of its
-// compose file.
-func composeProblems(s *task.Stage) []Problem {
-	if s.VerifyIn == nil || s.VerifyIn.Compose == "" {
-		return nil
-	}
-	return []Problem{{
-		Summary: "verifier asks for several containers, by " + s.VerifyIn.Compose,
-		Detail:  inStage(s.Name) + "The compose file has errors, which `berth task check` lists, or its format was not read.",
-	}}
-}
-
-// ownProblems returns why a verifier cannot have its own sandbox.
-func ownProblems(t *task.Task, s *task.Stage, c cell.Cell) []Problem {
-	ps := composeProblems(s)
-	if _, _, err := OwnSpec(t, s, c); err != nil {
-		ps = append(ps, Problem{Summary: "network cannot be granted as the task asks", Detail: inStage(s.Name) + err.Error()})
-	}
-	return ps
-}
-
 // SidecarSpecs returns the sidecars of e, an environment of the task, to request
 // from a plugin, without their control folders, and the volumes of the main
 // container.
@@ -295,14 +314,10 @@ func SidecarSpecs(t *task.Task, e *task.Environment) ([]environment.Sidecar, []e
 		if s.Build != nil {
 			building(&im, t, s.Build)
 		}
-		l := s.Limits
+		limits, _ := Limits(s.Limits, task.Limits{})
 		out = append(out, environment.Sidecar{
 			Name: s.Name, Image: im, Argv: slices.Concat(s.Entrypoint, s.Command), User: s.User, Workdir: s.Workdir,
-			Limits: environment.Limits{
-				CPUMilli: l.CPUMilli, MemoryMiB: l.MemoryMiB, StorageMiB: l.StorageMiB, ShmMiB: l.ShmMiB, Pids: l.Pids,
-				GPUs: l.GPUs, GPUTypes: l.GPUTypes,
-			},
-			Volumes: volumes(s.Volumes), Hostname: s.Hostname, Aliases: s.Aliases,
+			Limits: limits, Volumes: volumes(s.Volumes), Hostname: s.Hostname, Aliases: s.Aliases,
 		})
 	}
 	return out, volumes(e.Volumes)
@@ -311,7 +326,7 @@ func SidecarSpecs(t *task.Task, e *task.Environment) ([]environment.Sidecar, []e
 func volumes(vs []task.Volume) []environment.Volume {
 	var out []environment.Volume
 	for _, v := range vs {
-		out = append(out, environment.Volume{Name: v.Name, Target: v.Target, ReadOnly: v.ReadOnly})
+		out = append(out, environment.Volume(v))
 	}
 	return out
 }

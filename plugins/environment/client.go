@@ -48,11 +48,7 @@ var (
 )
 
 func (c *client) Check(ctx context.Context, spec Spec) (Report, error) {
-	reply, err := c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: wire.Encode(&environmentpb.SandboxSpec{}, spec)})
-	if err != nil {
-		return Report{}, err
-	}
-	return wire.Decode[Report](reply)
+	return wire.Reply[Report](c.rpc.Check(ctx, &environmentpb.EnvironmentCheckRequest{Plugin: c.plugin, Spec: wire.Encode(&environmentpb.SandboxSpec{}, spec)}))
 }
 
 func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
@@ -92,11 +88,7 @@ func (c *client) Create(ctx context.Context, spec Spec) (Sandbox, error) {
 }
 
 func (c *client) Destroy(ctx context.Context, id string) (Remains, error) {
-	reply, err := c.rpc.Destroy(ctx, &environmentpb.DestroyRequest{Plugin: c.plugin, Id: id})
-	if err != nil {
-		return Remains{}, err
-	}
-	return wire.Decode[Remains](reply)
+	return wire.Reply[Remains](c.rpc.Destroy(ctx, &environmentpb.DestroyRequest{Plugin: c.plugin, Id: id}))
 }
 
 func (c *client) List(ctx context.Context, owner string) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-eval/berth/plugins/fault"
 	"github.com/berth-eval/berth/plugins/internal/wire"
@@ -64,20 +65,23 @@ func lookup[T any](environments map[string]Environment, name, what string) (T, e
 	return t, nil
 }
 
+// ask answers one call of a plugin: do gets the environment of that name as a T, and
+// what the message holds.
+func ask[T, In, Out any](environments map[string]Environment, name, what string, m proto.Message, do func(T, In) (Out, error)) (out Out, err error) {
+	e, err := lookup[T](environments, name, what)
+	if err != nil {
+		return out, err
+	}
+	in, err := wire.Decode[In](m)
+	if err != nil {
+		return out, err
+	}
+	return do(e, in)
+}
+
 func (s *server) Check(ctx context.Context, r *environmentpb.EnvironmentCheckRequest) (*environmentpb.EnvironmentCheckReply, error) {
-	e, err := lookup[Environment](s.environments, r.GetPlugin(), "check")
-	if err != nil {
-		return nil, err
-	}
-	spec, err := wire.Decode[Spec](r.GetSpec())
-	if err != nil {
-		return nil, err
-	}
-	report, err := e.Check(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Encode(&environmentpb.EnvironmentCheckReply{}, report), nil
+	report, err := ask(s.environments, r.GetPlugin(), "check", r.GetSpec(), func(e Environment, spec Spec) (Report, error) { return e.Check(ctx, spec) })
+	return wire.Encode(&environmentpb.EnvironmentCheckReply{}, report), err
 }
 
 func (s *server) Create(stream grpc.BidiStreamingServer[environmentpb.CreateRequest, environmentpb.CreateReply]) (err error) {
@@ -125,10 +129,7 @@ func (s *server) Destroy(ctx context.Context, r *environmentpb.DestroyRequest) (
 		return nil, err
 	}
 	remains, err := e.Destroy(ctx, r.GetId())
-	if err != nil {
-		return nil, err
-	}
-	return wire.Encode(&environmentpb.DestroyReply{}, remains), nil
+	return wire.Encode(&environmentpb.DestroyReply{}, remains), err
 }
 
 func (s *server) List(ctx context.Context, r *environmentpb.ListRequest) (*environmentpb.ListReply, error) {
@@ -137,10 +138,7 @@ func (s *server) List(ctx context.Context, r *environmentpb.ListRequest) (*envir
 		return nil, err
 	}
 	ids, err := e.List(ctx, r.GetOwner())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ListReply{Ids: ids}, nil
+	return &environmentpb.ListReply{Ids: ids}, err
 }
 
 // prepared is what a request of Prepare has.
@@ -184,14 +182,11 @@ func (s *server) Kept(ctx context.Context, r *environmentpb.KeptRequest) (*envir
 		return nil, err
 	}
 	images, err := e.Kept(ctx)
-	if err != nil {
-		return nil, err
-	}
 	reply := &environmentpb.KeptReply{}
 	for _, im := range images {
 		reply.Images = append(reply.Images, wire.Encode(&environmentpb.KeptImage{}, im))
 	}
-	return reply, nil
+	return reply, err
 }
 
 func (s *server) Drop(ctx context.Context, r *environmentpb.DropRequest) (*environmentpb.DropReply, error) {
@@ -200,8 +195,5 @@ func (s *server) Drop(ctx context.Context, r *environmentpb.DropRequest) (*envir
 		return nil, err
 	}
 	dropped, err := e.Drop(ctx, r.GetRef())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.DropReply{Dropped: dropped}, nil
+	return &environmentpb.DropReply{Dropped: dropped}, err
 }

@@ -20,106 +20,45 @@ type surfaceServer struct {
 	environments map[string]Environment
 }
 
-func (s *surfaceServer) surface(name string) (Surface, error) {
-	return lookup[Surface](s.environments, name, "surface")
-}
-
 func (s *surfaceServer) Needs(ctx context.Context, r *environmentpb.SurfaceNeedsRequest) (*environmentpb.SurfaceNeedsReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	q, err := wire.Decode[SurfaceRequest](r)
-	if err != nil {
-		return nil, err
-	}
-	n, err := e.Needs(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.SurfaceNeedsReply{Needs: wire.Encode(&environmentpb.SurfaceNeeds{}, n)}, nil
+	n, err := ask(s.environments, r.GetPlugin(), "surface", r, func(e Surface, q SurfaceRequest) (SurfaceNeeds, error) { return e.Needs(ctx, q) })
+	return &environmentpb.SurfaceNeedsReply{Needs: wire.Encode(&environmentpb.SurfaceNeeds{}, n)}, err
 }
 
 func (s *surfaceServer) Open(ctx context.Context, r *environmentpb.SurfaceOpenRequest) (*environmentpb.SurfaceOpenReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	spec, err := wire.Decode[SurfaceSpec](r.GetSpec())
-	if err != nil {
-		return nil, err
-	}
-	id, err := e.OpenSurface(ctx, spec)
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.SurfaceOpenReply{Id: id}, nil
+	id, err := ask(s.environments, r.GetPlugin(), "surface", r.GetSpec(), func(e Surface, spec SurfaceSpec) (string, error) { return e.OpenSurface(ctx, spec) })
+	return &environmentpb.SurfaceOpenReply{Id: id}, err
 }
 
 func (s *surfaceServer) Reset(ctx context.Context, r *environmentpb.ResetRequest) (*environmentpb.ResetReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	start, err := wire.Decode[Start](r)
-	if err != nil {
-		return nil, err
-	}
-	o, err := e.Reset(ctx, r.GetId(), start)
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ResetReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
+	o, err := ask(s.environments, r.GetPlugin(), "surface", r, func(e Surface, start Start) (Observation, error) { return e.Reset(ctx, r.GetId(), start) })
+	return &environmentpb.ResetReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, err
 }
 
 func (s *surfaceServer) Observe(ctx context.Context, r *environmentpb.ObserveRequest) (*environmentpb.ObserveReply, error) {
-	e, err := s.surface(r.GetPlugin())
+	e, err := lookup[Surface](s.environments, r.GetPlugin(), "surface")
 	if err != nil {
 		return nil, err
 	}
 	o, err := e.Observe(ctx, r.GetId(), r.GetWant())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
+	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, err
 }
 
 func (s *surfaceServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	call, err := wire.Decode[Call](r)
-	if err != nil {
-		return nil, err
-	}
-	step, err := e.Act(ctx, r.GetId(), call, r.GetWant())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, nil
+	step, err := ask(s.environments, r.GetPlugin(), "surface", r, func(e Surface, call Call) (Step, error) { return e.Act(ctx, r.GetId(), call, r.GetWant()) })
+	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, err
 }
 
 func (s *surfaceServer) Capture(ctx context.Context, r *environmentpb.CaptureRequest) (*environmentpb.CaptureReply, error) {
-	e, err := s.surface(r.GetPlugin())
-	if err != nil {
-		return nil, err
-	}
-	want, err := wire.Decode[Capture](r)
-	if err != nil {
-		return nil, err
-	}
-	files, err := e.Capture(ctx, r.GetId(), want)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Encode(&environmentpb.CaptureReply{}, struct {
+	type captured struct {
 		Files []string `json:"files"`
-	}{files}), nil
+	}
+	files, err := ask(s.environments, r.GetPlugin(), "surface", r, func(e Surface, want Capture) ([]string, error) { return e.Capture(ctx, r.GetId(), want) })
+	return wire.Encode(&environmentpb.CaptureReply{}, captured{files}), err
 }
 
 func (s *surfaceServer) Close(ctx context.Context, r *environmentpb.SurfaceCloseRequest) (*environmentpb.SurfaceCloseReply, error) {
-	e, err := s.surface(r.GetPlugin())
+	e, err := lookup[Surface](s.environments, r.GetPlugin(), "surface")
 	if err != nil {
 		return nil, err
 	}
@@ -155,27 +94,18 @@ type sessionServer struct {
 
 func (s *sessionServer) Actions(ctx context.Context, _ *environmentpb.ActionsRequest) (*environmentpb.ActionsReply, error) {
 	o, err := s.session.Actions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Encode(&environmentpb.ActionsReply{}, o), nil
+	return wire.Encode(&environmentpb.ActionsReply{}, o), err
 }
 
 func (s *sessionServer) Observe(ctx context.Context, r *environmentpb.ObserveRequest) (*environmentpb.ObserveReply, error) {
 	o, err := s.session.Observe(ctx, r.GetWant())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, nil
+	return &environmentpb.ObserveReply{Observation: wire.Encode(&environmentpb.SurfaceObservation{}, o)}, err
 }
 
 func (s *sessionServer) Act(ctx context.Context, r *environmentpb.ActRequest) (*environmentpb.ActReply, error) {
 	// Arguments that are not JSON are the agent's mistake, and a step like others.
 	step, err := s.session.Act(ctx, Call{Name: r.GetName(), Arguments: r.GetArgumentsJson(), More: r.GetMore()}, r.GetWant())
-	if err != nil {
-		return nil, err
-	}
-	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, nil
+	return &environmentpb.ActReply{Step: wire.Encode(&environmentpb.SurfaceStep{}, step)}, err
 }
 
 // NewSession returns the surface of a session behind conn.
@@ -186,27 +116,17 @@ func NewSession(conn grpc.ClientConnInterface) Session {
 type sessionClient struct{ rpc environmentpb.SurfaceClient }
 
 func (c sessionClient) Actions(ctx context.Context) (Offer, error) {
-	reply, err := c.rpc.Actions(ctx, &environmentpb.ActionsRequest{})
-	if err != nil {
-		return Offer{}, err
-	}
-	return wire.Decode[Offer](reply)
+	return wire.Reply[Offer](c.rpc.Actions(ctx, &environmentpb.ActionsRequest{}))
 }
 
 func (c sessionClient) Observe(ctx context.Context, want []string) (Observation, error) {
 	reply, err := c.rpc.Observe(ctx, &environmentpb.ObserveRequest{Want: want})
-	if err != nil {
-		return Observation{}, err
-	}
-	return wire.Decode[Observation](reply.GetObservation())
+	return wire.Reply[Observation](reply.GetObservation(), err)
 }
 
 func (c sessionClient) Act(ctx context.Context, call Call, want []string) (Step, error) {
 	reply, err := c.rpc.Act(ctx, wire.Encode(&environmentpb.ActRequest{Want: want}, call))
-	if err != nil {
-		return Step{}, err
-	}
-	return wire.Decode[Step](reply.GetStep())
+	return wire.Reply[Step](reply.GetStep(), err)
 }
 
 // newSurfaceClient returns the surface of a plugin, for the core.
@@ -221,10 +141,7 @@ type surfaceClient struct {
 
 func (c *surfaceClient) Needs(ctx context.Context, r SurfaceRequest) (SurfaceNeeds, error) {
 	reply, err := c.rpc.Needs(ctx, wire.Encode(&environmentpb.SurfaceNeedsRequest{Plugin: c.plugin}, r))
-	if err != nil {
-		return SurfaceNeeds{}, err
-	}
-	return wire.Decode[SurfaceNeeds](reply.GetNeeds())
+	return wire.Reply[SurfaceNeeds](reply.GetNeeds(), err)
 }
 
 func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (string, error) {
@@ -237,26 +154,17 @@ func (c *surfaceClient) OpenSurface(ctx context.Context, spec SurfaceSpec) (stri
 
 func (c *surfaceClient) Reset(ctx context.Context, id string, start Start) (Observation, error) {
 	reply, err := c.rpc.Reset(ctx, wire.Encode(&environmentpb.ResetRequest{Plugin: c.plugin, Id: id}, start))
-	if err != nil {
-		return Observation{}, err
-	}
-	return wire.Decode[Observation](reply.GetObservation())
+	return wire.Reply[Observation](reply.GetObservation(), err)
 }
 
 func (c *surfaceClient) Observe(ctx context.Context, id string, want []string) (Observation, error) {
 	reply, err := c.rpc.Observe(ctx, &environmentpb.ObserveRequest{Plugin: c.plugin, Id: id, Want: want})
-	if err != nil {
-		return Observation{}, err
-	}
-	return wire.Decode[Observation](reply.GetObservation())
+	return wire.Reply[Observation](reply.GetObservation(), err)
 }
 
 func (c *surfaceClient) Act(ctx context.Context, id string, call Call, want []string) (Step, error) {
 	reply, err := c.rpc.Act(ctx, wire.Encode(&environmentpb.ActRequest{Plugin: c.plugin, Id: id, Want: want}, call))
-	if err != nil {
-		return Step{}, err
-	}
-	return wire.Decode[Step](reply.GetStep())
+	return wire.Reply[Step](reply.GetStep(), err)
 }
 
 func (c *surfaceClient) Capture(ctx context.Context, id string, w Capture) ([]string, error) {

@@ -29,6 +29,14 @@ func Decode[G any](m proto.Message) (to G, err error) {
 	return to, decode(m.ProtoReflect(), reflect.ValueOf(&to).Elem())
 }
 
+// Reply is Decode of the answer to a call, unless the call has failed.
+func Reply[G any, P proto.Message](m P, failed error) (to G, err error) {
+	if failed != nil {
+		return to, failed
+	}
+	return Decode[G](m)
+}
+
 var (
 	typeDuration = reflect.TypeFor[time.Duration]()
 	typeTime     = reflect.TypeFor[time.Time]()

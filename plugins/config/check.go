@@ -2,9 +2,11 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/big"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -16,10 +18,12 @@ import (
 // unknown names, wrong types, missing required fields. Empty and null are a
 // configuration without fields. It needs no plugin.
 func (s Schema) Problems(raw json.RawMessage) Problems {
-	return s.problems("", raw)
+	return s.read("", raw, reflect.Value{})
 }
 
-func (s Schema) problems(at Path, raw json.RawMessage) (ps Problems) {
+// read compares an object with the schema and, if into is valid, sets the fields of that
+// struct, from which the schema was read.
+func (s Schema) read(at Path, raw json.RawMessage, into reflect.Value) (ps Problems) {
 	if isNull(raw) {
 		raw = json.RawMessage("{}")
 	}
@@ -27,21 +31,31 @@ func (s Schema) problems(at Path, raw json.RawMessage) (ps Problems) {
 	if err != nil {
 		return Problems{{at, "Not a block", "Write a JSON object: " + err.Error() + "."}}
 	}
-	for _, e := range obj {
-		f := s.Field(e.key)
-		if f == nil {
-			ps = append(ps, Problem{at.Attr(e.key), "Unknown name", s.unknown(e.key)})
-			continue
+	field := func(f *Field, raw json.RawMessage) {
+		var to reflect.Value
+		if into.IsValid() {
+			to = into.FieldByIndex(f.index)
 		}
-		ps = append(ps, f.checkValue(at.Attr(e.key), e.value)...)
+		ps = append(ps, f.read(at.Attr(f.Name), raw, to)...)
 	}
-	for _, f := range s.Fields {
-		if f.Required && !slices.ContainsFunc(obj, func(e entry) bool { return e.key == f.Name && !isNull(e.value) }) {
-			detail := f.Doc
-			if detail == "" {
-				detail = "Write a " + string(f.Type) + "."
-			}
-			ps = append(ps, Problem{at.Attr(f.Name), fmt.Sprintf("%q is required", f.Name), detail})
+	given := map[string]bool{}
+	for _, e := range obj {
+		switch f := s.Field(e.key); {
+		case f == nil:
+			ps = append(ps, Problem{at.Attr(e.key), "Unknown name", s.unknown(e.key)})
+		case !isNull(e.value):
+			given[e.key] = true
+			field(f, e.value)
+		}
+	}
+	for i := range s.Fields {
+		f := &s.Fields[i]
+		switch {
+		case given[f.Name]:
+		case f.Required:
+			ps = append(ps, Problem{at.Attr(f.Name), fmt.Sprintf("%q is required", f.Name), cmp.Or(f.Doc, "Write a "+string(f.Type)+".")})
+		case into.IsValid():
+			field(f, f.Default)
 		}
 	}
 	return ps
@@ -61,36 +75,43 @@ func (s Schema) unknown(key string) string {
 	return fmt.Sprintf("%q is not known here. Known: %s.", key, strings.Join(names, ", "))
 }
 
-// checkValue compares one value with the type of f. Null means that the value
-// is absent.
-func (f Field) checkValue(at Path, raw json.RawMessage) Problems {
-	if isNull(raw) {
+// read compares one value with the type of f and, if into is valid, sets it. Null
+// means that the value is absent.
+func (f Field) read(at Path, raw json.RawMessage, into reflect.Value) Problems {
+	if isNull(raw) && (f.Type != Block || !into.IsValid() || into.Kind() == reflect.Pointer) {
+		if into.IsValid() {
+			into.SetZero()
+		}
 		return nil
+	}
+	if into.IsValid() && into.Kind() == reflect.Pointer {
+		into.Set(reflect.New(into.Type().Elem()))
+		into = into.Elem()
 	}
 	switch f.Type {
 	case Block:
-		return f.Schema().problems(at, raw)
+		return f.Schema().read(at, raw, into)
 	case BlockList:
-		return eachElement(at, raw, f.Schema().problems)
+		return eachElement(at, raw, into, f.Schema().read)
 	case BlockMap:
-		return eachEntry(at, raw, f.Schema().problems)
+		return eachEntry(at, raw, into, f.Schema().read)
 	default:
-		return f.checkType(at, f.Type, raw)
+		return f.readType(at, f.Type, raw, into)
 	}
 }
 
-func (f Field) checkType(at Path, t Type, raw json.RawMessage) Problems {
-	if t == Any {
-		return nil
-	}
+func (f Field) readType(at Path, t Type, raw json.RawMessage, into reflect.Value) Problems {
 	if elem, ok := t.List(); ok {
-		return eachElement(at, raw, func(p Path, v json.RawMessage) Problems { return f.checkType(p, elem, v) })
+		return eachElement(at, raw, into, func(p Path, raw json.RawMessage, into reflect.Value) Problems { return f.readType(p, elem, raw, into) })
 	}
 	if elem, ok := t.Map(); ok {
-		return eachEntry(at, raw, func(p Path, v json.RawMessage) Problems { return f.checkType(p, elem, v) })
+		return eachEntry(at, raw, into, func(p Path, raw json.RawMessage, into reflect.Value) Problems { return f.readType(p, elem, raw, into) })
 	}
 	if detail := f.checkScalar(t, raw); detail != "" {
 		return Problems{{at, "Wrong value", detail}}
+	}
+	if into.IsValid() {
+		return setScalar(at, t, raw, into)
 	}
 	return nil
 }
@@ -130,7 +151,7 @@ func (f Field) checkScalar(t Type, raw json.RawMessage) string {
 		if isNull(raw) || raw[0] == '"' || json.Unmarshal(raw, &n) != nil {
 			return fmt.Sprintf("Got %s. Write a number.", shown)
 		}
-	default: // checked by checkType
+	default: // any value
 	}
 	return ""
 }
@@ -162,24 +183,43 @@ func integer(raw json.RawMessage) (*big.Int, bool) {
 	return r.Num(), true
 }
 
-func eachElement(at Path, raw json.RawMessage, check func(Path, json.RawMessage) Problems) (ps Problems) {
+// reader reads one value, as Field.read does.
+type reader func(at Path, raw json.RawMessage, into reflect.Value) Problems
+
+func eachElement(at Path, raw json.RawMessage, into reflect.Value, read reader) (ps Problems) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(raw, &list); err != nil || isNull(raw) {
 		return Problems{{at, "Wrong value", "Write a list, such as [ … ]."}}
 	}
+	if into.IsValid() {
+		into.Set(reflect.MakeSlice(into.Type(), len(list), len(list)))
+	}
 	for i, v := range list {
-		ps = append(ps, check(at.Index(i), v)...)
+		var one reflect.Value
+		if into.IsValid() {
+			one = into.Index(i)
+		}
+		ps = append(ps, read(at.Index(i), v, one)...)
 	}
 	return ps
 }
 
-func eachEntry(at Path, raw json.RawMessage, check func(Path, json.RawMessage) Problems) (ps Problems) {
+func eachEntry(at Path, raw json.RawMessage, into reflect.Value, read reader) (ps Problems) {
 	obj, err := objectOf(raw)
 	if err != nil {
 		return Problems{{at, "Wrong value", "Write a map, such as { key = value }: " + err.Error() + "."}}
 	}
+	if into.IsValid() {
+		into.Set(reflect.MakeMapWithSize(into.Type(), len(obj)))
+	}
 	for _, e := range obj {
-		ps = append(ps, check(at.Key(e.key), e.value)...)
+		var one reflect.Value
+		if into.IsValid() {
+			one = reflect.New(into.Type().Elem()).Elem()
+		}
+		if ps = append(ps, read(at.Key(e.key), e.value, one)...); into.IsValid() {
+			into.SetMapIndex(reflect.ValueOf(e.key).Convert(into.Type().Key()), one)
+		}
 	}
 	return ps
 }

@@ -17,13 +17,6 @@ var (
 	typeRaw      = reflect.TypeFor[json.RawMessage]()
 )
 
-// member is a field of the schema and the place of its value in the struct.
-type member struct {
-	Field
-	index   []int    // for reflect.Value.FieldByIndex
-	members []member // of a block
-}
-
 // SchemaOf reads the schema of a configuration from the tags of the struct that
 // v is or points to:
 //
@@ -43,14 +36,13 @@ type member struct {
 func SchemaOf(v any) (Schema, error) {
 	k := knownOf(v)
 	// The caller may change the result, so it shares nothing.
-	return Schema{Fields: fieldsOf(k.members)}, k.err
+	return Schema{Fields: clone(k.schema.Fields)}, k.err
 }
 
 // known is the schema of a struct that was read before.
 type known struct {
-	members []member
-	schema  Schema // shared: must not be changed
-	err     error
+	schema Schema // shared: must not be changed
+	err    error
 }
 
 var structs sync.Map // reflect.Type → known: a host decodes the same struct for every cell
@@ -63,26 +55,25 @@ func knownOf(v any) known {
 		}
 	}
 	var k known
-	if k.members, k.err = membersOf(v); k.err == nil {
-		k.schema = Schema{Fields: fieldsOf(k.members)}
+	if k.schema.Fields, k.err = fieldsOf(v); k.err == nil {
 		k.err = k.schema.Check()
 	} else {
-		k.members = nil
+		k.schema.Fields = nil
 	}
 	structs.Store(t, k)
 	return k
 }
 
-func fieldsOf(ms []member) []Field {
-	var fs []Field
-	for _, m := range ms {
-		m.Fields, m.Default, m.Enum = fieldsOf(m.members), slices.Clone(m.Default), slices.Clone(m.Enum)
-		fs = append(fs, m.Field)
+// clone copies fields, without their places in a struct.
+func clone(fields []Field) (fs []Field) {
+	for _, f := range fields {
+		f.Fields, f.Default, f.Enum, f.index = clone(f.Fields), slices.Clone(f.Default), slices.Clone(f.Enum), nil
+		fs = append(fs, f)
 	}
 	return fs
 }
 
-func membersOf(v any) ([]member, error) {
+func fieldsOf(v any) ([]Field, error) {
 	t := reflect.TypeOf(v)
 	if t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -90,12 +81,12 @@ func membersOf(v any) ([]member, error) {
 	if t == nil || t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("configuration is a struct or a pointer to one, got %T", v)
 	}
-	return structMembers(t, nil, nil)
+	return structFields(t, nil, nil)
 }
 
-// structMembers reads the fields of t. above are the structs that t is nested
+// structFields reads the fields of t. above are the structs that t is nested
 // in. index is where t is embedded.
-func structMembers(t reflect.Type, above []reflect.Type, index []int) (ms []member, err error) {
+func structFields(t reflect.Type, above []reflect.Type, index []int) (fs []Field, err error) {
 	if slices.Contains(above, t) {
 		return nil, fmt.Errorf("%s contains itself: a schema has an end", t)
 	}
@@ -108,51 +99,51 @@ func structMembers(t reflect.Type, above []reflect.Type, index []int) (ms []memb
 		case tag == "-", !sf.IsExported() && !sf.Anonymous:
 			continue
 		case sf.Anonymous && tag == "" && sf.Type.Kind() == reflect.Struct:
-			sub, subErr := structMembers(sf.Type, above, at)
-			ms, err = append(ms, sub...), errors.Join(err, subErr)
+			sub, subErr := structFields(sf.Type, above, at)
+			fs, err = append(fs, sub...), errors.Join(err, subErr)
 			continue
 		case tag == "" || !sf.IsExported():
 			err = errors.Join(err, fmt.Errorf("%s.%s has no name: write a tag berth:\"name\", or berth:\"-\" to leave it out", t, sf.Name))
 			continue
 		}
-		m, mErr := newMember(sf, tag, above)
-		m.index = at
-		ms = append(ms, m)
-		if mErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s.%s: %w", t, sf.Name, mErr))
+		f, fErr := newField(sf, tag, above)
+		f.index = at
+		fs = append(fs, f)
+		if fErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s.%s: %w", t, sf.Name, fErr))
 		}
 	}
-	return ms, err
+	return fs, err
 }
 
-func newMember(sf reflect.StructField, name string, above []reflect.Type) (m member, err error) {
-	m.Name, m.Doc = name, sf.Tag.Get("doc")
+func newField(sf reflect.StructField, name string, above []reflect.Type) (f Field, err error) {
+	f.Name, f.Doc = name, sf.Tag.Get("doc")
 	if enum := sf.Tag.Get("enum"); enum != "" {
-		m.Enum = strings.Split(enum, ",")
+		f.Enum = strings.Split(enum, ",")
 	}
-	if m.Required, err = flag(sf, "required"); err != nil {
-		return m, err
+	if f.Required, err = flag(sf, "required"); err != nil {
+		return f, err
 	}
-	if m.Secret, err = flag(sf, "secret"); err != nil {
-		return m, err
+	if f.Secret, err = flag(sf, "secret"); err != nil {
+		return f, err
 	}
 	var block reflect.Type
-	if m.Type, block, err = typeOf(sf.Type); err != nil {
-		return m, err
+	if f.Type, block, err = typeOf(sf.Type); err != nil {
+		return f, err
 	}
 	if block != nil {
-		m.members, err = structMembers(block, above, nil)
+		f.Fields, err = structFields(block, above, nil)
 	}
 	if text, ok := sf.Tag.Lookup("default"); ok {
-		m.Default = json.RawMessage(text)
-		if m.Type == String || m.Type == Duration {
-			m.Default = json.RawMessage(quote(text))
+		f.Default = json.RawMessage(text)
+		if f.Type == String || f.Type == Duration {
+			f.Default = json.RawMessage(quote(text))
 		}
-		if !json.Valid(m.Default) {
-			return m, fmt.Errorf("default %q is not JSON", text)
+		if !json.Valid(f.Default) {
+			return f, fmt.Errorf("default %q is not JSON", text)
 		}
 	}
-	return m, err
+	return f, err
 }
 
 func flag(sf reflect.StructField, name string) (bool, error) {

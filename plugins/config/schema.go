@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"strings"
 )
@@ -42,6 +43,8 @@ type Field struct {
 	Enum []string `json:"enum,omitempty"`
 	// Fields are the fields of a block; empty for attributes.
 	Fields []Field `json:"fields,omitempty"`
+
+	index []int // of the value in the struct that the schema was read from, for reflect.Value.FieldByIndex
 }
 
 // Type is the type of a field, written as in HCL:
@@ -199,7 +202,7 @@ func (f Field) check(p Path, depth int) (errs []error) {
 	if f.Required {
 		bad("a required field has no default")
 	}
-	for _, problem := range f.checkValue(p, f.Default) {
+	for _, problem := range f.read(p, f.Default, reflect.Value{}) {
 		bad("default does not fit: %s: %s", problem.Summary, problem.Detail)
 	}
 	return errs

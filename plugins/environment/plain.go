@@ -74,7 +74,7 @@ func (e Plain) Facts(i Image) (ImageFacts, error) {
 	}
 	f, err := e.read(i)
 	if err == nil {
-		err = e.place(i, f, nil)
+		_, err = e.plan(i, f)
 	}
 	return f.facts, err
 }

@@ -74,190 +74,155 @@ func (e Plain) Files(i Image, root string) error {
 	if err != nil || len(f.copies) == 0 {
 		return err
 	}
-	to, err := os.OpenRoot(root)
+	items, err := e.plan(i, f)
 	if err != nil {
 		return err
-	}
-	defer to.Close()
-	return e.place(i, f, to)
-}
-
-// place places what COPY copies in to; nil only checks whether that is possible.
-func (e Plain) place(i Image, f plainFile, to *os.Root) error {
-	if len(f.copies) == 0 {
-		return nil
 	}
 	from, err := os.OpenRoot(i.Build)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
+	to, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	for _, it := range items {
+		if err := it.place(from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plan lists what COPY copies, or says why it cannot be placed.
+func (e Plain) plan(i Image, f plainFile) ([]item, error) {
+	if len(f.copies) == 0 {
+		return nil, nil
+	}
+	from, err := os.OpenRoot(i.Build)
+	if err != nil {
+		return nil, err
+	}
+	defer from.Close()
 	for _, name := range []string{".dockerignore", cmp.Or(i.File, "Dockerfile") + ".dockerignore"} {
 		if _, err = from.Lstat(filepath.FromSlash(name)); err == nil {
-			return fmt.Errorf("the Dockerfile copies files, with a %s", name)
+			return nil, fmt.Errorf("the Dockerfile copies files, with a %s", name)
 		}
 	}
-	p := &placing{from: from, to: to, hidden: e.Hidden, folders: map[string]bool{"/": true}}
-	if f.facts.Workdir != "" {
-		p.folders[f.facts.Workdir] = true
-	}
+	p := &planner{from: from, hidden: e.Hidden, folders: map[string]bool{f.facts.Workdir: true}, made: map[string]bool{"/": true}}
 	for _, c := range f.copies {
-		if err := p.copy(c); err != nil {
-			return fmt.Errorf("%s: %w", c.text, err)
+		for _, source := range c.sources {
+			if err := p.source(source, c); err != nil {
+				return nil, fmt.Errorf("%s: %w", c.text, err)
+			}
 		}
 	}
-	return nil
+	return p.items, nil
 }
 
-// placing is the state between two COPY instructions.
-type placing struct {
+// item is a file, folder or link that is to be placed.
+type item struct {
+	from, at string      // from is relative to the folder of the build, at absolute in the sandbox
+	mode     fs.FileMode // with the type
+}
+
+// planner is the state between two COPY instructions.
+type planner struct {
 	from    *os.Root
-	to      *os.Root        // nil: nothing is written
 	hidden  []string        // folders of the sandbox in which nothing can be placed
-	folders map[string]bool // of the sandbox that exist, absolute
+	folders map[string]bool // of the sandbox, which need not be made yet
+	made    map[string]bool // folders in items
+	items   []item
 }
 
-func (p *placing) copy(c copied) error {
-	for _, s := range c.sources {
-		info, err := p.from.Stat(filepath.FromSlash(s)) // a link in the folder is followed
-		switch {
-		case err != nil:
-			return err
-		case info.IsDir():
-			err = p.tree(s, c)
-		case c.folder || p.folders[c.to]:
-			err = p.file(s, path.Join(c.to, path.Base(s)), c)
-		default:
-			err = p.file(s, c.to, c)
-		}
-		if err != nil {
-			return err
-		}
+// source plans what one source of a COPY copies. A link that it names is followed.
+func (p *planner) source(source string, c copied) error {
+	info, err := p.from.Stat(filepath.FromSlash(source))
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// tree places the content of a folder.
-func (p *placing) tree(source string, c copied) error {
+	if !info.IsDir() {
+		at := c.to
+		if c.folder || at == "/" || p.folders[at] || p.made[at] {
+			at = path.Join(at, path.Base(source))
+		}
+		return p.add(source, at, info.Mode(), c)
+	}
 	return fs.WalkDir(p.from.FS(), source, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		at := path.Join(c.to, strings.TrimPrefix(name, source))
-		if source == "." {
-			at = path.Join(c.to, name)
+		if name == source {
+			return p.folder(c.to)
 		}
-		switch {
-		case name == source:
-			return p.parents(path.Join(at, "x"))
-		case d.IsDir():
-			info, wrong := d.Info()
-			if wrong != nil {
-				return wrong
-			}
-			mode := info.Mode().Perm()
-			if c.changed {
-				mode = c.mode
-			}
-			return p.mkdir(at, mode)
-		case d.Type() == fs.ModeSymlink:
-			return p.link(name, at)
-		default:
-			return p.file(name, at, c)
+		info, err := d.Info()
+		if err != nil {
+			return err
 		}
+		return p.add(name, path.Join(c.to, strings.TrimPrefix("/"+name, path.Join("/", source))), info.Mode(), c)
 	})
 }
 
-// mkdir makes a folder of the sandbox, and those that it is in.
-func (p *placing) mkdir(at string, mode fs.FileMode) error {
-	if at == "/" {
-		return nil
+// add plans one file, folder or link.
+func (p *planner) add(from, at string, mode fs.FileMode, c copied) error {
+	if mode.Type() != 0 && !mode.IsDir() && mode.Type() != fs.ModeSymlink {
+		return fmt.Errorf("%s is neither a file nor a folder", from)
 	}
-	if err := p.parents(at); err != nil {
-		return err
-	}
-	if err := p.seen(at); err != nil {
-		return err
-	}
-	p.folders[at] = true
-	if p.to == nil {
-		return nil
-	}
-	name := filepath.FromSlash(at[1:])
-	if err := p.to.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return p.to.Chmod(name, mode|0o700) // more is placed in it; root, whose it is, needs no permission
-}
-
-// parents makes the folders that at is in.
-func (p *placing) parents(at string) error {
-	dir := path.Dir(at)
-	if dir == "/" {
-		return nil
-	}
-	if p.folders[dir] && p.to == nil {
-		return p.seen(dir)
-	}
-	if p.to != nil {
-		if info, err := p.to.Stat(filepath.FromSlash(dir[1:])); err == nil && info.IsDir() {
-			return nil
-		}
-	}
-	return p.mkdir(dir, 0o755)
-}
-
-// seen returns an error if a path would be hidden in the sandbox.
-func (p *placing) seen(at string) error {
 	for _, h := range p.hidden {
 		if at == h || strings.HasPrefix(at, strings.TrimSuffix(h, "/")+"/") {
 			return fmt.Errorf("nothing can be placed in %s of the sandbox", h)
 		}
 	}
+	if err := p.folder(path.Dir(at)); err != nil {
+		return err
+	}
+	if c.changed {
+		mode = mode.Type() | c.mode
+	}
+	if mode.IsDir() {
+		p.made[at] = true
+	}
+	p.items = append(p.items, item{from, at, mode})
 	return nil
 }
 
-func (p *placing) file(source, at string, c copied) (err error) {
-	if err = errors.Join(p.seen(at), p.parents(at)); err != nil {
-		return err
+// folder plans a folder and those above it, unless they are planned already.
+func (p *planner) folder(at string) error {
+	if p.made[at] {
+		return nil
 	}
-	in, err := p.from.OpenFile(filepath.FromSlash(source), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return p.add("", at, fs.ModeDir|0o755, copied{})
+}
+
+// place makes an item.
+func (it item) place(from, to *os.Root) error {
+	name, source := filepath.FromSlash(it.at[1:]), filepath.FromSlash(it.from)
+	switch it.mode.Type() {
+	case fs.ModeDir:
+		if err := to.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return to.Chmod(name, it.mode.Perm()|0o700) // more is placed in it; root, whose it is, needs no permission
+	case fs.ModeSymlink:
+		text, err := from.Readlink(source)
+		if err != nil {
+			return err
+		}
+		return to.Symlink(text, name)
+	}
+	in, err := from.OpenFile(source, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	info, err := in.Stat()
+	out, err := to.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is neither a file nor a folder", source)
-	}
-	if p.to == nil {
-		return nil
-	}
-	mode := info.Mode().Perm()
-	if c.changed {
-		mode = c.mode
-	}
-	out, err := p.to.OpenFile(filepath.FromSlash(at[1:]), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
 	if _, err = io.Copy(out, in); err == nil {
-		err = out.Chmod(mode)
+		err = out.Chmod(it.mode.Perm())
 	}
-	return err
-}
-
-func (p *placing) link(source, at string) error {
-	if err := errors.Join(p.seen(at), p.parents(at)); err != nil {
-		return err
-	}
-	text, err := p.from.Readlink(filepath.FromSlash(source))
-	if err != nil || p.to == nil {
-		return err
-	}
-	return p.to.Symlink(text, filepath.FromSlash(at[1:]))
+	return errors.Join(err, out.Close())
 }

@@ -2,9 +2,7 @@ package base
 
 import (
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -21,8 +19,16 @@ import (
 // It is for folders that have mounts below, of which no overlay can be made.
 // Most hold few files. A file on which another is mounted is a file like others.
 func (s *State) Beside(root string, folders, hidden []string) (*Copy, error) {
-	r := beside{root, folders, hidden}
-	return s.get(recipe{kind: "beside" + strings.ReplaceAll(root, "/", "."), fingerprint: r.print, build: r.build})
+	b := beside{root, folders, hidden}
+	return s.get(recipe{
+		kind:        "beside" + strings.ReplaceAll(root, "/", "."),
+		fingerprint: func() (string, error) { return fingerprint(b.walk, folders) },
+		build: func(tree string, list *bufio.Writer) error {
+			return copyAll(b.walk, tree, list, func(info fs.FileInfo, to string) error {
+				return errors.Join(keepSetID(info, to), os.Chtimes(to, time.Time{}, info.ModTime())) // Python compares it with that of compiled code
+			})
+		},
+	})
 }
 
 type beside struct {
@@ -31,7 +37,7 @@ type beside struct {
 }
 
 // walk calls do for everything that is copied, folders first.
-func (b *beside) walk(do func(rel string, info fs.FileInfo) error) error {
+func (b beside) walk(do visit) error {
 	for _, folder := range b.folders {
 		entries, err := os.ReadDir(filepath.Join(b.root, folder))
 		if unreadable(err) {
@@ -42,62 +48,17 @@ func (b *beside) walk(do func(rel string, info fs.FileInfo) error) error {
 		}
 		for _, e := range entries {
 			rel := filepath.Join(folder, e.Name())
-			info, err := os.Lstat(filepath.Join(b.root, rel))
+			from := filepath.Join(b.root, rel)
+			info, err := os.Lstat(from)
 			if err != nil || slices.Contains(b.hidden, rel) || strings.Contains(rel, "\n") { // the list cannot hold this name
 				continue
 			}
-			if err = do(rel, info); err != nil {
+			if err = do(from, rel, info); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// print returns a fingerprint of the state of the folders.
-func (b *beside) print() (string, error) {
-	h := sha256.New()
-	fmt.Fprintf(h, "%q\n", b.folders)
-	err := b.walk(func(rel string, info fs.FileInfo) error {
-		if info.IsDir() {
-			fmt.Fprintf(h, "%q\n", rel)
-			return nil
-		}
-		target, _ := os.Readlink(filepath.Join(b.root, rel)) // "" for a file
-		fmt.Fprintf(h, "%q %v %d %d %q\n", rel, info.Mode(), info.Size(), info.ModTime().UnixNano(), target)
-		return nil
-	})
-	return hex.EncodeToString(h.Sum(nil))[:16], err
-}
-
-func (b *beside) build(tree string, list *bufio.Writer) error {
-	return b.walk(func(rel string, info fs.FileInfo) error {
-		from, to := filepath.Join(b.root, rel), filepath.Join(tree, rel)
-		var err error
-		switch {
-		case info.IsDir():
-			err = os.Mkdir(to, 0o755)
-		case info.Mode()&fs.ModeSymlink != 0:
-			var target string
-			if target, err = os.Readlink(from); err == nil {
-				err = os.Symlink(target, to)
-			}
-		case info.Mode().IsRegular():
-			if err = copyRegular(from, to); err == nil {
-				err = keepSetID(info, to)
-			}
-			if err == nil {
-				err = os.Chtimes(to, time.Time{}, info.ModTime()) // Python compares it with that of compiled code
-			}
-		default:
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		_, err = list.WriteString(rel + "\n")
-		return err
-	})
 }
 
 // keepSetID gives a copy the set-user-ID bit of its original if both have the same

@@ -3,8 +3,6 @@ package base
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -59,10 +57,13 @@ func shadow(passwd string) string {
 // update-alternatives). Secret files are not in the copy at all, instead of
 // being covered.
 func (s *State) Etc(etc string) (*Copy, error) {
+	walk := func(do visit) error { return walkEtc(etc, do) }
 	return s.get(recipe{
 		kind:        "etc",
-		fingerprint: func() (string, error) { return filePrint(etc) },
-		build:       func(tree string, list *bufio.Writer) error { return copyEtc(etc, tree, list) },
+		fingerprint: func() (string, error) { return fingerprint(walk, withheld, written) },
+		build: func(tree string, list *bufio.Writer) error {
+			return errors.Join(copyAll(walk, tree, list, nil), writeOwn(tree, list))
+		},
 	})
 }
 
@@ -125,8 +126,8 @@ func hasPassword(path string) bool {
 	return bytes.Contains(text, []byte("://")) && password.Match(text)
 }
 
-// walkEtc calls do for every visible path, folders first.
-func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) error {
+// walkEtc visits every visible path of etc, folders first.
+func walkEtc(etc string, do visit) error {
 	return filepath.WalkDir(etc, func(path string, d fs.DirEntry, err error) error {
 		if d == nil {
 			return err
@@ -156,49 +157,8 @@ func walkEtc(etc string, do func(path, rel string, info fs.FileInfo) error) erro
 	})
 }
 
-// filePrint returns a fingerprint of the state of /etc.
-func filePrint(etc string) (string, error) {
-	h := sha256.New()
-	fmt.Fprintln(h, withheld, written)
-	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
-		if info.IsDir() {
-			fmt.Fprintf(h, "%q\n", rel) // without its time, which also changes with withheld files
-			return nil
-		}
-		target := ""
-		if info.Mode()&fs.ModeSymlink != 0 {
-			target, _ = os.Readlink(path)
-		}
-		fmt.Fprintf(h, "%q %v %d %d %q\n", rel, info.Mode(), info.Size(), info.ModTime().UnixNano(), target)
-		return nil
-	})
-	return hex.EncodeToString(h.Sum(nil))[:16], err
-}
-
-func copyEtc(etc, tree string, list *bufio.Writer) error {
-	err := walkEtc(etc, func(path, rel string, info fs.FileInfo) error {
-		to := filepath.Join(tree, rel)
-		var err error
-		switch {
-		case info.IsDir():
-			err = os.Mkdir(to, 0o755)
-		case info.Mode()&fs.ModeSymlink != 0:
-			var target string
-			if target, err = os.Readlink(path); err == nil {
-				err = os.Symlink(target, to)
-			}
-		default:
-			err = copyRegular(path, to)
-		}
-		if err != nil {
-			return err
-		}
-		_, err = list.WriteString(rel + "\n")
-		return err
-	})
-	if err != nil {
-		return err
-	}
+// writeOwn writes our own files into a copy of /etc.
+func writeOwn(tree string, list *bufio.Writer) error {
 	for name, text := range written {
 		mode := os.FileMode(0o644)
 		if name == "shadow" {
@@ -213,28 +173,4 @@ func copyEtc(etc, tree string, list *bufio.Writer) error {
 		}
 	}
 	return os.Symlink("/proc/self/mounts", filepath.Join(tree, "mtab"))
-}
-
-// copyRegular copies one file. A file that is being replaced at this moment is
-// left out; the replacement changes the fingerprint.
-func copyRegular(from, to string) error {
-	fd, err := unix.Open(from, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return os.WriteFile(to, nil, 0o644)
-	}
-	in := os.NewFile(uintptr(fd), from)
-	defer func() { _ = in.Close() }()
-	info, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return os.WriteFile(to, nil, 0o644)
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, info.Mode().Perm()|0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
 }

@@ -113,7 +113,7 @@ func Become(path string, args ...string) error {
 			_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
 		}
 	}
-	if err := changeID(); err != nil {
+	if err := ChangeID(); err != nil {
 		return err
 	}
 	// Only now: nothing enters the inheritable set that is not in this one.
@@ -132,9 +132,9 @@ func Become(path string, args ...string) error {
 	return fmt.Errorf("execute %s: %w", path, unix.Exec(path, append([]string{RunName}, args...), env))
 }
 
-// changeID changes to OwnID, if there is such an id, and carries the
-// capabilities over both the change and the exec: by default each drops them.
-func changeID() error {
+// ChangeID changes this thread to OwnID, if there is such an id, and carries the
+// capabilities over both the change and an exec: by default each drops them.
+func ChangeID() error {
 	keep := (EngineCaps | own) & Bounding()
 	if OneID() { // sandboxd reports it
 		// For the exec of a program of root, which has all others from the bounding

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-eval/berth/plugins/sandbox/become"
 )
 
 // errBroken is the error of a step that a test makes fail.
@@ -113,7 +115,7 @@ func (b *builder) steps() []step {
 		{"resolver", b.resolver},
 		{"workdir", b.workdir},
 		{"system calls", filterCalls},
-		{"end with the plugin", leash},
+		{"end with the plugin", endWithPlugin},
 	}
 }
 
@@ -282,4 +284,28 @@ func (b *builder) workdir() error {
 		return nil
 	}
 	return os.MkdirAll(b.plan.Workdir, 0o755)
+}
+
+// endWithPlugin ends the sandbox when the plugin ends.
+//
+// The kernel clears the death signal of a thread when its ids change
+// (commit_creds). So the plugin's own setting at clone would be lost in
+// become.Become, which changes the ids. endWithPlugin therefore makes that change first
+// and then sets the signal. The same change in Become later has no effect.
+func endWithPlugin() error {
+	if !become.OneID() {
+		if err := become.ChangeID(); err != nil {
+			return err
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("death signal: %w", err)
+	}
+	// The plugin may have died just before. Then its end of the channel is
+	// closed.
+	poll := []unix.PollFd{{Fd: Channel, Events: unix.POLLRDHUP}}
+	if n, err := unix.Poll(poll, 0); err != nil || n > 0 {
+		return errors.Join(errors.New("the plugin has ended"), err)
+	}
+	return nil
 }

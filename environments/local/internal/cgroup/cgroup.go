@@ -203,8 +203,11 @@ func (g *Group) FD() int { return int(g.dir.Fd()) }
 // processes have died.
 const removeTime = 2 * time.Second
 
-// Close removes the group. Its processes must have ended.
+// Close removes the group, unless it is nil. Its processes must have ended.
 func (g *Group) Close() error {
+	if g == nil {
+		return nil
+	}
 	return errors.Join(g.dir.Close(), Remove(g.Path))
 }
 

@@ -116,34 +116,39 @@ func (h *host) copy(state *base.State, shift *shifter) (err error) {
 		return err
 	}
 	for _, f := range h.folders {
-		hidden, coverErr := state.Hidden("/" + f)
-		if coverErr != nil {
-			return errors.Join(coverErr, h.close())
-		}
-		if c, coverErr := state.Cover("/"+f, hidden); coverErr != nil {
-			return errors.Join(coverErr, h.close())
-		} else if c != nil {
-			h.cover[f] = c
-		}
-		if d, ok := h.divided[f]; ok {
-			c, besideErr := state.Beside("/"+f, d.above, hidden)
-			if besideErr != nil {
-				return errors.Join(besideErr, h.close())
-			}
-			h.beside[f] = c
-		}
-		if ok, shiftErr := shift.can("/" + f); shiftErr != nil {
-			return errors.Join(shiftErr, h.close())
-		} else if ok {
-			continue
-		}
-		c, err := state.Skeleton("/" + f)
-		if err != nil {
+		if err = h.copyFolder(f, state, shift); err != nil {
 			return errors.Join(err, h.close())
 		}
-		h.skeleton[f] = c
 	}
 	return nil
+}
+
+func (h *host) copyFolder(f string, state *base.State, shift *shifter) error {
+	keep := func(copies map[string]*base.Copy, c *base.Copy, err error) error {
+		if c != nil {
+			copies[f] = c
+		}
+		return err
+	}
+	hidden, err := state.Hidden("/" + f)
+	if err != nil {
+		return err
+	}
+	c, err := state.Cover("/"+f, hidden)
+	if err = keep(h.cover, c, err); err != nil {
+		return err
+	}
+	if d, ok := h.divided[f]; ok {
+		c, err = state.Beside("/"+f, d.above, hidden)
+		if err = keep(h.beside, c, err); err != nil {
+			return err
+		}
+	}
+	if ok, err := shift.can("/" + f); err != nil || ok {
+		return err
+	}
+	c, err = state.Skeleton("/" + f)
+	return keep(h.skeleton, c, err)
 }
 
 // shifter reports which folders' ids can be shifted into a sandbox.
@@ -170,21 +175,27 @@ func (m *Maker) shifter() (s *shifter, end func(), err error) {
 	}, nil
 }
 
+// can reports whether ids of dir can be shifted. An error means that nothing can be
+// mounted.
 func (s *shifter) can(dir string) (bool, error) {
 	if s.ns == nil {
 		return false, nil
 	}
-	return canShift(dir, s.ns)
+	fd, err := shifted(dir, s.ns, true)
+	switch {
+	case errors.Is(err, errNoShift):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, unix.Close(fd)
 }
 
 // needs refuses a folder for copies if ids must be shifted and its ids cannot
 // be.
 func (s *shifter) needs(dir string) error {
-	if s.ns == nil {
-		return nil
-	}
-	ok, err := canShift(dir, s.ns)
-	if err == nil && !ok {
+	ok, err := s.can(dir)
+	if err == nil && !ok && s.ns != nil {
 		err = fmt.Errorf("%s: %w", dir, errNoShift)
 	}
 	return err
@@ -307,11 +318,8 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 	for _, mount := range o.Mounts {
 		// If ids cannot be shifted, its files belong to no user inside and are
 		// readable with the permissions of other users.
-		shift := false
-		if src.ns != nil {
-			shift, err = canShift(mount.Source, src.ns)
-			src.note(err)
-		}
+		shift, shiftErr := src.can(mount.Source)
+		src.note(shiftErr)
 		p.Mounts = append(p.Mounts, inside.Mount{Source: src.folder(mount.Source, shift), Target: mount.Target})
 	}
 	if o.Files != nil {
@@ -329,7 +337,8 @@ func (m *Maker) plan(s *started, h *host, o Order) (p *inside.Plan, fds []int, e
 // sourcer turns folders of the host into mountable sources: paths if the
 // sandbox's root is our user, else detached mounts.
 type sourcer struct {
-	ns  *os.File // user namespace to which ids of folders are shifted, or nil
+	shifter
+
 	fds []int
 	err error
 }
@@ -369,19 +378,6 @@ func shifted(dir string, ns *os.File, ids bool) (int, error) {
 		return -1, explainMount(dir, err)
 	}
 	return fd, nil
-}
-
-// canShift reports whether ids of dir can be shifted. An error means that
-// nothing can be mounted.
-func canShift(dir string, ns *os.File) (bool, error) {
-	fd, err := shifted(dir, ns, true)
-	switch {
-	case errors.Is(err, errNoShift):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return true, unix.Close(fd)
 }
 
 var errNoShift = errors.New("its file system cannot shift ids")

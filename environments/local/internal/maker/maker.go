@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -76,13 +75,12 @@ type Box struct {
 
 // box is a sandbox of this process.
 type box struct {
-	cmd     *exec.Cmd
-	release func() // of its ids
-	group   *cgroup.Group
-	link    *uplink.Link
-	once    sync.Once
-	usage   environment.Remains
-	err     error
+	*started
+
+	link  *uplink.Link
+	once  sync.Once
+	usage environment.Remains
+	err   error
 }
 
 // New prepares to make sandboxes with the ids of process. initPath is the path
@@ -136,34 +134,37 @@ func openInit(path string) (*os.File, error) {
 
 // Create starts a sandbox. If it returns no error, sandboxd runs as PID 1 of
 // the sandbox. After an error nothing is left running.
-func (m *Maker) Create(ctx context.Context, o Order) (Box, error) {
+func (m *Maker) Create(ctx context.Context, o Order) (_ Box, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("create sandbox: %w", err)
+		}
+	}()
 	h, err := m.host.get(m.openHost)
 	if err != nil {
-		return Box{}, fmt.Errorf("create sandbox: %w", err)
+		return Box{}, err
 	}
 	id := newID()
 	group, err := m.group(id, o.Limits)
 	if err != nil {
-		return Box{}, fmt.Errorf("create sandbox: %w", err)
+		return Box{}, err
 	}
 	started, err := m.start(group)
 	if err != nil {
-		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group)) // it is empty
+		return Box{}, errors.Join(err, group.Close()) // it is empty
 	}
 	link, err := m.connect(ctx, started, o)
 	if err == nil {
 		err = m.build(ctx, started, h, id, o)
 	}
 	if err != nil {
-		closeLink(link)
+		_ = link.Close() // its network ends with the sandbox in any case
 		started.end()
-		return Box{}, errors.Join(fmt.Errorf("create sandbox: %w", err), closeGroup(group), m.forget(id))
+		return Box{}, errors.Join(err, group.Close(), m.forget(id))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.boxes[id] = &box{
-		cmd: started.cmd, release: started.release, group: group, link: link,
-	}
+	m.boxes[id] = &box{started: started, link: link}
 	return Box{ID: id, PID: started.cmd.Process.Pid}, nil
 }
 
@@ -219,12 +220,6 @@ func (m *Maker) connect(ctx context.Context, s *started, o Order) (*uplink.Link,
 	return p.Connect(ctx, s.cmd.Process.Pid, m.spawner.start)
 }
 
-func closeLink(l *uplink.Link) {
-	if l != nil {
-		_ = l.Close() // its network ends with the sandbox in any case
-	}
-}
-
 // group makes the control group of a sandbox if it has a limit that a group
 // enforces.
 func (m *Maker) group(id string, l cgroup.Limits) (*cgroup.Group, error) {
@@ -232,13 +227,6 @@ func (m *Maker) group(id string, l cgroup.Limits) (*cgroup.Group, error) {
 		return nil, nil
 	}
 	return m.parent().Make("berth-"+id, l)
-}
-
-func closeGroup(g *cgroup.Group) error {
-	if g == nil {
-		return nil
-	}
-	return g.Close()
 }
 
 // build writes the record and builds the sandbox.
@@ -278,17 +266,15 @@ func (m *Maker) Destroy(ctx context.Context, id string) (environment.Remains, er
 		return environment.Remains{}, m.destroyForeign(ctx, id)
 	}
 	b.once.Do(func() {
-		_ = b.cmd.Process.Kill() // it may have ended by itself
-		_ = b.cmd.Wait()         // "signal: killed" is expected
-		closeLink(b.link)
+		b.end()
+		_ = b.link.Close() // its network ends with the sandbox in any case
 		if s := b.cmd.ProcessState; s != nil {
 			b.usage.CPU = s.UserTime() + s.SystemTime()
 		}
-		b.release()
 		if b.group != nil {
 			b.usage = remains.Group(b.group.Path)
 		}
-		b.err = errors.Join(closeGroup(b.group), m.forget(id))
+		b.err = errors.Join(b.group.Close(), m.forget(id))
 		m.mu.Lock()
 		delete(m.boxes, id)
 		m.mu.Unlock()

@@ -14,24 +14,29 @@ import (
 // folders that sandboxes need. It leaves only these folders behind. It takes
 // some milliseconds the first time, and no time after a success.
 func (m *Maker) Probe(ctx context.Context) error {
-	_, err := m.probe.get(func() (struct{}, error) { return struct{}{}, m.tryOut(ctx) })
+	_, err := m.probe.get(func() (_ struct{}, err error) {
+		if err = m.tryOut(ctx); err != nil {
+			err = fmt.Errorf("try a sandbox: %w", err)
+		}
+		return struct{}{}, err
+	})
 	return err
 }
 
 func (m *Maker) tryOut(ctx context.Context) error {
 	h, err := m.lookAround()
 	if err != nil {
-		return fmt.Errorf("try a sandbox: %w", err)
+		return err
 	}
 	s, err := m.start(nil)
 	if err != nil {
-		return fmt.Errorf("try a sandbox: %w", err)
+		return err
 	}
 	defer s.end()
 	shift := &shifter{}
 	if m.process.Mode == ids.RealRoot {
 		if shift.ns, err = s.userNamespace(); err != nil {
-			return fmt.Errorf("try a sandbox: %w", err)
+			return err
 		}
 		defer shift.ns.Close()
 		// If ids cannot be shifted, a real sandbox uses a skeleton, but that
@@ -42,7 +47,7 @@ func (m *Maker) tryOut(ctx context.Context) error {
 			return !ok
 		})
 		if err != nil {
-			return fmt.Errorf("try a sandbox: %w", err)
+			return err
 		}
 	}
 	plan, fds, err := m.plan(s, h, Order{probe: true})
@@ -51,7 +56,7 @@ func (m *Maker) tryOut(ctx context.Context) error {
 		err = s.send(ctx, plan, fds)
 	}
 	if err != nil {
-		return fmt.Errorf("try a sandbox: %w", err)
+		return err
 	}
 	state, err := m.state()
 	if err != nil {

@@ -1,6 +1,7 @@
 package maker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/environments/local/internal/cgroup"
-	"github.com/berth-eval/berth/environments/local/internal/ids"
 	"github.com/berth-eval/berth/environments/local/internal/inside"
 )
 
@@ -52,8 +52,7 @@ func (s *spawner) close() { close(s.work) }
 type started struct {
 	cmd     *exec.Cmd
 	ours    *net.UnixConn
-	release func()
-	maps    ids.Maps
+	release func()        // of its ids
 	group   *cgroup.Group // or nil; belongs to the caller
 }
 
@@ -97,7 +96,7 @@ func (m *Maker) start(group *cgroup.Group) (*started, error) {
 		maps.Release()
 		return nil, explainClone(err)
 	}
-	return &started{cmd: cmd, ours: ours, release: maps.Release, maps: maps, group: group}, nil
+	return &started{cmd: cmd, ours: ours, release: maps.Release, group: group}, nil
 }
 
 // userNamespace opens the sandbox's user namespace.
@@ -158,11 +157,8 @@ func (s *started) answer() (text []byte, err error) {
 
 // failure reads the answer of local-init.
 func failure(text []byte) error {
-	if len(text) >= len(inside.Ready) && string(text[:len(inside.Ready)]) == inside.Ready {
-		text = text[len(inside.Ready):]
-	}
 	var f inside.Failure
-	if json.Unmarshal(text, &f) != nil {
+	if json.Unmarshal(bytes.TrimPrefix(text, []byte(inside.Ready)), &f) != nil {
 		return errors.New("local-init ended before the sandbox was built: it was killed, or this machine is out of memory")
 	}
 	return explain(f, nil)

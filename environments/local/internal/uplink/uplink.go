@@ -127,8 +127,11 @@ func (p *Program) Connect(ctx context.Context, pid int, start func(*exec.Cmd) er
 	return l, nil
 }
 
-// Close ends the connection.
+// Close ends the connection, unless it is nil.
 func (l *Link) Close() error {
+	if l == nil {
+		return nil
+	}
 	if err := l.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("end the network of a sandbox: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/plugins/sandbox/archive"
 	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
@@ -113,9 +112,13 @@ func (w *walk) entry(dir *os.File, name, base string, depth int) error {
 	if err != nil {
 		return err
 	}
-	h, st, err := archive.Entry(name, info)
-	if err != nil {
-		return err
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("its owner is not known")
+	}
+	h := &tar.Header{
+		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: info.ModTime(), Format: tar.FormatPAX,
+		PAXRecords: map[string]string{},
 	}
 	changed := st.Ctim.Nano()
 	switch mode := info.Mode(); {
@@ -147,12 +150,12 @@ type keeper struct {
 	limit int64 // bytes of files
 	left  int64 // of limit
 	tar   *tar.Writer
-	links archive.Links
+	links map[[2]uint64]string // first names of files that have several
 }
 
 // keep writes what differs from the image.
 func (t tree) keep(q KeepQuery, out io.Writer) error {
-	k := &keeper{limit: q.MaxBytes, left: q.MaxBytes, tar: tar.NewWriter(out), links: archive.Links{}}
+	k := &keeper{limit: q.MaxBytes, left: q.MaxBytes, tar: tar.NewWriter(out), links: map[[2]uint64]string{}}
 	w := &walk{made: q.Made, other: k.other, folder: func(h *tar.Header) error {
 		h.Typeflag = tar.TypeDir
 		h.PAXRecords[Whole] = "y"
@@ -195,8 +198,13 @@ func open(dir *os.File, base string, flags uint64) (*os.File, error) {
 }
 
 func (k *keeper) file(dir *os.File, base string, h *tar.Header, st *syscall.Stat_t) error {
-	if k.links.Again(h, st) {
+	inode := [2]uint64{st.Dev, st.Ino}
+	if first, ok := k.links[inode]; ok {
+		h.Typeflag, h.Linkname = tar.TypeLink, first
 		return k.tar.WriteHeader(h)
+	}
+	if st.Nlink > 1 {
+		k.links[inode] = h.Name
 	}
 	if k.left -= st.Size; k.left < 0 {
 		return fmt.Errorf("too large: the files have more than %d MiB", k.limit>>20)

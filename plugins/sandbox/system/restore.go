@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-eval/berth/plugins/sandbox/archive"
+	"github.com/berth-eval/berth/plugins/sandbox/internal/beneath"
 )
 
 // restorer makes the files of a new sandbox those of an archive.
@@ -62,7 +62,7 @@ func (t tree) restore(q RestoreQuery, in io.Reader) (Restored, error) {
 	}
 	for _, f := range slices.Backward(r.times) {
 		if at, done, err := t.parent(f.name); err == nil {
-			_ = archive.SetTime(at, f.at) // nothing depends on it
+			setTime(at, f.at)
 			done()
 		}
 	}
@@ -242,7 +242,7 @@ func write(at string, r io.Reader) error {
 
 // own sets owner, mode, capabilities and time.
 func own(at string, h *tar.Header) error {
-	if err := archive.SetOwner(at, h); err != nil {
+	if err := (beneath.Owner{UID: h.Uid, GID: h.Gid}).Restore(unix.AT_FDCWD, at); err != nil {
 		return err
 	}
 	if h.Typeflag != tar.TypeSymlink {
@@ -255,6 +255,12 @@ func own(at string, h *tar.Header) error {
 			return err
 		}
 	}
-	_ = archive.SetTime(at, h.ModTime) // nothing depends on it
+	setTime(at, h.ModTime)
 	return nil
+}
+
+// setTime sets the time of a file, folder or link, if it can: nothing depends on it.
+func setTime(at string, t time.Time) {
+	ts := unix.NsecToTimespec(t.UnixNano())
+	_ = unix.UtimesNanoAt(unix.AT_FDCWD, at, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
 }

@@ -10,6 +10,7 @@ package system
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -91,32 +92,27 @@ func (t tree) do(args []string, in *bufio.Reader, out io.Writer) error {
 	}
 	switch args[0] {
 	case Keep:
-		var q KeepQuery
-		if err = json.Unmarshal(line, &q); err != nil {
-			return fmt.Errorf("read the query: %w", err)
-		}
-		return t.keep(q, out)
+		return answer(line, func(q KeepQuery) error { return t.keep(q, out) })
 	case Restore:
-		var q RestoreQuery
-		if err = json.Unmarshal(line, &q); err != nil {
-			return fmt.Errorf("read the query: %w", err)
-		}
-		done, failed := t.restore(q, in)
-		if failed != nil {
-			return failed
-		}
-		return json.NewEncoder(out).Encode(done)
+		return answer(line, func(q RestoreQuery) error {
+			done, err := t.restore(q, in)
+			return errors.Join(err, json.NewEncoder(out).Encode(done))
+		})
 	case Aside:
-		var q AsideQuery
-		if err = json.Unmarshal(line, &q); err != nil {
-			return fmt.Errorf("read the query: %w", err)
-		}
-		gone, failed := t.setAside(q)
-		if failed != nil {
-			return failed
-		}
-		return json.NewEncoder(out).Encode(gone)
+		return answer(line, func(q AsideQuery) error {
+			gone, err := t.setAside(q)
+			return errors.Join(err, json.NewEncoder(out).Encode(gone))
+		})
 	default:
 		return fmt.Errorf("unknown argument %q", args[0])
 	}
+}
+
+// answer reads a query and calls do with it.
+func answer[Q any](line []byte, do func(Q) error) error {
+	var q Q
+	if err := json.Unmarshal(line, &q); err != nil {
+		return fmt.Errorf("read the query: %w", err)
+	}
+	return do(q)
 }

@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/berth-eval/berth/plugins/sandbox/archive"
 )
 
 // files unpacks the archive that the plugin made of the files that an image
@@ -70,33 +68,28 @@ func unpack(h *tar.Header, r io.Reader) error {
 	if err := os.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	mode := uint32(h.Mode & 0o7777)
+	if h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeFifo {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		if err := os.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	case tar.TypeSymlink:
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 		if err := os.Symlink(h.Linkname, name); err != nil {
 			return err
 		}
 		return own(name, h)
 	case tar.TypeLink:
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 		return os.Link(path.Join("/", h.Linkname), name)
 	case tar.TypeFifo:
 		if err := unix.Mkfifo(name, 0o600); err != nil {
 			return err
 		}
 	case tar.TypeReg:
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
 			return err
@@ -111,7 +104,7 @@ func unpack(h *tar.Header, r io.Reader) error {
 	if err := own(name, h); err != nil {
 		return err
 	}
-	return unix.Chmod(name, mode) // after chown, which clears setuid
+	return unix.Chmod(name, uint32(h.Mode&0o7777)) // after chown, which clears setuid
 }
 
 // own sets the owner of name. It looks up user names in the sandbox's own
@@ -134,7 +127,7 @@ func own(name string, h *tar.Header) error {
 			gid = id // as in Docker: the group with the user's number
 		}
 	}
-	return archive.SetOwner(name, &tar.Header{Uid: uid, Gid: gid})
+	return os.Lchown(name, uid, gid)
 }
 
 // lookup returns the id of name in a file with lines of the form name:x:id:….

@@ -39,7 +39,7 @@ func running(t *testing.T, b *sandboxtest.Box, text string) bool {
 		t.Fatal(err)
 	}
 	for _, p := range ps.List {
-		if p.State != "Z" && strings.Contains(strings.Join(p.Argv, " "), text) {
+		if p.State != "Z" && strings.Contains(strings.Join(p.Argv(), " "), text) {
 			return true
 		}
 	}

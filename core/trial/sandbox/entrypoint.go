@@ -174,7 +174,7 @@ func watched(ps host.Processes) (e entering) {
 		e.runs = e.runs || p.Service == Entrypoint
 		e.listens = e.listens || len(p.Listening) > 0
 		e.busy = e.busy || p.State == "R" || p.State == "D" || p.Comm == "sleep"
-		if isIdle(p.Argv) {
+		if isIdle(p.Argv()) {
 			e.idle = e.idle || p.Service == Entrypoint
 		} else {
 			e.works = true
@@ -213,7 +213,7 @@ func Describe(ps []host.Process, more []host.Socket) string {
 }
 
 func processName(p host.Process) string {
-	line := strings.Join(p.Argv, " ")
+	line := strings.Join(p.Argv(), " ")
 	if line == "" {
 		line = p.Comm
 	}

@@ -235,10 +235,7 @@ func (w *Sandbox) Know(ctx context.Context) error {
 // what is left in the main container.
 func (w *Sandbox) End(ctx context.Context, sessions, bundles []string) (host.Processes, error) {
 	done, err := w.Settle(ctx, sessions, bundles)
-	if err != nil {
-		return host.Processes{}, err
-	}
-	return done.Left, nil
+	return host.Processes{List: done.Left, Unattributed: done.Unattributed}, err
 }
 
 // HasUser fails with sandbox.ErrNotFound if the sandbox has no user with that

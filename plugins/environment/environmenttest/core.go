@@ -41,7 +41,7 @@ var coreClauses = []clause{
 			t.Errorf("killed %d; want at least 3", n)
 		}
 		for _, p := range b.processes().List {
-			t.Errorf("process %d %q is left", p.PID, p.Argv)
+			t.Errorf("process %d %q is left", p.PID, p.Argv())
 		}
 		b.as("", "", nil).prints("on", "echo on")
 	}),

@@ -30,7 +30,7 @@ var workClauses = []clause{
 		}
 		t.Eventually("no sleep is left", func() bool {
 			for _, p := range b.processes().List {
-				if p.State != "Z" && len(p.Argv) == 2 && p.Argv[1] == "7777" {
+				if argv := p.Argv(); p.State != "Z" && len(argv) == 2 && argv[1] == "7777" {
 					return false
 				}
 			}

@@ -182,7 +182,10 @@ func decodeValue(f protoreflect.FieldDescriptor, from protoreflect.Value, to ref
 		if to.Type() == typeJSON && len(raw) > 0 && !json.Valid(raw) {
 			return Invalid("%s is not JSON", strings.TrimSuffix(string(f.Name()), "_json"))
 		}
-		if len(raw) > 0 {
+		switch {
+		case to.Kind() == reflect.String:
+			to.SetString(string(raw))
+		case len(raw) > 0:
 			to.SetBytes(raw)
 		}
 	case protoreflect.BoolKind:
@@ -193,6 +196,8 @@ func decodeValue(f protoreflect.FieldDescriptor, from protoreflect.Value, to ref
 		word, err := wordOf(f.Enum(), string(f.Name()), from.Enum())
 		to.SetString(word)
 		return err
+	case protoreflect.Uint32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
+		to.SetUint(from.Uint())
 	default:
 		switch n := from.Int(); to.Type() {
 		case typeDuration:

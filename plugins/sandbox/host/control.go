@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"strings"
 	"syscall"
 	"time"
 
@@ -18,7 +17,7 @@ import (
 // again stops what has had itself continued, and returns it.
 func (s *Sandbox) Freeze(ctx context.Context) (Frozen, error) {
 	r, err := s.control.Freeze(ctx, &pb.FreezeRequest{})
-	return Frozen{Stopped: int(r.GetStopped()), Moved: processes(r.GetMoved())}, wrap("freeze", err)
+	return decode[Frozen]("freeze", r, err)
 }
 
 // Thaw continues the processes that Freeze stopped.
@@ -30,7 +29,7 @@ func (s *Sandbox) Thaw(ctx context.Context) error {
 // Processes lists the running processes without sandboxd.
 func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 	r, err := s.control.Processes(ctx, &pb.ProcessesRequest{})
-	return Processes{List: processes(r.GetProcesses()), Unattributed: sockets(r.GetUnattributed())}, wrap("list processes", err)
+	return decode[Processes]("list processes", r, err)
 }
 
 // Settle stops an agent after its last turn and after Detach. It kills the
@@ -42,10 +41,7 @@ func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 // Settle fails with ErrTampered as Untouched does.
 func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
 	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
-	return Settled{
-		Killed: processes(r.GetKilled()), Stopped: processes(r.GetStopped()),
-		Left: Processes{List: processes(r.GetLeft()), Unattributed: sockets(r.GetUnattributed())},
-	}, wrap("settle", err)
+	return decode[Settled]("settle", r, err)
 }
 
 // Sweep kills every process that is not in known, does not descend from one in
@@ -57,14 +53,14 @@ func (s *Sandbox) Sweep(ctx context.Context, known []Key) ([]Process, error) {
 		q.Known = append(q.Known, &pb.ProcessKey{Pid: int64(k.PID), Started: k.Started})
 	}
 	r, err := s.control.Sweep(ctx, q)
-	return processes(r.GetKilled()), wrap("sweep processes", err)
+	return decodeAll[Process]("sweep processes", r.GetKilled(), err)
 }
 
 // Quiesce kills every process except sandboxd, including services, and returns
 // the killed processes.
 func (s *Sandbox) Quiesce(ctx context.Context) ([]Process, error) {
 	r, err := s.control.Quiesce(ctx, &pb.QuiesceRequest{})
-	return processes(r.GetKilled()), wrap("kill all processes", err)
+	return decodeAll[Process]("kill all processes", r.GetKilled(), err)
 }
 
 // StartService runs the image's entrypoint or a service of the task. The
@@ -83,7 +79,8 @@ func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err err
 // changed.
 func (s *Sandbox) RestartServices(ctx context.Context) (started []string, changed []ServiceChange, err error) {
 	r, err := s.control.RestartServices(ctx, &pb.RestartServicesRequest{})
-	return r.GetStarted(), serviceChanges(r.GetChanged()), wrap("restart services", err)
+	changed, err = decodeAll[ServiceChange]("restart services", r.GetChanged(), err)
+	return r.GetStarted(), changed, err
 }
 
 // Mark makes a list of the system's files before the agent's first command: Changes
@@ -104,36 +101,21 @@ func (s *Sandbox) Mark(ctx context.Context, c system.Commands, made time.Time) e
 // could have been changed. Without a Mark there are none.
 func (s *Sandbox) Changes(ctx context.Context, without ...string) (Changed, error) {
 	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Without: asBytes(without)})
-	return Changed{Files: asStrings(r.GetFiles()), More: int(r.GetMore()), Services: serviceChanges(r.GetServices())}, wrap("look for changes", err)
+	return decode[Changed]("look for changes", r, err)
 }
 
 // Names reports which files that a command runs have changed after Mark.
 func (s *Sandbox) Names(ctx context.Context, argv []string) ([]string, error) {
 	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Argv: asBytes(argv)})
-	return asStrings(r.GetFiles()), wrap("look for changes", err)
+	changed, err := decode[Changed]("look for changes", r, err)
+	return changed.Files, err
 }
 
 // SuspectServices reports the running services that could have been changed after
 // Mark.
 func (s *Sandbox) SuspectServices(ctx context.Context) ([]ServiceChange, error) {
 	r, err := s.control.Changes(ctx, &pb.ChangesRequest{ServicesOnly: true})
-	return serviceChanges(r.GetServices()), wrap("look for changed services", err)
-}
-
-func serviceChanges(in []*pb.ServiceChange) []ServiceChange {
-	var out []ServiceChange
-	for _, m := range in {
-		out = append(out, ServiceChange{Name: m.GetName(), Files: asStrings(m.GetFiles()), Traceable: m.GetTraceable()})
-	}
-	return out
-}
-
-func asStrings(in [][]byte) []string {
-	var out []string
-	for _, b := range in {
-		out = append(out, string(b))
-	}
-	return out
+	return decodeAll[ServiceChange]("look for changed services", r.GetServices(), err)
 }
 
 // Services returns the state of each service, in the order of their first
@@ -157,16 +139,16 @@ func (s *Sandbox) Services(ctx context.Context) ([]ServiceState, error) {
 
 // Starts says what a session has started in a sandbox.
 type Starts struct {
-	Started uint64 // commands and terminals
+	Started uint64 `json:"started"` // commands and terminals
 	// Refused is why the first program that failed to start failed, if the
 	// cause is in the file system. Empty: no such failure.
-	Refused string
+	Refused string `json:"refused"`
 }
 
 // Starts returns what a session has started so far.
 func (s *Sandbox) Starts(ctx context.Context, session string) (Starts, error) {
 	r, err := s.control.Starts(ctx, &pb.StartsRequest{Session: session})
-	return Starts{Started: r.GetStarted(), Refused: string(r.GetRefused())}, wrap("ask what was started", err)
+	return decode[Starts]("ask what was started", r, err)
 }
 
 // Fresh creates each folder (absolute paths) new: empty, owned by user (empty:
@@ -175,39 +157,7 @@ func (s *Sandbox) Starts(ctx context.Context, session string) (Starts, error) {
 // not reported.
 func (s *Sandbox) Fresh(ctx context.Context, user string, perm uint32, paths ...string) ([]Moved, error) {
 	r, err := s.control.Fresh(ctx, &pb.FreshRequest{Paths: asBytes(paths), User: user, Mode: perm})
-	if err != nil {
-		return nil, wrap("make fresh folders", err)
-	}
-	var out []Moved
-	for _, m := range r.GetMoved() {
-		out = append(out, Moved{
-			Path: string(m.GetPath()), Aside: string(m.GetAside()), Kind: sandbox.Kind(m.GetKind()), Entries: int(m.GetEntries()),
-		})
-	}
-	return out, nil
-}
-
-func processes(in []*pb.Process) []Process {
-	out := make([]Process, len(in))
-	for i, p := range in {
-		out[i] = Process{
-			PID: int(p.GetPid()), Parent: int(p.GetParent()), Started: p.GetStarted(), UID: p.GetUid(),
-			State: p.GetState(), Comm: string(p.GetComm()), Executable: string(p.GetExecutable()),
-			Service: p.GetService(), Session: p.GetSession(), Listening: sockets(p.GetListening()),
-		}
-		if line := strings.TrimRight(string(p.GetCommandLine()), "\x00"); line != "" {
-			out[i].Argv = strings.Split(line, "\x00")
-		}
-	}
-	return out
-}
-
-func sockets(in []*pb.Socket) []Socket {
-	var out []Socket
-	for _, s := range in {
-		out = append(out, Socket{Network: s.GetNetwork(), Address: s.GetAddress()})
-	}
-	return out
+	return decodeAll[Moved]("make fresh folders", r.GetMoved(), err)
 }
 
 func resultOf(e *pb.Exit) sandbox.Result {

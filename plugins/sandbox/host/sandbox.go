@@ -11,8 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
@@ -285,6 +287,22 @@ func wrap(op string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s: %w", op, fault.Sandbox.Decode(err))
+}
+
+// decode is the answer to a call, or its error with the operation.
+func decode[G any, P proto.Message](op string, m P, err error) (to G, _ error) {
+	if err == nil {
+		to, err = wire.Decode[G](m)
+	}
+	return to, wrap(op, err)
+}
+
+// decodeAll is decode for a list.
+func decodeAll[G any, P proto.Message](op string, list []P, err error) (all []G, _ error) {
+	if err == nil {
+		all, err = wire.DecodeAll[G](list)
+	}
+	return all, wrap(op, err)
 }
 
 func asBytes(in []string) [][]byte {

@@ -54,7 +54,7 @@ func (w writer) Write(b []byte) (int, error) { w(b); return len(b), nil }
 // find returns the processes whose arguments have the text.
 func find(ps []host.Process, text string) (out []host.Process) {
 	for _, p := range ps {
-		if strings.Contains(strings.Join(p.Argv, " "), text) && p.State != "Z" {
+		if strings.Contains(strings.Join(p.Argv(), " "), text) && p.State != "Z" {
 			out = append(out, p)
 		}
 	}
@@ -93,8 +93,8 @@ func TestSettleKillsFirstProcessesOnly(t *testing.T) {
 		t.Errorf("killed %+v, want the one shell", done.Killed)
 	}
 	ps := list(t, b).List
-	if len(done.Left.List) != len(ps) || len(find(done.Left.List, "sleep 8001")) != 1 {
-		t.Errorf("it said that %+v is left, and %+v runs", done.Left.List, ps)
+	if len(done.Left) != len(ps) || len(find(done.Left, "sleep 8001")) != 1 {
+		t.Errorf("it said that %+v is left, and %+v runs", done.Left, ps)
 	}
 	for _, left := range []string{"sleep 8001", "sleep 8002", "sleep 8003", "sleep 8004"} {
 		if len(find(ps, left)) == 0 {
@@ -287,7 +287,7 @@ func TestListeningIsAttributed(t *testing.T) {
 	ps := list(t, b)
 	for _, q := range ps.List {
 		for _, s := range q.Listening {
-			got[q.Argv[3]] += s.Network + " " + s.Address
+			got[q.Argv()[3]] += s.Network + " " + s.Address
 		}
 	}
 	for network, want := range map[string]string{

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"strings"
+
 	"github.com/berth-eval/berth/plugins/sandbox"
 )
 
@@ -33,17 +35,25 @@ type Session struct {
 // Process is one process in the sandbox. Its text comes from the sandbox: it
 // may be truncated, may contain any bytes, and cannot be trusted.
 type Process struct {
-	PID        int    // in the sandbox
-	Parent     int    // 1: sandboxd, so also an orphan
-	Started    uint64 // clock ticks since boot; with PID it identifies the process uniquely
-	UID        uint32 // effective
-	State      string // one letter, as in /proc/<pid>/stat, of all threads: Z when all have ended, X when all are ending
-	Comm       string
-	Argv       []string
-	Executable string // empty where it cannot be read
-	Service    string // the service that it is, or descends from
-	Session    string // the session whose command or terminal it is, or descends from
-	Listening  []Socket
+	PID         int      `json:"pid"`     // in the sandbox
+	Parent      int      `json:"parent"`  // 1: sandboxd, so also an orphan
+	Started     uint64   `json:"started"` // clock ticks since boot; with PID it identifies the process uniquely
+	UID         uint32   `json:"uid"`     // effective
+	State       string   `json:"state"`   // one letter, as in /proc/<pid>/stat, of all threads: Z when all have ended, X when all are ending
+	Comm        string   `json:"comm"`
+	CommandLine string   `json:"command_line"` // see Argv
+	Executable  string   `json:"executable"`   // empty where it cannot be read
+	Service     string   `json:"service"`      // the service that it is, or descends from
+	Session     string   `json:"session"`      // the session whose command or terminal it is, or descends from
+	Listening   []Socket `json:"listening"`
+}
+
+// Argv returns the program and its arguments; nil where they cannot be read.
+func (p Process) Argv() []string {
+	if line := strings.TrimRight(p.CommandLine, "\x00"); line != "" {
+		return strings.Split(line, "\x00")
+	}
+	return nil
 }
 
 // Key returns the key of the process.
@@ -57,15 +67,15 @@ type Key struct {
 
 // Socket is something that listens.
 type Socket struct {
-	Network string // tcp, udp, unix
-	Address string // ip:port, a path, or @name
+	Network string `json:"network"` // tcp, udp, unix
+	Address string `json:"address"` // ip:port, a path, or @name
 }
 
 // Processes is what runs in a sandbox, by PID.
 type Processes struct {
-	List []Process
+	List []Process `json:"processes"`
 	// Unattributed are listening sockets whose process cannot be told.
-	Unattributed []Socket
+	Unattributed []Socket `json:"unattributed"`
 }
 
 // Keys names all that run now, for a later Sweep or Since.
@@ -115,17 +125,18 @@ func (p Processes) Since(known []Key) []Process {
 
 // Frozen is the result of Freeze.
 type Frozen struct {
-	Stopped int // processes that are stopped now
+	Stopped int `json:"stopped"` // processes that are stopped now
 	// Moved are processes that ran although the sandbox was frozen before, or that
 	// ended: one can have itself continued, with a timer.
-	Moved []Process
+	Moved []Process `json:"moved"`
 }
 
 // Settled is the result of Settle.
 type Settled struct {
-	Killed  []Process
-	Stopped []Process // shells of terminals, with something running under them
-	Left    Processes // what still runs
+	Killed       []Process `json:"killed"`
+	Stopped      []Process `json:"stopped"`      // shells of terminals, with something running under them
+	Left         []Process `json:"left"`         // what still runs
+	Unattributed []Socket  `json:"unattributed"` // as in Processes
 }
 
 // Service is a program that belongs to the task, not to the agent.
@@ -147,26 +158,26 @@ type ServiceState struct {
 
 // ServiceChange is a service that an agent could have changed.
 type ServiceChange struct {
-	Name string
+	Name string `json:"name"`
 	// Files are those of its program, interpreter and script, and of the
 	// programs it started, that changed after Mark or are gone. At most 100.
-	Files []string
+	Files []string `json:"files"`
 	// Traceable: it ran while an agent's commands could trace it.
-	Traceable bool
+	Traceable bool `json:"traceable"`
 }
 
 // Changed is what changed after Mark. The names come from the sandbox and
 // cannot be trusted.
 type Changed struct {
-	Files    []string // sorted; at most 100
-	More     int      // files that changed, too
-	Services []ServiceChange
+	Files    []string        `json:"files"` // sorted; at most 100
+	More     int             `json:"more"`  // files that changed, too
+	Services []ServiceChange `json:"services"`
 }
 
 // Moved is something that stood where a fresh folder had to be.
 type Moved struct {
-	Path    string // the folder asked for, or a link or file above it
-	Aside   string // where it is now; empty: it could not be moved and was emptied
-	Kind    sandbox.Kind
-	Entries int // names in it, if a folder
+	Path    string       `json:"path"`  // the folder asked for, or a link or file above it
+	Aside   string       `json:"aside"` // where it is now; empty: it could not be moved and was emptied
+	Kind    sandbox.Kind `json:"kind"`
+	Entries int          `json:"entries"` // names in it, if a folder
 }

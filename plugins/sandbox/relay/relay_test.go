@@ -166,7 +166,7 @@ func TestRevocationEndsAnOpenStream(t *testing.T) {
 	}
 	alive := 0
 	for _, p := range ps.List {
-		if strings.Contains(strings.Join(p.Argv, " "), "sleep 9001") && p.State != "Z" {
+		if strings.Contains(strings.Join(p.Argv(), " "), "sleep 9001") && p.State != "Z" {
 			alive++
 		}
 	}

@@ -434,7 +434,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Fatalf("%d processes, %v", len(ps.List), err)
 	}
 	for _, p := range ps.List {
-		if n := len(strings.Join(p.Argv, "\x00")); n > 1024 {
+		if n := len(strings.Join(p.Argv(), "\x00")); n > 1024 {
 			t.Errorf("process %d has %d bytes of arguments", p.PID, n)
 		}
 	}

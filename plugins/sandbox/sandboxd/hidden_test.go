@@ -29,7 +29,7 @@ func settle(t *testing.T, b *sandboxtest.Box) []host.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.Left.Since(nil)
+	return host.Processes{List: s.Left}.Since(nil)
 }
 
 // A process whose first thread has ended is seen, stopped and killed like any
@@ -44,7 +44,7 @@ func TestAProcessWithoutItsFirstThreadIsSeen(t *testing.T) {
 	background(t, b, sandboxtest.Program("headless"))
 	// It takes a moment until its first thread has ended.
 	named := func(p host.Process) bool {
-		return slices.Contains(p.Argv, "headless") && p.State != "Z" && p.State != "X"
+		return slices.Contains(p.Argv(), "headless") && p.State != "Z" && p.State != "X"
 	}
 	for range 100 {
 		if left := settle(t, b); len(left) != 1 || !named(left[0]) {
@@ -91,7 +91,7 @@ func TestAProcessThatContinuesItselfIsSeen(t *testing.T) {
 	before := size()
 	testlevel.Eventually(t, "it writes while it is frozen", func() bool { return size() > before })
 	f, err := b.Freeze(t.Context())
-	if err != nil || len(f.Moved) != 1 || !slices.Contains(f.Moved[0].Argv, "waker") {
+	if err != nil || len(f.Moved) != 1 || !slices.Contains(f.Moved[0].Argv(), "waker") {
 		t.Errorf("moved: %+v, %v; want the one process", f.Moved, err)
 	}
 	if err = b.Thaw(t.Context()); err != nil {
@@ -111,7 +111,7 @@ func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
 	ending := func() bool { // it has neither arguments nor memory any more, and its parent lives
 		ps, err := b.Processes(t.Context())
 		return err == nil && slices.ContainsFunc(ps.List, func(p host.Process) bool {
-			return len(p.Argv) == 0 && p.State != "Z" && slices.ContainsFunc(ps.List, func(q host.Process) bool { return q.PID == p.Parent && slices.Contains(q.Argv, "lingering") })
+			return len(p.Argv()) == 0 && p.State != "Z" && slices.ContainsFunc(ps.List, func(q host.Process) bool { return q.PID == p.Parent && slices.Contains(q.Argv(), "lingering") })
 		})
 	}
 	testlevel.Eventually(t, "the killed process is ending", ending)
@@ -119,8 +119,8 @@ func TestAProcessThatIsEndingIsNotLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := s.Left.Since(nil)
-	if len(left) != 1 || !slices.Contains(left[0].Argv, "lingering") {
+	left := host.Processes{List: s.Left}.Since(nil)
+	if len(left) != 1 || !slices.Contains(left[0].Argv(), "lingering") {
 		t.Errorf("left are %+v, want the one that lives", left)
 	}
 	if _, err = b.Sweep(t.Context(), nil); err != nil {
@@ -144,7 +144,7 @@ func TestAChainOfShortProcessesIsSeen(t *testing.T) {
 		return failed == nil && len(ps.Since(before.Keys())) == 0
 	})
 	for i := range 200 {
-		if left := settle(t, b); len(left) == 0 || !slices.Contains(left[0].Argv, "chain") {
+		if left := settle(t, b); len(left) == 0 || !slices.Contains(left[0].Argv(), "chain") {
 			t.Fatalf("time %d: left are %+v, want the chain", i, left)
 		}
 	}

@@ -1,7 +1,6 @@
 package maker
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -269,32 +268,6 @@ func TestProbeLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestCancelledCreateLeavesNothing(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, _ ids.Mode) {
-		r := newRig(t)
-		folder, _ := r.control(t)
-		r.open(t, Order{}) // the copies of the host are there
-		before := len(r.boxes)
-		for delay := range 12 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(delay)*time.Millisecond)
-			b, err := r.Create(ctx, Order{Control: folder})
-			cancel()
-			if err == nil {
-				_, err = r.Destroy(t.Context(), b.ID)
-			}
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("after %d ms: %v", delay, err)
-			}
-		}
-		if len(r.boxes) != before {
-			t.Errorf("%d sandboxes, there were %d", len(r.boxes), before)
-		}
-		if all, err := r.List(""); err != nil || len(all) != before {
-			t.Errorf("records: %v, %v", all, err)
-		}
-	})
-}
-
 func descriptors(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -327,31 +300,5 @@ func TestManyInARowLeakNothing(t *testing.T) {
 			t.Errorf("%d descriptors after %d sandboxes, %d after the first", now, n, fds)
 		}
 		r.left(t, before)
-	})
-}
-
-func TestManyAtOnce(t *testing.T) {
-	modetest.Each(t, func(t *testing.T, mode ids.Mode) {
-		r := newRig(t)
-		var work sync.WaitGroup
-		var mu sync.Mutex
-		var maps []string
-		for range 32 {
-			work.Go(func() {
-				x := r.open(t, Order{Owner: "crowd"})
-				m := x.sh(t, "head -1 /proc/self/uid_map; echo $$ > /tmp/mine; ls -A /tmp")
-				mu.Lock()
-				defer mu.Unlock()
-				maps = append(maps, strings.Fields(m)[1])
-			})
-		}
-		work.Wait()
-		all, err := r.List("crowd")
-		if err != nil || len(all) != 32 {
-			t.Errorf("listed %d of 32: %v", len(all), err)
-		}
-		if slices.Sort(maps); mode == ids.RealRoot && len(slices.Compact(maps)) != 32 {
-			t.Errorf("ranges of ids are shared: %v", maps)
-		}
 	})
 }

@@ -3,9 +3,11 @@ package gateway
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -86,3 +88,103 @@ func unpacking(r *http.Request, most int64) (in io.Reader, end func(), err error
 // maxWindow is how far back a request that is packed with zstd may refer, in
 // bytes: what every decoder has to know, and memory that is not counted.
 const maxWindow = 8 << 20
+
+// Requests in progress are held in memory twice: as received and as sent. These are
+// the bounds, in bytes.
+const (
+	maxRequest  = 64 << 20  // of one request, decompressed
+	maxRequests = 256 << 20 // for all requests of a session; more have to wait
+	maxTogether = 512 << 20 // for requests of all sessions; more have to wait
+	maxReply    = 64 << 20  // of one answer
+	perRequest  = 256 << 10 // for a request in addition to its bytes, including the beginning of its answer
+	maxDrained  = 256 << 20 // of a request that is too large, and is read to its end
+)
+
+// slowest is how long the body of a request may take to arrive: meanwhile its
+// memory is not available for others.
+const slowest = 2 * time.Minute
+
+// errTooMuch is the reason for cutting off an answer.
+var errTooMuch = fmt.Errorf("its answer is larger than %d MiB", maxReply>>20)
+
+// hold reserves memory for a request of n bytes, and waits while other requests use
+// it. The wait for those of other sessions is not charged to the agent.
+func (x *exchange) hold(ctx context.Context, n int64) error {
+	n = 2*n + perRequest
+	if err := x.s.memory.Acquire(ctx, n); err != nil {
+		return err
+	}
+	defer x.s.wait.begin()()
+	if err := x.s.g.memory.Acquire(ctx, n); err != nil {
+		x.s.memory.Release(n)
+		return err
+	}
+	x.held = n
+	return nil
+}
+
+// release releases n bytes of the memory of the request.
+func (x *exchange) release(n int64) {
+	x.held -= n
+	x.s.memory.Release(n)
+	x.s.g.memory.Release(n)
+}
+
+// errTooLarge is the reason for refusing a request.
+var errTooLarge = fmt.Errorf("the request is larger than %d MiB", maxRequest>>20)
+
+// errUnfit means that the answer does not come from a provider.
+var errUnfit = errors.New("it does not answer as a provider does")
+
+// fit prepares an answer for metering and passing on. If it is not a usable
+// answer, fit says why and closes its body.
+func fit(resp *http.Response) (*http.Response, error) {
+	var err error
+	if s := resp.StatusCode; s < http.StatusOK || s > 599 {
+		err = fmt.Errorf("%w: status %d", errUnfit, s)
+	}
+	// Some providers compress the answer although they were asked not to.
+	// Clients do not expect that, and a compressed answer cannot be metered.
+	switch enc := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); enc {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		resp.Body = &unpacked{ReadCloser: resp.Body}
+	default:
+		err = fmt.Errorf("%w: its answer is packed with %q, although it was asked not to pack it", errUnfit, clip(enc))
+	}
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	return resp, nil
+}
+
+// unpacked reads a gzip body. It decompresses in pieces, so a decompression
+// bomb is only a long answer.
+type unpacked struct {
+	io.ReadCloser
+
+	z *gzip.Reader // nil: nothing was read yet
+}
+
+// Read implements io.Reader.
+func (u *unpacked) Read(p []byte) (n int, err error) {
+	if u.z == nil {
+		if u.z, err = gzip.NewReader(u.ReadCloser); err != nil {
+			u.z = nil
+			return 0, err
+		}
+	}
+	return u.z.Read(p)
+}
+
+// moved returns the error for a redirect. Redirects are not followed, because
+// the key and the conversation are only for the address that the experiment
+// names.
+func (s *session) moved(resp *http.Response) error {
+	to, err := url.Parse(resp.Header.Get("Location"))
+	if err != nil || to.Host == "" {
+		return fmt.Errorf("%w: status %d", errUnfit, resp.StatusCode)
+	}
+	return fmt.Errorf("%w: status %d, which leads to %q: if that is right, make it the base_url", errUnfit, resp.StatusCode, clip(string(s.secrets.clean([]byte(to.Scheme+"://"+to.Host+to.Path)))))
+}

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/models"
@@ -168,4 +172,23 @@ func TestTheRecordOfAnAttemptIsBounded(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.dir, record.ExchangesFile)); err != nil {
 		t.Error(err)
 	}
+}
+
+func gzipped(t *testing.T, s string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(s)); err != nil {
+		t.Fatal(err)
+	}
+	testlevel.Must(t, w.Close())
+	return b.Bytes()
+}
+
+func zstded(t *testing.T, s string) []byte {
+	t.Helper()
+	w, err := zstd.NewWriter(nil)
+	testlevel.Must(t, err)
+	defer w.Close()
+	return w.EncodeAll([]byte(s), nil)
 }

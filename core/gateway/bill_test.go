@@ -154,7 +154,7 @@ func TestWhatIsReservedIsWhatCouldBeBilled(t *testing.T) {
 					s.Budget.Tokens = new(b.tokens + 10 - 1)
 				})
 				got := s.ask(t.Context(), t, r.path, string(body))
-				if s.Refusal() == nil || len(p.bodies) > 0 {
+				if s.State().Refusal == nil || len(p.bodies) > 0 {
 					t.Errorf("request %d, which can be billed with %d tokens, was sent with %d left: %d %s", n, b.tokens+10, b.tokens+9, got.status, got.body)
 				}
 			}
@@ -182,7 +182,7 @@ func TestAFileThatBecomesTextIsNew(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	got := s.ask(t.Context(), t, requests[0].path, body("text", "text/plain"))
-	if s.Refusal() == nil || len(p.bodies) != 1 {
+	if s.State().Refusal == nil || len(p.bodies) != 1 {
 		t.Errorf("%d bytes of text were sent with a budget of %d tokens: %d %s", len(data), len(data)+10, got.status, got.body)
 	}
 }

@@ -110,7 +110,7 @@ func TestARefusalSaysWhoseBudgetItWas(t *testing.T) {
 			for range 2 {
 				got = b.ask(t.Context(), t, "/v1/messages", `{"model":"m1","max_tokens":20,"messages":[{"role":"user","content":"hi"}]}`)
 			}
-			r := b.Refusal()
+			r := b.State().Refusal
 			if got.status != 403 || r == nil || r.Scope != tt.scope || r.First != tt.first || !strings.Contains(r.Err.Error(), tt.says) || !strings.Contains(got.body, r.Err.Error()) {
 				t.Errorf("status %d, %s, refusal %+v", got.status, got.body, r)
 			}

@@ -341,7 +341,7 @@ func (x *exchange) gaveUpWaiting() {
 	}
 	x.s.mu.Lock()
 	defer x.s.mu.Unlock()
-	x.s.gaveUp, x.s.unserved = err, true
+	x.s.state.GaveUp, x.s.unserved = err, true
 }
 
 // unreached tells the client that the provider could not be reached.
@@ -376,7 +376,7 @@ func (x *exchange) endLong(long *longError) {
 	} else if !x.early {
 		x.w.Header().Set("X-Should-Retry", "false")
 	}
-	defer x.s.endTurn(&models.Refusal{Provider: true, Err: x.s.Down()})
+	defer x.s.endTurn(&models.Refusal{Provider: true, Err: x.s.State().Down})
 	x.refuse(dialect.Failure{Kind: dialect.Overloaded, Message: long.Error(), Retry: long.wait})
 }
 

@@ -166,8 +166,8 @@ func TestAFallbackIsBoundByBudgets(t *testing.T) {
 		m.Price, s.Budget.CostUSD = priced(0.01, 0.01, 0.01, 0.01), &budget
 	})
 	got := b.ask(t.Context(), t, requests[2].path, requests[2].body)
-	if got.status == http.StatusOK || len(second.keysAsked()) != 0 || b.Refusal() == nil {
-		t.Errorf("%d %s, asked %q, refusal %+v", got.status, got.body, second.keysAsked(), b.Refusal())
+	if got.status == http.StatusOK || len(second.keysAsked()) != 0 || b.State().Refusal == nil {
+		t.Errorf("%d %s, asked %q, refusal %+v", got.status, got.body, second.keysAsked(), b.State().Refusal)
 	}
 	second2 := second.model("openai-chat")
 	second2.Name = "of-unknown-price"

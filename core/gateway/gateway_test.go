@@ -97,8 +97,8 @@ func TestTheGatewayKnowsWhyAModelStopped(t *testing.T) {
 					if got := b.ask(t.Context(), t, path, body); got.status != http.StatusOK {
 						t.Fatal(got.status, got.body)
 					}
-					if x := b.last(t); !slices.Contains(strings.Fields(want), x.Stop) || b.Last().Stop != x.Stop {
-						t.Errorf("it stopped because of %q, and last of %q; want one of %s", x.Stop, b.Last().Stop, want)
+					if x := b.last(t); !slices.Contains(strings.Fields(want), x.Stop) || b.State().Last.Stop != x.Stop {
+						t.Errorf("it stopped because of %q, and last of %q; want one of %s", x.Stop, b.State().Last.Stop, want)
 					}
 				})
 			}
@@ -209,7 +209,7 @@ func TestFailuresOfAProvider(t *testing.T) {
 			if got.status != tt.status || got.header.Get("Retry-After") != tt.retry {
 				t.Errorf("status %d, Retry-After %q", got.status, got.header.Get("Retry-After"))
 			}
-			down := b.Down()
+			down := b.State().Down
 			if down == nil || strings.Contains(fmt.Sprint(down), canaryKey) || strings.Contains(got.body, canaryKey) {
 				t.Errorf("down %v, body %s", down, got.body)
 			}
@@ -242,8 +242,8 @@ func TestAnAnswerThatBreaksOffBreaksOffForTheClientToo(t *testing.T) {
 				t.Errorf("got %v and %q", got.err, got.body)
 			}
 			x := b.last(t)
-			if x.Broken != "provider" || !x.Estimated || x.Usage == nil || x.Usage.Input == 0 || b.Down() == nil {
-				t.Errorf("written down: %+v, down %v", x, b.Down())
+			if x.Broken != "provider" || !x.Estimated || x.Usage == nil || x.Usage.Input == 0 || b.State().Down == nil {
+				t.Errorf("written down: %+v, down %v", x, b.State().Down)
 			}
 		})
 	}
@@ -271,8 +271,8 @@ func TestTokensAreGoodForTheirTurnOnly(t *testing.T) {
 	if got := ask("X-Api-Key", other.Endpoints()["default"].Token, "Authorization", ""); got != http.StatusUnauthorized {
 		t.Errorf("the token of another session: %d", got)
 	}
-	if err := b.Revoke(t.Context()); err != nil || !b.Served() || other.Served() {
-		t.Errorf("%v; served %v, and the session that asked nothing %v; want true, false", err, b.Served(), other.Served())
+	if err := b.Revoke(t.Context()); err != nil || !b.State().Served || other.State().Served {
+		t.Errorf("%v; served %v, and the session that asked nothing %v; want true, false", err, b.State().Served, other.State().Served)
 	}
 }
 
@@ -295,8 +295,8 @@ func TestRevokeEndsWhatIsUnderWay(t *testing.T) {
 	if rest, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("the answer came to an end: %s", rest)
 	}
-	if x := b.last(t); x.Broken != "client" || !x.Estimated || b.Down() != nil || b.Served() {
-		t.Errorf("written down: %+v, down %v, served %v", x, b.Down(), b.Served())
+	if x := b.last(t); x.Broken != "client" || !x.Estimated || b.State().Down != nil || b.State().Served {
+		t.Errorf("written down: %+v, down %v, served %v", x, b.State().Down, b.State().Served)
 	}
 }
 

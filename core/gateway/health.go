@@ -148,7 +148,7 @@ func (s *session) halt(why error) {
 func (s *session) ended() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down != nil {
-		s.health.gone(s.attempt(), s.down)
+	if down := s.state.Down; down != nil {
+		s.health.gone(s.attempt(), down)
 	}
 }

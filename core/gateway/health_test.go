@@ -83,7 +83,7 @@ func TestAProviderThatNobodyCanReachEndsTheRun(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the turn goes on")
 			}
-			r := b.Refusal()
+			r := b.State().Refusal
 			if r == nil || !r.Provider || r.Scope != record.ScopeRun || !strings.Contains(r.Err.Error(), tt.says) || !strings.Contains(r.Err.Error(), `model "m1"`) {
 				t.Errorf("refusal %+v; want %q", r, tt.says)
 			}
@@ -119,8 +119,8 @@ func TestAProviderThatHasServedIsWaitedFor(t *testing.T) {
 		for range 2 {
 			b.ask(t.Context(), t, requests[0].path, requests[0].body)
 		}
-		if b.Refusal() != nil || b.Down() == nil {
-			t.Errorf("%d: refusal %+v, down %v", status, b.Refusal(), b.Down())
+		if b.State().Refusal != nil || b.State().Down == nil {
+			t.Errorf("%d: refusal %+v, down %v", status, b.State().Refusal, b.State().Down)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func TestEqualFailuresInARowEndTheRun(t *testing.T) {
 			b.ask(t.Context(), t, requests[0].path, requests[0].body)
 		}
 		b.c.CloseIdleConnections()
-		r := b.Refusal()
+		r := b.State().Refusal
 		if err := b.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -202,7 +202,7 @@ func TestAPrivateAuthority(t *testing.T) {
 		m.BaseURL, m.CAFile = served.URL, tt.ca
 		b := start(t, m, usualPace)
 		got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
-		if down := b.Down(); (got.status == http.StatusOK) != (tt.says == "") || tt.says != "" && !strings.Contains(fmt.Sprint(down), tt.says) {
+		if down := b.State().Down; (got.status == http.StatusOK) != (tt.says == "") || tt.says != "" && !strings.Contains(fmt.Sprint(down), tt.says) {
 			t.Errorf("%s: %d, down %v; want %q", name, got.status, down, tt.says)
 		}
 	}

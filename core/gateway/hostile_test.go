@@ -115,11 +115,11 @@ func (tt *hostile) check(t *testing.T) {
 		t.Errorf("status %d, %v; want %d", got.status, got.err, tt.status)
 	}
 	x := b.last(t)
-	text := fmt.Sprint(got.header, got.body, b.Down(), x)
+	text := fmt.Sprint(got.header, got.body, b.State().Down, x)
 	if strings.Contains(text, canaryKey) {
 		t.Errorf("the key is in %s", text)
 	}
-	if down := b.Down(); (down != nil) != (tt.down != "") || down != nil && !strings.Contains(down.Error(), tt.down) {
+	if down := b.State().Down; (down != nil) != (tt.down != "") || down != nil && !strings.Contains(down.Error(), tt.down) {
 		t.Errorf("down: %v; want %q", down, tt.down)
 	}
 	spent := b.g.Settled()
@@ -154,8 +154,8 @@ func TestAnAnswerIsNotEndless(t *testing.T) {
 	bomb := string(gzipped(t, strings.Repeat("0", maxReply+1)))
 	b := start(t, rawProvider(t, strings.Replace(plainHead, "\r\n\r\n", "\r\nContent-Encoding: gzip\r\n\r\n", 1)+bomb))
 	got := b.ask(t.Context(), t, requests[0].path, requests[0].body)
-	if x := b.last(t); got.err == nil || len(got.body) > maxReply || x.Broken != "provider" || !strings.Contains(fmt.Sprint(b.Down()), "larger than 64 MiB") {
-		t.Errorf("%v after %d bytes, %+v, down %v", got.err, len(got.body), x, b.Down())
+	if x := b.last(t); got.err == nil || len(got.body) > maxReply || x.Broken != "provider" || !strings.Contains(fmt.Sprint(b.State().Down), "larger than 64 MiB") {
+		t.Errorf("%v after %d bytes, %+v, down %v", got.err, len(got.body), x, b.State().Down)
 	}
 }
 
@@ -178,8 +178,8 @@ func TestAKeyThatIsSaidAgain(t *testing.T) {
 			if got.body != want || got.header.Get("X-Echo") != "Bearer "+redact.Mark {
 				t.Errorf("got %q and %v; want %q", got.body, got.header, want)
 			}
-			if x := b.last(t); x.Upstream != "x: the key "+strings.Repeat("*", len(canaryKey))+" is bad" || strings.Contains(fmt.Sprint(b.Down()), canaryKey) {
-				t.Errorf("written down %+v, down %v", x, b.Down())
+			if x := b.last(t); x.Upstream != "x: the key "+strings.Repeat("*", len(canaryKey))+" is bad" || strings.Contains(fmt.Sprint(b.State().Down), canaryKey) {
+				t.Errorf("written down %+v, down %v", x, b.State().Down)
 			}
 		})
 	}
@@ -320,7 +320,7 @@ func TestAnErrorInPlaceOfAnAnswer(t *testing.T) {
 		b := start(t, rawProvider(t, answer))
 		b.ask(t.Context(), t, requests[0].path, requests[0].body)
 		x := b.last(t)
-		if down := b.Down(); down == nil || !strings.Contains(down.Error(), "overloaded") || (b.g.Settled() != ledger.Amount{}) != paid || (x.Usage != nil) != paid {
+		if down := b.State().Down; down == nil || !strings.Contains(down.Error(), "overloaded") || (b.g.Settled() != ledger.Amount{}) != paid || (x.Usage != nil) != paid {
 			t.Errorf("%q: down %v, settled %+v, written down %+v", answer, down, b.g.Settled(), x)
 		}
 	}

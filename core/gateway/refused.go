@@ -136,19 +136,12 @@ func (s *session) notServed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.answered {
-		s.refused = fmt.Errorf("the %s sent %s", s.spec.Role, what)
+		s.state.Refused = fmt.Errorf("the %s sent %s", s.spec.Role, what)
 	}
 }
 
 func (s *session) setRefused(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down, s.gaveUp, s.refused, s.unserved = nil, nil, err, true
-}
-
-// Refused implements models.Session.
-func (s *session) Refused() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.refused
+	s.state.Down, s.state.GaveUp, s.state.Refused, s.unserved = nil, nil, err, true
 }

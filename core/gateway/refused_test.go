@@ -62,8 +62,8 @@ func TestAnAnswerThatIsNoneIsTheProvidersFault(t *testing.T) {
 				}
 				b.ask(t.Context(), t, path, body)
 				x := b.last(t)
-				if down := b.Down(); down == nil || !strings.Contains(down.Error(), tt.down) || b.Refused() != nil {
-					t.Errorf("down: %v, refused: %v; want %q", down, b.Refused(), tt.down)
+				if down := b.State().Down; down == nil || !strings.Contains(down.Error(), tt.down) || b.State().Refused != nil {
+					t.Errorf("down: %v, refused: %v; want %q", down, b.State().Refused, tt.down)
 				}
 				if tt.status >= 400 && x.Cause != CauseProvider {
 					t.Errorf("the cause is %q", x.Cause)
@@ -99,8 +99,8 @@ func TestARequestThatTheProviderRefusesIsTheAgents(t *testing.T) {
 			path, body := streaming(i)
 			got := b.ask(t.Context(), t, path, strings.Replace(body, "{", `{"no_such_field":1,`, 1))
 			x := b.last(t)
-			if got.status != http.StatusBadRequest || x.Cause != CauseRequest || b.Down() != nil || b.Refused() == nil || !strings.Contains(b.Refused().Error(), "extra fields are not allowed") {
-				t.Fatalf("%d, cause %q, down %v, refused %v", got.status, x.Cause, b.Down(), b.Refused())
+			if got.status != http.StatusBadRequest || x.Cause != CauseRequest || b.State().Down != nil || b.State().Refused == nil || !strings.Contains(b.State().Refused.Error(), "extra fields are not allowed") {
+				t.Fatalf("%d, cause %q, down %v, refused %v", got.status, x.Cause, b.State().Down, b.State().Refused)
 			}
 			if f := b.Findings(); len(f) != 1 || f[0].Code != "request_refused" || !strings.Contains(f[0].Text, "extra fields") {
 				t.Errorf("findings %+v", f)
@@ -108,8 +108,8 @@ func TestARequestThatTheProviderRefusesIsTheAgents(t *testing.T) {
 			if len(p.bodies) != 2 || !strings.Contains(p.bodies[1], "Say yes.") || p.heads[1].Get("Content-Type") != "application/json" || strings.Contains(fmt.Sprint(p.heads[1]), "berth-") {
 				t.Errorf("asked %q with %v", p.bodies, p.heads)
 			}
-			if got = b.ask(t.Context(), t, path, body); got.status != http.StatusOK || b.Refused() != nil || b.Down() != nil {
-				t.Errorf("%d, down %v, refused %v", got.status, b.Down(), b.Refused())
+			if got = b.ask(t.Context(), t, path, body); got.status != http.StatusOK || b.State().Refused != nil || b.State().Down != nil {
+				t.Errorf("%d, down %v, refused %v", got.status, b.State().Down, b.State().Refused)
 			}
 			if b.Usage()[0].Requests != 1 {
 				t.Errorf("usage %+v", b.Usage())
@@ -129,8 +129,8 @@ func TestAParameterThatIsRefusedIsNotTheAgents(t *testing.T) {
 	})
 	b := start(t, p.model("openai"), func(m *cell.Model, _ *Options, _ *models.Spec) { m.Parameters = []byte(`{"temperature":0}`) })
 	b.ask(t.Context(), t, requests[1].path, requests[1].body)
-	if x := b.last(t); x.Cause != CauseProvider || b.Down() == nil || !strings.Contains(p.bodies[1], `"temperature":0`) {
-		t.Errorf("cause %q, down %v, asked %q", x.Cause, b.Down(), p.bodies)
+	if x := b.last(t); x.Cause != CauseProvider || b.State().Down == nil || !strings.Contains(p.bodies[1], `"temperature":0`) {
+		t.Errorf("cause %q, down %v, asked %q", x.Cause, b.State().Down, p.bodies)
 	}
 }
 
@@ -159,8 +159,8 @@ func TestARefusalIsNotTheAgentsWhenNobodyCanTell(t *testing.T) {
 			})
 			b := start(t, p.model("openai"))
 			b.ask(t.Context(), t, requests[1].path, requests[1].body)
-			if x := b.last(t); x.Cause != CauseProvider || b.Down() == nil || b.Refused() != nil {
-				t.Errorf("cause %q, down %v, refused %v", x.Cause, b.Down(), b.Refused())
+			if x := b.last(t); x.Cause != CauseProvider || b.State().Down == nil || b.State().Refused != nil {
+				t.Errorf("cause %q, down %v, refused %v", x.Cause, b.State().Down, b.State().Refused)
 			}
 		})
 	}
@@ -174,15 +174,15 @@ func TestAPathThatIsNotServedIsNamed(t *testing.T) {
 		t.Errorf("%d", got.status)
 	}
 	const want = `the agent sent POST "/v1/embeddings", which the gateway does not serve`
-	if err := b.Refused(); err == nil || err.Error() != want || b.Down() != nil {
-		t.Errorf("refused: %v, down %v", err, b.Down())
+	if err := b.State().Refused; err == nil || err.Error() != want || b.State().Down != nil {
+		t.Errorf("refused: %v, down %v", err, b.State().Down)
 	}
 	if f := b.Findings(); len(f) != 1 || f[0].Code != "not_served" || f[0].Text != want {
 		t.Errorf("findings %+v", f)
 	}
 	b.ask(t.Context(), t, requests[0].path, requests[0].body)
 	b.ask(t.Context(), t, "/v1/statistics", `{}`)
-	if b.Refused() != nil || len(b.Findings()) != 2 {
-		t.Errorf("an agent that was answered is blamed: %v, %+v", b.Refused(), b.Findings())
+	if b.State().Refused != nil || len(b.Findings()) != 2 {
+		t.Errorf("an agent that was answered is blamed: %v, %+v", b.State().Refused, b.Findings())
 	}
 }

@@ -65,7 +65,7 @@ func TestContentThatIsElsewhereIsReserved(t *testing.T) {
 				s.Budget.Tokens, s.Hosted = new(int64(budget)), true
 			})
 			got := b.ask(t.Context(), t, r.path, tt.body)
-			if refused := b.Refusal() != nil; refused != tt.refused || len(p.bodies) == 0 != tt.refused {
+			if refused := b.State().Refusal != nil; refused != tt.refused || len(p.bodies) == 0 != tt.refused {
 				t.Errorf("refused: %v, want %v; status %d: %s", refused, tt.refused, got.status, got.body)
 			}
 		})

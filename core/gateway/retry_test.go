@@ -56,8 +56,8 @@ func TestAProviderThatAsksForPatienceIsWaitedFor(t *testing.T) {
 				t.Error("no sign of life came while the request waited")
 			}
 			x := b.last(t)
-			if x.Tries != 4 || x.Waited < 10*time.Millisecond || b.Waited() < 10*time.Millisecond || b.Usage()[0].Requests != 1 || b.Down() != nil {
-				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.Down())
+			if x.Tries != 4 || x.Waited < 10*time.Millisecond || b.Waited() < 10*time.Millisecond || b.Usage()[0].Requests != 1 || b.State().Down != nil {
+				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.State().Down)
 			}
 		})
 	}
@@ -180,17 +180,17 @@ func TestAProviderThatAsksToWaitForDays(t *testing.T) {
 				t.Errorf("%d %v %s", got.status, got.header, got.body)
 			}
 			<-b.Spent()
-			if down := b.Down(); !errors.Is(down, models.ErrRateLimited) || !strings.Contains(down.Error(), "the monthly limit of [secret] is reached, and it asks to wait 3 d 4 h") {
+			if down := b.State().Down; !errors.Is(down, models.ErrRateLimited) || !strings.Contains(down.Error(), "the monthly limit of [secret] is reached, and it asks to wait 3 d 4 h") {
 				t.Errorf("down: %v", down)
 			}
-			if why := b.Refusal(); why.Scope != "" || !why.Provider || !errors.Is(why.Err, models.ErrRateLimited) {
+			if why := b.State().Refusal; why.Scope != "" || !why.Provider || !errors.Is(why.Err, models.ErrRateLimited) {
 				t.Errorf("the turn ended with %+v", why)
 			}
 			other := b.open(t, b.spec)
 			defer func() { _ = other.Close(t.Context()) }()
 			b.e, b.c = other.Endpoints()["default"], unixClient(other.Endpoints()["default"].Host)
-			if got = b.ask(t.Context(), t, path, body); got.status != http.StatusTooManyRequests || asked.Load() != 1 || !errors.Is(other.Down(), models.ErrRateLimited) {
-				t.Errorf("%d after %d requests, down %v", got.status, asked.Load(), other.Down())
+			if got = b.ask(t.Context(), t, path, body); got.status != http.StatusTooManyRequests || asked.Load() != 1 || !errors.Is(other.State().Down, models.ErrRateLimited) {
+				t.Errorf("%d after %d requests, down %v", got.status, asked.Load(), other.State().Down)
 			}
 			b.c.CloseIdleConnections()
 		})

@@ -50,19 +50,15 @@ type session struct {
 	mu       sync.Mutex
 	life     context.Context //nolint:containedctx // of the current turn: a request has to end with it
 	end      context.CancelCauseFunc
-	inside   int              // requests in progress
-	idle     chan struct{}    // closed when the last of them has ended; nil while nothing waits
-	health   *health          // of the provider that down is about
-	down     error            // why the provider did not serve the last request; nil: it did
-	gaveUp   error            // why it had not, when the client gave up the last request
-	refused  error            // why the last request was refused because of its content
-	answered bool             // a request got a whole answer
-	asked    bool             // a request came
-	last     *record.Exchange // the last one that ended; nil: none
-	unserved bool             // a request did not get a whole answer
+	inside   int           // requests in progress
+	idle     chan struct{} // closed when the last of them has ended; nil while nothing waits
+	health   *health       // of the provider that state.Down is about
+	state    models.State  // without Served; Refusal says why spent is closed
+	answered bool          // a request got a whole answer
+	asked    bool          // a request came
+	unserved bool          // a request did not get a whole answer
 	findings []verifier.Finding
 	spent    chan struct{}
-	refusal  *models.Refusal        // why spent is closed
 	watched  map[*watchdog]struct{} // requests to providers in progress
 }
 
@@ -238,7 +234,7 @@ func (s *session) Allow(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.life == nil {
 		s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
-		s.gaveUp = nil // in an earlier turn
+		s.state.GaveUp = nil // in an earlier turn
 	}
 	return nil
 }
@@ -292,11 +288,13 @@ func (s *session) enter() (ctx context.Context, leave func(), ok bool) {
 // Spent implements models.Session.
 func (s *session) Spent() <-chan struct{} { return s.spent }
 
-// Refusal implements models.Session.
-func (s *session) Refusal() *models.Refusal {
+// State implements models.Session.
+func (s *session) State() models.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.refusal
+	out := s.state
+	out.Served = s.asked && !s.unserved
+	return out
 }
 
 // refuse records that a budget had no room for a request. The first refusal is
@@ -318,46 +316,18 @@ func (s *session) refuse(by *ledger.SpentError, why error) {
 func (s *session) endTurn(r *models.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.refusal == nil {
-		s.refusal = r
+	if s.state.Refusal == nil {
+		s.state.Refusal = r
 		close(s.spent)
 	}
-}
-
-// Down implements models.Session.
-func (s *session) Down() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.down
-}
-
-// GaveUp implements models.Session.
-func (s *session) GaveUp() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gaveUp
 }
 
 func (s *session) setDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.down, s.gaveUp, s.refused = err, nil, nil
+	s.state.Down, s.state.GaveUp, s.state.Refused = err, nil, nil
 	s.unserved = s.unserved || err != nil
 	s.answered = s.answered || err == nil
-}
-
-// Served implements models.Session.
-func (s *session) Served() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked && !s.unserved
-}
-
-// Last implements models.Session.
-func (s *session) Last() *record.Exchange {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.last
 }
 
 // count counts a finished exchange. One without a status and without an error
@@ -369,7 +339,7 @@ func (s *session) count(e *Exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked = true
-	s.last = &record.Exchange{Time: e.Time, Model: e.Model, FallbackFor: e.FallbackFor, Key: e.Key, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken, Stop: e.Stop}
+	s.state.Last = &record.Exchange{Time: e.Time, Model: e.Model, FallbackFor: e.FallbackFor, Key: e.Key, Status: e.Status, Error: e.Error, Upstream: e.Upstream, Broken: e.Broken, Stop: e.Stop}
 	s.unserved = s.unserved || e.Status < 200 || e.Status > 299 || e.Error != "" || e.Broken != "" || e.Upstream != ""
 }
 

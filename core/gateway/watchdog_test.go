@@ -50,8 +50,8 @@ func TestAProviderThatHangsIsAskedAgain(t *testing.T) {
 			if got.status != http.StatusOK || got.err != nil || !strings.HasSuffix(got.body, string(whole)) {
 				t.Fatalf("%d %v %s", got.status, got.err, got.body)
 			}
-			if x := b.last(t); x.Tries != 2 || b.Waited() < 600*time.Millisecond || b.Usage()[0].Requests != 1 || b.Down() != nil {
-				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.Down())
+			if x := b.last(t); x.Tries != 2 || b.Waited() < 600*time.Millisecond || b.Usage()[0].Requests != 1 || b.State().Down != nil {
+				t.Errorf("written down %+v, waited %s, usage %+v, down %v", x, b.Waited(), b.Usage(), b.State().Down)
 			}
 		})
 	}
@@ -66,7 +66,7 @@ func TestAProviderThatHangsIsGivenUp(t *testing.T) {
 	if got.status != http.StatusBadGateway {
 		t.Errorf("%d %v %s", got.status, got.err, got.body)
 	}
-	if down := b.Down(); down == nil || !strings.Contains(down.Error(), "it sent nothing for 100ms (raise first_byte_timeout of the model ") || b.Waited() < 100*time.Millisecond {
+	if down := b.State().Down; down == nil || !strings.Contains(down.Error(), "it sent nothing for 100ms (raise first_byte_timeout of the model ") || b.Waited() < 100*time.Millisecond {
 		t.Errorf("down %v, waited %s", down, b.Waited())
 	}
 	if len(b.Usage()) != 0 {
@@ -111,7 +111,7 @@ func TestAStreamThatStallsIsBrokenOff(t *testing.T) {
 				t.Errorf("the client took it for the end: %d %q", got.status, got.body)
 			}
 			x := b.last(t)
-			if down := b.Down(); x.Broken != "provider" || down == nil || !strings.Contains(down.Error(), "silent for 400ms in the middle of its answer") {
+			if down := b.State().Down; x.Broken != "provider" || down == nil || !strings.Contains(down.Error(), "silent for 400ms in the middle of its answer") {
 				t.Errorf("written down %+v, down %v", x, down)
 			}
 			if !<-silent || b.Silent(time.Now()) || b.Waited() < 400*time.Millisecond {
@@ -142,13 +142,13 @@ func TestAClientThatGivesUpOnAProviderThatFails(t *testing.T) {
 			t.Errorf("answered with %d", got.status)
 		}
 		cancel()
-		x, left := b.last(t), b.GaveUp()
-		if x.Error != "the client went away" || b.Down() != nil || left == nil || !strings.Contains(left.Error(), fmt.Sprintf("status %d", status)) ||
+		x, left := b.last(t), b.State().GaveUp
+		if x.Error != "the client went away" || b.State().Down != nil || left == nil || !strings.Contains(left.Error(), fmt.Sprintf("status %d", status)) ||
 			errors.Is(left, models.ErrRateLimited) != (status == http.StatusTooManyRequests) {
-			t.Errorf("written down %+v, down %v, gave up %v", x, b.Down(), left)
+			t.Errorf("written down %+v, down %v, gave up %v", x, b.State().Down, left)
 		}
-		if err := errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())); err != nil || b.GaveUp() != nil {
-			t.Errorf("the next turn begins with %v, %v", err, b.GaveUp())
+		if err := errors.Join(b.Revoke(t.Context()), b.Allow(t.Context())); err != nil || b.State().GaveUp != nil {
+			t.Errorf("the next turn begins with %v, %v", err, b.State().GaveUp)
 		}
 	}
 }

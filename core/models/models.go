@@ -66,6 +66,25 @@ type Refusal struct {
 	Err      error
 }
 
+// State is what is known of the requests of a session so far.
+type State struct {
+	// Refusal is the reason why Spent was closed; nil before.
+	Refusal *Refusal
+	// Down is the reason why the provider could not serve, or nil. An error
+	// that wraps ErrRateLimited makes the attempt rate_limited, any other error
+	// model_error.
+	Down error
+	// GaveUp is the reason why the provider had not served the last request when
+	// its client gave up or the turn ended, or nil. It wraps ErrRateLimited if the
+	// request waited for the provider's rate limit.
+	GaveUp error
+	// Refused is the reason why the provider refused the last request because
+	// of its content, although it serves others; nil if it did not.
+	Refused error
+	Last    *record.Exchange // the last request; nil if there was none
+	Served  bool             // there were requests, and each got a complete response
+}
+
 // Session is the models of one session.
 type Session interface {
 	Endpoints() map[string]model.Endpoint
@@ -80,24 +99,7 @@ type Session interface {
 	// Spent is closed when a budget refuses a request, or a provider cannot
 	// serve anyone.
 	Spent() <-chan struct{}
-	// Refusal is the reason why Spent was closed; nil before.
-	Refusal() *Refusal
-	// Down is the reason why the provider could not serve, or nil. An error
-	// that wraps ErrRateLimited makes the attempt rate_limited, any other error
-	// model_error.
-	Down() error
-	// GaveUp is the reason why the provider had not served the last request when
-	// its client gave up or the turn ended, or nil. It wraps ErrRateLimited if the
-	// request waited for the provider's rate limit.
-	GaveUp() error
-	// Refused is the reason why the provider refused the last request because
-	// of its content, although it serves others; nil if it did not.
-	Refused() error
-	// Last is the last request; nil if there was none.
-	Last() *record.Exchange
-	// Served reports whether there were requests and each got a complete
-	// response.
-	Served() bool
+	State() State
 	// Silent reports whether a request that was sent before since is still
 	// waiting for the first byte of its response.
 	Silent(since time.Time) bool

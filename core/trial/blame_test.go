@@ -278,7 +278,7 @@ func (g *gatewayOfAPort) Session(ctx context.Context, s models.Spec) (models.Ses
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	return portOpen{&purse{served: true}, p.Close}, nil
+	return portOpen{&purse{state: models.State{Served: true}}, p.Close}, nil
 }
 
 // portOpen is a session whose models get no request.

@@ -191,10 +191,11 @@ func (s *stage) unjudged() error {
 	if s.models == nil {
 		return nil
 	}
-	if down := cmp.Or(s.models.Down(), s.models.GaveUp()); down != nil {
+	state := s.models.State()
+	if down := cmp.Or(state.Down, state.GaveUp); down != nil {
 		return outcome.On(record.ByModel, fmt.Errorf("%w; the verdict was given without its answer", down))
 	}
-	if r := s.models.Refusal(); r != nil && r.Scope == "" && !r.Provider {
+	if r := state.Refusal; r != nil && r.Scope == "" && !r.Provider {
 		return fmt.Errorf("%w; the verdict was given without its answer", r.Err)
 	}
 	return nil

@@ -145,12 +145,7 @@ type purse struct {
 	spent   chan struct{}
 	waited  atomic.Int64 // nanoseconds
 	silent  atomic.Bool
-	refusal *models.Refusal
-	down    error
-	gaveUp  error
-	refused error
-	served  bool
-	last    *record.Exchange
+	state   models.State
 	allowed int
 	revoked int
 	spec    *models.Spec // of the last session
@@ -171,12 +166,7 @@ func (p *purse) Variables() (keys, addresses map[string]string) { return nil, ni
 func (p *purse) Allow(context.Context) error  { p.allowed++; return nil }
 func (p *purse) Revoke(context.Context) error { p.revoked++; return nil }
 func (p *purse) Spent() <-chan struct{}       { return p.spent }
-func (p *purse) Refusal() *models.Refusal     { return p.refusal }
-func (p *purse) Down() error                  { return p.down }
-func (p *purse) GaveUp() error                { return p.gaveUp }
-func (p *purse) Refused() error               { return p.refused }
-func (p *purse) Last() *record.Exchange       { return p.last }
-func (p *purse) Served() bool                 { return p.served }
+func (p *purse) State() models.State          { return p.state }
 func (p *purse) Silent(time.Time) bool        { return p.silent.Load() }
 func (p *purse) Waited() time.Duration        { return time.Duration(p.waited.Load()) }
 func (p *purse) Usage() []record.Usage {
@@ -273,7 +263,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 		{nil, models.ErrRateLimited, agent.Crashed, record.Failed},
 	} {
 		a := turn(func(context.Context, *actor) (agent.Yield, error) { return agent.Yield{End: tt.end}, nil })
-		b := withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), down: tt.down, gaveUp: tt.gaveUp})
+		b := withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), state: models.State{Down: tt.down, GaveUp: tt.gaveUp}})
 		if r := b.run(t.Context(), t); r.Outcome != tt.want {
 			t.Errorf("%v, %v, %s: %s; want %s", tt.down, tt.gaveUp, tt.end, r.Outcome, tt.want)
 		}
@@ -282,7 +272,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	a := turn(func(context.Context, *actor) (agent.Yield, error) {
 		return agent.Yield{}, fmt.Errorf("ask: 429: %w", agent.ErrModel)
 	})
-	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), down: models.ErrRateLimited})
+	b := withModel(t, a, tests("true"), &purse{spent: make(chan struct{}), state: models.State{Down: models.ErrRateLimited}})
 	if r := b.run(t.Context(), t); r.Outcome != record.RateLimited || r.Error == nil || r.Error.Boundary != record.ByModel || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.RateLimited)
 	}
@@ -293,7 +283,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 		return verifier.Verdict{}, errors.New("no answer from the judge")
 	}
 	b = newBench(t, does("true"), judge)
-	b.gateway = &purse{spent: make(chan struct{}), down: errors.New("529")}
+	b.gateway = &purse{spent: make(chan struct{}), state: models.State{Down: errors.New("529")}}
 	b.judgeModel("default")
 	if r := b.run(t.Context(), t); r.Outcome != record.ModelError || r.Error == nil || !strings.Contains(r.Error.Message, "529; the verifier says: no answer from the judge") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.ModelError)
@@ -302,7 +292,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	spec := models.Spec{}
 	b = newBench(t, does("true"), judge)
 	one := int64(1)
-	b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Err: errors.New("the budget is used up")}, spec: &spec}
+	b.gateway = &purse{spent: make(chan struct{}), spec: &spec, state: models.State{Refusal: &models.Refusal{Err: errors.New("the budget is used up")}}}
 	b.judgeModel("default")
 	limited := b.cell.Verifiers["judge"]
 	limited.Budget = cell.Budget{Requests: &one}
@@ -316,7 +306,7 @@ func TestAProviderThatIsDownIsNotTheAgentsFault(t *testing.T) {
 	}
 	// And is not believed when the gateway answered all that it asked: a way out
 	// of a task that goes badly.
-	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), served: true})
+	b = withModel(t, a, tests("false"), &purse{spent: make(chan struct{}), state: models.State{Served: true}})
 	if r := b.run(t.Context(), t); r.Outcome != record.AgentError || r.Error == nil || r.Error.Boundary != record.ByAgent || !strings.Contains(r.Error.Message, "ask: 429") {
 		t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, record.AgentError)
 	}
@@ -344,7 +334,7 @@ func TestARequestThatIsRefusedIsTheAgents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := withModel(t, tt.agent, tests(tt.passes), &purse{spent: make(chan struct{}), refused: refused})
+			b := withModel(t, tt.agent, tests(tt.passes), &purse{spent: make(chan struct{}), state: models.State{Refused: refused}})
 			r := b.run(t.Context(), t)
 			if r.Outcome != tt.want || (r.Error != nil && strings.Contains(r.Error.Message, "POST /v1/traces")) != tt.named {
 				t.Errorf("%s, %+v; want %s", r.Outcome, r.Error, tt.want)
@@ -368,7 +358,7 @@ func TestABudgetEndsTheTurnOfAnAgentThatGivesUpFirst(t *testing.T) {
 // The result says why an agent crashed, with its last exchange.
 func TestTheLastTurnOfAnAgentThatCrashedIsInTheResult(t *testing.T) {
 	t.Parallel()
-	p := &purse{spent: make(chan struct{}), last: &record.Exchange{Model: "m", Status: 400, Upstream: "no such field"}}
+	p := &purse{spent: make(chan struct{}), state: models.State{Last: &record.Exchange{Model: "m", Status: 400, Upstream: "no such field"}}}
 	says := func(y agent.Yield) *scripted {
 		return turn(func(context.Context, *actor) (agent.Yield, error) { return y, nil })
 	}
@@ -379,7 +369,7 @@ func TestTheLastTurnOfAnAgentThatCrashedIsInTheResult(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	done := says(agent.Yield{End: agent.Done, Message: "done"})
-	if r = withModel(t, done, tests("true"), &purse{spent: make(chan struct{}), served: true}).run(t.Context(), t); r.Stages[0].LastTurn != nil {
+	if r = withModel(t, done, tests("true"), &purse{spent: make(chan struct{}), state: models.State{Served: true}}).run(t.Context(), t); r.Stages[0].LastTurn != nil {
 		t.Errorf("an agent that yielded has a last turn: %+v", r.Stages[0].LastTurn)
 	}
 }
@@ -401,7 +391,7 @@ func TestABudgetThatIsNotTheAttemptsFailsNoTrial(t *testing.T) {
 		for name, end := range ends {
 			t.Run(fmt.Sprintf("%s/first=%v/%s", refusal.Scope, refusal.First, name), func(t *testing.T) {
 				t.Parallel()
-				p := &purse{spent: make(chan struct{}), refusal: &refusal}
+				p := &purse{spent: make(chan struct{}), state: models.State{Refusal: &refusal}}
 				a := turn(func(ctx context.Context, act *actor) (agent.Yield, error) {
 					close(p.spent)
 					if err := act.sh(ctx, "true"); err != nil {
@@ -434,7 +424,7 @@ func TestAJudgeWithoutBudgetGivesNoVerdict(t *testing.T) {
 			}
 			b := newBench(t, does("true"), j)
 			b.judgeModel("judge")
-			b.gateway = &purse{spent: make(chan struct{}), refusal: &models.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}
+			b.gateway = &purse{spent: make(chan struct{}), state: models.State{Refusal: &models.Refusal{Scope: record.ScopeRun, Err: errors.New("60 of 60 requests")}}}
 			r := b.run(t.Context(), t)
 			if r.Outcome != record.NotRun || r.Error == nil || r.Error.Stops != record.ScopeRun || !strings.HasPrefix(r.Error.Message, "limit used: 60 of 60 requests: raise it") {
 				t.Errorf("%s, error %+v", r.Outcome, r.Error)

@@ -387,7 +387,7 @@ func (s *session) stopped(since time.Time) string {
 	if s.models == nil {
 		return ""
 	}
-	if last := s.models.Last(); last != nil && !last.Time.Before(since) {
+	if last := s.models.State().Last; last != nil && !last.Time.Before(since) {
 		return last.Stop
 	}
 	return ""

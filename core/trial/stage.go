@@ -410,7 +410,7 @@ func (s *stage) lastTurn(f *finished) *record.LastTurn {
 		ExitCode: f.yield.ExitCode, Reason: recorder.Cut(f.yield.Reason, limits.OutputTail), Message: recorder.Cut(f.yield.Message, limits.OutputTail),
 	}
 	if m := s.a.session.models; m != nil {
-		last.Exchange = m.Last()
+		last.Exchange = m.State().Last
 	}
 	return last
 }
@@ -423,9 +423,9 @@ func (s *session) down(end record.AgentEnd) error {
 		return nil
 	}
 	if end == record.Crashed || end == record.Timeout {
-		return outcome.Down(s.models)
+		return outcome.Down(s.models.State())
 	}
-	return s.models.Down()
+	return s.models.State().Down
 }
 
 // hooks runs the task's collect commands after access is cut. They are best

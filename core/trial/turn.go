@@ -102,7 +102,7 @@ func refused(m models.Session) error {
 	if m == nil {
 		return nil
 	}
-	r := m.Refusal()
+	r := m.State().Refusal
 	switch {
 	case r == nil:
 		return nil
@@ -241,7 +241,7 @@ func (s *stage) turnFailed(ctx context.Context, p record.Phase, err error) error
 		if down := a.session.down(s.out.AgentEnd); down != nil {
 			return outcome.On(record.ByModel, down)
 		}
-		if refused := models.Refused(); refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {
+		if refused := models.State().Refused; refused != nil && (s.out.AgentEnd == record.Crashed || s.out.AgentEnd == record.Yielded && unanswered(models)) {
 			s.out.Failure = a.failure(a.at(p, refused))
 		}
 		return nil

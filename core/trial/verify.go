@@ -321,11 +321,12 @@ func (s *stage) judge(ctx context.Context, j judgement) (verifier.Verdict, error
 	v, err := callVerifier(ctx, s, plugin, r.Scratch, func(v verifier.Verifier) (verifier.Verdict, error) { return s.ask(ctx, j, v, r) })
 	err = s.lostTestbed(ctx, s.own[j.use.Name], err)
 	if err != nil && s.models != nil {
+		state := s.models.State()
 		// Nothing in the sandbox can keep a model from answering.
-		if down := cmp.Or(s.models.Down(), s.models.GaveUp()); down != nil {
+		if down := cmp.Or(state.Down, state.GaveUp); down != nil {
 			err = outcome.On(record.ByModel, fmt.Errorf("%w; the verifier says: %w", down, err))
 		}
-		if r := s.models.Refusal(); r != nil && r.Scope == "" && !r.Provider {
+		if r := state.Refusal; r != nil && r.Scope == "" && !r.Provider {
 			err = fmt.Errorf("%w; the verifier says: %w", r.Err, err)
 		}
 	}

@@ -51,8 +51,8 @@ func TestATokenOpensOnlyWhatItsPilotMakes(t *testing.T) {
 		}(),
 	} {
 		status, text, err := a.ask(t.Context(), padded)
-		if err != nil || status < 400 || a.Down() == nil {
-			t.Errorf("%s: status %d, %v, down %v: %s", name, status, err, a.Down(), text)
+		if err != nil || status < 400 || a.State().Down == nil {
+			t.Errorf("%s: status %d, %v, down %v: %s", name, status, err, a.State().Down, text)
 		}
 		_ = a.Close(t.Context())
 	}
@@ -109,8 +109,8 @@ func TestARequestWaitsForTheOtherMachine(t *testing.T) {
 	if x := a.end(); x.Waited < 300*time.Millisecond || x.Tries == 0 {
 		t.Errorf("waited %s, %d tries", x.Waited, x.Tries)
 	}
-	if a.Refusal() != nil || a.Down() != nil {
-		t.Errorf("refusal %v, down %v", a.Refusal(), a.Down())
+	if a.State().Refusal != nil || a.State().Down != nil {
+		t.Errorf("refusal %v, down %v", a.State().Refusal, a.State().Down)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestAProviderThatRefusesTheKeyEndsTheRun(t *testing.T) {
 	if err != nil || status != http.StatusUnauthorized || strings.Contains(text, canary) {
 		t.Errorf("status %d, %v: %s", status, err, text)
 	}
-	if r := a.Refusal(); r == nil || r.Scope != record.ScopeRun || !r.Provider {
+	if r := a.State().Refusal; r == nil || r.Scope != record.ScopeRun || !r.Provider {
 		t.Errorf("refusal %+v", r)
 	}
 	if x := a.end(); strings.Contains(fmt.Sprintf("%+v", x), canary) {
@@ -334,8 +334,8 @@ func TestAConnectionThatIsLostInTheMiddleComesBack(t *testing.T) {
 	c.all()
 	<-gone // nobody waits for the first one any more
 	must(t, <-done)
-	if a.Refusal() != nil || a.Down() != nil || p.asked.Load() != 2 {
-		t.Errorf("refusal %v, down %v, %d requests", a.Refusal(), a.Down(), p.asked.Load())
+	if a.State().Refusal != nil || a.State().Down != nil || p.asked.Load() != 2 {
+		t.Errorf("refusal %v, down %v, %d requests", a.State().Refusal, a.State().Down, p.asked.Load())
 	}
 	if x := a.end(); x.Tries == 0 || x.Status != http.StatusOK {
 		t.Errorf("recorded %+v", x)

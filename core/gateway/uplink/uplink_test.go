@@ -291,7 +291,7 @@ func spend(t *testing.T, pilots []*pilot, trials []string) (served, refused int6
 			a := pilots[i%len(pilots)].attempt(trial)
 			defer func() { _ = a.Close(context.Background()) }()
 			status, text, err := a.ask(t.Context(), padded)
-			switch r := a.Refusal(); {
+			switch r := a.State().Refusal; {
 			case err == nil && status == http.StatusOK && r == nil:
 				ok.Add(1)
 			case err == nil && r != nil && r.Scope == record.ScopeRun && !r.Provider:

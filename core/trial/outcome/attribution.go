@@ -43,23 +43,23 @@ func On(b record.Boundary, err error) error {
 }
 
 // Model attributes an error of by, an agent or the simulated user, with the
-// knowledge of the gateway. The gateway knows what was wrong with the last
-// answers, whatever by reports: if a provider could not serve, the model is at
-// fault; if a request could not be served, by is. A nil gateway knows nothing,
-// like one without requests.
-func Model(by record.Boundary, gateway Gateway, err error) error {
+// state of its models. The gateway knows what was wrong with the last answers,
+// whatever by reports: if a provider could not serve, the model is at fault; if a
+// request could not be served, by is. Without models, nothing is known.
+func Model(by record.Boundary, m models.Session, err error) error {
 	f := Of(by, err)
-	if gateway == nil || f.Boundary != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
+	if m == nil || f.Boundary != by || f.Outcome != usual[by].outcome && f.Outcome != record.ModelError || errors.Is(err, agent.ErrBadConfig) {
 		return err
 	}
 	says := fmt.Sprintf("the %s says: %s", by, err.Error())
-	if down := Down(gateway); down != nil {
+	s := m.State()
+	if down := Down(s); down != nil {
 		return On(record.ByModel, fmt.Errorf("%w; %s", down, says))
 	}
-	if refused := gateway.Refused(); refused != nil {
-		return On(by, fmt.Errorf("%w; %s", refused, says))
+	if s.Refused != nil {
+		return On(by, fmt.Errorf("%w; %s", s.Refused, says))
 	}
-	if gateway.Served() && errors.Is(err, agent.ErrModel) {
+	if s.Served && errors.Is(err, agent.ErrModel) {
 		return On(by, fmt.Errorf("the gateway answered all requests, but %s", says))
 	}
 	return err
@@ -68,22 +68,11 @@ func Model(by record.Boundary, gateway Gateway, err error) error {
 // Down returns why a provider could not serve a session that did not end well, or
 // nil. A request that waited for the rate limit is no reason: whoever sends many
 // requests makes it wait.
-func Down(gateway Gateway) error {
-	if down := gateway.Down(); down != nil {
-		return down
+func Down(s models.State) error {
+	if s.Down == nil && !errors.Is(s.GaveUp, models.ErrRateLimited) {
+		return s.GaveUp
 	}
-	if left := gateway.GaveUp(); !errors.Is(left, models.ErrRateLimited) {
-		return left
-	}
-	return nil
-}
-
-// Gateway is the state of the models of a session.
-type Gateway interface {
-	Down() error    // why the provider could not serve, or nil
-	GaveUp() error  // why it had not, when the client gave up, or nil
-	Refused() error // why it refused the content of a request, or nil
-	Served() bool   // there were requests, and each got a whole answer
+	return s.Down
 }
 
 // Of returns the failure that err wraps or, if it wraps none, the default

@@ -118,7 +118,8 @@ func (g *Gateway) guest(o *origin) (*session, *entry, error) {
 		g.guests.sessions = map[string]*session{}
 	}
 	g.guests.sessions[key] = s
-	return s, e, s.Allow(context.Background())
+	s.Allow(context.Background())
+	return s, e, nil
 }
 
 // Release ends the requests that were forwarded for an attempt, and forgets it.

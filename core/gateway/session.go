@@ -229,14 +229,13 @@ func (s *session) serve(l net.Listener) {
 func (s *session) Endpoints() map[string]model.Endpoint { return s.endpoints }
 
 // Allow implements models.Session.
-func (s *session) Allow(ctx context.Context) error {
+func (s *session) Allow(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.life == nil {
 		s.life, s.end = context.WithCancelCause(context.WithoutCancel(ctx))
 		s.state.GaveUp = nil // in an earlier turn
 	}
-	return nil
 }
 
 // Revoke implements models.Session. It ends the requests in progress and waits

@@ -137,32 +137,21 @@ func (x *exchange) askUp(ctx context.Context, req *http.Request) (*http.Response
 	o := x.s.origin()
 	o.Model, o.Once = x.e.up.id, x.e.next != nil
 	req.Header.Set(originHeader, string(dialect.JSON(o)))
-	ctx, cancel := context.WithCancelCause(ctx)
-	sent := time.Now()
 	_, idle := silenceLimits(&x.e.up.model)
-	dog := x.s.watchProvider(longest, idle+pingTime, cancel)
-	quiet := x.signing()
-	resp, err := x.s.g.o.Uplink.RoundTrip(req.WithContext(ctx))
-	if err == nil {
-		err = x.became(resp)
-	} else if context.Cause(ctx) == nil {
-		err = &uplinkError{clip(err.Error())}
-	}
-	quiet()
-	if err == nil {
-		return x.begun(ctx, answering{resp: resp, dog: dog, cancel: cancel, sent: sent})
-	}
-	if resp != nil {
-		_ = resp.Body.Close()
-	}
-	if ended := context.Cause(ctx); ended != nil {
-		err = ended
-	} else {
-		x.s.wait.addSince(sent)
-	}
-	dog.stop()
-	cancel(nil)
-	return nil, err
+	return x.watched(ctx, longest, idle+pingTime, func(ctx context.Context) (*http.Response, error) {
+		defer x.signing()()
+		resp, err := x.s.g.o.Uplink.RoundTrip(req.WithContext(ctx))
+		switch {
+		case err != nil && context.Cause(ctx) == nil:
+			return nil, &uplinkError{clip(err.Error())}
+		case err != nil:
+			return nil, err
+		}
+		if err = x.became(resp); err != nil {
+			_ = resp.Body.Close()
+		}
+		return resp, err
+	})
 }
 
 // became reads the result of a forwarded request.

@@ -185,31 +185,23 @@ func silentOr(ctx context.Context, err error) error {
 
 // roundTrip asks the provider, and returns when its answer has begun.
 func (x *exchange) roundTrip(ctx context.Context, req *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
 	first, idle := silenceLimits(&x.e.up.model)
+	return x.watched(ctx, first, idle, func(ctx context.Context) (*http.Response, error) {
+		return x.e.up.carries.RoundTrip(req.WithContext(ctx))
+	})
+}
+
+// watched sends a request under a watchdog, and returns when its answer has begun.
+func (x *exchange) watched(ctx context.Context, first, idle time.Duration, send func(context.Context) (*http.Response, error)) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	sent := time.Now()
 	dog := x.s.watchProvider(first, idle, cancel)
-	resp, err := x.e.up.carries.RoundTrip(req.WithContext(ctx)) //nolint:bodyclose // the caller closes it
-	return x.begun(ctx, answering{resp, err, dog, cancel, sent})
-}
-
-// answering is a request that a provider may have begun to answer.
-type answering struct {
-	resp   *http.Response
-	err    error
-	dog    *watchdog
-	cancel context.CancelCauseFunc
-	sent   time.Time
-}
-
-// begun waits for the beginning of an answer.
-func (x *exchange) begun(ctx context.Context, a answering) (*http.Response, error) {
-	resp, err := a.resp, a.err
+	resp, err := send(ctx)
 	if err == nil {
 		resp, err = fit(resp)
 	}
 	if err == nil {
-		body := &watchedBody{ReadCloser: resp.Body, ctx: ctx, dog: a.dog}
+		body := &watchedBody{ReadCloser: resp.Body, ctx: ctx, dog: dog}
 		resp.Body = body
 		if resp.StatusCode >= 300 {
 			return resp, nil
@@ -221,10 +213,10 @@ func (x *exchange) begun(ctx context.Context, a answering) (*http.Response, erro
 	}
 	err = silentOr(ctx, err)
 	if context.Cause(ctx) == nil || errors.As(err, new(*silentError)) { // nothing else ended it
-		x.s.wait.addSince(a.sent)
+		x.s.wait.addSince(sent)
 	}
-	a.dog.stop()
-	a.cancel(nil)
+	dog.stop()
+	cancel(nil)
 	return nil, err
 }
 

@@ -94,7 +94,7 @@ type Session interface {
 	// the first by name. Empty without Inside.
 	Variables() (keys, addresses map[string]string)
 	// Allow lets requests through, until Revoke.
-	Allow(ctx context.Context) error
+	Allow(ctx context.Context)
 	Revoke(ctx context.Context) error
 	// Spent is closed when a budget refuses a request, or a provider cannot
 	// serve anyone.

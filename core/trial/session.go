@@ -71,7 +71,7 @@ func (s *session) access(ctx context.Context) error {
 		s.door.Open(ctx)
 	}
 	if s.models != nil {
-		return outcome.On(record.ByModel, s.models.Allow(ctx))
+		s.models.Allow(ctx)
 	}
 	return nil
 }

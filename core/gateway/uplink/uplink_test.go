@@ -226,7 +226,7 @@ func (p *pilot) attempt(trial string, more ...func(*models.Spec)) *attempt {
 	var err error
 	a.Session, err = p.g.Session(p.b.t.Context(), spec)
 	must(p.b.t, err)
-	must(p.b.t, a.Allow(p.b.t.Context()))
+	a.Allow(p.b.t.Context())
 	return a
 }
 

@@ -226,19 +226,7 @@ func (a *App) prefixFile() bool { return a.Prefix != "" && !strings.ContainsAny(
 // Load reads a task of a list.
 func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
 	t, ps, err := loadTask(ctx, file, o)
-	if p, refused := folder.Problem(err); refused {
-		return nil, append(ps, p), nil
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
-	}
-	if t != nil && !task.Broken(ps) {
-		ps = append(ps, t.Validate()...)
-	}
-	if task.Broken(ps) {
-		t = nil
-	}
-	return t, ps, nil
+	return folder.Result(file, t, ps, err)
 }
 
 func loadTask(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {

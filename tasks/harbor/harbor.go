@@ -14,7 +14,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -65,18 +64,23 @@ func exists(dir, name string) bool {
 
 // Load reads the task in dir.
 func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
+	t, problems, err := loadTask(ctx, dir, o)
+	return taskfolder.Result(dir, t, problems, err)
+}
+
+func loadTask(ctx context.Context, dir string, o task.Options) (*task.Task, []task.Problem, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, nil, err
 	}
 	root, err := os.OpenRoot(abs)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open task %s: %w", dir, err)
+		return nil, nil, err
 	}
 	defer root.Close()
 	files, err := taskfolder.List(ctx, root, ".", parts...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
+		return nil, nil, err
 	}
 	f := &folder{files}
 	c, r := f.config(o)
@@ -86,18 +90,11 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 	b := &builder{folder: f, reader: r, config: c, dir: abs, options: o}
 	t, err := b.task(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
+		return nil, nil, err
 	}
 	problems := slices.Concat(r.Problems, f.Problems, f.Contents, b.published())
 	slices.SortStableFunc(problems, inOrder)
-	problems = slices.Compact(problems) // several stages may have read the same file
-	if !task.Broken(problems) {
-		problems = append(problems, t.Validate()...)
-	}
-	if task.Broken(problems) {
-		return nil, problems, nil
-	}
-	return t, problems, nil
+	return t, slices.Compact(problems), nil // several stages may have read the same file
 }
 
 // inOrder sorts problems by their order in the files.

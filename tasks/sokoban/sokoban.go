@@ -169,6 +169,11 @@ func aboutOf(source string) string { return strings.TrimSuffix(source, path.Ext(
 
 // Load reads a level.
 func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
+	t, problems, err := loadTask(ctx, file, o)
+	return folder.Result(file, t, problems, err)
+}
+
+func loadTask(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
 	if ctx.Err() != nil {
 		return nil, nil, context.Cause(ctx)
 	}
@@ -182,18 +187,18 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 	}
 	c, err := settings(o)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+		return nil, nil, err
 	}
 	list, problem, err := levels(dir, source)
 	switch {
 	case err != nil:
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+		return nil, nil, err
 	case problem != nil:
 		return nil, []task.Problem{*problem}, nil
 	}
 	i := slices.IndexFunc(list, func(l level) bool { return l.id == id })
 	if i < 0 {
-		return nil, nil, fmt.Errorf("read task %s: %w: %s has no level %q", file, fs.ErrNotExist, source, id)
+		return nil, nil, fmt.Errorf("%w: %s has no level %q", fs.ErrNotExist, source, id)
 	}
 	l := &list[i]
 	if slices.ContainsFunc(list[:i], func(before level) bool { return before.name == l.name }) ||
@@ -204,11 +209,5 @@ func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task
 		return nil, l.problems, nil
 	}
 	t, err := l.task(dir, source, &c)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
-	}
-	if l.problems = append(l.problems, t.Validate()...); task.Broken(l.problems) {
-		return nil, l.problems, nil
-	}
-	return t, l.problems, nil
+	return t, l.problems, err
 }

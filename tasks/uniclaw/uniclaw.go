@@ -141,36 +141,28 @@ func settings(o task.Options) (c Config, err error) {
 
 // Load reads the task in a file.
 func (Format) Load(ctx context.Context, file string, o task.Options) (*task.Task, []task.Problem, error) {
+	b := &builder{Reader: document.Reader{Lenient: o.Lenient}, options: o}
+	err := b.load(ctx, file)
+	return folder.Result(file, &b.t, b.Problems, err)
+}
+
+func (b *builder) load(ctx context.Context, file string) error {
 	abs, err := filepath.Abs(file)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
 	category := filepath.Dir(abs)
-	b := &builder{
-		Reader: document.Reader{File: path.Join(dirTasks, filepath.Base(category), filepath.Base(abs)), Lenient: o.Lenient},
-		dir:    filepath.Dir(filepath.Dir(category)), options: o,
-	}
+	b.File = path.Join(dirTasks, filepath.Base(category), filepath.Base(abs))
+	b.dir = filepath.Dir(filepath.Dir(category))
 	if filepath.Base(filepath.Dir(category)) != dirTasks || path.Ext(b.File) != extension {
-		return nil, nil, fmt.Errorf("read task %s: a task is a file %s/CATEGORY/TASK_ID%s", file, dirTasks, extension)
+		return fmt.Errorf("a task is a file %s/CATEGORY/TASK_ID%s", dirTasks, extension)
 	}
-	if b.settings, err = settings(o); err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+	if b.settings, err = settings(b.options); err != nil {
+		return err
 	}
 	if b.root, err = os.OpenRoot(b.dir); err != nil {
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+		return err
 	}
 	defer b.root.Close()
-	if err = b.build(ctx); err != nil {
-		if p, refused := folder.Problem(err); refused {
-			return nil, append(b.Problems, p), nil
-		}
-		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
-	}
-	if task.Broken(b.Problems) {
-		return nil, b.Problems, nil
-	}
-	if b.Problems = append(b.Problems, b.t.Validate()...); task.Broken(b.Problems) {
-		return nil, b.Problems, nil
-	}
-	return &b.t, b.Problems, nil
+	return b.build(ctx)
 }

@@ -138,26 +138,14 @@ func (Format) Load(ctx context.Context, dir string, o task.Options) (*task.Task,
 		return nil, nil, fmt.Errorf("settings of the dataset: %w", config.Problems(ps))
 	}
 	var err error
-	if b.dir, err = filepath.Abs(dir); err != nil {
-		return nil, nil, err
+	if b.dir, err = filepath.Abs(dir); err == nil {
+		b.root, err = os.OpenRoot(b.dir)
 	}
-	if b.root, err = os.OpenRoot(b.dir); err != nil {
-		return nil, nil, fmt.Errorf("read task: %w", err)
+	if err == nil {
+		defer b.root.Close()
+		err = b.build(ctx, cmp.Or(o.Dataset, filepath.Dir(b.dir)))
 	}
-	defer b.root.Close()
-	if err = b.build(ctx, cmp.Or(o.Dataset, filepath.Dir(b.dir))); err != nil {
-		if p, refused := taskfolder.Problem(err); refused {
-			return nil, append(b.problems, p), nil
-		}
-		return nil, nil, fmt.Errorf("read task %s: %w", dir, err)
-	}
-	if !task.Broken(b.problems) {
-		b.problems = append(b.problems, b.t.Validate()...)
-	}
-	if task.Broken(b.problems) {
-		return nil, b.problems, nil
-	}
-	return &b.t, b.problems, nil
+	return taskfolder.Result(dir, &b.t, b.problems, err)
 }
 
 // builder makes a task of its folder.

@@ -122,6 +122,24 @@ type refused struct{ file, why string }
 
 func (r *refused) Error() string { return r.file + " " + r.why }
 
+// Result is what Load returns of a task that was read, or not, from a file or folder:
+// no task if it is broken.
+func Result(file string, t *task.Task, ps []task.Problem, err error) (*task.Task, []task.Problem, error) {
+	if p, ok := Problem(err); ok {
+		return nil, append(ps, p), nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read task %s: %w", file, err)
+	}
+	if t != nil && !task.Broken(ps) {
+		ps = append(ps, t.Validate()...)
+	}
+	if task.Broken(ps) {
+		t = nil
+	}
+	return t, ps, nil
+}
+
 // Problem returns the problem of the file that [Read] refused with an error; ok is
 // false for any other error.
 func Problem(err error) (p task.Problem, ok bool) {

@@ -69,10 +69,7 @@ func (a *app) taskProbe(ctx context.Context, at place, t *task.Task, f *taskRunF
 		return nil, err
 	}
 	var runs []string
-	for i, text := range append([]string{p.Main(at.dir, at.include[0]), p.Tricks()}, p.Looks()...) {
-		if text == "" {
-			continue
-		}
+	for i, text := range p.Experiments(at.dir, at.include[0]) {
 		file := filepath.Join(tmp, fmt.Sprintf("check-%d.hcl", i))
 		if err = os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return nil, err

@@ -2,98 +2,81 @@ package taskprobe
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/plugins/task"
 )
 
-// Main returns the experiment that runs the solution and nop in each mode. path
-// is the folder of the dataset, and include the pattern of the task in it, or
-// empty.
-func (p *Probe) Main(path, include string) string {
+// Experiments returns the texts of the experiments. path is the folder of the dataset,
+// and include the pattern of the task in it, or empty.
+func (p *Probe) Experiments(path, include string) (texts []string) {
 	agents := []string{"agent.nop"}
 	if p.hasSolution() {
 		agents = append(agents, "agent.oracle")
 	}
-	return p.text("solution", []Variant{{Label: "task", Dir: path}}, include,
-		fmt.Sprintf("  repeat = %d\n  verify = matrix.mode\n  matrix {\n    agent = [%s]\n    mode  = [%s]\n  }\n", p.Times, strings.Join(agents, ", "), p.modeList()))
-}
-
-// hasSolution reports whether each stage has a solution.
-func (p *Probe) hasSolution() bool {
-	for i := range p.Task.Stages {
-		if p.Task.Stages[i].Reference == nil {
-			return false
+	var modes []string
+	for _, m := range p.modes {
+		if m != task.ModeCopies || len(p.modes) == 1 {
+			modes = append(modes, strconv.Quote(string(m)))
 		}
 	}
-	return true
-}
-
-// Tricks returns the experiment with the solutions that must not pass; empty:
-// there are none.
-func (p *Probe) Tricks() string {
-	return p.text("tricks", p.of(Cheat), "",
-		fmt.Sprintf("  agent  = agent.oracle\n  repeat = %d\n  verify = matrix.mode\n  matrix {\n    mode = [%s]\n  }\n", p.Times, p.modeList()))
-}
-
-// Looks returns the experiment that looks into the sandbox, and the one whose
-// tests have no network; empty: there are none.
-func (p *Probe) Looks() []string {
-	var texts []string
-	for _, check := range []string{Answers, Network} {
-		repeat := 1
-		if check == Network {
-			repeat = p.Times
-		}
-		if text := p.text(check, p.of(check), "", fmt.Sprintf("  agent  = agent.oracle\n  repeat = %d\n", repeat)); text != "" {
-			texts = append(texts, text)
+	inModes := func(matrix string) string {
+		return fmt.Sprintf("  repeat = %d\n  verify = matrix.mode\n  matrix {\n    mode = [%s]\n%s  }\n", p.times, strings.Join(modes, ", "), matrix)
+	}
+	const oracle = "  agent  = agent.oracle\n"
+	texts = append(texts, p.text("solution", []variant{{label: "task", dir: path}}, include, inModes(fmt.Sprintf("    agent = [%s]\n", strings.Join(agents, ", ")))))
+	for _, e := range []struct{ check, settings string }{
+		{checkCheat, oracle + inModes("")}, {checkAnswers, oracle}, {checkNetwork, fmt.Sprintf("%s  repeat = %d\n", oracle, p.times)},
+	} {
+		if vs := p.of(e.check); len(vs) > 0 {
+			texts = append(texts, p.text(e.check, vs, "", e.settings))
 		}
 	}
 	return texts
 }
 
-func (p *Probe) of(checks ...string) []Variant {
-	var vs []Variant
-	for _, v := range p.Variants {
-		for _, check := range checks {
-			if v.Check == check {
-				vs = append(vs, v)
-			}
-		}
-	}
-	return vs
+// hasSolution reports whether each stage has a solution.
+func (p *Probe) hasSolution() bool {
+	return !slices.ContainsFunc(p.task.Stages, func(s task.Stage) bool { return s.Reference == nil })
 }
 
-func (p *Probe) modeList() string {
-	var ms []string
-	for _, m := range p.Modes {
-		if m != task.ModeCopies || len(p.Modes) == 1 {
-			ms = append(ms, strconv.Quote(string(m)))
-		}
-	}
-	return strings.Join(ms, ", ")
+// of returns the variants of a check.
+func (p *Probe) of(check string) []variant {
+	return slices.DeleteFunc(slices.Clone(p.variants), func(v variant) bool { return v.check != check })
 }
 
-func (p *Probe) text(name string, variants []Variant, include, settings string) string {
-	if len(variants) == 0 {
-		return ""
-	}
+// text is an experiment with the variants as its datasets.
+func (p *Probe) text(name string, variants []variant, include, settings string) string {
 	var labels []string
-	for _, v := range variants {
-		labels = append(labels, "dataset."+v.Label)
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "experiment \"check-%s\" {\n  datasets    = [%s]\n  environment = environment.here\n%s}\n", name, strings.Join(labels, ", "), settings)
 	for _, v := range variants {
-		fmt.Fprintf(&b, "\ndataset %q {\n  format = %s\n  path   = %s\n", v.Label, hcl(p.Task.Format), hcl(v.Dir))
+		labels = append(labels, "dataset."+v.label)
+		fmt.Fprintf(&b, "\ndataset %q {\n  format = %s\n  path   = %s\n", v.label, hcl(p.task.Format), hcl(v.dir))
 		if include != "" {
 			fmt.Fprintf(&b, "  include = [%s]\n", hcl(include))
 		}
 		b.WriteString("}\n")
 	}
-	fmt.Fprintf(&b, "\nenvironment \"here\" {\n  plugin = %s # --environment\n}\n\nagent \"oracle\" {\n  plugin = \"oracle\"\n  oracle = true\n}\n\nagent \"nop\" {\n  plugin = \"nop\"\n}\n", hcl(p.Environment))
-	return b.String()
+	return fmt.Sprintf(`experiment "check-%s" {
+  datasets    = [%s]
+  environment = environment.here
+%s}
+%s
+environment "here" {
+  plugin = %s # --environment
+}
+
+agent "oracle" {
+  plugin = "oracle"
+  oracle = true
+}
+
+agent "nop" {
+  plugin = "nop"
+}
+`, name, strings.Join(labels, ", "), settings, b.String(), hcl(p.environment))
 }
 
 // hcl returns s as an HCL string without templates.

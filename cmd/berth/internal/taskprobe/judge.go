@@ -47,16 +47,14 @@ func (p *Probe) Judge(runs []string) (*output.TaskRun, error) {
 		}
 		all = append(all, more...)
 	}
-	res := &output.TaskRun{Environment: p.Environment, Times: p.Times, Runs: runs}
-	res.Verdicts = append(res.Verdicts, p.solutions(all)...)
-	res.Verdicts = append(res.Verdicts, p.tricks(all)...)
-	res.Verdicts = append(res.Verdicts, p.flaky(all)...)
-	res.Verdicts = append(res.Verdicts, p.network(all)...)
 	looks, err := p.looks(all)
 	if err != nil {
 		return nil, err
 	}
-	res.Verdicts = append(res.Verdicts, looks...)
+	res := &output.TaskRun{
+		Environment: p.environment, Times: p.times, Runs: runs,
+		Verdicts: slices.Concat(p.solutions(all), p.tricks(all), p.flaky(all), p.network(all), looks),
+	}
 	for _, v := range res.Verdicts {
 		if v.Verdict == failed {
 			res.Failed++
@@ -140,40 +138,41 @@ func judged(v output.TaskVerdict, ss []sample, pass bool, file string) output.Ta
 	return v
 }
 
-// solutions judges the solution and the agent that does nothing.
-func (p *Probe) solutions(all []sample) []output.TaskVerdict {
-	var vs []output.TaskVerdict
-	if !p.hasSolution() {
-		vs = append(vs, output.TaskVerdict{Check: Oracle, Verdict: skipped, Detail: "the task has no solution"})
-	}
-	for _, check := range []string{Oracle, Nop} {
-		for _, mode := range p.Modes {
-			if ss := pick(all, "task", check, string(mode)); len(ss) > 0 {
-				vs = append(vs, judged(output.TaskVerdict{Check: check, Mode: string(mode)}, ss, check == Oracle, ""))
-			}
+// inModes are the verdicts of a check in each mode that it was made in.
+func (p *Probe) inModes(v output.TaskVerdict, all []sample, dataset, agent string, pass bool, file string) (vs []output.TaskVerdict) {
+	for _, mode := range p.modes {
+		if ss := pick(all, dataset, agent, string(mode)); len(ss) > 0 {
+			v.Mode = string(mode)
+			vs = append(vs, judged(v, ss, pass, file))
 		}
+	}
+	return vs
+}
+
+// solutions judges the solution and the agent that does nothing.
+func (p *Probe) solutions(all []sample) (vs []output.TaskVerdict) {
+	if !p.hasSolution() {
+		vs = append(vs, output.TaskVerdict{Check: checkOracle, Verdict: skipped, Detail: "the task has no solution"})
+	}
+	for _, check := range []string{checkOracle, checkNop} {
+		vs = append(vs, p.inModes(output.TaskVerdict{Check: check}, all, "task", check, check == checkOracle, "")...)
 	}
 	return vs
 }
 
 // tricks judges the cheats.
 func (p *Probe) tricks(all []sample) []output.TaskVerdict {
-	vs := p.leftOut(Cheat)
-	for _, t := range p.of(Cheat) {
-		for _, mode := range p.Modes {
-			if ss := pick(all, t.Label, Oracle, string(mode)); len(ss) > 0 {
-				vs = append(vs, judged(output.TaskVerdict{Check: t.Check, Subject: t.Subject, Mode: string(mode)}, ss, false, t.File))
-			}
-		}
+	vs := p.leftOut(checkCheat)
+	for _, t := range p.of(checkCheat) {
+		vs = append(vs, p.inModes(output.TaskVerdict{Check: t.check, Subject: t.subject}, all, t.label, checkOracle, false, t.file)...)
 	}
 	return vs
 }
 
 // leftOut are the verdicts of checks that could not be made.
-func (p *Probe) leftOut(checks ...string) []output.TaskVerdict {
-	var vs []output.TaskVerdict
+func (p *Probe) leftOut(checks ...string) (vs []output.TaskVerdict) {
 	for _, check := range checks {
-		if why := p.Skipped[check]; why != "" {
+		if why := p.skipped[check]; why != "" {
 			vs = append(vs, output.TaskVerdict{Check: check, Verdict: skipped, Detail: why})
 		}
 	}
@@ -181,9 +180,9 @@ func (p *Probe) leftOut(checks ...string) []output.TaskVerdict {
 }
 
 // flaky finds different outcomes in equal conditions.
-func (p *Probe) flaky(all []sample) []output.TaskVerdict {
-	if p.Times < 2 {
-		return []output.TaskVerdict{{Check: Flaky, Verdict: skipped, Detail: "each condition ran once"}}
+func (p *Probe) flaky(all []sample) (vs []output.TaskVerdict) {
+	if p.times < 2 {
+		return []output.TaskVerdict{{Check: checkFlaky, Verdict: skipped, Detail: "each condition ran once"}}
 	}
 	type condition struct{ dataset, agent, mode string }
 	groups := map[condition][]sample{}
@@ -198,16 +197,9 @@ func (p *Probe) flaky(all []sample) []output.TaskVerdict {
 		}
 		groups[c] = append(groups[c], s)
 	}
-	var vs []output.TaskVerdict
 	for _, c := range order {
 		ss := groups[c]
-		passed := slices.Collect(func(yield func(sample) bool) {
-			for _, s := range ss {
-				if s.passed && !yield(s) {
-					return
-				}
-			}
-		})
+		passed := slices.DeleteFunc(slices.Clone(ss), func(s sample) bool { return !s.passed })
 		if len(passed) == 0 || len(passed) == len(ss) {
 			continue
 		}
@@ -215,29 +207,28 @@ func (p *Probe) flaky(all []sample) []output.TaskVerdict {
 		if c.dataset != "task" {
 			who = c.dataset
 		}
-		v := output.TaskVerdict{Check: Flaky, Subject: who, Mode: c.mode, Verdict: failed, Trial: passed[0].trial, Detail: fmt.Sprintf("passed %d of %d in equal conditions", len(passed), len(ss))}
-		vs = append(vs, v)
+		vs = append(vs, output.TaskVerdict{
+			Check: checkFlaky, Subject: who, Mode: c.mode, Verdict: failed, Trial: passed[0].trial,
+			Detail: fmt.Sprintf("passed %d of %d in equal conditions", len(passed), len(ss)),
+		})
 	}
 	if len(vs) == 0 {
-		vs = append(vs, output.TaskVerdict{Check: Flaky, Verdict: held, Detail: "equal outcomes in equal conditions"})
+		vs = append(vs, output.TaskVerdict{Check: checkFlaky, Verdict: held, Detail: "equal outcomes in equal conditions"})
 	}
 	return vs
 }
 
 // network judges tests that fail only without a network.
 func (p *Probe) network(all []sample) []output.TaskVerdict {
-	if vs := p.leftOut(Network); len(vs) > 0 {
+	if vs := p.leftOut(checkNetwork); len(vs) > 0 {
 		return vs
 	}
-	own := pick(all, "task", Oracle, string(p.Task.ModeOf(&p.Task.Stages[0])))
-	v := output.TaskVerdict{Check: Network}
-	if !slices.ContainsFunc(own, func(s sample) bool { return s.passed }) {
-		v.Verdict, v.Detail = skipped, "the solution does not pass with a network either"
-		return []output.TaskVerdict{v}
-	}
-	v = judged(v, pick(all, Network, Oracle, ""), true, "")
-	if v.Verdict == failed {
-		v.Detail += " without a network"
+	with := pick(all, "task", checkOracle, string(p.task.ModeOf(&p.task.Stages[0])))
+	v := output.TaskVerdict{Check: checkNetwork, Verdict: skipped, Detail: "the solution does not pass with a network either"}
+	if slices.ContainsFunc(with, func(s sample) bool { return s.passed }) {
+		if v = judged(v, pick(all, checkNetwork, checkOracle, ""), true, ""); v.Verdict == failed {
+			v.Detail += " without a network"
+		}
 	}
 	return []output.TaskVerdict{v}
 }
@@ -249,16 +240,16 @@ var (
 
 // looks judges what was found in the sandbox before an agent worked.
 func (p *Probe) looks(all []sample) ([]output.TaskVerdict, error) {
-	if vs := p.leftOut(Answers, History); len(vs) > 0 {
+	if vs := p.leftOut(checkAnswers, checkHistory); len(vs) > 0 {
 		return vs, nil
 	}
 	none := func(why, trial string) []output.TaskVerdict {
-		v := output.TaskVerdict{Check: Answers, Verdict: skipped, Detail: why, Trial: trial}
+		v := output.TaskVerdict{Check: checkAnswers, Verdict: skipped, Detail: why, Trial: trial}
 		h := v
-		h.Check = History
+		h.Check = checkHistory
 		return []output.TaskVerdict{v, h}
 	}
-	ss := pick(all, Answers, Oracle, "")
+	ss := pick(all, checkAnswers, checkOracle, "")
 	switch {
 	case len(ss) == 0:
 		return none("the sandbox was not looked into", ""), nil
@@ -267,7 +258,7 @@ func (p *Probe) looks(all []sample) ([]output.TaskVerdict, error) {
 	case ss[0].dir == "":
 		return none(ss[0].unknown, ss[0].trial), nil
 	}
-	folder := path.Join("artifacts", p.Task.Paths.Artifacts)
+	folder := path.Join("artifacts", p.task.Paths.Artifacts)
 	text, err := untrusted.Read(filepath.Join(ss[0].dir, filepath.FromSlash(folder)), probeFile, largest)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -291,16 +282,16 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 		line := lines.Text()
 		switch {
 		case line == "no sha256sum" && repo == "":
-			answers = append(answers, output.TaskVerdict{Check: Answers, Verdict: skipped, Detail: "the sandbox has no sha256sum"})
+			answers = append(answers, output.TaskVerdict{Check: checkAnswers, Verdict: skipped, Detail: "the sandbox has no sha256sum"})
 		case line == "no git":
-			history = append(history, output.TaskVerdict{Check: History, Verdict: skipped, Detail: "the sandbox has the repository " + repo + " and no git to read it"})
+			history = append(history, output.TaskVerdict{Check: checkHistory, Verdict: skipped, Detail: "the sandbox has the repository " + repo + " and no git to read it"})
 		case strings.HasPrefix(line, "repository "):
 			repo = strings.TrimPrefix(line, "repository ")
 		case repo != "":
 			if m := commitLine.FindStringSubmatch(line); m != nil && !seen[repo+m[1]] {
 				seen[repo+m[1]] = true
 				history = append(history, output.TaskVerdict{
-					Check: History, Verdict: failed, Trial: trial, File: "environment",
+					Check: checkHistory, Verdict: failed, Trial: trial, File: "environment",
 					Detail: fmt.Sprintf("the repository %s has the commit %.12s, which is not in the history of its HEAD: %s", repo, m[1], m[2]),
 				})
 			}
@@ -309,16 +300,16 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 			if m == nil {
 				continue
 			}
-			if s, ok := p.secret[m[1]]; ok {
+			if s, ok := p.secrets[m[1]]; ok {
 				answers = append(answers, p.answer(s.file, m[2], trial))
 			}
 		}
 	}
 	if len(answers) == 0 {
-		answers = []output.TaskVerdict{{Check: Answers, Verdict: held, Detail: "no file of the tests or the solution is in the sandbox"}}
+		answers = []output.TaskVerdict{{Check: checkAnswers, Verdict: held, Detail: "no file of the tests or the solution is in the sandbox"}}
 	}
 	if len(history) == 0 {
-		history = []output.TaskVerdict{{Check: History, Verdict: held, Detail: "no repository has commits that are not in the history of its HEAD"}}
+		history = []output.TaskVerdict{{Check: checkHistory, Verdict: held, Detail: "no repository has commits that are not in the history of its HEAD"}}
 	}
 	return append(answers, history...)
 }
@@ -326,8 +317,8 @@ func (p *Probe) found(text []byte, trial string) []output.TaskVerdict {
 // answer is the verdict on a file of the task that is in the sandbox. One whose
 // name the instruction says is meant for the agent.
 func (p *Probe) answer(file, in, trial string) output.TaskVerdict {
-	v := output.TaskVerdict{Check: Answers, Verdict: failed, Trial: trial, File: file, Detail: "the agent can read it as " + in}
-	if strings.HasPrefix(file, "tests/") && strings.Contains(p.source.instruction, path.Base(in)) {
+	v := output.TaskVerdict{Check: checkAnswers, Verdict: failed, Trial: trial, File: file, Detail: "the agent can read it as " + in}
+	if strings.HasPrefix(file, "tests/") && strings.Contains(p.instruction, path.Base(in)) {
 		v.Verdict = warning
 		v.Detail += ", which the instruction names"
 	}

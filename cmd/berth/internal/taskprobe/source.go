@@ -19,69 +19,50 @@ import (
 // an answer. Shorter ones, such as "42", are found by chance.
 const smallest = 16
 
-// maxFiles bounds how many files of a task are read.
+// maxFiles bounds how many files of the tests, and of the solution, are read.
 const maxFiles = 500
-
-// file is a file of the task.
-type file struct {
-	name string // below the task's folder
-	text []byte
-}
 
 // secret is a file that agents must not have.
 type secret struct {
 	size int
-	file string
+	file string // below the task's folder
 }
 
-// source is what a task keeps from agents, and what it tells them.
-type source struct {
-	tests, solution []file
-	instruction     string
-}
-
-// read reads the files of the task in dir.
-func read(dir string) (source, error) {
-	var s source
-	for folder, into := range map[string]*[]file{"tests": &s.tests, "solution": &s.solution} {
-		err := filepath.WalkDir(filepath.Join(dir, folder), func(p string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() || len(*into) >= maxFiles {
+// read reads what the task keeps from agents, and what it tells them.
+func (p *Probe) read() error {
+	dir := p.task.Dir
+	p.secrets = map[string]secret{}
+	for _, folder := range []string{"tests", "solution"} {
+		n := 0
+		err := filepath.WalkDir(filepath.Join(dir, folder), func(file string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() || n >= maxFiles {
 				return err
 			}
 			if fi, gone := d.Info(); gone != nil || fi.Size() > largest {
 				return gone
 			}
-			name, err := filepath.Rel(dir, p)
+			n++
+			name, err := filepath.Rel(dir, file)
 			if err != nil {
 				return err
 			}
 			text, err := untrusted.Read(dir, name, largest)
-			*into = append(*into, file{filepath.ToSlash(name), text})
+			if len(text) >= smallest {
+				sum := sha256.Sum256(text)
+				p.secrets[hex.EncodeToString(sum[:])] = secret{len(text), filepath.ToSlash(name)}
+			}
 			return err
 		})
 		if err != nil && !os.IsNotExist(err) {
-			return s, fmt.Errorf("read the task: %w", err)
+			return fmt.Errorf("read the task: %w", err)
 		}
 	}
 	text, err := untrusted.Read(dir, "instruction.md", largest)
 	if err != nil && !os.IsNotExist(err) {
-		return s, err
+		return err
 	}
-	s.instruction = string(text)
-	return s, nil
-}
-
-// secrets are the files of the tests and of the solution, by the digests of
-// their content.
-func (s *source) secrets() map[string]secret {
-	found := map[string]secret{}
-	for _, f := range slices.Concat(s.tests, s.solution) {
-		if len(f.text) >= smallest {
-			sum := sha256.Sum256(f.text)
-			found[hex.EncodeToString(sum[:])] = secret{len(f.text), f.name}
-		}
-	}
-	return found
+	p.instruction = string(text)
+	return nil
 }
 
 // probeFile is what the solution of probeScript leaves among the artifacts.
@@ -92,13 +73,13 @@ const probeFile = "berth-task-check"
 // not in the history of their HEAD.
 func (p *Probe) probeScript() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "#!/bin/sh\nout=%s\nmkdir -p \"$out\"\nexec > \"$out/%s\" 2>/dev/null\n", quoted(p.Task.Paths.Artifacts), probeFile)
+	fmt.Fprintf(&b, "#!/bin/sh\nout=%s\nmkdir -p \"$out\"\nexec > \"$out/%s\" 2>/dev/null\n", quoted(p.task.Paths.Artifacts), probeFile)
 	prune := `\( -path /proc -o -path /sys -o -path /dev -o -path /solution -o -path /tests -o -path /logs \) -prune -o`
-	if p.Environment == "local" { // its programs are those of this machine, and no part of the task
+	if p.environment == "local" { // its programs are those of this machine, and no part of the task
 		prune = strings.Replace(prune, `\( `, `\( -path /usr -o `, 1)
 	}
 	sizes := map[string]bool{}
-	for _, s := range p.secret {
+	for _, s := range p.secrets {
 		sizes[fmt.Sprintf("-size %dc", s.size)] = true
 	}
 	if len(sizes) > 0 {
@@ -119,3 +100,6 @@ echo end
 `, prune)
 	return b.Bytes()
 }
+
+// quoted is a word of a shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

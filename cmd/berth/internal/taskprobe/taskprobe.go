@@ -23,13 +23,13 @@ import (
 
 // The checks.
 const (
-	Oracle  = "oracle"
-	Nop     = "nop"
-	Cheat   = "cheat"
-	Flaky   = "flaky"
-	Network = "network"
-	Answers = "answers"
-	History = "history"
+	checkOracle  = "oracle"
+	checkNop     = "nop"
+	checkCheat   = "cheat"
+	checkFlaky   = "flaky"
+	checkNetwork = "network"
+	checkAnswers = "answers"
+	checkHistory = "history"
 )
 
 // cheats is the folder of a task with solutions that must not pass.
@@ -38,47 +38,43 @@ const cheats = "cheat"
 // largest is how much of a file of a task is read, in bytes.
 const largest = 1 << 20
 
-// Variant is the task with another solution, or other settings.
-type Variant struct {
-	Label   string // of its dataset
-	Check   string // Cheat, Network or Answers
-	Subject string // name of the cheat
-	File    string // of the cheat, below the task's folder
-	Dir     string // folder of the copy
+// variant is a copy of the task with another solution, or other settings.
+type variant struct {
+	label   string // of its dataset
+	check   string // cheat, network or answers
+	subject string // name of the cheat
+	file    string // of the cheat, below the task's folder
+	dir     string // of the copy
 }
 
 // Probe is one task that is checked.
 type Probe struct {
-	Task        *task.Task
-	Environment string // plugin
-	Times       int
-
-	// Modes are the verification modes that are tried, weakest first.
-	Modes []task.Mode
-	// Variants are copies of the task.
-	Variants []Variant
-	// Skipped says why a check cannot be made, by its name.
-	Skipped map[string]string
-
-	source source
-	secret map[string]secret // files that the agent must not have, by the digest of their content
+	task        *task.Task
+	environment string // plugin
+	times       int
+	modes       []task.Mode // verification modes that are tried, weakest first
+	variants    []variant
+	skipped     map[string]string // why a check cannot be made, by its name
+	secrets     map[string]secret // files that the agent must not have, by the digest of their content
+	instruction string
 }
 
 // New prepares the checks of a task, with its copies in dir, an empty folder.
 func New(t *task.Task, environment string, times int, dir string) (*Probe, error) {
-	p := &Probe{Task: t, Environment: environment, Times: times, Modes: modes(t), Skipped: map[string]string{}}
-	why := p.changeable()
-	if why == "" {
-		var err error
-		if p.source, err = read(t.Dir); err != nil {
-			return nil, err
+	p := &Probe{task: t, environment: environment, times: times, modes: modes(t), skipped: map[string]string{}}
+	if why := p.changeable(); why != "" {
+		for _, check := range []string{checkCheat, checkNetwork, checkAnswers, checkHistory} {
+			p.skipped[check] = why
 		}
-		return p, p.vary(dir)
+		return p, nil
 	}
-	for _, check := range []string{Cheat, Network, Answers, History} {
-		p.Skipped[check] = why
+	err := p.read()
+	for _, vary := range []func(string) error{p.varyCheats, p.varyNetwork, p.varyProbe} {
+		if err == nil {
+			err = vary(dir)
+		}
 	}
-	return p, nil
+	return p, err
 }
 
 // modes are those at least as strict as each stage's.
@@ -96,7 +92,7 @@ func modes(t *task.Task) []task.Mode {
 // changeable says why no copy of the task can have another solution; empty: it
 // can.
 func (p *Probe) changeable() string {
-	t := p.Task
+	t := p.task
 	switch {
 	case t.File != "":
 		return "the task is not its own folder"
@@ -114,61 +110,64 @@ func (p *Probe) changeable() string {
 	return ""
 }
 
-// vary writes the copies.
-func (p *Probe) vary(dir string) error {
-	found, err := os.ReadDir(filepath.Join(p.Task.Dir, cheats))
+// varyCheats makes a copy with each cheat.
+func (p *Probe) varyCheats(dir string) error {
+	found, err := os.ReadDir(filepath.Join(p.task.Dir, cheats))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for i, e := range found {
-		v := Variant{Label: fmt.Sprintf("cheat%d", i), Check: Cheat, Subject: strings.TrimSuffix(e.Name(), ".sh"), File: path.Join(cheats, e.Name())}
-		from := filepath.Join(p.Task.Dir, cheats, e.Name())
+		name := path.Join(cheats, e.Name())
+		from := filepath.Join(p.task.Dir, cheats, e.Name())
+		v := variant{label: fmt.Sprintf("cheat%d", i), check: checkCheat, subject: strings.TrimSuffix(e.Name(), ".sh"), file: name}
+		solve := func(to string) error { return os.CopyFS(to, os.DirFS(from)) }
 		switch {
 		case e.IsDir():
-			v.File = path.Join(v.File, "solve.sh")
+			v.file = path.Join(name, "solve.sh")
 			if _, err = os.Stat(filepath.Join(from, "solve.sh")); err != nil {
-				return fmt.Errorf("%s has no solve.sh: a cheat is a folder with one, or one file NAME.sh: %w", path.Join(cheats, e.Name()), err)
+				return fmt.Errorf("%s has no solve.sh: a cheat is a folder with one, or one file NAME.sh: %w", name, err)
 			}
-			err = p.copied(dir, &v, func(to string) error { return os.CopyFS(to, os.DirFS(from)) })
 		case strings.HasSuffix(e.Name(), ".sh"):
-			err = p.copied(dir, &v, func(to string) error { return script(to, func() ([]byte, error) { return os.ReadFile(from) }) })
+			text, err := os.ReadFile(from)
+			if err != nil {
+				return err
+			}
+			solve = script(text)
 		default:
 			continue
 		}
-		if err != nil {
+		if err = p.copied(dir, &v, solve); err != nil {
 			return err
 		}
 	}
-	if len(p.Variants) == 0 {
-		p.Skipped[Cheat] = "the task has no folder " + cheats
+	if len(p.variants) == 0 {
+		p.skipped[checkCheat] = "the task has no folder " + cheats
 	}
-	return errors.Join(p.varyNetwork(dir), p.varyProbe(dir))
+	return nil
 }
 
+// varyProbe makes a copy whose solution looks into the sandbox.
 func (p *Probe) varyProbe(dir string) error {
-	if p.Task.Paths.Artifacts == "" {
-		p.Skipped[Answers], p.Skipped[History] = "the task keeps no artifacts", "the task keeps no artifacts"
+	if p.task.Paths.Artifacts == "" {
+		p.skipped[checkAnswers], p.skipped[checkHistory] = "the task keeps no artifacts", "the task keeps no artifacts"
 		return nil
 	}
-	p.secret = p.source.secrets()
-	return p.copied(dir, &Variant{Label: Answers, Check: Answers}, func(to string) error {
-		return script(to, func() ([]byte, error) { return p.probeScript(), nil })
-	})
+	return p.copied(dir, &variant{label: checkAnswers, check: checkAnswers}, script(p.probeScript()))
 }
 
 // varyNetwork makes a copy whose tests have no network. Its solution keeps that
 // of the task.
 func (p *Probe) varyNetwork(dir string) error {
-	if p.Task.NetworkOf(&p.Task.Stages[0].Verify).Mode == task.NetworkNone {
-		p.Skipped[Network] = "the tests have no network"
+	if p.task.NetworkOf(&p.task.Stages[0].Verify).Mode == task.NetworkNone {
+		p.skipped[checkNetwork] = "the tests have no network"
 		return nil
 	}
-	v := &Variant{Label: Network, Check: Network}
+	v := &variant{label: checkNetwork, check: checkNetwork}
 	if err := p.copied(dir, v, nil); err != nil {
 		return err
 	}
-	file := filepath.Join(v.Dir, "task.toml")
-	text, err := untrusted.Read(v.Dir, "task.toml", largest)
+	file := filepath.Join(v.dir, "task.toml")
+	text, err := untrusted.Read(v.dir, "task.toml", largest)
 	if err != nil {
 		return err
 	}
@@ -191,36 +190,31 @@ func (p *Probe) varyNetwork(dir string) error {
 
 // copied copies the task, lets solve write another solution into an empty
 // folder, and adds the variant.
-func (p *Probe) copied(dir string, v *Variant, solve func(to string) error) error {
-	v.Dir = filepath.Join(dir, v.Label, filepath.Base(p.Task.Dir))
-	if err := os.CopyFS(v.Dir, os.DirFS(p.Task.Dir)); err != nil {
+func (p *Probe) copied(dir string, v *variant, solve func(to string) error) error {
+	v.dir = filepath.Join(dir, v.label, filepath.Base(p.task.Dir))
+	if err := os.CopyFS(v.dir, os.DirFS(p.task.Dir)); err != nil {
 		return fmt.Errorf("copy the task: %w", err)
 	}
 	if solve != nil {
-		to := filepath.Join(v.Dir, "solution")
+		to := filepath.Join(v.dir, "solution")
 		err := os.RemoveAll(to)
 		if err == nil {
 			err = solve(to)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: write another solution: %w", v.Label, err)
+			return fmt.Errorf("%s: write another solution: %w", v.label, err)
 		}
 	}
-	p.Variants = append(p.Variants, *v)
+	p.variants = append(p.variants, *v)
 	return nil
 }
 
 // script writes a solution of one file.
-func script(to string, text func() ([]byte, error)) error {
-	b, err := text()
-	if err != nil {
-		return err
+func script(text []byte) func(to string) error {
+	return func(to string) error {
+		if err := os.MkdirAll(to, 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, "solve.sh"), text, 0o755) //nolint:gosec // a program that the sandbox runs
 	}
-	if err = os.MkdirAll(to, 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(to, "solve.sh"), b, 0o755) //nolint:gosec // a program that the sandbox runs
 }
-
-// quoted is a word of a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

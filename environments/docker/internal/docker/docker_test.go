@@ -26,23 +26,7 @@ func made(t *testing.T) *engine.Environment {
 	return e
 }
 
-func TestConformance(t *testing.T) {
-	e := made(t)
-	enginetest.Kit(t, e, enginetest.Spec(t, e, sockets...))
-}
-
-func TestImages(t *testing.T) {
-	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
-}
-
-func TestLimits(t *testing.T) {
-	e := made(t)
-	enginetest.Limits(t, e, enginetest.Spec(t, e, sockets...))
-}
-
-func TestSidecars(t *testing.T) {
-	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), sockets...))
-}
+func TestEngine(t *testing.T) { enginetest.All(t, made, sockets...) }
 
 func TestRemoteDaemonsAreRefusedWithWhy(t *testing.T) {
 	for _, host := range []string{"tcp://10.0.0.1:2376", "ssh://me@there", "npipe:////./pipe/docker_engine"} {

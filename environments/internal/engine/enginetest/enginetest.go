@@ -149,11 +149,21 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Kit tries every clause of the conformance kit.
-func Kit(t *testing.T, e *engine.Environment, spec environment.Spec) {
+// All tries the conformance kit, images, limits and sidecars on the engine behind the
+// first socket that is there. made makes the environment, as each process has its own.
+func All(t *testing.T, made func(*testing.T) *engine.Environment, sockets ...string) {
 	t.Helper()
+	spec := Spec(t, made(t), sockets...)
+	for name, try := range map[string]func(*testing.T, func() *engine.Environment, environment.Spec){
+		"kit": kit, "images": images, "limits": limits, "sidecars": sidecars,
+	} {
+		t.Run(name, func(t *testing.T) { try(t, func() *engine.Environment { return made(t) }, spec) })
+	}
+}
+
+func kit(t *testing.T, made func() *engine.Environment, spec environment.Spec) {
 	environmenttest.Run(t, environmenttest.Subject{
-		Environment: e, Capabilities: []string{environment.CapabilityImages, environment.CapabilityImageGC, environment.CapabilitySidecars}, Spec: spec, Sandboxd: Sandboxd(t),
+		Environment: made(), Capabilities: []string{environment.CapabilityImages, environment.CapabilityImageGC, environment.CapabilitySidecars}, Spec: spec, Sandboxd: Sandboxd(t),
 	})
 }
 

@@ -51,9 +51,9 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// Images tries what an engine does about images. again makes another
+// images tries what an engine does about images. again makes another
 // environment, as another process has it.
-func Images(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
+func images(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	stamp := fmt.Sprint(time.Now().UnixNano()) // a content that was never built
 	last, made := again(), ""

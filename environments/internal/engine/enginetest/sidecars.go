@@ -11,10 +11,10 @@ import (
 	"github.com/berth-eval/berth/plugins/environment"
 )
 
-// Sidecars tries what the kit cannot: that a sandbox of several containers,
+// sidecars tries what the kit cannot: that a sandbox of several containers,
 // whose maker is gone, is found and removed whole by another process. again
 // makes another environment, as another process has it.
-func Sidecars(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
+func sidecars(t *testing.T, again func() *engine.Environment, spec environment.Spec) {
 	t.Helper()
 	spec.Labels.Owner = "sidecars-" + filepath.Base(t.TempDir()) + time.Now().String()
 	spec.Scratch = t.TempDir()

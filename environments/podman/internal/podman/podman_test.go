@@ -31,23 +31,7 @@ func made(t *testing.T) *engine.Environment {
 	return e
 }
 
-func TestConformance(t *testing.T) {
-	e := made(t)
-	enginetest.Kit(t, e, enginetest.Spec(t, e, candidates()...))
-}
-
-func TestImages(t *testing.T) {
-	enginetest.Images(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), candidates()...))
-}
-
-func TestLimits(t *testing.T) {
-	e := made(t)
-	enginetest.Limits(t, e, enginetest.Spec(t, e, candidates()...))
-}
-
-func TestSidecars(t *testing.T) {
-	enginetest.Sidecars(t, func() *engine.Environment { return made(t) }, enginetest.Spec(t, made(t), candidates()...))
-}
+func TestEngine(t *testing.T) { enginetest.All(t, made, candidates()...) }
 
 // store gives the servers that this test starts a store and settings of their
 // own, which it removes with what user namespaces own in it.

@@ -163,13 +163,21 @@ var remote = map[int64]string{
 	0x65735546: "FUSE", 0x01021997: "9p", 0x19830326: "BeeGFS", 0xaad7aaea: "PanFS", 0x20030528: "OrangeFS", 0x5346414f: "AFS",
 }
 
+// Shared names the shared file system that a folder is on; empty: it is on none.
+func Shared(dir string) string {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return ""
+	}
+	return remote[int64(st.Type)&0xffffffff] //nolint:unconvert // int32 on some machines
+}
+
 // Local refuses a folder that does not exist or is not on this machine.
 func Local(dir string) error {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return fmt.Errorf("%s: %w", dir, err)
+	if _, err := os.Stat(dir); err != nil {
+		return err
 	}
-	if name, ok := remote[st.Type&0xffffffff]; ok {
+	if name := Shared(dir); name != "" {
 		return fmt.Errorf("%s is on a shared file system (%s), not on a disk of this machine", dir, name)
 	}
 	return nil

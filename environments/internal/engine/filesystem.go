@@ -7,41 +7,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/plugins/environment"
+	"github.com/berth-eval/berth/plugins/runtimedir"
 )
 
-// Names of file systems by their magic numbers (statfs(2); Lustre's and GPFS's
-// from their own sources). Network file systems do not support user namespaces.
-var (
-	fileSystems = map[int64]string{
-		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "XFS", unix.BTRFS_SUPER_MAGIC: "Btrfs", unix.TMPFS_MAGIC: "tmpfs",
-		unix.OVERLAYFS_SUPER_MAGIC: "overlay", 0x2fc12fc1: "ZFS",
-	}
-	sharedFileSystems = map[int64]string{
-		unix.NFS_SUPER_MAGIC: "NFS", 0x0bd00bd0: "Lustre", 0x47504653: "GPFS", unix.SMB2_SUPER_MAGIC: "SMB", unix.CIFS_SUPER_MAGIC: "CIFS",
-	}
-)
+// fileSystems are names of file systems by their magic numbers (statfs(2)).
+var fileSystems = map[int64]string{
+	unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "XFS", unix.BTRFS_SUPER_MAGIC: "Btrfs", unix.TMPFS_MAGIC: "tmpfs",
+	unix.OVERLAYFS_SUPER_MAGIC: "overlay", 0x2fc12fc1: "ZFS",
+}
 
 // FileSystem names the file system of a folder, for people.
 func FileSystem(dir string) string {
-	kind := kindOf(dir)
-	return cmp.Or(fileSystems[kind], sharedFileSystems[kind], fmt.Sprintf("a file system of kind %#x", kind))
-}
-
-// kindOf returns the magic number of the file system of a folder; 0: it cannot be
-// looked at.
-func kindOf(dir string) int64 {
 	var fs unix.Statfs_t
-	if unix.Statfs(dir, &fs) != nil {
-		return 0
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return "a file system that cannot be looked at"
 	}
-	return int64(fs.Type) //nolint:unconvert // int32 on some machines
+	return cmp.Or(fileSystems[int64(fs.Type)], runtimedir.Shared(dir), fmt.Sprintf("a file system of kind %#x", fs.Type)) //nolint:unconvert // int32 on some machines
 }
 
 // SharedStore returns the problem of an engine that stores its images on a
-// network file system; setting is the option that moves them.
+// network file system, which does not know user namespaces; setting is the option that
+// moves them.
 func SharedStore(engine, dir, setting string) []environment.Problem {
-	kind, ok := sharedFileSystems[kindOf(dir)]
-	if !ok {
+	kind := runtimedir.Shared(dir)
+	if kind == "" || kind == "FUSE" { // images can be unpacked on some of these
 		return nil
 	}
 	return []environment.Problem{{

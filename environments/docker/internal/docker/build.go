@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	control "github.com/moby/buildkit/api/services/control"
 	"github.com/moby/moby/api/types/build"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/dockerfile"
@@ -102,62 +103,26 @@ func (d *docker) fetch(ctx context.Context, images []string, log func(string)) e
 	return nil
 }
 
-// Numbers of fields in BuildKit's StatusResponse and what is in it.
-const (
-	statusVertex, statusLog = 1, 3
-	vertexName, vertexBegan = 3, 5
-	logText                 = 4
-)
-
 // progress returns a function that passes on what BuildKit says of its work: the
 // name of each step that begins, and what its commands print.
 func progress(log func(string)) func(json.RawMessage) {
 	said := map[string]bool{}
 	return func(aux json.RawMessage) {
-		var status []byte
-		if json.Unmarshal(aux, &status) != nil {
+		var text []byte
+		var status control.StatusResponse
+		if json.Unmarshal(aux, &text) != nil || proto.Unmarshal(text, &status) != nil {
 			return // another message, such as the ID of the image
 		}
-		each(status, func(field protowire.Number, value []byte) {
-			name, began := "", false
-			each(value, func(part protowire.Number, text []byte) {
-				switch {
-				case field == statusVertex && part == vertexName:
-					name = string(text)
-				case field == statusVertex && part == vertexBegan:
-					began = true
-				case field == statusLog && part == logText:
-					for line := range strings.Lines(string(text)) {
-						log(strings.TrimRight(line, "\r\n "))
-					}
-				}
-			})
-			if began && !said[name] {
+		for _, v := range status.GetVertexes() {
+			if name := v.GetName(); v.GetStarted() != nil && !said[name] {
 				said[name] = true
 				log(name)
 			}
-		})
-	}
-}
-
-// each calls f for each field of a message that has a length: texts and messages.
-func each(message []byte, f func(field protowire.Number, value []byte)) {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
 		}
-		message = message[n:]
-		if kind == protowire.BytesType {
-			value, length := protowire.ConsumeBytes(message)
-			if length < 0 {
-				return
+		for _, l := range status.GetLogs() {
+			for line := range strings.Lines(string(l.GetMsg())) {
+				log(strings.TrimRight(line, "\r\n "))
 			}
-			f(field, value)
 		}
-		if n = protowire.ConsumeFieldValue(field, kind, message); n < 0 {
-			return
-		}
-		message = message[n:]
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/berth-eval/berth/environments/internal/dockerapi"
 	"github.com/berth-eval/berth/environments/internal/engine"
@@ -117,23 +118,15 @@ func quota(driver, root string) bool {
 	default:
 		return false
 	}
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	mounts, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return m.Mountpoint != "/" && !strings.HasPrefix(root+"/", m.Mountpoint+"/"), false
+	})
+	if err != nil || len(mounts) == 0 {
 		return false
 	}
-	best, ok := -1, false
-	for line := range strings.Lines(string(text)) {
-		before, after, _ := strings.Cut(line, " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if len(f) < 5 || len(g) < 3 {
-			continue
-		}
-		at := f[4]
-		if in := at == "/" || root == at || strings.HasPrefix(root, at+"/"); in && len(at) >= best {
-			best, ok = len(at), g[0] == "xfs" && (strings.Contains(g[2], "prjquota") || strings.Contains(g[2], "pquota"))
-		}
-	}
-	return ok
+	slices.Reverse(mounts) // a later one covers an earlier one
+	m := slices.MaxFunc(mounts, func(a, b *mountinfo.Info) int { return len(a.Mountpoint) - len(b.Mountpoint) })
+	return m.FSType == "xfs" && (strings.Contains(m.VFSOptions, "prjquota") || strings.Contains(m.VFSOptions, "pquota"))
 }
 
 // Create makes a container.

@@ -47,36 +47,6 @@ until [ -n "$(redis-cli -h store get asked)" ] || [ $((i += 1)) -gt 100 ]; do sl
 [ -e /tmp/done ] || ok=0
 `,
 	},
-	// Main and two services listen on one port, and one service asks another.
-	"one port": {
-		file: `services:
-  main:
-    image: ` + image + `
-    depends_on: {front: {condition: service_healthy}}
-  back:
-    image: ` + image + `
-    command: [redis-server, --save, "", --port, "6379", --protected-mode, "no"]
-    healthcheck: {test: ["CMD", "redis-cli", "set", "who", "back"], interval: 1s, retries: 60}
-  front:
-    image: ` + image + `
-    command: [redis-server, --save, "", --port, "6379", --protected-mode, "no", --replicaof, back, "6379"]
-    depends_on: {back: {condition: service_healthy}}
-    healthcheck: {test: ["CMD-SHELL", "redis-cli get who | grep back && redis-cli -h back set asked yes"], interval: 1s, retries: 60}
-`,
-		solve: `redis-server --save '' --port 6379 --protected-mode no &
-until redis-cli set who main; do sleep 0.1; done
-redis-cli -h main get who > /tmp/main
-redis-cli shutdown nosave
-wait
-`,
-		test: `[ "$(redis-cli -h back get asked)" = yes ] || ok=0
-redis-cli -h back role | grep -q master || ok=0
-redis-cli -h front role | grep -q slave || ok=0
-[ "$(cat /tmp/main)" = main ] || ok=0
-grep -q '^CapBnd:.*[13579bdf][0-9a-f][0-9a-f][0-9a-f]$' /proc/1/status && ok=0
-grep -v Iface /proc/net/route | grep -v 00FF1EAC && ok=0
-`,
-	},
 	// A stage of a Dockerfile with an argument, a volume that main cannot write to,
 	// a variable of the host, and an entrypoint that gets the idle command.
 	"options": {

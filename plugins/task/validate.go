@@ -205,9 +205,9 @@ var hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 func (c *checker) containers(key string, e *Environment) {
 	c.volumes(key, e.Volumes)
 	names := map[string]bool{MainContainer: true}
+	at := func(i int) string { return fmt.Sprintf("%s.sidecars[%d]", key, i) }
 	for i := range e.Sidecars {
-		s := &e.Sidecars[i]
-		k := fmt.Sprintf("%s.sidecars[%d]", key, i)
+		s, k := &e.Sidecars[i], at(i)
 		if !hostForm.MatchString(s.Name) || s.Name == "localhost" || names[s.Name] {
 			c.bad(k+".name", "is %q: it must be unique, a host name, and neither main nor localhost", s.Name)
 		}
@@ -224,57 +224,70 @@ func (c *checker) containers(key string, e *Environment) {
 			}
 		}
 	}
-	c.aliases(key, MainContainer, e.Hostname, e.Aliases, names)
-	for i := range e.Sidecars {
-		s := &e.Sidecars[i]
-		c.aliases(fmt.Sprintf("%s.sidecars[%d]", key, i), s.Name, s.Hostname, s.Aliases, names)
-	}
-	c.dependsOn(key, MainContainer, e.DependsOn, e)
-	for i := range e.Sidecars {
-		c.dependsOn(fmt.Sprintf("%s.sidecars[%d]", key, i), e.Sidecars[i].Name, e.Sidecars[i].DependsOn, e)
-	}
-	if _, loop := e.StartOrder(); len(loop) > 0 {
-		c.bad(key+".depends_on", "goes in a circle: %s", strings.Join(loop, ", "))
-	}
+	main := Sidecar{Name: MainContainer, Hostname: e.Hostname, Aliases: e.Aliases, DependsOn: e.DependsOn}
+	c.ps = append(c.ps, CheckRelations(append([]Sidecar{main}, e.Sidecars...), func(i int) string {
+		if i == 0 {
+			return key
+		}
+		return at(i - 1)
+	})...)
 }
 
-// aliases checks the further names of a container. taken has the names of all
-// containers.
-func (c *checker) aliases(key, own, hostname string, aliases []string, taken map[string]bool) {
-	if hostname != "" {
-		c.alias(key+".hostname", own, hostname, taken)
+// CheckRelations returns what is wrong in the further names of containers, of which
+// main is the first, and in what they say of each other. at returns the key of a
+// container by its index.
+func CheckRelations(all []Sidecar, at func(i int) string) []Problem {
+	c := &checker{}
+	taken := map[string]bool{"localhost": true}
+	for i := range all {
+		taken[strings.ToLower(all[i].Name)] = true
 	}
-	for i, a := range aliases {
-		if a != hostname {
-			c.alias(fmt.Sprintf("%s.aliases[%d]", key, i), own, a, taken)
+	for i := range all {
+		s := &all[i]
+		c.alias(at(i)+".hostname", s, s.Hostname, taken)
+		for j, a := range s.Aliases {
+			if a != s.Hostname {
+				c.alias(fmt.Sprintf("%s.aliases[%d]", at(i), j), s, a, taken)
+			}
 		}
 	}
+	for i := range all {
+		for _, other := range slices.Sorted(maps.Keys(all[i].DependsOn)) {
+			c.dependsOn(at(i)+".depends_on."+other, &all[i], other, all)
+		}
+	}
+	e := Environment{DependsOn: all[0].DependsOn, Sidecars: all[1:]}
+	if _, loop := e.StartOrder(); len(loop) > 0 {
+		first := slices.IndexFunc(all, func(s Sidecar) bool { return s.Name == loop[0] })
+		c.bad(at(first)+".depends_on", "goes in a circle: none of %s can be the first", strings.Join(loop, ", "))
+	}
+	return c.ps
 }
 
-func (c *checker) alias(key, own, name string, taken map[string]bool) {
-	if name == own {
+// alias checks a further name of a container.
+func (c *checker) alias(key string, of *Sidecar, name string, taken map[string]bool) {
+	low := strings.ToLower(name)
+	if name == "" && strings.HasSuffix(key, ".hostname") || low == strings.ToLower(of.Name) {
 		return
 	}
-	if !hostForm.MatchString(name) || name == "localhost" || taken[name] {
-		c.bad(key, "is %q: it must be a host name that no other container has, and not localhost", name)
+	if !hostForm.MatchString(name) || taken[low] {
+		c.bad(key, "is %q: it must be a host name (letters, digits, -, _ and ., at most 63) that no other container has, and not localhost", name)
 	}
-	taken[name] = true
+	taken[low] = true
 }
 
-func (c *checker) dependsOn(key, name string, on map[string]string, e *Environment) {
-	for _, other := range slices.Sorted(maps.Keys(on)) {
-		k := key + ".depends_on." + other
-		i := slices.IndexFunc(e.Sidecars, func(s Sidecar) bool { return s.Name == other })
-		switch state := on[other]; {
-		case other == name || i < 0 && other != MainContainer:
-			c.bad(k, "is not the name of another container")
-		case state != StateStarted && state != StateHealthy && state != StateCompleted:
-			c.bad(k, "is %q: it must be started, healthy or completed", state)
-		case i < 0 && state != StateStarted:
-			c.bad(k, "is %q: the main container, which the agent works in, can only be waited for as started", state)
-		case i >= 0 && state == StateHealthy && e.Sidecars[i].Healthcheck == nil:
-			c.bad(k, "is healthy, and %s has no healthcheck", other)
-		}
+// dependsOn checks what a container says of another one.
+func (c *checker) dependsOn(key string, s *Sidecar, other string, all []Sidecar) {
+	i := slices.IndexFunc(all, func(s Sidecar) bool { return s.Name == other })
+	switch state := s.DependsOn[other]; {
+	case other == s.Name || i < 0:
+		c.bad(key, "is not the name of another container")
+	case state != StateStarted && state != StateHealthy && state != StateCompleted:
+		c.bad(key, "is %q: it must be started, healthy or completed", state)
+	case i == 0 && state != StateStarted:
+		c.bad(key, "is %q: the main container, which the agent works in, can only be waited for as started", state)
+	case i > 0 && state == StateHealthy && all[i].Healthcheck == nil:
+		c.bad(key, "is healthy, and %s has no healthcheck: that of its image is not run", other)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"maps"
 	"math"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,70 +128,12 @@ func (c *converter) all(p *types.Project) File {
 		f.Sidecars = append(f.Sidecars, side)
 	}
 	all := append([]task.Sidecar{f.Main}, f.Sidecars...)
-	c.relations(all)
-	c.hostNames(all)
+	for _, p := range task.CheckRelations(all, func(i int) string { return "services." + all[i].Name }) {
+		key := strings.Replace(p.Key, ".aliases[", ".networks[", 1)
+		c.add(p.Severity, c.at(strings.TrimRight(key, "[]0123456789")), p.Key, p.Summary, "")
+	}
 	return f
 }
-
-// relations checks what services, of which main is the first, say of each other.
-func (c *converter) relations(all []task.Sidecar) {
-	health := map[string]*task.Healthcheck{}
-	for _, s := range all[1:] {
-		health[s.Name] = s.Healthcheck
-	}
-	for _, s := range all {
-		for other, state := range s.DependsOn {
-			at := "services." + s.Name + ".depends_on." + other
-			check, known := health[other]
-			switch {
-			case other == task.MainContainer:
-				if state != task.StateStarted {
-					c.bad(at, "Service waits for main", "The agent works in main: others can wait for it as service_started only.")
-				}
-			case !known:
-				c.bad(at, "Unknown service", "There is no service %q.", other)
-			case state == "":
-				c.bad(at, "Unknown condition", "Write service_started, service_healthy or service_completed_successfully.")
-			case state == task.StateHealthy && check == nil:
-				c.bad(at, "Service has no healthcheck", "Write a healthcheck for %s: that of its image is not run.", other)
-			}
-		}
-	}
-	e := task.Environment{Sidecars: all[1:], DependsOn: all[0].DependsOn}
-	if _, loop := e.StartOrder(); len(loop) > 0 {
-		c.bad("services."+loop[0]+".depends_on", "Services wait for each other", "None of %s can be the first.", strings.Join(loop, ", "))
-	}
-}
-
-// hostNames checks the names by which services are reached in addition to those
-// of the file.
-func (c *converter) hostNames(all []task.Sidecar) {
-	taken := map[string]string{"localhost": "localhost"}
-	for _, s := range all {
-		taken[strings.ToLower(s.Name)] = s.Name
-	}
-	for _, s := range all {
-		for i, name := range append([]string{s.Hostname}, s.Aliases...) {
-			at := "services." + s.Name + ".networks"
-			if i == 0 {
-				at = "services." + s.Name + ".hostname"
-			}
-			owner, is := taken[strings.ToLower(name)]
-			switch {
-			case name == "":
-			case !hostName.MatchString(name):
-				c.bad(at, "Malformed host name", "%q: write letters, digits, -, _ and ., at most 63.", name)
-			case is && owner != s.Name:
-				c.bad(at, "Host name is taken", "%q is a name of %s already: a name leads to one container.", name, owner)
-			default:
-				taken[strings.ToLower(name)] = s.Name
-			}
-		}
-	}
-}
-
-// hostName is the form of a name in a hosts file.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
 
 func (c *converter) service(name string, s *types.ServiceConfig) task.Sidecar {
 	at := "services." + name

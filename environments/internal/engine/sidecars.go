@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -52,21 +51,15 @@ func (p parts) add(r *environment.Remains) {
 	}
 }
 
-// judgeSidecars checks the sidecars and volumes.
+// judgeSidecars checks the sidecars and volumes. Their names fit: package task has
+// checked them.
 func (j *judgement) judgeSidecars(spec environment.Spec) {
 	j.judgeVolumes("main", spec.Volumes)
-	j.judgeNames("main", spec.Hostname, spec.Aliases)
 	if _, err := os.Stat(TUN); err != nil && len(spec.Sidecars) > 0 {
 		j.Refuse("Containers cannot be connected", fmt.Sprintf("This machine has no %s (%v). Load the kernel's module tun: sudo modprobe tun.", TUN, err))
 	}
-	names := map[string]bool{"main": true, "localhost": true}
 	for _, s := range spec.Sidecars {
 		side := &judgement{config: j.config, remote: j.remote, facts: j.facts}
-		if s.Name == "" || names[s.Name] {
-			side.Refuse("The name of a container is taken", fmt.Sprintf("%q is empty, main, localhost or used twice.", s.Name))
-		}
-		names[s.Name] = true
-		side.judgeNames(s.Name, s.Hostname, s.Aliases)
 		side.judgeImage(environment.Spec{Image: s.Image})
 		side.judgeLimits(s.Limits)
 		side.judgePlaces(environment.Spec{Workdir: s.Workdir})
@@ -81,18 +74,6 @@ func (j *judgement) judgeSidecars(spec environment.Spec) {
 			j.Degrade(fmt.Sprintf("Container %q: %s", s.Name, p.Summary), p.Detail)
 		}
 		j.sidecars = append(j.sidecars, side.container)
-	}
-}
-
-// hostName is the form of a name in a hosts file.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`)
-
-// judgeNames checks the further names of a container.
-func (j *judgement) judgeNames(container, hostname string, aliases []string) {
-	for _, name := range append(slices.Clip(aliases), hostname) {
-		if name != "" && !hostName.MatchString(name) || name == "localhost" {
-			j.Refuse("A host name is malformed", fmt.Sprintf("%q of container %q: letters, digits, -, _ and . are allowed, and localhost is taken.", name, container))
-		}
 	}
 }
 

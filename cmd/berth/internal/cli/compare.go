@@ -154,18 +154,8 @@ func comparedCells(res *output.Comparison) terminal.Table {
 	}
 	for i := range res.Cells {
 		c := &res.Cells[i]
-		rate := "–"
-		if c.Mean != nil {
-			rate = numbers.Value(*c.Mean, c.Raw)
-		}
-		if c.SE != nil {
-			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*c.SE, c.Raw), numbers.Value(*c.SD, c.Raw))
-		}
-		around := between(c.Interval, c.Raw)
-		if c.Instead != "" {
-			rate, around = c.Instead, "–"
-		}
-		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, around, share(c.PassAt1)}
+		rate, around := success(&c.Rates)
+		row := []string{terminal.Clean(c.Name), strconv.Itoa(c.Tasks), strconv.Itoa(c.Repetitions), rate, around, numbers.Share(c.PassAt1, false)}
 		if k > 1 {
 			row = append(row, ofK(c.PassAtK, c.K, false), ofK(c.AllK, c.K, false))
 		}
@@ -185,7 +175,7 @@ func comparedPairs(res *output.Comparison) terminal.Table {
 		if undecided[p.A] || undecided[p.B] {
 			solved = "–"
 		}
-		t.Row(terminal.Clean(p.A+" – "+p.B), strconv.Itoa(p.Tasks), difference(p.Difference, p.Raw), between(p.Interval, p.Raw), numbers.P(p.P), numbers.P(p.Holm), solved)
+		t.Row(terminal.Clean(p.A+" – "+p.B), strconv.Itoa(p.Tasks), numbers.Difference(p.Difference, p.Raw), numbers.Between(p.Interval, p.Raw, numbers.Value), numbers.P(p.P), numbers.P(p.Holm), solved)
 	}
 	return t
 }
@@ -197,22 +187,6 @@ func undecided(res *output.Comparison) map[string]bool {
 		names[res.Cells[i].Name] = res.Cells[i].PassAt1 == nil
 	}
 	return names
-}
-
-// between prints an interval; raw is as in numbers.Value.
-func between(in *output.Interval, raw bool) string {
-	if in == nil {
-		return "–"
-	}
-	return fmt.Sprintf("%s to %s", numbers.Value(in.Low, raw), numbers.Value(in.High, raw))
-}
-
-// difference prints a difference, of rates in points of a percent.
-func difference(x float64, raw bool) string {
-	if s := numbers.Value(x, raw); s == "0.0" || x <= 0 {
-		return s
-	}
-	return "+" + numbers.Value(x, raw)
 }
 
 // flatPairs is the table of pairs with a number in each column, for CSV.

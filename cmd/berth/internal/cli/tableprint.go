@@ -95,21 +95,15 @@ func rateTable(res *output.Table) terminal.Table {
 	add(exposed, "exposed")
 	for i := range res.Rows {
 		r := &res.Rows[i]
-		rate, solved := "–", "–"
-		if r.Mean != nil {
-			rate = numbers.Value(*r.Mean, r.Raw)
-		}
-		if r.SE != nil {
-			rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*r.SE, r.Raw), numbers.Value(*r.SD, r.Raw))
-		}
-		around, best := between(r.Interval, r.Raw), ofK(r.BestOfK, r.K, r.Raw)
-		if r.Instead != "" {
-			rate, around, best = r.Instead, "–", "–"
+		rate, around := success(&r.Rates)
+		solved, best := "–", "–"
+		if r.Instead == "" {
+			best = ofK(r.BestOfK, r.K, r.Raw)
 		}
 		if r.PassAt1 != nil {
 			solved = fmt.Sprintf("%d/%d/%d", len(r.Always), len(r.Sometimes), len(r.Never))
 		}
-		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, around, share(r.PassAt1))
+		row := values(r, fmt.Sprintf("%d of %d", r.Measured, r.Planned), strconv.Itoa(r.Tasks), strconv.Itoa(r.Repetitions), rate, around, numbers.Share(r.PassAt1, false))
 		if k > 0 {
 			row = append(row, ofK(r.PassAtK, r.K, false), ofK(r.AllK, r.K, false), best)
 		}
@@ -206,11 +200,16 @@ func full(x *float64) string {
 	return strconv.FormatFloat(*x, 'g', -1, 64)
 }
 
-func share(x *float64) string {
-	if x == nil {
-		return "–"
+// success prints the success rate with its spread, and its interval.
+func success(r *output.Rates) (rate, around string) {
+	if r.Instead != "" {
+		return r.Instead, "–"
 	}
-	return numbers.Value(*x, false)
+	rate = numbers.Share(r.Mean, r.Raw)
+	if r.SE != nil {
+		rate += fmt.Sprintf(" ± %s (sd %s)", numbers.Value(*r.SE, r.Raw), numbers.Value(*r.SD, r.Raw))
+	}
+	return rate, numbers.Between(r.Interval, r.Raw, numbers.Value)
 }
 
 func ofK(x *float64, k int, raw bool) string {

@@ -10,7 +10,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/store"
 )
 
@@ -37,12 +36,18 @@ type Gate struct {
 // baseline solved it once and the run never does.
 func Gated(run, baseline *Run, o *Options) (*Gate, error) {
 	g := &Gate{Gate: output.Gate{Run: run.Dir, Baseline: baseline.Dir, Tasks: []output.GateTask{}}, ids: map[place]string{}}
-	now, reasons := tries(run, "", o)
+	now, reasons, err := tries(run, "", o)
+	if err != nil {
+		return nil, err
+	}
 	only := ""
 	if len(run.Manifest.Cells) == 1 && len(baseline.Manifest.Cells) == 1 {
 		only = cmp.Or(run.Manifest.Cells[0].Key, run.Manifest.Cells[0].Agent) // one cell each: they are compared whatever they are called
 	}
-	before, _ := tries(baseline, only, o)
+	before, _, err := tries(baseline, only, o)
+	if err != nil {
+		return nil, err
+	}
 	if len(reasons) > 0 && !o.Force {
 		return nil, Refusal(reasons)
 	}
@@ -132,35 +137,32 @@ func inOrder(of map[place]*tried) (all []place) {
 
 // tries collects the trials of a run. key replaces that of its cells, if it is not
 // empty. reasons are those not to print numbers.
-func tries(r *Run, key string, o *Options) (of map[place]*tried, reasons []string) {
+func tries(r *Run, key string, o *Options) (of map[place]*tried, reasons []string, err error) {
+	j, err := Join([]Run{*r})
+	if err != nil {
+		return nil, nil, err
+	}
 	of = map[place]*tried{}
-	shared := summary.SharedNames(r.Manifest)
-	states := make([][]*store.TrialState, len(r.Manifest.Cells))
-	for _, t := range r.Index.Trials {
-		c := &r.Manifest.Cells[t.Cell]
+	refused := o.Rules.Refused(j)
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		c := t.Of()
 		if len(o.Cells) > 0 && !matches(o.Cells, c.Slug, c.Agent) {
 			continue
 		}
-		states[t.Cell] = append(states[t.Cell], t)
-		p := place{cmp.Or(key, c.Key, c.Agent), t.Task}
-		if shared[t.Task] {
-			p.task = t.Dataset + ": " + t.Task
-		}
+		reasons = append(reasons, refused[t.Cell]...)
+		refused[t.Cell] = nil
+		p := place{cmp.Or(key, c.Key, c.Agent), t.TaskName}
 		if of[p] == nil {
 			of[p] = &tried{digest: t.TaskDigest}
 		}
 		one := of[p]
 		one.ids = append(one.ids, t.ID)
-		if solved := one.Solved; add(&one.Tries, t) && one.Solved == solved && one.dir == "" {
+		if solved := one.Solved; add(&one.Tries, t.TrialState) && one.Solved == solved && one.dir == "" {
 			one.dir = t.Dir
 		}
 	}
-	for i := range states {
-		if len(states[i]) > 0 {
-			reasons = append(reasons, o.Rules.reasons(cmp.Or(r.Manifest.Cells[i].Slug, r.Manifest.Cells[i].Agent), []*Run{r}, states[i])...)
-		}
-	}
-	return of, reasons
+	return of, reasons, nil
 }
 
 // add counts a trial, if it was measured.

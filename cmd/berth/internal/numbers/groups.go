@@ -137,7 +137,7 @@ func groupOf(j *Joined, name string) (of func(*Trial) []string, cells bool) {
 // an error without scores has those that other trials of its task have, as the score
 // that decides would be 0 as well; but none that is raw.
 func rewards(j *Joined) func(*Trial) []string {
-	raw, of := RawOf(j.Trials), map[string]map[string]bool{}
+	raw, of := j.Raw(), map[string]map[string]bool{}
 	task := func(t *Trial) string { return t.Dataset + "\x00" + t.TaskName }
 	for i := range j.Trials {
 		t := &j.Trials[i]

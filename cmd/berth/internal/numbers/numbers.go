@@ -3,7 +3,6 @@
 package numbers
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/stats"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // level of all intervals.
@@ -37,42 +35,27 @@ type Options struct {
 
 // cell is a cell of a run with its measured trials.
 type cell struct {
-	Tally
+	*Tally
 
 	run     *Run
-	states  []*store.TrialState
 	digests map[string]string // of tasks
 }
 
 // Compare compares all pairs of cells of some runs. Fails if fewer than two cells
 // are left, or if a cell has no measured trial.
 func Compare(runs []Run, o *Options) (*output.Comparison, error) {
-	cells, err := collect(runs, o)
+	res := &output.Comparison{Weigh: o.Rules.Weigh, Policy: summary.Policy, Accepted: accepted, Level: level, Seed: seed, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
+	cells, err := collect(runs, o, res)
 	if err != nil {
 		return nil, err
 	}
-	var reasons, notes []string
-	for i := range runs {
-		notes = append(notes, told(&runs[i])...)
+	if len(res.Marks) > 0 && !o.Force {
+		return nil, Refusal(res.Marks)
 	}
-	for _, c := range cells {
-		reasons = append(reasons, o.Rules.reasons(c.Name, []*Run{c.run}, c.states)...)
-	}
-	if len(reasons) > 0 && !o.Force {
-		return nil, Refusal(reasons)
-	}
-	res := &output.Comparison{Marks: reasons, Notes: notes, Weigh: o.Rules.Weigh, Policy: summary.Policy, Accepted: accepted, Level: level, Seed: seed, Cells: []output.ComparedCell{}, Pairs: []output.ComparedPair{}}
-	var tallies []*Tally
 	for _, c := range cells {
 		if c.Measured == 0 {
 			return nil, fmt.Errorf("cell %s has no measured trial, so that there is nothing to compare. Leave it out with --cell%s", c.Name, resume(", or finish it with ", []*Run{c.run}, ""))
 		}
-		tallies = append(tallies, &c.Tally)
-	}
-	if err = ComputeAll(tallies, o.Rules); err != nil {
-		return nil, err
-	}
-	for _, c := range cells {
 		res.Cells = append(res.Cells, c.ComparedCell)
 	}
 	for i, a := range cells {
@@ -88,36 +71,40 @@ func Compare(runs []Run, o *Options) (*output.Comparison, error) {
 	return res, nil
 }
 
-// collect reads the cells of the runs that are wanted.
-func collect(runs []Run, o *Options) ([]*cell, error) {
-	var cells []*cell
+// collect counts the cells of the runs that are wanted, each run alone, and notes what
+// is to be known about them.
+func collect(runs []Run, o *Options, res *output.Comparison) (cells []*cell, err error) {
 	var names []string
-	raw := newRaw()
-	for _, r := range runs {
-		for _, t := range r.Index.Trials {
-			raw.add(t)
-		}
-	}
+	raw := rawOf(runs)
 	for n := range runs {
-		r := &runs[n]
-		of := make([]*cell, len(r.Manifest.Cells))
-		for i := range r.Manifest.Cells {
-			name := cmp.Or(r.Manifest.Cells[i].Slug, r.Manifest.Cells[i].Agent)
-			if len(runs) > 1 {
-				name = filepath.Base(r.Dir) + "/" + name
-			}
-			of[i] = &cell{run: r, Tally: Tally{ComparedCell: output.ComparedCell{Name: name, Run: r.Dir, Cell: r.Manifest.Cells[i].Key}}, digests: map[string]string{}}
-			names = append(names, name)
-			if len(o.Cells) == 0 || matches(o.Cells, name, r.Manifest.Cells[i].Slug) {
-				cells = append(cells, of[i])
+		j, err := Join(runs[n : n+1])
+		if err != nil {
+			return nil, err
+		}
+		res.Notes = append(res.Notes, j.Notes...)
+		slugs, digests := make([]string, len(j.Cells)), make([]map[string]string, len(j.Cells))
+		for i := range j.Cells {
+			digests[i] = map[string]string{}
+			if slugs[i] = j.Cells[i].Name; len(runs) > 1 {
+				j.Cells[i].Name = runs[n].Name() + "/" + slugs[i]
 			}
 		}
-		shared := summary.SharedNames(r.Manifest)
-		for _, t := range r.Index.Trials {
-			of[t.Cell].Is(t, raw)
+		tallies, err := j.Tallies(raw, o.Rules, func(t *Trial, _ stats.Attempt, measured bool) {
+			if measured {
+				digests[t.Cell][t.TaskName] = t.TaskDigest
+			}
+		})
+		if err != nil {
+			return nil, err
 		}
-		for _, t := range r.Index.Trials {
-			of[t.Cell].add(t, shared[t.Task], o.Rules.Weigh)
+		refused := o.Rules.Refused(j)
+		for i, t := range tallies {
+			names = append(names, t.Name)
+			if len(o.Cells) == 0 || matches(o.Cells, t.Name, slugs[i]) {
+				t.Run = runs[n].Dir
+				cells = append(cells, &cell{t, &runs[n], digests[i]})
+				res.Marks = append(res.Marks, refused[i]...)
+			}
 		}
 	}
 	if len(cells) < 2 {
@@ -134,19 +121,6 @@ func matches(patterns []string, names ...string) bool {
 			return p == name || ok && err == nil
 		})
 	})
-}
-
-// add counts a trial. shared says that its task has the name of another one in
-// the run; weigh is that of Rules.
-func (c *cell) add(t *store.TrialState, shared bool, weigh string) {
-	c.states = append(c.states, t)
-	task := t.Task
-	if shared {
-		task = t.Dataset + ": " + t.Task
-	}
-	if _, measured := c.Add(t, task, weigh); measured {
-		c.digests[task] = t.TaskDigest
-	}
 }
 
 // number is nil for what cannot be computed.

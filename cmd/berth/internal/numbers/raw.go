@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
@@ -17,30 +18,28 @@ type Raw struct {
 	decides map[string]bool // by dataset: the score that decides
 }
 
-// RawOf finds the raw scores of some trials.
-func RawOf(trials []Trial) *Raw {
-	r := newRaw()
-	for i := range trials {
-		r.add(trials[i].TrialState)
-	}
-	return r
-}
+// Raw finds the raw scores of all trials.
+func (j *Joined) Raw() *Raw { return rawOf(j.Runs) }
 
-func newRaw() *Raw { return &Raw{rewards: map[string]bool{}, decides: map[string]bool{}} }
-
-func (r *Raw) add(t *store.TrialState) {
-	if !t.Measured() {
-		return
-	}
-	b := t.Accepted().Result
-	for name, v := range b.Rewards {
-		if v < 0 || v > 1 {
-			r.rewards[name] = true
+func rawOf(runs []Run) *Raw {
+	r := &Raw{rewards: map[string]bool{}, decides: map[string]bool{}}
+	for i := range runs {
+		for _, t := range runs[i].Index.Trials {
+			if !t.Measured() {
+				continue
+			}
+			b := t.Accepted().Result
+			for name, v := range b.Rewards {
+				if v < 0 || v > 1 {
+					r.rewards[name] = true
+				}
+			}
+			if b.Score != nil && (*b.Score < 0 || *b.Score > 1) {
+				r.decides[t.Dataset] = true
+			}
 		}
 	}
-	if b.Score != nil && (*b.Score < 0 || *b.Score > 1) {
-		r.decides[t.Dataset] = true
-	}
+	return r
 }
 
 // Reward reports whether the verifiers' score of that name is raw.
@@ -69,4 +68,29 @@ func Value(x float64, raw bool) string {
 		x = 0
 	}
 	return fmt.Sprintf("%.1f", 100*x)
+}
+
+// Share prints a rate as Value does; one that is not known as a dash.
+func Share(x *float64, raw bool) string {
+	if x == nil {
+		return None
+	}
+	return Value(*x, raw)
+}
+
+// Difference prints a difference, of rates in points of a percent.
+func Difference(x float64, raw bool) string {
+	s := Value(x, raw)
+	if s == "0.0" || x <= 0 {
+		return s
+	}
+	return "+" + s
+}
+
+// Between prints an interval: its bounds as print does, and a dash if there is none.
+func Between(in *output.Interval, raw bool, print func(float64, bool) string) string {
+	if in == nil {
+		return None
+	}
+	return print(in.Low, raw) + " to " + print(in.High, raw)
 }

@@ -72,7 +72,7 @@ func Table(j *Joined, w *Wanted) (*output.Table, error) {
 	if w.Selected != nil {
 		res.Notes = append(res.Notes, Chosen(chosen, len(j.Trials), w.Choice))
 	}
-	raw := RawOf(j.Trials)
+	raw := j.Raw()
 	for _, g := range groups {
 		g.is(raw)
 	}
@@ -189,7 +189,7 @@ func (g *group) row(j *Joined, w *Wanted) (output.TableRow, error) {
 	var measured []*Trial
 	for _, t := range g.trials {
 		r.Outcomes[t.Outcome()]++
-		if _, ok := tally.Add(t.TrialState, t.TaskName, w.Rules.Weigh); !ok {
+		if _, ok := tally.add(t, w.Rules.Weigh); !ok {
 			continue
 		}
 		if len(cells) > 1 { // repetitions of several cells are told apart
@@ -294,6 +294,22 @@ func front(rows []output.TableRow, reward func(*output.TableRow) string) {
 			of[i].Pareto = &on
 		}
 	}
+}
+
+// Front reports which points no other one beats, given their success rates and
+// costs: another would have at least the same rate at no more cost, and be better in
+// one of them.
+func Front(rates, costs []float64) []bool {
+	on := make([]bool, len(rates))
+	for i := range rates {
+		on[i] = true
+		for k := range rates {
+			if rates[k] >= rates[i] && costs[k] <= costs[i] && (rates[k] > rates[i] || costs[k] < costs[i]) {
+				on[i] = false
+			}
+		}
+	}
+	return on
 }
 
 // about says what a reader of the rows has to know.

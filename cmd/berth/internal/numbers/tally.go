@@ -7,14 +7,13 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/cmd/berth/summary"
 	"github.com/berth-eval/berth/core/record"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // Tally counts the trials of a cell, or of a row of a table, and computes their numbers.
 type Tally struct {
 	output.ComparedCell
 
-	Sample *stats.Sample // of the measured trials; nil before ComputeAll, and if there is none
+	Sample *stats.Sample // of the measured trials; nil: there is none
 
 	trials []stats.Attempt
 	reward string // the verifiers' score that the numbers are about; empty: the one that decides
@@ -23,19 +22,36 @@ type Tally struct {
 	open   bool   // nothing says which trials have the full reward
 }
 
-// Is says which kind of score the cell has, according to one of its trials. Call it
-// for all of them before Add.
-func (c *Tally) Is(t *store.TrialState, raw *Raw) {
-	c.Raw = c.Raw || raw.Decides(t)
-	c.open = c.open || raw.Undecided(t)
+// Tallies counts the trials of each cell and computes its numbers. counted is told of
+// each trial, with the attempt that counts if it was measured.
+func (j *Joined) Tallies(raw *Raw, rules Rules, counted func(t *Trial, a stats.Attempt, measured bool)) ([]*Tally, error) {
+	cells := make([]*Tally, len(j.Cells))
+	for i := range j.Cells {
+		cells[i] = &Tally{ComparedCell: output.ComparedCell{Name: j.Cells[i].Name, Cell: j.Cells[i].Key}}
+	}
+	for i := range j.Trials {
+		t, c := &j.Trials[i], cells[j.Trials[i].Cell]
+		c.Raw = c.Raw || raw.Decides(t.TrialState)
+		c.open = c.open || raw.Undecided(t.TrialState)
+	}
+	for i := range j.Trials {
+		t := &j.Trials[i]
+		a, measured := cells[t.Cell].add(t, rules.Weigh)
+		counted(t, a, measured)
+	}
+	for _, c := range cells {
+		if err := c.compute(&ratesOf{weigh: rules.Weigh, full: !c.open, cell: true}); err != nil {
+			return nil, fmt.Errorf("cell %s: %w", c.Name, err)
+		}
+	}
+	return cells, nil
 }
 
-// Add counts a trial, whose task is known by a name that is unique in the table.
-// weigh is that of Rules. It returns the attempt that counts, if the trial was
-// measured.
-func (c *Tally) Add(t *store.TrialState, task, weigh string) (a stats.Attempt, measured bool) {
+// add counts a trial. weigh is that of Rules. It returns the attempt that counts, if
+// the trial was measured.
+func (c *Tally) add(t *Trial, weigh string) (a stats.Attempt, measured bool) {
 	c.Planned++
-	if a, measured = Attempt(t, task); !measured {
+	if a, measured = Attempt(t.TrialState, t.TaskName); !measured {
 		return a, false
 	}
 	c.Measured++
@@ -77,14 +93,4 @@ func (c *Tally) compute(of *ratesOf) (err error) {
 		c.Instead = summary.Instead(c.ife, c.Measured)
 	}
 	return rates(&c.Rates, s, of)
-}
-
-// ComputeAll computes the numbers of several cells.
-func ComputeAll(cells []*Tally, rules Rules) error {
-	for _, c := range cells {
-		if err := c.compute(&ratesOf{weigh: rules.Weigh, full: !c.open, cell: true}); err != nil {
-			return fmt.Errorf("cell %s: %w", c.Name, err)
-		}
-	}
-	return nil
 }

@@ -36,7 +36,7 @@ type Options struct {
 
 // cell has the numbers of one cell.
 type cell struct {
-	numbers.Tally
+	*numbers.Tally
 
 	Attempts  int
 	Timeouts  int
@@ -103,29 +103,22 @@ func New(runs []numbers.Run, o *Options) (*Report, error) {
 		return nil, numbers.Refusal(all)
 	}
 	m := &Report{Title: j.Runs[0].Manifest.Header.Experiment, Base: o.Base, Berth: o.Berth, Notes: slices.Clone(j.Notes), Rules: o.Rules, joined: j}
-	raw := numbers.RawOf(j.Trials) // of all trials, also those that are not selected
+	raw := j.Raw() // of all trials, also those that are not selected
 	m.Raw = raw.Any()
 	if err = m.choose(o); err != nil {
 		return nil, err
 	}
 	for i := range j.Cells {
 		m.Cells = append(m.Cells, &cell{
-			Tally:   numbers.Tally{ComparedCell: output.ComparedCell{Name: j.Cells[i].Name, Cell: j.Cells[i].Key}},
 			Reasons: refused[i], Outcomes: map[record.Outcome]int{}, Ends: map[record.AgentEnd]int{}, Integrity: map[record.Integrity]int{},
 		})
 	}
-	for i := range j.Trials {
-		m.Cells[j.Trials[i].Cell].Is(j.Trials[i].TrialState, raw)
-	}
-	for i := range j.Trials {
-		m.Cells[j.Trials[i].Cell].add(&j.Trials[i], o.Rules.Weigh)
-	}
-	tallies := make([]*numbers.Tally, len(m.Cells))
-	for i, c := range m.Cells {
-		tallies[i] = &c.Tally
-	}
-	if err = numbers.ComputeAll(tallies, o.Rules); err != nil {
+	tallies, err := j.Tallies(raw, o.Rules, func(t *numbers.Trial, a stats.Attempt, measured bool) { m.Cells[t.Cell].add(t, a, measured) })
+	if err != nil {
 		return nil, err
+	}
+	for i, t := range tallies {
+		m.Cells[i].Tally = t
 	}
 	m.Ranked = slices.Clone(m.Cells)
 	slices.SortStableFunc(m.Ranked, func(a, b *cell) int { return cmp.Compare(b.rate(), a.rate()) })
@@ -177,14 +170,13 @@ func (m *Report) choose(o *Options) error {
 	return nil
 }
 
-// add counts a trial. weigh is that of numbers.Rules.
-func (c *cell) add(t *numbers.Trial, weigh string) {
+// add counts a trial, with the attempt that counts if it was measured.
+func (c *cell) add(t *numbers.Trial, a stats.Attempt, measured bool) {
 	c.Choices = t.Of().Choices
 	c.Outcomes[t.Outcome()]++
 	c.Attempts += len(t.Attempts)
 	work, _ := t.Spend()
 	c.Spend.Add(work)
-	one, measured := c.Add(t.TrialState, t.TaskName, weigh)
 	if acc := t.Accepted(); acc != nil {
 		c.Integrity[acc.Result.Integrity]++
 		if acc.Result.AgentEnd != "" {
@@ -199,7 +191,7 @@ func (c *cell) add(t *numbers.Trial, weigh string) {
 		c.Timeouts++
 	}
 	c.AgentTime += r.AgentTime
-	if one.Full {
+	if a.Full {
 		c.Full++
 	}
 }

@@ -147,28 +147,13 @@ func armour(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 // Functions are those of the templates.
 func Functions() template.FuncMap {
 	return template.FuncMap{
-		"percent": percent,
-		"value":   numbers.Value,
-		"share": func(x *float64, raw bool) string {
-			if x == nil {
-				return "–"
-			}
-			return numbers.Value(*x, raw)
-		},
-		"between": func(in *output.Interval, raw bool) string {
-			if in == nil {
-				return "–"
-			}
-			return numbers.Value(in.Low, raw) + " to " + numbers.Value(in.High, raw)
-		},
-		"interval": func(in *output.Interval, raw bool) string {
-			if in == nil {
-				return "–"
-			}
-			return points(in.Low, raw) + " to " + points(in.High, raw)
-		},
-		"points": points,
-		"p":      numbers.P,
+		"percent":  percent,
+		"value":    numbers.Value,
+		"share":    numbers.Share,
+		"between":  func(in *output.Interval, raw bool) string { return numbers.Between(in, raw, numbers.Value) },
+		"interval": func(in *output.Interval, raw bool) string { return numbers.Between(in, raw, numbers.Difference) },
+		"points":   numbers.Difference,
+		"p":        numbers.P,
 		"usd": func(s store.Spend) string {
 			switch {
 			case s.CostUSD == nil && s.Unpriced:
@@ -200,15 +185,6 @@ func Functions() template.FuncMap {
 
 // percent prints a fraction in percent.
 func percent(x float64) string { return numbers.Value(x, false) }
-
-// points prints a difference of success rates, in points.
-func points(x float64, raw bool) string {
-	s := numbers.Value(x, raw)
-	if s == "0.0" || x <= 0 {
-		return s
-	}
-	return "+" + s
-}
 
 func money(v float64) string {
 	if math.IsNaN(v) {

@@ -1,11 +1,8 @@
 package drift
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -41,7 +38,7 @@ func ChangedFiles(dir string, m *store.Manifest) ([]string, error) {
 			changed = append(changed, name+": was added")
 			return nil
 		}
-		got, err := digestFile(path)
+		got, err := store.SumOf(path)
 		if err == nil && got != want {
 			changed = append(changed, name+": was changed")
 		}
@@ -60,26 +57,13 @@ func EditedFiles(m *store.Manifest) []string {
 	var edited []string
 	for name, stored := range m.Header.Files {
 		if local := filepath.FromSlash(name); m.Header.Dir != "" && filepath.IsLocal(local) {
-			if now, err := digestFile(filepath.Join(m.Header.Dir, local)); err == nil && now != stored {
+			if now, err := store.SumOf(filepath.Join(m.Header.Dir, local)); err == nil && now != stored {
 				edited = append(edited, name)
 			}
 		}
 	}
 	slices.Sort(edited)
 	return edited
-}
-
-func digestFile(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err = io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Untrusted fails if anybody but this user and root can decide what the run in dir

@@ -193,7 +193,7 @@ func (m *Metrics) ended(a *attempt) {
 	}
 	r := a.event.Result
 	m.attempts.WithLabelValues(a.cell, string(r.Outcome)).Inc()
-	for _, u := range usages(r) {
+	for _, u := range r.Spent() {
 		model := name(u.Model)
 		m.tokens.WithLabelValues(a.cell, u.Role, model, "input").Add(float64(max(0, u.InputTokens)))
 		m.tokens.WithLabelValues(a.cell, u.Role, model, "cached").Add(float64(max(0, u.CachedTokens)))

@@ -10,9 +10,9 @@ package telemetry
 import (
 	"encoding/json"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-eval/berth/core/gateway"
@@ -60,8 +60,7 @@ type Sink struct {
 	traces  *Traces  // nil: none
 	events  chan run.Event
 	telling sync.WaitGroup
-	mu      sync.Mutex
-	dropped int // events that came faster than they could be told
+	dropped atomic.Int64 // events that came faster than they could be told
 }
 
 // New makes a sink for a run, whose metrics and traces may be nil. The caller closes
@@ -96,9 +95,7 @@ func (k *Sink) Event(e run.Event) {
 	select {
 	case k.events <- e:
 	default:
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.dropped++
+		k.dropped.Add(1)
 	}
 }
 
@@ -113,7 +110,7 @@ func (k *Sink) Close() (dropped int, err error) {
 	if k.metrics != nil {
 		k.metrics.close()
 	}
-	return k.dropped, err
+	return int(k.dropped.Load()), err
 }
 
 // tell tells of one event.
@@ -156,12 +153,4 @@ func name(s string) string {
 		s = strings.ToValidUTF8(s[:maxName], "")
 	}
 	return s
-}
-
-// usages returns the use of models in a result.
-func usages(r *record.Result) []record.Usage {
-	if r == nil {
-		return nil
-	}
-	return slices.Clone(r.Spent())
 }

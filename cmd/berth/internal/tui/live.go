@@ -227,19 +227,7 @@ func (s *state) summary(now time.Time) string {
 	}
 	if s.done > 0 && s.stopping == "" && s.done < s.to {
 		left := time.Duration(float64(now.Sub(s.start)) / float64(s.done) * float64(s.to-s.done))
-		line += fmt.Sprintf("; about %s left", about(left))
+		line += fmt.Sprintf("; about %s left", terminal.Seconds(left))
 	}
 	return line
-}
-
-// about returns a duration that looks approximate.
-func about(d time.Duration) string {
-	switch {
-	case d < 90*time.Second:
-		return fmt.Sprintf("%d s", int(d.Seconds())+1)
-	case d < 90*time.Minute:
-		return fmt.Sprintf("%d min", int(d.Minutes())+1)
-	default:
-		return fmt.Sprintf("%.1f h", d.Hours())
-	}
 }

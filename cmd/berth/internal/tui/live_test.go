@@ -49,7 +49,7 @@ func TestLinesAndSummaries(t *testing.T) {
 		w.Event(run.Event{Kind: run.Stopping, Text: "interrupted", To: 3})
 		w.Close()
 		want := `one    oracle  1  passed             1.00     12.4 s  timeout, exposed
-1 of 3 done, 1 passed; 1 running; about 61 s left
+1 of 3 done, 1 passed; 1 running; about 1m00s left
 three  nop     1  environment_error  0.00     12.4 s  environment: no �[31mimage
 stopping: the run has used its limit; 1 attempt under way
 stopping: interrupted; 1 attempt under way, Ctrl-C again to leave at once

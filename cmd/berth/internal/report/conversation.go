@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
@@ -94,43 +93,28 @@ func verdictText(p *terminal.Printer, v *record.Verdict, all bool) {
 // rolesText prints what the models of each role cost, with one line for each
 // verifier.
 func rolesText(p *terminal.Printer, us []record.Usage) {
-	type sum struct {
-		role              string
-		requests, in, out int64
-		usd               float64
-		unknown           bool
-	}
-	var sums []*sum
+	sums := map[string]*record.Usage{}
 	for i := range us {
-		u := &us[i]
-		role := u.Role
-		if u.Verifier != "" {
-			role = "verifier " + u.Verifier
+		role := us[i].Role
+		if us[i].Verifier != "" {
+			role = "verifier " + us[i].Verifier
 		}
-		at := slices.IndexFunc(sums, func(s *sum) bool { return s.role == role })
-		if at < 0 {
-			at, sums = len(sums), append(sums, &sum{role: role})
+		if sums[role] == nil {
+			sums[role] = &record.Usage{CostUSD: new(float64)}
 		}
-		s := sums[at]
-		s.requests, s.in, s.out = s.requests+u.Requests, s.in+u.InputTokens, s.out+u.OutputTokens
-		if u.CostUSD == nil {
-			s.unknown = true
-		} else {
-			s.usd += *u.CostUSD
-		}
+		sums[role].Add(&us[i])
 	}
 	if len(sums) == 0 {
 		return
 	}
-	slices.SortFunc(sums, func(a, b *sum) int { return cmp.Compare(a.role, b.role) })
 	p.Printf("\n")
 	t := terminal.Table{Head: []string{"role", "requests", "in", "out", "USD"}, Right: []bool{1: true, 2: true, 3: true, 4: true}}
-	for _, s := range sums {
-		usd := fmt.Sprintf("%.4f", s.usd)
-		if s.unknown {
-			usd = "unknown"
+	for _, role := range slices.Sorted(maps.Keys(sums)) {
+		s, usd := sums[role], "unknown"
+		if s.CostUSD != nil {
+			usd = fmt.Sprintf("%.4f", *s.CostUSD)
 		}
-		t.Row(terminal.Clean(s.role), strconv.FormatInt(s.requests, 10), strconv.FormatInt(s.in, 10), strconv.FormatInt(s.out, 10), usd)
+		t.Row(terminal.Clean(role), fmt.Sprint(s.Requests), fmt.Sprint(s.InputTokens), fmt.Sprint(s.OutputTokens), usd)
 	}
 	t.Write(p)
 }

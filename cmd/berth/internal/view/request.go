@@ -18,6 +18,7 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/cmd/berth/internal/report/page"
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
+	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/plugins/trajectory"
 )
 
@@ -106,6 +107,14 @@ func partOf(s string, most int) part {
 	return part{plain(s), cut}
 }
 
+// integrityWords say what the integrity of a result means.
+var integrityWords = map[record.Integrity]string{
+	record.Checked:  "Nothing was found with which the agent could have influenced the result.",
+	record.Exposed:  "The agent could have influenced the result. Nothing shows that it did.",
+	record.Violated: "The agent influenced what measured it, so the result cannot be trusted.",
+	record.Unknown:  "The attempt was never verified.",
+}
+
 // functions are those of the templates. clean is for names and other texts of one
 // line.
 func functions() template.FuncMap {
@@ -120,7 +129,7 @@ func functions() template.FuncMap {
 		"cut":       func(v any) part { return partOf(fmt.Sprintf("%s", v), maxText) },
 		"pictures":  pictures,
 		"radius":    func(width int) int { return max(8, width/36) },
-		"integrity": integrityWords,
+		"integrity": func(i record.Integrity) string { return integrityWords[i] },
 		"ms": func(t time.Time) int64 {
 			if t.IsZero() {
 				return 0

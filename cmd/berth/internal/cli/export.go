@@ -16,7 +16,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/terminal"
 	"github.com/berth-eval/berth/cmd/berth/internal/usage"
 	"github.com/berth-eval/berth/cmd/berth/output"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // exports are the formats that berth export writes.
@@ -69,24 +68,19 @@ docs/exchange.md lists the columns and says which outcome becomes what.`,
 
 // export writes the results of a run in another format.
 func (a *app) export(name, to, out, chosen string) error {
-	dir, err := report.FindRun(name)
+	runs, err := readRuns([]string{name})
 	if err != nil {
 		return err
 	}
-	m, x, err := store.Read(dir)
+	r, dir := &export.Run{Run: runs[0]}, runs[0].Dir
+	if r.Readers, err = notes.Read(dir); err != nil {
+		return err
+	}
+	e, err := selection.Of(chosen, dir, r.Manifest)
 	if err != nil {
 		return err
 	}
-	readers, err := notes.Read(dir)
-	if err != nil {
-		return err
-	}
-	e, err := selection.Of(chosen, dir, m)
-	if err != nil {
-		return err
-	}
-	r := &export.Run{Dir: dir, Manifest: m, Index: x, Readers: readers}
-	if r.Trials, err = e.Trials(m, x); err != nil {
+	if r.Trials, err = e.Trials(r.Manifest, r.Index); err != nil {
 		return err
 	}
 	var done *export.Done

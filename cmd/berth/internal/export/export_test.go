@@ -16,6 +16,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -83,11 +84,11 @@ func testRun(t testing.TB) *Run {
 	if err = errors.Join(lost.Abandon(), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	m, x, err := store.Read(s.Dir)
+	runs, err := numbers.Read(s.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Run{Dir: s.Dir, Manifest: m, Index: x, Trials: x.Trials}
+	return &Run{Run: runs[0], Trials: runs[0].Index.Trials}
 }
 
 // written returns the table of a run in a format.

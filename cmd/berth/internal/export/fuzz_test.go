@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/runtest"
-	"github.com/berth-eval/berth/core/store"
 )
 
 // Whatever stands in one file of a run, all formats are written or refused.
@@ -14,11 +14,11 @@ func FuzzRunFolder(f *testing.F) {
 	dir := testRun(f).Dir
 	out := f.TempDir()
 	runtest.Fuzz(f, dir, func(t *testing.T, _ string, _, _ []byte) {
-		m, x, err := store.Read(dir)
+		runs, err := numbers.Read(dir)
 		if err != nil {
 			return
 		}
-		r := &Run{Dir: dir, Manifest: m, Index: x, Trials: x.Trials}
+		r := &Run{Run: runs[0], Trials: runs[0].Index.Trials}
 		for _, format := range []Format{CSV, JSONL, Parquet} {
 			if _, err = Table(r, format, filepath.Join(out, "table")); err != nil {
 				t.Logf("%s: %v", format, err)

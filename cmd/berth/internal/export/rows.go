@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/notes"
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -22,11 +23,10 @@ import (
 
 // Run is a run as it was read.
 type Run struct {
-	Dir      string
-	Manifest *store.Manifest
-	Index    *store.Index
-	Trials   []*store.TrialState // that are exported
-	Readers  *notes.Notes        // what readers noted
+	numbers.Run
+
+	Trials  []*store.TrialState // that are exported
+	Readers *notes.Notes        // what readers noted
 }
 
 // row is one row of the table: an attempt, or a trial without one.

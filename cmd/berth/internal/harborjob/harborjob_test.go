@@ -13,6 +13,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/export"
+	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
@@ -46,11 +47,11 @@ func read(t *testing.T, job string) (*Imported, *export.Run) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, x, err := store.Read(done.Dir)
+	runs, err := numbers.Read(done.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return done, &export.Run{Dir: done.Dir, Manifest: m, Index: x, Trials: x.Trials}
+	return done, &export.Run{Run: runs[0], Trials: runs[0].Index.Trials}
 }
 
 // brief is what a job says of a trial.

@@ -56,11 +56,9 @@ func farewell(ctx context.Context, cause error, over <-chan struct{}) {
 	if _, byHand := errors.AsType[outcome.ByHand](cause); !byHand && !errors.Is(cause, errTurnTime) && !errors.Is(cause, errBudget) {
 		return
 	}
-	t := time.NewTimer(limits.Farewell)
-	defer t.Stop()
 	select {
 	case <-over:
-	case <-t.C:
+	case <-time.After(limits.Farewell):
 	case <-ctx.Done():
 	}
 }
@@ -195,26 +193,19 @@ func (s *session) watch(outside, turn context.Context, left func() (time.Duratio
 		default: // it is not known yet whether that time is the agent's
 			rest = silencePoll
 		}
-		t := time.NewTimer(rest)
 		select {
-		case <-t.C:
+		case <-time.After(rest):
 		case why = <-ends:
-			t.Stop()
 			return why
 		case <-spent:
-			t.Stop()
 			return errBudget
 		case <-lost:
-			t.Stop()
 			return sandbox.ErrLost
 		case <-surface:
-			t.Stop()
 			return s.a.surface.open.Err()
 		case <-outside.Done():
-			t.Stop()
 			return context.Cause(outside)
 		case <-turn.Done():
-			t.Stop()
 			return nil
 		}
 	}

@@ -78,10 +78,8 @@ func Caused(ctx context.Context, err error) error {
 
 // Sleep waits for d, or for the end of ctx, whose cause it returns.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

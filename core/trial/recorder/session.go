@@ -1,12 +1,14 @@
 package recorder
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
+	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
@@ -158,49 +160,38 @@ func fit(s trajectory.Step) trajectory.Step {
 	return short
 }
 
-// shorten cuts each text of a step to limit bytes.
-func shorten(s trajectory.Step, limit int) trajectory.Step {
-	s.Message = shortContent(s.Message, limit)
-	s.ReasoningContent = Cut(s.ReasoningContent, limit)
+// shorten cuts each text of a step to limit bytes, and leaves out data of the model.
+func shorten(s trajectory.Step, limit int) (short trajectory.Step) {
 	s.Extra = nil
 	if s.Metrics != nil {
 		m := *s.Metrics
 		m.PromptTokenIDs, m.CompletionTokenIDs, m.Logprobs, m.Extra = nil, nil, nil, nil
 		s.Metrics = &m
 	}
-	var calls []trajectory.ToolCall
-	for _, c := range s.ToolCalls {
-		if len(c.Arguments) > limit {
-			c.Arguments, _ = json.Marshal(map[string]string{"cut": Cut(string(c.Arguments), limit/2)})
-		}
-		c.ID, c.Name, c.Extra = Cut(c.ID, limit), Cut(c.Name, limit), nil
-		calls = append(calls, c)
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(cell.JSON(s)))
+	d.UseNumber()
+	if d.Decode(&tree) != nil || json.Unmarshal(cell.JSON(cutTexts(tree, limit)), &short) != nil {
+		short = trajectory.Step{StepID: s.StepID, Timestamp: s.Timestamp, Source: s.Source}
 	}
-	s.ToolCalls = calls
-	if s.Observation != nil {
-		o := trajectory.Observation{}
-		for _, r := range s.Observation.Results {
-			if r.Content != nil {
-				c := shortContent(*r.Content, limit)
-				r.Content = &c
-			}
-			r.SourceCallID, r.Extra = Cut(r.SourceCallID, limit), nil
-			o.Results = append(o.Results, r)
-		}
-		s.Observation = &o
-	}
-	return s
+	return short
 }
 
-func shortContent(c trajectory.Content, limit int) trajectory.Content {
-	c.Text = Cut(c.Text, limit)
-	var parts []trajectory.Part
-	for _, p := range c.Parts {
-		p.Text = Cut(p.Text, limit)
-		parts = append(parts, p)
+// cutTexts cuts each text of a JSON tree.
+func cutTexts(tree any, limit int) any {
+	switch t := tree.(type) {
+	case string:
+		return Cut(t, limit)
+	case []any:
+		for i := range t {
+			t[i] = cutTexts(t[i], limit)
+		}
+	case map[string]any:
+		for k := range t {
+			t[k] = cutTexts(t[k], limit)
+		}
 	}
-	c.Parts = parts
-	return c
+	return tree
 }
 
 // Log implements agent.Recorder.

@@ -35,7 +35,7 @@ var shown = map[task.Role]map[string]filter{
 	},
 	task.RoleUser: {
 		record.TurnsFile:    only("time", "kind", "stage", "turn", "round", "from", "text", "files", "end", "asked", "message"),
-		record.StepsFile:    ofAgent(within("step", without("reasoning_content", "metrics", "extra", "llm_call_count"))),
+		record.StepsFile:    agentStep,
 		record.SurfaceFile:  without("reward", "info"),
 		record.VerdictsFile: only("stage", "round", "handoff"),
 	},
@@ -68,31 +68,19 @@ func without(keys ...string) filter {
 	}
 }
 
-// within applies f to the object under key.
-func within(key string, f filter) filter {
-	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
-		var inner map[string]json.RawMessage
-		if json.Unmarshal(line[key], &inner) != nil {
-			return nil
-		}
-		b, err := json.Marshal(f(inner))
-		if err != nil {
-			return nil
-		}
-		line[key] = b
-		return line
+// agentStep leaves out the steps of other roles, and what the user may not know of one.
+func agentStep(line map[string]json.RawMessage) map[string]json.RawMessage {
+	var role task.Role
+	var step map[string]json.RawMessage
+	if json.Unmarshal(line["role"], &role) != nil || role != task.RoleAgent && role != task.RoleOracle || json.Unmarshal(line["step"], &step) != nil {
+		return nil
 	}
-}
-
-// ofAgent removes the lines of other roles.
-func ofAgent(f filter) filter {
-	return func(line map[string]json.RawMessage) map[string]json.RawMessage {
-		var role task.Role
-		if json.Unmarshal(line["role"], &role) != nil || (role != task.RoleAgent && role != task.RoleOracle) {
-			return nil
-		}
-		return f(line)
+	b, err := json.Marshal(without("reasoning_content", "metrics", "extra", "llm_call_count")(step))
+	if err != nil {
+		return nil
 	}
+	line["step"] = b
+	return line
 }
 
 // Copies are the artifacts of one stage or one round. A verifier sees all of
@@ -138,10 +126,15 @@ func (c *Copies) kept(f filter) filter {
 
 // Attempt copies the parts of the attempt so far that role may see from the
 // attempt's folder to the view in dir. Missing records are left out.
-func Attempt(dir, attempt string, artifacts Copies, role task.Role) error {
+func Attempt(dir, attempt string, artifacts Copies, role task.Role) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("view of %s: %w", role, err)
+		}
+	}()
 	to := filepath.Join(dir, AttemptFolder)
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
+	if err = os.Mkdir(to, 0o700); err != nil {
+		return err
 	}
 	for name, f := range shown[role] {
 		from := attempt
@@ -154,24 +147,22 @@ func Attempt(dir, attempt string, artifacts Copies, role task.Role) error {
 		if plain := filepath.Join(artifacts.Records, name); artifacts.Records != "" && exists(plain) {
 			file = plain
 		}
-		if err := copyRecord(file, filepath.Join(to, name), f); err != nil {
-			return fmt.Errorf("view of %s: %s: %w", role, name, err)
+		if err = copyRecord(file, filepath.Join(to, name), f); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	seen := func(path string) bool { return artifacts.Dir != "" && artifacts.has(role, path) }
-	if err := addFolder(artifacts.Dir, artifacts.Unmasked, filepath.Join(to, "artifacts"), seen); err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
-	}
+	err = addFolder(artifacts.Dir, artifacts.Unmasked, filepath.Join(to, "artifacts"), seen)
 	for _, name := range folders[role] {
 		plain := ""
 		if name == record.CapturesDir {
 			plain = artifacts.Captures
 		}
-		if err := addFolder(filepath.Join(attempt, name), plain, filepath.Join(to, name), func(string) bool { return true }); err != nil {
-			return fmt.Errorf("view of %s: %w", role, err)
+		if err == nil {
+			err = addFolder(filepath.Join(attempt, name), plain, filepath.Join(to, name), func(string) bool { return true })
 		}
 	}
-	return nil
+	return err
 }
 
 func exists(path string) bool {

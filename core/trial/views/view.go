@@ -29,37 +29,42 @@ const (
 // Build makes the view of a role in a stage as the new folder dir: task.json,
 // instruction.md and the resources for the role under their names. Attempt adds
 // what the attempt itself made.
-func Build(dir string, t *task.Task, role task.Role, stage string) error {
+func Build(dir string, t *task.Task, role task.Role, stage string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("view of %s: %w", role, err)
+		}
+	}()
 	s := t.Stage(stage)
 	if s == nil {
 		return fmt.Errorf("task %s has no stage %q", t.Name, stage)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
+	if err = os.Mkdir(dir, 0o700); err != nil {
+		return err
 	}
 	seen := t.View(role, stage)
 	b, err := json.MarshalIndent(seen, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, TaskFile), append(b, '\n'), 0o600)
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, InstructionFile), []byte(Instruction(s)), 0o600)
+	}
 	if err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
-	}
-	if err = os.WriteFile(filepath.Join(dir, TaskFile), append(b, '\n'), 0o600); err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
-	}
-	if err = os.WriteFile(filepath.Join(dir, InstructionFile), []byte(Instruction(s)), 0o600); err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
+		return err
 	}
 	root, err := os.OpenRoot(t.Dir)
 	if err != nil {
-		return fmt.Errorf("view of %s: %w", role, err)
+		return err
 	}
 	defer root.Close()
 	for i := range seen.Resources {
 		r := &seen.Resources[i]
 		if !filepath.IsLocal(filepath.FromSlash(r.Name)) {
-			return fmt.Errorf("view of %s: resource name %q is not a path below the view", role, r.Name)
+			return fmt.Errorf("resource name %q is not a path below the view", r.Name)
 		}
-		if err := write(t, r, root, dir); err != nil {
-			return fmt.Errorf("view of %s: %w", role, err)
+		if err = write(t, r, root, dir); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -71,8 +76,7 @@ func Instruction(s *task.Stage) string {
 	var parts []string
 	for _, p := range s.Instruction {
 		if p.Resource != "" {
-			parts = append(parts, "("+p.Resource+")")
-			continue
+			p.Text = "(" + p.Resource + ")"
 		}
 		parts = append(parts, p.Text)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -363,13 +364,12 @@ func (a *attempt) services(ctx context.Context, p start) error {
 }
 
 func (a *attempt) service(ctx context.Context, w *sandbox.Sandbox, s *task.Service) error {
+	if s.Oneshot {
+		return a.command(ctx, w, &s.Command, limits.Service)
+	}
 	env, err := s.Command.Env.Resolve(a.in.LookupEnv)
 	if err != nil {
 		return outcome.On(record.ByConfig, err)
-	}
-	if s.Oneshot {
-		c := s.Command
-		return w.Command(ctx, &c, env, cmp.Or(c.Time.Std(), limits.Service))
 	}
 	_, err = w.StartService(ctx, host.Service{
 		Name: s.Name, Argv: s.Command.Argv, Dir: cmp.Or(s.Command.Dir, w.Dir), User: s.Command.User, Env: sandbox.List(sandbox.Merge(w.Env, env)),
@@ -385,24 +385,38 @@ func (a *attempt) service(ctx context.Context, w *sandbox.Sandbox, s *task.Servi
 
 // place puts the resources of one moment into a sandbox.
 func (a *attempt) place(ctx context.Context, w *sandbox.Sandbox, when task.PlacePhase, stage string) error {
-	for i := range a.task.Resources {
-		r := &a.task.Resources[i]
-		if r.Phase != when || r.Place == "" || (r.Stage != "" && r.Stage != stage) {
-			continue
-		}
-		if _, err := a.put(ctx, w, r, ""); err != nil {
-			return fmt.Errorf("place %s: %w", r.Name, err)
-		}
-	}
-	return nil
+	_, err := a.put(ctx, w, "", func(r *task.Resource) bool { return r.Phase == when && (r.Stage == "" || r.Stage == stage) })
+	return err
 }
 
-// put places one resource. If the task's own files cannot be read, this is
-// never a fault of the sandbox.
-func (a *attempt) put(ctx context.Context, w *sandbox.Sandbox, r *task.Resource, user string) (views.Sums, error) {
-	sums, err := w.Put(ctx, a.task, r, user)
-	if _, ours := errors.AsType[*sandbox.FilesError](err); ours {
-		err = outcome.On(record.ByTask, err)
+// put places the wanted resources, which then belong to user, and returns the sums of
+// their files. If the task's own files cannot be read, this is never a fault of the
+// sandbox.
+func (a *attempt) put(ctx context.Context, w *sandbox.Sandbox, user string, wanted func(*task.Resource) bool) (views.Sums, error) {
+	sums := views.Sums{}
+	for i := range a.task.Resources {
+		r := &a.task.Resources[i]
+		if r.Place == "" || !wanted(r) {
+			continue
+		}
+		placed, err := w.Put(ctx, a.task, r, user)
+		if _, ours := errors.AsType[*sandbox.FilesError](err); ours {
+			err = outcome.On(record.ByTask, err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("place %s: %w", r.Name, err)
+		}
+		maps.Copy(sums, placed)
 	}
-	return sums, err
+	return sums, nil
+}
+
+// command runs a command of the task. Without a time limit of its own it has the usual
+// one.
+func (a *attempt) command(ctx context.Context, w *sandbox.Sandbox, c *task.Command, usual time.Duration) error {
+	env, err := c.Env.Resolve(a.in.LookupEnv)
+	if err != nil {
+		return outcome.On(record.ByConfig, err)
+	}
+	return w.Command(ctx, c, env, cmp.Or(c.Time.Std(), usual))
 }

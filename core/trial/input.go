@@ -10,6 +10,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -23,7 +24,6 @@ import (
 	"github.com/berth-eval/berth/core/plugin"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/trial/feasible"
-	"github.com/berth-eval/berth/core/trial/limits"
 	"github.com/berth-eval/berth/plugins/agent"
 	"github.com/berth-eval/berth/plugins/environment"
 	"github.com/berth-eval/berth/plugins/sandbox/egress"
@@ -151,22 +151,17 @@ func (a *attempt) enter(ctx context.Context, p Part) error {
 // sandbox is frozen meanwhile, because processes that the agent left could
 // otherwise work for longer when other attempts are slow. In the other modes
 // they have ended.
-func (s *stage) awaitVerification(ctx context.Context) (err error) {
+func (s *stage) awaitVerification(ctx context.Context) (failed error) {
 	a := s.a
 	if a.in.Places == nil || a.in.Places.Try(Verifying) {
 		return nil
 	}
 	if s.mode == task.ModeLive {
-		freeze := s.phase(record.PhaseFreeze, record.ByEnvironment)
-		if err = a.phase(ctx, freeze, limits.Control, a.sandbox.Halt); err != nil {
+		thaw, err := s.freeze(ctx, 0)
+		if err != nil {
 			return err
 		}
-		defer func() {
-			thaw := a.phase(context.WithoutCancel(ctx), s.phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.resume)
-			if err == nil {
-				err = thaw
-			}
-		}()
+		defer func() { failed = cmp.Or(failed, thaw()) }()
 	}
 	return a.at(s.phase(record.PhaseVerify, record.ByCore), a.enter(ctx, Verifying))
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -124,27 +123,19 @@ func (s *stage) judgeRound(ctx context.Context, uses []task.VerifierUse) (verdic
 	if err = s.createOwn(ctx, uses); err != nil {
 		return nil, err
 	}
-	a, w := s.a, s.a.sandbox
-	round := s.turns
-	phase := func(n record.PhaseName, who record.Boundary) record.Phase {
-		at := s.phase(n, who)
-		at.Round = round
-		return at
-	}
-	if err = a.phase(ctx, phase(record.PhaseFreeze, record.ByEnvironment), limits.Control, w.Halt); err != nil {
+	a, round := s.a, s.turns
+	thaw, err := s.freeze(ctx, round)
+	if err != nil {
 		return nil, err
 	}
-	thaw := sync.OnceValue(func() error {
-		return a.phase(context.WithoutCancel(ctx), phase(record.PhaseThaw, record.ByEnvironment), limits.Control, a.resume)
-	})
 	defer func() { err = cmp.Or(err, thaw()) }()
 	copies := s.roundCopies(round)
-	copying := phase(record.PhaseCopy, record.ByEnvironment)
+	copying := s.phase(record.PhaseCopy, record.ByEnvironment)
+	copying.Round = round
 	begin := a.now()
-	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) error {
-		var collected error
-		s.copied, collected = s.artifactsInto(ctx, copying, copies)
-		return collected
+	err = a.phase(ctx, copying, limits.Collect, func(ctx context.Context) (err error) {
+		s.copied, err = s.artifactsInto(ctx, copying, copies)
+		return err
 	})
 	s.charge("copy", a.now().Sub(begin))
 	if a.task.Interaction.Hold == task.HoldCopy {

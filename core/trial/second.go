@@ -240,20 +240,11 @@ func (s *stage) createOwn(ctx context.Context, uses []task.VerifierUse) error {
 
 // newOwn creates and connects a verifier's own sandbox, with the verifier's files.
 func (s *stage) newOwn(ctx context.Context, o *testbed) error {
-	a := s.a
-	if err := s.newSandbox(ctx, o, o.name+"-", feasible.Reach(a.task, s.task).Verify, s.uploads()); err != nil {
-		return err
+	err := s.newSandbox(ctx, o, o.name+"-", feasible.Reach(s.a.task, s.task).Verify, s.uploads())
+	if err == nil {
+		_, err = s.a.put(ctx, o.box, s.ownUser(o), s.placed(true))
 	}
-	for i := range a.task.Resources {
-		r := &a.task.Resources[i]
-		if r.Phase != task.PlaceVerify || r.Place == "" || r.Stage != "" && r.Stage != s.task.Name || s.task.VerifyFilesInImage {
-			continue
-		}
-		if _, err := a.put(ctx, o.box, r, s.ownUser(o)); err != nil {
-			return fmt.Errorf("place %s: %w", r.Name, err)
-		}
-	}
-	return nil
+	return err
 }
 
 // ownUser returns the user of the verifier's commands in its own sandbox; empty

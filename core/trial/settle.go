@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/berth-eval/berth/core/cell"
@@ -59,8 +60,9 @@ func (s *stage) settle(ctx context.Context) error {
 	})
 }
 
-// endAgent ends what the agent ran, and returns what is left in the sandbox. What a
-// surface runs continues.
+// endAgent ends the first process of each command of the agent, and everything that
+// runs from its bundles. It returns what is left in the main container. What a surface
+// runs continues.
 func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
 	var sessions, bundles []string
 	if a.surface.open != nil && a.session != nil {
@@ -69,7 +71,19 @@ func (a *attempt) endAgent(ctx context.Context) (host.Processes, error) {
 	for _, b := range a.needs.Bundles {
 		bundles = append(bundles, b.Target)
 	}
-	return a.sandbox.End(ctx, sessions, bundles)
+	done, err := a.sandbox.Settle(ctx, sessions, bundles)
+	return host.Processes{List: done.Left, Unattributed: done.Unattributed}, err
+}
+
+// freeze stops the agent's sandbox until thaw, which does nothing the second time.
+func (s *stage) freeze(ctx context.Context, round int) (thaw func() error, err error) {
+	at := s.phase(record.PhaseFreeze, record.ByEnvironment)
+	at.Round = round
+	if err = s.a.phase(ctx, at, limits.Control, s.a.sandbox.Halt); err != nil {
+		return nil, err
+	}
+	at.Name = record.PhaseThaw
+	return sync.OnceValue(func() error { return s.a.phase(context.WithoutCancel(ctx), at, limits.Control, s.a.resume) }), nil
 }
 
 // resume resumes the agent's sandbox.

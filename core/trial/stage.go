@@ -211,12 +211,7 @@ func (s *stage) prepare(ctx context.Context, w *sandbox.Sandbox) error {
 		return err
 	}
 	for i := range s.task.Setup {
-		c := &s.task.Setup[i]
-		env, err := c.Env.Resolve(a.in.LookupEnv)
-		if err != nil {
-			return outcome.On(record.ByConfig, err)
-		}
-		if err := w.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Setup)); err != nil {
+		if err := a.command(ctx, w, &s.task.Setup[i], limits.Setup); err != nil {
 			return fmt.Errorf("setup: %w", err)
 		}
 	}
@@ -234,10 +229,11 @@ func (s *stage) openAgent(ctx context.Context) error {
 		}
 	}
 	if !a.touched { // everything that runs now belongs to the task, including what its setup started
-		if err := a.sandbox.Know(ctx); err != nil {
-			return outcome.On(record.ByEnvironment, err)
+		ps, err := a.sandbox.Processes(ctx)
+		if err == nil {
+			a.sandbox.Known, err = ps.Keys(), a.findMissingUsers(ctx)
 		}
-		if err := a.findMissingUsers(ctx); err != nil {
+		if err != nil {
 			return outcome.On(record.ByEnvironment, err)
 		}
 	}
@@ -278,17 +274,11 @@ func (s *session) show(view string) error {
 // placeTurn puts the files for the agent's turns into the sandbox, except the
 // reference solution: an oracle has that in its view, and places it itself.
 func (s *stage) placeTurn(ctx context.Context) error {
-	for i := range s.a.task.Resources {
-		r := &s.a.task.Resources[i]
-		if r.Phase != task.PlaceTurn || r.Place == "" || !r.For(task.Role(s.a.role()), s.task.Name) ||
-			(s.task.Reference != nil && r.Name == s.task.Reference.Resource) {
-			continue
-		}
-		if _, err := s.a.put(ctx, s.a.sandbox, r, s.task.Agent.User); err != nil {
-			return outcome.On(s.a.owner(record.ByTask), fmt.Errorf("place %s: %w", r.Name, err))
-		}
-	}
-	return nil
+	a := s.a
+	_, err := a.put(ctx, a.sandbox, s.task.Agent.User, func(r *task.Resource) bool {
+		return r.Phase == task.PlaceTurn && r.For(task.Role(a.role()), s.task.Name) && (s.task.Reference == nil || r.Name != s.task.Reference.Resource)
+	})
+	return outcome.On(a.owner(record.ByTask), err)
 }
 
 // view makes a view folder of the stage; more, which may be nil, adds to it.
@@ -441,11 +431,7 @@ func (s *stage) hooks(ctx context.Context) error {
 	p := s.phase(record.PhaseHooks, record.ByTask)
 	return s.a.phase(ctx, p, limit, func(ctx context.Context) error {
 		for i := range s.task.Hooks {
-			c := &s.task.Hooks[i]
-			env, err := c.Env.Resolve(s.a.in.LookupEnv)
-			if err == nil {
-				err = s.a.sandbox.Command(ctx, c, env, cmp.Or(c.Time.Std(), limits.Hook))
-			}
+			err := s.a.command(ctx, s.a.sandbox, &s.task.Hooks[i], limits.Hook)
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

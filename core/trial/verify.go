@@ -47,7 +47,7 @@ func (s *stage) verify(ctx context.Context) error {
 	return a.phase(ctx, p, limit+limits.Setup, func(ctx context.Context) error {
 		sums, err := s.fill(ctx, p, uses)
 		if err != nil {
-			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("place the verifier's files: %w", err))
+			return outcome.On(a.owner(record.ByEnvironment), fmt.Errorf("prepare the verification: %w", err))
 		}
 		if s.inSandbox(uses) && s.graded == a.sandbox {
 			now := s.changes(ctx, p)
@@ -154,11 +154,13 @@ func (s *stage) verifyTime() time.Duration {
 // verifyUser returns the user of the verifier's commands; empty means root.
 func (s *stage) verifyUser() string { return cmp.Or(s.task.Verify.User, s.graded.Made.Image.User) }
 
-// places reports whether a resource is placed for the verifiers of the stage. If
-// their own image has their files, none is.
-func (s *stage) places(r *task.Resource) bool {
-	bundled := s.mode == task.ModeSeparate && s.task.VerifyFilesInImage
-	return r.Phase == task.PlaceVerify && r.Place != "" && (r.Stage == "" || r.Stage == s.task.Name) && !bundled
+// placed says which resources are placed for the verifiers of the stage. If the image
+// of their sandbox has their files, none is.
+func (s *stage) placed(separate bool) func(*task.Resource) bool {
+	return func(r *task.Resource) bool {
+		bundled := separate && s.task.VerifyFilesInImage
+		return r.Phase == task.PlaceVerify && r.Place != "" && (r.Stage == "" || r.Stage == s.task.Name) && !bundled
+	}
 }
 
 // fresh returns the folders that are recreated for the verifier. The folder of
@@ -167,7 +169,7 @@ func (s *stage) fresh() []string {
 	var paths []string
 	for i := range s.a.task.Resources {
 		r := &s.a.task.Resources[i]
-		if r.Folder && s.places(r) {
+		if r.Folder && s.placed(s.mode == task.ModeSeparate)(r) {
 			paths = append(paths, s.graded.Absolute(r.Place))
 		}
 	}
@@ -191,9 +193,8 @@ func (s *stage) inSandbox(uses []task.VerifierUse) bool {
 // fill recreates the verifier's folders and puts its files there. It returns
 // their sums.
 func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUse) (views.Sums, error) {
-	sums := views.Sums{}
 	if !s.inSandbox(uses) {
-		return sums, nil
+		return views.Sums{}, nil
 	}
 	if s.a.missingUsers[s.verifyUser()] && s.mode != task.ModeSeparate {
 		if err := s.graded.HasUser(ctx, s.verifyUser()); err != nil {
@@ -216,18 +217,7 @@ func (s *stage) fill(ctx context.Context, p record.Phase, uses []task.VerifierUs
 			s.a.recorder.Note(p, "planted", "a %s (%d entries) stood at %s before the verifier's files were placed; it was moved aside", m.Kind, m.Entries, m.Path)
 		}
 	}
-	for i := range s.a.task.Resources {
-		r := &s.a.task.Resources[i]
-		if !s.places(r) {
-			continue
-		}
-		placed, err := s.a.put(ctx, s.graded, r, s.verifyUser())
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Name, err)
-		}
-		maps.Copy(sums, placed)
-	}
-	return sums, nil
+	return s.a.put(ctx, s.graded, s.verifyUser(), s.placed(s.mode == task.ModeSeparate))
 }
 
 // verifierLogs keeps the output files of the verifier's programs in the

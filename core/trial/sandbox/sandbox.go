@@ -52,7 +52,7 @@ type Sandbox struct {
 	Process  int               // process of the environment that made it; 0: not known
 	Dir      string            // where commands start
 	Env      map[string]string // of every command
-	Known    []host.Key        // processes that ran before the agent started (Know)
+	Known    []host.Key        // processes that ran before the agent started: the task's, and its surface's
 	User     string            // user of commands that name no user; empty: root
 	Sidecars []*Sidecar        // in the order of the task; they end with it
 
@@ -220,22 +220,6 @@ func (w *Sandbox) PutFiles(ctx context.Context, from, place string) error {
 		}
 		return errors.Join(err, t.Close())
 	})
-}
-
-// Know records the processes that run before the agent starts, which belong to
-// the task, or to its surface.
-func (w *Sandbox) Know(ctx context.Context) error {
-	ps, err := w.Processes(ctx)
-	w.Known = ps.Keys()
-	return err
-}
-
-// End ends the agent: the first process of each command of the sessions (of all
-// sessions if there are none), and everything that runs from bundles. It returns
-// what is left in the main container.
-func (w *Sandbox) End(ctx context.Context, sessions, bundles []string) (host.Processes, error) {
-	done, err := w.Settle(ctx, sessions, bundles)
-	return host.Processes{List: done.Left, Unattributed: done.Unattributed}, err
 }
 
 // HasUser fails with sandbox.ErrNotFound if the sandbox has no user with that

@@ -53,13 +53,18 @@ func Build(dir string, t *task.Task, role task.Role, stage string) (err error) {
 	if err != nil {
 		return err
 	}
+	return writeAll(dir, t, seen.Resources)
+}
+
+// writeAll writes resources into a folder, under their names.
+func writeAll(dir string, t *task.Task, resources []task.Resource) error {
 	root, err := os.OpenRoot(t.Dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for i := range seen.Resources {
-		r := &seen.Resources[i]
+	for i := range resources {
+		r := &resources[i]
 		if !filepath.IsLocal(filepath.FromSlash(r.Name)) {
 			return fmt.Errorf("resource name %q is not a path below the view", r.Name)
 		}
@@ -98,21 +103,7 @@ func Files(s *task.Stage) []string {
 // Resources writes the named resources, for any audience, into the folder dir.
 // This is for plugins on the host, never for a role.
 func Resources(dir string, t *task.Task, names []string) error {
-	root, err := os.OpenRoot(t.Dir)
-	if err != nil {
-		return fmt.Errorf("resources: %w", err)
-	}
-	defer root.Close()
-	for i := range t.Resources {
-		r := &t.Resources[i]
-		if !slices.Contains(names, r.Name) || !filepath.IsLocal(filepath.FromSlash(r.Name)) {
-			continue
-		}
-		if err := write(t, r, root, dir); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeAll(dir, t, slices.DeleteFunc(slices.Clone(t.Resources), func(r task.Resource) bool { return !slices.Contains(names, r.Name) }))
 }
 
 // Folders are the two working folders of an attempt.

@@ -124,11 +124,3 @@ func (c *Client) failed(ctx context.Context, op string, err error) error {
 
 // newID names a command for its own cancel.
 func newID() string { return "-" + rand.Text() }
-
-func asBytes(in []string) [][]byte {
-	out := make([][]byte, len(in))
-	for i, s := range in {
-		out[i] = []byte(s)
-	}
-	return out
-}

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
@@ -33,7 +34,7 @@ func (c *Client) Exec(ctx context.Context, cmd Command) (Result, error) {
 	}
 	op := fmt.Sprintf("exec %q", cmd.Argv[0])
 	start := &pb.ExecStart{
-		Argv: asBytes(cmd.Argv), Env: asBytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
+		Argv: wire.Bytes(cmd.Argv), Env: wire.Bytes(cmd.Env), Dir: []byte(cmd.Dir), User: cmd.User,
 		TimeoutMs: milliseconds(cmd.Timeout), Stdin: cmd.Stdin != nil, Id: cmd.ID, Keep: cmd.ID != "", Sweep: cmd.Sweep,
 		DiscardStdout: cmd.Stdout == nil, DiscardStderr: cmd.Stderr == nil, Unwritten: cmd.Unwritten,
 	}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
@@ -38,7 +39,7 @@ func (c *Client) Terminal(ctx context.Context, spec TerminalSpec) (*Terminal, er
 	}
 	return c.hold(ctx, &pb.TerminalOpen{
 		Id: spec.ID, Rows: uint32(max(spec.Rows, 0)), Columns: uint32(max(spec.Columns, 0)),
-		Command: &pb.ExecStart{Argv: asBytes(spec.Argv), Env: asBytes(spec.Env), Dir: []byte(spec.Dir), User: spec.User},
+		Command: &pb.ExecStart{Argv: wire.Bytes(spec.Argv), Env: wire.Bytes(spec.Env), Dir: []byte(spec.Dir), User: spec.User},
 	})
 }
 

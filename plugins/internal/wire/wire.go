@@ -46,6 +46,24 @@ func Duration(ms int64) time.Duration {
 // it.
 func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
+// Bytes returns texts as a message has those that need not be UTF-8.
+func Bytes(texts []string) [][]byte {
+	out := make([][]byte, len(texts))
+	for i, text := range texts {
+		out[i] = []byte(text)
+	}
+	return out
+}
+
+// Strings is the reverse of Bytes.
+func Strings(list [][]byte) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = string(b)
+	}
+	return out
+}
+
 // Lines cuts a line into pieces of at most MaxLine bytes. It does not split
 // characters and removes the line end. An empty line is one piece.
 func Lines(line string) []string {

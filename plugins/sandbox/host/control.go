@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/system"
@@ -40,7 +41,7 @@ func (s *Sandbox) Processes(ctx context.Context) (Processes, error) {
 // job. The answer lists the remaining processes, read while all were stopped.
 // Settle fails with ErrTampered as Untouched does.
 func (s *Sandbox) Settle(ctx context.Context, sessions, bundles []string) (Settled, error) {
-	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: asBytes(bundles)})
+	r, err := s.control.Settle(ctx, &pb.SettleRequest{Sessions: sessions, Bundles: wire.Bytes(bundles)})
 	return decode[Settled]("settle", r, err)
 }
 
@@ -68,7 +69,7 @@ func (s *Sandbox) Quiesce(ctx context.Context) ([]Process, error) {
 // left.
 func (s *Sandbox) StartService(ctx context.Context, v Service) (pid int, err error) {
 	r, err := s.control.StartService(ctx, &pb.StartServiceRequest{Name: v.Name, Command: &pb.ExecStart{
-		Argv: asBytes(v.Argv), Env: asBytes(v.Env), Dir: []byte(v.Dir), User: v.User,
+		Argv: wire.Bytes(v.Argv), Env: wire.Bytes(v.Env), Dir: []byte(v.Dir), User: v.User,
 	}})
 	return int(r.GetPid()), wrap(fmt.Sprintf("start service %q", v.Name), err)
 }
@@ -88,7 +89,7 @@ func (s *Sandbox) RestartServices(ctx context.Context) (started []string, change
 // its image was; zero: unknown. It fails with fault.ErrTooLarge if there are more
 // than 500,000 files.
 func (s *Sandbox) Mark(ctx context.Context, c system.Commands, made time.Time) error {
-	q := &pb.MarkRequest{Env: asBytes(c.Env), Dir: []byte(c.Dir), Programs: asBytes(c.Programs), Work: asBytes(c.Work)}
+	q := &pb.MarkRequest{Env: wire.Bytes(c.Env), Dir: []byte(c.Dir), Programs: wire.Bytes(c.Programs), Work: wire.Bytes(c.Work)}
 	if !made.IsZero() {
 		q.Made = made.UnixNano()
 	}
@@ -100,13 +101,13 @@ func (s *Sandbox) Mark(ctx context.Context, c system.Commands, made time.Time) e
 // the list before, apart from what is in some folders, and which running services
 // could have been changed. Without a Mark there are none.
 func (s *Sandbox) Changes(ctx context.Context, without ...string) (Changed, error) {
-	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Without: asBytes(without)})
+	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Without: wire.Bytes(without)})
 	return decode[Changed]("look for changes", r, err)
 }
 
 // Names reports which files that a command runs have changed after Mark.
 func (s *Sandbox) Names(ctx context.Context, argv []string) ([]string, error) {
-	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Argv: asBytes(argv)})
+	r, err := s.control.Changes(ctx, &pb.ChangesRequest{Argv: wire.Bytes(argv)})
 	changed, err := decode[Changed]("look for changes", r, err)
 	return changed.Files, err
 }
@@ -156,7 +157,7 @@ func (s *Sandbox) Starts(ctx context.Context, session string) (Starts, error) {
 // there, and any link or file in place of a parent folder. An empty folder is
 // not reported.
 func (s *Sandbox) Fresh(ctx context.Context, user string, perm uint32, paths ...string) ([]Moved, error) {
-	r, err := s.control.Fresh(ctx, &pb.FreshRequest{Paths: asBytes(paths), User: user, Mode: perm})
+	r, err := s.control.Fresh(ctx, &pb.FreshRequest{Paths: wire.Bytes(paths), User: user, Mode: perm})
 	return decodeAll[Moved]("make fresh folders", r.GetMoved(), err)
 }
 

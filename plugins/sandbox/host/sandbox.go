@@ -249,7 +249,7 @@ func status(err error) error {
 func (s *Sandbox) Attach(ctx context.Context, who Session) (net.Conn, error) {
 	id := stream.NewID()
 	if _, err := s.control.Attach(ctx, &pb.AttachRequest{
-		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: asBytes(who.Env), Grading: who.Grading, Guarded: who.Guarded,
+		Label: id[:], Session: who.ID, User: who.User, Dir: []byte(who.Dir), Env: wire.Bytes(who.Env), Grading: who.Grading, Guarded: who.Guarded,
 	}); err != nil {
 		return nil, fmt.Errorf("attach session %q: %w", who.ID, fault.Sandbox.Decode(err))
 	}
@@ -303,12 +303,4 @@ func decodeAll[G any, P proto.Message](op string, list []P, err error) (all []G,
 		all, err = wire.DecodeAll[G](list)
 	}
 	return all, wrap(op, err)
-}
-
-func asBytes(in []string) [][]byte {
-	out := make([][]byte, len(in))
-	for i, s := range in {
-		out[i] = []byte(s)
-	}
-	return out
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/changes"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/listing"
@@ -61,13 +62,7 @@ func commands(q *pb.MarkRequest) (of system.Commands, err error) {
 	if of.Env, err = entries(q.GetEnv()); err != nil {
 		return of, err
 	}
-	of.Dir = path.Join("/", text(q.GetDir()))
-	for _, program := range q.GetPrograms() {
-		of.Programs = append(of.Programs, text(program))
-	}
-	for _, dir := range q.GetWork() {
-		of.Work = append(of.Work, text(dir))
-	}
+	of.Dir, of.Programs, of.Work = path.Join("/", string(q.GetDir())), wire.Strings(q.GetPrograms()), wire.Strings(q.GetWork())
 	return of, nil
 }
 
@@ -92,9 +87,7 @@ func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesR
 	if argv := q.GetArgv(); len(argv) > 0 {
 		search, _ := c.d.search()
 		c.d.named(&pb.ExecStart{Argv: argv}, search)
-		for _, name := range search.Files {
-			reply.Files = append(reply.Files, []byte(name))
-		}
+		reply.Files = wire.Bytes(search.Files)
 		return reply, nil
 	}
 	if before != nil && !q.GetServicesOnly() {
@@ -103,7 +96,7 @@ func (c *control) Changes(_ context.Context, q *pb.ChangesRequest) (*pb.ChangesR
 			return nil, err
 		}
 		for _, name := range names {
-			if slices.ContainsFunc(q.GetWithout(), func(dir []byte) bool { return strings.HasPrefix(name+"/", path.Clean(text(dir))+"/") }) {
+			if slices.ContainsFunc(q.GetWithout(), func(dir []byte) bool { return strings.HasPrefix(name+"/", path.Clean(string(dir))+"/") }) {
 				continue
 			}
 			if len(reply.Files) < changes.Most {
@@ -168,7 +161,7 @@ func (d *daemon) altered(s *service) []string {
 func (d *daemon) named(spec *pb.ExecStart, search *changes.Search) changes.Place {
 	p, err := prepare(spec, defaults{dir: "/"})
 	if err != nil {
-		search.Gone(text(spec.GetArgv()[0]))
+		search.Gone(string(spec.GetArgv()[0]))
 		return changes.Place{Dir: "/", Lookup: func(string) string { return "" }}
 	}
 	at := p.path
@@ -235,10 +228,8 @@ func (d *daemon) suspects() ([]*pb.ServiceChange, error) {
 				files = append(files, f)
 			}
 		}
-		for _, f := range files {
-			m.Files = append(m.Files, []byte(f))
-		}
-		if m.Traceable || len(m.Files) > 0 {
+		m.Files = wire.Bytes(files)
+		if m.Traceable || len(files) > 0 {
 			list = append(list, m)
 		}
 	}

@@ -2,9 +2,11 @@ package sandboxd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/become"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/passwd"
@@ -85,10 +88,7 @@ type plan struct {
 
 // prepare makes a plan from a client's request.
 func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
-	argv := make([]string, len(spec.GetArgv()))
-	for i, a := range spec.GetArgv() {
-		argv[i] = text(a)
-	}
+	argv := wire.Strings(spec.GetArgv())
 	if len(argv) == 0 || argv[0] == "" {
 		return nil, fmt.Errorf("%w: no program given", fault.ErrInvalid)
 	}
@@ -96,27 +96,18 @@ func prepare(spec *pb.ExecStart, def defaults, extra ...string) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range argv {
-		if strings.IndexByte(a, 0) >= 0 {
-			return nil, fmt.Errorf("%w: zero byte in an argument", fault.ErrInvalid)
-		}
-	}
-	user := spec.GetUser()
-	if user == "" {
-		user = def.user
+	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
+		return nil, fmt.Errorf("%w: zero byte in an argument", fault.ErrInvalid)
 	}
 	defer pid1.Block()()
-	u, err := passwd.Resolve(user)
+	u, err := passwd.Resolve(cmp.Or(spec.GetUser(), def.user))
 	if err != nil {
 		return nil, err
 	}
 	name, _ := os.Hostname() // as container engines do; empty if there is no name
 	env := environment(append([]string{"PATH=" + defaultPath, "HOME=" + u.Home, "HOSTNAME=" + name}, extra...), def.env, own)
-	dir := text(spec.GetDir())
-	switch {
-	case dir == "":
-		dir = def.dir
-	case !strings.HasPrefix(dir, "/"):
+	dir := cmp.Or(string(spec.GetDir()), def.dir)
+	if !strings.HasPrefix(dir, "/") {
 		dir = def.dir + "/" + dir
 	}
 	path, err := lookPath(argv[0], dir, env)
@@ -250,17 +241,13 @@ func environment(layers ...[]string) (out []string) {
 
 // entries checks environment entries.
 func entries(in [][]byte) ([]string, error) {
-	out := make([]string, len(in))
-	for i, e := range in {
+	for _, e := range in {
 		if bytes.IndexByte(e, '=') < 1 || bytes.IndexByte(e, 0) >= 0 {
 			return nil, fmt.Errorf("%w: environment entry %q is not K=V", fault.ErrInvalid, e)
 		}
-		out[i] = string(e)
 	}
-	return out, nil
+	return wire.Strings(in), nil
 }
-
-func text(b []byte) string { return string(b) }
 
 // deadline is a command's timeout. Time in which the sandbox is frozen does not
 // count.

@@ -77,10 +77,10 @@ func (h *shell) exec(st pb.SandboxShell_ExecServer, spec *pb.ExecStart) error {
 		return err
 	}
 	d, ctx, p := h.d, st.Context(), c.process
-	this := h.conn.begin(ctx)
-	defer h.conn.end(this)
+	cancelled, end := h.conn.begin(ctx)
+	defer end()
 	stop := context.AfterFunc(ctx, func() {
-		if h.conn.cancelled(this) {
+		if cancelled() {
 			d.kill(c)
 		}
 	})

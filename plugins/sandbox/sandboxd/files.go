@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ import (
 
 // in makes a path absolute.
 func (h *shell) in(name []byte) string {
-	n := text(name)
+	n := string(name)
 	if !strings.HasPrefix(n, "/") {
 		n = h.defaults.dir + "/" + n
 	}
@@ -43,11 +44,7 @@ func (h *shell) Upload(st grpc.ClientStreamingServer[pb.UploadRequest, pb.Upload
 	if start == nil {
 		return fmt.Errorf("%w: the first message has no start", fault.ErrInvalid)
 	}
-	user := start.GetUser()
-	if user == "" {
-		user = h.defaults.user
-	}
-	root, u, err := h.target(h.in(start.GetDir()), user)
+	root, u, err := h.target(h.in(start.GetDir()), cmp.Or(start.GetUser(), h.defaults.user))
 	if err != nil {
 		return err
 	}
@@ -211,7 +208,7 @@ func (h *shell) Read(_ context.Context, q *pb.ReadRequest) (*pb.ReadReply, error
 }
 
 func readRegular(q *pb.ReadRequest) (*pb.ReadReply, error) {
-	name := text(q.GetPath())
+	name := string(q.GetPath())
 	if !strings.HasPrefix(name, "/") || path.Clean(name) != name || name == "/" {
 		return nil, fmt.Errorf("%w: path %q is not absolute and clean", fault.ErrInvalid, name)
 	}

@@ -1,6 +1,7 @@
 package sandboxd
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -24,10 +25,7 @@ import (
 // content, so that a descriptor or a working folder in it does not lead to the
 // new folder.
 func (c *control) Fresh(_ context.Context, q *pb.FreshRequest) (*pb.FreshReply, error) {
-	mode := q.GetMode()
-	if mode == 0 {
-		mode = 0o755
-	}
+	mode := cmp.Or(q.GetMode(), 0o755)
 	defer pid1.BlockControl()()
 	u, err := passwd.Resolve(q.GetUser())
 	if err != nil {
@@ -35,7 +33,7 @@ func (c *control) Fresh(_ context.Context, q *pb.FreshRequest) (*pb.FreshReply, 
 	}
 	reply := &pb.FreshReply{}
 	for _, b := range q.GetPaths() {
-		name := text(b)
+		name := string(b)
 		if !strings.HasPrefix(name, "/") || path.Clean(name) != name || name == "/" || mode > 0o1777 {
 			return nil, fmt.Errorf("%w: fresh folder %q of mode %#o: want an absolute, clean path and permission bits", fault.ErrInvalid, name, mode)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pipe"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/ring"
@@ -112,11 +113,7 @@ func (c *control) RestartServices(context.Context, *pb.RestartServicesRequest) (
 	d.mu.Unlock()
 	for _, s := range down {
 		if files := d.altered(s); len(files) > 0 {
-			m := &pb.ServiceChange{Name: s.name}
-			for _, f := range files {
-				m.Files = append(m.Files, []byte(f))
-			}
-			reply.Changed = append(reply.Changed, m)
+			reply.Changed = append(reply.Changed, &pb.ServiceChange{Name: s.name, Files: wire.Bytes(files)})
 			continue
 		}
 		if err := d.run(s); err != nil {

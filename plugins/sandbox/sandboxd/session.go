@@ -1,9 +1,11 @@
 package sandboxd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -59,13 +61,7 @@ type connection struct {
 
 	mu    sync.Mutex
 	cut   bool
-	calls map[*call]struct{}
-}
-
-// call is one Exec that runs on a connection.
-type call struct {
-	ctx  context.Context // of the stream, checked once, at the end of the connection
-	lost bool            // the connection ended before the call did
+	calls map[context.Context]bool // of each Exec that runs; true: the connection ended before the call did
 }
 
 // maxSessions is more than the core makes in an attempt.
@@ -77,16 +73,13 @@ func (c *control) Attach(_ context.Context, q *pb.AttachRequest) (*pb.AttachRepl
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.ErrInvalid, err)
 	}
-	dir := text(q.GetDir())
-	if q.GetSession() == "" || dir != "" && !strings.HasPrefix(dir, "/") {
+	dir := cmp.Or(string(q.GetDir()), "/")
+	if q.GetSession() == "" || !strings.HasPrefix(dir, "/") {
 		return nil, fmt.Errorf("%w: attach needs a session and an absolute folder, got %q and %q", fault.ErrInvalid, q.GetSession(), dir)
 	}
 	env, err := entries(q.GetEnv())
 	if err != nil {
 		return nil, err
-	}
-	if dir == "" {
-		dir = "/"
 	}
 	def := defaults{user: q.GetUser(), dir: dir, env: env, grading: q.GetGrading(), guarded: q.GetGuarded()}
 	d := c.d
@@ -114,7 +107,7 @@ func (d *daemon) attach(id stream.ID, c net.Conn) {
 		_ = c.Close()
 		return
 	}
-	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), leave: make(chan struct{}), calls: map[*call]struct{}{}}
+	conn := &connection{Conn: c, s: a.session, server: stream.NewServer(), ended: make(chan struct{}), leave: make(chan struct{}), calls: map[context.Context]bool{}}
 	pb.RegisterSandboxShellServer(conn.server, &shell{d: d, conn: conn, defaults: a.defaults})
 	a.session.mu.Lock()
 	a.session.conns[conn] = struct{}{}
@@ -151,10 +144,7 @@ func (c *control) Detach(ctx context.Context, q *pb.DetachRequest) (*pb.DetachRe
 		return &pb.DetachReply{}, nil
 	}
 	s.mu.Lock()
-	var conns []*connection
-	for conn := range s.conns {
-		conns = append(conns, conn)
-	}
+	conns := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
 	for _, conn := range conns {
 		go conn.detach()
@@ -244,35 +234,30 @@ func (c *connection) lose() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut = true
-	for one := range c.calls {
-		if one.ctx.Err() == nil { // else its caller has just cancelled it
-			one.lost = true
+	for ctx := range c.calls {
+		if ctx.Err() == nil { // else its caller has just cancelled it
+			c.calls[ctx] = true
 		}
 	}
 }
 
-// begin records a call, for lose.
-func (c *connection) begin(ctx context.Context) *call {
+// begin records a call, for lose, until end is called. cancelled reports whether the call,
+// whose context has ended, was ended by its caller and not by the end of the connection.
+func (c *connection) begin(ctx context.Context) (cancelled func() bool, end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := &call{ctx: ctx, lost: c.cut}
-	c.calls[one] = struct{}{}
-	return one
-}
-
-// end removes a call.
-func (c *connection) end(one *call) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, one)
-}
-
-// cancelled reports whether a call whose context has ended was ended by its
-// caller and not by the end of the connection.
-func (c *connection) cancelled(one *call) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !one.lost
+	c.calls[ctx] = c.cut
+	cancelled = func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return !c.calls[ctx]
+	}
+	end = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.calls, ctx)
+	}
+	return cancelled, end
 }
 
 // starts records that the session tried to start a program or to use a user for

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/plugins/fault"
+	"github.com/berth-eval/berth/plugins/internal/wire"
 	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/pid1"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxd/internal/proc"
@@ -17,11 +18,10 @@ import (
 
 // Settle ends an agent and reports what it left.
 func (c *control) Settle(_ context.Context, q *pb.SettleRequest) (*pb.SettleReply, error) {
-	bundles := make([]string, len(q.GetBundles()))
-	for i, b := range q.GetBundles() {
-		bundles[i] = text(b)
-		if !strings.HasPrefix(bundles[i], "/") || path.Clean(bundles[i]) != bundles[i] || bundles[i] == "/" {
-			return nil, fmt.Errorf("%w: bundle %q is not absolute and clean", fault.ErrInvalid, bundles[i])
+	bundles := wire.Strings(q.GetBundles())
+	for _, b := range bundles {
+		if !strings.HasPrefix(b, "/") || path.Clean(b) != b || b == "/" {
+			return nil, fmt.Errorf("%w: bundle %q is not absolute and clean", fault.ErrInvalid, b)
 		}
 	}
 	if err := c.d.untouched(); err != nil {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -94,4 +96,92 @@ func (t *T) Eventually(what string, f func() bool) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// Load describes the processes of a plugin: itself and those that it started,
+// with their descendants.
+type Load struct {
+	Processes int
+	// Running means that one of their threads is runnable, whether or not it
+	// has a processor.
+	Running bool
+}
+
+// A plugin is checked several times. It is at rest if it has nothing to do in
+// most of the checks.
+const (
+	looks    = 10
+	lookTime = 25 * time.Millisecond
+)
+
+// Calms calls do and fails the clause unless the plugin comes to rest within d
+// after it on an idle machine: it has at most as many processes as before, and
+// nothing to do. A cancelled call returns to the caller at once, whatever the
+// plugin does, so its return does not show that the plugin has stopped. If load
+// is nil, the plugin runs in the process of the kit, and its rest is not seen.
+func (t *T) Calms(load func() Load, d time.Duration, do func()) {
+	if load == nil {
+		do()
+		return
+	}
+	before := load()
+	do()
+	for deadline := time.Now().Add(Patience(d)); ; {
+		var last Load
+		busy := 0
+		for range looks {
+			select {
+			case <-time.After(lookTime):
+			case <-t.ctx.Done():
+				return
+			}
+			if last = load(); last.Running || last.Processes > before.Processes {
+				busy++
+			}
+		}
+		if busy < looks/2 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%v after its caller has given up, the plugin still works: %d processes, %d before, and %d of %d times it had something to do",
+				d, last.Processes, before.Processes, busy, looks)
+			return
+		}
+	}
+}
+
+// mostPatience is the largest factor by which a busy machine extends a timeout.
+const mostPatience = 20
+
+// PatienceVariable is an environment variable with the factor that Patience
+// uses instead of the load average, such as 4 in a container on a busy machine.
+const PatienceVariable = "BERTH_KIT_PATIENCE"
+
+// Patience scales a timeout for a busy machine. d is the timeout on an idle one.
+// If the load average is above the number of processors, the result grows with
+// it, up to twenty times d. A positive number in PatienceVariable, up to twenty,
+// is used as the factor whatever the load.
+func Patience(d time.Duration) time.Duration {
+	if factor, err := strconv.ParseFloat(os.Getenv(PatienceVariable), 64); err == nil && factor > 0 {
+		return time.Duration(float64(d) * min(factor, mostPatience))
+	}
+	return loaded(d)
+}
+
+// Delay scales a wait that a plugin needs on an idle machine for a busy one, as
+// Patience does. A factor in PatienceVariable does not make it shorter.
+func Delay(d time.Duration) time.Duration { return max(loaded(d), Patience(d)) }
+
+func loaded(d time.Duration) time.Duration {
+	text, _ := os.ReadFile("/proc/loadavg") // Linux only
+	return patience(d, string(text), runtime.NumCPU())
+}
+
+func patience(d time.Duration, loadavg string, processors int) time.Duration {
+	last, _, _ := strings.Cut(loadavg, " ") // over the last minute
+	load, err := strconv.ParseFloat(last, 64)
+	if err != nil || !(load > float64(processors)) {
+		return d
+	}
+	return time.Duration(float64(d) * min(load/float64(processors), mostPatience))
 }

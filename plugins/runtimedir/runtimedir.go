@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // Env is the variable that names the folder to use instead of the usual ones.
@@ -205,4 +207,40 @@ func (f Finder) Disk() string {
 		}
 	}
 	return ""
+}
+
+// Two variables tell an environment which of its own things belong to one job of a
+// scheduler. Several jobs of one user may be on one machine, and must not disturb
+// each other.
+const (
+	// ScratchEnv names folders of this user on disks of this machine, separated by
+	// colons. What belongs to a job is in the first one. What dead jobs left in them
+	// may be removed. A job lives as long as the file of [JobLock] is locked.
+	ScratchEnv = "BERTH_SCRATCH"
+	// JobEnv names the job of this process. Empty: it is in none. [NoJob]: it only
+	// removes what dead jobs left.
+	JobEnv = "BERTH_JOB"
+)
+
+// NoJob is a value of JobEnv.
+const NoJob = "-"
+
+// JobLock returns the name of the file in a folder of ScratchEnv that a living job
+// keeps locked.
+func JobLock(job string) string { return "job-" + job + ".lock" }
+
+// Free returns how many bytes are free on the disk of dir, which need not exist
+// yet; false if this is not known.
+func Free(dir string) (bytes int64, ok bool) {
+	for {
+		if _, err := os.Lstat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return 0, false
+	}
+	return int64(fs.Bavail) * fs.Bsize, true //nolint:gosec // far below 2^63
 }

@@ -9,6 +9,7 @@ package modetest
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -309,4 +310,88 @@ func Cache() (string, error) {
 		return "", err
 	}
 	return dir, nil
+}
+
+// become runs this subtest again in a process of another user, or in another place.
+func become(t *testing.T, mode ids.Mode, place Place) {
+	t.Helper()
+	if mode == ids.Held {
+		testlevel.Program(t, "newuidmap", "uidmap")
+	}
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	if full := flag.Lookup("test.run").Value.String(); strings.Count(full, "/") > strings.Count(t.Name(), "/") {
+		pattern = full
+	}
+	cache := cacheOf(User)
+	if err := os.Mkdir(cache, 0o700); err == nil {
+		testlevel.Must(t, os.Chown(cache, User, User))
+	}
+	home, err := os.MkdirTemp("", "berth-home-") //nolint:usetesting // the user cannot enter the folder of t.TempDir
+	testlevel.Must(t, err)
+	defer os.RemoveAll(home)
+	testlevel.Must(t, os.Chown(home, User, User))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run="+pattern)
+	cmd.Dir = "/"
+	cmd.Env = []string{
+		"BERTH_TEST=" + os.Getenv("BERTH_TEST"), "PATH=" + os.Getenv("PATH"), "HOME=" + home, markMode + "=" + names[mode], markTools + "=" + Tools,
+		markStage + "=" + names[mode], markPlace + "=" + string(place),
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	out, err := cmd.CombinedOutput()
+	t.Logf("in its own process (%s %s):\n%s", names[mode], place, out)
+	if err != nil || strings.Contains(string(out), "no tests to run") {
+		t.Errorf("in its own process: %v", err)
+	}
+}
+
+// putUp changes what this mount namespace sees.
+func putUp(place Place) error {
+	switch place {
+	case OverlaidUsr:
+		dir, err := os.MkdirTemp(os.Getenv(markTools), "usr-")
+		if err != nil {
+			return err
+		}
+		if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+			return err
+		}
+		if err := errors.Join(os.Mkdir(dir+"/u", 0o755), os.Mkdir(dir+"/w", 0o755)); err != nil {
+			return err
+		}
+		return unix.Mount("none", "/usr", "overlay", 0, "lowerdir=/usr,upperdir="+dir+"/u,workdir="+dir+"/w")
+	case MaskedProc:
+		return unix.Mount("none", "/proc/irq", "tmpfs", unix.MS_RDONLY, "")
+	case MountedUsr:
+		return mountBelowUsr()
+	default:
+		return nil
+	}
+}
+
+// mountBelowUsr mounts on folders and files below /usr, also on one another.
+func mountBelowUsr() error {
+	const src, space, nested, closed = "/usr/src", "/usr/src/with space, comma", "/usr/src/with space, comma/nested:1", "/usr/src/closed"
+	tmpfs := func(at, mode string) func() error {
+		return func() error { return unix.Mount("none", at, "tmpfs", 0, "mode="+mode) }
+	}
+	folder := func(at string) func() error { return func() error { return os.Mkdir(at, 0o755) } }
+	file := func(at string, mode os.FileMode) func() error {
+		return func() error { return os.WriteFile(at, []byte("#!/bin/sh\necho "+at+"\n"), mode) }
+	}
+	over := func(from, at string) func() error {
+		return func() error { return unix.Mount(from, at, "", unix.MS_BIND, "") }
+	}
+	for _, step := range []func() error{
+		tmpfs(src, "755"), file(src+"/tool", 0o755), file(src+"/secret", 0o600), file(src+"/pip.conf", 0o644),
+		file(src+"/under", 0o644), over(src+"/tool", src+"/under"), // as container engines do with /etc/hosts and drivers
+		folder(space), file(space+"/tool", 0o755), folder(space + "/beside"), file(space+"/beside/tool", 0o755),
+		folder(nested), tmpfs(nested, "755"), file(nested+"/tool", 0o755), file(nested+"/secret", 0o600), file(nested+"/npmrc", 0o644),
+		folder(closed), tmpfs(closed, "700"), file(closed+"/secret", 0o644), // what only root may enter
+		over(src+"/tool", "/usr/lib/os-release"),
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }

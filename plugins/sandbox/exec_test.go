@@ -10,12 +10,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/berth-eval/berth/internal/testlevel"
+	pb "github.com/berth-eval/berth/plugins/proto/v1/sandboxpb"
 	"github.com/berth-eval/berth/plugins/sandbox"
 	"github.com/berth-eval/berth/plugins/sandbox/host"
 	"github.com/berth-eval/berth/plugins/sandbox/sandboxtest"
+	"github.com/berth-eval/berth/plugins/sandbox/stream"
 )
 
 func TestMain(m *testing.M) { os.Exit(sandboxtest.Main(m.Run, sandboxtest.Inside{})) }
@@ -187,23 +188,6 @@ func TestBackgroundChildHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-func TestTimeoutKillsTheTree(t *testing.T) {
-	t.Parallel()
-	b := sandboxtest.Start(t, sandboxtest.Options{})
-	var out bytes.Buffer
-	r, err := b.Shell("agent").Exec(t.Context(), sandbox.Command{
-		Argv: []string{"sh", "-c", "echo begun; (setsid sh -c 'sleep 7001 & wait' & wait) & sleep 7002"}, Timeout: 3 * time.Second, Stdout: &out,
-	})
-	if err != nil || !r.TimedOut || r.Signal != syscall.SIGKILL || out.String() != "begun\n" {
-		t.Errorf("got %+v, %v, %q; want it timed out", r, err, out.String())
-	}
-	for _, p := range []string{"sleep 7001", "sleep 7002"} {
-		if running(t, b, p) {
-			t.Errorf("%q outlived the timeout", p)
-		}
-	}
-}
-
 func TestCancelKillsTheTreeBeforeItReturns(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
@@ -214,13 +198,8 @@ func TestCancelKillsTheTreeBeforeItReturns(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("enough")
-		begun := &signalWriter{begun: make(chan struct{})}
-		go func() {
-			<-begun.begun
-			cancel(why)
-		}()
 		r, err := b.Shell("agent").Exec(ctx, sandbox.Command{
-			Argv: []string{"sh", "-c", "setsid sleep 7003 & echo begun; sleep 7004"}, Stdin: stdin, Stdout: begun,
+			Argv: []string{"sh", "-c", "setsid sleep 7003 & echo begun; sleep 7004"}, Stdin: stdin, Stdout: first(func() { cancel(why) }),
 		})
 		if !errors.Is(err, why) || !r.Killed {
 			t.Errorf("%s: got %+v, %v; want it killed and the cause", name, r, err)
@@ -231,15 +210,12 @@ func TestCancelKillsTheTreeBeforeItReturns(t *testing.T) {
 	}
 }
 
-type signalWriter struct {
-	once  sync.Once
-	begun chan struct{}
-}
+// first calls do once something is written to it.
+func first(do func()) io.Writer { return written(sync.OnceFunc(do)) }
 
-func (s *signalWriter) Write(b []byte) (int, error) {
-	s.once.Do(func() { close(s.begun) })
-	return len(b), nil
-}
+type written func()
+
+func (w written) Write(b []byte) (int, error) { w(); return len(b), nil }
 
 func TestFailingWriterEndsTheCommand(t *testing.T) {
 	t.Parallel()
@@ -260,12 +236,12 @@ func TestBrokenConnectionKillsNothing(t *testing.T) {
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	c := b.Shell("agent")
 	ended := make(chan error, 1)
-	begun := &signalWriter{begun: make(chan struct{})}
+	begun := make(chan struct{})
 	go func() {
-		_, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "echo begun; while :; do echo x; sleep 0.01; done"}, Stdout: begun})
+		_, err := c.Exec(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", "echo begun; while :; do echo x; sleep 0.01; done"}, Stdout: first(func() { close(begun) })})
 		ended <- err
 	}()
-	<-begun.begun
+	<-begun
 	if err := b.Detach(t.Context(), "agent"); err != nil {
 		t.Fatal(err)
 	}
@@ -283,13 +259,8 @@ func TestKeptCommandIsJoined(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	begun := &signalWriter{begun: make(chan struct{})}
-	go func() {
-		<-begun.begun
-		cancel()
-	}()
 	_, err := b.Shell("agent").Exec(ctx, sandbox.Command{
-		ID: "job", Argv: []string{"sh", "-c", "echo one; echo two >&2; while [ ! -e /tmp/go ]; do sleep 0.01; done; echo three; exit 7"}, Stdout: begun,
+		ID: "job", Argv: []string{"sh", "-c", "echo one; echo two >&2; while [ ! -e /tmp/go ]; do sleep 0.01; done; echo three; exit 7"}, Stdout: first(cancel),
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("leaving a kept command: %v", err)
@@ -319,12 +290,7 @@ func TestKeptCommandWithoutAClientIsNotBlocked(t *testing.T) {
 	t.Parallel()
 	c := sandboxtest.Start(t, sandboxtest.Options{}).Shell("agent")
 	ctx, cancel := context.WithCancel(t.Context())
-	begun := &signalWriter{begun: make(chan struct{})}
-	go func() {
-		<-begun.begun
-		cancel()
-	}()
-	_, _ = c.Exec(ctx, sandbox.Command{ID: "big", Argv: []string{"sh", "-c", "echo begun; head -c 3000000 /dev/zero; echo end"}, Stdout: begun})
+	_, _ = c.Exec(ctx, sandbox.Command{ID: "big", Argv: []string{"sh", "-c", "echo begun; head -c 3000000 /dev/zero; echo end"}, Stdout: first(cancel)})
 	var out bytes.Buffer
 	var from int64
 	r, err := c.Join(t.Context(), sandbox.Joining{ID: "big", Stdout: &out, Joined: func(o, _ int64) { from = o }})
@@ -339,12 +305,12 @@ func TestKillByID(t *testing.T) {
 	b := sandboxtest.Start(t, sandboxtest.Options{})
 	c := b.Shell("agent")
 	done := make(chan sandbox.Result, 1)
-	begun := &signalWriter{begun: make(chan struct{})}
+	begun := make(chan struct{})
 	go func() {
-		r, _ := c.Exec(t.Context(), sandbox.Command{ID: "x", Argv: []string{"sh", "-c", "echo begun; setsid sleep 7006 & wait"}, Stdout: begun})
+		r, _ := c.Exec(t.Context(), sandbox.Command{ID: "x", Argv: []string{"sh", "-c", "echo begun; setsid sleep 7006 & wait"}, Stdout: first(func() { close(begun) })})
 		done <- r
 	}()
-	<-begun.begun
+	<-begun
 	if err := c.Kill(t.Context(), "x"); err != nil {
 		t.Fatal(err)
 	}
@@ -424,5 +390,77 @@ func TestWhatACommandWroteComesWithItsEnd(t *testing.T) {
 	}
 	if _, err = b.Shell("agent").Exec(ctx, sandbox.Command{Argv: []string{"true"}, Read: command.Read[1:]}); !errors.Is(err, sandbox.ErrDenied) {
 		t.Errorf("in a session that does not grade: %v, want ErrDenied", err)
+	}
+}
+
+// raw is a client of generated code alone, as one in another language is.
+func raw(t *testing.T, b *sandboxtest.Box) pb.SandboxShellClient {
+	t.Helper()
+	c, err := b.Attach(t.Context(), host.Session{ID: "raw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := stream.Client(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return pb.NewSandboxShellClient(conn)
+}
+
+// A client in another language cancels a call and knows nothing of Signal.
+func TestPlainCancelKillsTheTree(t *testing.T) {
+	t.Parallel()
+	b := sandboxtest.Start(t, sandboxtest.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	st, err := raw(t, b).Exec(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	argv := [][]byte{[]byte("sh"), []byte("-c"), []byte("setsid sleep 7301 & echo up; sleep 7302")}
+	if err = st.Send(&pb.ExecRequest{Is: &pb.ExecRequest_Start{Start: &pb.ExecStart{Argv: argv}}}); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := st.Recv(); err != nil || string(m.GetStdout()) != "up\n" {
+		t.Fatalf("got %v, %v", m, err)
+	}
+	cancel()
+	testlevel.Eventually(t, "the tree is dead", func() bool { return !running(t, b, "sleep 730") })
+}
+
+// Half-closing the call is the end of standard input, too.
+func TestHalfCloseEndsStandardInput(t *testing.T) {
+	t.Parallel()
+	st, err := raw(t, sandboxtest.Start(t, sandboxtest.Options{})).Exec(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*pb.ExecRequest{
+		{Is: &pb.ExecRequest_Start{Start: &pb.ExecStart{Argv: [][]byte{[]byte("cat")}, Stdin: true}}},
+		{Is: &pb.ExecRequest_Stdin{Stdin: []byte("text")}},
+	} {
+		if err = st.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err = st.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	for {
+		m, err := st.Recv()
+		if errors.Is(err, io.EOF) {
+			t.Fatal("no exit status")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out += string(m.GetStdout())
+		if e := m.GetExit(); e != nil {
+			if e.GetCode() != 0 || out != "text" {
+				t.Errorf("got %v and %q", e, out)
+			}
+			return
+		}
 	}
 }

@@ -162,18 +162,6 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// A lenient dataset keeps tasks with keys that are not known.
-func TestLenient(t *testing.T) {
-	t.Parallel()
-	dir := dataset(t, map[string]string{"tasks/l.yaml": "note: x\ntasks:\n  - {id: tc_3d_001, prompt: p, gt: {answer: '{}'}, eval_config: {eval_type: json}}\n"})
-	o := options(`{"scene": {"pages": "pages"}}`)
-	o.Lenient = true
-	got, ps, err := Format{}.Load(t.Context(), filepath.Join(dir, "tasks/l.yaml/tc_3d_001"), o)
-	if got == nil || err != nil || len(ps) != 2 {
-		t.Errorf("%v, %v, %v", got, ps, err)
-	}
-}
-
 // A setting of a comparator has its place in the list.
 func TestSettingsAreLocated(t *testing.T) {
 	t.Parallel()

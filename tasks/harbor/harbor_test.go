@@ -255,6 +255,7 @@ func TestCanaryLinesAreNotForTheAgent(t *testing.T) {
 		{"further down it stays", "Do it.\n# canary\n", "Do it.\n# canary\n"},
 		{"after a blank line it stays", "# canary\n\n# canary\nDo it.\n", "# canary\nDo it.\n"},
 		{"blank lines on top", "\n \nDo it.\n", "Do it.\n"},
+		{"lines end with a newline alone", "<!-- canary -->\r\n\r\nOne.\r\nTwo.\r\n", "One.\nTwo.\n"},
 		{"an open comment stays", "<!-- canary\n-->\nDo it.\n", "<!-- canary\n-->\nDo it.\n"},
 	} {
 		if got := minimal().with("instruction.md", tt.in).must(t).Stages[0].Instruction[0].Text; got != tt.want {
@@ -300,37 +301,6 @@ func TestDetect(t *testing.T) {
 		if got := (Format{}).Detect(tt.f.write(t)); got != tt.want {
 			t.Errorf("%s: got %v", tt.name, got)
 		}
-	}
-}
-
-func TestDatasetKeepsTheInvalidTask(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	for name, f := range map[string]files{"good": minimal(), "group/typo": configured("[agnet]\n"), "group/half": minimal().with("tests/test.sh", "")} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(f.write(t), filepath.Join(root, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := task.List(t.Context(), Format{}, root, task.ListOptions{})
-	var valid []string
-	for _, i := range l.Items {
-		if i.Task != nil {
-			valid = append(valid, i.Path)
-		}
-	}
-	if err != nil || len(l.Items) != 3 || !slices.Equal(valid, []string{"good"}) {
-		t.Errorf("got %+v, %v", l, err)
-	}
-}
-
-func TestLinesOfAnInstructionEndWithANewlineOnly(t *testing.T) {
-	t.Parallel()
-	made, problems := minimal().with("instruction.md", "<!-- canary -->\r\n\r\nOne.\r\nTwo.\r\n").load(t, task.Options{})
-	if made == nil || made.Stages[0].Instruction[0].Text != "One.\nTwo.\n" {
-		t.Errorf("got %+v, %v", made, problems)
 	}
 }
 

@@ -214,21 +214,6 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-func TestComposeServicesAreKnown(t *testing.T) {
-	t.Parallel()
-	f := configured("[[verifier.collect]]\ncommand = \"true\"\nservice = \"db\"").with("environment/docker-compose.yaml", "services:\n  db:\n    image: x\n")
-	if h := f.must(t).Stages[0].Hooks[0]; h.Service != "db" {
-		t.Errorf("got %+v", h)
-	}
-	if got, _ := f.with("environment/docker-compose.yaml", "services:\n  other: {}\n").load(t, task.Options{}); got != nil {
-		t.Error("an unknown service is accepted")
-	}
-	_, problems := f.with("environment/docker-compose.yaml", "services:\n  db: [\n").load(t, task.Options{})
-	if len(problems) != 1 || problems[0].File != "environment/docker-compose.yaml" || problems[0].Line == 0 {
-		t.Errorf("a file that is not YAML: %+v", problems)
-	}
-}
-
 // A separate verification that sees nothing of what the agent did is warned of.
 func TestASeparateVerificationWithoutArtifacts(t *testing.T) {
 	t.Parallel()

@@ -70,17 +70,6 @@ func TestABaseSkillThatIsNotPlaced(t *testing.T) {
 	}
 }
 
-// What the benchmark's runner makes in a sandbox is there.
-func TestFoldersOfTheRunner(t *testing.T) {
-	t.Parallel()
-	got := load(t, dataset(t, nil), "tasks/c/t.yaml", "").Paths.Folders
-	for _, want := range []string{"/tmp_workspace/results", "/tmp_workspace/clawbench/sources", "/tmp_workspace/clawbench/logs", "/tmp_workspace/clawbench/runtime", "/root/skills"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("no %s in %q", want, got)
-		}
-	}
-}
-
 // A copy of live sites is left out of live runs of a task that can use it, and of no
 // other. If nothing is left, nothing is placed.
 func TestCopiesOfLiveSites(t *testing.T) {

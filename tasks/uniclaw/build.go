@@ -97,7 +97,7 @@ func (b *builder) build(ctx context.Context) error {
 	b.keys.check(top, category, id)
 	env := b.env()
 	b.t = task.Task{
-		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.File, Metadata: b.keys.metadata(),
+		Name: category + "/" + id, Format: Name, Dir: b.dir, File: b.File, Metadata: b.keys.metadata,
 		Labels:      task.Labels{Category: category},
 		Environment: task.Environment{OS: "linux", Image: b.settings.Image, Workdir: workspace, Network: task.Network{Mode: task.NetworkPublic}},
 		Mode:        task.ModeCopies,

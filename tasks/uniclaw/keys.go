@@ -13,21 +13,18 @@ import (
 
 // keys is what the file of a task says.
 type keys struct {
-	id, category      string
-	task, snapshot    string
-	system, agent     string
-	model, image      string // models of the runner that the task was written for
-	turn, total       int    // seconds; total 0: no limit
-	threshold         float64
-	references        []document.Text
-	sources, skills   []document.Text
-	services          []service
-	recording, headed string
-	copies            bool // it runs on copies of live sites
-	followUps         int
-	user, supervisor  json.RawMessage // objects, or nil
-	policy            string          // of the simulated user
-	instructions      string
+	id, category    string
+	task, snapshot  string
+	turn, total     int // seconds; total 0: no limit
+	threshold       float64
+	references      []document.Text
+	sources, skills []document.Text
+	services        []service
+	copies          bool // it runs on copies of live sites
+	followUps       int
+	policy          string // of the simulated user
+	instructions    string
+	metadata        json.RawMessage // what only the benchmark's own runner uses
 }
 
 // service is a program that runs beside the agent.
@@ -48,14 +45,11 @@ const maxFollowUps = 1000
 func all(t *document.Table, snapshot, declared bool) keys {
 	k := keys{
 		id: t.Required("task_id"), category: t.Required("category"),
-		system: t.Word("agent_sys", "openclaw", "openclaw", "openclaw_edict", "nanobot"),
-		agent:  t.Text("agent_id", "main"), model: t.Text("model", "gpt-5.4"),
 		turn: t.Whole("timeout_seconds", 1200, 1, maxSeconds), total: t.Whole("max_total_seconds", 1800, 0, maxSeconds),
 		threshold:  t.Number("success_threshold", 1, 0, 1),
 		references: t.Texts("references"), sources: t.Texts("sources"), skills: t.Texts("skills"),
-		recording: t.Word("recording", "none", "none", "low", "high"), headed: t.Word("headed", "auto", "auto", "true", "false"),
 	}
-	k.image = t.Text("image_model", k.model)
+	k.metadata = metadata(t)
 	k.snapshot = t.Text("task_snapshot", "")
 	other := strings.TrimSpace(k.snapshot) != ""
 	k.copies = snapshot && (declared || other)
@@ -64,9 +58,6 @@ func all(t *document.Table, snapshot, declared bool) keys {
 		k.task = k.snapshot
 	} else {
 		k.task = t.Required("task")
-	}
-	if k.recording == "high" && k.headed == "false" {
-		t.Bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
 	}
 	for _, s := range t.Tables("services") {
 		k.services = append(k.services, readService(s))
@@ -121,9 +112,8 @@ func preExec(t *document.Table, copies, can bool) {
 
 func (k *keys) codex(t *document.Table) {
 	k.followUps = t.Whole("max_user_followups", usualFollowUps, 0, maxFollowUps)
-	u, s := t.Below("user_simulator"), t.Below("supervisor")
-	k.policy, k.user = u.Text("policy", ""), u.JSON()
-	k.instructions, k.supervisor = s.Text("instructions", ""), s.JSON()
+	k.policy = t.Below("user_simulator").Text("policy", "")
+	k.instructions = t.Below("supervisor").Text("instructions", "")
 	t.Done()
 }
 
@@ -145,30 +135,23 @@ func (k *keys) check(t *document.Table, category, id string) {
 	}
 }
 
-// metadata is what only the benchmark's own runner uses.
-func (k *keys) metadata() json.RawMessage {
-	b, err := json.Marshal(struct {
-		System     string          `json:"agent_sys"`
-		Agent      string          `json:"agent_id"`
-		Model      string          `json:"model"`
-		Image      string          `json:"image_model"`
-		Recording  string          `json:"recording"`
-		Headed     string          `json:"headed"`
-		User       json.RawMessage `json:"user_simulator,omitempty"`
-		Supervisor json.RawMessage `json:"supervisor,omitempty"`
-	}{k.system, k.agent, k.model, k.image, k.recording, k.shown(), k.user, k.supervisor})
-	if err != nil {
-		panic(err) // a struct of strings and valid JSON
+// metadata checks what only the benchmark's own runner uses, and returns it as it is
+// written.
+func metadata(t *document.Table) json.RawMessage {
+	t.Word("agent_sys", "", "openclaw", "openclaw_edict", "nanobot")
+	t.Text("agent_id", "")
+	t.Text("model", "")
+	t.Text("image_model", "")
+	if recording, headed := t.Word("recording", "", "none", "low", "high"), t.Word("headed", "", "auto", "true", "false"); recording == "high" && headed == "false" {
+		t.Bad("headed", "Settings contradict each other", "recording is \"high\", which needs a browser with a window: remove headed.")
 	}
-	return b
-}
-
-// shown is whether the browser has a window: a good recording needs one.
-func (k *keys) shown() string {
-	if k.recording == "high" {
-		return "true"
+	all := map[string]any{}
+	for _, key := range []string{"agent_sys", "agent_id", "model", "image_model", "recording", "headed", "codex"} {
+		if v := t.Values[key]; v != nil {
+			all[key] = v
+		}
 	}
-	return k.headed
+	return t.R.JSON(document.Entry{Path: "codex", Value: all})
 }
 
 // instruction returns what the agent is told. sources says that it gets any, and

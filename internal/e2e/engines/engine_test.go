@@ -1,12 +1,7 @@
 package engines
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,70 +16,25 @@ const (
 	debian = "docker.io/library/debian:bookworm-slim"
 )
 
-// machine is a container engine. It is asked with the part of Docker's API that
-// Docker and Podman both have.
-type machine struct {
-	plugin, path string
-	client       *http.Client
-}
+// machine is a container engine.
+type machine struct{ e2etest.Engine }
 
-func machineAt(plugin, path string) *machine {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", path)
-	}
-	return &machine{plugin, path, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: patience}}
-}
-
-// env returns the variables that make the plugin use this engine.
+// env returns the variable that makes the plugin use this engine.
 func (m *machine) env() string {
-	if m.plugin == "docker" {
-		return "DOCKER_HOST=unix://" + m.path
+	if m.Name == "docker" {
+		return "DOCKER_HOST=" + m.Socket
 	}
-	return "CONTAINER_HOST=unix://" + m.path
+	return "CONTAINER_HOST=" + m.Socket
 }
 
-// get sends a request to the engine, and reports whether the engine has what
-// was asked for.
-func (m *machine) get(ctx context.Context, path string, into any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://engine/v1.40"+path, http.NoBody)
-	if err != nil {
-		return err
-	}
-	a, err := m.client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer a.Body.Close()
-	if a.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", path, a.Status)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.NewDecoder(a.Body).Decode(into)
-}
-
-// container is an entry of the engine's list of containers.
-type container struct {
-	ID    string `json:"Id"`
-	State string
-}
-
-// containers lists the containers of a run, or of all runs of Berth.
-func (m *machine) containers(t *testing.T, run string) (all []container) {
+// containers lists the containers of a run.
+func (m *machine) containers(t *testing.T, run string) string {
 	t.Helper()
-	label := "dev.berth.user"
-	if run != "" {
-		label = "dev.berth.owner=" + run
-	}
-	filter, err := json.Marshal(map[string][]string{"label": {label}})
-	if err == nil {
-		err = m.get(t.Context(), "/containers/json?all=1&filters="+url.QueryEscape(string(filter)), &all)
-	}
+	out, err := m.Ask(t.Context(), t, "ps", "--all", "--quiet", "--filter", "label=dev.berth.owner="+run).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s at %s: %v", m.plugin, m.path, err)
+		t.Fatalf("%s at %s: %v\n%s", m.Name, m.Socket, err, out)
 	}
-	return all
+	return strings.TrimSpace(string(out))
 }
 
 // rootless is why root does not try Podman.
@@ -97,7 +47,7 @@ func machineFor(t *testing.T, plugin, image string) *machine {
 	if plugin == "podman" && os.Getuid() == 0 {
 		t.Skip(rootless)
 	}
-	return machineAt(plugin, strings.TrimPrefix(e2etest.FindEngine(t, plugin, image).Socket, "unix://"))
+	return &machine{e2etest.FindEngine(t, plugin, image)}
 }
 
 // run returns the id of the only run of the place, or nothing if the run has

@@ -15,11 +15,11 @@ import (
 func TestTheImageOfASupervisorsSandbox(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {
-		p := newPlace(t, machineFor(t, m.plugin, debian).env())
+		p := newPlace(t, machineFor(t, m.Name, debian).env())
 		e2etest.Must(t, os.CopyFS(p.dir, os.DirFS(filepath.Join(tree, "examples", "uniclaw"))))
 		text := p.read("berth.hcl")
 		for old, with := range map[string]string{
-			"environment = environment.local\n": "environment = environment." + m.plugin + "\n",
+			"environment = environment.local\n": "environment = environment." + m.Name + "\n",
 			"agent = [agent.oracle, agent.nop]": "agent = [agent.oracle]",
 			`format = "uniclaw"`:                "format = \"uniclaw\"\n  include = [\"103_services/stock\"]",
 			`solutions = "solutions"`:           fmt.Sprintf("solutions = \"solutions\"\n    image = %q\n    judge_image = %q", debian, base),

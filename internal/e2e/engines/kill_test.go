@@ -21,7 +21,7 @@ func slow(t *testing.T, m *machine, more string) (*place, *session) {
 	t.Helper()
 	p := newPlace(t, m.env())
 	p.task("slow", "", "sleep 5; "+e2etest.SolveTiny, e2etest.TestTiny)
-	p.experiment(m.plugin, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
+	p.experiment(m.Name, "", "repeat = 3\n  limits {\n    in_flight = 2\n  }\n  "+more)
 	s := p.start("run", ".")
 	p.until(s, record.PhaseTurn)
 	return p, s
@@ -80,8 +80,8 @@ func (p *place) clean(m *machine) {
 		t.Fatal("there is no run")
 	}
 	p.berth(0, "gc")
-	if left := m.containers(t, run); len(left) > 0 {
-		t.Errorf("containers are left: %+v", left)
+	if left := m.containers(t, run); left != "" {
+		t.Errorf("containers are left: %s", left)
 	}
 	for _, dir := range []string{filepath.Join(p.dir, "r", "berth", "p"), filepath.Join(p.dir, "t")} {
 		entries, err := os.ReadDir(dir)
@@ -204,7 +204,7 @@ func TestAPluginThatIsKilledLeavesNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {
 		p, s := slow(t, m, "retry {\n    max = 3\n    on = [\"plugin_crashed\"]\n    wait = \"10ms\"\n  }")
-		kill(t, "plugin", plugins(s, m.plugin)...)
+		kill(t, "plugin", plugins(s, m.Name)...)
 		if code := p.end(s); code != 0 {
 			t.Errorf("exit code %d\n%s\n%s", code, s.out.String(), s.err.String())
 		}

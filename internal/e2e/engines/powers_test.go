@@ -18,9 +18,9 @@ func TestAnAgentHasNothingOfWhatSandboxdIsGiven(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
-		p.attack(m.plugin, "powers", "mkdir -p /logs/artifacts; (setsid sleep 1000 > /dev/null 2>&1 &); "+
+		p.attack(m.Name, "powers", "mkdir -p /logs/artifacts; (setsid sleep 1000 > /dev/null 2>&1 &); "+
 			"{ $attacker powers; $attacker intrude; } > /logs/artifacts/report 2>&1; : > /app/done")
-		tr := p.attacked(m.plugin, "live").Trials[0]
+		tr := p.attacked(m.Name, "live").Trials[0]
 		text, err := os.ReadFile(filepath.Join(tr.Attempts[0].Dir, "artifacts", "logs", "artifacts", "report"))
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ func TestImagesArePreparedAheadOfARun(t *testing.T) {
 			p.write(filepath.Join(dir, "task.toml"), "schema_version = \"1.4\"\n[task]\nname = \"engines/"+task+"\"\n[environment]\nnetwork_mode = \"no-network\"\nworkdir = \"/app\"\n")
 			p.write(filepath.Join(dir, "environment", "Dockerfile"), text)
 		}
-		p.experiment(m.plugin, "", "")
+		p.experiment(m.Name, "", "")
 		var got output.Prepare
 		if err := json.Unmarshal([]byte(p.berth(1, "run", ".", "--prepare-only", "--json")), &got); err != nil {
 			t.Fatal(err)

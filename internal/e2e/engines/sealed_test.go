@@ -16,7 +16,7 @@ func TestASealedSandboxHasLoAloneAndAModel(t *testing.T) {
 	each(t, func(t *testing.T, m *machine) {
 		p := newPlace(t, m.env())
 		p.task("sealed", "", ":", "ip -o link; if [ \"$(ip -o link | wc -l)\" = 1 ] && ip -o link | grep -q '1: lo:' && [ -e /app/asked ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt")
-		p.experiment(m.plugin, "", "")
+		p.experiment(m.Name, "", "")
 		file := filepath.Join(p.dir, "berth.hcl")
 		text, err := os.ReadFile(file)
 		if err != nil {

@@ -6,31 +6,23 @@ import (
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
-	"github.com/berth-eval/berth/cmd/berth/internal/report/charts"
 	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 )
 
-// chart is a chart of the page.
-type chart struct {
-	ID   string      `json:"id"`
-	Spec charts.Spec `json:"spec"`
-	Data string      `json:"data"` // name of its rows
-}
-
 type rowOf = map[string]any
 
 // payload is what the script of the page gets.
 type payload struct {
-	Base   string             `json:"base,omitempty"` // as in Options
-	Raw    bool               `json:"raw,omitempty"`  // as in Report
-	Charts []chart            `json:"charts"`
-	Tables map[string][]rowOf `json:"tables"`
-	Cells  []string           `json:"cells"`
-	Tasks  []string           `json:"tasks"`
-	Runs   []string           `json:"runs"`
-	Trials [][]any            `json:"trials"` // as attempts returns them; null: left out, because the page would be too large
+	Base     string             `json:"base,omitempty"` // as in Options
+	Raw      bool               `json:"raw,omitempty"`  // as in Report
+	Tables   map[string][]rowOf `json:"tables"`         // the rows of each chart that has something to show
+	Cells    []string           `json:"cells"`
+	Tasks    []string           `json:"tasks"`
+	Runs     []string           `json:"runs"`
+	Outcomes []record.Outcome   `json:"outcomes"` // that occur
+	Trials   [][]any            `json:"trials"`   // as attempts returns them; null: left out, because the page would be too large
 }
 
 // finite is nil for what is not a number, which JSON does not have.
@@ -43,64 +35,30 @@ func finite(x float64) any {
 
 // payload returns the data of the page.
 func (m *Report) payload() *payload {
-	p := &payload{Base: m.Base, Raw: m.Raw, Tables: map[string][]rowOf{}, Tasks: m.tasks}
+	p := &payload{Base: m.Base, Raw: m.Raw, Tables: map[string][]rowOf{}, Tasks: m.tasks, Outcomes: m.Outcomes, Trials: m.attempts()}
 	for _, c := range m.Cells {
 		p.Cells = append(p.Cells, c.Name)
 	}
 	for i := range m.Runs {
 		p.Runs = append(p.Runs, m.Runs[i].Name)
 	}
-	p.add("leaderboard", m.scores(charts.Leaderboard(len(m.Cells))), m.leaderboard())
-	heat := m.heat()
-	p.add("heat", m.scores(charts.Heat(len(m.tasks), len(m.Cells))), heat)
-	p.add("pareto", m.scores(charts.Pareto()), m.pareto())
-	var outcomes []rowOf
-	var names, colors []string
-	for _, o := range m.Outcomes {
-		names, colors = append(names, string(o)), append(colors, Color(o))
-	}
-	for _, c := range m.Cells {
-		for _, o := range m.Outcomes {
-			if n := c.Outcomes[o]; n > 0 {
-				outcomes = append(outcomes, rowOf{"cell": c.Name, "outcome": o, "trials": n})
-			}
+	for id, rows := range map[string][]rowOf{"leaderboard": m.leaderboard(), "heat": m.heat(), "pareto": m.pareto(), "outcomes": m.outcomes()} {
+		if len(rows) > 0 {
+			p.Tables[id] = rows
 		}
 	}
-	p.add("outcomes", charts.Outcomes(len(m.Cells), names, colors), outcomes)
-	p.Trials = m.attempts()
 	return p
 }
 
-// Color returns the color of an outcome: results of the agent in green, yellow
-// and red, the others in blue, violet and gray.
-func Color(o record.Outcome) string {
-	known := map[record.Outcome]string{
-		record.Passed: "#3d9a50", record.Failed: "#c9504b", record.Scored: "#c9a227", record.AgentError: "#e08a3c", record.EnvironmentError: "#4c78a8",
-		record.VerifierError: "#9467bd", record.JudgeError: "#c5b0d5", record.ModelError: "#72b7b2", record.UserError: "#b279a2", record.RateLimited: "#6fa8dc", record.PluginCrashed: "#2f4b7c",
-		record.ArtifactMissing: "#b5838d", record.IntegrityViolation: "#7f1d1d", record.TaskInvalid: "#8c6d31", record.Preempted: "#a0b8c8",
-		record.Cancelled: "#8a94a6", record.NotRun: "#c2c8d0",
+func (m *Report) outcomes() (rows []rowOf) {
+	for _, c := range m.Cells {
+		for _, o := range m.Outcomes {
+			if n := c.Outcomes[o]; n > 0 {
+				rows = append(rows, rowOf{"cell": c.Name, "outcome": o, "trials": n})
+			}
+		}
 	}
-	if c, ok := known[o]; ok {
-		return c
-	}
-	return "#8a94a6"
-}
-
-// add adds a chart, unless it has nothing to show.
-func (p *payload) add(id string, s charts.Spec, rows []rowOf) {
-	if len(rows) == 0 {
-		return
-	}
-	p.Charts = append(p.Charts, chart{id, s, id})
-	p.Tables[id] = rows
-}
-
-// scores is a chart of scores: without percent if they are raw.
-func (m *Report) scores(s charts.Spec) charts.Spec {
-	if m.Raw {
-		return charts.AsNumbers(s)
-	}
-	return s
+	return rows
 }
 
 // Has reports whether the page has a chart.

@@ -1,5 +1,72 @@
 "use strict";
 const dark = matchMedia("(prefers-color-scheme: dark)");
+// colors of outcomes: results of the agent in green, yellow and red, the others in blue, violet
+// and gray.
+const colors = {
+  passed: "#3d9a50", failed: "#c9504b", scored: "#c9a227", agent_error: "#e08a3c", environment_error: "#4c78a8", verifier_error: "#9467bd",
+  judge_error: "#c5b0d5", model_error: "#72b7b2", user_error: "#b279a2", rate_limited: "#6fa8dc", plugin_crashed: "#2f4b7c", artifact_missing: "#b5838d",
+  integrity_violation: "#7f1d1d", task_invalid: "#8c6d31", preempted: "#a0b8c8", cancelled: "#8a94a6", not_run: "#c2c8d0",
+};
+// chartsOf returns the charts as Vega-Lite specifications, without their data. Scores that are
+// not fractions are written as they are, and their colors span what there is.
+const chartsOf = ({ cells, tasks, outcomes, raw }) => {
+  const whole = raw ? ".4~g" : ".0%", tenths = raw ? ".4~g" : ".1%";
+  const part = (of, n, least, most) => Math.max(least, Math.min(most, Math.floor(of / Math.max(n, 1))));
+  const shown = (field, title, format) => (format ? { field, title, type: "quantitative", format } : { field, title });
+  const labelled = (sort) => ({ field: "cell", type: "nominal", sort, title: null, axis: { labelLimit: 220 } });
+  const step = part(4800, tasks.length, 3, 18), labels = step >= 12; // a browser draws no larger picture than some 8,000 pixels
+  return {
+    leaderboard: {
+      description: "Success rate of each cell with its 95 % interval", height: { step: part(800, cells.length, 16, 28) },
+      encoding: {
+        y: labelled({ field: "rate", order: "descending" }),
+        tooltip: [shown("cell", "cell"), shown("rate", "success rate", tenths), shown("low", "from", tenths), shown("high", "to", tenths), shown("tasks", "tasks", "d")],
+      },
+      layer: [
+        { mark: { type: "rule", strokeWidth: 2 }, encoding: {
+          x: { field: "low", type: "quantitative", scale: { zero: true }, title: "success rate", axis: { format: whole, tickCount: 10, labelOverlap: true, labelSeparation: 4 } }, x2: { field: "high" },
+        } },
+        { mark: { type: "point", filled: true, size: 80, opacity: 1 }, encoding: { x: { field: "rate", type: "quantitative" } } },
+      ],
+    },
+    heat: {
+      description: "Mean score of each task in each cell", height: { step },
+      padding: { left: 5, top: 5, bottom: 5, right: 40 }, // for the last label, which is slanted
+      mark: { type: "rect", cursor: "pointer", invalid: "show" },
+      encoding: {
+        x: { field: "cell", type: "nominal", sort: null, title: null, axis: { orient: "top", labelAngle: cells.length <= 5 ? 0 : -60, labelLimit: 140, labels: cells.length <= 60 } },
+        y: { field: "task", type: "nominal", sort: null, title: null, axis: { labelLimit: 140, labels, ticks: labels } },
+        color: {
+          field: "score", type: "quantitative", title: "mean score", scale: { scheme: "viridis", ...(!raw && { domain: [0, 1] }) },
+          legend: { orient: "top", format: whole, gradientLength: 160 }, condition: { test: "datum.score === null", value: "#888" },
+        },
+        tooltip: [shown("task", "task"), shown("cell", "cell"), shown("score", "mean score", tenths), shown("measured", "measured", "d"), shown("planned", "planned", "d")],
+      },
+      config: { view: { stroke: null } },
+    },
+    pareto: {
+      description: "Success rate against the mean cost of a trial", height: 300,
+      encoding: {
+        x: { field: "cost", type: "quantitative", title: "mean cost of a trial, in USD" },
+        y: { field: "rate", type: "quantitative", title: "success rate", axis: { format: whole } },
+        tooltip: [shown("cell", "cell"), shown("rate", "success rate", tenths), shown("cost", "USD a trial", ".4~f")],
+      },
+      layer: [
+        { transform: [{ filter: "datum.front" }], mark: { type: "line", interpolate: "step-after", strokeDash: [4, 4] } },
+        { mark: { type: "point", filled: true, size: 90, opacity: 1 }, encoding: { color: { condition: { test: "datum.front", value: "#d9730d" }, value: "#8a94a6" } } },
+        { transform: [{ filter: "datum.front" }], mark: { type: "text", dy: -12, limit: 160 }, encoding: { text: { field: "cell" } } },
+      ],
+    },
+    outcomes: {
+      description: "Outcomes of the trials of each cell", height: { step: part(700, cells.length, 12, 24) }, mark: "bar",
+      encoding: {
+        y: labelled(null), x: { field: "trials", type: "quantitative", title: "trials", axis: { format: "d", tickMinStep: 1 } },
+        color: { field: "outcome", type: "nominal", title: null, scale: { domain: outcomes, range: outcomes.map((o) => colors[o] || "#8a94a6") }, legend: { orient: "bottom", columns: 4 } },
+        tooltip: [shown("cell", "cell"), shown("outcome", "outcome"), shown("trials", "trials", "d")],
+      },
+    },
+  };
+};
 // drawReport draws the charts of the report that the page has, and lists its attempts.
 const drawReport = async () => {
   const unpack = async (id) => {
@@ -33,18 +100,19 @@ const drawReport = async () => {
     element("a", "", { href: url, download: name }).click();
     if (url.startsWith("blob:")) setTimeout(() => URL.revokeObjectURL(url), 60000);
   };
-  const whole = (c) => ({ ...c.spec, data: { values: data.tables[c.data] } });
-  const draw = async (c) => {
-    const at = document.getElementById("chart-" + c.id);
+  const specs = chartsOf(data);
+  const whole = (id) => ({ $schema: "https://vega.github.io/schema/vega-lite/v6.json", width: "container", autosize: { type: "fit-x", contains: "padding" }, ...specs[id], data: { values: data.tables[id] } });
+  const draw = async (id) => {
+    const at = document.getElementById("chart-" + id);
     if (!at) return;
     const figure = at.parentElement;
     figure.querySelector(".save")?.remove();
-    const { view } = await vegaEmbed(at, whole(c), {
+    const { view } = await vegaEmbed(at, whole(id), {
       actions: false, ast: true, defaultStyle: false, logLevel: vega.Error, renderer: "canvas", config: config(),
       tooltip: { disableDefaultStyle: true },
       loader: { load: () => Promise.reject(new Error("a report loads nothing")) },
     });
-    if (c.id === "heat") {
+    if (id === "heat") {
       view.addEventListener("click", (_, item) => {
         if (item?.datum?.task !== undefined) attempts(data.tasks.indexOf(item.datum.task), data.cells.indexOf(item.datum.cell), true);
       });
@@ -55,9 +123,9 @@ const drawReport = async () => {
       b.addEventListener("click", run);
       bar.append(b);
     };
-    add("Save as SVG", async () => save(c.id + ".svg", "image/svg+xml", await view.toSVG()));
-    add("Save as PNG", async () => save(c.id + ".png", "image/png", await view.toImageURL("png", 2)));
-    add("Save specification", () => save(c.id + ".vl.json", "application/json", JSON.stringify(whole(c), null, 1)));
+    add("Save as SVG", async () => save(id + ".svg", "image/svg+xml", await view.toSVG()));
+    add("Save as PNG", async () => save(id + ".png", "image/png", await view.toImageURL("png", 2)));
+    add("Save specification", () => save(id + ".vl.json", "application/json", JSON.stringify(whole(id), null, 1)));
     figure.append(bar);
   };
 
@@ -126,7 +194,7 @@ const drawReport = async () => {
     });
   }
   const drawAll = async () => {
-    for (const c of data.charts) await draw(c);
+    for (const id in specs) if (data.tables[id]) await draw(id);
     document.documentElement.dataset.drawn = "yes";
   };
   dark.onchange = drawAll;

@@ -212,13 +212,8 @@ func TestPageOfScoresThatAreNoShares(t *testing.T) {
 	if !strings.Contains(text, "The scores have values below 0 or above 1") || strings.Count(text, `<td class="n">2.5</td>`) < 2 || strings.Contains(text, "250.0") {
 		t.Errorf("the page says otherwise: %.3000s", text[strings.Index(text, "<body>"):])
 	}
-	m, err := New([]numbers.Run{r}, &Options{Force: true, Rules: numbers.Rules{MaxInfrastructure: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(m.payload())
-	if err != nil || bytes.Contains(b, []byte(`%"`)) || !bytes.Contains(b, []byte(`".4~g"`)) {
-		t.Errorf("%v: the charts have percent: %.2000s", err, b)
+	if m, err := New([]numbers.Run{r}, &Options{Force: true, Rules: numbers.Rules{MaxInfrastructure: 1}}); err != nil || !m.payload().Raw {
+		t.Errorf("the charts have percent: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
+	"github.com/berth-eval/berth/cmd/berth/output"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
 	"github.com/berth-eval/berth/plugins/task"
@@ -56,18 +57,29 @@ func swept() numbers.Run {
 
 func rules() numbers.Rules { return numbers.Rules{MaxInfrastructure: 0.02} }
 
+func joined(t *testing.T, run numbers.Run) *numbers.Joined {
+	t.Helper()
+	j, err := numbers.Join([]numbers.Run{run})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func tableOf(t *testing.T, run numbers.Run, by ...string) *output.Table {
+	t.Helper()
+	table, err := numbers.Table(joined(t, run), &numbers.Wanted{By: by, Rules: rules()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
 func near(x *float64, want float64) bool { return x != nil && math.Abs(*x-want) < 1e-9 }
 
 func TestARowHasTheNumbersOfItsTrials(t *testing.T) {
 	t.Parallel()
-	j, err := numbers.Join([]numbers.Run{swept()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, swept(), "time")
 	var order []string
 	for _, r := range table.Rows {
 		order = append(order, r.Values[0])
@@ -97,10 +109,7 @@ func TestARowHasTheNumbersOfItsTrials(t *testing.T) {
 
 func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 	t.Parallel()
-	j, err := numbers.Join([]numbers.Run{swept()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := joined(t, swept())
 	for by, want := range map[string]string{
 		"category":                   "40m easy 0.5, 40m hard 0, 5m easy 0.25, 5m hard 0, 1h easy 0.5, 1h hard 0.5",
 		"agent":                      "a 0.333",
@@ -132,10 +141,10 @@ func TestTrialsAreGroupedByWhatTheyHave(t *testing.T) {
 			t.Errorf("%s: %q, want %q", by, got, wanted)
 		}
 	}
-	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"tme"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), `did you mean "time"?`) {
+	if _, err := numbers.Table(j, &numbers.Wanted{By: []string{"tme"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), `did you mean "time"?`) {
 		t.Errorf("a mistake: %v", err)
 	}
-	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"time"}, K: 3, Rules: rules()}); err == nil || !strings.Contains(err.Error(), "k is 3, and no task has more than 2 measured trials") {
+	if _, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, K: 3, Rules: rules()}); err == nil || !strings.Contains(err.Error(), "k is 3, and no task has more than 2 measured trials") {
 		t.Errorf("k: %v", err)
 	}
 	weighed := rules()
@@ -154,13 +163,9 @@ func TestScoresOutsideOneAreNotRates(t *testing.T) {
 		b := tr.Attempts[0].Result
 		b.Rewards = map[string]float64{"reward": *b.Score, "cases": float64(tr.Cell)} // only those of cell 2 are above 1
 	}
-	j, err := numbers.Join([]numbers.Run{run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
-	if err != nil || len(table.Rows) != 6 {
-		t.Fatalf("%v, %+v", err, table)
+	table := tableOf(t, run, "reward", "time")
+	if len(table.Rows) != 6 {
+		t.Fatalf("%+v", table)
 	}
 	means := map[string]float64{"40m": 0, "5m": 1, "1h": 2}
 	for i := range table.Rows {
@@ -188,14 +193,7 @@ func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
 				b.Outcome = record.Scored
 			}
 		}
-		j, err := numbers.Join([]numbers.Run{run})
-		if err != nil {
-			t.Fatal(err)
-		}
-		table, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		table := tableOf(t, run, "time")
 		r := table.Rows[1] // 40m: two of three tasks have the score 1 in one of two repetitions
 		if !r.Raw || !near(r.Mean, 1.0/3) || says && (!near(r.PassAt1, 1.0/3) || !near(r.PassAtK, 2.0/3) || len(r.Sometimes) != 2) ||
 			!says && (r.PassAt1 != nil || r.PassAtK != nil || !near(r.BestOfK, 2.0/3) || len(r.Sometimes) > 0 || r.CostUSD.PerSuccess != nil) {
@@ -218,14 +216,7 @@ func TestADecidingScoreOutsideOneIsNoRate(t *testing.T) {
 // The front of success and cost is one of rows about the same score.
 func TestScoresAreNotComparedWithEachOther(t *testing.T) {
 	t.Parallel()
-	j, err := numbers.Join([]numbers.Run{swept()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, swept(), "reward", "time")
 	var front []string
 	for _, r := range table.Rows {
 		if *r.Pareto {
@@ -241,10 +232,7 @@ func TestScoresAreNotComparedWithEachOther(t *testing.T) {
 // Numbers over a part of the trials look like others: a note tells them apart.
 func TestNumbersOfAChoiceSaySo(t *testing.T) {
 	t.Parallel()
-	j, err := numbers.Join([]numbers.Run{swept()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := joined(t, swept())
 	for what, tt := range map[string]struct {
 		wanted numbers.Wanted
 		note   string
@@ -286,12 +274,9 @@ func TestNumbersAreRefusedUntilForced(t *testing.T) {
 	} {
 		run := swept()
 		tt.spoil(run.Index.Trials[0])
-		j, err := numbers.Join([]numbers.Run{run})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := joined(t, run)
 		w := numbers.Wanted{By: []string{"time"}, Rules: tt.rules}
-		if _, err = numbers.Table(j, &w); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--force") {
+		if _, err := numbers.Table(j, &w); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--force") {
 			t.Errorf("%s: %v", what, err)
 		}
 		w.Force = true
@@ -333,14 +318,7 @@ func TestATrialThatEndedInAnErrorHasTheScoresOfItsTask(t *testing.T) {
 			b.Outcome, b.Score, b.Rewards = record.AgentError, nil, nil
 		}
 	}
-	j, err := numbers.Join([]numbers.Run{run})
-	if err != nil {
-		t.Fatal(err)
-	}
-	table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := tableOf(t, run, "reward", "time")
 	got := map[string]string{}
 	for _, r := range table.Rows {
 		got[strings.Join(r.Values, " ")] = fmt.Sprintf("%.4g of %d", *r.Mean, r.Measured)
@@ -358,15 +336,12 @@ func TestScoresOfWhichNoneDecidesAreRefused(t *testing.T) {
 		b := s.Attempts[0].Result
 		b.Outcome, b.Score, b.Scores = record.Scored, nil, b.Rewards
 	}
-	j, err := numbers.Join([]numbers.Run{run})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := joined(t, run)
 	const want = "6 of 6 results have scores of which none decides"
-	if _, err = numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := numbers.Compare([]numbers.Run{run}, &numbers.Options{Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("compared: %v", err)
 	}
-	if _, err = numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := numbers.Table(j, &numbers.Wanted{By: []string{"time"}, Rules: rules()}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("by cell: %v", err)
 	}
 	if table, err := numbers.Table(j, &numbers.Wanted{By: []string{"reward", "time"}, Rules: rules()}); err != nil || len(table.Rows) != 6 {

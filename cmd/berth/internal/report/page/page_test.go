@@ -16,7 +16,6 @@ import (
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
 	"github.com/berth-eval/berth/core/record"
 	"github.com/berth-eval/berth/core/store"
-	"github.com/berth-eval/berth/internal/testlevel"
 	"github.com/berth-eval/berth/plugins/task"
 	"github.com/berth-eval/berth/plugins/verifier"
 )
@@ -227,41 +226,17 @@ func TestPageOfTenThousandTrials(t *testing.T) {
 	if len(b) > MaxBytes || strings.Contains(string(b), "the attempts are not listed") {
 		t.Errorf("%d bytes, or without attempts", len(b))
 	}
-	testlevel.Long(t, "test-e2e")
-	if browser() == "" {
-		t.Skip(testlevel.Missing("chromium", "chromium"))
-	}
 	looked(t, b, &sight{name: "large", width: 1280, tasks: 250})
 }
 
 // The page of a small run, as people see it.
 func TestPageInABrowser(t *testing.T) {
 	t.Parallel()
-	testlevel.Long(t, "test-e2e")
-	if browser() == "" {
-		t.Skip(testlevel.Missing("chromium", "chromium"))
-	}
 	b := made(t, makeRun(t, 24, 8, 2))
 	for _, s := range []sight{
 		{name: "light", width: 1280, tasks: 24},
-		{name: "dark", width: 1280, dark: true, tasks: 24},
-		{name: "phone", width: 390, tasks: 24},
 		{name: "dark-phone", width: 390, dark: true, tasks: 24},
 	} {
 		looked(t, b, &s)
 	}
-}
-
-// kept writes a picture to where a person finds it.
-func kept(t *testing.T, name string, picture []byte) {
-	t.Helper()
-	if !t.Failed() {
-		return
-	}
-	dir := filepath.Join(os.TempDir(), "berth-report-pictures")
-	file := filepath.Join(dir, name+".png")
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(file, picture, 0o600)); err != nil {
-		t.Error(err)
-	}
-	t.Logf("picture: %s", file)
 }

@@ -103,17 +103,15 @@ type User struct {
 	Budget                // of its models, in all its sessions of the attempt
 }
 
-// Limits bound an attempt. Zero keeps the limit of the task. Factors multiply
-// the task's time; a time and its factor are never both set.
+// Limits bound an attempt. Zero keeps the limit of the task.
 type Limits struct {
-	AgentTime          time.Duration `json:"agent_time_ns,omitempty"` // of each turn
-	AgentTimeFactor    float64       `json:"agent_time_factor,omitempty"`
-	VerifierTime       time.Duration `json:"verifier_time_ns,omitempty"`
-	VerifierTimeFactor float64       `json:"verifier_time_factor,omitempty"`
-	StartTime          time.Duration `json:"start_time_ns,omitempty"` // of prepare and create together
-	StartTimeFactor    float64       `json:"start_time_factor,omitempty"`
-	MaxSteps           int64         `json:"max_steps,omitempty"` // of the agent, in all turns of a stage
-	Budget                           // of the agent's models, in all its sessions of the attempt
+	AgentTime    time.Duration `json:"agent_time_ns,omitempty" berth:"agent_time" doc:"Deadline of each turn of the agent, instead of the task's."`
+	VerifierTime time.Duration `json:"verifier_time_ns,omitempty" berth:"verifier_time" doc:"Deadline of each verification, instead of the task's."`
+	// StartTime is of prepare and create together.
+	StartTime  time.Duration `json:"start_time_ns,omitempty" berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
+	TimeFactor float64       `json:"time_factor,omitempty" berth:"time_factor" doc:"Multiplies the task's own time limits, where none of these is set instead."`
+	MaxSteps   int64         `json:"max_steps,omitempty" berth:"max_steps" doc:"Steps of the agent in a stage."`
+	Budget                   // of the agent's models, in all its sessions of the attempt
 }
 
 // longest is a time that no part of an attempt needs. Sums of several such times are

@@ -59,7 +59,7 @@ type Keep struct {
 
 // Retry says which attempts are run again, and how often.
 type Retry struct {
-	Max  int              `berth:"max" required:"true" doc:"Number of further attempts of a trial. 0: none."`
+	Max  int              `berth:"max" required:"true" max:"100" doc:"Number of further attempts of a trial. 0: none."`
 	On   []record.Outcome `berth:"on" default:"[\"environment_error\", \"rate_limited\", \"plugin_crashed\", \"preempted\"]" enum:"environment_error,verifier_error,judge_error,model_error,user_error,rate_limited,plugin_crashed,artifact_missing,preempted" doc:"Outcomes after which a trial gets another attempt."`
 	Wait time.Duration    `berth:"wait" default:"1s" doc:"Wait before the first further attempt. It doubles with each one after that, up to a minute."`
 }
@@ -75,8 +75,7 @@ type Executor struct {
 	Time        time.Duration `berth:"time" default:"0s" doc:"Time limit of a pilot."`
 	CPUs        int           `berth:"cpus" doc:"Cores of a pilot."`
 	MemoryMiB   int64         `berth:"memory_mib" doc:"Memory of a pilot in MiB."`
-	GPUs        int           `berth:"gpus" doc:"GPUs of a pilot."`
-	Options     []string      `berth:"options" doc:"Further options, as the scheduler writes them."`
+	Options     []string      `berth:"options" doc:"Further options, as the scheduler writes them, such as \"--gpus=2\"."`
 	Setup       string        `berth:"setup" doc:"Shell lines that a pilot runs first."`
 	InFlight    int           `berth:"in_flight" doc:"Attempts of a pilot at the same time. 0: as many as it has cores."`
 	Scratch     string        `berth:"scratch" doc:"Folder on a disk of a pilot's machine for attempts that are under way. Absent: the first of the job's own folder, $TMPDIR and /tmp that is not shared and has room."`
@@ -125,12 +124,10 @@ type Dataset struct {
 	Include []string `berth:"include" doc:"Globs of task names to run. Absent: all."`
 	Exclude []string `berth:"exclude" doc:"Globs of task names to leave out."`
 	Limit   int      `berth:"limit" doc:"Number of tasks to keep, the first ones by name. 0: all."`
-	Sample  int      `berth:"sample" doc:"Number of tasks to draw at random, with seed. 0: all."`
-	Seed    int64    `berth:"seed" doc:"Seed of sample: the same seed draws the same tasks."`
 	Lenient bool     `berth:"lenient" doc:"Unknown keys in the tasks' files are warnings instead of errors."`
 	// AllowEnv are patterns as of path.Match.
 	AllowEnv []string  `berth:"allow_env" doc:"Host variables that the tasks may read, such as [\"EVAL_*\"]; as with --allow-env."`
-	Verify   task.Mode `berth:"verify" enum:"live,restarted,image,separate,copies" doc:"Verification mode, instead of the experiment's."`
+	Verify   task.Mode `berth:"-"` // of the cell
 	// Work are absolute.
 	Work []string `berth:"work" doc:"Folders of the sandbox that are work of the task although they lie in one of the system, such as /usr/local: to change them does not make a result exposed, and verify = \"image\" copies them."`
 	// Success replaces the rule of the tasks; nil keeps it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ func (m *maker) tasks(ctx context.Context) error {
 	sources := map[string]string{} // label to everything that decides which tasks it has
 	for i := range m.plan.Experiment.Cells {
 		for _, d := range m.plan.Experiment.Cells[i].Datasets {
-			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Sample, d.Seed, d.Lenient, d.AllowEnv, d.Config})
+			source, err := json.Marshal([]any{d.Format, d.Path, d.Include, d.Exclude, d.Limit, d.Lenient, d.AllowEnv, d.Config})
 			if err != nil {
 				return err
 			}
@@ -124,22 +123,12 @@ func FirstError(ps []task.Problem) string {
 	}
 }
 
-// pick applies sample and limit. It draws a sample from the tasks in the order
-// of their names, so that the same seed gives the same sample on every machine.
+// pick applies limit to the tasks in the order of their names.
 func pick(items []task.Item, d experiment.Dataset) []task.Item {
 	items = slices.Clone(items)
 	slices.SortFunc(items, func(a, b task.Item) int {
 		return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.Path, b.Path))
 	})
-	if d.Sample > 0 && d.Sample < len(items) {
-		drawn := rand.New(rand.NewPCG(uint64(d.Seed), 0)).Perm(len(items))[:d.Sample]
-		slices.Sort(drawn)
-		sample := make([]task.Item, 0, d.Sample)
-		for _, i := range drawn {
-			sample = append(sample, items[i])
-		}
-		items = sample
-	}
 	if d.Limit > 0 && d.Limit < len(items) {
 		items = items[:d.Limit]
 	}

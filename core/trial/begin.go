@@ -45,7 +45,7 @@ func (a *attempt) begin(ctx context.Context) error {
 
 func (a *attempt) startTime() time.Duration {
 	l := a.in.Cell.Limits
-	t := cell.Scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor)
+	t := cell.Scaled(a.task.Environment.StartTime.Std(), l.StartTime, l.TimeFactor)
 	if t == 0 {
 		return limits.Create
 	}
@@ -56,7 +56,7 @@ func (a *attempt) startTime() time.Duration {
 func (a *attempt) deadline(p record.PhaseName, limit time.Duration) limits.Deadline {
 	d := limits.Deadline{What: string(p), Limit: limit}
 	if l, e := a.in.Cell.Limits, &a.task.Environment; p == record.PhaseCreate && limit == a.startTime() {
-		if d.Setting = limits.Setting(e.StartTimeKey, e.StartTime.Std(), "per_trial.start_time", l.StartTime, l.StartTimeFactor); d.Setting != "" {
+		if d.Setting = limits.Setting(e.StartTimeKey, e.StartTime.Std(), "per_trial.start_time", l.StartTime, l.TimeFactor); d.Setting != "" {
 			d.What = "the start of the sandbox was"
 		}
 	}

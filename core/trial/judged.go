@@ -135,7 +135,7 @@ func (s *stage) verifyDeadline(tests bool) limits.Deadline {
 	if tests {
 		d.What = "the tests were"
 	}
-	d.Setting = cmp.Or(limits.Setting(s.task.Verify.TimeKey, asks, "per_trial.verifier_time", l.VerifierTime, l.VerifierTimeFactor), "the default")
+	d.Setting = cmp.Or(limits.Setting(s.task.Verify.TimeKey, asks, "per_trial.verifier_time", l.VerifierTime, l.TimeFactor), "the default")
 	return d
 }
 

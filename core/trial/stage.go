@@ -299,7 +299,7 @@ func (s *stage) view(role task.Role, name string, more func(dir string) error) (
 // limit.
 func (s *stage) agentTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return cell.Scaled(s.task.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+	return cell.Scaled(s.task.Agent.Time.Std(), l.AgentTime, l.TimeFactor)
 }
 
 // work runs everything between setup and settle: turns, and the verification of
@@ -378,7 +378,7 @@ func (s *stage) bounds() bounds {
 	t := &s.task.Agent
 	b := bounds{limit: cmp.Or(s.agentTime(), limits.Turn), startup: t.Startup.Std(), stall: t.Stall.Std()}
 	l := s.a.in.Cell.Limits
-	b.setting = cmp.Or(limits.Setting(t.TimeKey, t.Time.Std(), "per_trial.agent_time", l.AgentTime, l.AgentTimeFactor), "the default")
+	b.setting = cmp.Or(limits.Setting(t.TimeKey, t.Time.Std(), "per_trial.agent_time", l.AgentTime, l.TimeFactor), "the default")
 	in := s.a.task.Interaction
 	if left, bounded := s.left(); bounded && in.Charges("turn") {
 		if left < b.limit {

@@ -148,7 +148,7 @@ func (s *stage) reducedRounds() []verifier.Verdict {
 // verifyTime returns how long one verifier may take.
 func (s *stage) verifyTime() time.Duration {
 	l := s.a.in.Cell.Limits
-	return cmp.Or(cell.Scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor), limits.Verify)
+	return cmp.Or(cell.Scaled(s.task.Verify.Time.Std(), l.VerifierTime, l.TimeFactor), limits.Verify)
 }
 
 // verifyUser returns the user of the verifier's commands; empty means root.

@@ -34,7 +34,6 @@ type Job struct {
 	Time   time.Duration // limit of a job; 0: that of the partition
 	CPUs   int
 	Memory int64 // MiB
-	GPUs   int
 
 	Partition, Account, QOS string
 
@@ -93,9 +92,6 @@ func (s *Slurm) Detach(ctx context.Context, args ...string) (string, error) {
 func (s *Slurm) likePilot(more ...string) []string {
 	args := append(s.options(), "--job-name="+s.name(), "--cpus-per-task="+strconv.Itoa(max(1, s.job.CPUs)))
 	args = append(args, more...)
-	if s.job.GPUs > 0 {
-		args = append(args, fmt.Sprintf("--gpus=%d", s.job.GPUs))
-	}
 	if s.job.Memory > 0 {
 		args = append(args, fmt.Sprintf("--mem=%dM", s.job.Memory))
 	}

@@ -3,24 +3,24 @@ package dialect
 // Price is what a model costs, in USD per million tokens. A nil field is not
 // known. A nil Price is not known either, which differs from a price of zero.
 type Price struct {
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
+	Input       *float64 `json:"input,omitempty" berth:"input" doc:"Price of input tokens that were not cached."`
+	CachedInput *float64 `json:"cached_input,omitempty" berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `json:"cache_write,omitempty" berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	CacheHour   *float64 `json:"cache_write_1h,omitempty" berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
+	Output      *float64 `json:"output,omitempty" berth:"output" doc:"Price of output tokens, including reasoning."`
 	// Tiers are sorted by Above, smallest first.
-	Tiers []PriceTier `json:"tiers,omitempty"`
+	Tiers []PriceTier `json:"tiers,omitempty" berth:"tier" doc:"Other prices for requests with more input; may be repeated."`
 }
 
 // PriceTier holds the prices of a request with more than Above input tokens.
 // They apply to all of its tokens. A nil field is not known.
 type PriceTier struct {
-	Above       int64    `json:"above"`
-	Input       *float64 `json:"input,omitempty"`
-	CachedInput *float64 `json:"cached_input,omitempty"`
-	CacheWrite  *float64 `json:"cache_write,omitempty"`
-	CacheHour   *float64 `json:"cache_write_1h,omitempty"`
-	Output      *float64 `json:"output,omitempty"`
+	Above       int64    `json:"above" berth:"above" required:"true" doc:"Requests with more input tokens than this have these prices, for all their tokens."`
+	Input       *float64 `json:"input,omitempty" berth:"input" doc:"Price of input tokens that were not cached."`
+	CachedInput *float64 `json:"cached_input,omitempty" berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
+	CacheWrite  *float64 `json:"cache_write,omitempty" berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
+	CacheHour   *float64 `json:"cache_write_1h,omitempty" berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
+	Output      *float64 `json:"output,omitempty" berth:"output" doc:"Price of output tokens, including reasoning."`
 }
 
 const million = 1e6

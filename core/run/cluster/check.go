@@ -74,15 +74,15 @@ func Longest(p *plan.Plan, t *plan.Trial) time.Duration {
 // longest returns how long an attempt may take at most. If some agent has no time
 // limit, it is not limited, and the time of that agent is left out.
 func longest(t *task.Task, l *cell.Limits) (sum time.Duration, limited bool) {
-	sum, limited = around+cell.Scaled(t.Environment.StartTime.Std(), l.StartTime, l.StartTimeFactor), true
+	sum, limited = around+cell.Scaled(t.Environment.StartTime.Std(), l.StartTime, l.TimeFactor), true
 	for i := range t.Stages {
 		s := &t.Stages[i]
-		agent := cell.Scaled(s.Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+		agent := cell.Scaled(s.Agent.Time.Std(), l.AgentTime, l.TimeFactor)
 		if agent == 0 {
-			agent = cell.Scaled(t.Stages[0].Agent.Time.Std(), l.AgentTime, l.AgentTimeFactor)
+			agent = cell.Scaled(t.Stages[0].Agent.Time.Std(), l.AgentTime, l.TimeFactor)
 		}
 		limited = limited && agent > 0
-		sum += agent + cell.Scaled(s.Verify.Time.Std(), l.VerifierTime, l.VerifierTimeFactor)
+		sum += agent + cell.Scaled(s.Verify.Time.Std(), l.VerifierTime, l.TimeFactor)
 	}
 	return sum, limited
 }

@@ -48,7 +48,7 @@ func Setting(key string, asks time.Duration, experiment string, instead time.Dur
 	case asks == 0:
 		return ""
 	case factor > 0:
-		return fmt.Sprintf("%s, %s, times %s_factor", key, span(asks), experiment)
+		return fmt.Sprintf("%s, %s, times time_factor", key, span(asks))
 	}
 	return key
 }

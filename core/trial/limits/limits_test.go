@@ -20,7 +20,7 @@ func TestADeadlineNamesItsSetting(t *testing.T) {
 		{key: "verifier.timeout_sec", asks: 3 * time.Second, want: "the tests were stopped after 3 s (verifier.timeout_sec)"},
 		{asks: 1500 * time.Millisecond, want: "the tests were stopped after 1.5 s (time limit of the task)"},
 		{key: "a", asks: time.Minute, instead: time.Hour, want: "the tests were stopped after 1h0m0s (verifier_time)"},
-		{key: "a", asks: time.Second, factor: 2, want: "the tests were stopped after 2 s (a, 1 s, times verifier_time_factor)"},
+		{key: "a", asks: time.Second, factor: 2, want: "the tests were stopped after 2 s (a, 1 s, times time_factor)"},
 	} {
 		limit := max(tt.instead, tt.asks*time.Duration(max(tt.factor, 1)))
 		d := limits.Deadline{What: tests, Limit: limit, Setting: limits.Setting(tt.key, tt.asks, "verifier_time", tt.instead, tt.factor)}

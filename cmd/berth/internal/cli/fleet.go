@@ -69,7 +69,7 @@ func (a *app) slurmJob(x *experiment.Executor, id, dir string) (o slurm.Job, err
 	}
 	return slurm.Job{
 		ID: id, Run: dir, Berth: exe, Dir: filepath.Dir(dir), Home: home, User: control.NameOf(os.Getuid()),
-		Args: []string{"--in-flight", strconv.Itoa(slurmInFlight(x)), "--scratch", x.Scratch}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB, GPUs: x.GPUs,
+		Args: []string{"--in-flight", strconv.Itoa(slurmInFlight(x)), "--scratch", x.Scratch}, Setup: x.Setup, Grace: x.Grace, Time: x.Time, CPUs: x.CPUs, Memory: x.MemoryMiB,
 		Partition: x.Partition, Account: x.Account, QOS: x.QOS, Options: x.Options,
 	}, nil
 }

@@ -92,10 +92,10 @@ func TestTaskCheckRefusesFlagsWithoutRun(t *testing.T) {
 	harborTask(t, two)
 	write(t, one, map[string]string{"cheat/folder/readme": "no script"})
 	for want, args := range map[string][]string{
-		"--repeat needs --run":           {one, "--repeat", "2"},
+		"--repeat needs --run":                          {one, "--repeat", "2"},
 		"--repeat must be a whole number of at least 1": {one, "--run", "--repeat", "0"},
-		"cheat/folder has no solve.sh":   {one, "--run"},
-		`--environment: Plugin "nobody"`: {two, "--run", "--environment", "nobody"},
+		"cheat/folder has no solve.sh":                  {one, "--run"},
+		`--environment: Plugin "nobody"`:                {two, "--run", "--environment", "nobody"},
 	} {
 		run(t, append([]string{"berth", "task", "check"}, args...)...).must(exit(2), complains(want))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
+	"github.com/berth-eval/berth/plugins/dialect"
 )
 
 // The blocks of an experiment file, as structs whose tags are the only
@@ -18,15 +19,16 @@ import (
 //	body:"free"     a block, or an attribute, with any names and values
 //	per:"run"       the same for all cells: the matrix cannot be read
 //	secrets:"true"  may hold secrets, and need not
+//	min:"1" max:"9" bounds of a number; without max see rules.numbers
 //
-// Report, cell.Budget, and RunLimits, Retry, Executor and Dataset of package
-// experiment, are declared in the same way.
+// Report, and types of the packages cell, dialect and experiment, are declared in the
+// same way.
 //
 // After decoding a reference is the label of its block.
 
 type experimentBlock struct {
 	Description string   `berth:"description" per:"run" doc:"What the experiment is for; shown in reports."`
-	Repeat      int      `berth:"repeat" per:"run" default:"1" doc:"Repetitions of every cell × task, 1 or more."`
+	Repeat      int      `berth:"repeat" per:"run" default:"1" min:"1" max:"100000" doc:"Repetitions of every cell × task, 1 or more."`
 	Datasets    []string `berth:"datasets" ref:"dataset" doc:"The tasks to run. Required, unless the matrix has an axis dataset."`
 	Environment string   `berth:"environment" ref:"environment" doc:"Where sandboxes are created, unless the matrix has an axis environment. Absent: local, which is an error if there is an environment block."`
 	Agent       string   `berth:"agent" ref:"agent" doc:"The agent that works on the tasks. Required, unless the matrix has an axis agent."`
@@ -34,25 +36,14 @@ type experimentBlock struct {
 	Verify      string   `berth:"verify" enum:"live,restarted,image,separate,copies" doc:"Verification mode for all datasets. It may strengthen what a task declares, never weaken it."`
 
 	Keep    string `berth:"keep" per:"run" enum:"failed,all" doc:"Keeps what the agent left, for berth regrade: of attempts that did not pass, or of all. Absent: of none."`
-	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" doc:"With keep: most that is kept of an attempt, in MiB; of one with more, nothing is."`
+	KeepMiB int64  `berth:"keep_mib" per:"run" default:"1024" min:"1" max:"1099511627776" doc:"With keep: most that is kept of an attempt, in MiB; of one with more, nothing is."`
 
 	Matrix   json.RawMessage      `berth:"matrix" body:"axes" doc:"Axes: every combination of their values is a cell."`
 	Limits   experiment.RunLimits `berth:"limits" per:"run" doc:"Limits of the whole run."`
-	PerTrial perTrialBlock        `berth:"per_trial" doc:"Limits of each attempt. Those of models are about the agent's own."`
+	PerTrial cell.Limits          `berth:"per_trial" doc:"Limits of each attempt. Those of models are about the agent's own."`
 	PerCell  cell.Budget          `berth:"per_cell" doc:"Limits of each cell, for all its attempts together."`
 	Report   Report               `berth:"report" per:"run" doc:"How tables of the results are made. It changes no result."`
 	Retry    *experiment.Retry    `berth:"retry" per:"run" doc:"When a trial gets another attempt. Absent: none does. A trial with a result of the agent never does, which would be best-of-n."`
-}
-
-type perTrialBlock struct {
-	AgentTime          *time.Duration `berth:"agent_time" doc:"Deadline of each turn of the agent, instead of the task's."`
-	AgentTimeFactor    *float64       `berth:"agent_time_factor" doc:"Multiplies the task's own deadline of the agent."`
-	VerifierTime       *time.Duration `berth:"verifier_time" doc:"Deadline of each verification, instead of the task's."`
-	VerifierTimeFactor *float64       `berth:"verifier_time_factor" doc:"Multiplies the task's own deadline of the verification."`
-	StartTime          *time.Duration `berth:"start_time" doc:"Time limit for getting the image and starting a sandbox, instead of the task's."`
-	StartTimeFactor    *float64       `berth:"start_time_factor" doc:"Multiplies the task's own time limit for the start."`
-	MaxSteps           *int64         `berth:"max_steps" doc:"Steps of the agent in a stage."`
-	cell.Budget
 }
 
 type datasetBlock struct {
@@ -79,10 +70,9 @@ type environmentBlock struct {
 }
 
 type resourcesBlock struct {
-	CPUs       float64 `berth:"cpus" doc:"Number of cores, such as 0.5."`
+	CPUs       float64 `berth:"cpus" max:"1000000" doc:"Number of cores, such as 0.5."`
 	MemoryMiB  int64   `berth:"memory_mib" doc:"Memory in MiB."`
 	StorageMiB int64   `berth:"storage_mib" doc:"What the sandbox may write, in MiB."`
-	ShmMiB     int64   `berth:"shm_mib" doc:"Size of /dev/shm in MiB."`
 	Pids       int64   `berth:"pids" doc:"Number of processes."`
 	GPUs       int64   `berth:"gpus" doc:"Number of GPUs."`
 }
@@ -96,7 +86,7 @@ type modelBlock struct {
 	BaseURL     string          `berth:"base_url" doc:"Address of the provider. Absent: the provider's own."`
 	CAFile      string          `berth:"ca_file" doc:"File with the certificates (PEM) of a private authority, relative to the folder of the experiment, beside those of the machine."`
 	Script      string          `berth:"script" doc:"File with the replies of a scripted model, relative to the folder of the experiment."`
-	Price       *priceBlock     `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
+	Price       *dialect.Price  `berth:"price" doc:"USD per million tokens. Absent: from the price table, or unknown, which is not zero."`
 	Parameters  json.RawMessage `berth:"parameters" body:"free" doc:"Parameters of every request, such as temperature, by the provider's names."`
 	AllowModels []string        `berth:"allow_models" doc:"Further models that a request may name; others are served by this one."`
 	AllowHosted []string        `berth:"allow_hosted" doc:"Tools that the provider may run or fetch with although the sandbox has no network, by the names in the finding hosted_tool."`
@@ -107,25 +97,6 @@ type modelBlock struct {
 
 	FirstByteTimeout *time.Duration `berth:"first_byte_timeout" doc:"Longest wait for the first byte of a response; without streaming, for all of it. Absent: 2m."`
 	IdleTimeout      *time.Duration `berth:"idle_timeout" doc:"Longest pause within a response. Absent: 1m."`
-}
-
-type priceBlock struct {
-	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
-	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
-	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
-	CacheHour   *float64 `berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
-	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
-
-	Tiers []tierBlock `berth:"tier" doc:"Other prices for requests with more input; may be repeated."`
-}
-
-type tierBlock struct {
-	Above       int64    `berth:"above" required:"true" doc:"Requests with more input tokens than this have these prices, for all their tokens."`
-	Input       *float64 `berth:"input" doc:"Price of input tokens that were not cached."`
-	CachedInput *float64 `berth:"cached_input" doc:"Price of input tokens read from the provider's cache."`
-	CacheWrite  *float64 `berth:"cache_write" doc:"Price of input tokens written to the provider's cache."`
-	CacheHour   *float64 `berth:"cache_write_1h" doc:"Price of input tokens written to the provider's cache to be kept for an hour."`
-	Output      *float64 `berth:"output" doc:"Price of output tokens, including reasoning."`
 }
 
 type agentBlock struct {
@@ -154,12 +125,12 @@ type verifierBlock struct {
 }
 
 type userBlock struct {
-	Agent   string            `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
-	Model   string            `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
-	Models  map[string]string `berth:"models" ref:"model" doc:"Further models, by the name that the agent asks for."`
-	Persona string            `berth:"persona" doc:"Who the user is, beside what the task says."`
-	Time    *time.Duration    `berth:"time" doc:"Deadline of one message."`
-	OnError string            `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
+	Agent   string        `berth:"agent" required:"true" ref:"agent" doc:"The agent that plays the user."`
+	Model   string        `berth:"model" ref:"model" doc:"Its model, instead of the agent block's own."`
+	Persona string        `berth:"persona" doc:"Who the user is, beside what the task says."`
+	Time    time.Duration `berth:"time" doc:"Deadline of one message."`
+	OnError string        `berth:"on_user_error" enum:"user_error,fixed_line" doc:"What follows when the user's agent or its model fails. user_error: the attempt ends. fixed_line: the verifier supervisor sends a fixed line. Absent: what the task says, or user_error."`
+
 	cell.Budget
 }
 
@@ -168,7 +139,6 @@ type variableBlock struct {
 	Type        json.RawMessage   `berth:"type" doc:"Type of the value, such as string, number, bool, list(string), map(number), object({ a = string, b = optional(number, 1) }). Absent: any value, and --var and environment variables give strings; with type = any they give HCL expressions."`
 	Default     json.RawMessage   `berth:"default" doc:"Value when none is given. Absent: one must be given."`
 	Sensitive   bool              `berth:"sensitive" doc:"The value is a secret: it is never printed or stored."`
-	Nullable    bool              `berth:"nullable" default:"true" doc:"Whether null may be given."`
 	Validation  []validationBlock `berth:"validation" doc:"A rule for the value. May be repeated."`
 }
 

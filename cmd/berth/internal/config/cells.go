@@ -174,18 +174,18 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	}
 	// Apart, so that a fault in one does not hide what is wrong elsewhere.
 	var eb, rest experimentBlock
-	if r := c.decode(experiment, refs, &eb); r != nil {
-		c.keep(r)
-	}
-	if r := c.decode(experiment, others, &rest); r != nil {
+	r, _ := decode(c.l.ctx, c.scope, experiment, refs, &eb)
+	c.keep(r)
+	r, ok := decode(c.l.ctx, c.scope, experiment, others, &rest)
+	if ok {
 		rest.Datasets = eb.Datasets
 		r.Report(checkCell(&rest))
-		c.keep(r)
 		eb.Verify, eb.PerTrial, eb.PerCell = rest.Verify, rest.PerTrial, rest.PerCell
 	}
+	c.keep(r)
 	c.choose(experiment, &eb)
 	c.cell.Verify = task.Mode(eb.Verify)
-	c.cell.Limits, c.cell.PerCell = eb.PerTrial.limits(), eb.PerCell
+	c.cell.Limits, c.cell.PerCell = eb.PerTrial, eb.PerCell
 	if eb.Model != "" {
 		c.cell.Model = c.model(eb.Model)
 	}
@@ -195,9 +195,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 	for _, d := range eb.Datasets {
 		if ds := c.dataset(d); ds != nil {
 			set := *ds
-			if set.Verify == "" {
-				set.Verify = c.cell.Verify
-			}
+			set.Verify = c.cell.Verify
 			c.cell.Datasets = append(c.cell.Datasets, set)
 		}
 	}
@@ -206,7 +204,7 @@ func (c *builder) build(experiment *hclsyntax.Block) {
 		c.verifier(b)
 	}
 	for _, b := range c.l.parts.byType["user"] {
-		c.user(b)
+		c.cell.User = read(c, b, c.user)
 	}
 }
 
@@ -281,18 +279,22 @@ func (c *builder) keep(r *source.Reading) {
 	c.l.masks = append(c.l.masks, r.Masks...)
 }
 
-// decode is as [loader.decode]; what is wrong belongs to the cell.
-func (c *builder) decode(b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
-	r, raw := source.Read(c.l.ctx, c.scope, b, fs)
-	if !r.Into(raw, into) {
-		c.keep(r)
+// read decodes a block and resolves it; nil: it cannot be used.
+func read[B, T any](c *builder, block *hclsyntax.Block, resolve func(*source.Reading, *B) *T) *T {
+	var written B
+	r, ok := decode(c.l.ctx, c.scope, block, blockOf(block.Type).fields, &written)
+	defer func() { c.keep(r) }()
+	if !ok {
 		return nil
 	}
-	return r
+	if v := resolve(r, &written); !r.Broken {
+		return v
+	}
+	return nil
 }
 
-// once resolves a block the first time that the cell needs it.
-func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) *T) *T {
+// once reads a block the first time that the cell needs it.
+func once[B, T any](c *builder, kind, label string, resolve func(*source.Reading, *B) *T) *T {
 	id := kind + "." + label
 	c.used[id] = true
 	if v, ok := c.done[id]; ok {
@@ -304,7 +306,7 @@ func once[T any](c *builder, kind, label string, resolve func(*hclsyntax.Block) 
 	if b == nil {
 		return nil // the reference has been reported
 	}
-	v := resolve(b)
+	v := read(c, b, resolve)
 	c.done[id] = v
 	return v
 }

@@ -41,7 +41,7 @@ type Experiment struct {
 
 // Report says how tables of the results are made. It does not affect results.
 type Report struct {
-	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" doc:"Largest share of a cell's planned trials that may have ended because of infrastructure errors. With more, numbers are refused."`
+	MaxInfrastructure float64 `berth:"max_infrastructure" default:"0.02" max:"1" doc:"Largest share of a cell's planned trials that may have ended because of infrastructure errors. With more, numbers are refused."`
 	Exposed           bool    `berth:"exposed" default:"true" doc:"false: numbers are refused if a result is exposed."`
 	Weigh             string  `berth:"weigh" enum:"category" doc:"With \"category\", all categories of tasks weigh the same in success rates. Absent: all trials do."`
 }

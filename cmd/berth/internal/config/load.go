@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -196,9 +197,9 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		}
 	}
 	var eb experimentBlock
-	if r := l.decode(sc, b, fs, &eb); r != nil {
-		r.Report(append(checkRun(&eb), l.unknownLabels(&eb.Limits)...))
-		l.keep(r)
+	r, ok := decode(l.ctx, sc, b, fs, &eb)
+	if ok {
+		r.Report(l.unknownLabels(&eb.Limits))
 		l.exp.Description, l.exp.Repeat = eb.Description, eb.Repeat
 		l.exp.Limits, l.exp.Report = eb.Limits, eb.Report
 		if eb.Retry != nil {
@@ -206,14 +207,16 @@ func (l *loader) perRun(b *hclsyntax.Block) {
 		}
 		l.exp.Keep = experiment.Keep{Which: eb.Keep, MiB: eb.KeepMiB}
 	}
+	l.keep(r)
 	l.exp.Executor = experiment.Executor{Kind: "local"}
 	for _, b := range l.parts.byType["executor"] {
 		x := experiment.Executor{Kind: b.Labels[0]}
-		if r := l.decode(sc, b, blockOf("executor").fields, &x); r != nil {
+		r, ok := decode(l.ctx, sc, b, blockOf("executor").fields, &x)
+		if ok {
 			r.Report(checkExecutor(&x))
-			l.keep(r)
 			l.exp.Executor = x
 		}
+		l.keep(r)
 	}
 }
 
@@ -235,15 +238,17 @@ func (l *loader) unknownLabels(limits *experiment.RunLimits) []pluginconfig.Prob
 }
 
 // decode reads the fields of a block into the struct that into points to; what
-// is wrong or unknown is left out of it, and then the reading is broken. Nil:
+// is wrong or unknown is left out of it, and then the reading is broken. Not ok:
 // nothing of it can be used.
-func (l *loader) decode(sc *eval.Scope, b *hclsyntax.Block, fs []source.Field, into any) *source.Reading {
-	r, raw := source.Read(l.ctx, sc, b, fs)
+func decode(ctx context.Context, sc *eval.Scope, b *hclsyntax.Block, fs []source.Field, into any) (r *source.Reading, ok bool) {
+	r, raw := source.Read(ctx, sc, b, fs)
 	if !r.Into(raw, into) {
-		l.keep(r)
-		return nil
+		return r, false
 	}
-	return r
+	wrong := &rules{}
+	wrong.numbers("", reflect.ValueOf(into).Elem())
+	r.Report(wrong.ps)
+	return r, true
 }
 
 func (l *loader) keep(r *source.Reading) {

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 
@@ -58,23 +57,14 @@ func (c *builder) texts(r *source.Reading, path pluginconfig.Path, m map[string]
 }
 
 func (c *builder) dataset(label string) *experiment.Dataset {
-	return once(c, "dataset", label, func(b *hclsyntax.Block) *experiment.Dataset {
-		var d datasetBlock
-		r := c.decode(b, blockOf("dataset").fields, &d)
-		if r == nil {
-			return nil
-		}
-		defer func() { c.keep(r) }()
+	return once(c, "dataset", label, func(r *source.Reading, d *datasetBlock) *experiment.Dataset {
 		dir := c.abs(d.Path)
 		if moved := c.l.opts.Datasets[label]; moved != "" {
 			dir, d.Path = moved, moved
 		}
-		r.Report(checkDataset(&d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
+		r.Report(checkDataset(d, folderProblem(dir, c.shown(d.Path)), c.l.opts.Formats))
 		if known := c.l.opts.Formats; len(known) == 0 || slices.Contains(known, d.Format) {
 			d.Dataset.Config = c.config(r, "config", KindFormat, d.Format, "format")
-		}
-		if r.Broken {
-			return nil
 		}
 		d.Label, d.Path = label, dir
 		if d.Success != nil {
@@ -100,19 +90,13 @@ func (c *builder) shown(path string) string {
 }
 
 func (c *builder) environment(label string) *cell.Environment {
-	return once(c, "environment", label, func(b *hclsyntax.Block) *cell.Environment {
-		var e environmentBlock
-		r := c.decode(b, blockOf("environment").fields, &e)
-		if r == nil {
-			return nil
-		}
-		defer func() { c.keep(r) }()
-		r.Report(checkEnvironment(&e))
+	return once(c, "environment", label, func(r *source.Reading, e *environmentBlock) *cell.Environment {
+		r.Report(checkEnvironment(e))
 		out := &cell.Environment{
 			Label: label, Plugin: e.Plugin, Env: c.texts(r, "env", e.Env), Surface: e.Surface,
 			Limits: task.Limits{
 				CPUMilli: int64(e.Limits.CPUs*1000 + 0.5), MemoryMiB: e.Limits.MemoryMiB, StorageMiB: e.Limits.StorageMiB,
-				ShmMiB: e.Limits.ShmMiB, Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
+				Pids: e.Limits.Pids, GPUs: e.Limits.GPUs,
 			},
 			Config: c.config(r, "config", plugins.KindEnvironment, e.Plugin, "plugin"),
 		}
@@ -122,25 +106,19 @@ func (c *builder) environment(label string) *cell.Environment {
 		if e.Surface != "" {
 			out.SurfaceConfig = c.config(r, "surface_config", plugins.KindEnvironment, e.Surface, "surface")
 		}
-		if r.Broken {
-			return nil
-		}
 		return out
 	})
 }
 
 // model is the same pointer for all cells in which the block is the same.
 func (c *builder) model(label string) *cell.Model {
-	return once(c, "model", label, func(b *hclsyntax.Block) *cell.Model {
-		var m modelBlock
-		r := c.decode(b, blockOf("model").fields, &m)
-		if r == nil {
-			return nil
+	return once(c, "model", label, func(r *source.Reading, m *modelBlock) *cell.Model {
+		r.Report(checkModel(m, c.l.opts.Providers))
+		if m.Price != nil {
+			slices.SortFunc(m.Price.Tiers, func(a, b dialect.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
 		}
-		defer func() { c.keep(r) }()
-		r.Report(checkModel(&m, c.l.opts.Providers))
 		out := &cell.Model{
-			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: priceOf(m.Price), Parameters: compact(m.Parameters),
+			Label: label, Provider: m.Provider, Name: m.Name, BaseURL: m.BaseURL, Price: m.Price, Parameters: compact(m.Parameters),
 			AllowModels: m.AllowModels, AllowHosted: m.AllowHosted, Replay: m.Replay, InFlight: m.InFlight,
 			ContextTokens: m.ContextTokens, FirstByteTimeout: m.FirstByteTimeout, IdleTimeout: m.IdleTimeout,
 		}
@@ -242,25 +220,13 @@ func (c *builder) agent(label string) *cell.Agent {
 	if label == "" {
 		return nil
 	}
-	return once(c, "agent", label, func(b *hclsyntax.Block) *cell.Agent {
-		var a agentBlock
-		r := c.decode(b, blockOf("agent").fields, &a)
-		if r == nil {
-			return nil
-		}
-		defer func() { c.keep(r) }()
+	return once(c, "agent", label, func(r *source.Reading, a *agentBlock) *cell.Agent {
 		out := &cell.Agent{
 			Label: label, Plugin: a.Plugin, Oracle: a.Oracle, Env: c.texts(r, "env", a.Env), Models: c.models(r, a.Model, a.Models),
 			Config: c.config(r, "config", plugins.KindAgent, a.Plugin, "plugin"), InFlight: a.InFlight, SameSession: a.SameSession,
 		}
-		if a.InFlight < 0 {
-			r.Report([]pluginconfig.Problem{{Path: "in_flight", Summary: "Wrong value", Detail: fmt.Sprintf("Got %d. Write a number of requests, or 0 for no limit.", a.InFlight)}})
-		}
 		if a.PriorTrajectory != "" {
 			c.prior(r, a.PriorTrajectory, out)
-		}
-		if r.Broken {
-			return nil
 		}
 		return out
 	})
@@ -320,48 +286,34 @@ func (c *builder) withModels(a cell.Agent, m *cell.Model) cell.Agent {
 }
 
 func (c *builder) verifier(b *hclsyntax.Block) {
-	var v verifierBlock
-	r := c.decode(b, blockOf("verifier").fields, &v)
-	if r == nil {
-		return
-	}
-	defer func() { c.keep(r) }()
-	r.Report(checkVerifier(&v))
-	out := cell.Verifier{
-		Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models),
-		Budget: v.Budget,
-	}
-	at := "plugin"
-	if out.Plugin == "" {
-		out.Plugin, at = out.Label, ""
-	}
-	out.Config = c.config(r, "config", plugins.KindVerifier, out.Plugin, at)
-	if r.Broken {
+	out := read(c, b, func(r *source.Reading, v *verifierBlock) *cell.Verifier {
+		out := &cell.Verifier{Label: b.Labels[0], Plugin: v.Plugin, Env: c.texts(r, "env", v.Env), Models: c.models(r, v.Model, v.Models), Budget: v.Budget}
+		at := "plugin"
+		if out.Plugin == "" {
+			out.Plugin, at = out.Label, ""
+		}
+		out.Config = c.config(r, "config", plugins.KindVerifier, out.Plugin, at)
+		return out
+	})
+	if out == nil {
 		return
 	}
 	if c.cell.Verifiers == nil {
 		c.cell.Verifiers = map[string]cell.Verifier{}
 	}
-	c.cell.Verifiers[out.Label] = out
+	c.cell.Verifiers[out.Label] = *out
 }
 
-func (c *builder) user(b *hclsyntax.Block) {
-	var u userBlock
-	r := c.decode(b, blockOf("user").fields, &u)
-	if r == nil {
-		return
-	}
-	defer func() { c.keep(r) }()
-	r.Report(checkUser(&u))
+func (c *builder) user(r *source.Reading, u *userBlock) *cell.User {
 	a := c.agent(u.Agent)
 	if a == nil {
-		return
+		return nil
 	}
 	if a.Oracle {
 		r.Report([]pluginconfig.Problem{{Path: "agent", Summary: "An oracle cannot play the user", Detail: "It knows the reference solution. Use an agent without oracle = true."}})
 	}
 	agent := *a
-	if own := c.models(r, u.Model, u.Models); own != nil {
+	if own := c.models(r, u.Model, nil); own != nil {
 		merged := maps.Clone(agent.Models)
 		if merged == nil {
 			merged = map[string]*cell.Model{}
@@ -369,29 +321,7 @@ func (c *builder) user(b *hclsyntax.Block) {
 		maps.Copy(merged, own)
 		agent.Models = merged
 	}
-	out := &cell.User{
-		Agent: agent, Persona: u.Persona, Time: value(u.Time), OnError: u.OnError, Budget: u.Budget,
-	}
-	if !r.Broken {
-		c.cell.User = out
-	}
-}
-
-func (b *perTrialBlock) limits() cell.Limits {
-	return cell.Limits{
-		AgentTime: value(b.AgentTime), AgentTimeFactor: value(b.AgentTimeFactor),
-		VerifierTime: value(b.VerifierTime), VerifierTimeFactor: value(b.VerifierTimeFactor),
-		StartTime: value(b.StartTime), StartTimeFactor: value(b.StartTimeFactor), MaxSteps: value(b.MaxSteps),
-		Budget: b.Budget,
-	}
-}
-
-// value is what p points to, or zero.
-func value[T time.Duration | float64 | int64](p *T) T {
-	if p == nil {
-		return 0
-	}
-	return *p
+	return &cell.User{Agent: agent, Persona: u.Persona, Time: u.Time, OnError: u.OnError, Budget: u.Budget}
 }
 
 // folderProblem is what is wrong with a folder that must exist, or "".
@@ -414,17 +344,4 @@ func oneOf(path pluginconfig.Path, what, got string, known []string) []plugincon
 		return nil
 	}
 	return []pluginconfig.Problem{{Path: path, Summary: "Unknown " + what, Detail: fmt.Sprintf("There is no %s %q.%s", what, got, suggest.Hint(got, known))}}
-}
-
-// priceOf is a price with its tiers in order.
-func priceOf(b *priceBlock) *dialect.Price {
-	if b == nil {
-		return nil
-	}
-	p := &dialect.Price{Input: b.Input, CachedInput: b.CachedInput, CacheWrite: b.CacheWrite, CacheHour: b.CacheHour, Output: b.Output}
-	for _, t := range b.Tiers {
-		p.Tiers = append(p.Tiers, dialect.PriceTier(t))
-	}
-	slices.SortFunc(p.Tiers, func(a, b dialect.PriceTier) int { return cmp.Compare(a.Above, b.Above) })
-	return p
 }

@@ -1,20 +1,23 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"path"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/berth-eval/berth/core/cell"
 	"github.com/berth-eval/berth/core/experiment"
 	"github.com/berth-eval/berth/executors/slurm"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
+	"github.com/berth-eval/berth/plugins/dialect"
 	"github.com/berth-eval/berth/plugins/model"
 	"github.com/berth-eval/berth/plugins/task"
 )
@@ -26,94 +29,64 @@ func (r *rules) add(path pluginconfig.Path, summary, format string, a ...any) {
 	r.ps = append(r.ps, pluginconfig.Problem{Path: path, Summary: summary, Detail: fmt.Sprintf(format, a...)})
 }
 
-// positive checks numbers that may be absent, and otherwise are above zero.
-func positive[N int | int64 | float64](r *rules, path pluginconfig.Path, n *N) {
-	if n != nil && *n <= 0 {
-		r.add(path, "Wrong value", "Got %v. Write a number above 0, or leave it out.", *n)
-	}
-}
-
-// natural checks numbers whose zero means something.
-func natural[N int | int64 | float64](r *rules, path pluginconfig.Path, n N) {
-	if n < 0 {
-		r.add(path, "Wrong value", "Got %v. Write 0 or more.", n)
-	}
-}
-
-// lastingOrZero checks times whose zero means something.
-func lastingOrZero(r *rules, path pluginconfig.Path, d time.Duration) {
-	if d < 0 {
-		r.add(path, "Wrong value", "Got %s. Write \"0s\" or more.", d)
-	}
-}
-
-func lasting(r *rules, path pluginconfig.Path, d *time.Duration) {
-	if d != nil && *d <= 0 {
-		r.add(path, "Wrong value", "Got %s. Write a duration above 0, such as \"10m\", or leave it out.", *d)
-	}
-}
-
-// either checks that a time and its factor are not both given.
-func either(r *rules, path pluginconfig.Path, d *time.Duration, factor *float64) {
-	f := path + "_factor"
-	lasting(r, path, d)
-	positive(r, f, factor)
-	if d != nil && factor != nil {
-		r.add(f, "Two times", "%s replaces the task's time, %s multiplies it. Keep one of them.", last(path), last(f))
-	}
-}
-
-// last is the name at the end of a path.
-func last(p pluginconfig.Path) string { return string(p[strings.LastIndexByte(string(p), '.')+1:]) }
-
-// mostKeptMiB is more than any disk has, and still a number of bytes.
-const mostKeptMiB = 1 << 40
-
-func checkRun(b *experimentBlock) []pluginconfig.Problem {
-	r := &rules{}
-	if b.Repeat < 1 || b.Repeat > 100_000 {
-		r.add("repeat", "Wrong value", "Got %d. Write a number from 1 to 100000.", b.Repeat)
-	}
-	if b.KeepMiB < 1 || b.KeepMiB > mostKeptMiB {
-		r.add("keep_mib", "Wrong value", "Got %d. Write a number of MiB from 1 to %d.", b.KeepMiB, mostKeptMiB)
-	}
-	places(r, "limits", b.Limits.Places)
-	for kind, of := range b.Limits.Blocks() {
-		for label, l := range of {
-			places(r, pluginconfig.Path("limits."+kind).Key(label), l)
+// numbers checks the numbers of a block, and of the blocks in it, against the tags min
+// and max. Without max, those that may be absent are above 0, and others are not below.
+func (r *rules) numbers(path pluginconfig.Path, v reflect.Value) {
+	for sf, f := range v.Fields() {
+		at := path
+		if !sf.Anonymous {
+			at = path.Attr(sf.Tag.Get("berth"))
+		}
+		mayBeAbsent := f.Kind() == reflect.Pointer && !slices.Contains(prices, v.Type())
+		switch f = reflect.Indirect(f); f.Kind() {
+		case reflect.Struct:
+			r.numbers(at, f)
+		case reflect.Slice:
+			for i := 0; i < f.Len() && f.Index(i).Kind() == reflect.Struct; i++ {
+				r.numbers(at.Index(i), f.Index(i))
+			}
+		case reflect.Map:
+			for _, key := range f.MapKeys() {
+				if of := f.MapIndex(key); of.Kind() == reflect.Struct {
+					r.numbers(at.Key(key.String()), of)
+				}
+			}
+		case reflect.Int, reflect.Int64:
+			r.number(at, sf.Tag, f, float64(f.Int()), mayBeAbsent)
+		case reflect.Float64:
+			r.number(at, sf.Tag, f, f.Float(), mayBeAbsent)
+		default:
 		}
 	}
-	positive(r, "limits.memory_mib", b.Limits.MemoryMiB)
-	lasting(r, "limits.time", b.Limits.Time)
-	budget(r, "limits", b.Limits.Budget)
-	if b.Retry != nil {
-		checkRetry(r, b.Retry)
-	}
-	if s := b.Report.MaxInfrastructure; !(s >= 0 && s <= 1) {
-		r.add("report.max_infrastructure", "Wrong value", "Got %g. Write a share from 0 to 1, such as 0.02.", s)
-	}
-	return r.ps
 }
 
-func checkRetry(r *rules, b *experiment.Retry) {
-	if b.Max < 0 || b.Max > 100 {
-		r.add("retry.max", "Wrong value", "Got %d. Write a number from 0 to 100.", b.Max)
-	}
-	if b.Wait < 0 {
-		r.add("retry.wait", "Wrong value", "Got %s. Write \"0s\" or more.", b.Wait)
-	}
-}
+// prices are the blocks whose numbers may be absent, and may be 0.
+var prices = []reflect.Type{reflect.TypeFor[dialect.Price](), reflect.TypeFor[dialect.PriceTier]()}
 
-func budget(r *rules, path pluginconfig.Path, b cell.Budget) {
-	positive(r, path.Attr("cost_usd"), b.CostUSD)
-	positive(r, path.Attr("tokens"), b.Tokens)
-	positive(r, path.Attr("requests"), b.Requests)
-}
-
-func places(r *rules, path pluginconfig.Path, p experiment.Places) {
-	positive(r, path.Attr("in_flight"), p.InFlight)
-	positive(r, path.Attr("building"), p.Building)
-	positive(r, path.Attr("verifying"), p.Verifying)
+// number checks one number; x is its value.
+func (r *rules) number(path pluginconfig.Path, tag reflect.StructTag, got reflect.Value, x float64, mayBeAbsent bool) {
+	low := cmp.Or(tag.Get("min"), "0")
+	least, _ := strconv.ParseFloat(low, 64) //nolint:errcheck // a test reads all tags
+	most, unlimited := strconv.ParseFloat(tag.Get("max"), 64)
+	want := ""
+	switch duration := got.Type() == reflect.TypeFor[time.Duration](); {
+	case unlimited == nil:
+		if x < least || x > most {
+			want = "a number from " + low + " to " + tag.Get("max")
+		}
+	case tag.Get("required") != "": // each has its own rule
+	case mayBeAbsent && x <= 0 && duration:
+		want = `a duration above 0, such as "10m", or leave it out`
+	case mayBeAbsent && x <= 0:
+		want = "a number above 0, or leave it out"
+	case x < 0 && duration:
+		want = `"0s" or more`
+	case x < 0:
+		want = "0 or more"
+	}
+	if want != "" {
+		r.add(path, "Wrong value", "Got %v. Write %s.", got, want)
+	}
 }
 
 // leastLost is the shortest time after which a pilot may count as lost.
@@ -121,14 +94,6 @@ const leastLost = time.Second
 
 func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 	r := &rules{}
-	natural(r, "workers", b.Workers)
-	natural(r, "cpus", b.CPUs)
-	natural(r, "memory_mib", b.MemoryMiB)
-	natural(r, "gpus", b.GPUs)
-	lastingOrZero(r, "time", b.Time)
-	natural(r, "in_flight", b.InFlight)
-	lastingOrZero(r, "grace", b.Grace)
-	lastingOrZero(r, "idle", b.Idle)
 	if b.Scratch != "" && !filepath.IsAbs(b.Scratch) {
 		r.add("scratch", "Not an absolute path", "Got %q. Write a path that begins with /. Variables of the shell are not replaced here; without scratch, a pilot takes the first of the job's own folder, $TMPDIR and /tmp that will do.", b.Scratch)
 	}
@@ -145,13 +110,6 @@ func checkExecutor(b *experiment.Executor) []pluginconfig.Problem {
 
 func checkCell(b *experimentBlock) []pluginconfig.Problem {
 	r := &rules{}
-	t := b.PerTrial
-	either(r, "per_trial.agent_time", t.AgentTime, t.AgentTimeFactor)
-	either(r, "per_trial.verifier_time", t.VerifierTime, t.VerifierTimeFactor)
-	either(r, "per_trial.start_time", t.StartTime, t.StartTimeFactor)
-	positive(r, "per_trial.max_steps", t.MaxSteps)
-	budget(r, "per_trial", t.Budget)
-	budget(r, "per_cell", b.PerCell)
 	seen := map[string]bool{}
 	for i, d := range b.Datasets {
 		if seen[d] {
@@ -180,14 +138,6 @@ func checkDataset(b *datasetBlock, folder string, formats []string) []pluginconf
 			r.add(pluginconfig.Path("work").Index(i), "Not a folder of the sandbox", "%q: write the absolute path of a folder below /, such as \"/usr/local\".", dir)
 		}
 	}
-	natural(r, "limit", b.Limit)
-	natural(r, "sample", b.Sample)
-	if b.Limit > 0 && b.Sample > 0 {
-		r.add("sample", "Two limits", "limit keeps the first tasks, sample draws tasks at random. Keep one of them.")
-	}
-	if b.Seed != 0 && b.Sample == 0 {
-		r.add("seed", "Unused seed", "It decides which tasks sample draws. Set sample, or remove seed.")
-	}
 	if b.Success != nil && b.Success.Key == "" {
 		r.add("success.key", "Wrong value", "Write the name of a score, such as \"reward\".")
 	}
@@ -207,15 +157,6 @@ func checkEnvironment(b *environmentBlock) []pluginconfig.Problem {
 			r.add(pluginconfig.Path("allow_hosts").Index(i), "Malformed host", "%q %v.", host, err)
 		}
 	}
-	natural(r, "limits.cpus", b.Limits.CPUs)
-	if b.Limits.CPUs > 1e6 {
-		r.add("limits.cpus", "Wrong value", "Got %v cores.", b.Limits.CPUs)
-	}
-	natural(r, "limits.memory_mib", b.Limits.MemoryMiB)
-	natural(r, "limits.storage_mib", b.Limits.StorageMiB)
-	natural(r, "limits.shm_mib", b.Limits.ShmMiB)
-	natural(r, "limits.pids", b.Limits.Pids)
-	natural(r, "limits.gpus", b.Limits.GPUs)
 	checkNames(r, "env", b.Env)
 	if b.Surface == "" && len(b.SurfaceConfig) > 0 {
 		r.add("surface_config", "Unused surface_config", "It configures the plugin that surface names. Set surface, or remove the block.")
@@ -261,10 +202,6 @@ func checkModel(b *modelBlock, providers []string) []pluginconfig.Problem {
 	if len(b.Parameters) > 0 && b.Parameters[0] != '{' && string(b.Parameters) != "null" {
 		r.add("parameters", "Wrong value", "Write names and values: parameters { temperature = 0 }.")
 	}
-	natural(r, "in_flight", b.InFlight)
-	natural(r, "context_tokens", b.ContextTokens)
-	lasting(r, "first_byte_timeout", b.FirstByteTimeout)
-	lasting(r, "idle_timeout", b.IdleTimeout)
 	return r.ps
 }
 
@@ -282,42 +219,19 @@ func checkKeys(r *rules, b *modelBlock) {
 	}
 }
 
-func checkPrice(r *rules, p *priceBlock) {
+func checkPrice(r *rules, p *dialect.Price) {
 	if p == nil {
 		return
 	}
-	part := func(path pluginconfig.Path, t *tierBlock) {
-		for name, n := range map[string]*float64{"input": t.Input, "cached_input": t.CachedInput, "cache_write": t.CacheWrite, "cache_write_1h": t.CacheHour, "output": t.Output} {
-			if n != nil {
-				natural(r, path.Attr(name), *n)
-			}
-		}
-	}
-	part("price", &tierBlock{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, CacheHour: p.CacheHour, Output: p.Output})
 	seen := map[int64]bool{}
-	for i := range p.Tiers {
-		t := &p.Tiers[i]
-		path := pluginconfig.Path("price.tier").Index(i)
-		part(path, t)
+	for i, t := range p.Tiers {
+		above := pluginconfig.Path("price.tier").Index(i).Attr("above")
 		if t.Above <= 0 {
-			r.add(path.Attr("above"), "Wrong value", "Got %d. Write the number of input tokens above which these prices apply.", t.Above)
+			r.add(above, "Wrong value", "Got %d. Write the number of input tokens above which these prices apply.", t.Above)
 		}
 		if seen[t.Above] {
-			r.add(path.Attr("above"), "Two prices", "Another tier also begins above %d tokens. Keep one of them.", t.Above)
+			r.add(above, "Two prices", "Another tier also begins above %d tokens. Keep one of them.", t.Above)
 		}
 		seen[t.Above] = true
 	}
-}
-
-func checkVerifier(b *verifierBlock) []pluginconfig.Problem {
-	r := &rules{}
-	budget(r, "", b.Budget)
-	return r.ps
-}
-
-func checkUser(b *userBlock) []pluginconfig.Problem {
-	r := &rules{}
-	lasting(r, "time", b.Time)
-	budget(r, "", b.Budget)
-	return r.ps
 }

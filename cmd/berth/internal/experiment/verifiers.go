@@ -72,7 +72,7 @@ func (l *Loaded) wholeDatasets() bool {
 	}
 	for _, c := range l.Experiment.Cells {
 		for i := range c.Datasets {
-			if d := &c.Datasets[i]; len(d.Include)+len(d.Exclude)+d.Limit+d.Sample > 0 {
+			if d := &c.Datasets[i]; len(d.Include)+len(d.Exclude)+d.Limit > 0 {
 				return false
 			}
 		}

@@ -31,7 +31,6 @@ type variable struct {
 	defaults  *typeexpr.Defaults
 	loader    *loader
 	sensitive bool
-	nullable  bool
 }
 
 // value is a value from outside, not yet of the variable's type.
@@ -86,7 +85,7 @@ func Values(ctx context.Context, src *source.Source, blocks []*hclsyntax.Block, 
 // declare reads a variable block. Its attributes are plain: nothing else is
 // known yet.
 func (l *loader) declare(b *hclsyntax.Block) *variable {
-	v := &variable{loader: l, block: b, typ: cty.DynamicPseudoType, nullable: true}
+	v := &variable{loader: l, block: b, typ: cty.DynamicPseudoType}
 	if a := b.Body.Attributes["type"]; a != nil {
 		t, defaults, diags := typeOf(a.Expr)
 		l.diags = append(l.diags, diags...)
@@ -94,14 +93,10 @@ func (l *loader) declare(b *hclsyntax.Block) *variable {
 			v.typ, v.defaults = t, defaults
 		}
 	}
-	for name, into := range map[string]*bool{"sensitive": &v.sensitive, "nullable": &v.nullable} {
-		if a := b.Body.Attributes[name]; a != nil {
-			val, diags := l.plainValue(a.Expr, cty.Bool)
-			l.diags = append(l.diags, diags...)
-			if !diags.HasErrors() && !val.IsNull() {
-				*into = val.True()
-			}
-		}
+	if a := b.Body.Attributes["sensitive"]; a != nil {
+		val, diags := l.plainValue(a.Expr, cty.Bool)
+		l.diags = append(l.diags, diags...)
+		v.sensitive = !diags.HasErrors() && !val.IsNull() && val.True()
 	}
 	if a := b.Body.Attributes["default"]; a != nil && v.sensitive {
 		if val, diags := l.plainValue(a.Expr, cty.DynamicPseudoType); diags.HasErrors() || !val.IsNull() {
@@ -258,11 +253,8 @@ func (v *variable) value(name string, g value) (cty.Value, hcl.Diagnostics) {
 		val = v.defaults.Apply(val)
 	}
 	out, err := convert.Convert(val, v.typ)
-	switch {
-	case err != nil:
+	if err != nil {
 		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Wrong value for a variable", "%q, from %s, is a %s: %s.", name, g.source(), typeexpr.TypeString(v.typ), err)}
-	case out.IsNull() && !v.nullable:
-		return cty.DynamicVal, hcl.Diagnostics{source.At(where, "Wrong value for a variable", "%q must not be null.", name)}
 	}
 	return out, nil
 }

@@ -22,7 +22,7 @@ user {
   agent       = agent.a
   model       = model.m
   environment = environment.bxo
-  time        = "0s"
+  time        = "-1s"
   cost_usd    = -1
   max_turns   = 3
 }

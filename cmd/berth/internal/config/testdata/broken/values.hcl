@@ -16,7 +16,7 @@ experiment "x" {
   }
   per_trial {
     agent_time        = "10m"
-    agent_time_factor = 2
+    time_factor       = -2
     verifier_time     = "-1s"
     tokens            = 0
   }
@@ -30,14 +30,12 @@ dataset "t" {
   format  = "habror"
   path    = "no-such-folder"
   include = ["[a"]
-  limit   = 1
-  sample  = 1
+  limit   = -1
 }
 
 dataset "u" {
   format = "harbor"
   path   = "values.hcl"
-  seed   = 3
 }
 
 environment "box" {

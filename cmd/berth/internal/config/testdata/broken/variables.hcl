@@ -26,12 +26,6 @@ variable "reads" {
   default = var.count
 }
 
-variable "none" {
-  type     = string
-  nullable = false
-  default  = null
-}
-
 variable "short" {
   type    = string
   default = "abc"

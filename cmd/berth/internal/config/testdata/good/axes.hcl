@@ -31,9 +31,7 @@ dataset "tasks" {
 dataset "more" {
   format = "harbor"
   path   = "./more"
-  verify = "image"
-  sample = 3
-  seed   = 7
+  limit  = 3
   success {
     key      = "reward"
     at_least = 0.5

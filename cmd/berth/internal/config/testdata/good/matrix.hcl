@@ -37,7 +37,7 @@ experiment "matrix" {
     }
   }
   per_trial {
-    agent_time_factor = matrix.size
+    time_factor       = matrix.size
     cost_usd          = matrix.agent == agent.loop ? 5 : 1
   }
 }

@@ -14,7 +14,7 @@ experiment "roles" {
   }
   per_trial {
     verifier_time     = "5m"
-    start_time_factor = 2
+    time_factor       = 2
     max_steps         = 30
     tokens            = 10000
     requests          = 20

@@ -19,7 +19,7 @@ experiment "effort-sweep" {
     in_flight = 32
     cost_usd  = 400
   }
-  per_trial {                           # agent_time replaces the task's, agent_time_factor multiplies it, absent keeps it
+  per_trial {                           # agent_time replaces the task's, absent keeps it
     agent_time = matrix.time
     cost_usd   = 5
   }

@@ -46,6 +46,8 @@ type Header struct {
 	Retry *Retry `json:"retry,omitempty"`
 	// Report says how tables of the run are made; null: as the defaults say.
 	Report *Report `json:"report,omitempty"`
+	// CostUSD is what models may cost, in USD; null: the experiment has no such limit.
+	CostUSD *float64 `json:"cost_usd,omitempty"`
 	// Replay is the folder of the run that all models are replayed from,
 	// whatever the experiment says; empty means none.
 	Replay string `json:"replay,omitempty"`

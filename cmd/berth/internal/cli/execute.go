@@ -277,6 +277,7 @@ func (a *app) header(l *experiment.Loaded, f *experiment.Flags) store.Header {
 	h := store.Header{
 		Experiment: l.Experiment.Name, Created: time.Now().UTC(), Berth: version, Dir: l.Experiment.Dir, Variables: l.Experiment.Variables,
 		AllowEnv: f.AllowEnv, AllowRead: f.AllowRead, Lenient: f.Lenient, SkipRefused: f.SkipRefused, Replay: f.Replay,
+		CostUSD: l.Experiment.Limits.CostUSD,
 	}
 	if r := l.Experiment.Retry; r.Max > 0 {
 		h.Retry = &store.Retry{Max: r.Max, On: r.On}

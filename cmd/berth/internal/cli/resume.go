@@ -159,14 +159,7 @@ func (a *app) loadRun(ctx context.Context, name string, ef *experiment.Flags, sf
 			return dir, nil, nil, err
 		}
 	}
-	varFile, remove, err := keptVariables(m)
-	if err != nil {
-		return dir, nil, nil, err
-	}
-	defer remove()
-	if varFile != "" {
-		ef.VarFiles = append([]string{varFile}, ef.VarFiles...)
-	}
+	ef.Values = m.Header.Variables
 	ef.AllowEnv = append(slices.Clone(m.Header.AllowEnv), ef.AllowEnv...)
 	ef.AllowRead = append(slices.Clone(m.Header.AllowRead), ef.AllowRead...)
 	ef.Lenient = ef.Lenient || m.Header.Lenient
@@ -316,32 +309,6 @@ func (a *app) drift(ctx context.Context, l *experiment.Loaded, s *store.Run, of 
 		}
 	}
 	return nil
-}
-
-// keptVariables writes the variables of a run to a file for --var-file.
-func keptVariables(m *store.Manifest) (file string, remove func(), err error) {
-	if len(m.Header.Variables) == 0 {
-		return "", func() {}, nil
-	}
-	dir, err := tempDir("berth-vars-")
-	if err != nil {
-		return "", nil, err
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	var b strings.Builder
-	b.WriteString("{")
-	sep := ""
-	for name, v := range m.Header.Variables {
-		fmt.Fprintf(&b, "%s%q:%s", sep, name, v)
-		sep = ","
-	}
-	b.WriteString("}")
-	file = filepath.Join(dir, "variables.json")
-	if err = os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
-		remove()
-		return "", nil, err
-	}
-	return file, remove, nil
 }
 
 func outcomesOf(names []string) ([]record.Outcome, error) {

@@ -102,7 +102,7 @@ func (l *loader) load() {
 	}
 	variables := l.parts.byType["variable"]
 	var diags hcl.Diagnostics
-	l.vars, l.masks, diags = variable.Values(l.ctx, l.src, variables, variable.Given{Vars: l.opts.Vars, Files: l.opts.VarFiles, LookupEnv: l.lookupEnv})
+	l.vars, l.masks, diags = variable.Values(l.ctx, l.src, variables, variable.Given{Vars: l.opts.Vars, Files: l.opts.VarFiles, Values: l.opts.Values, LookupEnv: l.lookupEnv})
 	l.diags = append(l.diags, diags...)
 	names := eval.Names{Refs: map[string][]string{}, Variables: l.vars, Locals: l.locals()}
 	for _, kind := range []string{"agent", "dataset", "environment", "model", "verifier"} {

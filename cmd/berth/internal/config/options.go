@@ -1,6 +1,8 @@
 package config
 
 import (
+	"encoding/json"
+
 	"github.com/berth-eval/berth/plugins"
 	pluginconfig "github.com/berth-eval/berth/plugins/config"
 )
@@ -13,6 +15,9 @@ type Options struct {
 	// VarFiles are --var-file PATH, in order, as HCL attributes or (*.json) as a
 	// JSON object. Vars win over VarFiles, these over BERTH_VAR_name.
 	VarFiles []string
+	// Values are values of variables as they are in Experiment.Variables. VarFiles win
+	// over them.
+	Values map[string]json.RawMessage
 	// AllowRead are folders outside the experiment's that functions may read.
 	AllowRead []string
 	// LookupEnv reads a host variable for env(), secret() and BERTH_VAR_name;

@@ -7,6 +7,7 @@ package experiment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -35,6 +36,7 @@ import (
 type Flags struct {
 	Vars, VarFiles, AllowRead, AllowEnv []string
 
+	Values  map[string]json.RawMessage // of variables, unless Vars or VarFiles have others
 	Lenient bool
 	// SkipRefused skips tasks that a cell cannot run, and counts them as
 	// not_run.
@@ -116,7 +118,7 @@ func (l *Loaded) load(ctx context.Context, path string, f *Flags, o Options) (er
 		names[i] = t.Name()
 	}
 	l.Experiment, l.Diagnostics = config.Load(ctx, path, config.Options{
-		Vars: f.Vars, VarFiles: f.VarFiles, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Datasets: f.Datasets, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
+		Vars: f.Vars, VarFiles: f.VarFiles, Values: f.Values, AllowRead: f.AllowRead, BaseDir: f.BaseDir, Datasets: f.Datasets, Kept: f.Kept, LookupEnv: o.Env, Formats: names,
 		Providers: dialects.All.Providers(), DefaultEnvironment: o.Environment, CheckScript: scripted.Check,
 		Schemas: func(kind plugins.Kind, name string) (pluginconfig.Schema, error) {
 			if kind == config.KindFormat {

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/berth-eval/berth/cmd/berth/internal/config"
 	"github.com/berth-eval/berth/cmd/berth/internal/control"
 	"github.com/berth-eval/berth/cmd/berth/internal/numbers"
 	"github.com/berth-eval/berth/cmd/berth/internal/report"
@@ -64,7 +63,7 @@ func (s *Server) runPage(r *request) error {
 	data := map[string]any{
 		"Summary": sum, "Name": filepath.Base(k.Dir), "Base": address(k.Dir), "Counts": counts(sum), "Torn": k.Index.Torn + k.Index.Damaged,
 	}
-	data["Limit"], data["LimitKnown"] = config.CostLimit(filepath.Join(k.Dir, k.Manifest.Header.Folder()), k.Manifest.Header.Variables)
+	data["Limit"], data["LimitKnown"] = k.Manifest.Header.CostUSD, k.Manifest.Header.Imported == ""
 	if k.Index.Writing() != nil {
 		flights, all := k.flights()
 		data["Live"], data["Flights"], data["All"], data["More"] = true, flights, all, max(0, all-len(flights))

@@ -5,6 +5,7 @@ package variable
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
+	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/eval"
 	"github.com/berth-eval/berth/cmd/berth/internal/config/internal/source"
@@ -43,8 +45,9 @@ type value struct {
 
 // Given is where values come from.
 type Given struct {
-	Vars      []string // NAME=VALUE, in order; the last of a name wins
-	Files     []string // of attributes; Vars win over Files, these over host variables
+	Vars      []string                   // NAME=VALUE, in order; the last of a name wins
+	Files     []string                   // of attributes; Vars win over Files, these over Values and host variables
+	Values    map[string]json.RawMessage // by name
 	LookupEnv func(string) (string, bool)
 }
 
@@ -157,6 +160,10 @@ func (l *loader) values(declared map[string]*variable, names []string) map[strin
 	for _, name := range names {
 		if text, ok := l.given.LookupEnv(envPrefix + name); ok {
 			out[name] = value{from: "the environment variable " + envPrefix + name, text: text}
+		}
+		var kept ctyjson.SimpleJSONValue
+		if raw := l.given.Values[name]; raw != nil && kept.UnmarshalJSON(raw) == nil {
+			out[name] = value{from: "the run", val: kept.Value}
 		}
 	}
 	for _, file := range l.given.Files {
